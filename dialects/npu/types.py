@@ -72,11 +72,12 @@ for _name in PIPES:
 
 
 def row_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides, in elements, of a dense row-major tensor."""
+    """Strides, in elements, of a dense row-major tensor. Those of a tensor without elements count for nothing: whether
+    an open size is 0 is not asked."""
     out, step = [], 1
     for s in reversed(shape):
         out.append(step)
-        step *= max(s, 1)
+        step *= s if is_open(s) else max(s, 1)
     return tuple(reversed(out))
 
 

@@ -202,7 +202,8 @@ def needed_flags(
             return flags
         left = irredundant([virtual[i] for i in order], unsafe)
         kept = {order[i] for i in left}
-        return [f for i, f in enumerate(flags) if i in kept]
+        # a flag in a loop that runs at none of the sizes looked at may be needed at others
+        return [f for i, f in enumerate(flags) if i in kept or not virtual[i]]
 
 
 def is_unsafe(
@@ -249,10 +250,14 @@ def _strip(nodes: list[CheckedNode], gone: set[int]) -> None:
 def _virtual(
     flag: SyncPair, number: int, homes: Mapping[Block, Home], model: CheckedKernel, section: CheckedSection
 ) -> list[CheckedNode]:
-    """Adds the nodes of a flag to a section, with events of their own."""
+    """Adds the nodes of a flag to a section, with events of their own: none if it stands in a loop of no iterations.
+    What such a flag raises before the section's loops is consumed after them, and orders nothing there."""
     assert flag.block is not None
     items = homes[flag.block].items
     after, before = items[flag.after], items[flag.before]
+    block = _nodes_of(section.nodes, after)
+    if block is None:
+        return []
     source, target = (model.queue(section, p) for p in flag.pair)
     counter: Expr[int] = Expr()
     if flag.counter is not None and flag.slots > 1:
@@ -263,7 +268,6 @@ def _virtual(
         queue, op = (source, after) if kind == SET else (target, before)
         return CheckedNode(kind, op, queue, pair=flag.pair, event=number * 64, slots=flag.slots, counter=at)
 
-    block = _nodes_of(section.nodes, after)
     raised, waited = made(SET, counter), made(WAIT, counter)
     block.insert(next(i for i, n in enumerate(block) if n.op is after and n.kind in (WORK, LOOP)) + 1, raised)
     block.insert(next(i for i, n in enumerate(block) if n.op is before and n.kind in (WORK, LOOP)), waited)
@@ -276,15 +280,18 @@ def _virtual(
     return [raised, waited, *first, *last]
 
 
-def _nodes_of(nodes: list[CheckedNode], op: Operation) -> list[CheckedNode]:
-    """The list of nodes that `op` stands in."""
+def _nodes_of(nodes: list[CheckedNode], op: Operation) -> list[CheckedNode] | None:
+    """The list of nodes that `op` stands in, None if a loop around it has no iterations."""
     path = []
     block = op.parent
     while block is not None and isinstance(parent := block.parent_op(), ForOp):
         path.append(parent)
         block = parent.parent
     for loop in reversed(path):
-        nodes = next(n.body for n in nodes if n.op is loop and n.kind == LOOP)
+        node = next(n for n in nodes if n.op is loop and n.kind == LOOP)
+        if not node.trips:
+            return None
+        nodes = node.body
     return nodes
 
 

@@ -66,6 +66,17 @@ def centred(x: Any) -> Any:
     return x - x.mean(0)
 
 
+def filled_up(x: Any) -> Any:
+    half = x.shape[0] // 2
+    y = jnp.tril(x[:half], 0)
+    return jnp.pad(y, ((2, 0), (0, 0), (0, -half % 16)))
+
+
+def rare_windows(x: Any) -> Any:
+    few = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 3), (1, 3), ((0, 0), (2, 0)))
+    return jax.lax.reduce_window(few, 0.0, jax.lax.add, (2, 3), (1, 1), "VALID")
+
+
 CASES: dict[str, tuple[Callable[..., Any], list[Any], list[Sizes], bool]] = {
     "elementwise": (lambda x, y: jax.nn.relu(x * y) + 1, ["b, 37", "b, 37"], [{"b": 60}, {"b": 33}], True),
     "rows and columns": (lambda x: x.T + 1, ["b, s"], [{"b": 30, "s": 100}, {"b": 17, "s": 65}], True),
@@ -98,6 +109,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any], list[Sizes], bool]] = {
         True,
     ),
     "a frame": (lambda x: jnp.pad(x, ((0, 1), (2, 0))), ["b, s"], [{"b": 16, "s": 9}], True),
+    "a frame that may be none": (filled_up, ["b, 5, 9"], [{"b": 17}, {"b": 16}, {"b": 33}, {"b": 64}], False),
+    "windows that may be none": (rare_windows, ["3, b"], [{"b": 9}, {"b": 8}, {"b": 65}], False),
     "integers": (lambda x: x * 3 // 2, [("b, 5", "int32")], [{"b": 7}, {"b": 5}], True),
     "half precision": (lambda x, w: x @ w, [("b, 32", "float16"), ("32, 16", "float16")], [{"b": 11}], True),
     "sums over an open axis": (centred, ["b, 30"], [{"b": 64}, {"b": 50}], True),
