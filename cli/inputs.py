@@ -41,7 +41,9 @@ def example_inputs(
         raise CliError("give either --shapes or --inputs")
     args: list[Any]
     dimensions = None if shapes is None else parse_dimensions(shapes)
-    if dimensions is not None and source.path.suffix in (".py", ".mlir", ".mlirbc"):
+    if dimensions is not None and source.path.suffix == ".onnx":
+        raise CliError(f"--shapes {shapes}: an .onnx model names its open dimensions itself; say --at {shapes}")
+    if dimensions is not None and source.path.suffix != ".tw":
         raise CliError(f"--shapes {shapes}: only .tw functions have dimensions with names; {_SHAPES}")
     if where is not None and (shapes is None or dimensions is not None):
         raise CliError(f"--where {where}: it is about the symbols in --shapes, as in --shapes 'f32[b,8*s]'")

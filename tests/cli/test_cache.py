@@ -25,7 +25,7 @@ def ran(*arguments: str, folder: Path, **environment: str) -> str:
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("JAX_COMP", "TILEWRIGHT"))
     }
-    command = [sys.executable, "-m", "tilewright.cli.main", *arguments]
+    command = [sys.executable, "-m", "tilewright", *arguments]
     found = subprocess.run(
         command, cwd=folder, env=kept | environment, capture_output=True, text=True, check=False
     )

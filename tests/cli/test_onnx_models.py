@@ -98,6 +98,10 @@ def test_quantize(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
             ["report", "{model}", "--shapes", "f32[8,63]"],
             "input x of {model} must be f32[batch,64], got f32[8,63]",
         ),
+        (
+            ["report", "{model}", "--shapes", "batch=8"],
+            "--shapes batch=8: an .onnx model names its open dimensions itself; say --at batch=8",
+        ),
         (["report", "model.py:f", "--weights-as-arguments"], "model.py"),
     ],
 )

@@ -405,18 +405,18 @@ def cached(shape: tuple[int, ...], before: list[int], k: np.ndarray) -> tuple[np
 ])  # fmt: skip
 @pytest.mark.parametrize("packed_", [False, True])
 def test_group_query_attention(rotary: int, new: int, length: int, before: list[int], packed_: bool) -> None:
-    qkv, cos, sin = normal(2, new, 32), normal(9, 2), normal(9, 2)
-    q, k, v = heads(qkv[..., :16], 4), heads(qkv[..., 16:24], 2), heads(qkv[..., 24:], 2)
+    qkv, cos, sin = normal(2, new, 64), normal(9, 4), normal(9, 4)
+    q, k, v = heads(qkv[..., :32], 4), heads(qkv[..., 32:48], 2), heads(qkv[..., 48:], 2)
     at = np.array(before)[:, None] + np.arange(new)
     if rotary:
         q, k = (turned(x, cos[at][:, None], sin[at][:, None]) for x in (q, k))
     keys = length or new
-    (past_k, all_k), (past_v, all_v) = (cached((2, 2, keys, 4), before, x) for x in (k, v))
+    (past_k, all_k), (past_v, all_v) = (cached((2, 2, keys, 8), before, x) for x in (k, v))
     seen = np.arange(keys) <= at[:, None, :, None]
     seen &= np.arange(keys) > at[:, None, :, None] - 3
     past = [past_k, past_v] if length else [None, None]
     lengths, total = np.array(before, np.int32) + new - 1, np.int32(max(before) + new)
-    parts = [qkv, None, None] if packed_ else [qkv[..., :16], qkv[..., 16:24], qkv[..., 24:]]
+    parts = [qkv, None, None] if packed_ else [qkv[..., :32], qkv[..., 32:48], qkv[..., 48:]]
     inputs = [*parts, *past, lengths, total, *([cos, sin] if rotary else [])]
     got = ran(
         "GroupQueryAttention", inputs, 3, num_heads=4, kv_num_heads=2, do_rotary=rotary, local_window_size=3
@@ -427,23 +427,23 @@ def test_group_query_attention(rotary: int, new: int, length: int, before: list[
 
 
 def test_group_query_attention_with_a_growing_cache() -> None:
-    q, k, v, past = normal(1, 1, 16), normal(1, 1, 8), normal(1, 1, 8), normal(1, 2, 5, 4)
+    q, k, v, past = normal(1, 1, 32), normal(1, 1, 16), normal(1, 1, 16), normal(1, 2, 5, 8)
     own = [np.concatenate([past, heads(x, 2)], 2) for x in (k, v)]
     inputs = [q, k, v, past, past, np.array([5], np.int32), np.int32(6)]
     got = ran("GroupQueryAttention", inputs, 3, num_heads=4, kv_num_heads=2, softcap=2.0)
     close(got[1], own[0])
-    scores = heads(q, 4) @ np.repeat(own[0], 2, 1).swapaxes(2, 3) / 2
+    scores = heads(q, 4) @ np.repeat(own[0], 2, 1).swapaxes(2, 3) / sqrt(8)
     close(got[0], joined(softmax(np.tanh(scores / 2) * 2) @ np.repeat(own[1], 2, 1)), 1e-4)
 
 
 def test_group_query_attention_with_a_sink() -> None:
-    q, k, v, sink = normal(1, 3, 8), normal(1, 3, 8), normal(1, 3, 8), normal(2)
+    q, k, v, sink = normal(1, 3, 16), normal(1, 3, 16), normal(1, 3, 16), normal(2)
     lengths, total = np.array([2], np.int32), np.int32(3)
     inputs = [q, k, v, None, None, lengths, total, None, None, None, None, sink]
     own = [heads(x, 2) for x in (q, k, v)]
     scores = np.concatenate(
         [
-            own[0] @ own[1].swapaxes(2, 3) / 2 + later(3, 3),
+            own[0] @ own[1].swapaxes(2, 3) / sqrt(8) + later(3, 3),
             np.broadcast_to(sink[None, :, None, None], (1, 2, 3, 1)),
         ],
         -1,
