@@ -96,7 +96,7 @@ def _quantized_attention(
     past: Any = None,
 ) -> Any:
     given = [*node.inputs, None, None]
-    total = integer_matmul(x, w, given[6], given[7])
+    total = integer_matmul(x, given[1], given[6], given[7])
     made = total.astype(np.float32) * (x_scale.astype(np.float32) * w_scale.astype(np.float32))
     return _self_attention(node, made.astype(bias.dtype) + bias, mask, past, None)
 

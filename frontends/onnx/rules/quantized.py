@@ -180,7 +180,7 @@ def _qlinear_matmul(
     if bits_of(a.dtype)[1] == "f" or bits_of(b.dtype)[1] == "f":
         total = jnp.matmul(*_multiplied(a, b), preferred_element_type=jnp.float32)
     else:
-        total = integer_matmul(a, b, node.inputs[2], node.inputs[5])
+        total = integer_matmul(a, node.inputs[3], node.inputs[2], node.inputs[5])
     factors = [rows(a_scale, a.ndim), _scalar(b_scale), _scalar(scale)]
     left, right, below = (f.astype(np.float32) for f in factors)
     y = total.astype(np.float32) * (left * right / below)
@@ -214,7 +214,8 @@ def _qlinear_conv(
     import jax.numpy as jnp
 
     last = bool(node.get("channels_last", 0))
-    total = integer_conv(node, jnp.moveaxis(x, -1, 1) if last else x, w, node.inputs[2], node.inputs[5])
+    x_zero, w, w_zero = (node.inputs[i] for i in (2, 3, 5))  # as constants, where they are known
+    total = integer_conv(node, jnp.moveaxis(x, -1, 1) if last else x, w, x_zero, w_zero)
     if bias is not None:
         total = total + per_channel(bias, x.ndim)
     factor = x_scale.reshape(()) * per_channel(w_scale, x.ndim) / scale.reshape(())
@@ -226,7 +227,8 @@ def _qlinear_conv(
 
 def integer_conv(node: Node, x: Any, w: Any, x_zero: Any, w_zero: Any) -> Any:
     """The i32 sums of (x - x_zero) (w - w_zero) of a convolution of bytes: of signed ones, which the cube multiplies. x
-    is padded with its zero point, so that what zero points add is the same everywhere."""
+    is padded with its zero point, so that what zero points add is the same everywhere. What follows from known weights
+    is a constant."""
     import jax
     import jax.numpy as jnp
 
@@ -252,7 +254,8 @@ def integer_conv(node: Node, x: Any, w: Any, x_zero: Any, w_zero: Any) -> Any:
         wide = w.astype(np.int32)
         if w_zero is not None:
             wide = wide - (w_zero if w_zero.ndim == 0 else w_zero.reshape(-1, *[1] * (rank - 1)))
-        total = total - per_channel(jnp.sum(wide, range(1, rank), dtype=np.int32), rank) * x_zero.reshape(())
+        sums = (np if is_known(wide) else jnp).sum(wide, tuple(range(1, rank)), dtype=np.int32)
+        total = total - per_channel(sums, rank) * x_zero.reshape(())
     if w_zero is not None:
         over = product(jnp.ones((groups, *w.shape[1:]), np.int8))
         if groups > 1:

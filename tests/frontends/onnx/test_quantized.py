@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import ml_dtypes
 import numpy as np
 import onnx
@@ -234,6 +235,18 @@ def test_qlinear_conv(per_channel: bool, left: Any, right: Any, attributes: dict
     assert got.dtype == want.dtype and got.shape == want.shape
     assert np.abs(np.asarray(got).astype(int) - want.astype(int)).max() <= 1
     assert (np.asarray(got) == want).mean() > 0.95
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_what_known_weights_add_is_a_constant(dtype: Any) -> None:
+    scale, zero = np.asarray(np.float32(0.05)), np.asarray(dtype(3))
+    image, kernel, matrix = stored(dtype, 2, 3, 5, 5), stored(dtype, 4, 3, 2, 2), stored(dtype, 5, 6)
+    for op, x, w in (("QLinearConv", image, kernel), ("QLinearMatMul", image, matrix)):
+        model = model_of(op, [x, scale, zero, w, scale, zero, scale, zero], constants=range(1, 8))
+        fn = OnnxFunction(read_model(model))
+        sums = [e for e in jax.make_jaxpr(fn)(x).eqns if e.primitive.name == "reduce_sum"]
+        assert all(e.invars[0].aval.shape[:2] == (2, 3) for e in sums), op  # of what is computed alone
+        check(model, x)
 
 
 # -- what the compiler makes of them -----------------------------------------------------------------------
