@@ -135,6 +135,8 @@ class TileProgram:
             )
         zero = lax.add(ZERO, ZERO)
         if isinstance(zero, Tracer):  # inside a loop, which is compiled as a whole
+            # a constant is a zero that XLA sees through: it makes x of x + 0, also where x is -0
+            zero = lax.optimization_barrier(zero)
             return run_kernel(kernel, zero, arguments, inits, [_shape_of(v) for v in op.results])
         return self.compiled[key](ZERO, *arguments)
 

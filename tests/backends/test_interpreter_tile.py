@@ -198,3 +198,16 @@ def test_an_unknown_kernel_is_named() -> None:
     launch.properties["callee"] = SymbolRefAttr("other")  # the verifier refuses it, too
     with pytest.raises(VerifyException, match="calls @other, which does not exist"):
         run_tile(module, MACHINE, random(45, 50, dtype=np.float16), random(45, 70, dtype=np.float16))
+
+
+def test_zeros_in_a_loop_keep_their_sign() -> None:
+    """-0 + 0 is 0, where a loop is one computation of XLA, too."""
+
+    def fn(x: jax.Array) -> jax.Array:
+        return jax.lax.map(lambda row: jax.lax.add(row, jax.lax.full_like(row, 0)), x)
+
+    x = -jnp.zeros((3, 5), jnp.float16)
+    program = tw.compile(fn, x)
+    (got,) = run_tile(program.module("tile"), MACHINE, x)
+    for y in (got, program(x)):
+        assert np.asarray(y).tobytes() == bytes(2 * 15)
