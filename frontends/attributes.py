@@ -1,5 +1,4 @@
-"""What attributes of ops of jaxlib's MLIR bindings hold, as plain values. With bindings.py the only module that touches
-them; what it has is used from there."""
+"""What attributes of ops of jaxlib's MLIR bindings hold, as plain values. Used from bindings.py."""
 
 from __future__ import annotations
 
@@ -15,6 +14,9 @@ from ..dialects.graph.attributes import Literal
 
 Op = Any
 """An operation of the bindings: `ir.OpView`."""
+
+Value = Any
+"""An SSA value of the bindings: `ir.Value`; equal and hashed by identity of what it wraps."""
 
 # -- numbers and words ---------------------------------------------------------------------------------------
 
