@@ -40,10 +40,14 @@ class Node:
         """An attribute, or what it is where it is not given."""
         return self.attributes.get(name, default)
 
+    def input(self, i: int) -> Any:
+        """Input `i`, as numbers where it is known; None where it is left out."""
+        return self.inputs[i] if i < len(self.inputs) else None
+
     def known(self, i: int) -> np.ndarray | None:
         """The value of input `i`, which decides shapes; None where the input is left out. Symbolic sizes in it make it
         an array of objects. Raises ValueNeeded where it is computed by the program."""
-        value = self.inputs[i] if i < len(self.inputs) else None
+        value = self.input(i)
         if value is None:
             return None
         if not is_known(value):

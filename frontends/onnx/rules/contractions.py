@@ -82,9 +82,9 @@ def integer_matmul(a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> An
     a, b = a[None] if row else a, b[:, None] if column else b
     y = jnp.matmul(a, b, preferred_element_type=jnp.int32)
     if b_zero is not None:
-        y = y - _sums(a, -1) * b_zero
+        y = y - sums(a, -1) * b_zero
     if a_zero is not None:
-        columns = _sums(b, -2)
+        columns = sums(b, -2)
         if b_zero is not None:
             columns = columns - _count(a.shape[-1]) * b_zero
         y = y - columns * a_zero
@@ -92,11 +92,11 @@ def integer_matmul(a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> An
     return jnp.squeeze(y, -1) if column else y
 
 
-def _sums(x: Any, axis: int) -> Any:
-    """The i32 sums along an axis, which stays."""
+def sums(x: Any, axes: int | tuple[int, ...]) -> Any:
+    """The i32 sums along axes, which stay; known where x is."""
     import jax.numpy as jnp
 
-    return (np if is_known(x) else jnp).sum(x, axis, dtype=np.int32, keepdims=True)
+    return (np if is_known(x) else jnp).sum(x, axes, dtype=np.int32, keepdims=True)
 
 
 def _count(n: Any) -> Any:

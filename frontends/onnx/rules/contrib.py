@@ -177,8 +177,7 @@ def _matmul_integer_to_float(
     b_zero: Any = None,
     bias: Any = None,
 ) -> Any:
-    given = [*node.inputs, None, None]
-    total = integer_matmul(a, given[1], given[4], given[5])
+    total = integer_matmul(a, node.input(1), node.input(4), node.input(5))
     made = total.astype(np.float32) * (rows(a_scale, a.ndim).astype(np.float32) * b_scale.astype(np.float32))
     made = made.astype(a_scale.dtype)
     return made if bias is None else made + bias
@@ -189,7 +188,7 @@ def _dynamic_quantize_matmul(
     node: Node, a: Any, b: Any, b_scale: Any, b_zero: Any = None, bias: Any = None
 ) -> Any:
     stored, scale, zero = dynamically_quantized(node, a)
-    total = integer_matmul(stored, node.inputs[1], zero, [*node.inputs, None][3])
+    total = integer_matmul(stored, node.input(1), zero, node.input(3))
     made = total.astype(np.float32) * (scale * b_scale)
     return made if bias is None else made + bias
 

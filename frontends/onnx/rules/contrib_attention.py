@@ -95,8 +95,7 @@ def _quantized_attention(
     w_zero: Any = None,
     past: Any = None,
 ) -> Any:
-    given = [*node.inputs, None, None]
-    total = integer_matmul(x, given[1], given[6], given[7])
+    total = integer_matmul(x, node.input(1), node.input(6), node.input(7))
     made = total.astype(np.float32) * (x_scale.astype(np.float32) * w_scale.astype(np.float32))
     return _self_attention(node, made.astype(bias.dtype) + bias, mask, past, None)
 

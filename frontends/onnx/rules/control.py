@@ -49,7 +49,7 @@ def _if(node: Node, condition: Any) -> Any:
 @rule("Loop", folds=True)
 def _loop(node: Node, *_: Any) -> Any:
     graph = node.get("body")
-    trips, condition, *carried = [*node.inputs, *[None] * (2 - len(node.inputs))]
+    trips, condition, carried = node.input(0), node.input(1), list(node.inputs[2:])
     count = len(carried)
 
     def step(i: Any, values: Sequence[Any], _: Sequence[Any]) -> tuple[Any, list[Any], list[Any]]:

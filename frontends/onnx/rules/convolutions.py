@@ -48,8 +48,7 @@ def _conv(node: Node, x: Any, w: Any, bias: Any = None) -> Any:
 
 @rule("ConvInteger")
 def _conv_integer(node: Node, x: Any, w: Any, x_zero: Any = None, w_zero: Any = None) -> Any:
-    given = [*node.inputs, None, None]  # weights and zero points that are known are so here
-    return integer_conv(node, x, given[1], given[2], given[3])
+    return integer_conv(node, x, node.input(1), node.input(2), node.input(3))  # known weights stay so
 
 
 @rule("ConvTranspose")

@@ -14,7 +14,7 @@ import numpy as np
 from ..node import Node
 from ..table import rule, rule_of
 from ..values import dtype_named, dtype_of, is_float, is_known
-from .contractions import integer_matmul, signed
+from .contractions import integer_matmul, signed, sums
 from .shapes import convert
 from .windows import per_channel, windows_of
 
@@ -31,7 +31,7 @@ def uniform(value: Any) -> np.ndarray | None:
 
 def zero_of(node: Node, i: int, dtype: Any) -> Any:
     """The zero point that is input `i`, in another type; None where it is left out, or known to be 0."""
-    value = node.inputs[i] if i < len(node.inputs) else None
+    value = node.input(i)
     if value is None:
         return None
     number = uniform(value)
@@ -254,8 +254,7 @@ def integer_conv(node: Node, x: Any, w: Any, x_zero: Any, w_zero: Any) -> Any:
         wide = w.astype(np.int32)
         if w_zero is not None:
             wide = wide - (w_zero if w_zero.ndim == 0 else w_zero.reshape(-1, *[1] * (rank - 1)))
-        sums = (np if is_known(wide) else jnp).sum(wide, tuple(range(1, rank)), dtype=np.int32)
-        total = total - per_channel(sums, rank) * x_zero.reshape(())
+        total = total - per_channel(sums(wide, tuple(range(1, rank))), rank) * x_zero.reshape(())
     if w_zero is not None:
         over = product(jnp.ones((groups, *w.shape[1:]), np.int8))
         if groups > 1:

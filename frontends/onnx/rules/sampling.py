@@ -240,7 +240,7 @@ def _lines(node: Node, x: Any, mode: str) -> dict[int, ResizedLine]:
     """The dimensions that a Resize names, by number."""
     axes = node.get("axes")
     which = list(range(x.ndim)) if axes is None else [a % x.ndim for a in axes]
-    sizes = node.integers(3) if len(node.inputs) > 3 else None
+    sizes = node.integers(3)
     if sizes:
         lines = _sized(node, x, sizes, which)
     else:

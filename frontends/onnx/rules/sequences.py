@@ -105,7 +105,7 @@ def _sequence_map(node: Node, *inputs: Any) -> Any:
 
 @rule("Optional", folds=True)
 def _optional(node: Node, element: Any = None) -> Any:
-    return node.inputs[0] if node.inputs else None
+    return node.input(0)
 
 
 @rule("OptionalGetElement", folds=True)
