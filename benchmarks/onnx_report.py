@@ -106,25 +106,17 @@ def main() -> int:
         command = [sys.executable, "-m", "tilewright", "report", str(path), "--at", "n=1"]
         command += ["--weights-as-arguments"] if args.arguments else []
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        walls: list[float] = []
-        busy: list[float] = []
+        seconds: list[float] = []
         for _ in range(args.runs + 1):
-            start, before = time.perf_counter(), os.times()
+            start = time.perf_counter()
             done = subprocess.run(command, capture_output=True, text=True, env=kept)
+            seconds.append(time.perf_counter() - start)
             if done.returncode:
                 print(done.stderr, file=sys.stderr)
                 return 1
-            after = os.times()
-            walls.append(time.perf_counter() - start)
-            busy.append(
-                after.children_user - before.children_user + after.children_system - before.children_system
-            )
     print(done.stdout.strip().splitlines()[0])
-    for name, seconds in (
-        ("seconds", walls[1:]),
-        ("processor seconds", busy[1:]),
-    ):  # the first one writes bytecode
-        print(f"{name}: {', '.join(f'{s:.2f}' for s in seconds)}, median {statistics.median(seconds):.2f}")
+    counted = seconds[1:]  # the first one writes bytecode
+    print(f"seconds: {', '.join(f'{s:.2f}' for s in counted)}, median {statistics.median(counted):.2f}")
     return 0
 
 

@@ -51,7 +51,7 @@ class Outcome:
 
 
 @cache
-def cases(kinds: tuple[str, ...] = KINDS) -> list[Any]:
+def cases(kinds: tuple[str, ...]) -> list[Any]:
     """The cases of the suite, by kind, in the order that the package has them."""
     from onnx.backend.test.loader import load_model_tests
 
