@@ -71,9 +71,9 @@ def _library(record: Record, machine: Machine) -> tuple[float, float]:
     template = record.text("schedule", "template").lower()
     if "high-level api" not in record.text("schedule", "impl").lower() and not template.startswith(TEMPLATES):
         return 1.0, 0.0
-    constant = record.flag("schedule", "constant_tiling")
-    factor = machine.library_constant_factor if constant else machine.library_issue_factor
-    return factor, machine.library_start_us
+    if record.flag("schedule", "constant_tiling"):
+        return machine.library_constant_factor, machine.library_constant_start_us
+    return machine.library_issue_factor, machine.library_start_us
 
 
 def _calls(record: Record) -> float:

@@ -37,7 +37,7 @@ def _cube_schedule(record: Record, m: int, n: int, k: int, machine: Machine) -> 
     get = functools.partial(record.integer, "schedule")
     base_m, base_n, base_k = get("base_m"), get("base_n"), get("base_k")
     step_a, step_b = get("step_ka"), get("step_kb")
-    if step_a is step_b is None and record.text("schedule", "template").lower().startswith("norm"):
+    if record.text("schedule", "template").lower().startswith("norm"):
         step_a = step_b = 1  # This template loads one step at a time.
     l1 = _buffers(record, "l1_double_buffer", "depth_a1", "step_ka")
     cores = cores_of(record, "aic") or machine.cube_cores

@@ -1,9 +1,21 @@
 """What a chip is: sizes, rates and costs, one TOML file per chip. Knows nothing of the compiler."""
 
 from .machine import DEFAULT_TARGET, Machine
-from .parts import LEVELS, PIPES, CubeRate, Energy, HostCost, MachineError, MemorySpace, Move, VectorUnit
+from .parts import (
+    LEVELS,
+    PIPES,
+    Banks,
+    CubeRate,
+    Energy,
+    HostCost,
+    MachineError,
+    MemorySpace,
+    Move,
+    VectorUnit,
+)
 
 __all__ = [
+    "Banks",
     "DEFAULT_TARGET",
     "CubeRate",
     "Energy",

@@ -37,7 +37,9 @@ class Machine:
     to read and write alike, as a share. atomic_us: one of several additions to one address, which take turns.
     cube_biases: types of accumulators that may begin as a number for each column, from the bias table.
     cube_sparse: by how much fewer multiply-adds a product has whose right side keeps 2 of 4 numbers along k, by type.
-    max_blocks: blocks that the grid of a launch has at most.
+    max_blocks: blocks that the grid of a launch has at most. mixed_us, mixed_us_all: how much longer a launch takes that
+    wakes cube and vector cores of a split chip, on one cube core and on all. barrier_share: the share of such a launch
+    that a barrier over its cores takes. cross_us: the time of a signal between a cube core and its vector cores.
     library_*: see calibration/.
     """
 
@@ -60,11 +62,15 @@ class Machine:
     gm_align: int
     launch_us: float
     launch_us_all: float
+    barrier_share: float
     host: HostCost
     energy: Energy
     flags: int = 8
     pipes: tuple[str, ...] = PIPES
     max_blocks: int = 65_535
+    mixed_us: float = 0.0
+    mixed_us_all: float = 0.0
+    cross_us: float = 0.0
     issue_cycles: int = 1
     row_instructions: int = 1
     vector_issue_cycles: int = 1
@@ -80,6 +86,7 @@ class Machine:
     library_issue_factor: float = 1.0
     library_constant_factor: float = 1.0
     library_start_us: float = 0.0
+    library_constant_start_us: float = 0.0
 
     @cached_property
     def fingerprint(self) -> str:
@@ -120,7 +127,9 @@ class Machine:
 
     def begins_as_bias(self, dtype: str) -> bool:
         """Whether the sums of products of `dtype` may begin as a number for each column, from the bias table."""
-        return self.accumulator(dtype) in self.cube_biases and (dtype not in self.cube or self.cube[dtype].biased)
+        return self.accumulator(dtype) in self.cube_biases and (
+            dtype not in self.cube or self.cube[dtype].biased
+        )
 
     def holds(self, space: str, dtype: str) -> bool:
         """Whether an engine that works on a memory space of a core takes elements of a type there."""
@@ -176,12 +185,20 @@ class Machine:
             return self.vector_issue_cycles + slots * self.vector_slot_cycles
         return round(self.issue_cycles * self.cube_issue_factor)
 
-    def launch_microseconds(self, cores: int) -> float:
-        """Microseconds to start and finish a kernel on `cores` cores, linear up to every cube core in use."""
+    def launch_microseconds(self, cores: int, mixed: bool = False) -> float:
+        """Microseconds to start and finish a kernel on `cores` cores, linear up to every cube core in use. `mixed`: on
+        a split chip, where their vector cores work along."""
+        one, all_ = self.launch_us, self.launch_us_all
+        if mixed and not self.fused:
+            one, all_ = one + self.mixed_us, all_ + self.mixed_us_all
         if self.cube_cores == 1:
-            return self.launch_us
+            return one
         share = (min(max(cores, 1), self.cube_cores) - 1) / (self.cube_cores - 1)
-        return self.launch_us + share * (self.launch_us_all - self.launch_us)
+        return one + share * (all_ - one)
+
+    def barrier_microseconds(self, cores: int, mixed: bool = False) -> float:
+        """Microseconds from the last of `cores` cores that comes to a barrier until all go on."""
+        return self.barrier_share * self.launch_microseconds(cores, mixed)
 
     def vector_launch_microseconds(self, cores: int) -> float:
         """The same for a kernel on `cores` vector cores alone, which wakes the cube cores' share of the chip."""

@@ -105,6 +105,30 @@ class ScaledDrains:
 
 
 @dataclass(frozen=True)
+class Banks:
+    """The banks of a vector core's memory. A repeat reads and writes windows of `window_bytes`, and the groups of banks
+    are as wide as two windows; from one bank of a group to the next are `span_bytes`.
+
+    read_cycles: how much longer a repeat takes that reads twice from one group; write_cycles: one that writes to a bank
+    that it reads, but not along the windows that it reads.
+    """
+
+    window_bytes: int
+    span_bytes: int
+    read_cycles: float
+    write_cycles: float
+
+    def same_groups(self, a: int, b: int) -> bool:
+        """Whether windows at two addresses lie in the same groups."""
+        return a // self.window_bytes % 2 == b // self.window_bytes % 2
+
+    def crossed(self, read: int, written: int) -> bool:
+        """Whether what is written at an address meets what is read at another, window by window."""
+        banked = read // self.span_bytes == written // self.span_bytes
+        return banked and (written - read) % self.window_bytes != 0
+
+
+@dataclass(frozen=True)
 class VectorUnit:
     """One vector core: elements per cycle by instruction and dtype, and what other ops are built of.
 
@@ -114,7 +138,7 @@ class VectorUnit:
 
     repeat_bytes: int
     streamed_cycles: int
-    bank_window_bytes: int
+    banks: Banks | None
     native: frozenset[str]
     compute_as: Mapping[str, str]
     rates: Mapping[str, Mapping[str, float]]

@@ -12,6 +12,7 @@ from . import files
 from .parts import (
     LEVELS,
     PIPES,
+    Banks,
     CubeRate,
     Energy,
     HostCost,
@@ -192,6 +193,10 @@ def facts(path: Path, content: dict[str, Any]) -> dict[str, Any]:
         "gm_align": memory.integer("gm_align"),
         "launch_us": launch.number("one_core_us"),
         "launch_us_all": launch.number("all_cores_us"),
+        "barrier_share": launch.number("barrier_share"),
+        "mixed_us": 0.0 if fused else launch.number("mixed_one_core_us"),
+        "mixed_us_all": 0.0 if fused else launch.number("mixed_all_cores_us"),
+        "cross_us": 0.0 if fused else launch.number("cross_us"),
         "max_blocks": launch.integer("max_blocks") if "max_blocks" in launch.table else 65_535,
         "host": HostCost(
             host.number("pcie_gb_per_s") * 1e3,
@@ -219,6 +224,7 @@ def facts(path: Path, content: dict[str, Any]) -> dict[str, Any]:
         "library_issue_factor": scalar.optional("library_issue_factor", 1.0),
         "library_constant_factor": scalar.optional("library_constant_factor", 1.0),
         "library_start_us": scalar.optional("library_start_us", 0.0),
+        "library_constant_start_us": scalar.optional("library_constant_start_us", 0.0),
     }
     if not found["fused"] and counts["vector"] < counts["cube"]:
         raise cores.error(
@@ -232,6 +238,20 @@ def facts(path: Path, content: dict[str, Any]) -> dict[str, Any]:
     _check_energy(energy, found)
     for part in (cores, memory, launch, host, energy, cube, scalar, table):
         part.close()
+    return found
+
+
+def _banks(table: _Table) -> Banks:
+    """How the memory of a vector core is banked. Raises MachineError."""
+    found = Banks(
+        table.integer("window_bytes"),
+        table.integer("span_bytes"),
+        table.number("read_cycles"),
+        table.number("write_cycles"),
+    )
+    if found.span_bytes % (2 * found.window_bytes):
+        raise table.error("span_bytes", "must be a multiple of two windows")
+    table.close()
     return found
 
 
@@ -387,7 +407,7 @@ def _vector(table: _Table) -> VectorUnit:
     unit = VectorUnit(
         repeat_bytes=table.integer("repeat_bytes"),
         streamed_cycles=table.integer("streamed_cycles"),
-        bank_window_bytes=table.integer("bank_window_bytes") if "bank_window_bytes" in table.table else 0,
+        banks=_banks(table.child("banks")) if "banks" in table.table else None,
         native=native,
         compute_as=compute_as,
         rates=rates,

@@ -83,6 +83,7 @@ class Core:
         machine = section.machine
         self.heads = [machine.cube_head_cycles if pipe == Pipe.M else 0 for pipe in machine.pipes]
         self.waits = [machine.wait_cycles.get(pipe, 0) for pipe in machine.pipes]
+        self.cross_cycles = round(machine.cross_us * machine.clock_mhz)
 
     @property
     def end(self) -> int:
@@ -267,7 +268,8 @@ class Block:
                 arrived = [
                     self._sets[sender, own, node.event].popleft() for sender in self._senders[own, node.event]
                 ]
-                pipes[node.pipe] = max(pipes[node.pipe], issued, *arrived) + core.waits[node.pipe]
+                signalled = max(arrived) + core.cross_cycles
+                pipes[node.pipe] = max(pipes[node.pipe], issued, signalled) + core.waits[node.pipe]
 
     def _ready(self, own: int, wait: TimedCross) -> bool:
         senders = self._senders.get((own, wait.event), [])

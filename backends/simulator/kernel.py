@@ -159,7 +159,7 @@ class TimedKernel:
         """What starting and ending a launch costs, by the share of the chip that it wakes."""
         machine = self.machine
         if any(section.core != "vector" for section in self.sections):
-            return machine.launch_microseconds(self.blocks)
+            return machine.launch_microseconds(self.blocks, mixed=len(self.sections) > 1)
         return machine.vector_launch_microseconds(self.cores)
 
     def run(self, missing: tuple[float, ...]) -> KernelRun:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import combinations
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, var_operand_def
 
-from ...machine import Machine
+from ...machine import Banks, Machine
 from ..base import integer, text, to_ints
 from ..dtypes import dtype_name, itemsize, size
 from ..elementwise import FUNCTIONS, REDUCTION_FUNCTION, Function, formula
@@ -81,36 +83,46 @@ class VectorOp(NpuOp):
     def _cost_of_lanes(self, machine: Machine, lanes: int) -> Cost:
         unit, dtype = machine.vector, self.rated_dtype(machine)
         cycles = unit.cycles(self.instruction, dtype, lanes)
-        if unit.bank_window_bytes and self.sources_collide(unit.bank_window_bytes):
+        if unit.banks is not None and (more := self.bank_cycles(unit.banks)):
             wide = itemsize(vector_dtype(*self.main_operands()))
-            cycles += -(-lanes * wide // unit.repeat_bytes)  # each repeat is read twice
+            cycles += math.ceil(more * -(-lanes * wide // unit.repeat_bytes))
         return Cost(cycles, elements=lanes)
 
-    def sources_collide(self, window: int) -> bool:
-        """Whether two sources lie in the same group of banks all along: their first windows have the same parity.
-        False before addresses are known, and where a slot of a buffer moves it from one group to the other."""
-        places: set[int] = set()
-        wide = [
-            v for v in self.sources() if vector_elements(buffer(v)) * itemsize(buffer(v).element) > window
-        ]
-        for value in dict.fromkeys(wide):
-            alloc = whole_buffer(value).owner
-            if not isinstance(alloc, AllocOp) or alloc.address is None:
-                return False
-            kind = buffer(alloc.result)
-            if kind.slots > 1 and kind.slot_bytes // window % 2:
-                return False
-            place = integer(alloc.address) // window % 2
-            if place in places:
-                return True
-            places.add(place)
-        return False
+    def bank_cycles(self, banks: Banks) -> float:
+        """What a repeat takes more because its operands meet in the banks of ub. None before addresses are known, nor
+        for what is as short as a window, nor where a slot moves a buffer to other banks."""
+        read = [place for v in dict.fromkeys(self.sources()) if (place := _place(v, banks)) is not None]
+        found = 0.0
+        if any(banks.same_groups(a.start, b.start) for a, b in combinations(read, 2)):
+            found += banks.read_cycles
+        written = [place for v in self.destinations() if (place := _place(v, banks)) is not None]
+        if any(len(a) == len(b) and banks.crossed(a.start, b.start) for a in read for b in written):
+            found += banks.write_cycles
+        return found
 
     def verify_(self) -> None:
         super().verify_()
         for v in self.main_operands():
             if buffer(v).space != "ub":
                 raise self.error(f"works on ub, not {buffer(v).space}")
+
+
+def _place(value: SSAValue, banks: Banks) -> range | None:
+    """The addresses of an operand, of its first slot; None where they say nothing about the banks of all slots."""
+    kind, alloc = buffer(value), whole_buffer(value).owner
+    if vector_elements(kind) * itemsize(kind.element) <= banks.window_bytes:
+        return None
+    if not isinstance(alloc, AllocOp) or alloc.address is None:
+        return None
+    first, whole = integer(alloc.address), buffer(alloc.result)
+    end = first + whole.slots * whole.slot_bytes
+    moves = (
+        whole.slot_bytes % (2 * banks.window_bytes)
+        or first // banks.span_bytes != (end - 1) // banks.span_bytes
+    )
+    if whole.slots > 1 and moves:
+        return None
+    return range(first, first + whole.slot_bytes)
 
 
 class ElementwiseVectorOp(VectorOp):

@@ -5,10 +5,13 @@ After:   %buf = npu.alloc {address = 32768} : !npu.buffer<128x64xf32, l1, 2 slot
 
 Buffers that several pipes or several loop levels touch keep their own addresses. Temporaries of the vector unit,
 live within one block only, share memory by live range (best fit); an elementwise instruction may compute in place.
+Where there is room, buffers of ub begin where a window of banks does, so that what is written does not meet what is
+read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
@@ -93,21 +96,31 @@ def allocate_section(section: SectionOp, kernel: KernelOp, machine: Machine) -> 
             raise PassError(
                 f"kernel @{text(kernel.sym_name)} uses {space}, which {machine.name} does not have"
             )
-        align = max(machine.spaces[space].align, 32)
-        end = 0
-        pools: dict[Block, list[Usage]] = {}
-        for usage in members:
-            block = usage.private_block()
-            if block is not None:
-                pools.setdefault(block, []).append(usage)
-                continue
-            _place(usage.alloc, end)
-            end += -(-usage.bytes // align) * align
-        for block, pool in pools.items():
-            end += _share(block, pool, end, align)
+        least = max(machine.spaces[space].align, 32)
         capacity = machine.spaces[space].bytes
-        if end > capacity:
-            raise PassError(_overflow(kernel, space, end, machine, members))
+        banks = machine.vector.banks if space == "ub" else None
+        aligns = [least] if banks is None else [max(least, banks.window_bytes), least]
+        ends = [_allocate(members, aligns[0])]
+        if ends[0] > capacity:  # room for what is aligned to banks is no need
+            ends += [_allocate(members, align) for align in aligns[1:]]
+        if ends[-1] > capacity:
+            raise PassError(_overflow(kernel, space, ends[-1], machine, members))
+
+
+def _allocate(members: Sequence[Usage], align: int) -> int:
+    """Gives the buffers of a space addresses that are multiples of `align`; returns the end of the last, in bytes."""
+    end = 0
+    pools: dict[Block, list[Usage]] = {}
+    for usage in members:
+        block = usage.private_block()
+        if block is not None:
+            pools.setdefault(block, []).append(usage)
+            continue
+        _place(usage.alloc, end)
+        end += -(-usage.bytes // align) * align
+    for block, pool in pools.items():
+        end += _share(block, pool, end, align)
+    return end
 
 
 def _place(alloc: AllocOp, address: int) -> None:

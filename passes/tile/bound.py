@@ -234,9 +234,11 @@ class CubeCost:
         misses = max(alone, moved * cores / machine.hbm_bytes_per_cycle)
         loading = missed * misses + (1 - missed) * hits
         product = self.mma if drain_overlaps else self.mma + self.held
-        streamed = max(loading, tiles * max(self.mte1, product, self.fix, self.epilogue, self.stored, self.turn))
+        streamed = max(
+            loading, tiles * max(self.mte1, product, self.fix, self.epilogue, self.stored, self.turn)
+        )
         cycles = streamed + loading / tiles * self.first + self.fix + self.epilogue
-        return machine.cycles_to_microseconds(cycles) + machine.launch_microseconds(cores)
+        return machine.cycles_to_microseconds(cycles) + machine.launch_microseconds(cores, self.epilogue > 0)
 
 
 EPILOGUE_SLOTS = 2

@@ -28,13 +28,14 @@ B1 = replace(
     issue_cycles=1,
     vector_issue_cycles=1,
     vector_slot_cycles=0,
+    cross_us=0.0,
     wait_cycles={},
     cube_head_cycles=0,
     moves={
         path: Move(*path, move.pipe, *PLAIN_MOVES.get(path, (move.bytes_per_cycle, move.fixed_cycles)))
         for path, move in LOADED.moves.items()
     },
-    vector=replace(LOADED.vector, streamed_cycles=14, bank_window_bytes=0),
+    vector=replace(LOADED.vector, streamed_cycles=14, banks=None),
     hbm_bytes_per_cycle=1.45e6 / 1850,
 )
 """The 910B1 with round numbers: no cost per run, of misses, of heads and of bank conflicts."""
@@ -284,6 +285,18 @@ def test_mix_kernel_that_waits_both_ways(trips: int):
     forth = 'npu.set_cross {source = "MTE2", event = 1}'
     back = 'npu.wait_cross {target = "M", event = 1}'
     assert cycles(mix(trips, forth, back)) == 1 + trips * (MMAD + FIXPIPE + LOAD_1K)
+
+
+@pytest.mark.parametrize("trips", [1, 3])
+def test_a_signal_to_the_other_cores_takes_its_time(trips: int):
+    """Each way once a trip where both wait for each other; where the cube core runs ahead, once in all."""
+    later = replace(B1, cross_us=1.0)
+    forth = 'npu.set_cross {source = "MTE2", event = 1}'
+    back = 'npu.wait_cross {target = "M", event = 1}'
+    both, ahead = (mix(trips, *args) for args in ((forth, back), ()))
+    signals = 2 * trips * 1850
+    assert cycles(both, later) == cycles(both) + signals
+    assert cycles(ahead, later) == cycles(ahead) + 1850
 
 
 def test_cross_core_deadlock():

@@ -157,6 +157,23 @@ def test_a_bank_conflict_doubles_an_instruction() -> None:
     assert times[0] - times[1] == pytest.approx(100 * 64 / 1850, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("written", "share"), [("0x4020", 0.79), ("0x4000", 0), ("0x10100", 0), ("0x20020", 0)]
+)
+def test_writing_across_the_rows_of_a_bank_that_is_read_takes_longer(written: str, share: float) -> None:
+    base = {
+        **ADD,
+        "chip": "A2",
+        "workload": {"op": "add", "shape": [4096], "dtype": "f32", "instr_count": 100},
+        "measured_us": {"core_loop": 5.0},
+    }
+    times = []
+    for place in (written, "0x14100"):
+        places = {"src0_addr": "0", "src1_addr": "0x10100", "dst_addr": place}
+        times.append(compare(record({**base, "schedule": {"impl": "loop", **places}})).rows[0].modelled)
+    assert times[0] - times[1] == pytest.approx(100 * 64 * share / 1850, abs=0.03)
+
+
 # -- printed ------------------------------------------------------------------------------------------------
 
 

@@ -142,6 +142,22 @@ def test_time():
     assert 0.5 < B1.launch_microseconds(2) < B1.launch_microseconds(12) < whole
 
 
+def test_a_mixed_launch_takes_longer_and_a_barrier_a_third_of_it():
+    assert B1.launch_microseconds(1, mixed=True) == 0.5 + 1
+    assert B1.launch_microseconds(24, mixed=True) == 9 + 5
+    assert B1.barrier_microseconds(24) == pytest.approx(3)
+    assert B1.barrier_microseconds(24, mixed=True) == pytest.approx(14 / 3)
+    assert A310.launch_microseconds(2, mixed=True) == A310.launch_microseconds(2)
+    assert all(Machine.load(name).barrier_microseconds(1) > 0 for name in Machine.names())
+
+
+def test_banks():
+    banks = B1.vector.banks
+    assert banks is not None
+    assert banks.same_groups(0, 0x10000) and not banks.same_groups(0, 0x10100)
+    assert banks.crossed(0, 0x4020) and not banks.crossed(0, 0x4000) and not banks.crossed(0, 0x10020)
+
+
 def test_vector_published():
     vector = B1.vector
     streamed = vector.streamed_cycles

@@ -79,3 +79,46 @@ npu.kernel @k {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
 }
 // CHECK: %none = npu.alloc {address = 0} :
 // CHECK: %some = npu.alloc {address = 0} :
+
+// -----
+
+// Buffers of ub begin where a window of banks of 256 bytes does, so that no destination lies across a source.
+npu.kernel @k {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<64x64xf32>, %y: !npu.gm<64x64xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %one = npu.alloc : () -> !npu.buffer<1x1xf32, ub>
+    %in = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    %out = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    npu.load_nd %x, %one at [0, 0] {sizes = [1, 1]} : (!npu.gm<64x64xf32>, !npu.buffer<1x1xf32, ub>)
+    npu.load_nd %x, %in at [0, 0] {sizes = [8, 64]} : (!npu.gm<64x64xf32>, !npu.buffer<8x64xf32, ub>)
+    npu.vadd %in, %one, %out : (!npu.buffer<8x64xf32, ub>, !npu.buffer<1x1xf32, ub>, !npu.buffer<8x64xf32, ub>)
+    npu.store_nd %out, %y at [0, 0] {sizes = [8, 64]} : (!npu.buffer<8x64xf32, ub>, !npu.gm<64x64xf32>)
+  }
+}
+// CHECK: %one = npu.alloc {address = 0} :
+// CHECK: %in = npu.alloc {address = 256} :
+// CHECK: %out = npu.alloc {address = 2304} :
+
+// -----
+
+// Where that would take more than there is, they lie one behind the other.
+npu.kernel @k {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<64x64xf32>, %y: !npu.gm<64x64xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %one = npu.alloc : () -> !npu.buffer<1x1xf32, ub>
+    %in = npu.alloc : () -> !npu.buffer<8x64xf32, ub, 95 slots>
+    npu.load_nd %x, %one at [0, 0] {sizes = [1, 1]} : (!npu.gm<64x64xf32>, !npu.buffer<1x1xf32, ub>)
+    %s = npu.slot %in at [0] : (!npu.buffer<8x64xf32, ub, 95 slots>) -> !npu.buffer<8x64xf32, ub>
+    npu.load_nd %x, %s at [0, 0] {sizes = [8, 64]} : (!npu.gm<64x64xf32>, !npu.buffer<8x64xf32, ub>)
+    %two = npu.alloc : () -> !npu.buffer<1x500xf32, ub>
+    npu.load_nd %x, %two at [0, 0] {sizes = [10, 50]} : (!npu.gm<64x64xf32>, !npu.buffer<1x500xf32, ub>)
+    npu.store_nd %s, %y at [0, 0] {sizes = [8, 64]} : (!npu.buffer<8x64xf32, ub>, !npu.gm<64x64xf32>)
+    npu.store_nd %two, %y at [0, 0] {sizes = [10, 50]} : (!npu.buffer<1x500xf32, ub>, !npu.gm<64x64xf32>)
+    npu.store_nd %one, %y at [0, 0] {sizes = [1, 1]} : (!npu.buffer<1x1xf32, ub>, !npu.gm<64x64xf32>)
+  }
+}
+// CHECK: %one = npu.alloc {address = 0} :
+// CHECK: %in = npu.alloc {address = 32} :
+// CHECK: %two = npu.alloc {address = 194592} :
