@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeGuard
 
-from ..dialects.graph.schedules import MOST_BUFFERS, SPACES, CubeSchedule, VectorSchedule
+from ..dialects.graph.schedules import MOST_BUFFERS, SPACES
+from ..dialects.graph.schedules import Schedule as Choices
 from .errors import PassError
 
 
@@ -151,9 +152,7 @@ def parse_pins(text: str) -> Pins:
     return found
 
 
-def pinned_for(
-    pins: Pins, kernel: str, choices: type[CubeSchedule] | type[VectorSchedule], obeys_all: bool
-) -> CubeSchedule | VectorSchedule:
+def pinned_for(pins: Pins, kernel: str, choices: type[Choices], obeys_all: bool) -> Choices:
     """What is pinned of a kernel with such choices; `obeys_all`: whether pins for all kernels are for it too.
 
     Raises PassError where the kernel is named and has no such choice.

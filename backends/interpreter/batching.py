@@ -44,6 +44,7 @@ from .liveness import bounds, carried
 from .open_kernels import is_open_kernel
 from .products import SAME_KERNEL_COLUMNS, SAME_KERNEL_PANEL, SAME_KERNEL_ROWS, SAME_KERNEL_TERMS
 from .scope import Box, Offset, Scope, traced
+from .turns import takes_turns
 from .views import View
 from .wide import Parts, Wide, apart, boxed, extents, grouped, leading, together
 
@@ -107,7 +108,24 @@ def find_batches(kernel: KernelOp) -> dict[SectionOp, Batch]:
     sections = [op for op in kernel.body.block.ops if isinstance(op, SectionOp)]
     if is_open_kernel(kernel):
         return dict.fromkeys(sections, NO_BATCH)
+    if takes_turns(kernel):
+        return _in_turns(kernel, sections)
     return {op: find_batch(kernel, op) for op in sections}
+
+
+def _in_turns(kernel: KernelOp, sections: Sequence[SectionOp]) -> dict[SectionOp, Batch]:
+    """The batches of sections that wait for each other: the same grid coordinates in both, and units."""
+    found = {op: find_batch(kernel, op) for op in sections}
+    shared = set(kernel.body.block.args)
+    while True:
+        before = len(shared)
+        for batch in found.values():
+            shared &= set(batch.counts)
+        for op, batch in found.items():
+            kept = {v: n for v, n in batch.counts.items() if v in shared or v is op.body.block.args[0]}
+            found[op] = _fitting(list(op.body.walk()), kept, batch.moved, WIDE_BYTES)
+        if len(shared) == before:
+            return found
 
 
 def find_batch(kernel: KernelOp, section: SectionOp) -> Batch:

@@ -32,7 +32,9 @@ def find_direct(
         return direct, skipped
     ranges = index_ranges(kernel)
     stored = {
-        whole_tensor(op.main_operands()[op.DEVICE_OPERAND]) for op in transfers if not isinstance(op, LoadOp)
+        whole_tensor(op.main_operands()[op.DEVICE_OPERAND])
+        for op in kernel.walk()
+        if isinstance(op, TransferOp) and not isinstance(op, LoadOp)
     }
     for op in loads:
         if whole_tensor(op.main_operands()[0]) in stored:

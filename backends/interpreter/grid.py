@@ -25,7 +25,7 @@ from .liveness import runs_once
 from .scope import Offset, RunTimeSizes, Scope, is_static_index, most, traced
 from .views import View
 
-ORDER = {"cube": 0, "fused": 0, "vector": 1}
+ORDER = {"cube": 0, "fused": 0, "mixed": 0, "vector": 1}
 """Sections of a core run one after the other in this order."""
 
 
@@ -227,11 +227,11 @@ class GridWalker:
         first: Any,
         count: int,
         step: Callable[[Any, Sequence[Array]], Sequence[Array]],
-        scope: Operation,
+        scope: Operation | Sequence[Operation],
         state: Sequence[Array],
     ) -> Sequence[Array]:
         """`state = step(i, state)` for each of `count` values i from `first` on, which may be open; device tensors that
-        `scope` writes are carried too."""
+        `scope` writes, one op or several, are carried too."""
         roots, limit = self._written(scope), self.scope.sizes.value(count)
 
         def body(
@@ -252,8 +252,10 @@ class GridWalker:
         self.tensors.update(zip(roots, tensors, strict=True))
         return end
 
-    def _written(self, scope: Operation) -> list[int]:
+    def _written(self, scope: Operation | Sequence[Operation]) -> list[int]:
         """The device tensors that the ops inside `scope` write."""
+        if not isinstance(scope, Operation):
+            return sorted({tensor for op in scope for tensor in self._written(op)})
         found = self.written_by.get(scope)
         if found is None:
             targets = [v for op in scope.walk() for v in self.stored_to(op)]

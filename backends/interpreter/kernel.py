@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, ClassVar
 
@@ -25,6 +26,7 @@ from .batching import NO_BATCH, Batch, find_batches, lift
 from .bytes_mode import BytesMemory
 from .compiling import in_rows
 from .direct import find_direct
+from .exchange import Exchange
 from .grid import CoreGroup, GridWalker, coordinates
 from .instructions import (
     ALONG,
@@ -42,6 +44,7 @@ from .liveness import Carried, bounds, carried, perfect_nest, runs_once
 from .memory import Memory, TypedMemory, known_indices
 from .products import mma
 from .scope import Box, Offset, most, traced
+from .turns import takes_turns
 from .wide import Parts, Wide
 
 SILENT = (
@@ -58,6 +61,20 @@ SILENT = (
 
 PACKED_BYTES = 1 << 20
 """Up to this size of one matrix its tiles are cut before the loops that read them: they should stay in the cache."""
+
+
+@dataclass
+class CoreState:
+    """What belongs to one core, or to those that run at once, while a kernel is traced; see `NpuKernel`. `unit`: the
+    core's number in its block, and what that is called."""
+
+    batch: Batch
+    memory: Memory
+    carried: Carried
+    sides: Mapping[SSAValue, Parts]
+    direct: Mapping[Operation, tuple[ops.LoadOp, Box]]
+    skipped: set[Operation]
+    unit: tuple[SSAValue, Offset] | None
 
 
 class NpuKernel(GridWalker):
@@ -93,6 +110,9 @@ class NpuKernel(GridWalker):
     def run(self, part: CoreGroup | None = None) -> None:
         """All cores, or a part of them. In typed mode one section after the other, its independent iterations at once:
         whatever a section waits for, an earlier one has done by then."""
+        if takes_turns(self.kernel):
+            self._run_in_turns(part)
+            return
         if self.machine is not None:
             super().run(part)
             return
@@ -117,6 +137,45 @@ class NpuKernel(GridWalker):
         self.batch = NO_BATCH
         self.direct, self.skipped = {}, set()
         self.packed = {}
+
+    def _run_in_turns(self, part: CoreGroup | None) -> None:
+        """Sections that wait for each other, at the places of the grid that are not run at once."""
+        self.bind_views()
+        if self.machine is None and self.batches is None:
+            self.batches = find_batches(self.kernel)
+        sections = self.sections()
+        shared = self.batch_of(sections[0]).counts
+        coordinates_ = self.kernel.body.block.args
+        axes = [a for a in range(len(to_ints(self.kernel.grid))) if coordinates_[a] not in shared]
+        self.grid(axes, part, lambda: Exchange(self, sections).run())
+
+    def batch_of(self, section: SectionOp) -> Batch:
+        """What of a section runs at once."""
+        return NO_BATCH if self.machine is not None or self.batches is None else self.batches[section]
+
+    def core_state(self, section: SectionOp, unit: tuple[SSAValue, Offset] | None) -> CoreState:
+        """A core of a section before its first instruction."""
+        batch = self.batch_of(section)
+        if self.machine is not None:
+            return CoreState(
+                batch, BytesMemory(self.scope, section, self.machine), Carried(), {}, {}, set(), unit
+            )
+        known = known_indices(self.scope) | dict.fromkeys(batch.counts, 0)
+        held = carried(list(section.body.block.ops), known)
+        sides = find_sides(section, batch)
+        memory = TypedMemory(self.scope, held, batch, sides)
+        return CoreState(batch, memory, held, sides, *find_direct(self.kernel, section), unit)
+
+    @contextmanager
+    def on(self, core: CoreState) -> Iterator[None]:
+        """Ops that are executed meanwhile run on a core."""
+        self.batch, self._memory, self.carried, self.sides = core.batch, core.memory, core.carried, core.sides
+        self.direct, self.skipped = core.direct, core.skipped
+        if core.unit is not None:
+            number, value = core.unit
+            self.scope.index[number] = value
+        yield
+        self.batch, self._memory, self.direct, self.skipped, self.packed = NO_BATCH, None, {}, set(), {}
 
     def _operands(self, section: SectionOp) -> set[int]:
         """The device tensors that a section loads to l1, for products."""

@@ -35,6 +35,7 @@ from .liveness import bounds
 from .open_kernels import is_open_kernel, open_numbers
 from .ranges import index_ranges
 from .scope import Blank, Offset, Ranges, RunTimeSizes
+from .turns import takes_turns
 from .values import cooked, on_device, raw, raw_dtype
 from .views import View
 
@@ -177,7 +178,7 @@ class CompiledKernel:
         """symbols: the open sizes, whose values a call gives."""
         self.kernel, self.signature, self.symbols = kernel, signature, symbols
         self.batches = find_batches(kernel)
-        whole = is_open_kernel(kernel) or not pays_to_split(kernel, signature)
+        whole = is_open_kernel(kernel) or takes_turns(kernel) or not pays_to_split(kernel, signature)
         self.split = None if whole else find_split(kernel, signature, self.batches)
         if self.split is not None:
             self.batches = narrowed(self.batches)

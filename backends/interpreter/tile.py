@@ -11,13 +11,14 @@ from jax import Array, lax
 from jax.core import Tracer
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialects import tile as ops
 from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype, shape_in
 from ...dialects.npu.interface import gm
+from ...dialects.npu.legality import MIXED
 from ...dialects.npu.types import GmType
 from ...dialects.tile import TileOp, tile_type
 from ...machine import Machine
@@ -41,9 +42,48 @@ class TileKernel(GridWalker):
     def __init__(self, kernel: ops.KernelOp, zero: Array):
         super().__init__(kernel, zero)
         self.tiles: dict[SSAValue, Array] = {}
+        self.apart: tuple[SSAValue, list[dict[SSAValue, Array]]] | None = None
+        """In a mixed section: the number of a vector core, and the tiles of each of them."""
 
     def section(self, op: ops.SectionOp) -> None:
         self.block(op.body.block)
+
+    def units(self, section: ops.SectionOp) -> None:
+        if text(section.core) != MIXED:
+            super().units(section)
+            return
+        self.apart = section.body.block.args[0], [{} for _ in range(integer(section.units))]
+        self.section(section)
+        self.apart = None
+
+    def block(self, block: Block) -> None:
+        for op in block.ops:
+            if self.apart is None or isinstance(op, scf.ForOp) or not _on_vector_core(op):
+                self.execute(op)
+                continue
+            number, cores = self.apart
+            shared = self.tiles
+            for i, own in enumerate(cores):
+                self.scope.index[number], self.tiles = Offset.known(i), own
+                self.execute(op)
+            self.tiles = shared
+
+    def _held(self, values_: Sequence[SSAValue]) -> list[Array]:
+        """The tiles that a loop carries: one for each vector core where they lie on those."""
+        found: list[Array] = []
+        for v in values_:
+            on_each = self.apart is not None and tile_type(v).space == "ub"
+            found += [own[v] for own in self.apart[1]] if on_each and self.apart else [self.tiles[v]]
+        return found
+
+    def _hold(self, values_: Sequence[SSAValue], state: Sequence[Array]) -> None:
+        given = iter(state)
+        for v in values_:
+            if self.apart is not None and tile_type(v).space == "ub":
+                for own in self.apart[1]:
+                    own[v] = next(given)
+            else:
+                self.tiles[v] = next(given)
 
     def stored_to(self, op: Operation) -> Sequence[SSAValue]:
         return [op.dest] if isinstance(op, ops.StoreOp) else ()
@@ -74,17 +114,17 @@ class TileKernel(GridWalker):
             self.scope.index[index] = (
                 Offset.known(first) if trips == 1 else Offset(i, 0, trips - 1).scaled(step, first)
             )
-            self.tiles.update(zip(arguments, state, strict=True))
+            self._hold(arguments, state)
             self.block(op.body.block)
             last = op.body.block.last_op
-            return [self.tiles[v] for v in last.operands] if last is not None else []
+            return self._held(last.operands) if last is not None else []
 
-        state: Sequence[Array] = [self.tiles[v] for v in op.iter_args]
+        state: Sequence[Array] = self._held(op.iter_args)
         if trips == 1:
             state = iteration(0, state)
         elif trips:
             state = self.repeat(0, trips, iteration, op, state)
-        self.tiles.update(zip(op.results, state, strict=True))
+        self._hold(op.results, state)
 
     def load(self, op: ops.LoadOp) -> None:
         self.put(op.result, self.load_box(op, op.source, tile_type(op.result).shape))
@@ -99,6 +139,11 @@ class TileKernel(GridWalker):
     def zero(self, op: ops.ZeroOp) -> None:
         type_ = tile_type(op.result)
         self.put(op.result, lax.full(type_.shape, np.zeros((), numpy_dtype(type_.element))))
+
+
+def _on_vector_core(op: Operation) -> bool:
+    """Whether an op of a mixed section works on tiles of the vector cores."""
+    return any(isinstance(v.type, ops.TileType) and v.type.space == "ub" for v in (*op.operands, *op.results))
 
 
 EXECUTE: dict[type[Operation], Callable[[TileKernel, Any], None]] = {

@@ -19,7 +19,14 @@ from .pairs import UnpackOp
 from .quantization import DequantizeOp, QuantizationOp, QuantizeOp, RequantizeOp, StorageOp
 from .reductions import ArgReduceOp, ReduceOp, ReduceWindowOp
 from .scatter import ScatterOp
-from .schedules import CubeSchedule, CubeScheduleAttr, VectorSchedule, VectorScheduleAttr
+from .schedules import (
+    AttentionSchedule,
+    AttentionScheduleAttr,
+    CubeSchedule,
+    CubeScheduleAttr,
+    VectorSchedule,
+    VectorScheduleAttr,
+)
 from .selecting import SelectAndScatterOp
 from .sorting import SortOp
 from .sparsity import ExpandOp
@@ -75,6 +82,7 @@ Graph = Dialect(
         YieldOp,
     ],
     [
+        AttentionScheduleAttr,
         CubeScheduleAttr,
         DataAttr,
         Int4PairType,
@@ -99,6 +107,8 @@ __all__ = [
     "ContractOp",
     "ConvOp",
     "CubeSchedule",
+    "AttentionSchedule",
+    "AttentionScheduleAttr",
     "CubeScheduleAttr",
     "CumulateOp",
     "DataAttr",

@@ -158,7 +158,36 @@ class CubeSchedule(_Choices):
         return replace(self, split_k=None)
 
 
-Schedule = VectorSchedule | CubeSchedule
+@dataclass(frozen=True)
+class AttentionSchedule(_Choices):
+    """How attention is cut: a cube core and its vector cores take some rows of scores, and the keys in pieces.
+
+    Attributes:
+        rows: Rows of a tile of scores.
+        keys: Keys of a tile of scores.
+        features: Elements of a mma step along what q and k share.
+        summed: Keys of a mma step of weights and values.
+        grid: Cores along each axis of the result but the last.
+        l1: Buffers in flight in l1; 1 is single, 2 is double buffering. `l0a`, `l0b`, `l0c` and `ub` likewise.
+        cores: As a pin, the most cores that may work.
+    """
+
+    NEEDED = frozenset(["rows", "keys", "features", "summed", "grid", *SPACES])
+
+    rows: int | None = None
+    keys: int | None = None
+    features: int | None = None
+    summed: int | None = None
+    grid: Numbers | None = None
+    l1: int | None = None
+    l0a: int | None = None
+    l0b: int | None = None
+    l0c: int | None = None
+    ub: int | None = None
+    cores: int | None = None
+
+
+Schedule = VectorSchedule | CubeSchedule | AttentionSchedule
 """The choices of one kernel."""
 
 
@@ -237,9 +266,22 @@ class CubeScheduleAttr(_ScheduleAttr[CubeSchedule]):
     KIND = CubeSchedule
 
 
+@irdl_attr_definition
+class AttentionScheduleAttr(_ScheduleAttr[AttentionSchedule]):
+    """`#graph.attention_schedule<rows = 96, keys = 128>`."""
+
+    name = "graph.attention_schedule"
+    KIND = AttentionSchedule
+
+
+_ATTRIBUTES: Mapping[type[_Choices], type[_ScheduleAttr[Any]]] = {
+    each.KIND: each for each in (VectorScheduleAttr, CubeScheduleAttr, AttentionScheduleAttr)
+}
+
+
 def schedule_attr(schedules: Sequence[Schedule]) -> Attribute:
     """The schedules of a fusion's launches, in order, as its property."""
-    found = [CubeScheduleAttr(s) if isinstance(s, CubeSchedule) else VectorScheduleAttr(s) for s in schedules]
+    found: list[Attribute] = [_ATTRIBUTES[type(s)](s) for s in schedules]
     return found[0] if len(found) == 1 else ArrayAttr(found)
 
 
@@ -250,8 +292,10 @@ def to_schedules(attr: Attribute | None) -> tuple[Schedule, ...]:
     listed = attr.data if isinstance(attr, ArrayAttr) else (attr,)
     found: list[Schedule] = []
     for one in listed:
-        if not isinstance(one, VectorScheduleAttr | CubeScheduleAttr):
-            raise VerifyException(f"schedule: {one} is neither a vector_schedule nor a cube_schedule")
+        if not isinstance(one, _ScheduleAttr):
+            raise VerifyException(
+                f"schedule: {one} is no vector_schedule, cube_schedule or attention_schedule"
+            )
         found.append(one.data)
     return tuple(found)
 

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr
+from xdsl.dialects.scf import ForOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import prop_def, region_def
 from xdsl.utils.exceptions import VerifyException
@@ -22,6 +23,9 @@ from ..module import machine_of
 from .types import GmType, OnChipType, Pipe
 
 CORES = ("cube", "vector", "fused")
+MIXED = "mixed"
+"""In place of the core of a tile section: its ops run on a cube core and the vector cores beside it, each where its
+tiles lie, as if one came after the other."""
 KINDS = ("cube", "vector", "mix")
 """Of kernels: on a split machine the kinds of cores that a kernel runs on; on a fused one there is but one."""
 
@@ -44,6 +48,14 @@ class EngineOp(FormattedOp):
     def refused_by(self, machine: Machine) -> str | None:
         """Why a machine cannot run the op on any core: a path or a type that it lacks. None where it can."""
         return None
+
+    def core_in(self, machine: Machine) -> str:
+        """The kind of core of a split chip that runs the op: that which has the memories of its operands and results.
+        The first one where it has none."""
+        for value in (*self.results, *self.operands):
+            if isinstance(value.type, OnChipType) and value.type.space in machine.spaces:
+                return machine.spaces[value.type.space].core or machine.core_kinds[0]
+        return machine.core_kinds[0]
 
 
 class Kernel(FormattedOp):
@@ -82,13 +94,14 @@ class Kernel(FormattedOp):
 class Section(FormattedOp):
     """What one kind of core runs, at the tile or the npu level."""
 
+    CORES: ClassVar[tuple[str, ...]] = CORES
     core = prop_def(StringAttr)
     units = prop_def(IntegerAttr)
     body = region_def("single_block")
 
     def verify_(self) -> None:
-        if text(self.core) not in CORES:
-            raise self.error(f"core {text(self.core)!r} is not one of {', '.join(CORES)}")
+        if text(self.core) not in self.CORES:
+            raise self.error(f"core {text(self.core)!r} is not one of {', '.join(self.CORES)}")
         if [a.type for a in self.body.block.args] != [INDEX]:
             raise self.error("has one index argument, the unit's number")
         if integer(self.units) < 1:
@@ -127,6 +140,11 @@ def violations(kernel: Kernel, machine: Machine) -> Iterator[MachineViolation]:
     seen: set[str] = set()
     for section in kernel.sections():
         core = text(section.core)
+        if core == MIXED and len(cores) == 2 and not seen:
+            seen.update(cores)
+            yield from _too_many_units(section, machine)
+            yield from _in_section(section, cores, machine)
+            continue
         if core not in cores:
             kinds = " and ".join(cores)
             problem = (
@@ -137,15 +155,20 @@ def violations(kernel: Kernel, machine: Machine) -> Iterator[MachineViolation]:
         if core in seen:
             yield MachineViolation(section, f"is the kernel's second section for its {core} core")
         seen.add(core)
-        most = machine.vector_cores // machine.cube_cores if core == "vector" and len(cores) == 2 else 1
-        if integer(section.units) > most:
-            has = (
-                f"{most} {core} cores beside each cube core"
-                if most > 1
-                else f"one {core} core for each block"
-            )
+        if core == "vector" and len(cores) == 2:
+            yield from _too_many_units(section, machine)
+        elif integer(section.units) > 1:
+            has = f"one {core} core for each block"
             yield MachineViolation(section, f"has {integer(section.units)} units; {machine.name} has {has}")
-        yield from _in_section(section, core, machine)
+        yield from _in_section(section, (core,), machine)
+
+
+def _too_many_units(section: Section, machine: Machine) -> Iterator[MachineViolation]:
+    """Where a section wants more vector cores than there are beside a cube core."""
+    most = machine.vector_cores // machine.cube_cores
+    if integer(section.units) > most:
+        has = f"{most} vector cores beside each cube core" if most > 1 else "one vector core for each block"
+        yield MachineViolation(section, f"has {integer(section.units)} units; {machine.name} has {has}")
 
 
 def _cores_for(kind: str, machine: Machine) -> tuple[str, ...]:
@@ -154,24 +177,31 @@ def _cores_for(kind: str, machine: Machine) -> tuple[str, ...]:
     return ("cube", "vector") if kind == "mix" else (kind,)
 
 
-def _in_section(section: Section, core: str, machine: Machine) -> Iterator[MachineViolation]:
-    pipes = machine.pipes_of(core)
-    known: dict[int, str | None] = {}
+def _in_section(section: Section, cores: Sequence[str], machine: Machine) -> Iterator[MachineViolation]:
+    """What the core of a section does not run, or that of each op where there are several."""
+    known: dict[str, dict[int, str | None]] = {core: {} for core in cores}
     for op in section.body.walk():
-        # what an op takes from a memory of the core, another op of the section has put there
-        problem = _misplaced(op.results, core, machine, known) if op.results else None
-        if problem is None and isinstance(op, EngineOp):
-            needed = op.pipes()
-            if pipes.issuperset(needed):
-                problem = op.refused_by(machine)
-            else:
-                lacking = next(p for p in needed if p not in pipes)
-                have = ", ".join(p for p in machine.pipes if p in pipes)
-                problem = (
-                    f"needs pipe {lacking}, which a {core} core of {machine.name} does not have ({have})"
-                )
-        if problem is not None:
-            yield MachineViolation(op, problem)
+        if isinstance(op, ForOp) and len(cores) > 1:
+            continue  # each of its cores has the loop
+        core = cores[0] if len(cores) == 1 or not isinstance(op, EngineOp) else op.core_in(machine)
+        yield from _in_op(op, core, machine, known[core])
+
+
+def _in_op(
+    op: Operation, core: str, machine: Machine, known: dict[int, str | None]
+) -> Iterator[MachineViolation]:
+    # what an op takes from a memory of the core, another op of the section has put there
+    problem = _misplaced(op.results, core, machine, known) if op.results else None
+    if problem is None and isinstance(op, EngineOp):
+        needed, pipes = op.pipes(), machine.pipes_of(core)
+        if pipes.issuperset(needed):
+            problem = op.refused_by(machine)
+        else:
+            lacking = next(p for p in needed if p not in pipes)
+            have = ", ".join(p for p in machine.pipes if p in pipes)
+            problem = f"needs pipe {lacking}, which a {core} core of {machine.name} does not have ({have})"
+    if problem is not None:
+        yield MachineViolation(op, problem)
 
 
 def _misplaced(

@@ -13,7 +13,7 @@ from .. import npu
 from ..base import text, to_ints
 from ..effects import ORDERS
 from ..npu.interface import NpuOp
-from ..npu.legality import Kernel, Section
+from ..npu.legality import CORES, MIXED, Kernel, Section
 from ..symbols import KernelUser
 from .interface import TileOp
 
@@ -35,9 +35,15 @@ class KernelOp(Kernel):
 
 @irdl_op_definition
 class SectionOp(Section):
-    """What one kind of core runs; its block argument numbers the core within the block (0 .. units-1)."""
+    """What one kind of core runs; its block argument numbers the core within the block (0 .. units-1).
+
+    A `mixed` section is what a cube core and its vector cores do to one another's results, in an order in which all of
+    it could be done: each op runs where its tiles lie, and what goes from one kind of core to the other goes through a
+    workspace. The block argument numbers the vector core.
+    """
 
     name = "tile.section"
+    CORES: ClassVar[tuple[str, ...]] = (*CORES, MIXED)
     traits = traits_def(NoTerminator())
 
 

@@ -37,6 +37,8 @@ class Group:
     held: Held | None = None
     """What a kernel of the members holds at once; counted from the first time that it matters."""
     closed: bool = False
+    attention: bool = False
+    """Whether it is two products and what is between them."""
     merged_into: Group | None = None
 
     @property

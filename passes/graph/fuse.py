@@ -47,6 +47,7 @@ from ...machine import Machine
 from ..access import base_behind, is_layout, splat_of
 from ..base import TargetPass
 from ..errors import PassError
+from .attention import attentions
 from .dependencies import Group
 from .groups import Grouper
 
@@ -117,8 +118,12 @@ class BlockFuser:
 
     def run(self) -> None:
         kept: list[Operation] = []
+        found = {at.product: at for at in attentions(self.block, self.grouper.machine)}
+        inside = {op for at in found.values() for op in at.members if op not in at.generated}
         for op in self.block.ops:
-            if isinstance(op, GraphOp) and not op.regions and self.grouper.add(op):
+            if isinstance(op, ContractOp) and op in found:
+                self.grouper.attention(found[op])
+            elif op in inside or (isinstance(op, GraphOp) and not op.regions and self.grouper.add(op)):
                 continue
             elif not (is_layout(op) or isinstance(op, ConstantOp)):
                 kept.append(op)
@@ -165,12 +170,8 @@ class BlockFuser:
         if isinstance(op, ReshapeOp):
             self.kept[op] = None
             return [op.x]
-        if isinstance(op, TransposeOp) and op.x in self.grouper.owner:
-            group = self.grouper.owner[op.x].find()
-            if group.kind in ("cube", "mix", "vector") and not group.closed:
-                axes = group.axes[op.x]
-                group.axes[value] = tuple(axes[p] for p in to_ints(op.perm))
-                return self._output(group, value)
+        if isinstance(op, TransposeOp) and (group := self._transposes(op)) is not None:
+            return self._output(group, value)
         if isinstance(op, ConstantOp):
             self.kept[op] = None
             return []
@@ -190,6 +191,24 @@ class BlockFuser:
             self.grouper.owner[value] = group
             return self._output(group, value)
         return []
+
+    def _transposes(self, op: TransposeOp) -> Group | None:
+        """The group that stores its result transposed, if one does: then that has its axes."""
+        chain = [op]
+        while isinstance(inner := chain[-1].x.owner, TransposeOp):
+            chain.append(inner)
+        made = chain[-1].x
+        if made not in self.grouper.owner:
+            return None
+        group = self.grouper.owner[made].find()
+        stores = group.attention or (group.kind in ("cube", "mix", "vector") and not group.closed)
+        if not stores:
+            return None
+        axes = group.axes[made]
+        for each in reversed(chain):
+            axes = tuple(axes[p] for p in to_ints(each.perm))
+        group.axes[op.result] = axes
+        return group
 
     def _output(self, group: Group, value: SSAValue) -> list[SSAValue]:
         if value not in group.outputs:

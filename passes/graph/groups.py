@@ -27,6 +27,7 @@ from ...dialects.open_sizes import certain, choosing
 from ...machine import Machine
 from ..access import is_layout, splat_of
 from ..tile.schedule import UB_FRACTION
+from .attention import Attention
 from .dependencies import Dependencies, Group
 from .held import Facts, Held
 from .layout_axes import Axes, Broadcast, FoundAxes, axes_behind, backward_axes, base_of, behind
@@ -316,6 +317,20 @@ class Grouper(Dependencies):
             self._enter(group, expansion)
             for value in expansion.operands:
                 self.add_needs(group, self.needs_of(value))
+
+    def attention(self, found: Attention) -> None:
+        """A group of two products and what is between them."""
+        group = self.new_group("mix", found.domain, closed=True)
+        group.attention = True
+        group.axes.update(found.axes)
+        for op in found.members:
+            self._enter(group, op)
+            if op not in found.generated:
+                self.owner.update((result, group) for result in op.results)
+        for op in found.members:
+            for value in op.operands:
+                if self.axes_in(group, value) is None:
+                    self.add_needs(group, self.needs_of(value))
 
     def single(self, op: Operation, kind: str, closed: bool = True) -> None:
         """A group of its own that nothing joins, or only what follows it."""

@@ -4,20 +4,22 @@ Before:  %buf = npu.alloc : !npu.buffer<128x64xf32, l1, 2 slots>
 After:   %buf = npu.alloc {address = 32768} : !npu.buffer<128x64xf32, l1, 2 slots>
 
 Buffers that several pipes or several loop levels touch keep their own addresses. Temporaries of the vector unit,
-live within one block only, share memory by live range (best fit); an elementwise instruction may compute in place.
+live within one block only, share memory by live range (best fit), with those of the loops in it; an elementwise
+instruction may compute in place.
 Where there is room, buffers of ub begin where a window of banks does, so that what is written does not meet what is
-read.
+read, and neighbours in different groups of banks, so that two sources do not meet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.scf import ForOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...dialects.base import integer, integer_attr, source_of, text
+from ...dialects.base import integer_attr, source_of, text
 from ...dialects.dtypes import itemsize
 from ...dialects.npu import AllocOp, BufferType, ElementwiseVectorOp, NpuOp, Pipe, SlotOp, buffer
 from ...dialects.npu.structure import KernelOp, SectionOp
@@ -99,16 +101,34 @@ def allocate_section(section: SectionOp, kernel: KernelOp, machine: Machine) -> 
         least = max(machine.spaces[space].align, 32)
         capacity = machine.spaces[space].bytes
         banks = machine.vector.banks if space == "ub" else None
-        aligns = [least] if banks is None else [max(least, banks.window_bytes), least]
-        ends = [_allocate(members, aligns[0])]
-        if ends[0] > capacity:  # room for what is aligned to banks is no need
-            ends += [_allocate(members, align) for align in aligns[1:]]
-        if ends[-1] > capacity:
-            raise PassError(_overflow(kernel, space, ends[-1], machine, members))
+        window = least if banks is None else max(least, banks.window_bytes)
+        rooms = [_multiple(least)]
+        if banks is not None:  # what is apart by banks is faster, and no need
+            rooms = [_odd_multiple(window), _multiple(window), *rooms]
+        for room in rooms:
+            end = _allocate(members, room)
+            if end <= capacity:
+                break
+        else:
+            raise PassError(_overflow(kernel, space, end, machine, members))
 
 
-def _allocate(members: Sequence[Usage], align: int) -> int:
-    """Gives the buffers of a space addresses that are multiples of `align`; returns the end of the last, in bytes."""
+Room = Callable[[int], int]
+"""The bytes that a buffer of so many bytes takes of a space."""
+
+
+def _multiple(unit: int) -> Room:
+    """Whole units."""
+    return lambda bytes_: -(-bytes_ // unit) * unit
+
+
+def _odd_multiple(window: int) -> Room:
+    """An odd number of windows: what lies side by side begins in other groups of banks then."""
+    return lambda bytes_: (-(-bytes_ // window) // 2 * 2 + 1) * window if bytes_ > window else window
+
+
+def _allocate(members: Sequence[Usage], room: Room) -> int:
+    """Gives the buffers of a space addresses; returns the end of the last, in bytes."""
     end = 0
     pools: dict[Block, list[Usage]] = {}
     for usage in members:
@@ -117,9 +137,12 @@ def _allocate(members: Sequence[Usage], align: int) -> int:
             pools.setdefault(block, []).append(usage)
             continue
         _place(usage.alloc, end)
-        end += -(-usage.bytes // align) * align
-    for block, pool in pools.items():
-        end += _share(block, pool, end, align)
+        end += room(usage.bytes)
+    for top in _tops(pools):
+        shared = _Pool(top, pools, room)
+        for alloc, at in shared.places.items():
+            _place(alloc, end + at)
+        end += shared.bytes
     return end
 
 
@@ -127,49 +150,68 @@ def _place(alloc: AllocOp, address: int) -> None:
     alloc.properties["address"] = integer_attr(address)
 
 
-def _share(block: Block, pool: list[Usage], start: int, align: int) -> int:
-    """Addresses from `start` for buffers that live within one block; returns the bytes used."""
-    order: dict[Operation, int] = {op: i for i, op in enumerate(block.ops)}
-    spans = sorted(((order[u.ops[0]], order[u.ops[-1]], u) for u in pool if u.ops), key=lambda s: s[:2])
-    live: list[tuple[int, int, int]] = []
-    top = 0
-    for first, last, usage in spans:
-        size = -(-usage.bytes // align) * align
-        live = [b for b in live if b[0] >= first]
-        at = _in_place(usage, first, live, size, start)
-        if at is None:
-            at = best_gap(live, size)
-        live.append((last, at, size))
-        top = max(top, at + size)
-        _place(usage.alloc, start + at)
-    return top
+def _tops(pools: Mapping[Block, Sequence[Usage]]) -> list[Block]:
+    """The outermost block around each of some blocks, which is that of a section."""
+    found: dict[Block, None] = {}
+    for block in pools:
+        while isinstance(loop := block.parent_op(), ForOp) and loop.parent is not None:
+            block = loop.parent
+        found[block] = None
+    return list(found)
 
 
-def _in_place(
-    usage: Usage, first: int, live: list[tuple[int, int, int]], size: int, start: int
-) -> int | None:
-    """The address of an operand that ends where `usage` begins, lanes of equal width: an elementwise instruction
-    may then write over it. None where there is no such operand."""
-    definer = usage.ops[0]
-    if not isinstance(definer, ElementwiseVectorOp):
+class _Pool:
+    """Memory for the temporaries of the vector unit of one block and of the loops in it, each as long as it is needed.
+
+    A loop takes what its own temporaries need. places: where each begins; bytes: of all.
+    """
+
+    def __init__(self, block: Block, pools: Mapping[Block, Sequence[Usage]], room: Room) -> None:
+        self.places: dict[AllocOp, int] = {}
+        self.bytes = 0
+        order: dict[Operation, int] = {op: i for i, op in enumerate(block.ops)}
+        spans: list[tuple[int, int, Usage | _Pool]] = [
+            (order[u.ops[0]], order[u.ops[-1]], u) for u in pools.get(block, ()) if u.ops
+        ]
+        for op, i in order.items():
+            if isinstance(op, ForOp):
+                inner = _Pool(op.body.block, pools, room)
+                spans += [(i, i, inner)] if inner.places else []
+        live: list[tuple[int, int, int]] = []
+        for first, last, each in sorted(spans, key=lambda span: span[:2]):
+            size = room(each.bytes)
+            live = [b for b in live if b[0] >= first]
+            at = self._in_place(each, first, live, size) if isinstance(each, Usage) else None
+            if at is None:
+                at = best_gap(live, size)
+            live.append((last, at, size))
+            self.bytes = max(self.bytes, at + size)
+            inside = {each.alloc: 0} if isinstance(each, Usage) else each.places
+            self.places.update((alloc, at + place) for alloc, place in inside.items())
+
+    def _in_place(self, usage: Usage, first: int, live: list[tuple[int, int, int]], size: int) -> int | None:
+        """The place of an operand that ends where `usage` begins, lanes of equal width: an elementwise instruction may
+        then write over it. None where there is no such operand."""
+        definer = usage.ops[0]
+        if not isinstance(definer, ElementwiseVectorOp):
+            return None
+        width = itemsize(usage.type.element)
+        for value in definer.sources():
+            kind = buffer(value)
+            alloc = alloc_of(value)
+            if (
+                alloc is None
+                or alloc not in self.places
+                or kind.shape != usage.type.shape
+                or itemsize(kind.element) != width
+            ):
+                continue
+            at = self.places[alloc]
+            ending = [b for b in live if b[0] == first and b[1] == at and b[2] == size]
+            if ending:
+                live.remove(ending[0])
+                return at
         return None
-    width = itemsize(usage.type.element)
-    for value in definer.sources():
-        kind = buffer(value)
-        alloc = alloc_of(value)
-        if (
-            alloc is None
-            or alloc.address is None
-            or kind.shape != usage.type.shape
-            or itemsize(kind.element) != width
-        ):
-            continue
-        at = integer(alloc.address) - start
-        ending = [b for b in live if b[0] == first and b[1] == at and b[2] == size]
-        if ending:
-            live.remove(ending[0])
-            return at
-    return None
 
 
 def best_gap(live: list[tuple[int, int, int]], size: int) -> int:

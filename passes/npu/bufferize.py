@@ -22,11 +22,14 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialects import npu, tile
 from ...dialects.base import INDEX, Expr, describe, integer, pack, to_ints
+from ...dialects.module import machine_of
 from ...dialects.npu import BufferType, structure
 from ...dialects.tile import TileOp, TileType, tile_type
+from ...machine import Machine
 from ..base import LevelPass
 from ..errors import PassError
 from ..tile.builder import SPACE_ORDER
+from .apart import is_mixed, taken_apart
 from .loops import trip_count
 from .program import lower_program
 
@@ -45,23 +48,31 @@ class TileToNpuPass(LevelPass):
 
     def run(self, module: ModuleOp) -> None:
         kernels = [kernel for kernel in module.ops if isinstance(kernel, tile.KernelOp)]
+        machine = machine_of(module)
         lower_program(module)
         for kernel in kernels:
-            module.body.block.insert_op_before(bufferize_kernel(kernel), kernel)
+            module.body.block.insert_op_before(bufferize_kernel(kernel, machine), kernel)
             kernel.detach()
             kernel.erase()
 
 
-def bufferize_kernel(kernel: tile.KernelOp) -> structure.KernelOp:
-    """The npu kernel of a tile kernel."""
+def bufferize_kernel(kernel: tile.KernelOp, machine: Machine | None) -> structure.KernelOp:
+    """The npu kernel of a tile kernel. Raises PassError for a mixed section where no machine is known."""
     source = kernel.body.block
     target = Block(arg_types=[a.type for a in source.args])
     env: dict[SSAValue, SSAValue] = dict(zip(source.args, target.args, strict=True))
     slots: dict[str, int] = dict(zip(SPACE_ORDER, to_ints(kernel.slots), strict=True))
     for op in source.ops:
         if isinstance(op, tile.SectionOp):
-            section = Bufferizer(op, env, slots).run()
-            target.add_op(section)
+            if is_mixed(op) and machine is None:
+                raise PassError(
+                    f"{describe(op)} is for cores of two kinds: the module must say for which machine it is"
+                )
+            parts = [op] if machine is None else taken_apart(op, machine)
+            for part in parts:
+                target.add_op(Bufferizer(part, env, slots).run())
+                if part is not op:
+                    part.erase()
         else:
             target.add_op(_clone(op, env))
     return structure.KernelOp.create(

@@ -28,7 +28,6 @@ from ...dialects.affine import Expr
 from ...dialects.base import describe, integer_attr, ints, text
 from ...dialects.npu import (
     AllocOp,
-    FixpipeOp,
     LoadOp,
     NpuOp,
     Pipe,
@@ -36,6 +35,7 @@ from ...dialects.npu import (
     SetFlagOp,
     SizeOp,
     SyncOp,
+    TransferOp,
     ViewOp,
     WaitCrossOp,
     WaitFlagOp,
@@ -356,46 +356,91 @@ def _tensor(value: SSAValue) -> SSAValue:
     return value
 
 
-def synchronize_cores(kernel: KernelOp) -> None:
-    """A vector section waits for each tile of a workspace that the cube section drains into it.
+@dataclass(frozen=True)
+class _Handed:
+    """A workspace that one section writes and the other one reads: the stores and loads, in order."""
 
-    The wait stands in the vector section's loop nest at the depth where the cube section stores: both nests
-    walk the tiles in the same order.
+    writer: SectionOp
+    reader: SectionOp
+    stores: Sequence[TransferOp]
+    loads: Sequence[TransferOp]
+
+
+def _handed(writer: SectionOp, reader: SectionOp) -> list[_Handed]:
+    """The workspaces that go from one section to another."""
+    stores: dict[SSAValue, list[TransferOp]] = {}
+    loads: dict[SSAValue, list[TransferOp]] = {}
+    for section, is_load, found in ((writer, False, stores), (reader, True, loads)):
+        for op in section.body.walk():
+            if isinstance(op, TransferOp) and isinstance(op, LoadOp) is is_load:
+                found.setdefault(_tensor(op.main_operands()[op.DEVICE_OPERAND]), []).append(op)
+    return [_Handed(writer, reader, stores[t], loads[t]) for t in stores if t in loads]
+
+
+def synchronize_cores(kernel: KernelOp) -> None:
+    """A section waits for each tile of a workspace that another one brings into it.
+
+    Where tiles go one way, a workspace has room for all of them. The wait stands in the reader's loop nest at the depth
+    where the writer stores: both sections walk the tiles in the same order. Where tiles go both ways, a workspace has
+    room for one, which is read once: then the writer waits, too, until it has been read.
     """
     sections = [op for op in kernel.body.block.ops if isinstance(op, SectionOp)]
     if len(sections) != 2 or any(isinstance(op, SetCrossOp) for op in kernel.body.walk()):
         return
-    cube, vector = sections
+    forth, back = _handed(*sections), _handed(*sections[::-1])
     event = 0
-    for store in [op for op in cube.body.walk() if isinstance(op, FixpipeOp)]:
-        tensor = _tensor(store.dest)
-        readers = [
-            op
-            for op in vector.body.walk()
-            if isinstance(op, LoadOp) and _tensor(op.main_operands()[0]) is tensor
-        ]
-        if not readers:
+    for handed in (*forth, *back):
+        if forth and back:
+            _in_turns(handed, event)
+            event += 2
             continue
-        depth = _depth(store, cube)
-        block = store.parent
-        assert block is not None
-        number = integer_attr(event)
-        block.insert_op_after(
-            SetCrossOp.create(
-                properties={"source": StringAttr(Pipe.FIX), "event": number}, location=store.location
-            ),
-            store,
+        for store in handed.stores:
+            _forward(kernel, handed, store, event)
+            event += 1
+
+
+def _forward(kernel: KernelOp, handed: _Handed, store: TransferOp, event: int) -> None:
+    """Raises an event behind a store, and waits for it before the first load, as deep in loops as the store is."""
+    load, depth = handed.loads[0], _depth(store, handed.writer)
+    _raise_after(store, event)
+    chain = list(reversed(_ancestors(load, handed.reader.body.block)))
+    if len(chain) <= depth:
+        raise PassError(
+            f"{describe(kernel)} @{text(kernel.sym_name)}: its sections walk the tiles differently"
         )
-        chain = list(reversed(_ancestors(readers[0], vector.body.block)))
-        if len(chain) <= depth:
-            raise PassError(
-                f"{describe(kernel)} @{text(kernel.sym_name)}: its sections walk the tiles differently"
-            )
-        at = _lift(readers[0], chain[depth])
-        chain[depth].insert_op_before(
-            WaitCrossOp.create(
-                properties={"target": StringAttr(Pipe.MTE2), "event": number}, location=readers[0].location
-            ),
-            at,
-        )
-        event += 1
+    _wait_before(_lift(load, chain[depth]), load, event)
+
+
+def _in_turns(handed: _Handed, event: int) -> None:
+    """Each load waits for a store (`event`), and each store for the load of what was there before it (the next event):
+    for the first one, that is raised at the start, and what the last load raises is consumed at the end."""
+    for store in handed.stores:
+        _raise_after(store, event)
+        _wait_before(store, store, event + 1)
+    for load in handed.loads:
+        _raise_after(load, event + 1)
+        _wait_before(load, load, event)
+    first = next(op for op in handed.reader.body.block.ops if not isinstance(op, AllocOp))
+    last = handed.writer.body.block.last_op
+    assert last is not None
+    handed.reader.body.block.insert_op_before(_cross(SetCrossOp, "source", handed.loads[0], event + 1), first)
+    handed.writer.body.block.insert_op_after(_cross(WaitCrossOp, "target", handed.stores[0], event + 1), last)
+
+
+def _cross(cls: type[SetCrossOp | WaitCrossOp], side: str, like: TransferOp, event: int) -> Operation:
+    """A signal of the pipe of a transfer, or a wait of it."""
+    return cls.create(
+        properties={side: _string(like.PIPE), "event": integer_attr(event)}, location=like.location
+    )
+
+
+def _raise_after(op: TransferOp, event: int) -> None:
+    block = op.parent
+    assert block is not None
+    block.insert_op_after(_cross(SetCrossOp, "source", op, event), op)
+
+
+def _wait_before(at: Operation, op: TransferOp, event: int) -> None:
+    block = at.parent
+    assert block is not None
+    block.insert_op_before(_cross(WaitCrossOp, "target", op, event), at)

@@ -167,6 +167,7 @@ class Scheduler:
         walked = free.walked()
         if walked is None:
             return self.whole(free, name, plan.choices()).schedules[0]
+        assert issubclass(plan.choices, VectorSchedule | CubeSchedule)
         asked = plan.choices(axes=tuple(map(tuple, walked)))
         copy = Instance(example_sizes()).outside(fusion)
         kernel = launches_of(copy, self.machine)[number].kernel(name, asked)

@@ -10,7 +10,7 @@ for each tile of (batch, m, n) of this core:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
 from xdsl.ir import Attribute, SSAValue
@@ -130,9 +130,10 @@ class ContractKernel(ContractionChoice):
         plan: CubePlan,
         position: dict[int, Expr],
         loaded: Sequence[Sequence[SSAValue] | None],
+        summed: Mapping[int, int] | None = None,
     ) -> SSAValue:
         """The accumulator of one tile; `loaded` are the parts of lhs and rhs in l1 where they were loaded for several
-        tiles.
+        tiles. summed: how much of each k axis is summed over, from its position on, where that is not all.
 
         Where a load of one operand covers more steps than the other's, the shorter one has a loop inside it."""
         rows, cols = (size([plan.l0[a] for a in axes]) for axes in (self.m_axes, self.n_axes))
@@ -157,8 +158,9 @@ class ContractKernel(ContractionChoice):
             long, short = plan.l1, plan.short
             extents = (plan.lhs, plan.rhs)
             for a in self.k_axes:
-                index = open_loop(-(-self.extents[a] // long[a]))
-                position[a] = index * long[a]
+                whole = self.extents[a] if summed is None else summed[a]
+                index = open_loop(-(-whole // long[a]))
+                position[a] = position.get(a, Expr()) + index * long[a]
             tiles = list(loaded)
             inner: list[dict[int, Expr]] = [{}, {}]
             for now in (long, short):

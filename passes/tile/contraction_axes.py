@@ -107,8 +107,9 @@ Product = ContractOp | ConvOp
 
 
 def product_in(fusion: FusionOp) -> Product | None:
-    """The product of a fusion, if it has one."""
-    return next((op for op in fusion.body.block.ops if isinstance(op, Product)), None)
+    """The product of a fusion, if it has one and no other."""
+    found = [op for op in fusion.body.block.ops if isinstance(op, Product)]
+    return found[0] if len(found) == 1 else None
 
 
 def accumulated_in(op: Product) -> Attribute:
@@ -169,9 +170,7 @@ class Operand:
         reach = zip(self.dims, self.l1_sizes(extents), strict=True)
         return GmType.of([max(d.extent, n) for d, n in reach], self.element, [d.stride for d in self.dims])
 
-    def load_cost(
-        self, views: Sequence[GmType], box: Sequence[int], machine: Machine
-    ) -> tuple[float, float]:
+    def load_cost(self, views: Sequence[GmType], box: Sequence[int], machine: Machine) -> tuple[float, float]:
         """(MTE2 cycles where all is in L2, bytes) of a load of its parts for a box of the axes."""
         move, cycles, moved = machine.moves["gm", "l1"], 0.0, 0.0
         for part, view in zip(self.parts, views, strict=True):

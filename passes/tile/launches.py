@@ -14,6 +14,7 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from ...dialects.base import integer, text, to_ints
 from ...dialects.graph import (
+    AttentionSchedule,
     ConcatOp,
     ContractOp,
     ConvOp,
@@ -38,6 +39,8 @@ from ...machine import Machine
 from ...support.rules import Rules
 from ..access import splat_of
 from ..fingerprint import structure
+from .attention import AttentionKernel, as_attention
+from .attention_parts import is_attention
 from .contract import ContractKernel
 from .cumulate import CumulateKernel
 from .gather import GatherKernel
@@ -66,7 +69,7 @@ class LaunchPlan:
     details: tuple
     kernel: Callable[[str, Schedule | None], ScheduledKernel]
     operands: Sequence[SSAValue]
-    choices: type[CubeSchedule] | type[VectorSchedule] = VectorSchedule
+    choices: type[Schedule] = VectorSchedule
     obeys_all: bool = False
     result: Attribute | None = None
     begins: SSAValue | None = None
@@ -82,15 +85,18 @@ def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
     key, details = structure(fusion)
     shaping = shaping_op(fusion)
     cube = isinstance(shaping, ContractOp | ConvOp)
+    attention = is_attention(fusion)
 
     def kernel(name: str, asked: Schedule | None) -> ScheduledKernel:
         if isinstance(fusion.prepared, _Kept) and fusion.prepared.serves(key, details, asked):
             return fusion.prepared.kernel
+        if attention:
+            return AttentionKernel(fusion, machine, as_attention(name, asked))
         if shaping is None:
             return VectorKernel(fusion, machine, as_vector(name, asked))
         return KERNELS[type(shaping)](shaping, fusion, machine, name, asked)
 
-    choices = CubeSchedule if cube else VectorSchedule
+    choices = AttentionSchedule if attention else CubeSchedule if cube else VectorSchedule
     plan = LaunchPlan(
         stem_of(fusion), key, details, kernel, list(fusion.inputs), choices, cube or shaping is None
     )
@@ -166,6 +172,8 @@ def shaping_op(fusion: FusionOp) -> Operation | None:
 
 def stem_of(fusion: FusionOp) -> str:
     """A readable stem for the kernel's name: the op that shapes it."""
+    if is_attention(fusion):
+        return "attention"
     body = fusion.body.block
     shaping = shaping_op(fusion) or next((op for op in body.ops if isinstance(op, ReduceOp)), None)
     if shaping is not None:

@@ -21,6 +21,7 @@ from ..graph.fuse import fuse_block
 from ..graph.reductions import even_parts
 from ..graph.sparse_products import expansion_of
 from ..graph.tensor_builder import TensorBuilder
+from .contraction_axes import Product, product_in
 
 TILE = 128
 """Rows and columns of results that one core computes together."""
@@ -34,12 +35,10 @@ BLOCK = 16
 MANY_BYTES = 1 << 19
 """So many bytes of operands take a core longer than a second launch."""
 
-Product = ContractOp | ConvOp
-
 
 def product_of(fusion: FusionOp) -> Product | None:
-    """The contraction of a fusion, None where it has none."""
-    return next((op for op in fusion.body.block.ops if isinstance(op, Product)), None)
+    """The contraction of a fusion, None where it has none, or several."""
+    return product_in(fusion)
 
 
 def parts_worth_trying(op: Product, machine: Machine) -> int | None:

@@ -652,7 +652,7 @@ graph.sort {descending = [], dim = 0, keys = [], total = []}
 ^bb0(%a: tensor<4xf32>):
   graph.yield %a : (tensor<4xf32>)
 }
-// CHECK: 'graph.fusion' schedule: "fast" is neither a vector_schedule nor a cube_schedule
+// CHECK: 'graph.fusion' schedule: "fast" is no vector_schedule, cube_schedule or attention_schedule
 
 // -----
 

@@ -40,7 +40,7 @@ npu.kernel @k {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
   }
 }
 // CHECK: %a = npu.alloc {address = 0} :
-// CHECK: %b = npu.alloc {address = 1024} :
+// CHECK: %b = npu.alloc {address = 1280} :
 
 // -----
 
@@ -98,7 +98,7 @@ npu.kernel @k {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
 }
 // CHECK: %one = npu.alloc {address = 0} :
 // CHECK: %in = npu.alloc {address = 256} :
-// CHECK: %out = npu.alloc {address = 2304} :
+// CHECK: %out = npu.alloc {address = 2560} :
 
 // -----
 

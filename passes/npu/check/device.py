@@ -22,7 +22,7 @@ from ....dialects.base import to_ints
 from ....dialects.dtypes import size
 from ....dialects.npu import GmType
 from ....dialects.npu.structure import KernelOp
-from .affine import cover, ends, product_covers
+from .affine import TouchedBox, cover, ends, product_covers
 from .finding import Finding
 from .model import CheckedKernel, TensorAccess
 from .parts import Part
@@ -105,10 +105,16 @@ def _inside(kernel: CheckedKernel, transfer: TensorAccess) -> bool:
 def _regular(
     kernel: CheckedKernel, writers: Sequence[TensorAccess], tensor: int, found: KernelSummary
 ) -> bool:
-    """Handles stores whose boxes fill one part of a view each, every position once; False for others."""
+    """Handles stores whose boxes fill one part of a view each, every position once; False for others. What a section
+    stores in several places is one box where these are the same: flags order what one core stores."""
     view = writers[0].view
     parts = []
+    known: list[tuple[TouchedBox | None, int]] = []
     for store in writers:
+        place = (store.box, store.section.number)
+        if place in known:
+            continue
+        known.append(place)
         cores = core_variables(kernel, store)
         if store.view != view or store.box is None:
             return False

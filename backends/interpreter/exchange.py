@@ -1,0 +1,133 @@
+"""Runs sections that wait for each other: what a cube core and its vector cores do in turns, as one program.
+
+Both sections have the loops in which they exchange tiles, and run them together. Between two signals, each core runs as
+far as it can: the order of what one core does is its own, and that of signals is what the flags say.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jax import Array
+from xdsl.dialects import scf
+from xdsl.ir import Block, Operation
+from xdsl.utils.exceptions import VerifyException
+
+from ...dialects import npu as ops
+from ...dialects.base import describe, integer
+from ...dialects.npu.structure import SectionOp
+from .liveness import bounds
+from .memory import Memory
+from .scope import Offset
+from .turns import crosses
+
+if TYPE_CHECKING:
+    from .kernel import CoreState, NpuKernel
+
+
+@dataclass
+class _Side:
+    """One section, with the state of each core that runs it: several where its units are not run at once."""
+
+    section: SectionOp
+    cores: list[CoreState]
+
+
+class Exchange:
+    """One run of a kernel whose sections take turns, for the cores at one place of the grid."""
+
+    def __init__(self, kernel: NpuKernel, sections: Sequence[SectionOp]) -> None:
+        self.kernel = kernel
+        self.sides = [_Side(section, self._cores(section)) for section in sections]
+
+    def _cores(self, section: SectionOp) -> list[CoreState]:
+        batched = section.body.block.args[0] in self.kernel.batch_of(section).counts
+        units = 1 if batched else integer(section.units)
+        unit = section.body.block.args[0]
+        if not batched:
+            self.kernel.scope.index.pop(unit, None)
+        return [
+            self.kernel.core_state(section, None if batched else (unit, Offset.known(i)))
+            for i in range(units)
+        ]
+
+    def run(self) -> None:
+        raised = [Counter[int](), Counter[int]()]
+        self._blocks([side.section.body.block for side in self.sides], raised)
+
+    def _blocks(self, blocks: Sequence[Block], raised: list[Counter[int]]) -> None:
+        """Runs a block of each section. `raised`: the signals of each that the other has not taken."""
+        left = [list(block.ops) for block in blocks]
+        for each in left:
+            each.reverse()
+        while any(left):
+            moved = [self._advance(side, left[side], raised) for side in (0, 1)]
+            heads = [each[-1] for each in left if each]
+            if len(heads) == 2 and all(isinstance(op, scf.ForOp) for op in heads):
+                self._loops([op for op in heads if isinstance(op, scf.ForOp)], raised)
+                for each in left:
+                    each.pop()
+            elif heads and not any(moved):
+                raise VerifyException(
+                    f"{describe(heads[0])} waits for cores that wait for its own core: there is no order for both"
+                )
+
+    def _advance(self, side: int, left: list[Operation], raised: list[Counter[int]]) -> bool:
+        """Runs one section up to a wait for what is not raised, or to a loop with signals; whether it did anything."""
+        moved = False
+        while left:
+            op = left[-1]
+            if isinstance(op, ops.WaitCrossOp):
+                event = integer(op.event)
+                if not raised[1 - side][event]:
+                    break
+                raised[1 - side][event] -= 1
+            elif isinstance(op, ops.SetCrossOp):
+                raised[side][integer(op.event)] += 1
+            elif isinstance(op, scf.ForOp) and crosses(op):
+                break
+            else:
+                for core in self.sides[side].cores:
+                    with self.kernel.on(core):
+                        self.kernel.execute(op)
+            left.pop()
+            moved = True
+        return moved
+
+    def _loops(self, loops: Sequence[scf.ForOp], raised: list[Counter[int]]) -> None:
+        """Runs a loop of each section, iteration by iteration."""
+        (first, _, trips), other = (bounds(loop) for loop in loops)
+        if other[2] != trips:
+            raise VerifyException(
+                f"{describe(loops[0])} takes turns with a loop of another number of iterations"
+            )
+        kernel, before = self.kernel, [dict(+each) for each in raised]
+        memories: list[tuple[Memory, scf.ForOp]] = []
+        for side, loop in zip(self.sides, loops, strict=True):
+            memories += [(core.memory, loop) for core in side.cores]
+        saved = [memory.save(loop) for memory, loop in memories]
+        counts = [len(state) for state in saved]
+
+        def parts(state: Sequence[Array]) -> list[Sequence[Array]]:
+            found, at = [], 0
+            for count in counts:
+                found.append(state[at : at + count])
+                at += count
+            return found
+
+        def iteration(i: Any, state: Sequence[Array]) -> Sequence[Array]:
+            for (memory, loop), own in zip(memories, parts(state), strict=True):
+                memory.enter(loop, own)
+            for loop in loops:
+                kernel.scope.index[loop.body.block.args[0]] = Offset(i, 0, trips - 1).scaled(1, first)
+            self._blocks([loop.body.block for loop in loops], raised)
+            return [x for memory, loop in memories for x in memory.take(loop)]
+
+        end = kernel.repeat(0, trips, iteration, loops, [x for state in saved for x in state])
+        for (memory, loop), own in zip(memories, parts(end), strict=True):
+            memory.leave(loop, own)
+        if [dict(+each) for each in raised] != before:
+            raise VerifyException(f"{describe(loops[0])} raises more signals than it takes in an iteration")

@@ -1,0 +1,338 @@
+"""Finds attention in plain products, maxima, exponentials and sums: softmax(f(q k)) v, where f is elementwise.
+
+    scores = contract(q, k);  x = f(scores, ...);  e = exp(x - max(x));  result = contract(e / sum(e), v)
+
+Nothing but the result is needed elsewhere, each row of x has one axis of keys, and v has the keys' axis and one more.
+What f takes besides the scores comes from outside (a mask, a bias), or is made of positions and numbers alone (a causal
+mask): then it is computed anew in the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from ...dialects.base import text, to_ints
+from ...dialects.dtypes import dtype_name, size
+from ...dialects.graph import (
+    ELEMENTWISE,
+    BroadcastOp,
+    ConstantOp,
+    ContractOp,
+    ElementwiseOp,
+    IotaOp,
+    ReduceOp,
+    ReshapeOp,
+    TransposeOp,
+)
+from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.open_sizes import is_open
+from ...machine import Machine
+from ..access import splat_of
+from .layout_axes import Axes, Broadcast, axes_behind, backward_axes, behind
+
+PLAIN_LAYOUT = (BroadcastOp, ReshapeOp, TransposeOp)
+FLOATS = ("f16", "bf16", "f32")
+LEAST_KEYS, LEAST_ROWS = 16, 16
+"""Fewer keys or rows than a fractal of the cube has are no work for a kernel that hands tiles from core to core."""
+
+
+@dataclass
+class Attention:
+    """Attention in a block. Axes are the dimensions of the scores, in order, and behind them that of the result that v
+    has alone.
+
+    scores, product: its two products. x: what the softmax is of. peak, exponential, total: its maximum, exponential
+    and sum. weights: the operand of `product` that the softmax is, with the number of that operand. members: all ops
+    but layout ops, in order; generated: those of them that are made of positions and numbers alone. axes: of each
+    value of a member.
+    """
+
+    scores: ContractOp
+    x: SSAValue
+    peak: ReduceOp
+    exponential: Operation
+    total: ReduceOp
+    weights: int
+    product: ContractOp
+    members: list[Operation] = field(default_factory=list)
+    generated: list[Operation] = field(default_factory=list)
+    axes: dict[SSAValue, Axes] = field(default_factory=dict)
+    keys: int = -1
+
+    @property
+    def domain(self) -> tuple[int, ...]:
+        """The extents of its axes."""
+        (own,) = (d for d in self.product.free_dims()[1 - self.weights] if shape_of(self.values)[d] != 1)
+        return (*shape_of(self.scores.result), shape_of(self.values)[own])
+
+    @property
+    def values(self) -> SSAValue:
+        """What the weights are of: v."""
+        return self.product.operands[1 - self.weights]
+
+
+def attentions(block: Block, machine: Machine) -> list[Attention]:
+    """All attention in a block that one kernel of a machine can compute, in order."""
+    if machine.fused:  # no path brings weights back to the cube
+        return []
+    found = []
+    taken: set[Operation] = set()
+    for op in block.ops:
+        if isinstance(op, ContractOp) and (attention := attention_at(op, machine)) is not None:
+            if not taken.intersection(attention.members):
+                found.append(attention)
+                taken.update(attention.members)
+    return found
+
+
+def attention_at(product: ContractOp, machine: Machine) -> Attention | None:
+    """The attention that ends in a product; None where there is none."""
+    for side in (0, 1):
+        found = _softmax(product, side)
+        if found is not None and _has_types(found, machine) and _Axes(found).found():
+            return found
+    return None
+
+
+def _has_types(found: Attention, machine: Machine) -> bool:
+    kinds = {dtype_name(element_of(v)) for op in (found.scores, found.product) for v in op.operands}
+    return all(kind in FLOATS and kind in machine.cube for kind in kinds)
+
+
+def _made_by(value: SSAValue) -> Operation | None:
+    """The op behind layout ops that move every element, and conversions."""
+    while isinstance(op := value.owner, (*PLAIN_LAYOUT, ELEMENTWISE["convert"])):
+        value = op.operands[0]
+    return op if isinstance(op, Operation) else None
+
+
+def _softmax(product: ContractOp, side: int) -> Attention | None:
+    """The ops by which an operand of a product is a softmax of scores."""
+    quotient = _made_by(product.operands[side])
+    if not isinstance(quotient, ELEMENTWISE["div"]):
+        return None
+    exponential, total = (_made_by(v) for v in quotient.operands)
+    if not isinstance(exponential, ELEMENTWISE["exp"]) or not isinstance(total, ReduceOp):
+        return None
+    if text(total.kind) != "sum" or _made_by(total.x) is not exponential:
+        return None
+    difference = _made_by(exponential.operands[0])
+    if not isinstance(difference, ELEMENTWISE["sub"]):
+        return None
+    x, peak = difference.operands[0], _made_by(difference.operands[1])
+    if isinstance(peak, ELEMENTWISE["max"]):
+        reduced = [op for v in peak.operands if splat_of(v) is None for op in [_made_by(v)]]
+        least = [splat_of(v) for v in peak.operands if splat_of(v) is not None]
+        peak = reduced[0] if len(reduced) == 1 and least == [float("-inf")] else None
+    if not isinstance(peak, ReduceOp) or text(peak.kind) != "max" or _made_by(peak.x) is not _made_by(x):
+        return None
+    scores = _scores_behind(x)
+    return None if scores is None else Attention(scores, x, peak, exponential, total, side, product)
+
+
+def _scores_behind(x: SSAValue) -> ContractOp | None:
+    """The one product behind elementwise ops that has as many elements as x."""
+    found: list[ContractOp] = []
+    seen: set[Operation] = set()
+    stack = [x.owner]
+    while stack:
+        op = stack.pop()
+        if not isinstance(op, Operation) or op in seen:
+            continue
+        seen.add(op)
+        if isinstance(op, ContractOp):
+            if size(shape_of(op.result)) == size(shape_of(x)):
+                found.append(op)
+        elif isinstance(op, (ElementwiseOp, *PLAIN_LAYOUT)):
+            stack += [v.owner for v in op.operands]
+    return found[0] if len(found) == 1 else None
+
+
+class _Axes:
+    """Finds the members of attention and their axes."""
+
+    def __init__(self, attention: Attention) -> None:
+        self.at = attention
+        self.within: set[Operation] = set()
+
+    def found(self) -> bool:
+        """Whether all of it is there, and nothing of it is needed elsewhere."""
+        at = self.at
+        ordered = self._between()
+        if ordered is None or any(is_open(n) for op in ordered for r in op.results for n in shape_of(r)):
+            return False
+        at.axes[at.scores.result] = tuple(
+            a if n != 1 else None for a, n in enumerate(shape_of(at.scores.result))
+        )
+        for op in ordered:
+            if isinstance(op, PLAIN_LAYOUT) or op is at.scores or op is at.product:
+                continue
+            if not self._place(op):
+                return False
+        if not self._keys() or not self._result():
+            return False
+        at.members = [op for op in ordered if not isinstance(op, PLAIN_LAYOUT)]
+        self._generate()
+        return True
+
+    def _between(self) -> list[Operation] | None:
+        """What depends on the scores and the result needs, in order; None where something else needs it, or where it
+        is not what attention is made of."""
+        at, block = self.at, self.at.product.parent
+        if at.scores.parent is not block or block is None:
+            return None
+        within = self.within
+        stack: list[Operation] = [at.product]
+        reached: dict[Operation, bool] = {at.scores: True}
+
+        def reaches(op: Operation) -> bool:
+            # x is few ops from the scores, and what is beside them is not far from inputs of the kernel
+            if op not in reached:
+                reached[op] = False
+                if isinstance(op, (ElementwiseOp, ReduceOp, *PLAIN_LAYOUT)) and op.parent is block:
+                    reached[op] = any(
+                        isinstance(v.owner, Operation) and reaches(v.owner) for v in op.operands
+                    )
+            return reached[op]
+
+        while stack:
+            op = stack.pop()
+            if op in within:
+                continue
+            within.add(op)
+            if op is not at.scores:
+                stack += [v.owner for v in op.operands if isinstance(v.owner, Operation) and reaches(v.owner)]
+        if at.scores not in within or at.values.owner in within:
+            return None
+        for op in within:
+            if isinstance(op, ReduceOp) and op is not at.peak and op is not at.total:
+                return None
+            if op is not at.product and any(u.operation not in within for r in op.results for u in r.uses):
+                return None
+        return list(_ordered(within, at.scores, at.product))
+
+    def _axes_of(self, value: SSAValue) -> Sequence[int | Broadcast | None] | None:
+        chain, base = behind(value, self.at.axes)
+        return axes_behind(chain, self.at.axes[base]) if base in self.at.axes else None
+
+    def _place(self, op: Operation) -> bool:
+        """Gives the results of an op their axes."""
+        shape = shape_of(op.operands[0] if isinstance(op, ReduceOp) else op.results[0])
+        axes: list[int | Broadcast | None] = [None if n == 1 else Broadcast.ADDED for n in shape]
+        for value in op.operands:
+            found = self._axes_of(value)
+            if found is None:
+                if isinstance(value.owner, Operation) and value.owner in self.within:
+                    return False
+                continue
+            for d, axis in enumerate(found):
+                if axis is not Broadcast.ADDED and axes[d] is Broadcast.ADDED:
+                    axes[d] = axis
+                elif axis is not Broadcast.ADDED and shape[d] != 1 and axes[d] != axis:
+                    return False
+        named = tuple(a for a in axes if not isinstance(a, Broadcast))
+        if len(named) != len(axes):
+            return False
+        if isinstance(op, ReduceOp):
+            dims = to_ints(op.dims)
+            reduced = [named[d] for d in dims if named[d] is not None]
+            if len(reduced) != 1 or (self.at.keys not in (-1, reduced[0])):
+                return False
+            (self.at.keys,) = (a for a in reduced if a is not None)
+            named = tuple(a for d, a in enumerate(named) if d not in dims)
+        for result in op.results:
+            self.at.axes[result] = named
+        return True
+
+    def _keys(self) -> bool:
+        """Whether the keys are the one free axis of one side of the scores, and the other side has rows."""
+        at = self.at
+        batch, (m, n) = len(to_ints(at.scores.lhs_batch)), at.scores.free_dims()
+        sides = (range(batch, batch + len(m)), range(batch + len(m), batch + len(m) + len(n)))
+        extents = shape_of(at.scores.result)
+        wide = [[a for a in side if extents[a] != 1] for side in sides]
+        keys, rows = (wide[0], wide[1]) if at.keys in wide[0] else (wide[1], wide[0])
+        if keys != [at.keys] or extents[at.keys] < LEAST_KEYS:
+            return False
+        return max((extents[a] for a in rows), default=1) >= LEAST_ROWS
+
+    def _result(self) -> bool:
+        """Gives the result its axes: those of the weights without the keys, and the one that v has alone."""
+        at = self.at
+        axes = self._axes_of(at.product.operands[at.weights])
+        if axes is None or Broadcast.ADDED in axes:
+            return False
+        batch, contracted = (
+            [to_ints(getattr(at.product, f"{side}_{what}")) for side in ("lhs", "rhs")][at.weights]
+            for what in ("batch", "contract")
+        )
+        if [axes[d] for d in contracted if axes[d] is not None] != [at.keys]:
+            return False
+        extents = shape_of(at.scores.result)
+        shared = {a for a in range(len(to_ints(at.scores.lhs_batch))) if extents[a] != 1}
+        if {axes[d] for d in batch if axes[d] is not None} != shared:
+            return False
+        free = at.product.free_dims()
+        own = [d for d in free[1 - at.weights] if shape_of(at.values)[d] != 1]
+        if len(own) != 1:
+            return False
+        new = len(extents)
+        sides: list[list[int | None]] = [[], []]
+        sides[at.weights] = [a if isinstance(a, int) else None for d in free[at.weights] for a in [axes[d]]]
+        sides[1 - at.weights] = [new if d == own[0] else None for d in free[1 - at.weights]]
+        leading = [a if isinstance(a, int) else None for d in batch for a in [axes[d]]]
+        at.axes[at.product.result] = (*leading, *sides[0], *sides[1])
+        return True
+
+    def _generate(self) -> None:
+        """Adds the ops of which members take something that is made of positions and numbers alone."""
+        at = self.at
+        given: list[tuple[SSAValue, Axes]] = [
+            (v, at.axes[op.results[0]])
+            for op in at.members
+            if isinstance(op, ElementwiseOp)
+            for v in op.operands
+        ]
+        for value, axes in given:
+            made: dict[Operation, Axes] = {}
+            if self._makes(value, axes, made):
+                at.generated += [op for op in made if op not in at.generated]
+                at.axes.update((op.results[0], a) for op, a in made.items())
+        chosen = {*at.members, *at.generated}
+        at.members = _ordered(chosen, None, at.product)
+
+    def _makes(self, value: SSAValue, axes: Axes, made: dict[Operation, Axes]) -> bool:
+        """Whether a value is computed from positions and numbers; what by, with the axes of each."""
+        if splat_of(value) is not None:
+            return True
+        chain, base = behind(value)
+        op = base.owner
+        if any(not isinstance(layout, PLAIN_LAYOUT) for layout in chain) or not isinstance(op, Operation):
+            return False
+        if isinstance(op, IotaOp | ConstantOp):
+            return isinstance(op, IotaOp)
+        if not isinstance(op, ElementwiseOp) or op in self.within:
+            return False
+        own = backward_axes(chain, axes)
+        known = made.get(op, self.at.axes.get(base))
+        if own is None or (known is not None and known != own):
+            return False
+        if not all(self._makes(v, own, made) for v in op.operands):
+            return False
+        made[op] = own
+        return True
+
+
+def _ordered(ops: Iterable[Operation], first: Operation | None, last: Operation) -> list[Operation]:
+    """Ops of one block in its order."""
+    wanted = set(ops)
+    found: list[Operation] = []
+    op: Operation | None = last
+    while op is not None and len(found) < len(wanted):
+        if op in wanted:
+            found.append(op)
+        op = op.prev_op if op is not first else None
+    return found[::-1]

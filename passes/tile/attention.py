@@ -1,0 +1,557 @@
+"""Attention in one kernel: tiles of scores go from the cube core to its vector cores and back as weights, the maximum
+and the sum of each row are carried over the keys, and the result is corrected where a maximum grows.
+
+for each tile of rows of this block of cores:                 load q                                    cube
+  for each piece i of the keys:
+    scores(i) = q k(i)           to a workspace                                                         cube
+    part(i-1) = weights(i-1) v(i-1)  to a workspace                                                     cube
+    x = f(scores(i)); m' = max(m, max(x)); weights(i) = exp(x - m'), to a workspace                     vector
+    l = l exp(m - m') + sum(weights(i));  o = o correction(i-1) + part(i-1)                             vector
+  part of the last piece; result = (o correction + part) / l
+
+The scores of one piece are made while the softmax of the one before is computed: so a result is added one piece late,
+and before the first one weights of zero. Milakov and Gimelshein, Online normalizer calculation for softmax, 2018; Dao
+et al., FlashAttention, 2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+
+from xdsl.dialects.builtin import Float32Type, StringAttr
+from xdsl.ir import Attribute, SSAValue
+
+from ...dialects import tile as ops
+from ...dialects.base import Expr, describe, ints, pack, to_ints
+from ...dialects.dtypes import dtype_name, itemsize, size
+from ...dialects.graph import AttentionSchedule, FusionOp, TransposeOp
+from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.graph.schedules import Schedule
+from ...dialects.npu.legality import MIXED
+from ...dialects.npu.types import row_strides
+from ...dialects.tile import TileType
+from ...machine import Machine
+from ..errors import TooLarge
+from .attention_parts import ProductPart, ScoreSteps, attention_in, rows_first
+from .bound import round_up
+from .builder import KernelBuilder, dense, divide_grid, gm_of, hand_back, number
+from .cube_schedule import CubePlan
+from .schedule import UB_FRACTION, may_repeat, share
+from .scheduled import ScheduledKernel, cannot_obey
+from .steps import Emitter, Ref
+
+F32 = Float32Type()
+LOWEST = -3.4028234663852886e38
+"""The least finite f32: what a maximum begins as, so that minus infinity less it is not NaN."""
+ROWS = (128, 96, 64, 48, 32, 16)
+KEYS = (512, 384, 256, 192, 128, 96, 64, 48, 32, 16)
+"""Rows and keys of a tile that are tried."""
+
+
+def as_attention(name: str, schedule: Schedule | None) -> AttentionSchedule:
+    """A schedule of attention; a free one where there is none. Raises PassError for another kind."""
+    if not isinstance(schedule, AttentionSchedule | None):
+        raise cannot_obey(name, "it is attention, and its schedule is for a kernel of another kind")
+    return schedule or AttentionSchedule()
+
+
+def _even_steps(whole: int) -> list[int]:
+    """Lengths of equal steps along a summed axis, in whole fractals, the longest first."""
+    return sorted({round_up(-(-whole // n)) for n in range(1, -(-whole // 16) + 1)}, reverse=True)
+
+
+class AttentionKernel(ScheduledKernel):
+    """Lowers attention on a chip whose cube and vector cores exchange tiles through device memory."""
+
+    def __init__(self, fusion: FusionOp, machine: Machine, asked: AttentionSchedule):
+        self.fusion, self.machine, self.asked = fusion, machine, asked
+        at = self.at = attention_in(fusion, machine)
+        scores, product = at.scores, at.product
+        batch, (left, _) = len(to_ints(scores.lhs_batch)), scores.free_dims()
+        swapped = at.keys < batch + len(left)
+        own = tuple(a if n != 1 else None for a, n in enumerate(shape_of(scores.result)))
+        self.scores = ProductPart.of(fusion, scores, own, swapped, [], machine)
+        weights = product.operands[at.weights]
+        self.values = ProductPart.of(
+            fusion, product, at.axes[product.result], at.weights == 1, [weights], machine
+        )
+        order = rows_first(scores, swapped)
+        self.chain = ScoreSteps.of(fusion, at, order, machine, self._load_scores)
+        extents = [*shape_of(scores.result), at.domain[-1]]
+        self.extents: Mapping[int, int] = {a: n for a, n in enumerate(extents) if n != 1}
+        self.keys, self.feature = at.keys, len(extents) - 1
+        self.outer = [a for a in order if a in self.extents and a != self.keys]
+        """The axes of tiles: all of the result's but the last."""
+        rows = [a for a in self.outer if a >= batch]
+        self.row = max(rows, key=lambda a: self.extents[a])
+        self.units = machine.vector_cores // machine.cube_cores
+        self.values.takes(self.row, self.keys)
+        self.scored = element_of(scores.result)
+        self.weighed = element_of(weights)
+        self.result = element_of(product.result)
+
+    # -- choice ------------------------------------------------------------------------------------------------
+
+    def candidates(self, name: str) -> Iterator[AttentionSchedule]:
+        asked, found = self.asked, False
+        for rows in (asked.rows,) if asked.rows else ROWS:
+            if not asked.rows and rows > max(round_up(self.extents[self.row]), ROWS[-1]):
+                continue
+            for keys in (asked.keys,) if asked.keys else self._keys_tried():
+                schedule = self._schedule(rows, keys)
+                if self._refusal(schedule) is None:
+                    found = True
+                    yield schedule
+        if not found:
+            if asked.chosen():
+                raise cannot_obey(
+                    name, self._refusal(self._schedule(asked.rows or 16, asked.keys or 16)) or ""
+                )
+            raise TooLarge(f"{describe(self.at.product)}: 16 rows and keys do not fit on chip")
+
+    def _keys_tried(self) -> list[int]:
+        """Lengths of pieces of the keys that leave little of the last one empty."""
+        whole = round_up(self.extents[self.keys])
+        even = {round_up(-(-whole // -(-whole // most))) for most in KEYS if most < whole}
+        return sorted({*even, whole if whole <= KEYS[0] else KEYS[0]}, reverse=True)
+
+    def _schedule(self, rows: int, keys: int) -> AttentionSchedule:
+        asked = self.asked
+        counts = [self._tiles(a, rows) for a in self.outer]
+        cores = min(asked.cores or self.machine.cube_cores, self.machine.cube_cores)
+        grid = asked.grid or tuple(n for n, _ in divide_grid(counts, cores))
+        features, summed, buffers = self._steps(rows, keys)
+        slots = asked.slots({"l1": 2, "l0a": buffers, "l0b": buffers, "l0c": 1, "ub": 1})
+        return AttentionSchedule(rows, keys, features, summed, grid, **slots, cores=asked.cores)
+
+    def _steps(self, rows: int, keys: int) -> tuple[int, int, int]:
+        """Elements along the summed axes of the steps of both products, and how often l0a and l0b hold them: the
+        longest ones that fit."""
+        asked, wide, parts = self.asked, self._wide, 1 if self.pieces(keys) == 1 else 2
+        q, p = itemsize(self.scored_from), itemsize(self.weighed)
+        room = [self.machine.spaces[space].bytes for space in ("l0a", "l0b")]
+        first = [asked.features] if asked.features else _even_steps(self._shared)
+        second = [asked.summed] if asked.summed else [n for n in _even_steps(keys) if keys % n == 0]
+        for buffers in (2, 1):
+            fitting = [
+                (f, s)
+                for f in first
+                for s in second
+                if buffers * rows * (f * q + parts * s * p) <= room[0]
+                and buffers * (keys * f * q + parts * s * wide * p) <= room[1]
+            ]
+            if fitting:
+                features, summed = max(fitting, key=lambda steps: (min(steps), sum(steps)))
+                return features, summed, buffers
+        return first[-1], second[-1], 1
+
+    @property
+    def scored_from(self) -> Attribute:
+        """The element type of q and k."""
+        return element_of(self.at.scores.lhs)
+
+    @cached_property
+    def _shared(self) -> int:
+        """Elements that q and k share."""
+        return size([self.scores.extents[a] for a in self.scores.k_axes])
+
+    @property
+    def _wide(self) -> int:
+        """Columns of the values, in whole fractals."""
+        return round_up(self.extents.get(self.feature, 1))
+
+    def _tiles(self, axis: int, rows: int) -> int:
+        return -(-self.extents[axis] // rows) if axis == self.row else self.extents[axis]
+
+    def pieces(self, keys: int) -> int:
+        """Pieces of so many keys."""
+        return -(-self.extents[self.keys] // keys)
+
+    def _refusal(self, s: AttentionSchedule) -> str | None:
+        """Why a complete schedule cannot be obeyed, as the rest of a sentence."""
+        assert s.rows and s.keys and s.features and s.summed and s.grid
+        if s.rows % (16 * 1) or s.keys % 16 or s.features % 16 or s.summed % 16:
+            return "rows, keys, features and summed must be multiples of 16"
+        if s.keys % s.summed:
+            return f"steps of {s.summed} keys do not divide {s.keys}"
+        if len(s.grid) != len(self.outer):
+            return f"its result has {len(self.outer)} axes of tiles, and the grid {len(s.grid)}"
+        if size(s.grid) > self.machine.cube_cores:
+            return f"a grid of {size(s.grid)} cores is more than the {self.machine.cube_cores} there are"
+        for a, n in zip(self.outer, s.grid, strict=True):
+            if share(self._tiles(a, s.rows), n)[0] != n:
+                return f"axis {a} of {self._tiles(a, s.rows)} tiles cannot be split over {n} cores"
+        for space, need in self._bytes(s).items():
+            room = self.machine.spaces[space].bytes
+            if need > room * (UB_FRACTION if space == "ub" else 1):
+                return f"a tile of {s.rows} rows and {s.keys} keys takes {need} bytes of {space}, of {room} there are"
+        return None
+
+    def _bytes(self, s: AttentionSchedule) -> dict[str, int]:
+        """Bytes of each memory space that a tile takes."""
+        assert s.rows and s.keys and s.features and s.summed
+        once, wide = self.pieces(s.keys) == 1, self._wide
+        q, p = itemsize(self.scored_from), itemsize(self.weighed)
+        parts = 1 if once else 2
+        slots = {space: getattr(s, space) for space in ("l1", "l0a", "l0b")}
+        shared = -(-self._shared // s.features) * s.features
+        l1 = s.rows * shared * q
+        l1 += slots["l1"] * (s.keys * shared * q + parts * (s.rows * s.keys + s.keys * wide) * p)
+        l0a = slots["l0a"] * s.rows * (s.features * q + parts * s.summed * p)
+        l0b = slots["l0b"] * (s.keys * s.features * q + parts * s.summed * wide * p)
+        l0c = s.rows * (s.keys + parts * wide) * 4
+        return {"l1": l1, "l0a": l0a, "l0b": l0b, "l0c": l0c, "ub": self._ub_bytes(s.rows, s.keys)}
+
+    def _ub_bytes(self, rows: int, keys: int) -> int:
+        """Bytes of ub: what is loaded and stored, what is carried, and temporaries of the softmax or of the update."""
+        h, wide, once = rows // self.units, self._wide, self.pieces(keys) == 1
+        tile = [h if a == self.row else keys if a == self.keys else 1 for a in self._chain_axes]
+        chain = self.chain.steps.ub_bytes(tile, 1)
+        wideness, thin = h * wide * 4, h * 32
+        crossing = h * keys * itemsize(self.weighed) * (1 if once else 2) + wideness * (1 if once else 2)
+        crossing += h * wide * itemsize(self.result)
+        carried = 0 if once else wideness + 4 * thin
+        held = h * keys * 4
+        temporaries = max(2 * held + 8 * thin, 2 * wideness + 2 * thin)
+        loads = chain - min(chain, 2 * held) if chain > 2 * held else 0
+        return crossing + carried + temporaries + held * (itemsize(self.scored) == 4) + loads
+
+    @cached_property
+    def _chain_axes(self) -> list[int]:
+        """The axis of the whole of each axis of the steps between the products."""
+        return [*self.outer, self.keys]
+
+    def check(self, name: str, schedule: Schedule) -> None:
+        reason = self._refusal(as_attention(name, schedule))
+        if reason is not None:
+            raise cannot_obey(name, reason)
+
+    def bound(self, schedule: Schedule) -> float:
+        s, machine = as_attention("", schedule), self.machine
+        assert s.rows and s.keys and s.grid and s.features and s.summed
+        h, wide, pieces = s.rows // self.units, self._wide, self.pieces(s.keys)
+        tiles = size([share(self._tiles(a, s.rows), n)[1] for a, n in zip(self.outer, s.grid, strict=True)])
+        cube = self._cube_cycles(s)
+        unit, streamed = machine.vector, machine.vector.streamed_cycles
+        held, wideness = h * s.keys, h * wide
+        lanes = unit.repeat_bytes // 4
+        passes = 6 + sum(step.kind == "op" for step in self.chain.steps)
+        softmax = (
+            passes * held / lanes
+            + 2 * held / unit.rates["reduce_max"]["f32"]
+            + held / unit.rates["exp"]["f32"]
+        )
+        update = 3 * wideness / lanes
+        vector = softmax + update + (passes + 14) * streamed
+        signal = machine.cross_us * machine.clock_mhz
+        step = max(cube, vector)
+        first = cube + vector + 4 * signal
+        cycles = tiles * (pieces * step + first)
+        return machine.cycles_to_microseconds(cycles) + machine.launch_microseconds(size(s.grid), mixed=True)
+
+    def _cube_cycles(self, s: AttentionSchedule) -> float:
+        """Cycles of the slowest pipe of a cube core for one piece of the keys."""
+        assert s.rows and s.keys and s.features and s.summed
+        machine, wide = self.machine, self._wide
+        q, p = itemsize(self.scored_from), itemsize(self.weighed)
+        rate = machine.cube[dtype_name(self.scored_from)], machine.cube[dtype_name(self.weighed)]
+        mma = s.rows / rate[0].m * s.keys / rate[0].n * self._shared / rate[0].k
+        mma += s.rows / rate[1].m * wide / rate[1].n * s.keys / rate[1].k
+        drains = machine.moves["l0c", "gm"]
+        fix = drains.cycles(s.rows * s.keys * itemsize(self.scored)) + drains.cycles(s.rows * wide * 4)
+        load = machine.moves["gm", "l1"]
+        moved = s.keys * (self._shared * q + wide * p) + s.rows * s.keys * p
+        mte2 = load.cycles(moved, s.keys * 2 + s.rows)
+        left, right = machine.moves["l1", "l0a"], machine.moves["l1", "l0b"]
+        mte1 = left.cycles(s.rows * (self._shared * q + s.keys * p), overlapped=True)
+        mte1 += right.cycles(s.keys * (self._shared * q + wide * p), overlapped=True)
+        return max(mma, fix, mte2, mte1) + 4 * machine.cube_fixed_cycles
+
+    # -- build -------------------------------------------------------------------------------------------------
+
+    def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
+        s = as_attention(name, schedule)
+        assert s.rows and s.keys and s.features and s.summed and s.grid
+        self.s, self.count = s, self.pieces(s.keys)
+        split = {a: share(self._tiles(a, s.rows), n) for a, n in zip(self.outer, s.grid, strict=True)}
+        on_grid = [a for a in self.outer if may_repeat(split[a][0])]
+        lead = [split[a][0] for a in on_grid]
+        b = self.b = KernelBuilder(
+            self.machine,
+            "mix",
+            lead,
+            [gm_of(v) for v in self.fusion.body.block.args],
+            [gm_of(v) for v in self._yielded],
+            [
+                dense([*lead, s.rows, s.keys], self.scored),
+                dense([*lead, s.rows, s.keys], self.weighed),
+                dense([*lead, s.rows, self._wide], F32),
+            ],
+            {space: getattr(s, space) for space in ("l1", "l0a", "l0b", "l0c", "ub")},
+        )
+        b.location = self.fusion.location
+        self.here = [Expr.of(b.coordinates[i]) for i in range(len(on_grid))]
+        self._plan(s)
+        with b.section(MIXED, self.units) as unit, ExitStack() as stack:
+            self.unit = Expr.of(unit) * (s.rows // self.units)
+            self.filled: dict[Ref, SSAValue] = {}
+            position: dict[int, Expr] = {}
+            for a in self.outer:
+                length = s.rows if a == self.row else 1
+                position[a] = (self.here[on_grid.index(a)] if a in on_grid else Expr()) * (
+                    split[a][1] * length
+                )
+            self.emitter = Emitter(b, [self._extent(a) for a in self._chain_axes])
+            for i, step in enumerate(self.chain.steps):
+                if step.kind == "fill":
+                    self.emitter.emit(i, step, self.filled)
+            for a in self.outer:
+                if may_repeat(split[a][1]):
+                    index = stack.enter_context(b.loop(split[a][1]))
+                    position[a] = position[a] + index * (s.rows if a == self.row else 1)
+            self._rows(position)
+        return b.finish(name)
+
+    @property
+    def _yielded(self) -> Sequence[SSAValue]:
+        last = self.fusion.body.block.last_op
+        assert last is not None
+        return last.operands
+
+    def _extent(self, axis: int) -> int:
+        """Elements of a vector core's tile along an axis of the whole."""
+        assert self.s.rows and self.s.keys
+        if axis == self.row:
+            return self.s.rows // self.units
+        return self.s.keys if axis == self.keys else 1
+
+    def _plan(self, s: AttentionSchedule) -> None:
+        """How the products are cut."""
+        assert s.rows and s.keys and s.features and s.summed
+
+        def plan(part: ProductPart, columns: int, step: int) -> CubePlan:
+            l0, load = [1] * len(part.extents), [1] * len(part.extents)
+            l0[part.number[self.row]] = load[part.number[self.row]] = s.rows or 1
+            for a in part.n_axes:
+                l0[a] = load[a] = columns
+            for a in part.k_axes:
+                whole = part.extents[a] if part is self.scores else s.keys or 1
+                l0[a] = min(step, round_up(whole)) if a == part.k_axes[-1] else whole
+                load[a] = -(-whole // l0[a]) * l0[a]
+            return CubePlan(tuple(l0), tuple(load), tuple(load), (), "m", {}, None)
+
+        self.score_plan = plan(self.scores, s.keys, s.features)
+        self.value_plan = plan(self.values, self._wide, s.summed)
+
+    def _rows(self, position: dict[int, Expr]) -> None:
+        """All keys for one tile of rows."""
+        b, loaded = self.b, self._load_query(position)
+        if self.count == 1:
+            self._score(position, Expr(), loaded)
+            softmax = _Softmax(self, position)
+            weights, total = softmax.alone()
+            self._hand_over(weights)
+            self._sum(position, Expr())
+            self._finish(position, self._load_part(), total)
+            return
+        state = self._begin()
+        outside, carried = state, list(state)
+        with b.loop(self.count, carried) as index:
+            at = index * self._piece_keys
+            self._score(position, at, loaded)
+            self._sum(position, at - self._piece_keys)
+            softmax = _Softmax(self, {**position, self.keys: at})
+            carried[:] = softmax.step(carried)
+        hand_back(outside, carried)
+        self._sum(position, Expr((self.count - 1) * self._piece_keys))
+        _, total, correction, result = outside
+        self._finish(position, self._corrected(result, correction), total)
+
+    @property
+    def _piece_keys(self) -> int:
+        assert self.s.keys
+        return self.s.keys
+
+    # -- the cube core -----------------------------------------------------------------------------------------
+
+    def _load_query(self, position: Mapping[int, Expr]) -> Sequence[SSAValue]:
+        part = self.scores
+        return part.left(self.b, self.score_plan, _named(part, position))
+
+    def _score(self, position: Mapping[int, Expr], keys: Expr, query: Sequence[SSAValue]) -> None:
+        """The scores of a piece of the keys, to their workspace."""
+        part = self.scores
+        where = _named(part, {**position, self.keys: keys})
+        right = part.right(self.b, self.score_plan, where)
+        self._drain(part.sums(self.b, self.score_plan, where, query, right), 0)
+
+    def _sum(self, position: Mapping[int, Expr], keys: Expr) -> None:
+        """Weights by values of a piece of the keys, to their workspace."""
+        part, b, s = self.values, self.b, self.s
+        assert s.rows and s.keys
+        where = _named(part, position) | dict.fromkeys(part.k_axes, keys)
+        values = part.right(b, self.value_plan, where)  # before the weights, which the vector cores may still work on
+        kind = TileType.of([s.rows, s.keys], self.weighed, "l1")
+        weights = b.load(b.workspace(1), self._place(), self._box(s.rows, s.keys), kind)
+        self._drain(part.sums(b, self.value_plan, where, [weights], values), 2)
+
+    def _drain(self, sums: SSAValue, workspace: int) -> None:
+        rows, columns = ops.tile_type(sums).shape
+        self.b.store(sums, self.b.workspace(workspace), self._place(), self._box(rows, columns))
+
+    def _place(self, row: Expr | None = None) -> list[Expr]:
+        """Where this block of cores has its tile of a workspace."""
+        return [*self.here, row or Expr(), Expr()]
+
+    def _box(self, rows: int, columns: int) -> list[int]:
+        return [*(1 for _ in self.here), rows, columns]
+
+    # -- the vector cores --------------------------------------------------------------------------------------
+
+    def tile(self, columns: int, element: Attribute) -> TileType:
+        """The type of a vector core's tile with so many columns."""
+        return TileType.of([*(self._extent(a) for a in self.outer), columns], element, "ub")
+
+    def op(self, name: str, *operands: SSAValue, result: TileType | None = None) -> SSAValue:
+        return self.b.add(ops.ELEMENTWISE[name], operands, [result or operands[0].type]).results[0]
+
+    def fill(self, value: float, kind: TileType) -> SSAValue:
+        return self.b.add(ops.FillOp, [], [kind], value=number(value)).results[0]
+
+    def spread(self, column: SSAValue, columns: int) -> SSAValue:
+        """A column repeated over so many."""
+        kind = self.tile(columns, ops.tile_type(column).element)
+        return column if column.type == kind else self.b.add(ops.BroadcastOp, [column], [kind]).results[0]
+
+    def cast(self, value: SSAValue, element: Attribute) -> SSAValue:
+        kind = ops.tile_type(value)
+        if kind.element == element:
+            return value
+        return self.op("convert", value, result=TileType.of(kind.shape, element, "ub"))
+
+    def _load_scores(self, e: Emitter) -> SSAValue:
+        kind = self.tile(self._piece_keys, self.scored)
+        box = self._box(self._extent(self.row), self._piece_keys)
+        return e.builder.load(e.builder.workspace(0), self._place(self.unit), box, kind)
+
+    def _load_part(self) -> SSAValue:
+        b = self.b
+        box = self._box(self._extent(self.row), self._wide)
+        return b.load(b.workspace(2), self._place(self.unit), box, self.tile(self._wide, F32))
+
+    def _hand_over(self, weights: SSAValue) -> None:
+        box = self._box(self._extent(self.row), self._piece_keys)
+        self.b.store(weights, self.b.workspace(1), self._place(self.unit), box)
+
+    def _begin(self) -> list[SSAValue]:
+        """The state before the first piece, and weights of zero in the place of those before it."""
+        self._hand_over(self.fill(0.0, self.tile(self._piece_keys, self.weighed)))
+        column = self.tile(1, F32)
+        return [
+            self.fill(LOWEST, column),
+            self.fill(0.0, column),
+            self.fill(1.0, column),
+            self.fill(0.0, self.tile(self._wide, F32)),
+        ]
+
+    def _corrected(self, result: SSAValue, correction: SSAValue) -> SSAValue:
+        """The result with the part that is in its workspace."""
+        scaled = self.op("mul", result, self.spread(correction, self._wide))
+        return self.op("add", scaled, self._load_part())
+
+    def _finish(self, position: Mapping[int, Expr], result: SSAValue, total: SSAValue) -> None:
+        """Divides by the sums, and stores."""
+        b = self.b
+        out = self.cast(self.op("div", result, self.spread(total, self._wide)), self.result)
+        axes = [*self.outer, self.feature]
+        offsets = [*(position[a] + self.unit if a == self.row else position[a] for a in self.outer), Expr()]
+        for i, value in enumerate(self._yielded):
+            strides = self._out_strides(value)
+            view = b.view(
+                b.output(i), [self.extents.get(a, 1) for a in axes], [strides.get(a, 1) for a in axes]
+            )
+            b.store(out, view, offsets, [*(self._extent(a) for a in self.outer), self._wide])
+
+    def _out_strides(self, value: SSAValue) -> dict[int, int]:
+        """Elements between neighbours of a stored result along each axis."""
+        strides = list(row_strides(shape_of(value)))
+        while isinstance(value.owner, TransposeOp):
+            inner = [0] * len(strides)
+            for i, p in enumerate(to_ints(value.owner.perm)):
+                inner[p] = strides[i]
+            value, strides = value.owner.x, inner
+        axes = self.at.axes[self.at.product.result]
+        return {a: stride for a, stride in zip(axes, strides, strict=True) if a is not None}
+
+
+def _named(part: ProductPart, position: Mapping[int, Expr]) -> dict[int, Expr]:
+    """Positions along the axes of a part."""
+    return {own: position[a] for a, own in part.number.items() if a in position}
+
+
+class _Softmax:
+    """The softmax of one tile of scores."""
+
+    def __init__(self, kernel: AttentionKernel, position: Mapping[int, Expr]) -> None:
+        self.k = k = kernel
+        k.emitter.position = {i: position.get(a, Expr()) for i, a in enumerate(k._chain_axes)}
+        rows = k._chain_axes.index(k.row)
+        k.emitter.position[rows] = k.emitter.position[rows] + k.unit
+        done = dict(k.filled)
+        steps = k.chain.steps
+        for i in steps.ordered(i for i, _ in enumerate(steps) if (i, 0) not in done):
+            k.emitter.emit(i, steps[i], done)
+        x = k.cast(done[k.chain.result], F32)
+        keys = k._chain_axes.index(k.keys)
+        if k.extents[k.keys] % k._piece_keys:
+            indices, offsets = pack(
+                [k.emitter.at(a) if a == keys else Expr() for a, _ in enumerate(k._chain_axes)]
+            )
+            bounds = [
+                k.extents[k.keys] if a == keys else k._extent(axis) for a, axis in enumerate(k._chain_axes)
+            ]
+            x = k.b.add(
+                ops.MaskOp,
+                [x, *indices],
+                [x.type],
+                offsets=offsets,
+                bounds=ints(bounds),
+                value=number(float("-inf")),
+            ).results[0]
+        self.x = x
+
+    def reduced(self, kind: str, x: SSAValue) -> SSAValue:
+        k = self.k
+        return k.b.add(
+            ops.ReduceOp, [x], [k.tile(1, F32)], kind=StringAttr(kind), dims=ints([len(k._chain_axes) - 1])
+        ).results[0]
+
+    def exponentials(self, peak: SSAValue) -> SSAValue:
+        k = self.k
+        return k.op("exp", k.op("sub", self.x, k.spread(peak, k._piece_keys)))
+
+    def alone(self) -> tuple[SSAValue, SSAValue]:
+        """Weights and sums where there is one piece."""
+        k = self.k
+        peak = k.op(
+            "max",
+            self.reduced("max", self.x),
+            k.fill(LOWEST, TileType.of([1] * len(k._chain_axes), F32, "ub")),
+        )
+        e = self.exponentials(peak)
+        return k.cast(e, k.weighed), self.reduced("sum", e)
+
+    def step(self, state: Sequence[SSAValue]) -> list[SSAValue]:
+        """The state behind this piece. What it writes over is read before: a loop has one place for each tile."""
+        k = self.k
+        peak, total, correction, result = state
+        here = self.reduced("max", self.x)
+        now = k.op("max", peak, here)
+        change = k.op("sub", peak, now)
+        e = self.exponentials(now)
+        k._hand_over(k.cast(e, k.weighed))
+        total = k.op("add", k.op("mul", total, k.op("exp", change)), self.reduced("sum", e))
+        result = k._corrected(result, correction)
+        return [k.op("max", peak, here), total, k.op("exp", change), result]

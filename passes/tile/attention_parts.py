@@ -1,0 +1,206 @@
+"""The parts of attention: its two products and the ops between them, each as a fusion of its own to be looked at.
+
+The parts share the fusion's tensors and their numbers. An axis of the whole is a dimension of the scores, or the one
+behind them that the values alone have. In the parts, rows come before keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from xdsl.dialects.builtin import DenseArrayBase, StringAttr
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from ...dialects.base import Expr, ints, to_ints
+from ...dialects.dtypes import tensor
+from ...dialects.graph import ContractOp, CubeSchedule, FusionOp, YieldOp
+from ...dialects.graph.control import AXES
+from ...dialects.graph.interface import element_of, shape_of
+from ...machine import Machine
+from ..access import Load
+from ..graph.attention import Attention, attention_at
+from ..graph.layout_axes import Axes, base_of
+from .builder import KernelBuilder
+from .contract import ContractKernel
+from .contraction_axes import Dim, Operand
+from .cube_schedule import CubePlan
+from .fusion_steps import FusionSteps
+from .steps import Emitter, Ref, Step
+
+
+def products_in(fusion: FusionOp) -> list[ContractOp]:
+    """The matrix products of a fusion."""
+    return [op for op in fusion.body.block.ops if isinstance(op, ContractOp)]
+
+
+def is_attention(fusion: FusionOp) -> bool:
+    """Whether a fusion has two products: only attention does."""
+    return len(products_in(fusion)) > 1
+
+
+def attention_in(fusion: FusionOp, machine: Machine) -> Attention:
+    """The attention that a fusion is."""
+    found = attention_at(products_in(fusion)[-1], machine)
+    assert found is not None, "a fusion of two products is attention"
+    return found
+
+
+class ProductPart(ContractKernel):
+    """One of the products, its rows on the left. `number`: what an axis of the whole is called here."""
+
+    def __init__(self, fusion: FusionOp, axes: Axes, machine: Machine):
+        super().__init__(fusion, machine, CubeSchedule())
+        self.number: Mapping[int, int] = {
+            axis: self.new_axis[dim]
+            for dim, axis in enumerate(axes)
+            if axis is not None and dim in self.new_axis
+        }
+
+    def _as_asked(self, most: list[list[int]]) -> list[list[int]]:
+        return [[axis] for group in most for axis in group]
+
+    def left(self, b: KernelBuilder, plan: CubePlan, position: dict[int, Expr]) -> Sequence[SSAValue]:
+        """The left operand in l1."""
+        return self._load_l1(b, plan.lhs, position, self.operands[0])
+
+    def right(self, b: KernelBuilder, plan: CubePlan, position: dict[int, Expr]) -> Sequence[SSAValue]:
+        """The right operand in l1."""
+        return self._load_l1(b, plan.rhs, position, self.operands[1])
+
+    def sums(
+        self,
+        b: KernelBuilder,
+        plan: CubePlan,
+        position: dict[int, Expr],
+        left: Sequence[SSAValue],
+        right: Sequence[SSAValue],
+    ) -> SSAValue:
+        """The accumulator of a tile whose operands are in l1."""
+        return self._accumulate(b, plan, position, [left, right], dict(enumerate(plan.lhs)))
+
+    def takes(self, row: int, keys: int) -> None:
+        """Makes the left operand a tile in l1 that another part brings: rows by keys."""
+        kind = element_of(self.anchor.lhs)
+        dims = [Dim(1, 1, {self.number[row]: 1}), Dim(1, 1, dict.fromkeys(self.k_axes, 1))]
+        self.operands[0] = Operand(-1, dims, 0, kind)
+
+    @staticmethod
+    def of(
+        fusion: FusionOp,
+        op: ContractOp,
+        axes: Axes,
+        swapped: bool,
+        made: Sequence[SSAValue],
+        machine: Machine,
+    ) -> ProductPart:
+        """A product of a fusion, whose result has these axes of the whole; `swapped`: its rows are on the right. made:
+        operands that another part computes."""
+        dims = rows_first(op, swapped)
+        copied = _Copied(fusion, made, {})
+        operands = [copied.value(v) for v in op.operands]
+        given = ("rhs", "lhs") if swapped else ("lhs", "rhs")
+        shape = [shape_of(op.result)[d] for d in dims]
+        product = ContractOp.create(
+            operands=operands[::-1] if swapped else operands,
+            result_types=[tensor(shape, element_of(op.result))],
+            properties={
+                f"{side}_{what}": op.properties[f"{other}_{what}"]
+                for side, other in zip(("lhs", "rhs"), given, strict=True)
+                for what in ("batch", "contract")
+            },
+            attributes={AXES: ints(range(len(shape)))},
+            location=op.location,
+        )
+        copied.block.add_op(product)
+        return ProductPart(
+            copied.fusion("cube", shape, product.result), tuple(axes[d] for d in dims), machine
+        )
+
+
+def rows_first(op: ContractOp, swapped: bool) -> list[int]:
+    """The dimensions of a product's result, those of the side with the rows before those of the other one."""
+    batch, (left, right) = len(to_ints(op.lhs_batch)), op.free_dims()
+    middle, end = batch + len(left), batch + len(left) + len(right)
+    free = [*range(middle, end), *range(batch, middle)] if swapped else [*range(batch, end)]
+    return [*range(batch), *free]
+
+
+class ScoreSteps(FusionSteps):
+    """What becomes of scores before the softmax. `load` brings a tile of them; `result` is the step that gives what the
+    softmax is of."""
+
+    def __init__(self, fusion: FusionOp, machine: Machine, load: Callable[[Emitter], SSAValue]):
+        super().__init__(fusion, machine, apart=True)
+        self.load = load
+        self.result: Ref = (-1, 0)
+        self.build_steps()
+
+    def _load(self, load: Load, element: Attribute) -> Ref:
+        if load.base is not self.block.args[-1]:
+            return super()._load(load, element)
+        key = ("scores",)
+        if key not in self.loads:
+            axes = frozenset(range(len(self.extents)))
+            self.loads[key] = self._step(Step([element], axes, (), lambda e, _: [self.load(e)], "load", axes))
+        return self.loads[key]
+
+    def _store(self, i: int, value: SSAValue) -> None:
+        """Nothing is stored: the softmax goes on from here."""
+        base = base_of(value)
+        ref = self.made[base] if base in self.made else self._value(base, list(range(len(self.domain))))
+        everything = frozenset(range(len(self.extents)))
+        ref = self._spread(ref, everything)
+        self.result = ref if self._span(ref) == everything else self._materialise(ref, everything)
+
+    @staticmethod
+    def of(
+        fusion: FusionOp,
+        at: Attention,
+        order: Sequence[int],
+        machine: Machine,
+        load: Callable[[Emitter], SSAValue],
+    ) -> ScoreSteps:
+        """The ops of a fusion between the scores and the softmax, over the dimensions of the scores in this order."""
+        copied = _Copied(fusion, [at.scores.result], {axis: i for i, axis in enumerate(order)})
+        shape = [shape_of(at.scores.result)[d] for d in order]
+        return ScoreSteps(copied.fusion("vector", shape, copied.value(at.x)), machine, load)
+
+
+class _Copied:
+    """A fusion in the making out of ops of another one. It has the same block arguments, and one for each value that is
+    `made` elsewhere. renumbered: what axes are called in it."""
+
+    def __init__(self, fusion: FusionOp, made: Sequence[SSAValue], renumbered: Mapping[int, int]) -> None:
+        self.whole, self.renumbered = fusion, renumbered
+        given = [*fusion.body.block.args, *made]
+        self.block = Block(arg_types=[v.type for v in given])
+        self.inside: dict[SSAValue, SSAValue] = dict(zip(given, self.block.args, strict=True))
+
+    def value(self, value: SSAValue) -> SSAValue:
+        """The copy of a value, with all that it is made of."""
+        if value not in self.inside:
+            op = value.owner
+            assert isinstance(op, Operation)
+            attributes, axes = dict(op.attributes), op.attributes.get(AXES)
+            if isinstance(axes, DenseArrayBase) and self.renumbered:
+                attributes[AXES] = ints([self.renumbered.get(a, -1) for a in to_ints(axes)])
+            new = type(op).create(
+                operands=[self.value(v) for v in op.operands],
+                result_types=[r.type for r in op.results],
+                properties=op.properties,
+                attributes=attributes,
+                location=op.location,
+            )
+            self.block.add_op(new)
+            self.inside.update(zip(op.results, new.results, strict=True))
+        return self.inside[value]
+
+    def fusion(self, kind: str, domain: Sequence[int], result: SSAValue) -> FusionOp:
+        self.block.add_op(YieldOp.create(operands=[result]))
+        return FusionOp.create(
+            operands=[],
+            result_types=[result.type],
+            properties={"kind": StringAttr(kind), "domain": ints(domain)},
+            regions=[Region(self.block)],
+            location=self.whole.location,
+        )

@@ -1,0 +1,156 @@
+"""Attention in one kernel: from plain JAX, with masks, biases, shared heads, odd lengths, every type; both memories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from harness import check, data
+
+import tilewright as tw
+from tilewright.api.program import Program
+
+NEVER = float("-inf")
+
+
+def kernels(program: Program) -> list[str]:
+    return [kernel.name for kernel in program.report().kernels]
+
+
+def inputs(dtype: str, *shapes: tuple[int, ...]) -> list[jax.Array]:
+    return [data(dtype, shape, seed) for seed, shape in enumerate(shapes)]
+
+
+def plain(q: Any, k: Any, v: Any) -> Any:
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]).astype(q.dtype)
+    return jax.nn.softmax(scores, axis=-1) @ v
+
+
+def in_f32(q: Any, k: Any, v: Any) -> Any:
+    scores = jnp.einsum("...qd,...kd->...qk", q, k, preferred_element_type=jnp.float32) * 0.125
+    weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
+    return jnp.einsum("...qk,...kd->...qd", weights, v)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+@pytest.mark.parametrize(
+    ("rows", "keys", "size", "wide"),
+    [(16, 16, 16, 16), (64, 257, 64, 64), (197, 197, 64, 64), (130, 97, 24, 40), (31, 1031, 8, 3), (512, 640, 128, 128)],
+)
+def test_lengths(dtype: str, rows: int, keys: int, size: int, wide: int) -> None:
+    q, k, v = inputs(dtype, (2, rows, size), (2, keys, size), (2, keys, wide))
+    program = check(in_f32, q, k, v, length=keys + size)
+    assert kernels(program) == ["attention_0"]
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+def test_all_of_it_in_the_types_of_the_inputs(dtype: str) -> None:
+    q, k, v = inputs(dtype, (3, 48, 32), (3, 80, 32), (3, 80, 32))
+    assert kernels(check(plain, q, k, v, length=128)) == ["attention_0"]
+
+
+def test_without_a_batch() -> None:
+    q, k, v = inputs("f32", (100, 32), (300, 32), (300, 16))
+    assert kernels(check(in_f32, q, k, v, length=400)) == ["attention_0"]
+
+
+def causal(q: Any, k: Any, v: Any) -> Any:
+    scores = jnp.einsum("bqd,bkd->bqk", q, k) * 0.2
+    rows, columns = (jax.lax.broadcasted_iota(jnp.int32, scores.shape[1:], d) for d in (0, 1))
+    return jax.nn.softmax(jnp.where(rows >= columns, scores, NEVER), axis=-1) @ v
+
+
+def test_causal() -> None:
+    q, k, v = inputs("f32", (2, 150, 32), (2, 150, 32), (2, 150, 32))
+    program = check(causal, q, k, v, length=200)
+    assert kernels(program) == ["attention_0"]
+
+
+def test_a_mask_of_keys_and_one_of_everything() -> None:
+    def masked(q: Any, k: Any, v: Any, padding: Any, mask: Any) -> Any:
+        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / 4
+        scores = jnp.where(padding[:, None, None, :], scores, -1e30) + mask[None, None]
+        return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores, axis=-1), v)
+
+    q, k, v = inputs("f32", (2, 33, 3, 16), (2, 70, 3, 16), (2, 70, 3, 16))
+    padding, mask = data("i1", (2, 70)), data("f32", (33, 70), 5)
+    assert "attention_0" in kernels(check(masked, q, k, v, padding, mask, length=100))
+
+
+def test_the_first_keys_of_a_row_may_all_be_masked() -> None:
+    """The largest score so far is then minus infinity, and the difference of two of those is no number."""
+
+    def late(q: Any, k: Any, v: Any) -> Any:
+        scores = jnp.einsum("qd,kd->qk", q, k)
+        rows, columns = (jax.lax.broadcasted_iota(jnp.int32, scores.shape, d) for d in (0, 1))
+        return jax.nn.softmax(jnp.where(columns >= rows * 5, scores, NEVER), axis=-1) @ v
+
+    q, k, v = inputs("f32", (128, 16), (640, 16), (640, 16))
+    check(late, q, k, v, length=700)
+
+
+def test_a_row_without_keys_is_no_number() -> None:
+    def none(q: Any, k: Any, v: Any) -> Any:
+        scores = jnp.einsum("qd,kd->qk", q, k)
+        rows = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 0)
+        return jax.nn.softmax(jnp.where(rows != 7, scores, NEVER), axis=-1) @ v
+
+    q, k, v = inputs("f32", (32, 16), (600, 16), (600, 16))
+    got = np.asarray(tw.compile(none, q, k, v)(q, k, v))
+    assert np.isnan(got[7]).all() and np.isfinite(np.delete(got, 7, 0)).all()
+
+
+@pytest.mark.parametrize("heads", [(4, 4), (8, 2), (6, 1)])
+def test_heads_that_share_keys(heads: tuple[int, int]) -> None:
+    """jax.nn.dot_product_attention, grouped queries and one key head for all."""
+    queries, keys = heads
+    q, k, v = inputs("f32", (2, 40, queries, 16), (2, 90, keys, 16), (2, 90, keys, 16))
+
+    def shared(q: Any, k: Any, v: Any) -> Any:
+        return jax.nn.dot_product_attention(q, k, v)
+
+    assert "attention_0" in kernels(check(shared, q, k, v, length=110))
+
+
+def test_a_soft_cap() -> None:
+    def capped(q: Any, k: Any, v: Any) -> Any:
+        scores = jnp.einsum("bqd,bkd->bqk", q, k)
+        return jax.nn.softmax(20 * jnp.tanh(scores / 20), axis=-1) @ v
+
+    q, k, v = inputs("f32", (2, 64, 16), (2, 128, 16), (2, 128, 32))
+    assert kernels(check(capped, q, k, v, length=150)) == ["attention_0"]
+
+
+def test_weights_on_the_right() -> None:
+    """The products may have their operands either way round."""
+
+    def turned(q: Any, k: Any, v: Any) -> Any:
+        scores = jnp.einsum("bkd,bqd->bkq", k, q)
+        weights = jax.nn.softmax(scores, axis=1)
+        return jnp.einsum("bkd,bkq->bdq", v, weights)
+
+    q, k, v = inputs("f32", (2, 50, 16), (2, 100, 16), (2, 100, 24))
+    assert kernels(check(turned, q, k, v, length=120)) == ["attention_0"]
+
+
+@pytest.mark.parametrize(
+    ("fn", "why"),
+    [
+        (lambda q, k, v: (causal(q, k, v), jax.nn.softmax(jnp.einsum("bqd,bkd->bqk", q, k))), "weights are a result"),
+        (lambda q, k, v: jax.nn.softmax(jnp.einsum("bqd,bkd->bqk", q, k), axis=1) @ v, "the softmax is over rows"),
+        (lambda q, k, v: jax.nn.softmax(jnp.einsum("bqd,bkd->bqk", q[:, :3], k)) @ v, "three rows"),
+    ],
+)
+def test_what_is_no_attention(fn: Callable[..., Any], why: str) -> None:
+    q, k, v = inputs("f32", (2, 32, 16), (2, 32, 16), (2, 32, 16))
+
+    def shared(q: Any, k: Any, v: Any) -> Any:
+        weights = jax.nn.softmax(jnp.einsum("bqd,bkd->bqk", q, k))
+        return weights @ v, weights
+
+    chosen = shared if why == "weights are a result" else fn
+    assert "attention_0" not in kernels(check(chosen, q, k, v, length=64))
