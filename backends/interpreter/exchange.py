@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from jax import Array
@@ -19,13 +20,25 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialects import npu as ops
 from ...dialects.base import describe, integer
 from ...dialects.npu.structure import SectionOp
-from .liveness import bounds
+from .grid import coordinates
+from .liveness import bounds, perfect_nest
 from .memory import Memory
 from .scope import Offset
 from .turns import crosses
 
 if TYPE_CHECKING:
     from .kernel import CoreState, NpuKernel
+
+
+def _signals(op: Operation, kind: type[ops.SetCrossOp] | type[ops.WaitCrossOp]) -> Counter[int]:
+    """How often an op with all that is in it raises each event, or waits for it."""
+    if isinstance(op, kind):
+        return Counter([integer(op.event)])
+    found = Counter[int]()
+    for inner in (inner for region in op.regions for block in region.blocks for inner in block.ops):
+        found.update(_signals(inner, kind))
+    times = bounds(op)[2] if isinstance(op, scf.ForOp) else 1
+    return Counter({event: count * times for event, count in found.items()})
 
 
 @dataclass
@@ -76,7 +89,7 @@ class Exchange:
                 )
 
     def _advance(self, side: int, left: list[Operation], raised: list[Counter[int]]) -> bool:
-        """Runs one section up to a wait for what is not raised, or to a loop with signals; whether it did anything."""
+        """Runs one section up to a wait for what is not raised, or a loop with such waits; whether it did anything."""
         moved = False
         while left:
             op = left[-1]
@@ -88,46 +101,61 @@ class Exchange:
             elif isinstance(op, ops.SetCrossOp):
                 raised[side][integer(op.event)] += 1
             elif isinstance(op, scf.ForOp) and crosses(op):
-                break
+                signals = [_signals(op, kind) for kind in (ops.WaitCrossOp, ops.SetCrossOp)]
+                if any(raised[1 - side][event] < count for event, count in signals[0].items()):
+                    break
+                self._on_each(side, op)
+                raised[1 - side].subtract(signals[0])
+                raised[side].update(signals[1])
             else:
-                for core in self.sides[side].cores:
-                    with self.kernel.on(core):
-                        self.kernel.execute(op)
+                self._on_each(side, op)
             left.pop()
             moved = True
         return moved
 
+    def _on_each(self, side: int, op: Operation) -> None:
+        for core in self.sides[side].cores:
+            with self.kernel.on(core):
+                self.kernel.execute(op)
+
     def _loops(self, loops: Sequence[scf.ForOp], raised: list[Counter[int]]) -> None:
-        """Runs a loop of each section, iteration by iteration."""
-        (first, _, trips), other = (bounds(loop) for loop in loops)
-        if other[2] != trips:
+        """Runs a loop of each section, and those directly in it, iteration by iteration."""
+        nests = [perfect_nest(loop, {}) for loop in loops]
+        ranges = [[bounds(loop) for loop in nest] for nest in nests]
+        if ranges[0] != ranges[1]:
             raise VerifyException(
                 f"{describe(loops[0])} takes turns with a loop of another number of iterations"
             )
-        kernel, before = self.kernel, [dict(+each) for each in raised]
+        trips = [count for _, _, count in ranges[0]]
+        kernel, before = self.kernel, [Counter(each) for each in raised]
         memories: list[tuple[Memory, scf.ForOp]] = []
         for side, loop in zip(self.sides, loops, strict=True):
             memories += [(core.memory, loop) for core in side.cores]
         saved = [memory.save(loop) for memory, loop in memories]
-        counts = [len(state) for state in saved]
+        lengths = [len(state) for state in saved]
 
         def parts(state: Sequence[Array]) -> list[Sequence[Array]]:
             found, at = [], 0
-            for count in counts:
-                found.append(state[at : at + count])
-                at += count
+            for length in lengths:
+                found.append(state[at : at + length])
+                at += length
             return found
 
         def iteration(i: Any, state: Sequence[Array]) -> Sequence[Array]:
             for (memory, loop), own in zip(memories, parts(state), strict=True):
                 memory.enter(loop, own)
-            for loop in loops:
-                kernel.scope.index[loop.body.block.args[0]] = Offset(i, 0, trips - 1).scaled(1, first)
-            self._blocks([loop.body.block for loop in loops], raised)
+            places = coordinates(i, trips, kernel.scope.sizes)
+            for nest in nests:
+                for loop, (first, step, _), at in zip(nest, ranges[0], places, strict=True):
+                    kernel.scope.index[loop.body.block.args[0]] = kernel.scope.stepped(at, step, first)
+            self._blocks([nest[-1].body.block for nest in nests], raised)
             return [x for memory, loop in memories for x in memory.take(loop)]
 
-        end = kernel.repeat(0, trips, iteration, loops, [x for state in saved for x in state])
+        end = kernel.repeat(0, prod(trips), iteration, loops, [x for state in saved for x in state])
         for (memory, loop), own in zip(memories, parts(end), strict=True):
             memory.leave(loop, own)
-        if [dict(+each) for each in raised] != before:
-            raise VerifyException(f"{describe(loops[0])} raises more signals than it takes in an iteration")
+        for each, known in zip(raised, before, strict=True):
+            for event in {*each, *known}:  # what one iteration leaves over or takes, all of them do
+                each[event] = known[event] + (each[event] - known[event]) * prod(trips)
+                if each[event] < 0:
+                    raise VerifyException(f"{describe(loops[0])} takes more signals than are raised")

@@ -82,9 +82,10 @@ def attentions(block: Block, machine: Machine) -> list[Attention]:
     taken: set[Operation] = set()
     for op in block.ops:
         if isinstance(op, ContractOp) and (attention := attention_at(op, machine)) is not None:
-            if not taken.intersection(attention.members):
+            own = set(attention.members).difference(attention.generated)
+            if not taken & own:
                 found.append(attention)
-                taken.update(attention.members)
+                taken |= own
     return found
 
 

@@ -25,7 +25,8 @@ from xdsl.dialects.scf import ForOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects.affine import Expr
-from ...dialects.base import describe, integer_attr, ints, text
+from ...dialects.base import describe, integer, integer_attr, ints, text, to_ints
+from ...dialects.dtypes import size
 from ...dialects.npu import (
     AllocOp,
     LoadOp,
@@ -40,6 +41,7 @@ from ...dialects.npu import (
     WaitCrossOp,
     WaitFlagOp,
 )
+from ...dialects.npu.interface import gm
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...dialects.open_sizes import assuming, choosing, example_sizes, size_of, value_at
 from ...dialects.sizes import Sizes, symbols_of
@@ -413,7 +415,8 @@ def _forward(kernel: KernelOp, handed: _Handed, store: TransferOp, event: int) -
 
 def _in_turns(handed: _Handed, event: int) -> None:
     """Each load waits for a store (`event`), and each store for the load of what was there before it (the next event):
-    for the first one, that is raised at the start, and what the last load raises is consumed at the end."""
+    for the first ones, that is raised at the start, for each tile that there is room for, and what the last loads raise
+    is consumed at the end."""
     for store in handed.stores:
         _raise_after(store, event)
         _wait_before(store, store, event + 1)
@@ -423,8 +426,20 @@ def _in_turns(handed: _Handed, event: int) -> None:
     first = next(op for op in handed.reader.body.block.ops if not isinstance(op, AllocOp))
     last = handed.writer.body.block.last_op
     assert last is not None
-    handed.reader.body.block.insert_op_before(_cross(SetCrossOp, "source", handed.loads[0], event + 1), first)
-    handed.writer.body.block.insert_op_after(_cross(WaitCrossOp, "target", handed.stores[0], event + 1), last)
+    for _ in range(_room(handed)):
+        free = _cross(SetCrossOp, "source", handed.loads[0], event + 1)
+        handed.reader.body.block.insert_op_before(free, first)
+        taken = _cross(WaitCrossOp, "target", handed.stores[0], event + 1)
+        handed.writer.body.block.insert_op_after(taken, last)
+
+
+def _room(handed: _Handed) -> int:
+    """The tiles of a workspace that a block of cores has room for."""
+    store, kernel = handed.stores[0], handed.writer.parent_op()
+    assert isinstance(kernel, KernelOp)
+    whole = gm(_tensor(store.main_operands()[store.DEVICE_OPERAND]))
+    tile = size(store.box_sizes) * integer(handed.writer.units)
+    return max(size(whole.shape) // (size(to_ints(kernel.grid)) * tile), 1)
 
 
 def _cross(cls: type[SetCrossOp | WaitCrossOp], side: str, like: TransferOp, event: int) -> Operation:

@@ -4,20 +4,21 @@ and the sum of each row are carried over the keys, and the result is corrected w
 for each tile of rows of this block of cores:                 load q                                    cube
   for each piece i of the keys:
     scores(i) = q k(i)           to a workspace                                                         cube
-    part(i-1) = weights(i-1) v(i-1)  to a workspace                                                     cube
+    part(i-2) = weights(i-2) v(i-2)  to a workspace                                                     cube
     x = f(scores(i)); m' = max(m, max(x)); weights(i) = exp(x - m'), to a workspace                     vector
-    l = l exp(m - m') + sum(weights(i));  o = o correction(i-1) + part(i-1)                             vector
-  part of the last piece; result = (o correction + part) / l
+    l = l exp(m - m') + sum(weights(i));  o = o correction(i-2) + part(i-2)                             vector
+  parts of the last two pieces; result = o / l
 
-The scores of one piece are made while the softmax of the one before is computed: so a result is added one piece late,
-and before the first one weights of zero. Milakov and Gimelshein, Online normalizer calculation for softmax, 2018; Dao
-et al., FlashAttention, 2022.
+The scores of one piece are made while the softmax of another one is computed: so the parts of the result are added two
+pieces late, and those before the first one are zero. Milakov and Gimelshein, Online normalizer calculation for softmax,
+2018; Dao et al., FlashAttention, 2022.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cached_property
 
 from xdsl.dialects.builtin import Float32Type, StringAttr
@@ -35,7 +36,7 @@ from ...dialects.tile import TileType
 from ...machine import Machine
 from ..errors import TooLarge
 from .attention_parts import ProductPart, ScoreSteps, attention_in, rows_first
-from .bound import round_up
+from .bound import grids, round_up
 from .builder import KernelBuilder, dense, divide_grid, gm_of, hand_back, number
 from .cube_schedule import CubePlan
 from .schedule import UB_FRACTION, may_repeat, share
@@ -100,10 +101,10 @@ class AttentionKernel(ScheduledKernel):
             if not asked.rows and rows > max(round_up(self.extents[self.row]), ROWS[-1]):
                 continue
             for keys in (asked.keys,) if asked.keys else self._keys_tried():
-                schedule = self._schedule(rows, keys)
-                if self._refusal(schedule) is None:
+                first = self._schedule(rows, keys)
+                if self._refusal(first) is None:
                     found = True
-                    yield schedule
+                    yield from (replace(first, grid=grid) for grid in self._grids(rows))
         if not found:
             if asked.chosen():
                 raise cannot_obey(
@@ -111,11 +112,19 @@ class AttentionKernel(ScheduledKernel):
                 )
             raise TooLarge(f"{describe(self.at.product)}: 16 rows and keys do not fit on chip")
 
+    def _grids(self, rows: int) -> list[tuple[int, ...]]:
+        """Divisions over cores that are worth judging: fewer cores are started sooner."""
+        if self.asked.grid:
+            return [self.asked.grid]
+        counts = [self._tiles(a, rows) for a in self.outer]
+        most = min(self.asked.cores or self.machine.cube_cores, self.machine.cube_cores)
+        return [tuple(grid) for grid in grids(counts, most)]
+
     def _keys_tried(self) -> list[int]:
         """Lengths of pieces of the keys that leave little of the last one empty."""
         whole = round_up(self.extents[self.keys])
-        even = {round_up(-(-whole // -(-whole // most))) for most in KEYS if most < whole}
-        return sorted({*even, whole if whole <= KEYS[0] else KEYS[0]}, reverse=True)
+        counts = {1, *(-(-whole // most // 2) * 2 for most in KEYS if most < whole)}
+        return sorted({round_up(-(-whole // n)) for n in counts if n and whole // n <= KEYS[0]}, reverse=True)
 
     def _schedule(self, rows: int, keys: int) -> AttentionSchedule:
         asked = self.asked
@@ -166,8 +175,9 @@ class AttentionKernel(ScheduledKernel):
         return -(-self.extents[axis] // rows) if axis == self.row else self.extents[axis]
 
     def pieces(self, keys: int) -> int:
-        """Pieces of so many keys."""
-        return -(-self.extents[self.keys] // keys)
+        """Pieces of so many keys: one, or an even number."""
+        count = -(-self.extents[self.keys] // keys)
+        return count + count % 2 if count > 1 else 1
 
     def _refusal(self, s: AttentionSchedule) -> str | None:
         """Why a complete schedule cannot be obeyed, as the rest of a sentence."""
@@ -212,7 +222,7 @@ class AttentionKernel(ScheduledKernel):
         wideness, thin = h * wide * 4, h * 32
         crossing = h * keys * itemsize(self.weighed) * (1 if once else 2) + wideness * (1 if once else 2)
         crossing += h * wide * itemsize(self.result)
-        carried = 0 if once else wideness + 4 * thin
+        carried = 0 if once else wideness + 5 * thin
         held = h * keys * 4
         temporaries = max(2 * held + 8 * thin, 2 * wideness + 2 * thin)
         loads = chain - min(chain, 2 * held) if chain > 2 * held else 0
@@ -286,7 +296,7 @@ class AttentionKernel(ScheduledKernel):
             [gm_of(v) for v in self._yielded],
             [
                 dense([*lead, s.rows, s.keys], self.scored),
-                dense([*lead, s.rows, s.keys], self.weighed),
+                dense([*lead, min(self.count, 2), s.rows, s.keys], self.weighed),
                 dense([*lead, s.rows, self._wide], F32),
             ],
             {space: getattr(s, space) for space in ("l1", "l0a", "l0b", "l0c", "ub")},
@@ -352,22 +362,29 @@ class AttentionKernel(ScheduledKernel):
             self._score(position, Expr(), loaded)
             softmax = _Softmax(self, position)
             weights, total = softmax.alone()
-            self._hand_over(weights)
-            self._sum(position, Expr())
+            self._hand_over(weights, Expr())
+            self._sum(position, Expr(), Expr())
             self._finish(position, self._load_part(), total)
             return
-        state = self._begin()
-        outside, carried = state, list(state)
-        with b.loop(self.count, carried) as index:
-            at = index * self._piece_keys
-            self._score(position, at, loaded)
-            self._sum(position, at - self._piece_keys)
-            softmax = _Softmax(self, {**position, self.keys: at})
-            carried[:] = softmax.step(carried)
-        hand_back(outside, carried)
-        self._sum(position, Expr((self.count - 1) * self._piece_keys))
-        _, total, correction, result = outside
-        self._finish(position, self._corrected(result, correction), total)
+        outer = self._begin()
+        inner = list(outer)
+        with b.loop(self.count // 2, inner) as pair:
+            state = list(inner)
+            with b.loop(2, state) as slot:
+                at = pair * (2 * self._piece_keys) + slot * self._piece_keys
+                self._score(position, at, loaded)
+                self._sum(position, at - 2 * self._piece_keys, slot)
+                softmax = _Softmax(self, {**position, self.keys: at})
+                state[:] = softmax.step(state, slot)
+            hand_back(inner, state)
+        hand_back(outer, inner)
+        _, total, last, correction, result = outer
+        state = [correction, result]
+        with b.loop(2, state) as slot:
+            self._sum(position, slot * self._piece_keys + (self.count - 2) * self._piece_keys, slot)
+            result = self._corrected(state[1], state[0])
+            state[:] = [self.op("max", last, last), result]
+        self._finish(position, state[1], total)
 
     @property
     def _piece_keys(self) -> int:
@@ -387,26 +404,28 @@ class AttentionKernel(ScheduledKernel):
         right = part.right(self.b, self.score_plan, where)
         self._drain(part.sums(self.b, self.score_plan, where, query, right), 0)
 
-    def _sum(self, position: Mapping[int, Expr], keys: Expr) -> None:
+    def _sum(self, position: Mapping[int, Expr], keys: Expr, slot: Expr) -> None:
         """Weights by values of a piece of the keys, to their workspace."""
         part, b, s = self.values, self.b, self.s
         assert s.rows and s.keys
         where = _named(part, position) | dict.fromkeys(part.k_axes, keys)
-        values = part.right(b, self.value_plan, where)  # before the weights, which the vector cores may still work on
+        values = part.right(
+            b, self.value_plan, where
+        )  # before the weights, which the vector cores may still work on
         kind = TileType.of([s.rows, s.keys], self.weighed, "l1")
-        weights = b.load(b.workspace(1), self._place(), self._box(s.rows, s.keys), kind)
+        weights = b.load(b.workspace(1), self._place(slot=slot), self._box(1, s.rows, s.keys), kind)
         self._drain(part.sums(b, self.value_plan, where, [weights], values), 2)
 
     def _drain(self, sums: SSAValue, workspace: int) -> None:
         rows, columns = ops.tile_type(sums).shape
         self.b.store(sums, self.b.workspace(workspace), self._place(), self._box(rows, columns))
 
-    def _place(self, row: Expr | None = None) -> list[Expr]:
-        """Where this block of cores has its tile of a workspace."""
-        return [*self.here, row or Expr(), Expr()]
+    def _place(self, row: Expr | None = None, slot: Expr | None = None) -> list[Expr]:
+        """Where this block of cores has its tile of a workspace, that of `slot` where it has two."""
+        return [*self.here, *([] if slot is None else [slot]), row or Expr(), Expr()]
 
-    def _box(self, rows: int, columns: int) -> list[int]:
-        return [*(1 for _ in self.here), rows, columns]
+    def _box(self, *extents: int) -> list[int]:
+        return [*(1 for _ in self.here), *extents]
 
     # -- the vector cores --------------------------------------------------------------------------------------
 
@@ -441,20 +460,19 @@ class AttentionKernel(ScheduledKernel):
         box = self._box(self._extent(self.row), self._wide)
         return b.load(b.workspace(2), self._place(self.unit), box, self.tile(self._wide, F32))
 
-    def _hand_over(self, weights: SSAValue) -> None:
-        box = self._box(self._extent(self.row), self._piece_keys)
-        self.b.store(weights, self.b.workspace(1), self._place(self.unit), box)
+    def _hand_over(self, weights: SSAValue, slot: Expr) -> None:
+        box = self._box(1, self._extent(self.row), self._piece_keys)
+        self.b.store(weights, self.b.workspace(1), self._place(self.unit, slot), box)
 
     def _begin(self) -> list[SSAValue]:
-        """The state before the first piece, and weights of zero in the place of those before it."""
-        self._hand_over(self.fill(0.0, self.tile(self._piece_keys, self.weighed)))
+        """The state before the first piece (maximum, sum, the last two corrections, result), and weights of zero in the
+        place of those before it."""
+        nothing = self.fill(0.0, self.tile(self._piece_keys, self.weighed))
+        with self.b.loop(2) as slot:
+            self._hand_over(nothing, slot)
         column = self.tile(1, F32)
-        return [
-            self.fill(LOWEST, column),
-            self.fill(0.0, column),
-            self.fill(1.0, column),
-            self.fill(0.0, self.tile(self._wide, F32)),
-        ]
+        states = [self.fill(value, column) for value in (LOWEST, 0.0, 1.0, 1.0)]
+        return [*states, self.fill(0.0, self.tile(self._wide, F32))]
 
     def _corrected(self, result: SSAValue, correction: SSAValue) -> SSAValue:
         """The result with the part that is in its workspace."""
@@ -505,7 +523,7 @@ class _Softmax:
             k.emitter.emit(i, steps[i], done)
         x = k.cast(done[k.chain.result], F32)
         keys = k._chain_axes.index(k.keys)
-        if k.extents[k.keys] % k._piece_keys:
+        if k.extents[k.keys] != k.count * k._piece_keys:
             indices, offsets = pack(
                 [k.emitter.at(a) if a == keys else Expr() for a, _ in enumerate(k._chain_axes)]
             )
@@ -543,15 +561,16 @@ class _Softmax:
         e = self.exponentials(peak)
         return k.cast(e, k.weighed), self.reduced("sum", e)
 
-    def step(self, state: Sequence[SSAValue]) -> list[SSAValue]:
+    def step(self, state: Sequence[SSAValue], slot: Expr) -> list[SSAValue]:
         """The state behind this piece. What it writes over is read before: a loop has one place for each tile."""
         k = self.k
-        peak, total, correction, result = state
+        peak, total, last, correction, result = state
         here = self.reduced("max", self.x)
         now = k.op("max", peak, here)
         change = k.op("sub", peak, now)
         e = self.exponentials(now)
-        k._hand_over(k.cast(e, k.weighed))
+        k._hand_over(k.cast(e, k.weighed), slot)
         total = k.op("add", k.op("mul", total, k.op("exp", change)), self.reduced("sum", e))
         result = k._corrected(result, correction)
-        return [k.op("max", peak, here), total, k.op("exp", change), result]
+        correction = k.op("max", last, last)
+        return [k.op("max", peak, here), total, k.op("exp", change), correction, result]

@@ -39,7 +39,14 @@ def in_f32(q: Any, k: Any, v: Any) -> Any:
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 @pytest.mark.parametrize(
     ("rows", "keys", "size", "wide"),
-    [(16, 16, 16, 16), (64, 257, 64, 64), (197, 197, 64, 64), (130, 97, 24, 40), (31, 1031, 8, 3), (512, 640, 128, 128)],
+    [
+        (16, 16, 16, 16),
+        (64, 257, 64, 64),
+        (197, 197, 64, 64),
+        (130, 97, 24, 40),
+        (31, 1031, 8, 3),
+        (512, 640, 128, 128),
+    ],
 )
 def test_lengths(dtype: str, rows: int, keys: int, size: int, wide: int) -> None:
     q, k, v = inputs(dtype, (2, rows, size), (2, keys, size), (2, keys, wide))
@@ -140,8 +147,14 @@ def test_weights_on_the_right() -> None:
 @pytest.mark.parametrize(
     ("fn", "why"),
     [
-        (lambda q, k, v: (causal(q, k, v), jax.nn.softmax(jnp.einsum("bqd,bkd->bqk", q, k))), "weights are a result"),
-        (lambda q, k, v: jax.nn.softmax(jnp.einsum("bqd,bkd->bqk", q, k), axis=1) @ v, "the softmax is over rows"),
+        (
+            lambda q, k, v: (causal(q, k, v), jax.nn.softmax(jnp.einsum("bqd,bkd->bqk", q, k))),
+            "weights are a result",
+        ),
+        (
+            lambda q, k, v: jax.nn.softmax(jnp.einsum("bqd,bkd->bqk", q, k), axis=1) @ v,
+            "the softmax is over rows",
+        ),
         (lambda q, k, v: jax.nn.softmax(jnp.einsum("bqd,bkd->bqk", q[:, :3], k)) @ v, "three rows"),
     ],
 )

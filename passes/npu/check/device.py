@@ -83,12 +83,46 @@ def summarise(kernel: CheckedKernel) -> KernelSummary:
         found.findings.append(Finding("bad-box", what, beyond[0].op, kernel=kernel.name))
         return found
     for tensor, writers in stores.items():
+        if tensor in kernel.workspaces and _in_slabs(kernel, writers):
+            continue  # the clocks follow what each core stores and loads of it
         if not _regular(kernel, writers, tensor, found):
             _exact(kernel, writers, tensor, found)
         for load in loads.get(tensor, ()):
             _own_part(kernel, load, writers, found)
             _stored(kernel, load, writers, found)
     return found
+
+
+def _in_slabs(kernel: CheckedKernel, writers: Sequence[TensorAccess]) -> bool:
+    """Whether each core stores to a part of its own: for each coordinate that tells cores apart there is a dimension in
+    which all stores of one value lie within a step of it."""
+    units = _most_units(kernel)
+    apart = {v: units if v == kernel.unit else kernel.grid[v] for v in range(kernel.unit + 1)}
+    if any(store.box is None or store.view != writers[0].view for store in writers):
+        return False
+    if any(store.section.units != units for store in writers):
+        apart.pop(kernel.unit)
+        if any(store.section.units > 1 for store in writers):
+            return False
+    kernel.counts[kernel.unit] = units
+    return all(
+        any(_steps_apart(kernel, writers, v, d) for d in range(len(writers[0].view.shape)))
+        for v, count in apart.items()
+        if count > 1
+    )
+
+
+def _steps_apart(kernel: CheckedKernel, writers: Sequence[TensorAccess], variable: int, d: int) -> bool:
+    steps: set[int] = set()
+    for store in writers:
+        assert store.box is not None
+        offset = store.box.offsets[d]
+        step = offset.coefficient(variable)
+        steps.add(step)
+        low, high = _reach(kernel, offset.without({variable}), store.box.counts[d], store.box.steps[d])
+        if low < 0 or high > step:
+            return False
+    return len(steps) == 1
 
 
 def _inside(kernel: CheckedKernel, transfer: TensorAccess) -> bool:
@@ -109,9 +143,9 @@ def _regular(
     stores in several places is one box where these are the same: flags order what one core stores."""
     view = writers[0].view
     parts = []
-    known: list[tuple[TouchedBox | None, int]] = []
+    known: list[tuple[TouchedBox | None, GmType, int]] = []
     for store in writers:
-        place = (store.box, store.section.number)
+        place = (store.box, store.view, store.section.number)
         if place in known:
             continue
         known.append(place)
