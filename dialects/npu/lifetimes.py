@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from ...packing import Buffer, PackingProblem
 from ..base import describe, source_of
 from ..graph.donation import donated
+from ..module import find_main
 from ..open_sizes import example
 from .buffers import ViewOp
 from .interface import gm
@@ -28,13 +30,20 @@ class DeviceTensor:
     last: int
     bytes: int
 
+    @property
+    def name(self) -> str:
+        """`argument 0, !npu.gm<8xf32>`, or the type alone of what an op makes."""
+        kind = str(gm(self.value))
+        return f"argument {self.value.index}, {kind}" if isinstance(self.value, BlockArgument) else kind
+
+    @property
+    def source(self) -> str | None:
+        """`file:line` that it comes from."""
+        return source_of(self.value.owner) if isinstance(self.value.owner, Operation) else None
+
     def __str__(self) -> str:
-        """`argument 0, !npu.gm<8xf32>, 512 bytes`, or with the place in the source of an op's."""
-        said = f"{gm(self.value)}, {self.bytes} bytes"
-        if isinstance(self.value, BlockArgument):
-            return f"argument {self.value.index}, {said}"
-        place = source_of(self.value.owner) if isinstance(self.value.owner, Operation) else None
-        return said + (f" ({place})" if place else "")
+        """`!npu.gm<8xf32>, 512 bytes (model.py:12)`."""
+        return f"{self.name}, {self.bytes} bytes" + (f" ({self.source})" if self.source else "")
 
 
 @dataclass(frozen=True)
@@ -115,6 +124,15 @@ def fullest(func: FuncOp, inner: Sequence[FuncOp], align: int) -> LiveSet:
     # the op for which the last of them is allocated
     op = None if time is None or time < 0 else next((op for op in ops[time:] if not isinstance(op, GmAllocOp)), None)
     return LiveSet(problem.bound + frames, op, live, frames)
+
+
+def fullest_of(module: ModuleOp, align: int) -> LiveSet:
+    """Where the program of a module needs most device memory; nothing of a module without @main."""
+    main = find_main(module)
+    if main is None:
+        return LiveSet(0, None, (), 0)
+    inner = [f for f in module.ops if isinstance(f, FuncOp) and frame_of(f) is not None]
+    return fullest(main, inner, align)
 
 
 def frames_of(inner: Sequence[FuncOp]) -> int:
