@@ -51,12 +51,12 @@ def _advice(func: FuncOp, inner: Sequence[FuncOp], least: int, machine: Machine)
     by_size = sorted(kept, key=lambda a: tensors[a])
     for a in by_size:
         if tensors[a] >= least - room and needed([a]) <= room:
-            return f"it fits if argument {a.index} is donated"
+            return f"it fits if argument {a.index} of @main is donated"
     largest = by_size[::-1][:TRIED]
     for n in range(2, len(largest) + 1):
         if needed(largest[:n]) <= room:
             numbers = sorted(a.index for a in largest[:n])
-            return f"it fits if the arguments {', '.join(map(str, numbers))} are donated"
+            return f"it fits if the arguments {', '.join(map(str, numbers))} of @main are donated"
     if least > room:
         return f"these are {least - room} bytes too many at one time: a smaller batch or narrower types need less"
     return "these alone would fit, but the plan has gaps between them: a smaller batch or narrower types need less"

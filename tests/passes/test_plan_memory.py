@@ -115,15 +115,15 @@ def refused(text: str, *donated: int) -> str:
 def test_the_argument_that_helps_is_named() -> None:
     """%a1 is needed to the end: to donate it is of no use."""
     text = chain([4, 2], (["%a0"], 2), (["%t0", "%a1"], 4))
-    assert refused(text).endswith("; it fits if argument 0 is donated")
+    assert refused(text).endswith("; it fits if argument 0 of @main is donated")
     assert planned(text, 0) == 8 << 30
-    assert refused(text, 1).endswith("; it fits if argument 0 is donated")
+    assert refused(text, 1).endswith("; it fits if argument 0 of @main is donated")
 
 
 def test_arguments_that_help_together_are_named() -> None:
     text = chain([3, 3, 1], (["%a0"], 1), (["%t0", "%a1"], 2), (["%t1", "%a2"], 5))
     said = refused(text)
-    assert said.endswith("it fits if the arguments 0, 1 are donated")
+    assert said.endswith("it fits if the arguments 0, 1 of @main are donated")
     assert planned(text, 0, 1) == 8 << 30
     assert refused(text, 0) and refused(text, 1) and refused(text, 2)
 
