@@ -44,7 +44,8 @@ class NpuAllocatePass(TargetPass):
 
 @dataclass
 class Usage:
-    """Where a buffer is touched: instructions in program order, with their blocks and pipes."""
+    """Where a buffer is touched: instructions in program order, with their blocks and pipes. supposed: bytes that it is
+    to take in the place of its own."""
 
     alloc: AllocOp
     ops: list[NpuOp] = field(default_factory=list)
