@@ -27,7 +27,6 @@ from ..dialects.module import target_of
 from ..dialects.npu.legality import proven
 from ..dialects.npu.places import arena_of
 from ..dialects.npu.structure import KernelOp
-from ..dialects.precision import recorded_precision
 from ..dialects.text import verify as verify_module
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.graph.recipes import QuantConfig
@@ -316,7 +315,7 @@ class Program:
         self._check_closed(at)
         if self._report is None:
             undonated = self._undonated_arena() if any(donated(entry_of(self._module))) else None
-            self._report = report_of(self.simulation(), undonated, recorded_precision(self._module))
+            self._report = report_of(self.simulation(), self._module, undonated)
         return self._report
 
     def simulation(self, at: Mapping[str, int] | None = None) -> Simulation:

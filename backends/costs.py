@@ -10,11 +10,20 @@ from xdsl.dialects.builtin import ModuleOp
 from ..dialects.base import integer
 from ..dialects.chosen import chosen_mode
 from ..dialects.npu import buffer
+from ..dialects.npu.lifetimes import fullest_of
 from ..dialects.npu.streams import QUEUES
-from ..dialects.precision import PrecisionRecord, recorded_precision
+from ..dialects.precision import recorded_precision
 from ..machine import LEVELS, Machine
 from .counts import counts_of
-from .report import HostOpReport, HostScalarsReport, KernelReport, MemoryReport, Report, SpaceReport
+from .report import (
+    HostOpReport,
+    HostScalarsReport,
+    KernelReport,
+    MemoryConsumer,
+    MemoryReport,
+    Report,
+    SpaceReport,
+)
 from .simulator import (
     HBM,
     L2_CACHE,
@@ -29,16 +38,17 @@ from .simulator import (
     track,
 )
 
+CONSUMERS = 5
+"""Tensors that a report names where most device memory is needed."""
+
 
 def build_report(module: ModuleOp, machine: Machine, undonated_arena: int | None = None) -> Report:
     """Simulate the npu-level `module` on `machine` and sum up. Raises SimulationError."""
-    return report_of(simulate(module, machine), undonated_arena, recorded_precision(module))
+    return report_of(simulate(module, machine), module, undonated_arena)
 
 
-def report_of(
-    simulation: Simulation, undonated_arena: int | None = None, precision: PrecisionRecord | None = None
-) -> Report:
-    """Sum up a simulation. precision: what the module records of its casts."""
+def report_of(simulation: Simulation, module: ModuleOp, undonated_arena: int | None = None) -> Report:
+    """Sum up a simulation of a module at the npu level."""
     kernels: dict[str, _KernelSum] = {}
     host: dict[tuple[str, str | None], _HostSum] = {}
     energy = _Energy(simulation.machine)
@@ -73,7 +83,7 @@ def report_of(
         cycles=sum(total.cycles for total in kernels.values()),
         energy_joules=sum(joules.values()),
         energy=joules,
-        memory=_memory(simulation, undonated_arena),
+        memory=_memory(simulation, module, undonated_arena),
         counts=counts_of(simulation),
         kernels=reports,
         host_ops=[total.report(name, source) for (name, source), total in host.items()],
@@ -82,7 +92,7 @@ def report_of(
         npu_ops_fraction=launches / (launches + host_calls) if launches + host_calls else 1.0,
         assumed_trips=list(simulation.assumed_trips),
         assumed_branches=list(simulation.assumed_branches),
-        precision=precision,
+        precision=recorded_precision(module),
     )
 
 
@@ -233,7 +243,7 @@ class _KernelSum:
         )
 
 
-def _memory(simulation: Simulation, undonated_arena: int | None) -> MemoryReport:
+def _memory(simulation: Simulation, module: ModuleOp, undonated_arena: int | None) -> MemoryReport:
     machine = simulation.machine
     if not simulation.donated_bytes:
         undonated_arena = simulation.arena_bytes
@@ -253,6 +263,7 @@ def _memory(simulation: Simulation, undonated_arena: int | None) -> MemoryReport
                     capacity = machine.spaces[space].bytes if space in machine.spaces else 0
                     spaces[space] = SpaceReport(peak, capacity, kernel.name)
     capacity = machine.spaces["gm"].bytes
+    live = fullest_of(module, machine.gm_align)
     return MemoryReport(
         simulation.arena_bytes,
         simulation.constant_bytes,
@@ -260,4 +271,7 @@ def _memory(simulation: Simulation, undonated_arena: int | None) -> MemoryReport
         spaces,
         simulation.donated_bytes,
         undonated_arena,
+        live.bytes,
+        live.place,
+        [MemoryConsumer(t.name, t.bytes, t.source) for t in live.tensors[:CONSUMERS]],
     )

@@ -11,6 +11,9 @@
      "energy": {"macs": J, "vector": J, "gm": J, "l2": J, "l1": J, "l0": J, "ub": J, "idle": J},
      "memory": {"arena_bytes": int, "constant_bytes": int, "capacity_bytes": int,
                 "donated_bytes": int, "undonated_arena_bytes": int | null,
+                "live_bytes": int, "at": str,       what is needed at one time at the most, and at which op
+                "fragmentation": float,             arena_bytes / live_bytes - 1
+                "consumers": [{"name": str, "bytes": int, "source": "file:line" | null}],     the largest then
                 "spaces": {space: {"peak_bytes": int, "capacity_bytes": int, "kernel": str}}},
      "counts": {"kernels": int,         in the program; copies are no kernels
                 "launched_kernels": int, "launches": int, "copies": int, "host_calls": int},
@@ -141,10 +144,20 @@ class SpaceReport:
 
 
 @dataclass(frozen=True)
+class MemoryConsumer:
+    """A tensor of device memory, by its type, and as an argument by its number; bytes in whole units of the chip."""
+
+    name: str
+    bytes: int
+    source: str | None
+
+
+@dataclass(frozen=True)
 class MemoryReport:
     """Device memory in bytes (arena: the most that the program ever has, all that is planned, constants included), and
     each on-chip memory. donated: arguments whose memory the program may use; undonated_arena: what the arena would be
-    if it might not, None for a program that was planned by hand."""
+    if it might not, None for a program that was planned by hand. live: what is needed at one time at the most, in whole
+    units of the chip, so that no plan of ours takes less; consumers: the largest tensors then, and `at` the op."""
 
     arena_bytes: int
     constant_bytes: int
@@ -152,6 +165,14 @@ class MemoryReport:
     spaces: dict[str, SpaceReport]
     donated_bytes: int = 0
     undonated_arena_bytes: int | None = None
+    live_bytes: int = 0
+    at: str = ""
+    consumers: list[MemoryConsumer] = field(default_factory=list)
+
+    @property
+    def fragmentation(self) -> float:
+        """How much more the arena is than what is needed at one time: 0.01 for one percent; 0 without a plan."""
+        return self.arena_bytes / self.live_bytes - 1 if self.arena_bytes and self.live_bytes else 0.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -198,7 +219,9 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as in the schema."""
         shares = {"by_precision": [asdict(row) for row in self.by_precision]}
-        return {"schema": SCHEMA, **asdict(self), "kernels": [k.to_dict() for k in self.kernels], **shares}
+        memory = {**asdict(self.memory), "fragmentation": self.memory.fragmentation}
+        kernels = [k.to_dict() for k in self.kernels]
+        return {"schema": SCHEMA, **asdict(self), "memory": memory, "kernels": kernels, **shares}
 
     def to_json(self) -> str:
         """The schema as JSON text."""

@@ -174,13 +174,13 @@ def options_of(args: argparse.Namespace) -> Options:
     )
 
 
-def parse_bytes(text: str | None) -> int | None:
+def parse_bytes(text: str | None, option: str = "--pool-bytes") -> int | None:
     """`4096`, `512K`, `64M` or `2G` in bytes, K being 1,024; None for None. Raises CliError."""
     if text is None:
         return None
     match = re.fullmatch(r"\s*(\d+)\s*([KMG]?)\s*", text, re.IGNORECASE)
     if match is None or not int(match[1]):
-        raise CliError(f"cannot read --pool-bytes {text}; write 4096, 512K, 64M or 2G")
+        raise CliError(f"cannot read {option} {text}; write 4096, 512K, 64M or 2G")
     return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2].upper()]
 
 

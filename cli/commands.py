@@ -42,6 +42,7 @@ from .output import (
     write_program,
     write_reproducer,
 )
+from .pack import pack
 from .quantize import quantize
 from .source import SourceSpec, find_function, source_of, user_code
 from .sweep import sweep
@@ -268,6 +269,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "compile": emit,
     "calibrate": calibrate,
     "quantize": quantize,
+    "pack": pack,
     "explain": inspect.explain,
     "machines": inspect.machines,
     "ops": inspect.ops,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from .grammar import make_parser
 
 FILES = frozenset(
-    {"SOURCE", "FILE", "NPZ", "RECORDS.json", "FILE.md", "FILE.png", "FILE.py:NAME", "FILE.py:FN"}
+    {"SOURCE", "FILE", "NPZ", "RECORDS.json", "FILE.csv", "FILE.md", "FILE.png", "FILE.py:NAME", "FILE.py:FN"}
 )
 """Arguments that the shell completes with names of files."""
 

@@ -23,7 +23,7 @@ from .fmt import fmt
 from .grammar import PROGRAM, make_parser
 from .interrupt import interrupted
 
-_READ = ("source", "inputs", "against", "stages", "target", "records", "quant_config", "data")
+_READ = ("source", "inputs", "against", "stages", "target", "records", "table", "quant_config", "data")
 """Arguments that name files, or what is in a file: `model.py:fn`."""
 
 

@@ -12,6 +12,7 @@ from .common import OneLineParser
 from .fmt import add_parser as add_fmt
 from .help import texts
 from .inspect import add_commands
+from .pack import add_parser as add_pack
 
 PROGRAM = "tilewright"
 
@@ -60,6 +61,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_fmt(commands)
     _add_quantize(command)
     _add_calibrate(commands)
+    add_pack(commands)
     add_commands(commands, command)
     return parser
 

@@ -36,6 +36,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tilewright quantize model.py:forward --data model.py:batches --search f16,w8a16,w8a8 --max-drop 0.5",
         "tilewright report model.py:forward --quant-config int8.toml --weights params",
     ),
+    "pack": (
+        "tilewright pack buffers.csv -o placed.csv",
+        "tilewright pack buffers.csv --capacity 1M --align 512 > placed.csv",
+    ),
     "calibrate": ("tilewright calibrate records.json --plot fit.png",),
     "explain": (
         "tilewright explain model.py:forward -o report.html",

@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RANK = {
     "support": 0,
     "machine": 1,
+    "packing": 1,
     "dialects": 2,
     "passes": 3,
     "frontends": 3,
@@ -29,6 +30,7 @@ RANK = {
 FOLDERS = (
     "support",
     "machine",
+    "packing",
     "dialects",
     "passes",
     "frontends",

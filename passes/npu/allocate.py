@@ -13,7 +13,7 @@ read, and neighbours in different groups of banks, so that two sources do not me
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.scf import ForOp
@@ -44,10 +44,12 @@ class NpuAllocatePass(TargetPass):
 
 @dataclass
 class Usage:
-    """Where a buffer is touched: instructions in program order, with their blocks and pipes."""
+    """Where a buffer is touched: instructions in program order, with their blocks and pipes. supposed: bytes that it is
+    to take in the place of its own."""
 
     alloc: AllocOp
     ops: list[NpuOp] = field(default_factory=list)
+    supposed: int | None = None
 
     @property
     def type(self) -> BufferType:
@@ -55,7 +57,8 @@ class Usage:
 
     @property
     def bytes(self) -> int:
-        return self.type.slot_bytes * self.type.slots
+        """What the buffer takes, or is supposed to."""
+        return self.type.slot_bytes * self.type.slots if self.supposed is None else self.supposed
 
     def private_block(self) -> Block | None:
         """The one block whose vector instructions alone use the buffer, if there is one."""
@@ -110,7 +113,7 @@ def allocate_section(section: SectionOp, kernel: KernelOp, machine: Machine) -> 
             if end <= capacity:
                 break
         else:
-            raise PassError(_overflow(kernel, space, end, machine, members))
+            raise PassError(_overflow(kernel, space, end, machine, members, rooms[-1]))
 
 
 Room = Callable[[int], int]
@@ -227,14 +230,34 @@ def best_gap(live: list[tuple[int, int, int]], size: int) -> int:
     return best[1] if best is not None else cursor
 
 
-def _overflow(kernel: KernelOp, space: str, need: int, machine: Machine, members: list[Usage]) -> str:
+def _overflow(
+    kernel: KernelOp, space: str, need: int, machine: Machine, members: list[Usage], room: Room
+) -> str:
     largest = sorted(members, key=lambda u: -u.bytes)[:6]
     listed = "; ".join(
         f"{u.type} {u.bytes} bytes" + (f" ({place})" if (place := source_of(u.alloc)) else "")
         for u in largest
     )
     more = f" and {len(members) - len(largest)} smaller ones" if len(members) > len(largest) else ""
+    capacity = machine.spaces[space].bytes
     return (
-        f"kernel @{text(kernel.sym_name)} needs {need} bytes of {space}, but {machine.name} has "
-        f"{machine.spaces[space].bytes}: live buffers {listed}{more}; use smaller tiles"
+        f"kernel @{text(kernel.sym_name)} needs {need} bytes of {space}, but {machine.name} has {capacity}: "
+        f"live buffers {listed}{more}; {_smaller(members, room, need, capacity)}"
     )
+
+
+def _smaller(members: list[Usage], room: Room, need: int, capacity: int) -> str:
+    """The smallest change of one buffer after which all fit: fewer slots, or a tile of half or a quarter."""
+    changes: list[tuple[bool, int, int, str]] = []  # whether the tile changes, bytes less, the buffer, and what to say
+    for i, u in enumerate(members):
+        slots = [(u.type.slot_bytes * n, f"{n} slot{'s' if n > 1 else ''}") for n in range(1, u.type.slots)]
+        parts = [(u.bytes // n, f"a tile {word}") for n, word in ((2, "half as large"), (4, "a quarter as large"))]
+        changes += [(False, u.bytes - bytes_, i, said) for bytes_, said in slots]
+        changes += [(True, u.bytes - bytes_, i, said) for bytes_, said in parts]
+    for _, less, i, said in sorted(changes):
+        u = members[i]
+        tried = [*members[:i], replace(u, supposed=u.bytes - less), *members[i + 1 :]]
+        if _allocate(tried, room) <= capacity:
+            place = source_of(u.alloc)
+            return f"it fits with {said} in the place of {u.type}{f' ({place})' if place else ''}"
+    return f"use smaller tiles: {need - capacity} bytes are too many"

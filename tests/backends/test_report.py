@@ -6,12 +6,16 @@ from itertools import pairwise
 from math import ceil
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from rich.console import Console
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.test import Test
 from xdsl.parser import Parser
 
+import tilewright as tw
 from tilewright.backends import spans as program_spans_module
 from tilewright.backends.costs import build_report
 from tilewright.backends.report import Report
@@ -248,6 +252,10 @@ def test_json_schema(report: Report):
         "capacity_bytes",
         "donated_bytes",
         "undonated_arena_bytes",
+        "live_bytes",
+        "at",
+        "fragmentation",
+        "consumers",
         "spaces",
     }
     assert set(data["memory"]["spaces"]) == {"ub", "l1", "l0a", "l0b", "l0c"}
@@ -369,3 +377,25 @@ def test_trace_replaces_the_file_only_when_done(tmp_path: Path):
     path.write_text("old")
     write_trace(simulate(Parser(make_context(), PROGRAM).parse_module(), B1), path)
     assert json.loads(path.read_text())["displayTimeUnit"] == "ns"
+
+
+def test_where_most_device_memory_is_needed() -> None:
+    """The peak, what no plan does without, and the tensors that take it; donated and dead ones are not among them."""
+
+    def layers(x, w, b):
+        wide = jnp.tanh(x @ w)
+        return jnp.sum(wide @ w.T, axis=1) + b
+
+    shapes = [jax.ShapeDtypeStruct(s, np.float32) for s in [(256, 64), (64, 512), (256,)]]
+    program = tw.compile(layers, *shapes)
+    memory = program.report().memory
+    assert memory.live_bytes <= memory.arena_bytes == memory.live_bytes * (1 + memory.fragmentation)
+    assert memory.fragmentation == 0.0
+    assert memory.at.startswith("at 'npu.launch'")
+    sizes = [c.bytes for c in memory.consumers]
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] == 256 * 512 * 4
+    assert "argument 1, !npu.gm<64x512xf32>" in [c.name for c in memory.consumers]
+    made = next(c for c in memory.consumers if not c.name.startswith("argument"))
+    assert made.source is not None and "test_report.py:" in made.source
+    data = program.report().to_dict()["memory"]
+    assert data["fragmentation"] == 0.0 and data["consumers"][0]["bytes"] == 256 * 512 * 4

@@ -49,6 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "  %y = graph.add %x, %x : tensor<8x16xf32>\n  func.return %y : tensor<8x16xf32>\n}\n"
     )
     (tmp_path / "records.json").write_text(json.dumps(RECORDS))
+    (tmp_path / "buffers.csv").write_text("id,lower,upper,size\nb1,0,3,4\nb2,2,9,4\n")
     (tmp_path / "wide.tw").write_text("fn f(x:f32[2])->f32[2]{return x}\n")
     return tmp_path
 
@@ -68,6 +69,7 @@ CALLS = {
     "quantize": ["quantize", *LAYER],
     "calibrate": ["calibrate", "records.json"],
     "fmt": ["fmt", "wide.tw"],
+    "pack": ["pack", "buffers.csv"],
 }
 
 

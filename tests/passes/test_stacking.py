@@ -15,7 +15,9 @@ from tilewright.dialects.affine import Expr, Symbol
 from tilewright.dialects.open_sizes import assuming
 from tilewright.dialects.size_order import aligned
 from tilewright.dialects.sizes import Size, evaluate, times
-from tilewright.passes.npu.plan_memory import Life, by_size, in_order, top_of
+from tilewright.packing import Buffer, PackingProblem
+from tilewright.packing.greedy import fitted, skyline
+from tilewright.passes.npu.plan_memory import Life
 from tilewright.passes.npu.stacking import MOST_FORMS, NoOpenPlan, stacked
 
 B, S, N = Symbol("b", 3, 4), Symbol("s", 33, 64), Symbol("n", 2)
@@ -34,6 +36,29 @@ LIVES = st.lists(
 
 def meet(one: Life, other: Life) -> bool:
     return one.first <= other.last and other.first <= one.last
+
+
+def problem(lives: Sequence[Life]) -> PackingProblem:
+    return PackingProblem(tuple(Buffer(str(i), t.first, t.last + 1, t.size) for i, t in enumerate(lives)))
+
+
+def top_of(lives: Sequence[Life], places: Sequence[int]) -> int:
+    return problem(lives).height(places)
+
+
+def in_order(lives: Sequence[Life]) -> list[int]:
+    p = problem(lives)
+    return fitted(p, np.argsort(p.starts, kind="stable")).tolist()
+
+
+def by_size(lives: Sequence[Life]) -> list[int]:
+    p = problem(lives)
+    return fitted(p, np.argsort(-p.sizes, kind="stable")).tolist()
+
+
+def in_lowest(lives: Sequence[Life]) -> list[int]:
+    p = problem(lives)
+    return skyline(p, np.argsort(p.starts - p.ends, kind="stable")).tolist()
 
 
 def numbers(sizes: Sequence[Size], at: Mapping[str, int]) -> list[int]:
@@ -56,7 +81,7 @@ def planned(
 
 
 @settings(max_examples=60, deadline=None)
-@given(LIVES, st.sampled_from([in_order, by_size]), st.integers(2, 500))
+@given(LIVES, st.sampled_from([in_order, by_size, in_lowest]), st.integers(2, 500))
 def test_no_two_tensors_that_are_needed_at_one_time_overlap(
     tensors: Sequence[tuple[int, int, Size]], way: Any, n: int
 ) -> None:
