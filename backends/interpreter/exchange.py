@@ -17,28 +17,16 @@ from xdsl.dialects import scf
 from xdsl.ir import Block, Operation
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialects import npu as ops
 from ...dialects.base import describe, integer
 from ...dialects.npu.structure import SectionOp
 from .grid import coordinates
 from .liveness import bounds, perfect_nest
 from .memory import Memory
 from .scope import Offset
-from .turns import crosses
+from .turns import signals_of
 
 if TYPE_CHECKING:
     from .kernel import CoreState, NpuKernel
-
-
-def _signals(op: Operation, kind: type[ops.SetCrossOp] | type[ops.WaitCrossOp]) -> Counter[int]:
-    """How often an op with all that is in it raises each event, or waits for it."""
-    if isinstance(op, kind):
-        return Counter([integer(op.event)])
-    found = Counter[int]()
-    for inner in (inner for region in op.regions for block in region.blocks for inner in block.ops):
-        found.update(_signals(inner, kind))
-    times = bounds(op)[2] if isinstance(op, scf.ForOp) else 1
-    return Counter({event: count * times for event, count in found.items()})
 
 
 @dataclass
@@ -55,6 +43,7 @@ class Exchange:
     def __init__(self, kernel: NpuKernel, sections: Sequence[SectionOp]) -> None:
         self.kernel = kernel
         self.sides = [_Side(section, self._cores(section)) for section in sections]
+        self.signals, self.begin = signals_of(kernel.kernel)
 
     def _cores(self, section: SectionOp) -> list[CoreState]:
         batched = section.body.block.args[0] in self.kernel.batch_of(section).counts
@@ -68,7 +57,7 @@ class Exchange:
         ]
 
     def run(self) -> None:
-        raised = [Counter[int](), Counter[int]()]
+        raised = [Counter(each) for each in self.begin]
         self._blocks([side.section.body.block for side in self.sides], raised)
 
     def _blocks(self, blocks: Sequence[Block], raised: list[Counter[int]]) -> None:
@@ -90,25 +79,14 @@ class Exchange:
 
     def _advance(self, side: int, left: list[Operation], raised: list[Counter[int]]) -> bool:
         """Runs one section up to a wait for what is not raised, or a loop with such waits; whether it did anything."""
-        moved = False
+        own, others, moved = self.signals[side], raised[1 - side], False
         while left:
             op = left[-1]
-            if isinstance(op, ops.WaitCrossOp):
-                event = integer(op.event)
-                if not raised[1 - side][event]:
-                    break
-                raised[1 - side][event] -= 1
-            elif isinstance(op, ops.SetCrossOp):
-                raised[side][integer(op.event)] += 1
-            elif isinstance(op, scf.ForOp) and crosses(op):
-                signals = [_signals(op, kind) for kind in (ops.WaitCrossOp, ops.SetCrossOp)]
-                if any(raised[1 - side][event] < count for event, count in signals[0].items()):
-                    break
-                self._on_each(side, op)
-                raised[1 - side].subtract(signals[0])
-                raised[side].update(signals[1])
-            else:
-                self._on_each(side, op)
+            if any(others[event] < count for event, count in own.counted(op, own.waits).items()):
+                break
+            self._on_each(side, op)
+            others.subtract(own.counted(op, own.waits))
+            raised[side].update(own.counted(op, own.raises))
             left.pop()
             moved = True
         return moved

@@ -25,11 +25,9 @@ from xdsl.dialects.scf import ForOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects.affine import Expr
-from ...dialects.base import describe, integer, integer_attr, ints, text, to_ints
-from ...dialects.dtypes import size
+from ...dialects.base import describe, integer_attr, ints, text
 from ...dialects.npu import (
     AllocOp,
-    LoadOp,
     NpuOp,
     Pipe,
     SetCrossOp,
@@ -37,11 +35,10 @@ from ...dialects.npu import (
     SizeOp,
     SyncOp,
     TransferOp,
-    ViewOp,
     WaitCrossOp,
     WaitFlagOp,
 )
-from ...dialects.npu.interface import gm
+from ...dialects.npu.handing import Handed, handed_over
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...dialects.open_sizes import assuming, choosing, example_sizes, size_of, value_at
 from ...dialects.sizes import Sizes, symbols_of
@@ -352,33 +349,6 @@ def _depth(op: Operation, section: SectionOp) -> int:
     return len(_ancestors(op, section.body.block)) - 1
 
 
-def _tensor(value: SSAValue) -> SSAValue:
-    while isinstance(value.owner, ViewOp):
-        value = value.owner.source
-    return value
-
-
-@dataclass(frozen=True)
-class _Handed:
-    """A workspace that one section writes and the other one reads: the stores and loads, in order."""
-
-    writer: SectionOp
-    reader: SectionOp
-    stores: Sequence[TransferOp]
-    loads: Sequence[TransferOp]
-
-
-def _handed(writer: SectionOp, reader: SectionOp) -> list[_Handed]:
-    """The workspaces that go from one section to another."""
-    stores: dict[SSAValue, list[TransferOp]] = {}
-    loads: dict[SSAValue, list[TransferOp]] = {}
-    for section, is_load, found in ((writer, False, stores), (reader, True, loads)):
-        for op in section.body.walk():
-            if isinstance(op, TransferOp) and isinstance(op, LoadOp) is is_load:
-                found.setdefault(_tensor(op.main_operands()[op.DEVICE_OPERAND]), []).append(op)
-    return [_Handed(writer, reader, stores[t], loads[t]) for t in stores if t in loads]
-
-
 def synchronize_cores(kernel: KernelOp) -> None:
     """A section waits for each tile of a workspace that another one brings into it.
 
@@ -386,10 +356,9 @@ def synchronize_cores(kernel: KernelOp) -> None:
     where the writer stores: both sections walk the tiles in the same order. Where tiles go both ways, a workspace has
     room for one, which is read once: then the writer waits, too, until it has been read.
     """
-    sections = [op for op in kernel.body.block.ops if isinstance(op, SectionOp)]
-    if len(sections) != 2 or any(isinstance(op, SetCrossOp) for op in kernel.body.walk()):
+    if any(isinstance(op, SetCrossOp) for op in kernel.body.walk()):
         return
-    forth, back = _handed(*sections), _handed(*sections[::-1])
+    forth, back = handed_over(kernel)
     event = 0
     for handed in (*forth, *back):
         if forth and back:
@@ -401,7 +370,7 @@ def synchronize_cores(kernel: KernelOp) -> None:
             event += 1
 
 
-def _forward(kernel: KernelOp, handed: _Handed, store: TransferOp, event: int) -> None:
+def _forward(kernel: KernelOp, handed: Handed, store: TransferOp, event: int) -> None:
     """Raises an event behind a store, and waits for it before the first load, as deep in loops as the store is."""
     load, depth = handed.loads[0], _depth(store, handed.writer)
     _raise_after(store, event)
@@ -413,7 +382,7 @@ def _forward(kernel: KernelOp, handed: _Handed, store: TransferOp, event: int) -
     _wait_before(_lift(load, chain[depth]), load, event)
 
 
-def _in_turns(handed: _Handed, event: int) -> None:
+def _in_turns(handed: Handed, event: int) -> None:
     """Each load waits for a store (`event`), and each store for the load of what was there before it (the next event):
     for the first ones, that is raised at the start, for each tile that there is room for, and what the last loads raise
     is consumed at the end."""
@@ -426,20 +395,11 @@ def _in_turns(handed: _Handed, event: int) -> None:
     first = next(op for op in handed.reader.body.block.ops if not isinstance(op, AllocOp))
     last = handed.writer.body.block.last_op
     assert last is not None
-    for _ in range(_room(handed)):
+    for _ in range(handed.room):
         free = _cross(SetCrossOp, "source", handed.loads[0], event + 1)
         handed.reader.body.block.insert_op_before(free, first)
         taken = _cross(WaitCrossOp, "target", handed.stores[0], event + 1)
         handed.writer.body.block.insert_op_after(taken, last)
-
-
-def _room(handed: _Handed) -> int:
-    """The tiles of a workspace that a block of cores has room for."""
-    store, kernel = handed.stores[0], handed.writer.parent_op()
-    assert isinstance(kernel, KernelOp)
-    whole = gm(_tensor(store.main_operands()[store.DEVICE_OPERAND]))
-    tile = size(store.box_sizes) * integer(handed.writer.units)
-    return max(size(whole.shape) // (size(to_ints(kernel.grid)) * tile), 1)
 
 
 def _cross(cls: type[SetCrossOp | WaitCrossOp], side: str, like: TransferOp, event: int) -> Operation:

@@ -83,9 +83,9 @@ def summarise(kernel: CheckedKernel) -> KernelSummary:
         found.findings.append(Finding("bad-box", what, beyond[0].op, kernel=kernel.name))
         return found
     for tensor, writers in stores.items():
-        if tensor in kernel.workspaces and _in_slabs(kernel, writers):
-            continue  # the clocks follow what each core stores and loads of it
-        if not _regular(kernel, writers, tensor, found):
+        # what a core stores of a workspace before it loads it, the clocks follow
+        apart = tensor in kernel.workspaces and _in_slabs(kernel, writers)
+        if not apart and not _regular(kernel, writers, tensor, found):
             _exact(kernel, writers, tensor, found)
         for load in loads.get(tensor, ()):
             _own_part(kernel, load, writers, found)
