@@ -44,7 +44,11 @@ class Schedule:
         tile: Extents of the tile of a vector kernel, over its axes after neighbours are merged; a single number
             counts elements of the merged domain.
         copy_length: Elements of one copy of a vector kernel, filled from the innermost axis outwards.
-        grid: Cores along each axis of a vector kernel.
+        grid: Cores along each axis of a vector kernel, or of the result of attention but its last.
+        rows: Rows of a tile of scores of attention.
+        keys: Keys of a tile of scores of attention.
+        features: Elements of a mma step along what queries and keys share.
+        summed: Keys of a mma step of weights and values.
     """
 
     base_m: int | None = None
@@ -66,6 +70,10 @@ class Schedule:
     copy_length: int | None = None
     grid: tuple[int, ...] | None = None
     deal: int | None = None
+    rows: int | None = None
+    keys: int | None = None
+    features: int | None = None
+    summed: int | None = None
 
     def __post_init__(self) -> None:
         for name, value in self.pinned().items():

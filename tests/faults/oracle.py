@@ -201,13 +201,42 @@ class Launch:
                 heads[core] = self._heads(core)
 
     def in_order(self) -> None:
-        """In program order, each block's first section first: needs no flag (but obeys cross-core ones)."""
+        """Each core in program order, the first section's first, until it waits for another one: needs no flag but
+        those between cores. Raises Stuck on deadlock."""
         for cores in self.blocks.values():
-            for core in cores:
-                for item in core.program:
-                    if item.work is not None:
-                        item.work(core.on)
-                core.done = True
+            waiting: dict[Core, Item | None] = dict.fromkeys(cores)
+            while waiting:
+                moved = [self._advance(core, waiting) for core in cores if core in waiting]
+                if not any(moved):
+                    raise Stuck
+
+    def _advance(self, core: Core, waiting: dict[Core, Item | None]) -> bool:
+        """Runs a core until it waits, which is noted, or ends; whether it got on."""
+        item, moved = waiting[core] or next(core.program, None), False
+        while item is not None:
+            if item.kind == "receive" and not self._ready(core, item):
+                waiting[core] = item
+                return moved
+            moved = True
+            if item.work is not None:
+                item.work(core.on)
+            elif item.kind in ("send", "receive"):
+                self._signal(core, item)
+            item = next(core.program, None)
+        del waiting[core]
+        core.done = True
+        return True
+
+    def _signal(self, core: Core, item: Item) -> None:
+        """Sends to the cores of the other section, or takes what they sent."""
+        if item.kind == "send":
+            for other in self.blocks[core.block]:
+                if other.number != core.number:
+                    key = (core, other, item.channel)
+                    self.cross[key] = self.cross.get(key, 0) + 1
+        else:
+            for sender in self._senders(core, item.channel):
+                self.cross[sender, core, item.channel] -= 1
 
     def _feed(self, core: Core) -> None:
         """Issues up to the next instruction that the scalar unit itself runs or waits at."""
@@ -261,14 +290,8 @@ class Launch:
             core.flags[item.channel] = core.flags.get(item.channel, 0) + 1
         elif item.kind == "wait":
             core.flags[item.channel] -= 1
-        elif item.kind == "send":
-            for other in self.blocks[core.block]:
-                if other.number != core.number:
-                    key = (core, other, item.channel)
-                    self.cross[key] = self.cross.get(key, 0) + 1
-        elif item.kind == "receive":
-            for sender in self._senders(core, item.channel):
-                self.cross[sender, core, item.channel] -= 1
+        elif item.kind in ("send", "receive"):
+            self._signal(core, item)
         if scalar:
             self._feed(core)
         return item.kind == "send"

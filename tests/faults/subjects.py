@@ -2,7 +2,7 @@
 ones whose flags are too many, so that they have barriers.
 
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
-`barriers 1`. Nothing here imports JAX before a program is compiled.
+`barriers 1`, `attention 3`. Nothing here imports JAX before a program is compiled.
 """
 
 from __future__ import annotations
@@ -80,6 +80,8 @@ def subject(source: str, target: str) -> Subject:
         return narrow_subject(int(number), target)
     if kind == "barriers":
         return barriers_subject(int(number), target)
+    if kind == "attention":
+        return attention_subject(int(number), target)
     return example(source, target)
 
 
@@ -221,3 +223,28 @@ def barriers_subject(number: int, target: str) -> Subject:
         return Subject(
             f"barriers {number} for {target}", tw.compile(str(file), target=target).module(), target
         )
+
+
+def attention_subject(number: int, target: str) -> Subject:
+    """Attention in small tiles: several pieces of the keys, and several tiles on each core. Even numbers are causal,
+    and every third one shares its keys between two heads."""
+    import jax
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(number)
+    rows, keys = int(rng.integers(17, 48)), int(rng.integers(33, 100))
+    heads, shared = 2, 2 if number % 3 == 2 else 1
+
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        scores = jnp.einsum("hgqd,hkd->hgqk", q, k, preferred_element_type=jnp.float32) * 0.25
+        if number % 2 == 0:
+            scores = jnp.where(jnp.arange(keys) <= jnp.arange(rows)[:, None], scores, -1e9)
+        weights = jax.nn.softmax(scores, axis=-1).astype(q.dtype)
+        return jnp.einsum("hgqk,hkd->hgqd", weights, v)
+
+    kind = ("f2", "f4")[number // 2 % 2]
+    shapes = ((heads, shared, rows, 16), (heads, keys, 16), (heads, keys, 24))
+    args = [rng.standard_normal(shape).astype(kind) for shape in shapes]
+    schedule = tw.Schedule(rows=16, keys=16 * (1 + number // 4 % 2), cores=1 + number % 2)
+    module = tw.compile(attention, *args, target=target, options=tw.Options(schedule=schedule)).module()
+    return Subject(f"attention {number} for {target}", module, target)

@@ -82,6 +82,18 @@ def test_no_mutant_of_a_product_with_a_sparse_side_escapes() -> None:
     assert sum(sample(s, 12, 4) for s in found) >= 30
 
 
+def test_no_mutant_of_attention_escapes() -> None:
+    """Its cube core and its vector cores hand tiles to each other in turns."""
+    total = 0
+    for found in (subject(f"attention {i}", TARGETS[0]) for i in (0, 3)):
+        summaries, alarms = summaries_of(found.module, Machine.load(found.target))
+        assert not alarms and list(launched(found.module)) == ["attention_0"]
+        tally = KernelSubject(found, "attention_0", summaries).mutants(36, seed=7)
+        assert not tally.escapes
+        total += tally.total
+    assert total >= 60
+
+
 def test_no_mutant_of_a_program_with_control_flow_escapes() -> None:
     assert sum(sample(subject(f"fuzz {i}", TARGETS[i % 2]), 2, 30) for i in (0, 1, 3)) >= 90
 

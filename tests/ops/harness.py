@@ -89,13 +89,14 @@ def check(
     memories: Sequence[Memory] = MEMORIES,
     length: int = 1,
     host: bool = False,
+    options: tw.Options | None = None,
 ) -> Program:
     """Compiles `fn`, runs it in each memory mode, and compares with JAX.
 
     The modes must agree bit for bit. Each result is held against its largest number (`assert_close`; length: of the
     longest sum), and each element against the bound of its own roundings. Nothing may run on the host unless `host`.
     """
-    program = tw.compile(fn, *args, target=target)
+    program = tw.compile(fn, *args, target=target, options=options)
     check_visible(program.module("tile"))
     check_visible(program.module("npu"))
     assert host or not host_ops(program)

@@ -167,3 +167,23 @@ def test_what_is_no_attention(fn: Callable[..., Any], why: str) -> None:
 
     chosen = shared if why == "weights are a result" else fn
     assert "attention_0" not in kernels(check(chosen, q, k, v, length=64))
+
+
+def test_pinned_tiles() -> None:
+    """Tiles, cores and buffers are as asked, and change no more than roundings."""
+    q, k, v = inputs("f16", (2, 70, 32), (2, 150, 32), (2, 150, 48))
+    pins = tw.Schedule(rows=32, keys=48, grid=(2, 2), l1=1)
+    program = check(in_f32, q, k, v, length=182, options=tw.Options(schedule=pins))
+    (schedule,) = (str(op.schedule) for op in program.module("graph").walk() if op.name == "graph.fusion")
+    for part in ("rows = 32", "keys = 48", "grid = [2, 2]", "l1 = 1"):
+        assert part in schedule
+
+
+@pytest.mark.parametrize(
+    ("pins", "reason"),
+    [({"rows": 20}, "rows"), ({"keys": 4096}, "keys"), ({"grid": (9, 9)}, "grid")],
+)
+def test_pins_that_cannot_be_obeyed(pins: dict[str, Any], reason: str) -> None:
+    q, k, v = inputs("f16", (2, 70, 32), (2, 5000, 32), (2, 5000, 48))
+    with pytest.raises(tw.CompileError, match=rf"@attention_0 cannot obey .*{reason}"):
+        tw.compile(in_f32, q, k, v, options=tw.Options(schedule=tw.Schedule(**pins)))
