@@ -19,7 +19,6 @@ from ...dialects.dtypes import dtype_name, size
 from ...dialects.graph import (
     ELEMENTWISE,
     BroadcastOp,
-    ConstantOp,
     ContractOp,
     ElementwiseOp,
     IotaOp,
@@ -37,6 +36,9 @@ PLAIN_LAYOUT = (BroadcastOp, ReshapeOp, TransposeOp)
 FLOATS = ("f16", "bf16", "f32")
 LEAST_KEYS, LEAST_ROWS = 16, 16
 """Fewer keys or rows than a fractal of the cube has are no work for a kernel that hands tiles from core to core."""
+
+MOST_GENERATED = 16
+"""Ops of positions and numbers that are computed anew for each tile; what takes more of them is an input."""
 
 
 @dataclass
@@ -180,39 +182,23 @@ class _Axes:
         return True
 
     def _between(self) -> list[Operation] | None:
-        """What depends on the scores and the result needs, in order; None where something else needs it, or where it
-        is not what attention is made of."""
-        at, block = self.at, self.at.product.parent
-        if at.scores.parent is not block or block is None:
-            return None
-        within = self.within
-        stack: list[Operation] = [at.product]
-        reached: dict[Operation, bool] = {at.scores: True}
-
-        def reaches(op: Operation) -> bool:
-            # x is few ops from the scores, and what is beside them is not far from inputs of the kernel
-            if op not in reached:
-                reached[op] = False
-                if isinstance(op, (ElementwiseOp, ReduceOp, *PLAIN_LAYOUT)) and op.parent is block:
-                    reached[op] = any(
-                        isinstance(v.owner, Operation) and reaches(v.owner) for v in op.operands
-                    )
-            return reached[op]
-
+        """What depends on the scores until the result, in order; None where something else needs it, or where it is
+        not what attention is made of."""
+        at, block, within = self.at, self.at.product.parent, self.within
+        stack: list[Operation] = [at.scores]
         while stack:
             op = stack.pop()
             if op in within:
                 continue
             within.add(op)
-            if op is not at.scores:
-                stack += [v.owner for v in op.operands if isinstance(v.owner, Operation) and reaches(v.owner)]
-        if at.scores not in within or at.values.owner in within:
+            if op is at.product:
+                continue
+            known = op in (at.scores, at.peak, at.total) or isinstance(op, (ElementwiseOp, *PLAIN_LAYOUT))
+            if op.parent is not block or not known or not all(r.first_use for r in op.results):
+                return None
+            stack += [use.operation for r in op.results for use in r.uses]
+        if at.product not in within or at.values.owner in within:
             return None
-        for op in within:
-            if isinstance(op, ReduceOp) and op is not at.peak and op is not at.total:
-                return None
-            if op is not at.product and any(u.operation not in within for r in op.results for u in r.uses):
-                return None
         return list(_ordered(within, at.scores, at.product))
 
     def _axes_of(self, value: SSAValue) -> Sequence[int | Broadcast | None] | None:
@@ -306,24 +292,27 @@ class _Axes:
         at.members = _ordered(chosen, None, at.product)
 
     def _makes(self, value: SSAValue, axes: Axes, made: dict[Operation, Axes]) -> bool:
-        """Whether a value is computed from positions and numbers; what by, with the axes of each."""
-        if splat_of(value) is not None:
-            return True
-        chain, base = behind(value)
-        op = base.owner
-        if any(not isinstance(layout, PLAIN_LAYOUT) for layout in chain) or not isinstance(op, Operation):
-            return False
-        if isinstance(op, IotaOp | ConstantOp):
-            return isinstance(op, IotaOp)
-        if not isinstance(op, ElementwiseOp) or op in self.within:
-            return False
-        own = backward_axes(chain, axes)
-        known = made.get(op, self.at.axes.get(base))
-        if own is None or (known is not None and known != own):
-            return False
-        if not all(self._makes(v, own, made) for v in op.operands):
-            return False
-        made[op] = own
+        """Whether a value is computed from positions and numbers by few ops; what by, with the axes of each."""
+        stack = [(value, axes)]
+        while stack:
+            value, axes = stack.pop()
+            if splat_of(value) is not None:
+                continue
+            chain, base = behind(value)
+            op = base.owner
+            if any(not isinstance(layout, PLAIN_LAYOUT) for layout in chain):
+                return False
+            if isinstance(op, IotaOp):
+                continue
+            if not isinstance(op, ElementwiseOp) or op in self.within or len(made) == MOST_GENERATED:
+                return False
+            own = backward_axes(chain, axes)
+            known = made.get(op, self.at.axes.get(base))
+            if own is None or (known is not None and known != own):
+                return False
+            if op not in made:
+                made[op] = own
+                stack += [(v, own) for v in op.operands]
         return True
 
 

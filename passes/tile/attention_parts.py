@@ -178,22 +178,32 @@ class _Copied:
 
     def value(self, value: SSAValue) -> SSAValue:
         """The copy of a value, with all that it is made of."""
-        if value not in self.inside:
-            op = value.owner
-            assert isinstance(op, Operation)
-            attributes, axes = dict(op.attributes), op.attributes.get(AXES)
-            if isinstance(axes, DenseArrayBase) and self.renumbered:
-                attributes[AXES] = ints([self.renumbered.get(a, -1) for a in to_ints(axes)])
-            new = type(op).create(
-                operands=[self.value(v) for v in op.operands],
-                result_types=[r.type for r in op.results],
-                properties=op.properties,
-                attributes=attributes,
-                location=op.location,
-            )
-            self.block.add_op(new)
-            self.inside.update(zip(op.results, new.results, strict=True))
+        needed: set[Operation] = set()
+        stack = [value]
+        while stack:
+            found = stack.pop()
+            op = found.owner
+            if found not in self.inside and isinstance(op, Operation) and op not in needed:
+                needed.add(op)
+                stack += op.operands
+        for op in self.whole.body.block.ops if needed else ():
+            if op in needed:
+                self._copy(op)
         return self.inside[value]
+
+    def _copy(self, op: Operation) -> None:
+        attributes, axes = dict(op.attributes), op.attributes.get(AXES)
+        if isinstance(axes, DenseArrayBase) and self.renumbered:
+            attributes[AXES] = ints([self.renumbered.get(a, -1) for a in to_ints(axes)])
+        new = type(op).create(
+            operands=[self.inside[v] for v in op.operands],
+            result_types=[r.type for r in op.results],
+            properties=op.properties,
+            attributes=attributes,
+            location=op.location,
+        )
+        self.block.add_op(new)
+        self.inside.update(zip(op.results, new.results, strict=True))
 
     def fusion(self, kind: str, domain: Sequence[int], result: SSAValue) -> FusionOp:
         self.block.add_op(YieldOp.create(operands=[result]))

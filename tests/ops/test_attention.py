@@ -187,3 +187,21 @@ def test_pins_that_cannot_be_obeyed(pins: dict[str, Any], reason: str) -> None:
     q, k, v = inputs("f16", (2, 70, 32), (2, 5000, 32), (2, 5000, 48))
     with pytest.raises(tw.CompileError, match=rf"@attention_0 cannot obey .*{reason}"):
         tw.compile(in_f32, q, k, v, options=tw.Options(schedule=tw.Schedule(**pins)))
+
+
+@pytest.mark.parametrize("length", [3, 1200])
+def test_chains_beside_it(length: int) -> None:
+    """What a bias is made of does not matter, nor how long it takes; many ops of positions are an input, too."""
+
+    def attention(q: Any, k: Any, v: Any, bias: Any) -> Any:
+        positions = jnp.arange(k.shape[1], dtype=np.float32)
+        for _ in range(length):
+            bias, positions = jnp.sin(bias), jnp.cos(positions)
+        scores = jnp.einsum("hqd,hkd->hqk", q, k) + bias + positions
+        return jnp.einsum("hqk,hkd->hqd", jax.nn.softmax(scores, axis=-1), v)
+
+    q, k, v, bias = inputs("f32", (2, 33, 16), (2, 65, 16), (2, 65, 16), (33, 65))
+    if length == 3:
+        assert kernels(check(attention, q, k, v, bias, length=81)) == ["sin_0", "attention_0"]
+    else:
+        assert kernels(tw.compile(attention, q, k, v, bias)) == ["sin_0", "cos_0", "attention_0"]
