@@ -9,7 +9,7 @@ import pytest
 from npu_programs import parse
 from xdsl.dialects.builtin import ModuleOp
 
-from tilewright.backends.costs import report_of
+from tilewright.backends.costs import build_report
 from tilewright.backends.simulator import Launch, Repeat, Simulation, simulate
 from tilewright.backends.spans import program_spans
 from tilewright.backends.trace import write_trace
@@ -67,9 +67,9 @@ def program(host: str) -> ModuleOp:
 {KERNELS}""")
 
 
-def group(*names: str) -> Simulation:
-    """A group of launches of these kernels."""
-    return simulate(program("".join(launch(name, i > 0) for i, name in enumerate(names))), B1)
+def group(*names: str) -> ModuleOp:
+    """A program that launches these kernels as a group."""
+    return program("".join(launch(name, i > 0) for i, name in enumerate(names)))
 
 
 def overheads(simulation: Simulation) -> list[float]:
@@ -106,7 +106,7 @@ def test_what_a_kernel_wakes() -> None:
 )
 def test_a_group_costs_one_launch_and_barriers(names: tuple[str, ...], launched: float) -> None:
     """The launch wakes the most cores of any of its kernels, and all their kinds; barriers are over all of these."""
-    found = group(*names)
+    found = simulate(group(*names), B1)
     barrier = launched * B1.barrier_share
     assert overheads(found) == pytest.approx([launched] + [barrier] * (len(names) - 1))
     ran = sum(
@@ -131,17 +131,18 @@ def test_each_pass_of_a_loop_is_a_launch() -> None:
     {body}npu.yield %s : ({GM})
     }}
 """
-    found = simulate(program(launch("vectors") + host), B1)
+    module = program(launch("vectors") + host)
+    found = simulate(module, B1)
     repeats = [step for step in found.steps if isinstance(step, Repeat)]
     assert sum(step.times for step in repeats) == 5
-    report = report_of(found)
+    report = build_report(module, B1)
     assert (report.counts.launches, report.counts.joined) == (6, 5)
     assert report.kernels[0].launch_microseconds == pytest.approx(6 * ALL + 5 * ALL * B1.barrier_share)
 
 
 def test_the_report_counts_real_launches() -> None:
     """A kernel's row says how often it runs, and how many of these are no launch."""
-    report = report_of(group("vectors", "cubes", "vectors"))
+    report = build_report(group("vectors", "cubes", "vectors"), B1)
     assert (report.counts.launches, report.counts.joined) == (1, 2)
     assert ": 1 launch of 2 kernels " in str(report)
     rows = {k.name: (k.launches, k.joined) for k in report.kernels}
@@ -154,7 +155,7 @@ def test_the_report_counts_real_launches() -> None:
 
 def test_spans_and_trace_show_the_barrier(tmp_path: Path) -> None:
     """Instructions begin behind the barrier, where the launch was before."""
-    found = group("mixed", "cubes", "vectors")
+    found = simulate(group("mixed", "cubes", "vectors"), B1)
     first, _, second = program_spans(found)
     assert (first.overhead, second.overhead) == pytest.approx((BOTH, BOTH * B1.barrier_share))
     write_trace(found, tmp_path / "trace.json")
