@@ -53,7 +53,8 @@ Lowering = Callable[[ModuleOp, str | None, Sequence[Stage]], None]
 """Runs the passes of a list on a module, in place: for a target, or for the one that the module says."""
 
 CHECKER = "npu-check"
-ON_CHIP = ("npu-allocate", "npu-synchronize", CHECKER)
+JOINER = "npu-join-launches"
+ON_CHIP = ("npu-allocate", "npu-synchronize", JOINER, CHECKER)
 """Passes that the plan of device memory does not need."""
 
 
@@ -64,6 +65,7 @@ class Options:
     Attributes:
         memory: `typed` (an array per buffer, fast) or `bytes` (real addresses).
         check: Whether npu-check proves the program free of hazards.
+        join: Whether neighbouring launches run as one, with barriers between them, where that takes less time.
         schedule: Pinned tiling choices, for all kernels (a `Schedule`) or by kernel name.
         oracle: Who judges schedules, by the name under which `passes.oracle.register` knows it.
         precision: `origin` leaves types as they are; `mixed_float16` and `mixed_bfloat16` cast f32 products to that
@@ -93,6 +95,7 @@ class Options:
     cache: str | Path | None = None
     pool: Literal["best-fit", "buddy"] = "best-fit"
     pool_bytes: int | None = None
+    join: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.quantization, QuantConfig | str | Path | None):
@@ -127,7 +130,8 @@ class Options:
     def stages(self) -> list[Stage]:
         """The pipeline that these options ask for."""
         chosen = pinned(PIPELINE, pins_text(self.schedule), self.host, self.oracle, self.precision)
-        return [s for s in chosen if self.check or s.name != CHECKER]
+        left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
+        return [s for s in chosen if s.name not in left_out]
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def report_of(simulation: Simulation, module: ModuleOp, undonated_arena: int | N
             found = kernels.setdefault("@" + name, _KernelSum(step.kernel, simulation.machine))
             found.launch(step, times, energy)
     reports = [total.report() for total in kernels.values()]
-    launches = sum(total.launches for total in kernels.values() if total.kernel is not None)
+    runs = sum(total.runs for total in kernels.values() if total.kernel is not None)
     flops = sum(report.flops for report in reports)
     microseconds = simulation.microseconds
     joules = energy.joules(microseconds)
@@ -89,7 +89,7 @@ def report_of(simulation: Simulation, module: ModuleOp, undonated_arena: int | N
         host_ops=[total.report(name, source) for (name, source), total in host.items()],
         host_scalars=HostScalarsReport(operations, operations * simulation.machine.host.scalar_us),
         npu_flops_fraction=flops / (flops + host_flops) if flops + host_flops else 1.0,
-        npu_ops_fraction=launches / (launches + host_calls) if launches + host_calls else 1.0,
+        npu_ops_fraction=runs / (runs + host_calls) if runs + host_calls else 1.0,
         assumed_trips=list(simulation.assumed_trips),
         assumed_branches=list(simulation.assumed_branches),
         precision=recorded_precision(module),
@@ -148,11 +148,11 @@ class _HostSum:
 
 
 class _KernelSum:
-    """Adds up the launches of one kernel, or the copies where there is no kernel. Times in cycles."""
+    """Adds up the runs of one kernel, or the copies where there is no kernel. Times in cycles."""
 
     def __init__(self, kernel: TimedKernel | None, machine: Machine) -> None:
         self.kernel, self.machine = kernel, machine
-        self.launches = self.cycles = 0
+        self.runs = self.joined = self.cycles = 0
         self.microseconds = self.launch_microseconds = 0.0
         self.pipes: Counter[str] = Counter()
         self.limited: dict[str, Counter[str]] = {}
@@ -167,6 +167,7 @@ class _KernelSum:
     def launch(self, step: Launch, times: int, energy: _Energy) -> None:
         kernel, run = step.kernel, step.run
         totals = kernel.totals
+        self.joined += times if step.joined else 0
         self._add(step, run.cycles, times)
         for pipe, cycles in run.pipes.items():
             self.pipes[pipe] += cycles * times
@@ -198,7 +199,7 @@ class _KernelSum:
         self.source = self.source or step.source
 
     def _add(self, step: Launch | Copy, cycles: int, times: int) -> None:
-        self.launches += times
+        self.runs += times
         self.cycles += cycles * times
         self.microseconds += step.microseconds * times
         self.launch_microseconds += (step.microseconds - self.machine.cycles_to_microseconds(cycles)) * times
@@ -227,7 +228,7 @@ class _KernelSum:
         return KernelReport(
             name="copy" if kernel is None else kernel.name,
             kind="copy" if kernel is None else kernel.kind,
-            launches=self.launches,
+            launches=self.runs,
             cores=1 if kernel is None else kernel.cores,
             microseconds=self.microseconds,
             launch_microseconds=self.launch_microseconds,
@@ -240,6 +241,7 @@ class _KernelSum:
             macs_by_precision=dict(self.products),
             lanes_by_precision=dict(self.lanes),
             modes=self.modes,
+            joined=self.joined,
         )
 
 

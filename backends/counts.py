@@ -10,11 +10,13 @@ from .simulator import Copy, HostCall, Launch, Simulation, Transfer
 @dataclass(frozen=True)
 class Counts:
     """kernels: that the program has, copies are none; launched_kernels: those of them that a run launches; launches: of
-    kernels, in one run; copies: within device memory; host_calls: calls of the host, and waits for a number."""
+    kernels, in one run; joined: how often a kernel runs in the launch of the one before it; copies: within device
+    memory; host_calls: calls of the host, and waits for a number."""
 
     kernels: int
     launched_kernels: int
     launches: int
+    joined: int
     copies: int
     host_calls: int
 
@@ -38,16 +40,17 @@ def kernels_text(kernels: int) -> str:
 def counts_of(simulation: Simulation) -> Counts:
     """Counts the commands of a simulated program, loops with all their passes."""
     launched: set[str] = set()
-    launches = copies = host_calls = 0
+    launches = joined = copies = host_calls = 0
     for step, times in simulation.flat():
         if isinstance(step, Launch):
             launched.add(step.kernel.name)
-            launches += times
+            joined += times if step.joined else 0
+            launches += 0 if step.joined else times
         elif isinstance(step, Copy):
             copies += times
         elif isinstance(step, HostCall) or (isinstance(step, Transfer) and step.control):
             host_calls += times
-    return Counts(len(simulation.kernels), len(launched), launches, copies, host_calls)
+    return Counts(len(simulation.kernels), len(launched), launches, joined, copies, host_calls)
 
 
 def counted(number: int, one: str, many: str) -> str:

@@ -16,9 +16,11 @@
                 "consumers": [{"name": str, "bytes": int, "source": "file:line" | null}],     the largest then
                 "spaces": {space: {"peak_bytes": int, "capacity_bytes": int, "kernel": str}}},
      "counts": {"kernels": int,         in the program; copies are no kernels
-                "launched_kernels": int, "launches": int, "copies": int, "host_calls": int},
+                "launched_kernels": int, "launches": int, "copies": int, "host_calls": int,
+                "joined": int},         runs of kernels that are no launch: stages of one, behind a barrier
      "kernels": [{"name": str, "kind": str, "launches": int, "cores": int,    kind "copy": all copies
-                  "microseconds": float, "launch_microseconds": float,    all launches
+                  "joined": int,                      of its `launches`, how often it is such a stage
+                  "microseconds": float, "launch_microseconds": float,    all launches, and barriers before them
                   "bound": "launch" | "HBM" | "L2" | pipe | "<pipe> (HBM)" | "<pipe> (L2)",
                   "pipes": {pipe: microseconds},      busy, of the heaviest core, all launches
                   "bytes": {"hbm": int, "l2": int,    by where they came from or went to
@@ -34,7 +36,7 @@
                    "transfer_microseconds": float, "compute_microseconds": float, "source": str | null}],
      "host_scalars": {"operations": int, "microseconds": float},     arithmetic on numbers between launches
      "npu_flops_fraction": float,      a host op counts one flop for each element of its results
-     "npu_ops_fraction": float,        kernel launches of launches and host calls
+     "npu_ops_fraction": float,        runs of kernels, of these and host calls
      "assumed_trips": [str],           loops of unknown trip count: counted once
      "assumed_branches": [str],        branches: the longest is counted
      "by_precision": [{"precision": str,             the first of a kernel's: "i8 -> i32", "f32"
@@ -68,7 +70,7 @@ SCHEMA = "tilewright.report/1"
 
 @dataclass(frozen=True)
 class KernelReport:
-    """All launches of one kernel; see the schema at the top of this module."""
+    """All runs of one kernel; see the schema at the top of this module."""
 
     name: str
     kind: str
@@ -85,6 +87,7 @@ class KernelReport:
     macs_by_precision: dict[str, int] = field(default_factory=dict)
     lanes_by_precision: dict[str, int] = field(default_factory=dict)
     modes: dict[str, str] = field(default_factory=dict)
+    joined: int = 0
 
     @property
     def precision(self) -> str:

@@ -60,7 +60,7 @@ def program_spans(simulation: Simulation) -> list[Span]:
 def _described(step: Work, simulation: Simulation) -> tuple[str, Kind, float]:
     """The name and kind of a command, and the microseconds that starting it takes."""
     if isinstance(step, Launch):
-        return step.kernel.name, "kernel", step.kernel.launch_microseconds
+        return step.kernel.name, "kernel", step.overhead
     if isinstance(step, Copy):
         return "copy", "copy", step.microseconds - simulation.machine.cycles_to_microseconds(step.cycles)
     if isinstance(step, HostCall):

@@ -81,7 +81,7 @@ class _Timeline:
 
     def _launch(self, step: Launch, begin: float) -> Iterator[Json]:
         """What a launch does on the pipes of a core, after its overhead."""
-        start = begin + step.kernel.launch_microseconds
+        start = begin + step.overhead
         for detail in self._pipes(step.kernel, step.run):
             begin, end = (
                 start + self._simulation.machine.cycles_to_microseconds(c) for c in detail["cycles"]
@@ -139,6 +139,7 @@ def _args(span: Span) -> Json:
             "hbm_bytes": run.hbm_bytes,
             "l2_bytes": run.l2_bytes,
             "launch_microseconds": span.overhead,
+            "joined": step.joined,
             "source": step.source or step.kernel.source,
         }
         if run.throttled:

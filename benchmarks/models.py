@@ -104,7 +104,7 @@ def measure(model: str) -> tuple[list[str], float]:
         f"`{model}`",
         f"{ops:,}",
         f"{len(report.kernels)}",
-        f"{sum(k.launches for k in report.kernels):,}",
+        f"{sum(k.launches - k.joined for k in report.kernels):,}",
         f"{100 * report.npu_flops_fraction:.3f} %",
         ", ".join(f"{n} x {name}" if n > 1 else name for name, n in hosted.items()) or "-",
         f"{report.microseconds:,.0f}",

@@ -98,7 +98,7 @@ def model(expressed: Expressed) -> dict[str, float]:
 
 def program_of(expressed: Expressed) -> Program:
     """The compiled program. Raises CompileError."""
-    options = Options(schedule=expressed.schedule)
+    options = Options(schedule=expressed.schedule, join=False)  # published kernels are launched one by one
     if isinstance(expressed.source, str):
         # a published loop times an instruction on whatever its buffers hold: npu-check would ask who wrote that
         options = replace(options, check=False)
@@ -117,12 +117,7 @@ def times_on(expressed: Expressed, program: Program, machine: Machine) -> dict[s
             raise Inexpressible(f"ours computes {step.name} on the host, not on the chip")
     us = machine.cycles_to_microseconds
     start = expressed.start_us + expressed.combined * machine.atomic_us
-    launches = [
-        step.kernel.launch_microseconds
-        for step, n in found.flat()
-        if isinstance(step, Launch)
-        for _ in range(n)
-    ]
+    launches = [step.overhead for step, n in found.flat() if isinstance(step, Launch) for _ in range(n)]
     if not any(_held_up(step) for step, _ in found.flat()):
         start += (expressed.waves - 1) * machine.launch_us
     times: dict[str, float] = {

@@ -12,7 +12,7 @@ from ..api.compiling import compile
 from ..api.dynamic import DynamicProgram, OpenSource
 from ..api.onnx_sources import resolved
 from ..api.open_sources import open_source_of
-from ..api.program import Options, Program
+from ..api.program import JOINER, Options, Program
 from ..api.signature import generator_of, is_key
 from ..passes.errors import PassError
 from ..passes.pins import parse_pins
@@ -171,6 +171,7 @@ def options_of(args: argparse.Namespace) -> Options:
         cache=args.cache,
         pool=pool or "best-fit",
         pool_bytes=None if pool is None else parse_bytes(args.pool_bytes),
+        join=not args.no_join,
     )
 
 
@@ -189,6 +190,8 @@ def stages_of(args: argparse.Namespace) -> Sequence[Stage]:
     if args.stages is None:
         return options_of(args).stages()
     stages = find_stages(args.stages)
+    if args.no_join:
+        stages = [s for s in stages if s.name != JOINER]
     if args.schedule or args.host != "allow" or args.precision != ORIGIN:
         return pinned(stages, args.schedule, args.host, precision=args.precision)
     return stages

@@ -137,6 +137,11 @@ def _common() -> OneLineParser:
         help="cast f32 products, and what is as good in a narrow type, to f16 or bf16; float16: all (default origin)",
     )
     common.add_argument(
+        "--no-join",
+        action="store_true",
+        help="start every kernel by a launch of its own, whatever it costs",
+    )
+    common.add_argument(
         "--cache",
         metavar="DIR",
         help="keep compiled programs there across processes (default: in TILEWRIGHT_CACHE, if that is set)",

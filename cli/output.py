@@ -123,6 +123,8 @@ def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) ->
         command += ["--stages", args.stages]
     if args.precision != ORIGIN:
         command += ["--precision", args.precision]
+    if args.no_join:
+        command.append("--no-join")
     return {
         "file": str(target),
         "before": str(before),

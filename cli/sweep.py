@@ -4,7 +4,9 @@
 
     {"schema": "tilewright.sweep/1", "source": str, "target": str, "symbol": str, "at": {symbol: int},
      "rows": [{"value": int, "microseconds": float, "arena_bytes": int, "energy_joules": float,
-               "kernels": {name: launches}, "changed": bool}],     other kernels or launches than the row before
+               "kernels": {name: how often it runs},
+               "joined": int,       of these runs, those that are a stage of the launch before
+               "changed": bool}],   other kernels, or other runs, than in the row before
      "pool": {...}}     with --pool: what a `ProgramPool` gives, after a call for each row in order
 """
 
@@ -34,14 +36,15 @@ FORMATS = (".svg", ".png", ".pdf")
 
 @dataclass(frozen=True)
 class SweepRow:
-    """What a program costs for a value of the size. changed: whether its kernels, or how often they are launched, are
-    others than in the row before."""
+    """What a program costs for a value of the size. joined: how often a kernel runs in the launch before; changed:
+    whether its kernels, or how often they run, are others than in the row before."""
 
     value: int
     microseconds: float
     arena_bytes: int
     energy_joules: float
     kernels: dict[str, int]
+    joined: int
     changed: bool
 
 
@@ -78,7 +81,7 @@ def sweep(args: argparse.Namespace) -> int:
             f"{r.arena_bytes:,}",
             f"{r.energy_joules:.3g}",
             f"{len(r.kernels)}",
-            f"{sum(r.kernels.values())}",
+            f"{sum(r.kernels.values()) - r.joined}",
             "*" if r.changed else "",
         ]
         for r in rows
@@ -99,8 +102,9 @@ def _row(value: int, found: Report, rows: Sequence[SweepRow]) -> SweepRow:
     for k in found.kernels:
         kernels[k.name] = kernels.get(k.name, 0) + k.launches
     changed = bool(rows) and rows[-1].kernels != kernels
+    joined = found.counts.joined
     return SweepRow(
-        value, found.microseconds, found.memory.arena_bytes, found.energy_joules, kernels, changed
+        value, found.microseconds, found.memory.arena_bytes, found.energy_joules, kernels, joined, changed
     )
 
 

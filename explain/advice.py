@@ -41,7 +41,8 @@ class Figures:
     def __init__(self, launch: Launch, report: KernelReport, machine: Machine) -> None:
         self.kernel: TimedKernel = launch.kernel
         self.run: KernelRun = launch.run
-        self.microseconds, self.report, self.machine = launch.microseconds, report, machine
+        self.microseconds, self.overhead = launch.microseconds, launch.overhead
+        self.report, self.machine = report, machine
         self.cycles = max(self.run.cycles, 1)
         self.working = machine.cycles_to_microseconds(self.cycles)
         totals = self.kernel.totals
@@ -89,7 +90,7 @@ def findings(launch: Launch, report: KernelReport, machine: Machine) -> list[Adv
 
 
 def _launch(f: Figures) -> Iterator[Advice]:
-    overhead = f.kernel.launch_microseconds
+    overhead = f.overhead
     if f.report.bound == "launch" and overhead:
         more = 2 + overhead / max(f.working, 1e-9)  # starting + more x work = twice what both take now
         yield Advice(

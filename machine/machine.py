@@ -201,8 +201,12 @@ class Machine:
         return self.barrier_share * self.launch_microseconds(cores, mixed)
 
     def vector_launch_microseconds(self, cores: int) -> float:
-        """The same for a kernel on `cores` vector cores alone, which wakes the cube cores' share of the chip."""
-        return self.launch_microseconds(-(-cores * self.cube_cores // self.vector_cores))
+        """The same as `launch_microseconds` for a kernel on `cores` vector cores alone."""
+        return self.launch_microseconds(self.share_of(cores))
+
+    def share_of(self, vector_cores: int) -> int:
+        """The cube cores that are the share of the chip that so many vector cores are."""
+        return -(-vector_cores * self.cube_cores // self.vector_cores)
 
     @staticmethod
     def load(name_or_path: str | os.PathLike[str]) -> Machine:

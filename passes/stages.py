@@ -30,6 +30,7 @@ STATES = (
     "synchronized",
     "planned",
     "ordered",
+    "joined",
     "checked",
 )
 """Properties that a module gains on its way down, in the order in which it gains them."""
@@ -86,6 +87,7 @@ PIPELINE: tuple[Stage, ...] = (
     ),
     Stage("npu-plan-memory", ".npu.plan_memory:NpuPlanMemoryPass", "npu", ("bufferized",), ("planned",)),
     Stage("npu-schedule-host", ".npu.schedule_host:NpuScheduleHostPass", "npu", ("planned",), ("ordered",)),
+    Stage("npu-join-launches", ".npu.join_launches:NpuJoinLaunchesPass", "npu", ("ordered",), ("joined",)),
     Stage("npu-check", ".npu.check:NpuCheckPass", "npu", ("addressed", "planned"), ("checked",)),
 )
 """The pipeline of this package, and behind it that with the passes of plugins."""

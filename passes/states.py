@@ -100,10 +100,11 @@ def _shown(module: ModuleOp) -> set[str]:
     found |= {"stored", "real", "partitioned", "fused", "scheduled", "tiled", "bufferized"}
     from ..dialects.npu.places import arena_of
     from ..dialects.npu.streams import Command
+    from ..dialects.npu.structure import LaunchOp
 
     allocs = synced = 0
     ordered = True
-    missing = unplanned = False
+    missing = unplanned = joined = False
     for op in module.walk():
         if op.name == "npu.alloc":
             allocs += 1
@@ -112,12 +113,13 @@ def _shown(module: ModuleOp) -> set[str]:
         synced += op.name in ("npu.set_flag", "npu.set_cross", "npu.barrier")
         if isinstance(op, Command) and op.name != "npu.yield":
             ordered &= op.queue is not None
+        joined |= isinstance(op, LaunchOp) and op.joined is not None
         if isinstance(op, FuncOp) and arena_of(op) is not None:
             found.add("planned")
     if unplanned:
         found.discard("planned")
     if ordered and "planned" in found:
-        found.add("ordered")
+        found |= {"ordered", "joined"} if joined else {"ordered"}
     if not missing:
         found.add("addressed")
     if synced or not allocs:

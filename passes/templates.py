@@ -30,7 +30,7 @@ from .npu.stacking import NoOpenPlan
 from .pipeline import Stage, run_stage
 from .stencil import Stencil
 
-PLANNED = ("npu-plan-memory", "npu-schedule-host")
+PLANNED = ("npu-plan-memory", "npu-schedule-host", "npu-join-launches")
 """Passes that run for all sizes at once where there is one plan of device memory for them, and for each where not."""
 
 CHECK = "npu-check"

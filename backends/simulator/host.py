@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import reduce
 from math import ceil
+from operator import or_
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects import npu as ops
@@ -139,11 +141,7 @@ class _Host(HostVisitor[Steps]):
     # -- the device ----------------------------------------------------------------------------------------
 
     def launch(self, op: structure.LaunchOp) -> Steps:
-        assert isinstance(op.callee, SymbolRefAttr)
-        name = op.callee.root_reference.data
-        kernel = self.kernels.get(name)
-        if kernel is None:
-            raise SimulationError(f"{describe(op)} launches @{name}, which does not exist")
+        kernel, name = self._kernel(op), op.callee.root_reference.data
         if len(op.operands) != kernel.operands:
             raise SimulationError(
                 f"{describe(op)} gives @{name} {len(op.operands)} of {kernel.operands} operands"
@@ -158,8 +156,19 @@ class _Host(HostVisitor[Steps]):
                     moved is kernel.totals.written or i not in kernel.workspaces
                 ):
                     self._touch(root, moved[i])
-        microseconds = kernel.launch_microseconds + self.machine.cycles_to_microseconds(run.cycles)
-        return [Launch(kernel, run, microseconds, op, op.queue)]
+        group = op.group()
+        woken, joined = reduce(or_, (self._kernel(each).woken for each in group)), op is not group[0]
+        overhead = (woken.barrier_microseconds if joined else woken.launch_microseconds)(self.machine)
+        microseconds = overhead + self.machine.cycles_to_microseconds(run.cycles)
+        return [Launch(kernel, run, overhead, joined, microseconds, op, op.queue)]
+
+    def _kernel(self, op: structure.LaunchOp) -> TimedKernel:
+        """The kernel that a launch names. Raises SimulationError."""
+        name = op.callee.root_reference.data
+        kernel = self.kernels.get(name)
+        if kernel is None:
+            raise SimulationError(f"{describe(op)} launches @{name}, which does not exist")
+        return kernel
 
     def _missing(self, kernel: TimedKernel, i: int, root: SSAValue) -> float:
         """The share of an operand's bytes that crosses HBM in this launch.

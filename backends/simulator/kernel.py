@@ -13,6 +13,7 @@ from ...dialects.base import integer, source_of, text, to_ints
 from ...dialects.dtypes import dtype_name, is_float, itemsize
 from ...dialects.npu import Pipe, buffer, structure
 from ...dialects.npu.interface import vector_dtype
+from ...dialects.npu.waking import blocks_at_once, woken_by
 from ...machine import Machine
 from .core import Block, Core, Event
 from .errors import SimulationError
@@ -143,7 +144,7 @@ class TimedKernel:
         self._points = list(itertools.product(*(range(g) for g in self.grid)))
         for point in self._points:
             self._add(point, tallies)
-        self.blocks = min(len(self._keys), self._available())
+        self.blocks, self.woken = blocks_at_once(op, machine), woken_by(op, machine)
         self.totals = self._totals()
         self.bypassing = bypassing
         self.reuse = Reuse(self.sections, self.grid, machine.l2_bytes, bypassing)
@@ -156,11 +157,8 @@ class TimedKernel:
 
     @property
     def launch_microseconds(self) -> float:
-        """What starting and ending a launch costs, by the share of the chip that it wakes."""
-        machine = self.machine
-        if any(section.core != "vector" for section in self.sections):
-            return machine.launch_microseconds(self.blocks, mixed=len(self.sections) > 1)
-        return machine.vector_launch_microseconds(self.cores)
+        """What starting and ending a launch of its own costs, by the share of the chip that it wakes."""
+        return self.woken.launch_microseconds(self.machine)
 
     def run(self, missing: tuple[float, ...]) -> KernelRun:
         """A launch where `missing` is the share of each operand's bytes that crosses HBM."""
@@ -237,15 +235,6 @@ class TimedKernel:
         return traces
 
     # -- the parts -----------------------------------------------------------------------------------------
-
-    def _available(self) -> int:
-        """Blocks that the chip runs side by side."""
-        machine = self.machine
-        room = [
-            machine.vector_cores // section.units if section.core == "vector" else machine.cube_cores
-            for section in self.sections
-        ]
-        return max(1, min(room, default=1))
 
     def _environments(self, point: Point) -> list[tuple[int, Env]]:
         """(section, environment) of each core of a block."""

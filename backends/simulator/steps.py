@@ -27,11 +27,17 @@ class OfOp:
 
 @dataclass(frozen=True)
 class Launch(OfOp):
-    """One launch of a kernel; `op` is the one of the host program. `queue`, here and below: the stream that runs it;
-    None for what waits for all before it and holds up all behind it."""
+    """One run of a kernel; `op` is the launch of the host program. `queue`, here and below: the stream that runs it;
+    None for what waits for all before it and holds up all behind it.
+
+    The first `overhead` of its microseconds start it: a launch, or where it is `joined` to the launch before, a barrier
+    over the cores of that launch.
+    """
 
     kernel: TimedKernel
     run: KernelRun
+    overhead: float
+    joined: bool
     microseconds: float
     op: Operation
     queue: str | None

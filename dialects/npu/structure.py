@@ -6,8 +6,15 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, SymbolRefAttr, TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    IntegerAttr,
+    StringAttr,
+    SymbolRefAttr,
+    TensorType,
+    UnitAttr,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
@@ -34,10 +41,10 @@ from ..graph.attributes import DataAttr
 from ..host_text import OpenTextAttr
 from ..symbols import KernelUser
 from .control import BranchOp, LoopOp, NpuYieldOp
-from .host_program import DeviceTensorOp, HostProgramOp, HostVisitor, R
+from .host_program import DeviceTensorOp, HostProgramOp, HostVisitor, R, is_passive
 from .interface import gm
 from .legality import Kernel, Section
-from .streams import COMPUTE, COPY_IN, COPY_OUT, HOST, Command, RecordEventOp, WaitEventOp, is_number
+from .streams import COMPUTE, COPY_IN, COPY_OUT, HOST, Command, EventOp, RecordEventOp, WaitEventOp, is_number
 from .types import GmType
 
 
@@ -86,13 +93,31 @@ class GmConstantOp(DeviceTensorOp):
 @irdl_op_definition
 class LaunchOp(Command, KernelUser):
     """Runs a kernel on the device: inputs, outputs and workspaces in the kernel's order. Where the kernel takes a
-    device tensor of rank 0, an input may be a number of the host, which travels with the launch's arguments."""
+    device tensor of rank 0, an input may be a number of the host, which travels with the launch's arguments.
+
+    `joined`: it runs in the launch of the npu.launch before it, behind a barrier over all cores of that launch. The two
+    then are of one *group*, which is one launch of the device."""
 
     name = "npu.launch"
     SYMBOL: ClassVar[str | None] = "callee"
     outputs = prop_def(IntegerAttr)
     workspaces = prop_def(IntegerAttr)
+    joined = opt_prop_def(UnitAttr)
     arguments = var_operand_def()
+
+    def group(self) -> list[LaunchOp]:
+        """The launches that run as one with this one, itself included, in order."""
+        found: list[LaunchOp] = [self]
+        while found[0].joined is not None and (before := joinable_before(found[0])) is not None:
+            found.insert(0, before)
+        after = self.next_op
+        while after is not None:
+            if isinstance(after, LaunchOp) and after.joined is not None:
+                found.append(after)
+            elif not splits_nothing(after):
+                break
+            after = after.next_op
+        return found
 
     def inputs(self) -> Sequence[SSAValue]:
         return self.operands[: len(self.operands) - integer(self.outputs) - integer(self.workspaces)]
@@ -121,6 +146,9 @@ class LaunchOp(Command, KernelUser):
                 raise self.error(
                     f"operand {i} is {value.type}: it must be a device tensor, or an input number"
                 )
+        if self.joined is not None and joinable_before(self) is None:
+            name = self.callee.root_reference.data
+            raise self.error(f"@{name} is joined, but right before it there is no npu.launch on its stream")
 
     def misfit(self, kernel: Kernel) -> str | None:
         name = self.callee.root_reference.data
@@ -138,6 +166,20 @@ class LaunchOp(Command, KernelUser):
 
     def accept(self, visitor: HostVisitor[R]) -> R:
         return visitor.launch(self)
+
+
+def splits_nothing(op: Operation) -> bool:
+    """Whether an op may stand between the launches of a group: a tensor or a view, at which nothing happens."""
+    return is_passive(op) and not isinstance(op, EventOp)
+
+
+def joinable_before(launch: LaunchOp) -> LaunchOp | None:
+    """The launch that another one may be joined to: on its stream, and the command before it, without an event between
+    them. None where there is none."""
+    before = launch.prev_op
+    while before is not None and splits_nothing(before):
+        before = before.prev_op
+    return before if isinstance(before, LaunchOp) and before.queue == launch.queue else None
 
 
 def _fits(kind: Attribute, want: Attribute) -> bool:

@@ -117,7 +117,8 @@
       [plural(counts.launches, "launch", "launches"), `of ${plural(counts.launched_kernels, "kernel", "kernels")}` +
         (counts.kernels > counts.launched_kernels ? ` (${counts.kernels - counts.launched_kernels} more not launched)` : "") +
         (counts.copies ? `, and ${plural(counts.copies, "copy", "copies")}` : "") +
-        (counts.host_calls ? `, ${plural(counts.host_calls, "host call", "host calls")}` : ""), "launches"],
+        (counts.host_calls ? `, ${plural(counts.host_calls, "host call", "host calls")}` : "") +
+        (counts.joined ? `; ${plural(counts.joined, "more run", "more runs")} of kernels behind barriers` : ""), "launches"],
       [`${(100 * starting / total).toFixed(0)}%`, `of the time (${time(starting)}) starts launches${counts.copies ? " and copies" : ""}`, "starting"],
       [macs ? `${many(2e6 * macs / total)}op/s` : "none", "multiplications and additions on the cubes", "rate"],
       [bytes(hbm), "across HBM", "hbm"],

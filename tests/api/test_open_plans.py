@@ -225,7 +225,7 @@ def test_where_there_is_no_plan_for_all_sizes_each_has_one(monkeypatch: pytest.M
         assert not overlaps(entry_of(program.at(b=b).module()))
     (version,) = program.ranges.values()
     assert isinstance(version, Version) and "more than 0 sums of sizes" in version.template.unplanned
-    assert [s.name for s in version.template.stages] == ["npu-plan-memory", "npu-schedule-host"]
+    assert [s.name for s in version.template.stages] == ["npu-plan-memory", "npu-schedule-host", "npu-join-launches"]
     assert "address" not in str(entry_of(version.template.module))
     assert [op for op in version.template.module.walk() if isinstance(op, LaunchOp)]
 

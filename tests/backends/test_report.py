@@ -264,6 +264,7 @@ def test_json_schema(report: Report):
             "name",
             "kind",
             "launches",
+            "joined",
             "cores",
             "microseconds",
             "launch_microseconds",
@@ -348,7 +349,7 @@ def test_counts_are_the_same_everywhere(module: ModuleOp, report: Report, tmp_pa
     path = tmp_path / "trace.json"
     write_trace(simulate(module, B1), path)
     trace = json.loads(path.read_text())
-    counts = {"kernels": 2, "launched_kernels": 2, "launches": 6, "copies": 1, "host_calls": 1}
+    counts = {"kernels": 2, "launched_kernels": 2, "launches": 6, "joined": 0, "copies": 1, "host_calls": 1}
     assert report.to_dict()["counts"] == counts
     assert trace["otherData"] == {"target": "ascend-910b1", **counts}
     assert sum(event.get("args", {}).get("op") == "npu.launch" for event in trace["traceEvents"]) == 6

@@ -344,7 +344,8 @@ def test_counts_are_the_same_everywhere(name: str, tmp_path: Path) -> None:
         found["report"]["counts"],
         [k for k in found["report"]["kernels"] if k["kind"] != "copy"],
     )
-    assert counts["launches"] == sum(k["launches"] for k in kernels)
+    assert counts["launches"] == sum(k["launches"] - k["joined"] for k in kernels)
+    assert counts["joined"] == sum(k["joined"] for k in kernels)
     assert counts["launched_kernels"] == len(kernels) == len(found["kernels"])
     assert counts["copies"] == sum(k["launches"] for k in found["report"]["kernels"] if k["kind"] == "copy")
     assert f"{counts['launches']} launches of {counts['launched_kernels']} kernels" in str(made.report())
@@ -353,9 +354,9 @@ def test_counts_are_the_same_everywhere(name: str, tmp_path: Path) -> None:
     trace = json.loads((tmp_path / "trace.json").read_text())
     assert {key: trace["otherData"][key] for key in counts} == counts
     shown = Counter(step[1] for step in found["steps"])
-    assert (shown["kernel"], shown["copy"]) == (counts["launches"], counts["copies"])
-    launched = [e for e in trace["traceEvents"] if e.get("args", {}).get("op") == "npu.launch"]
-    assert len(launched) == counts["launches"]
+    assert (shown["kernel"], shown["copy"]) == (counts["launches"] + counts["joined"], counts["copies"])
+    launched = [e["args"]["joined"] for e in trace["traceEvents"] if e.get("args", {}).get("op") == "npu.launch"]
+    assert (launched.count(False), launched.count(True)) == (counts["launches"], counts["joined"])
 
 
 # -- advice --------------------------------------------------------------------------------------------------

@@ -345,6 +345,39 @@ npu.launch @k %x, %y {outputs = 1, stream = "main", workspaces = 0} : (!npu.gm<4
 
 // -----
 
+// There is nothing before it.
+%x = "test.op"() : () -> !npu.gm<4xi32>
+npu.launch @k %x {joined, outputs = 1, workspaces = 0} : (!npu.gm<4xi32>)
+// CHECK: 'npu.launch' @k is joined, but right before it there is no npu.launch on its stream
+
+// -----
+
+// Another command comes between.
+%x = npu.gm_alloc {address = 0} : () -> !npu.gm<4xi32>
+npu.launch @k %x {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>)
+npu.copy %x, %x {stream = "copy_in"} : (!npu.gm<4xi32>, !npu.gm<4xi32>)
+npu.launch @k %x {joined, outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>)
+// CHECK: 'npu.launch' @k is joined, but right before it there is no npu.launch on its stream
+
+// -----
+
+// An event comes between, of whatever stream.
+%x = npu.gm_alloc {address = 0} : () -> !npu.gm<4xi32>
+npu.launch @k %x {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>)
+npu.record_event {event = 0, stream = "copy_in"}
+npu.launch @k %x {joined, outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>)
+// CHECK: 'npu.launch' @k is joined, but right before it there is no npu.launch on its stream
+
+// -----
+
+// The launch before it is on another stream.
+%x = npu.gm_alloc {address = 0} : () -> !npu.gm<4xi32>
+npu.launch @k %x {outputs = 1, workspaces = 0} : (!npu.gm<4xi32>)
+npu.launch @k %x {joined, outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>)
+// CHECK: 'npu.launch' @k is joined, but right before it there is no npu.launch on its stream
+
+// -----
+
 npu.record_event {event = 0, stream = "program"}
 // CHECK: 'npu.record_event' stream 'program' is not one of compute, copy_in, copy_out, host
 

@@ -1,0 +1,53 @@
+"""Which cores a launch wakes, and what it costs to start them: for one kernel, or for several behind barriers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ...machine import Machine
+from ..base import integer, text, to_ints
+from .legality import Kernel
+
+
+@dataclass(frozen=True)
+class Woken:
+    """What a launch wakes: `cores` cube cores, or the share of the chip that its vector cores are; of these `kinds`."""
+
+    cores: int
+    kinds: frozenset[str]
+
+    def __or__(self, other: Woken) -> Woken:
+        """What one launch of both wakes."""
+        return Woken(max(self.cores, other.cores), self.kinds | other.kinds)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether cube and vector cores of a split chip work side by side."""
+        return self.kinds >= {"cube", "vector"}
+
+    def launch_microseconds(self, machine: Machine) -> float:
+        """What starting and ending the launch costs."""
+        return machine.launch_microseconds(self.cores, self.mixed)
+
+    def barrier_microseconds(self, machine: Machine) -> float:
+        """What a barrier over its cores costs."""
+        return machine.barrier_microseconds(self.cores, self.mixed)
+
+
+def blocks_at_once(kernel: Kernel, machine: Machine) -> int:
+    """The blocks of a kernel that run side by side: all, or as many as the chip has cores for."""
+    room = [
+        machine.vector_cores // integer(s.units) if text(s.core) == "vector" else machine.cube_cores
+        for s in kernel.sections()
+    ]
+    return min(prod(to_ints(kernel.grid)), max(1, min(room, default=1)))
+
+
+def woken_by(kernel: Kernel, machine: Machine) -> Woken:
+    """What a launch of one kernel wakes."""
+    blocks, sections = blocks_at_once(kernel, machine), kernel.sections()
+    kinds = frozenset(text(s.core) for s in sections)
+    if kinds == {"vector"}:
+        return Woken(machine.share_of(blocks * integer(sections[0].units)), kinds)
+    return Woken(blocks, kinds)

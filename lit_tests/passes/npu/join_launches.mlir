@@ -1,0 +1,198 @@
+// RUN: tilewright-opt %s -p npu-join-launches --split-input-file | filecheck %s
+// RUN: tilewright-opt %s -p npu-join-launches,npu-join-launches --split-input-file | filecheck %s
+
+// Launches on all cores: a barrier over all costs a third of a launch. Tensors and views between them do not matter.
+func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 20480 : i64} {
+  %a = npu.gm_alloc {address = 4096} : () -> !npu.gm<1024xf32>
+  npu.launch @wide %x, %a {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  %b = npu.gm_alloc {address = 8192} : () -> !npu.gm<1024xf32>
+  npu.launch @wide %a, %b {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @wide %b, %a {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  func.return %b : !npu.gm<1024xf32>
+}
+npu.kernel @wide {grid = [48], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<1024xf32>, %y: !npu.gm<1024xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%u: index):
+    npu.barrier
+  }
+}
+// CHECK-LABEL: func.func @main
+// CHECK: npu.launch @wide {{.*}} {outputs
+// CHECK: npu.launch @wide {{.*}} {joined, outputs
+// CHECK-NEXT: npu.launch @wide {{.*}} {joined, outputs
+
+// -----
+
+// A launch on one core costs less than a barrier over all of them. Several part their neighbours and are a launch of
+// their own. One that was joined to them is not any more.
+func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 20480 : i64} {
+  %a = npu.gm_alloc {address = 4096} : () -> !npu.gm<1024xf32>
+  %b = npu.gm_alloc {address = 8192} : () -> !npu.gm<1024xf32>
+  npu.launch @wide %x, %a {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @wide %a, %b {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @small %b, %a {joined, outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @small %a, %b {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @small %a, %b {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @wide %b, %a {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @wide %a, %b {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  func.return %b : !npu.gm<1024xf32>
+}
+npu.kernel @wide {grid = [48], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<1024xf32>, %y: !npu.gm<1024xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%u: index):
+    npu.barrier
+  }
+}
+npu.kernel @small {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<1024xf32>, %y: !npu.gm<1024xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%u: index):
+    npu.barrier
+  }
+}
+// CHECK-LABEL: func.func @main
+// CHECK: npu.launch @wide {{.*}} {outputs
+// CHECK: npu.launch @wide {{.*}} {joined, outputs
+// CHECK: npu.launch @small {{.*}} {outputs
+// CHECK: npu.launch @small {{.*}} {joined, outputs
+// CHECK: npu.launch @small {{.*}} {joined, outputs
+// CHECK: npu.launch @wide {{.*}} {outputs
+// CHECK: npu.launch @wide {{.*}} {joined, outputs
+
+// -----
+
+// Between two launches on all cores, a small one is a stage of theirs: else they would be two launches.
+func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 20480 : i64} {
+  %a = npu.gm_alloc {address = 4096} : () -> !npu.gm<1024xf32>
+  %b = npu.gm_alloc {address = 8192} : () -> !npu.gm<1024xf32>
+  npu.launch @wide %x, %a {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @half %a, %b {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @wide %b, %a {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  func.return %b : !npu.gm<1024xf32>
+}
+npu.kernel @wide {grid = [48], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<1024xf32>, %y: !npu.gm<1024xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%u: index):
+    npu.barrier
+  }
+}
+npu.kernel @half {grid = [24], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<1024xf32>, %y: !npu.gm<1024xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%u: index):
+    npu.barrier
+  }
+}
+// CHECK-LABEL: func.func @main
+// CHECK: npu.launch @wide {{.*}} {outputs
+// CHECK: npu.launch @half {{.*}} {joined, outputs
+// CHECK: npu.launch @wide {{.*}} {joined, outputs
+
+// -----
+
+// A copy is no stage, and neither is a launch behind an event.
+func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 20480 : i64} {
+  %a = npu.gm_alloc {address = 4096} : () -> !npu.gm<1024xf32>
+  %b = npu.gm_alloc {address = 8192} : () -> !npu.gm<1024xf32>
+  npu.launch @wide %x, %a {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.copy %a, %b {stream = "compute"} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @wide %b, %a {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.record_event {event = 0, stream = "compute"}
+  npu.launch @wide %a, %b {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.wait_event {event = 0, stream = "copy_out"}
+  %h = npu.to_host %a {stream = "copy_out"} : (!npu.gm<1024xf32>) -> tensor<1024xf32>
+  npu.launch @wide %x, %b {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  func.return %b : !npu.gm<1024xf32>
+}
+npu.kernel @wide {grid = [48], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<1024xf32>, %y: !npu.gm<1024xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%u: index):
+    npu.barrier
+  }
+}
+// CHECK-LABEL: func.func @main
+// CHECK: npu.launch @wide {{.*}} {outputs
+// CHECK: npu.launch @wide {{.*}} {outputs
+// CHECK: npu.launch @wide {{.*}} {outputs
+// CHECK: npu.launch @wide {{.*}} {outputs
+
+// -----
+
+// The launches of a loop's body are a block of their own.
+func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 20480 : i64} {
+  %a = npu.gm_alloc {address = 4096} : () -> !npu.gm<1024xf32>
+  %b = npu.gm_alloc {address = 8192} : () -> !npu.gm<1024xf32>
+  npu.launch @wide %x, %a {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.loop %a {trip_count = 7} : (!npu.gm<1024xf32>) {
+    npu.yield
+  } {
+  ^bb0(%s: !npu.gm<1024xf32>):
+    npu.launch @wide %s, %b {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+    npu.launch @wide %b, %s {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+    npu.yield %s : (!npu.gm<1024xf32>)
+  }
+  npu.launch @wide %a, %b {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  func.return %b : !npu.gm<1024xf32>
+}
+npu.kernel @wide {grid = [48], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<1024xf32>, %y: !npu.gm<1024xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%u: index):
+    npu.barrier
+  }
+}
+// CHECK-LABEL: func.func @main
+// CHECK: npu.launch @wide {{.*}} {outputs
+// CHECK: npu.launch @wide {{.*}} {outputs
+// CHECK: npu.launch @wide {{.*}} {joined, outputs
+// CHECK: npu.launch @wide {{.*}} {outputs
+
+// -----
+
+// A number of the host is an argument of the whole launch: it may not come later.
+func.func @main(%x: !npu.gm<1024xf32>, %n: !npu.gm<i32>) -> !npu.gm<1024xf32> attributes {npu.addresses = array<i64: 0, 4096>, npu.arena_bytes = 20480 : i64} {
+  %k = npu.to_host %n {stream = "copy_out"} : (!npu.gm<i32>) -> tensor<i32>
+  %a = npu.gm_alloc {address = 8192} : () -> !npu.gm<1024xf32>
+  npu.launch @wide %x, %a {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @at %x, %k, %a {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, tensor<i32>, !npu.gm<1024xf32>)
+  npu.launch @wide %a, %x {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @at %x, %k, %a {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, tensor<i32>, !npu.gm<1024xf32>)
+  func.return %a : !npu.gm<1024xf32>
+}
+npu.kernel @wide {grid = [48], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<1024xf32>, %y: !npu.gm<1024xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%u: index):
+    npu.barrier
+  }
+}
+npu.kernel @at {grid = [48], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<1024xf32>, %n: !npu.gm<i32>, %y: !npu.gm<1024xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%u: index):
+    npu.barrier
+  }
+}
+// CHECK-LABEL: func.func @main
+// CHECK: npu.launch @wide {{.*}} {outputs
+// CHECK: npu.launch @at {{.*}} {outputs
+// CHECK: npu.launch @wide {{.*}} {joined, outputs
+// CHECK: npu.launch @at {{.*}} {outputs
+
+// -----
+
+// A host program without kernels stays as it is.
+func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 20480 : i64} {
+  %a = npu.gm_alloc {address = 4096} : () -> !npu.gm<1024xf32>
+  %b = npu.gm_alloc {address = 8192} : () -> !npu.gm<1024xf32>
+  npu.launch @k %x, %a {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @k %a, %b {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  func.return %b : !npu.gm<1024xf32>
+}
+// CHECK-LABEL: func.func @main
+// CHECK: npu.launch @k {{.*}} {outputs
+// CHECK: npu.launch @k {{.*}} {outputs
