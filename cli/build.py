@@ -172,6 +172,7 @@ def options_of(args: argparse.Namespace) -> Options:
         pool=pool or "best-fit",
         pool_bytes=None if pool is None else parse_bytes(args.pool_bytes),
         join=not args.no_join,
+        attention=not args.no_attention,
     )
 
 
@@ -192,6 +193,8 @@ def stages_of(args: argparse.Namespace) -> Sequence[Stage]:
     stages = find_stages(args.stages)
     if args.no_join:
         stages = [s for s in stages if s.name != JOINER]
-    if args.schedule or args.host != "allow" or args.precision != ORIGIN:
-        return pinned(stages, args.schedule, args.host, precision=args.precision)
+    if args.schedule or args.host != "allow" or args.precision != ORIGIN or args.no_attention:
+        return pinned(
+            stages, args.schedule, args.host, precision=args.precision, attention=not args.no_attention
+        )
     return stages

@@ -142,6 +142,11 @@ def _common() -> OneLineParser:
         help="start every kernel by a launch of its own, whatever it costs",
     )
     common.add_argument(
+        "--no-attention",
+        action="store_true",
+        help="leave the products and the softmax of attention kernels of their own",
+    )
+    common.add_argument(
         "--cache",
         metavar="DIR",
         help="keep compiled programs there across processes (default: in TILEWRIGHT_CACHE, if that is set)",

@@ -125,6 +125,8 @@ def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) ->
         command += ["--precision", args.precision]
     if args.no_join:
         command.append("--no-join")
+    if args.no_attention:
+        command.append("--no-attention")
     return {
         "file": str(target),
         "before": str(before),

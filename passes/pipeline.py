@@ -135,11 +135,19 @@ def remaining(
 
 
 def pinned(
-    stages: Sequence[Stage], schedule: str, host: str = "allow", oracle: str = BOUND, precision: str = ORIGIN
+    stages: Sequence[Stage],
+    schedule: str,
+    host: str = "allow",
+    oracle: str = BOUND,
+    precision: str = ORIGIN,
+    attention: bool = True,
 ) -> list[Stage]:
-    """The stages with pinned choices, leave to call the host, the name of who judges schedules and the precision, as
-    the options of their passes."""
-    return [replace(s, schedule=schedule, host=host, oracle=oracle, precision=precision) for s in stages]
+    """The stages with pinned choices, leave to call the host, the name of who judges schedules, the precision, and
+    whether attention becomes one kernel, as the options of their passes."""
+    return [
+        replace(s, schedule=schedule, host=host, oracle=oracle, precision=precision, attention=attention)
+        for s in stages
+    ]
 
 
 def make_pass(stage: Stage, target: str | None = None) -> ModulePass:
@@ -151,6 +159,7 @@ def make_pass(stage: Stage, target: str | None = None) -> ModulePass:
         "host": stage.host,
         "oracle": stage.oracle,
         "precision": stage.precision,
+        "attention": stage.attention,
     }
     arguments = {f.name: given[f.name] for f in fields(cls) if f.name in given and given[f.name] is not None}
     return cls(**arguments)

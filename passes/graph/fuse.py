@@ -76,14 +76,16 @@ class GraphFusePass(TargetPass):
     """Groups graph ops into fusions that fit the machine."""
 
     name = "graph-fuse"
+    attention: bool = True
+    """Whether attention becomes one kernel, where a machine can run it so."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         for func in module.ops:
             if isinstance(func, FuncOp) and func.body.blocks:
-                fuse_block(func.body.block, machine)
+                fuse_block(func.body.block, machine, self.attention)
 
 
-def fuse_block(block: Block, machine: Machine) -> None:
+def fuse_block(block: Block, machine: Machine, attention: bool = True) -> None:
     """Rewrites one block in place; nested regions of control flow first."""
     if any(isinstance(op, FusionOp) and not op.on_host for op in block.ops):
         return
@@ -91,8 +93,8 @@ def fuse_block(block: Block, machine: Machine) -> None:
         if not isinstance(op, FusionOp):
             for region in op.regions:
                 for inner in region.blocks:
-                    fuse_block(inner, machine)
-    BlockFuser(block, machine).run()
+                    fuse_block(inner, machine, attention)
+    BlockFuser(block, machine).run(attention)
 
 
 class BlockFuser:
@@ -116,9 +118,11 @@ class BlockFuser:
         self.moved: dict[Operation, tuple[Sequence[SSAValue], dict[str, Attribute]]] = {}
         """Of ops that are in fusions now, the operands and attributes that they had."""
 
-    def run(self) -> None:
+    def run(self, attention: bool = True) -> None:
+        """attention: whether it becomes one kernel."""
         kept: list[Operation] = []
-        found = {at.product: at for at in attentions(self.block, self.grouper.machine)}
+        known = attentions(self.block, self.grouper.machine) if attention else []
+        found = {at.product: at for at in known}
         inside = {op for at in found.values() for op in at.members if op not in at.generated}
         for op in self.block.ops:
             if isinstance(op, ContractOp) and op in found:

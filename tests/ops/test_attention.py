@@ -189,6 +189,12 @@ def test_pins_that_cannot_be_obeyed(pins: dict[str, Any], reason: str) -> None:
         tw.compile(in_f32, q, k, v, options=tw.Options(schedule=tw.Schedule(**pins)))
 
 
+def test_left_out() -> None:
+    q, k, v = inputs("f16", (2, 70, 32), (2, 150, 32), (2, 150, 48))
+    program = check(in_f32, q, k, v, length=182, options=tw.Options(attention=False))
+    assert kernels(program) == ["contract_0", "reduce_0", "contract_1"]
+
+
 @pytest.mark.parametrize("length", [3, 1200])
 def test_chains_beside_it(length: int) -> None:
     """What a bias is made of does not matter, nor how long it takes; many ops of positions are an input, too."""
