@@ -220,7 +220,7 @@ class _ScheduleAttr(Data[T]):
             name = parser.parse_identifier()
             if name not in known:
                 parser.raise_error(
-                    f"a {cls.KIND.__name__} has no {name!r}: there are {', '.join(sorted(known))}",
+                    f"{cls.KIND.__name__} has no {name!r}: there are {', '.join(sorted(known))}",
                     start,
                     start + len(name),
                 )

@@ -26,6 +26,12 @@
   graph.yield %a : (tensor<4xf32>)
 }
 // CHECK: graph.fusion {{.*}} schedule = [#graph.cube_schedule<inner = n, base_m = 64, split_k = 4>, #graph.vector_schedule<>]}
+%attention = graph.fusion %x {domain = [4], kind = "mix", schedule = #graph.attention_schedule<rows = 128, keys = 256, features = 64, summed = 256, grid = [2, 4], l1 = 2>}
+  : (tensor<4xf32>) -> tensor<4xf32> {
+^bb0(%a: tensor<4xf32>):
+  graph.yield %a : (tensor<4xf32>)
+}
+// CHECK: graph.fusion {{.*}} schedule = #graph.attention_schedule<rows = 128, keys = 256, features = 64, summed = 256, grid = [2, 4], l1 = 2>}
 
 %i, %v = graph.while %n, %x {counter = 0, trip_count = 10} : (tensor<i32>, tensor<4xf32>) -> (tensor<i32>, tensor<4xf32>) {
 ^bb0(%j: tensor<i32>, %b: tensor<4xf32>):

@@ -643,7 +643,7 @@ graph.sort {descending = [], dim = 0, keys = [], total = []}
 ^bb0(%a: tensor<4xf32>):
   graph.yield %a : (tensor<4xf32>)
 }
-// CHECK: a VectorSchedule has no 'base_m': there are axes, copy_length, cores, grid, tile, ub
+// CHECK: VectorSchedule has no 'base_m': there are axes, copy_length, cores, grid, tile, ub
 
 // -----
 
@@ -677,3 +677,21 @@ graph.sort {descending = [], dim = 0, keys = [], total = []}
 builtin.module attributes {tilewright.precision = {mode = "mixed_float16", products = "all"}} {
 }
 // CHECK: 'builtin.module' has an attribute tilewright.precision that graph-precision did not write: take it away
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.fusion %x {domain = [4], kind = "mix", schedule = #graph.attention_schedule<base_m = 64>} : tensor<4xf32> {
+^bb0(%a: tensor<4xf32>):
+  graph.yield %a : (tensor<4xf32>)
+}
+// CHECK: AttentionSchedule has no 'base_m': there are cores, features, grid, keys, l0a, l0b, l0c, l1, rows, summed, ub
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.fusion %x {domain = [4], kind = "mix", schedule = #graph.attention_schedule<keys = 0>} : tensor<4xf32> {
+^bb0(%a: tensor<4xf32>):
+  graph.yield %a : (tensor<4xf32>)
+}
+// CHECK: schedule: keys must be a positive integer, not 0

@@ -651,3 +651,13 @@ npu.vround_to %x, %y {mode = "even"} : (!npu.buffer<8x16xi32, ub>, !npu.buffer<8
 %x, %y = "test.op"() : () -> (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x16xi8, ub>)
 npu.vround_to %x, %y {mode = "odd"} : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x16xi8, ub>)
 // CHECK: 'npu.vround_to' rounds f32 to i8: to odd, f32 becomes f16
+
+// -----
+
+npu.kernel @k {grid = [1], kind = "mix", outputs = 0, workspaces = 0} {
+^bb0(%i: index):
+  npu.section {core = "mixed", units = 2} {
+  ^bb1(%u: index):
+  }
+}
+// CHECK: 'npu.section' core 'mixed' is not one of cube, vector, fused

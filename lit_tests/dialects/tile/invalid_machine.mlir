@@ -265,3 +265,54 @@ builtin.module attributes {tilewright.target = "ascend-950pr"} {
   }
 }
 // CHECK: 'tile.mma' multiplies by a 2:4 sparse matrix of i8, for which ascend-950pr has no instruction
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  tile.kernel @k {grid = [1], kind = "vector", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xf16>, %b: !npu.gm<16x16xf32>):
+    tile.section {core = "mixed", units = 2} {
+    ^bb1(%u: index):
+    }
+  }
+}
+// CHECK: 'tile.section' runs on a mixed core; a vector kernel on ascend-910b1 runs on vector cores
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-310"} {
+  tile.kernel @k {grid = [1], kind = "mix", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xf16>, %b: !npu.gm<16x16xf32>):
+    tile.section {core = "mixed", units = 1} {
+    ^bb1(%u: index):
+    }
+  }
+}
+// CHECK: 'tile.section' runs on a mixed core; a mix kernel on ascend-310 runs on fused cores
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  tile.kernel @k {grid = [1], kind = "mix", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xf16>, %b: !npu.gm<16x16xf32>):
+    tile.section {core = "mixed", units = 3} {
+    ^bb1(%u: index):
+    }
+  }
+}
+// CHECK: 'tile.section' has 3 units; ascend-910b1 has 2 vector cores beside each cube core
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  tile.kernel @k {grid = [1], kind = "mix", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xf16>, %b: !npu.gm<16x16xf32>):
+    tile.section {core = "mixed", units = 2} {
+    ^bb1(%u: index):
+    }
+    tile.section {core = "vector", units = 2} {
+    ^bb1(%u: index):
+    }
+  }
+}
+// CHECK: 'tile.section' is the kernel's second section for its vector core

@@ -100,3 +100,16 @@ tile.kernel @matmul {grid = [4], kind = "mix", outputs = 1, slots = [2, 2, 2, 1,
 // CHECK: tile.mma %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} at [0] : (!tile.tile<16x32xi8, l0a>
 tile.store %acc, %out, %words at [0, 0] {relu, sizes = [16, 16], zero = 3} : (!tile.tile<16x16xi32, l0c>, !npu.gm<16x16xi8>, !tile.tile<1x16xui64, fb>)
 // CHECK: tile.store %{{.*}}, %{{.*}}, %{{.*}} at [0, 0] {relu, sizes = [16, 16], zero = 3}
+
+// What cores of two kinds do, in one order
+tile.kernel @turns {grid = [2], kind = "mix", outputs = 1, slots = [2, 2, 2, 1, 2], workspaces = 1} {
+^bb0(%block: index, %in: !npu.gm<16x16xf32>, %o: !npu.gm<16x16xf32>, %work: !npu.gm<2x16x16xf32>):
+  tile.section {core = "mixed", units = 2} {
+  ^bb1(%unit: index):
+    %part = tile.load %work at [%block, %unit * 8, 0] {sizes = [1, 8, 16]} : (!npu.gm<2x16x16xf32>) -> !tile.tile<1x8x16xf32, ub>
+  }
+}
+// CHECK: tile.kernel @turns {grid = [2], kind = "mix", outputs = 1, slots = [2, 2, 2, 1, 2], workspaces = 1} {
+// CHECK: tile.section {core = "mixed", units = 2} {
+// CHECK-NEXT: ^{{.*}}(%{{.*}}: index):
+// CHECK-NEXT: tile.load
