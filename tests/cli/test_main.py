@@ -132,6 +132,25 @@ def test_report(model: str, mlir: str, capsys: pytest.CaptureFixture[str]) -> No
     assert json.loads(output(capsys, "report", mlir, "--json"))["kernels"][0]["launches"] == 1
 
 
+def test_each_kernel_has_its_launch_where_that_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--no-join`, also with passes of one's own: those that verify then runs lack npu-join-launches."""
+    monkeypatch.chdir(tmp_path)
+    Path("chain.py").write_text("def chain(x):\n    return (x @ x) @ x @ x\n")
+    Path("own.py").write_text("from tilewright.passes.pipeline import PIPELINE as stages\n")
+    args = ["chain.py:chain", "--shapes", "f32[64,64]"]
+    joined, alone = (
+        json.loads(output(capsys, "report", *args, "--json", *more))["counts"] for more in ((), ("--no-join",))
+    )
+    assert (joined["launches"], joined["joined"]) == (1, 2)
+    assert (alone["launches"], alone["joined"]) == (3, 0)
+    for own in ((), ("--stages", "own.py:stages")):
+        for more in ((), ("--no-join",)):
+            said = output(capsys, "verify", *args, *own, *more)
+            assert ("npu-join-launches" in said) is not bool(more)
+
+
 def test_verify_starts_at_the_level_of_the_source(
     mlir: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -62,7 +62,8 @@ def check_levels(fn: Callable[..., Any], args: tuple[jax.Array, ...], target: st
         for a, b in zip(got, want, strict=True):
             assert_close(a, b, allowed, name)
         elements.hold(got, want, what=name)
-    for name in ("npu-allocate", "npu-synchronize", "npu-plan-memory", "npu-schedule-host", "bytes"):
+    placed = ("npu-allocate", "npu-synchronize", "npu-plan-memory", "npu-schedule-host", "npu-join-launches")
+    for name in (*placed, "bytes"):
         for a, b in zip(found[name], found["tile-to-npu"], strict=True):
             assert compare(a, b, bits=True).ratio == 0, name
 

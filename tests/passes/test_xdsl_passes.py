@@ -68,7 +68,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 AFTER = {
     "graph": ("graph-simplify", "graph-fuse"),
     "tile": ("graph-to-tile",),
-    "npu": ("tile-to-npu", "npu-synchronize", "npu-schedule-host"),
+    "npu": ("tile-to-npu", "npu-synchronize", "npu-schedule-host", "npu-join-launches"),
 }
 
 

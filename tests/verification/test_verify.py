@@ -27,6 +27,14 @@ from tilewright.verification.results import Verification
 from tilewright.verification.run import verify_module
 
 TARGET = "ascend-910b1"
+ON_DEVICE = (
+    "npu-allocate",
+    "npu-synchronize",
+    "npu-plan-memory",
+    "npu-schedule-host",
+    "npu-join-launches",
+)
+"""The passes from the first that places buffers on: behind each, both memories are compared."""
 
 
 def case(name: str) -> Case:
@@ -73,7 +81,7 @@ def test_a_correct_program_has_a_row_for_each_pass_and_memory(dtype: Any) -> Non
         *((s, "typed") for s in ("graph-schedule", "graph-to-tile", "tile-to-npu")),
         *(
             (s, m)
-            for s in ("npu-allocate", "npu-synchronize", "npu-plan-memory", "npu-schedule-host", "run")
+            for s in (*ON_DEVICE, "run")
             for m in ("typed", "bytes")
         ),
     ]
