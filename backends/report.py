@@ -256,7 +256,7 @@ class Report:
             rows.append(
                 (op.microseconds, [*cells, f"{op.bytes / 1e6:,.2f}", (op.source or "").rpartition("/")[2]])
             )
-        header = ["kernel", "kind", "launches", "cores", "us", "share", "bound", "MB", "source"]
+        header = ["kernel", "kind", "runs", "cores", "us", "share", "bound", "MB", "source"]
         if self.mixes_precisions:
             header.insert(2, "precision")
         ordered = [cells for _, cells in sorted(rows, key=lambda row: -row[0])]
@@ -282,7 +282,7 @@ class Report:
         table.add_column("kind")
         if mixed:
             table.add_column("precision")
-        for name in ("launches", "cores", "us", "share"):
+        for name in ("runs", "cores", "us", "share"):
             table.add_column(name, justify="right")
         table.add_column("bound")
         table.add_column("pipes, us")

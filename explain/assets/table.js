@@ -21,7 +21,7 @@
     ["kernel", "name", (r, td) => code(td, r.name)],
     ["kind", "kind"],
     ["precision", "precision", computes],
-    ["launches", "launches", (r, td) => cell(td, r.launches ? r.launches.toLocaleString("en") : "")],
+    ["runs", "launches", (r, td) => cell(td, r.launches ? r.launches.toLocaleString("en") : "")],
     ["cores", "cores", (r, td) => cell(td, r.cores || "")],
     ["time", "microseconds", (r, td) => cell(td, time(r.microseconds))],
     ["share", "microseconds", (r, td) => { bar(td, r.microseconds / total); }],
@@ -33,7 +33,7 @@
     ["what binds it, what would help", null, says],
     ["source", "source", (r, td) => code(td, (r.source || "").split("/").pop())],
   ];
-  const NUMBERS = new Set(["launches", "cores", "time", "starting", "moved", "HBM", "MACs"]);
+  const NUMBERS = new Set(["runs", "cores", "time", "starting", "moved", "HBM", "MACs"]);
   let sorted = { column: COLUMNS.findIndex(([title]) => title === "time"), down: true };
 
   function cell(td, text) { td.textContent = text; }

@@ -20,7 +20,7 @@ ROWS = [
 
 
 def shown(width: int) -> str:
-    header = ("kernel", "kind", "launches", "pipes, us", "source")
+    header = ("kernel", "kind", "runs", "pipes, us", "source")
     table = Table(*header, title="399.2 us [modelled]", caption="side by side")
     for row in ROWS:
         table.add_row(*map(Text, row))
