@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright.cli.build import parse_bytes
+from tilewright.cli.common import parse_bytes
 from tilewright.packing import Budget, PackingError, PackingPlan, PackingProblem, solve, within
 from tilewright.packing.tables import parse_table
 from tilewright.support.files import write_part

@@ -19,7 +19,7 @@ from ..passes.pins import parse_pins
 from ..passes.pipeline import pinned
 from ..support.precisions import ORIGIN
 from .cache import keep_executables
-from .common import CliError, working
+from .common import CliError, parse_bytes, working
 from .inputs import SEED, example_inputs, input_structs, random_inputs
 from .source import SourceSpec, find_stages, source_of, user_code
 
@@ -174,16 +174,6 @@ def options_of(args: argparse.Namespace) -> Options:
         join=not args.no_join,
         attention=not args.no_attention,
     )
-
-
-def parse_bytes(text: str | None, option: str = "--pool-bytes") -> int | None:
-    """`4096`, `512K`, `64M` or `2G` in bytes, K being 1,024; None for None. Raises CliError."""
-    if text is None:
-        return None
-    match = re.fullmatch(r"\s*(\d+)\s*([KMG]?)\s*", text, re.IGNORECASE)
-    if match is None or not int(match[1]):
-        raise CliError(f"cannot read {option} {text}; write 4096, 512K, 64M or 2G")
-    return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2].upper()]
 
 
 def stages_of(args: argparse.Namespace) -> Sequence[Stage]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import re
 import stat
 import sys
 import warnings
@@ -192,3 +193,13 @@ def working(what: str) -> AbstractContextManager[Say]:
     """Says on a terminal that something takes its time; the value changes what is said, and draws a bar where it is
     known how many steps there are. Silent elsewhere."""
     return showing(what)
+
+
+def parse_bytes(text: str | None, option: str = "--pool-bytes") -> int | None:
+    """`4096`, `512K`, `64M` or `2G` in bytes, K being 1,024; None for None. Raises CliError."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*(\d+)\s*([KMG]?)\s*", text, re.IGNORECASE)
+    if match is None or not int(match[1]):
+        raise CliError(f"cannot read {option} {text}; write 4096, 512K, 64M or 2G")
+    return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2].upper()]

@@ -10,8 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .build import parse_bytes
-from .common import STDIN, CliError, OneLineParser, say, working, write_output
+from .common import STDIN, CliError, OneLineParser, parse_bytes, say, working, write_output
 from .help import texts
 
 if TYPE_CHECKING:

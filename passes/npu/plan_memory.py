@@ -80,14 +80,15 @@ def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
         nonlocal end
         at = end
         end += whole_units(bytes_, align)
-        check_addressable(end, machine)
         return at
 
     given = [a for a, free in zip(block.args, donated(func), strict=True) if free]
     places: dict[SSAValue, int] = {a: fixed(gm(a).bytes) for a in block.args if a not in given}
     for op in (op for f in (func, *inner) for op in f.walk()):
         if isinstance(op, GmConstantOp):
-            op.properties["address"] = integer_attr(fixed(gm(op.result).bytes))
+            at = fixed(gm(op.result).bytes)
+            check_addressable(end, machine)
+            op.properties["address"] = integer_attr(at)
     end += share(block, end, machine, given, places)
     first = dict.fromkeys((text(f.sym_name) for f in inner), end)
     for callee in inner:

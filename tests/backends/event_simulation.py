@@ -41,13 +41,15 @@ class Item:
 
 @dataclass
 class PlainCore:
-    """One core: its instructions to come, its queues, when each pipe is free, the flags that are up."""
+    """One core: its instructions to come, its queues, when each pipe is free, the flags that are up. signalling: cycles
+    until another core's event is here."""
 
     section: int
     sends: set[int]
     items: Iterator[Item]
     heads: Sequence[int]
     waits: Sequence[int]
+    signalling: int
     queues: list[deque[Item]] = field(default_factory=lambda: [deque() for _ in PIPES])
     free: list[int] = field(default_factory=lambda: [0] * len(PIPES))
     flags: dict[object, deque[int]] = field(default_factory=lambda: defaultdict(deque))
@@ -88,6 +90,7 @@ def run(kernel, point: tuple[int, ...], prices: Sequence[Price]) -> list[int]:
             unrolled(kernel.sections[i].body, kernel.sections[i].environment(point, unit), prices[i]),
             heads,
             waits,
+            round(machine.cross_us * machine.clock_mhz),
         )
         for i, section in enumerate(kernel.sections)
         for unit in range(section.units)
@@ -146,9 +149,8 @@ def _drain(core: PlainCore, number: int, pipe: int, cores: Sequence[PlainCore], 
             ]
             if not senders or not all(events[i, number, item.channel] for i in senders):
                 return moved
-            start = (
-                max(start, *(events[i, number, item.channel].popleft() for i in senders)) + core.waits[pipe]
-            )
+            arrived = max(events[i, number, item.channel].popleft() for i in senders) + core.signalling
+            start = max(start, arrived) + core.waits[pipe]
         elif item.kind == SET:
             core.flags[item.channel].append(start)
         elif item.kind == SET_CROSS:
