@@ -15,15 +15,15 @@ import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from ablation import Judges
 
 import tilewright as tw
-from tilewright.backends.simulator import simulate
 from tilewright.machine import Machine
 from tilewright.support.files import write_part
 
@@ -82,32 +82,18 @@ def attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
     return jnp.einsum("hqk,hkd->hqd", weights.astype(q.dtype), v)
 
 
-def judges(machine: Machine) -> dict[str, Machine]:
-    """The machine as it is, and by other judges."""
-    before = replace(machine, mixed_us=0.0, mixed_us_all=0.0, cross_us=0.0)
-    return {
-        "frozen": machine,
-        "before": replace(before, vector=replace(machine.vector, banks=None)),
-        "half": replace(machine, barrier_share=machine.barrier_share / 2),
-        "twice": replace(machine, barrier_share=machine.barrier_share * 2),
-    }
-
-
 def row(shape: Shape, best: float, target: str) -> tuple[str, float]:
     """A line of the table, and the ratio of ours to the published time."""
     args = [jax.ShapeDtypeStruct((1, n, shape.size), "float16") for n in (shape.rows, shape.keys, shape.keys)]
     program = tw.compile(attention, *args, target=target)
     apart = tw.compile(attention, *args, target=target, options=tw.Options(attention=False)).report()
-    simulated = {
-        name: simulate(program.module("npu"), machine).microseconds
-        for name, machine in judges(Machine.load(target)).items()
-    }
+    us, before, half, twice = Judges.of(Machine.load(target)).microseconds(program)
     (kernel,) = program.report().kernels
-    ratio = simulated["frozen"] / best
+    ratio = us / best
     return (
-        f"| {shape.rows:,} | {shape.keys:,} | {simulated['frozen']:,.1f} | {apart.microseconds:,.1f} "
-        f"| {best:,.1f} | {ratio:.2f} | {kernel.cores} | {kernel.bound} | {simulated['before']:,.1f} "
-        f"| {simulated['half']:,.1f}, {simulated['twice']:,.1f} |"
+        f"| {shape.rows:,} | {shape.keys:,} | {us:,.1f} | {apart.microseconds:,.1f} "
+        f"| {best:,.1f} | {ratio:.2f} | {kernel.cores} | {kernel.bound} | {before:,.1f} "
+        f"| {half:,.1f}, {twice:,.1f} |"
     ), ratio
 
 
