@@ -107,9 +107,14 @@ class EpilogueSteps(ContractionSteps):
         extent = self._epilogue_extent(plan)
         capacity = int(self.machine.spaces["ub"].bytes * UB_FRACTION)
         chunk = list(extent)
-        for a in [*(self.m_axes[:1] if self.machine.fused else self.m_axes), *self.n_axes]:
-            while chunk[a] > 1 and self._epilogue_bytes(chunk) > capacity:
-                chunk[a] = _smaller_divisor(extent[a], chunk[a])
+        axes = [*(self.m_axes[:1] if self.machine.fused else self.m_axes), *self.n_axes]
+        while self._epilogue_bytes(chunk) > capacity:
+            cut = {a: _smaller_divisor(extent[a], chunk[a]) for a in axes if chunk[a] > 1}
+            if not cut:
+                break
+            # along the axis where that makes the fewest parts more: rows of a prime number are parts of one row
+            axis = min(cut, key=lambda a: chunk[a] / cut[a])
+            chunk[axis] = cut[axis]
         if self._epilogue_bytes(chunk) > capacity:
             raise TooLarge(
                 f"{describe(self.fusion)}: one row of its epilogue does not fit ub of {self.machine.name}"

@@ -15,6 +15,10 @@ from hypothesis import strategies as st
 from jax import lax
 from tiers import covering, examples, sampled
 
+import tilewright as tw
+from tilewright.dialects.graph import CubeSchedule, FusionOp
+from tilewright.dialects.graph.schedules import to_schedules
+
 TARGETS = targets()
 
 
@@ -218,3 +222,20 @@ def test_long_sums_of_few_results_use_the_cores(equation: str, shapes, dtype: st
     program = check(lambda x, y: jnp.einsum(equation, x, y), *args, length=math.prod(shapes[0]))
     kernel = max(program.report().kernels, key=lambda k: k.macs)
     assert kernel.cores >= 8
+
+
+@pytest.mark.parametrize("rows", [197, 113])
+def test_an_epilogue_is_cut_where_that_makes_few_parts(rows: int) -> None:
+    """Of a prime number of rows there are no parts but single ones: the columns are cut."""
+    x, w, b = data("f16", (rows, 96)), data("f16", (96, 128), 1), data("f16", (128,), 2)
+
+    def layer(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
+        return jax.nn.gelu(x @ w + b)
+
+    pins = tw.Schedule(base_m=rows, base_n=128)
+    program = check(layer, x, w, b, length=96, options=tw.Options(schedule=pins))
+    (fusion,) = (op for op in program.module("graph").walk() if isinstance(op, FusionOp))
+    (schedule,) = to_schedules(fusion.schedule)
+    assert isinstance(schedule, CubeSchedule) and schedule.step and schedule.epilogue
+    parts = math.prod(-(-n // part) for n, part in zip(schedule.step, schedule.epilogue, strict=False))
+    assert parts <= 16, schedule
