@@ -67,6 +67,8 @@ class Options:
         check: Whether npu-check proves the program free of hazards.
         join: Whether neighbouring launches run as one, with barriers between them, where that takes less time.
         attention: Whether softmax(f(q k)) v becomes one kernel, where the target can run it so.
+        banks: Whether buffers that follow each other in a vector core's memory begin in different groups of banks,
+            where there is room: reading two of them is faster then.
         schedule: Pinned tiling choices, for all kernels (a `Schedule`) or by kernel name.
         oracle: Who judges schedules, by the name under which `passes.oracle.register` knows it.
         precision: `origin` leaves types as they are; `mixed_float16` and `mixed_bfloat16` cast f32 products to that
@@ -98,6 +100,7 @@ class Options:
     pool_bytes: int | None = None
     join: bool = True
     attention: bool = True
+    banks: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.quantization, QuantConfig | str | Path | None):
@@ -132,7 +135,13 @@ class Options:
     def stages(self) -> list[Stage]:
         """The pipeline that these options ask for."""
         chosen = pinned(
-            PIPELINE, pins_text(self.schedule), self.host, self.oracle, self.precision, self.attention
+            PIPELINE,
+            pins_text(self.schedule),
+            self.host,
+            self.oracle,
+            self.precision,
+            self.attention,
+            self.banks,
         )
         left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
         return [s for s in chosen if s.name not in left_out]

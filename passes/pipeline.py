@@ -141,13 +141,12 @@ def pinned(
     oracle: str = BOUND,
     precision: str = ORIGIN,
     attention: bool = True,
+    banks: bool = True,
 ) -> list[Stage]:
-    """The stages with pinned choices, leave to call the host, the name of who judges schedules, the precision, and
-    whether attention becomes one kernel, as the options of their passes."""
-    return [
-        replace(s, schedule=schedule, host=host, oracle=oracle, precision=precision, attention=attention)
-        for s in stages
-    ]
+    """The stages with pinned choices, leave to call the host, the name of who judges schedules, the precision, whether
+    attention becomes one kernel, and whether neighbours in ub lie in different banks, as their passes' options."""
+    given = {"schedule": schedule, "host": host, "oracle": oracle, "precision": precision}
+    return [replace(s, **given, attention=attention, banks=banks) for s in stages]
 
 
 def make_pass(stage: Stage, target: str | None = None) -> ModulePass:
@@ -160,6 +159,7 @@ def make_pass(stage: Stage, target: str | None = None) -> ModulePass:
         "oracle": stage.oracle,
         "precision": stage.precision,
         "attention": stage.attention,
+        "banks": stage.banks,
     }
     arguments = {f.name: given[f.name] for f in fields(cls) if f.name in given and given[f.name] is not None}
     return cls(**arguments)

@@ -33,13 +33,15 @@ class NpuAllocatePass(TargetPass):
     """Assigns addresses; fails with the buffers that do not fit."""
 
     name = "npu-allocate"
+    banks: bool = True
+    """Whether buffers that follow each other in ub begin in different groups of banks, where there is room."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         for kernel in module.ops:
             if isinstance(kernel, KernelOp):
                 for section in kernel.body.block.ops:
                     if isinstance(section, SectionOp):
-                        allocate_section(section, kernel, machine)
+                        allocate_section(section, kernel, machine, self.banks)
 
 
 @dataclass
@@ -90,7 +92,7 @@ def usages(section: SectionOp) -> dict[AllocOp, Usage]:
     return found
 
 
-def allocate_section(section: SectionOp, kernel: KernelOp, machine: Machine) -> None:
+def allocate_section(section: SectionOp, kernel: KernelOp, machine: Machine, apart: bool = True) -> None:
     """Allocates all spaces of one section. Raises PassError on overflow."""
     found = usages(section)
     spaces: dict[str, list[Usage]] = {}
@@ -107,7 +109,7 @@ def allocate_section(section: SectionOp, kernel: KernelOp, machine: Machine) -> 
         window = least if banks is None else max(least, banks.window_bytes)
         rooms = [_multiple(least)]
         if banks is not None:  # what is apart by banks is faster, and no need
-            rooms = [_odd_multiple(window), _multiple(window), *rooms]
+            rooms = [*([_odd_multiple(window)] if apart else []), _multiple(window), *rooms]
         for room in rooms:
             end = _allocate(members, room)
             if end <= capacity:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from npu_programs import random
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import VerifyException
 
@@ -122,3 +122,13 @@ def test_faults(program: Program, fault: Callable[[KernelOp], None], refusal: st
     with pytest.raises(VerifyException, match=refusal):
         run(module, memory)
     assert check(module, Machine.load("ascend-910b1"))
+
+
+def test_waits_of_two_pipes_for_one_event(program: Program) -> None:
+    """Whichever comes first takes the signal that the other needs: it may get stuck."""
+    module = program.module("npu").clone()
+    cube = kernel_of(module).sections()[0]
+    first, *_ = cross(cube, WaitCrossOp, 3)
+    first.properties["target"] = StringAttr("M")
+    found = check(module, Machine.load("ascend-910b1"))
+    assert any(f.kind == "deadlock" and "on two pipes" in str(f) for f in found)

@@ -523,7 +523,7 @@ CASES = (
     Case("npu-swaps-results", NPU, "apart", result_order, ("func.return",)),
     Case("npu-load-off-by-one", NPU, "apart", shifted(npu.LoadNdOp), ("graph.sub", "graph.mul", "graph.exp")),
     Case("allocate-overlaps-ub", ALLOCATE, "apart", overlapping("ub"), ("graph.sub", "graph.mul")),
-    Case("allocate-32-bytes-early", ALLOCATE, "apart", overlapping("ub", 32), ("graph.sub", "graph.mul")),
+    Case("allocate-512-bytes-early", ALLOCATE, "apart", overlapping("ub", 512), ("graph.sub", "graph.mul")),
     Case("allocate-forgets-slots", ALLOCATE, "deep", slots_lost, ("graph.contract",)),
     Case("synchronize-stores-early", SYNC, "apart", stored_early, ("graph.sub", "graph.mul", "graph.exp")),
     Case(

@@ -10,7 +10,7 @@ from ....dialects.npu import BufferType, NpuOp, buffer, gm
 from ....dialects.npu.types import ROW_BYTES
 from ....machine import Machine
 from .finding import Bytes, Finding
-from .model import SET, WAIT, CheckedKernel, CheckedNode, CheckedSection, Place
+from .model import SET, WAIT, WAIT_CROSS, CheckedKernel, CheckedNode, CheckedSection, Place
 
 
 def check_section(kernel: CheckedKernel, section: CheckedSection, machine: Machine) -> list[Finding]:
@@ -24,6 +24,7 @@ def check_section(kernel: CheckedKernel, section: CheckedSection, machine: Machi
             out += _check_operands(kernel, node, written)
         out += _check_box(kernel, node)
     _check_events(kernel, section.nodes, machine, out)
+    _check_cross(kernel, section.nodes, {}, out)
     return out
 
 
@@ -142,3 +143,18 @@ def _check_events(
                 out.append(Finding("event-overflow", what, node.op, kernel=kernel.name))
         elif node.body:
             _check_events(kernel, node.body, machine, out)
+
+
+def _check_cross(
+    kernel: CheckedKernel, nodes: list[CheckedNode], waits: dict[int, CheckedNode], out: list[Finding]
+) -> None:
+    """Waits of two pipes for one event of other cores: each may take what the other one's instructions need. `waits`:
+    the first wait for each event."""
+    for node in nodes:
+        if node.kind == WAIT_CROSS:
+            first = waits.setdefault(node.event, node)
+            if first.queue != node.queue:
+                what = f"{{first}} and {{second}} wait for cross-core event {node.event} on two pipes: either takes it"
+                out.append(Finding("deadlock", what, first.op, node.op, kernel=kernel.name))
+        elif node.body:
+            _check_cross(kernel, node.body, waits, out)
