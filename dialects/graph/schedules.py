@@ -279,6 +279,11 @@ _ATTRIBUTES: Mapping[type[_Choices], type[_ScheduleAttr[Any]]] = {
 }
 
 
+def kind_of(schedule: Schedule) -> str:
+    """What IR calls schedules of this kind: `cube_schedule`."""
+    return _ATTRIBUTES[type(schedule)].name.removeprefix("graph.")
+
+
 def schedule_attr(schedules: Sequence[Schedule]) -> Attribute:
     """The schedules of a fusion's launches, in order, as its property."""
     found: list[Attribute] = [_ATTRIBUTES[type(s)](s) for s in schedules]

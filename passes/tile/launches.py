@@ -39,14 +39,14 @@ from ...machine import Machine
 from ...support.rules import Rules
 from ..access import splat_of
 from ..fingerprint import structure
-from .attention import AttentionKernel, as_attention
+from .attention import AttentionKernel
 from .attention_parts import is_attention
 from .contract import ContractKernel
 from .cumulate import CumulateKernel
 from .gather import GatherKernel
 from .moves import BoxCopy, CopyKernel, Start
 from .scatter import ScatterKernel
-from .scheduled import ScheduledKernel, as_cube, as_vector
+from .scheduled import ScheduledKernel, as_attention, as_cube, as_vector
 from .selecting import SelectAndScatterKernel
 from .sort import SortKernel
 from .vector import VectorKernel

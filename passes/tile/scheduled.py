@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from ...dialects import tile as ops
-from ...dialects.graph import CubeSchedule, FusionOp, VectorSchedule
-from ...dialects.graph.schedules import Schedule
+from ...dialects.graph import AttentionSchedule, CubeSchedule, FusionOp, VectorSchedule
+from ...dialects.graph.schedules import Schedule, kind_of
 from ...machine import Machine
 from ..errors import PassError
+
+Kind = TypeVar("Kind", VectorSchedule, CubeSchedule, AttentionSchedule)
 
 
 def cannot_obey(kernel: str, reason: str) -> PassError:
@@ -63,13 +66,24 @@ class ScheduledKernel(ABC):
 
 def as_vector(name: str, schedule: Schedule | None) -> VectorSchedule:
     """A schedule of a kernel of the vector cores; a free one where there is none. Raises PassError for another kind."""
-    if not isinstance(schedule, VectorSchedule | None):
-        raise cannot_obey(name, "it is a kernel of the vector cores, and its schedule a cube_schedule")
-    return schedule or VectorSchedule()
+    return _of_kind(VectorSchedule, name, schedule, "a kernel of the vector cores")
 
 
 def as_cube(name: str, schedule: Schedule | None) -> CubeSchedule:
     """A schedule of a contraction; a free one where there is none. Raises PassError for another kind."""
-    if not isinstance(schedule, CubeSchedule | None):
-        raise cannot_obey(name, "it is a contraction, and its schedule a vector_schedule")
-    return schedule or CubeSchedule()
+    return _of_kind(CubeSchedule, name, schedule, "a contraction")
+
+
+def as_attention(name: str, schedule: Schedule | None) -> AttentionSchedule:
+    """A schedule of attention; a free one where there is none. Raises PassError for another kind."""
+    return _of_kind(AttentionSchedule, name, schedule, "attention")
+
+
+def _of_kind(kind: type[Kind], name: str, schedule: Schedule | None, kernel: str) -> Kind:
+    if schedule is None:
+        return kind()
+    if not isinstance(schedule, kind):
+        other = kind_of(schedule)
+        article = "an" if other.startswith("a") else "a"
+        raise cannot_obey(name, f"it is {kernel}, and its schedule {article} {other}")
+    return schedule
