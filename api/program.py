@@ -132,10 +132,10 @@ class Options:
             return None
         return (self.weights,) if isinstance(self.weights, str) else tuple(self.weights)
 
-    def stages(self) -> list[Stage]:
-        """The pipeline that these options ask for."""
+    def stages(self, stages: Sequence[Stage] = PIPELINE) -> list[Stage]:
+        """The pipeline, or some of its passes, as these options ask for."""
         chosen = pinned(
-            PIPELINE,
+            stages,
             pins_text(self.schedule),
             self.host,
             self.oracle,

@@ -12,12 +12,10 @@ from ..api.compiling import compile
 from ..api.dynamic import DynamicProgram, OpenSource
 from ..api.onnx_sources import resolved
 from ..api.open_sources import open_source_of
-from ..api.program import JOINER, Options, Program
+from ..api.program import Options, Program
 from ..api.signature import generator_of, is_key
 from ..passes.errors import PassError
 from ..passes.pins import parse_pins
-from ..passes.pipeline import pinned
-from ..support.precisions import ORIGIN
 from .cache import keep_executables
 from .common import CliError, parse_bytes, working
 from .inputs import SEED, example_inputs, input_structs, random_inputs
@@ -178,13 +176,5 @@ def options_of(args: argparse.Namespace) -> Options:
 
 def stages_of(args: argparse.Namespace) -> Sequence[Stage]:
     """The passes to run: those of --stages, with what the options ask of them."""
-    if args.stages is None:
-        return options_of(args).stages()
-    stages = find_stages(args.stages)
-    if args.no_join:
-        stages = [s for s in stages if s.name != JOINER]
-    if args.schedule or args.host != "allow" or args.precision != ORIGIN or args.no_attention:
-        return pinned(
-            stages, args.schedule, args.host, precision=args.precision, attention=not args.no_attention
-        )
-    return stages
+    options = options_of(args)
+    return options.stages() if args.stages is None else options.stages(find_stages(args.stages))
