@@ -20,17 +20,23 @@ TRIED = 8
 """Arguments that are donated together at most, to see whether the program then fits."""
 
 
+def needs(need: int, machine: Machine) -> str:
+    """How much device memory a program needs, and how much there is."""
+    return (
+        f"the program needs {need} bytes of device memory, but {machine.name} has {machine.spaces['gm'].bytes}"
+    )
+
+
 def no_room(func: FuncOp, inner: Sequence[FuncOp], need: int, machine: Machine) -> str:
     """One sentence on a program that needs more device memory than there is, `need` bytes."""
-    room = machine.spaces["gm"].bytes
     live = fullest(func, inner, machine.gm_align)
     listed = "; ".join(map(str, live.tensors[:SHOWN]))
     rest = len(live.tensors) - SHOWN
     more = f"; {rest} smaller ones" if rest > 0 else ""
     frames = f"; called functions, {live.frames} bytes" if live.frames else ""
     return (
-        f"the program needs {need} bytes of device memory, but {machine.name} has {room}: {live.bytes} are needed "
-        f"{live.place}, by {listed}{more}{frames}; {_advice(func, inner, live.bytes, machine)}"
+        f"{needs(need, machine)}: {live.bytes} are needed {live.place}, by {listed}{more}{frames}; "
+        f"{_advice(func, inner, live.bytes, machine)}"
     )
 
 

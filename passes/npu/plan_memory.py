@@ -35,7 +35,7 @@ from ...packing import Budget, Buffer, PackingPlan, PackingProblem, solve
 from ..base import TargetPass
 from ..calls import callers_first, calls_of
 from ..errors import PassError
-from .no_room import no_room
+from .no_room import needs, no_room
 from .stacking import stacked
 
 
@@ -110,13 +110,7 @@ ADDRESSABLE = 1 << 60
 def check_addressable(end: int, machine: Machine) -> None:
     """Raises PassError where a byte is too far for an attribute to hold its address."""
     if example(end) > ADDRESSABLE:
-        raise _too_far(end, machine)
-
-
-def _too_far(end: int, machine: Machine) -> PassError:
-    return PassError(
-        f"the program needs {example(end)} bytes of device memory, but {machine.name} has {machine.spaces['gm'].bytes}"
-    )
+        raise PassError(needs(example(end), machine))
 
 
 def whole_units(bytes_: int, align: int) -> int:
@@ -148,7 +142,7 @@ def share(
     sizes = [later(whole_units(gm(t).bytes, align), align) for _, _, t in spans]
     lives = [Life(first, last, example(size)) for (first, last, _), size in zip(spans, sizes, strict=True)]
     if sum(life.size for life in lives) > ADDRESSABLE:
-        raise _too_far(start + most_at_once(lives), machine)
+        raise PassError(needs(example(start + most_at_once(lives)), machine))
     plan = placed(lives)
     found, top = plan.offsets.tolist(), plan.height
     check_addressable(start + top, machine)
