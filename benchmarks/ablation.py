@@ -9,25 +9,23 @@ anything, and with barriers of half and of twice the cost. They time the program
 from __future__ import annotations
 
 import argparse
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+
+from run import load
 
 import tilewright as tw
 from tilewright.backends.simulator import simulate
 from tilewright.machine import Machine
 from tilewright.support.files import write_part
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 MODELS = (
-    "gpt2:forward_f16",
-    "bert:forward_f16",
-    "vit:forward_f16",
-    "resnet50:forward_f16",
-    "llama:prefill",
-    "llama:decode",
+    "gpt2.py:forward_f16",
+    "bert.py:forward_f16",
+    "vit.py:forward_f16",
+    "resnet50.py:forward_f16",
+    "llama.py:prefill",
+    "llama.py:decode",
 )
 BEGIN, END = "<!-- ablation: begin -->", "<!-- ablation: end -->"
 
@@ -71,19 +69,9 @@ class Judges:
         return [simulate(module, machine).microseconds for machine in found]
 
 
-def loaded(model: str) -> tuple[Any, Sequence[Any]]:
-    """A function of an example and its inputs."""
-    file, _, name = model.partition(":")
-    spec = importlib.util.spec_from_file_location(file, EXAMPLES / f"{file}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return getattr(module, name), getattr(module, f"{name}_inputs")()
-
-
 def rows(model: str, target: str) -> list[str]:
     """The lines of one model."""
-    function, inputs = loaded(model)
+    function, inputs = load(model)
     judges, found = Judges.of(Machine.load(target)), []
     for name, options in STEPS.items():
         program = tw.compile(function, *inputs, target=target, options=options)

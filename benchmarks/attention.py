@@ -39,7 +39,7 @@ HEADER = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Shape:
     """Of one head."""
 
@@ -107,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--page", help="a Markdown file whose part of results is written anew")
     args = parser.parse_args(argv)
     lines, ratios = list(HEADER), []
-    for shape, best in sorted(published(args.records).items(), key=lambda found: _order(found[0])):
+    for shape, best in sorted(published(args.records).items()):
         if max(shape.rows, shape.keys) <= args.most:
             line, ratio = row(shape, best, args.target)
             print(line, flush=True)
@@ -121,10 +121,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(said)
     if args.page:
         write_part(args.page, BEGIN, END, "\n".join([*lines, "", said]))
-
-
-def _order(shape: Shape) -> tuple[int, int]:
-    return shape.rows, shape.keys
 
 
 if __name__ == "__main__":
