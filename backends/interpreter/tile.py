@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -68,22 +68,21 @@ class TileKernel(GridWalker):
                 self.execute(op)
             self.tiles = shared
 
-    def _held(self, values_: Sequence[SSAValue]) -> list[Array]:
-        """The tiles that a loop carries: one for each vector core where they lie on those."""
-        found: list[Array] = []
-        for v in values_:
-            on_each = self.apart is not None and tile_type(v).space == "ub"
-            found += [own[v] for own in self.apart[1]] if on_each and self.apart else [self.tiles[v]]
-        return found
-
-    def _hold(self, values_: Sequence[SSAValue], state: Sequence[Array]) -> None:
-        given = iter(state)
+    def _places(self, values_: Sequence[SSAValue]) -> Iterator[tuple[dict[SSAValue, Array], SSAValue]]:
+        """Where each tile is kept: once, or for each vector core where it lies on those."""
         for v in values_:
             if self.apart is not None and tile_type(v).space == "ub":
-                for own in self.apart[1]:
-                    own[v] = next(given)
+                yield from ((own, v) for own in self.apart[1])
             else:
-                self.tiles[v] = next(given)
+                yield self.tiles, v
+
+    def _held(self, values_: Sequence[SSAValue]) -> list[Array]:
+        """The tiles that a loop carries."""
+        return [tiles[v] for tiles, v in self._places(values_)]
+
+    def _hold(self, values_: Sequence[SSAValue], state: Sequence[Array]) -> None:
+        for (tiles, v), array in zip(self._places(values_), state, strict=True):
+            tiles[v] = array
 
     def stored_to(self, op: Operation) -> Sequence[SSAValue]:
         return [op.dest] if isinstance(op, ops.StoreOp) else ()
