@@ -17,7 +17,6 @@ from xdsl.transforms.dead_code_elimination import DeadCodeElimination
 from xdsl.transforms.loop_invariant_code_motion import LoopInvariantCodeMotionPass
 
 import tilewright as tw
-from tilewright.api import program as api
 from tilewright.passes.pipeline import PIPELINE, Stage
 
 THEIRS: tuple[type[ModulePass], ...] = (
@@ -72,14 +71,15 @@ AFTER = {
 }
 
 
-def with_theirs(places: tuple[str, ...]) -> list[Stage]:
-    """The pipeline with xDSL's passes behind the stages that are named."""
+def put_theirs(behind: tuple[str, ...], patch: pytest.MonkeyPatch) -> None:
+    """Every compilation has xDSL's passes behind the stages that are named."""
     stages: list[Stage] = []
     for stage in PIPELINE:
         stages.append(stage)
-        if stage.name in places:
+        if stage.name in behind:
             stages += [Stage(p.name, p, stage.level) for p in THEIRS]
-    return stages
+    ours = tw.Options.stages
+    patch.setattr(tw.Options, "stages", lambda options: ours(options, stages))
 
 
 ALL = tuple(place for places in AFTER.values() for place in places)
@@ -95,7 +95,7 @@ CASES = [
 def test_values_stay(name: str, places: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     fn, args = PROGRAMS[name]
     want = tw.compile(fn, *args)(*args)
-    monkeypatch.setattr(api, "PIPELINE", with_theirs(places))
+    put_theirs(places, monkeypatch)
     program = tw.compile(fn, *args, options=tw.Options(memory="bytes"))
     for a, b in zip(jax.tree.leaves(program(*args)), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-6, atol=1e-6)
@@ -106,5 +106,5 @@ def test_they_change_something(name: str, level: str, monkeypatch: pytest.Monkey
     """The test above compares programs that differ."""
     fn, args = PROGRAMS[name]
     plain = tw.compile(fn, *args).ir("npu")
-    monkeypatch.setattr(api, "PIPELINE", with_theirs(AFTER[level]))
+    put_theirs(AFTER[level], monkeypatch)
     assert tw.compile(fn, *args).ir("npu") != plain
