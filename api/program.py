@@ -142,6 +142,7 @@ class Options:
             self.precision,
             self.attention,
             self.banks,
+            self.join,
         )
         left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
         return [s for s in chosen if s.name not in left_out]

@@ -142,11 +142,13 @@ def pinned(
     precision: str = ORIGIN,
     attention: bool = True,
     banks: bool = True,
+    join: bool = True,
 ) -> list[Stage]:
     """The stages with pinned choices, leave to call the host, the name of who judges schedules, the precision, whether
-    attention becomes one kernel, and whether neighbours in ub lie in different banks, as their passes' options."""
+    attention becomes one kernel, whether neighbours in ub lie in different banks, and whether neighbouring launches
+    will be stages of one, as their passes' options."""
     given = {"schedule": schedule, "host": host, "oracle": oracle, "precision": precision}
-    return [replace(s, **given, attention=attention, banks=banks) for s in stages]
+    return [replace(s, **given, attention=attention, banks=banks, join=join) for s in stages]
 
 
 def make_pass(stage: Stage, target: str | None = None) -> ModulePass:
@@ -160,6 +162,7 @@ def make_pass(stage: Stage, target: str | None = None) -> ModulePass:
         "precision": stage.precision,
         "attention": stage.attention,
         "banks": stage.banks,
+        "join": stage.join,
     }
     arguments = {f.name: given[f.name] for f in fields(cls) if f.name in given and given[f.name] is not None}
     return cls(**arguments)

@@ -41,9 +41,9 @@ class Stage:
     """One pass of the pipeline.
 
     implementation: the pass's class, or "module:Class" of it; level: the module's level after the pass; requires,
-    establishes: states; schedule, host, oracle, precision, attention, banks: what the pass of that option is given;
-    optional: the pass only runs where a precision is asked for; rounds: it may round to narrower types, so that what
-    follows is judged against what it makes.
+    establishes: states; schedule, host, oracle, precision, attention, banks, join: what the pass of that option is
+    given; optional: the pass only runs where a precision is asked for; rounds: it may round to narrower types, so that
+    what follows is judged against what it makes.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Stage:
     precision: str = ORIGIN
     attention: bool = True
     banks: bool = True
+    join: bool = True
     optional: bool = False
     rounds: bool = False
 

@@ -5,18 +5,13 @@ Before:  npu.launch @k %x, %y {..., stream = "compute"}
 After:   npu.launch @k %x, %y {..., stream = "compute"}
          npu.launch @l %y, %z {joined, ..., stream = "compute"}
 
-A *group* is a launch and those that are joined to it. Its launch wakes the most cores that any of its kernels wakes, of
-all their kinds, and each kernel but the first waits at a barrier over them. So it depends on the neighbours whether
-that is less than a launch: a kernel on one core alone starts quickly, but in a group of a large kernel it waits for all
-cores. Dynamic programming finds the groups that take least in all.
+launch_groups.py says which take least together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.dialects.func import FuncOp
@@ -24,23 +19,11 @@ from xdsl.ir import Block
 
 from ...dialects.base import text
 from ...dialects.npu.structure import KernelOp, LaunchOp, joinable_before
-from ...dialects.npu.waking import Woken, woken_by
+from ...dialects.npu.waking import woken_by
 from ...dialects.open_sizes import choosing
 from ...machine import Machine
 from ..base import TargetPass
-
-MOST = 64
-"""Launches in a group, at most: so the time that the pass takes is linear in the launches of a program."""
-
-PER_MICROSECOND = 10**6
-"""Picoseconds, in which costs are counted: sums of whole numbers are exact, so equal costs are equal."""
-
-
-class Neighbour(NamedTuple):
-    """A launch among those that could be one: what it wakes, and whether it may only begin a group."""
-
-    woken: Woken
-    first: bool = False
+from ..launch_groups import Groups, Neighbour, Way
 
 
 @dataclass(frozen=True)
@@ -51,7 +34,9 @@ class NpuJoinLaunchesPass(TargetPass):
 
     @choosing()
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
-        kernels = {text(k.sym_name): woken_by(k, machine) for k in module.ops if isinstance(k, KernelOp)}
+        kernels = {
+            text(k.sym_name): (Way(woken_by(k, machine)),) for k in module.ops if isinstance(k, KernelOp)
+        }
         blocks = [
             block
             for func in module.ops
@@ -67,7 +52,7 @@ class NpuJoinLaunchesPass(TargetPass):
                     op.properties["joined"] = UnitAttr()
 
 
-def runs(block: Block, kernels: Mapping[str, Woken]) -> Iterator[list[LaunchOp]]:
+def runs(block: Block, kernels: Mapping[str, tuple[Way, ...]]) -> Iterator[list[LaunchOp]]:
     """The launches of a block as lists, as long as can be, of those that could be one launch. None of them is
     joined any more. What launches none of `kernels` is left out."""
     run: list[LaunchOp] = []
@@ -88,33 +73,8 @@ def runs(block: Block, kernels: Mapping[str, Woken]) -> Iterator[list[LaunchOp]]
 def joins(launches: Sequence[Neighbour], machine: Machine) -> list[bool]:
     """Which of some neighbouring launches run in the one before them: those with which all of them take least, of
     several such ways the one with the fewest joins."""
-    price = lru_cache(maxsize=None)(lambda woken: _price(woken, machine))
-    best: list[tuple[int, int]] = [(0, 0)]  # of the launches before each: picoseconds and joins
-    starts: list[int] = []  # of the last group of those up to each
-    for end in range(len(launches)):
-        ways: list[tuple[int, int, int]] = []
-        woken = launches[end].woken
-        for start in range(end, max(end - MOST, -1), -1):
-            woken |= launches[start].woken
-            launch, barrier = price(woken)
-            cost, joined = best[start]
-            ways.append((cost + launch + (end - start) * barrier, joined + end - start, start))
-            if launches[start].first:
-                break
-        *least, start = min(ways)
-        best.append((least[0], least[1]))
-        starts.append(start)
-    found, end = [True] * len(launches), len(launches)
-    while end:
-        end = starts[end - 1]
-        found[end] = False
-    return found
-
-
-def _price(woken: Woken, machine: Machine) -> tuple[int, int]:
-    """What a launch and what a barrier costs, in picoseconds."""
-    launch, barrier = woken.launch_microseconds(machine), woken.barrier_microseconds(machine)
-    return round(launch * PER_MICROSECOND), round(barrier * PER_MICROSECOND)
+    _, members = Groups(machine, launches).least()
+    return [member.joined for member in members]
 
 
 def _callee(op: LaunchOp) -> str:

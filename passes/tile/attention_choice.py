@@ -37,6 +37,8 @@ class AttentionChoice(ScheduledKernel):
     """Attention on a chip whose cube and vector cores exchange tiles through device memory, while its schedule is
     chosen."""
 
+    kinds = frozenset({"cube", "vector"})
+
     def __init__(self, fusion: FusionOp, machine: Machine, asked: AttentionSchedule):
         self.fusion, self.machine, self.asked = fusion, machine, asked
         at = self.at = attention_in(fusion, machine)

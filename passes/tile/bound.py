@@ -17,6 +17,9 @@ from ...machine import Machine
 from .builder import divide_grid
 from .schedule import COPY_BYTES
 
+SHARES = 4
+"""In how many steps the share of a chip is tried that a kernel of vector cores takes."""
+
 
 @dataclass(frozen=True)
 class VectorWork:
@@ -38,6 +41,13 @@ class VectorWork:
         """The fewest vector cores on which the kernel ends first: each further one shortens the work and lengthens the
         launch."""
         return min(range(1, machine.vector_cores + 1), key=lambda n: self.on(n, 1 / n, machine))
+
+    def numbers_of_cores(self, most: int, machine: Machine) -> list[int]:
+        """Numbers of cores, at most so many, that are worth trying: on how many a launch ends first, and larger shares
+        of the chip, which a group of launches may wake for others."""
+        fewest = min(self.worth_waking(machine), most)
+        shares = (machine.vector_cores * part // SHARES for part in range(1, SHARES + 1))
+        return [fewest, *(n for n in shares if fewest < n <= most)]
 
     def pieces(self, machine: Machine) -> int:
         """How many pieces there are of it, none shorter than a copy in and out of COPY_BYTES / 2."""
@@ -112,7 +122,7 @@ class CubeProblem:
     epilogue: float = 0.0
     """Cycles of a vector core for each element of the result; 0 without an epilogue."""
     epilogue_head: float = 0.0
-    """Cycles of a vector core for each tile on top."""
+    """Cycles of a vector core for each piece of a tile on top."""
     sparse: bool = False
     """Whether of rhs 2 of 4 numbers along the last k axis are stored, with their positions."""
 
@@ -167,10 +177,11 @@ class CubeCost:
         loads: Loads,
         whole: float,
         fused: FusedEpilogue | None = None,
+        pieces: int = 1,
     ) -> CubeCost:
         """The cost of tiles of `step` along the result's axes, in mma steps of `step` along k; `lhs`, `rhs`: the
         extents of a load of each operand; `whole`: bytes of both operands; `fused`: what the same core does to the
-        sums, where it does."""
+        sums, where it does; `pieces`: in how many the cores beside it take a tile, where they do."""
         rows, cols = sides(problem, step)
         depth = size([step[a] for a in problem.k])
         steps = problem.times(step)
@@ -196,7 +207,7 @@ class CubeCost:
             mte1=mte1,
             mma=mma,
             fix=drain,
-            epilogue=problem.epilogue_head + problem.epilogue * rows * cols / units,
+            epilogue=problem.epilogue_head * pieces + problem.epilogue * rows * cols / units,
             whole=whole,
             tile=bytes_,
             first=1 / max(each),

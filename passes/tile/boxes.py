@@ -91,15 +91,21 @@ class BoxKernel(ScheduledKernel):
     def fits(self, tile: Sequence[int]) -> bool:
         return self.ub_bytes(tile) <= self.machine.spaces["ub"].bytes * UB_FRACTION
 
-    def choose(self, cores: int) -> tuple[Sequence[int], int] | None:
-        """The tile and the number of cores, at most so many; None where not even single rows fit."""
+    def choose(self, cores: int) -> list[tuple[Sequence[int], int]]:
+        """Tiles and the number of cores for each, at most so many, the one best for a launch of its own first; none
+        where not even single rows fit."""
         largest = largest_tile(self.domain, self.whole, self.fits)
         if largest is None:
-            return None
+            return []
         work = self.work(largest)
-        cores = min(cores, work.worth_waking(self.machine))
         pieces = work.pieces(self.machine)
-        return cut_tile(largest, self.domain, self.whole, self.width, cores, pieces), cores
+        return [
+            (self.cut(largest, n, pieces), n) for n in work.numbers_of_cores(cores, self.machine)
+        ]
+
+    def cut(self, largest: Sequence[int], cores: int, pieces: int) -> Sequence[int]:
+        """The largest tile that fits, cut for so many cores, and into so many `pieces` where copies get short."""
+        return cut_tile(largest, self.domain, self.whole, self.width, cores, pieces)
 
     def divide(self, counts: Sequence[int], cores: int) -> list[int]:
         """Cores along each axis for so many tiles along each, 1 along those that are walked in order."""
@@ -109,14 +115,15 @@ class BoxKernel(ScheduledKernel):
 
     def candidates(self, name: str) -> Iterator[VectorSchedule]:
         cores = min(self.asked.cores or self.machine.vector_cores, self.machine.vector_cores)
-        chosen = (self.asked.tile, cores) if self.asked.tile is not None else self.choose(cores)
-        if chosen is None:
+        chosen = [(self.asked.tile, cores)] if self.asked.tile is not None else self.choose(cores)
+        if not chosen:
             raise PassError(self.too_large())
-        tile, cores = tuple(map(int, chosen[0])), chosen[1]
-        if len(tile) != len(self.domain):
-            raise cannot_obey(name, f"it walks {len(self.domain)} axes, and the tile has {len(tile)}")
-        grid = self.asked.grid or self.divide(self._counts(tile), cores)
-        yield VectorSchedule(tile=tile, grid=tuple(map(int, grid)), ub=self.slots)
+        for found, number in chosen:
+            tile = tuple(map(int, found))
+            if len(tile) != len(self.domain):
+                raise cannot_obey(name, f"it walks {len(self.domain)} axes, and the tile has {len(tile)}")
+            grid = self.asked.grid or self.divide(self._counts(tile), number)
+            yield VectorSchedule(tile=tile, grid=tuple(map(int, grid)), ub=self.slots)
 
     def _counts(self, tile: Sequence[int]) -> list[int]:
         return [-(-n // t) for n, t in zip(self.domain, tile, strict=True)]

@@ -4,38 +4,44 @@ Before:  %r = graph.fusion %x, %w {domain = [256, 512], kind = "cube"} ...
 After:   %r = graph.fusion %x, %w {domain = [256, 512], kind = "cube",
              schedule = #graph.cube_schedule<axes = [[0], [1], [2]], step = [64, 128, 128], ...>} ...
 
-Equal fusions are judged once. What is pinned, by the option `schedule` or by a schedule that a fusion has already, is
-obeyed or refused. A fusion whose values do not fit on chip together is split in two (halves.py).
+Equal fusions are judged once. How a kernel is cut depends on its neighbours, as most launches run as stages of one
+(fronts.py), unless the option `join` says that they do not. What is pinned, by the option `schedule` or by a schedule
+that a fusion has already, is obeyed or refused. A fusion whose values do not fit on chip together is split in two
+(halves.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
+from math import inf, isfinite, isinf
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
-from ...dialects.base import describe
+from ...dialects.base import describe, integer, text
 from ...dialects.dtypes import itemsize, size
-from ...dialects.graph import CubeSchedule, FusionOp, GraphOp, VectorSchedule
+from ...dialects.graph import CubeSchedule, FusionOp, GraphOp, VectorSchedule, WhileOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import Schedule, all_complete, schedule_attr, to_schedules
-from ...dialects.open_sizes import choosing, example_sizes
+from ...dialects.open_sizes import choosing, example, example_sizes
 from ...machine import Machine
 from ..base import TargetPass
 from ..errors import PassError, TooLarge
 from ..fingerprint import structure
 from ..instances import Instance, has_open_sizes
+from ..launch_groups import Way
 from ..oracle import BOUND, Oracle, oracle_of
 from ..pins import Pins, parse_pins, pinned_for
 from ..pins import Schedule as Pin
 from .draining import pack_for_drain
+from .fronts import Chosen, Front, Runs, apart, best_ways, fixed, starts_group, together
 from .halves import cut_in_two
 from .joining import is_joined, join, put_in_place, tail_of
+from .launch_order import FREE
 from .launches import LaunchPlan, keep, launches_of
 from .names import KernelNames, Memo
 from .scheduled import ScheduledKernel, cannot_obey
@@ -51,25 +57,20 @@ class GraphSchedulePass(TargetPass):
     """Pinned choices, as `parse_pins` of pins.py reads them."""
     oracle: str = BOUND
     """The name of who judges schedules, as oracle.py knows it."""
+    join: bool = True
+    """Whether neighbouring launches will run as stages of one."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
-        Scheduler(machine, oracle_of(self.oracle), parse_pins(self.schedule)).module(module)
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """The schedules of a launch, and what the oracle says of them. Several where its sums are split: that of the
-    product of the parts with their number, and those of the launches behind it."""
-
-    schedules: tuple[Schedule, ...]
-    microseconds: float
+        Scheduler(machine, oracle_of(self.oracle), parse_pins(self.schedule), join=self.join).module(module)
 
 
 class Scheduler:
     """Gives each fusion a schedule."""
 
-    def __init__(self, machine: Machine, oracle: Oracle, pins: Pins = None, whole: bool = False):
-        self.machine, self.oracle, self.pins = machine, oracle, pins
+    def __init__(
+        self, machine: Machine, oracle: Oracle, pins: Pins = None, whole: bool = False, join: bool = True
+    ):
+        self.machine, self.oracle, self.pins, self.join = machine, oracle, pins, join
         self.keeps_whole = whole
         """Whether a fusion that is too large is an error, and no sum is split."""
         self.names: KernelNames[Chosen] = KernelNames()
@@ -79,6 +80,9 @@ class Scheduler:
         """Those of their split sums."""
         self.joins: Memo[bool] = Memo()
         """Whether it pays to split a contraction together with what is behind it, for those joined so far."""
+        self.runs = Runs(machine)
+        self.finish: list[Callable[[], None]] = []
+        """What gives fusions their schedules once those are known."""
 
     def module(self, module: ModuleOp) -> None:
         """Schedules all fusions of a module. Raises PassError."""
@@ -86,20 +90,29 @@ class Scheduler:
             if isinstance(func, FuncOp) and func.body.blocks:
                 self.block(func.body.block)
         self.check_names()
+        if self.join:
+            self.runs.choose()
+        for finish in self.finish:
+            finish()
 
-    def block(self, block: Block) -> None:
-        """Schedules the fusions of a block and of the control flow in it."""
+    def block(self, block: Block, times: int = 1) -> None:
+        """Finds schedules for the fusions of a block and of the control flow in it, which runs so many times."""
         position = {op: i for i, op in enumerate(block.ops)}
+        self.runs.begin(times)
         for op in list(block.ops):
-            if isinstance(op, FusionOp):
-                if not op.on_host and op.parent is not None:
+            if isinstance(op, FusionOp) and not op.on_host:
+                if op.parent is not None:
                     self.fusion(self.with_tail(op, position) or op)
                 continue
-            if isinstance(op, GraphOp) and op.KERNEL:
+            if isinstance(op, GraphOp) and op.KERNEL and not isinstance(op, FusionOp):
                 raise PassError(f"{describe(op)} is not in a fusion: run graph-fuse before graph-schedule")
-            for region in op.regions:
+            if isinstance(op, FREE):
+                continue
+            trips = example(integer(op.trip_count)) if isinstance(op, WhileOp) and op.trip_count else 1
+            for region in () if isinstance(op, FusionOp) else op.regions:
                 for inner in region.blocks:
-                    self.block(inner)
+                    self.block(inner, times * max(trips, 1))
+            self.runs.begin(times)
 
     def check_names(self) -> None:
         """Every kernel that a pin names exists. Raises PassError."""
@@ -110,48 +123,52 @@ class Scheduler:
             if name not in known:
                 raise PassError(f"schedule: there is no kernel {name!r}; there are {', '.join(known)}")
 
-    def fusion(self, fusion: FusionOp) -> float:
-        """Gives a fusion its schedule, or two halves of it theirs; what the oracle says of it."""
+    def fusion(self, fusion: FusionOp) -> list[Chosen]:
+        """Finds schedules for a fusion, or for two halves of it; `finish` gives it one. A fusion with open dimensions
+        is judged at the example of the compilation."""
+        judged = fusion
         if has_open_sizes(fusion):
-            return self.by_example(fusion)
+            if not all_complete(to_schedules(fusion.schedule)):
+                pack_for_drain(fusion, self.machine)
+            judged = Instance(example_sizes()).outside(fusion)
+        try:
+            found = self.judge(judged)
+        except TooLarge:
+            halves = [] if self.keeps_whole else cut_in_two(fusion)
+            if not halves:
+                raise
+            return [chosen for half in halves for chosen in self.fusion(half)]
+        self.runs.add([front for chosen in found for front in chosen.fronts], starts_group(fusion))
+        self.finish.append(partial(self.give, fusion, found))
+        return found
+
+    def judge(self, fusion: FusionOp) -> list[Chosen]:
+        """The schedules of each launch of a fusion. Raises TooLarge, and PassError."""
         asked = to_schedules(fusion.schedule)
         if not all_complete(asked) and not self.may_split(fusion):
             pack_for_drain(fusion, self.machine)
         launches = launches_of(fusion, self.machine)
         if all_complete(asked):  # it is for graph-to-tile to obey
-            return sum(self.launch(fusion, plan, None, Chosen(asked, 0.0)).microseconds for plan in launches)
+            given = Chosen(tuple(fixed(s, text(fusion.kind), self.machine) for s in asked), 0.0)
+            return [self.launch(fusion, plan, None, given) for plan in launches]
         if asked and len(asked) != len(launches):
             raise PassError(
                 f"{describe(fusion)} takes {len(launches)} launch{'es' * (len(launches) != 1)}, and has {len(asked)} "
                 "schedules"
             )
-        try:
-            found = [
-                self.launch(fusion, plan, asked[i] if asked else None) for i, plan in enumerate(launches)
-            ]
-        except TooLarge:
-            halves = [] if self.keeps_whole else cut_in_two(fusion)
-            if not halves:
-                raise
-            return sum(self.fusion(half) for half in halves)
-        fusion.schedule = schedule_attr([s for chosen in found for s in chosen.schedules])
-        return sum(chosen.microseconds for chosen in found)
+        return [self.launch(fusion, plan, asked[i] if asked else None) for i, plan in enumerate(launches)]
 
-    def by_example(self, fusion: FusionOp) -> float:
-        """Gives a fusion with open dimensions the schedule that it has for the example of the compilation, or one of
-        its own where that is for no other sizes."""
-        if not all_complete(to_schedules(fusion.schedule)):
-            pack_for_drain(fusion, self.machine)
-        copy = Instance(example_sizes()).outside(fusion)
-        microseconds = self.fusion(copy)
-        schedules = to_schedules(copy.schedule)
-        if not schedules:  # it was cut in two
-            return sum(self.fusion(half) for half in cut_in_two(fusion))
-        launches = launches_of(fusion, self.machine)
-        if len(launches) == len(schedules):
-            schedules = [self.for_all(fusion, i, launches[i], s) for i, s in enumerate(schedules)]
+    def give(self, fusion: FusionOp, found: Sequence[Chosen]) -> None:
+        """Gives a fusion its schedules, unless it has them; with open dimensions the ones that it has for the example
+        of the compilation, or its own where those are for no other sizes."""
+        if all_complete(to_schedules(fusion.schedule)):
+            return
+        schedules = [s for chosen in found for s in chosen.schedules]
+        if has_open_sizes(fusion):
+            launches = launches_of(fusion, self.machine)
+            if len(launches) == len(schedules):
+                schedules = [self.for_all(fusion, i, launches[i], s) for i, s in enumerate(schedules)]
         fusion.schedule = schedule_attr(schedules)
-        return microseconds
 
     @choosing()
     def for_all(self, fusion: FusionOp, number: int, plan: LaunchPlan, schedule: Schedule) -> Schedule:
@@ -269,7 +286,7 @@ class Scheduler:
     @cached_property
     def inner(self) -> Scheduler:
         """Schedules the fusions that split sums become."""
-        return Scheduler(self.machine, self.oracle, whole=True)
+        return Scheduler(self.machine, self.oracle, whole=True, join=self.join)
 
     @property
     def may_join(self) -> bool:
@@ -280,11 +297,11 @@ class Scheduler:
         """Whether a split contraction with its tail takes less time than the contraction and the tail one by one."""
         (plan,), name = launches_of(fusion, self.machine), "joined"
         try:
-            apart = self.free_best(fusion, plan, name, parts).microseconds
+            found = [self.free_best(fusion, plan, name, parts)]
             for other in launches_of(tail, self.machine):
                 kernel = self.kernel(tail, other, name, VectorSchedule(), [fusion])
-                apart += self.whole(kernel, name, VectorSchedule()).microseconds
-            return self.free_split(joined, name, parts).microseconds < apart
+                found.append(self.whole(kernel, name, VectorSchedule()))
+            return self.free_split(joined, name, parts).microseconds < self.microseconds(found)
         except TooLarge:
             return False
 
@@ -292,22 +309,46 @@ class Scheduler:
         """The best schedule of a kernel as it is. Raises TooLarge, and PassError for one that cannot be obeyed."""
         if asked.complete:
             kernel.check(name, asked)
-            return Chosen((asked,), self.oracle.microseconds(kernel, asked))
+            return self.front(kernel, [asked], [self.oracle.microseconds(kernel, asked)], asked, None)
         tried = list(kernel.candidates(name))
         us = [self.oracle.microseconds(kernel, schedule) for schedule in tried]
-        best = min(range(len(tried)), key=us.__getitem__)
-        schedule = kernel.completed(name, tried[best])
-        if asked.chosen():
-            kernel.check(name, schedule)
-        else:
-            keep(kernel, schedule)
-        return Chosen((schedule,), us[best])
+        best = tried[min(range(len(tried)), key=us.__getitem__)]
+
+        def complete(schedule: Schedule) -> Schedule:
+            schedule = kernel.completed(name, schedule)
+            if asked.chosen():
+                kernel.check(name, schedule)
+            else:
+                keep(kernel, schedule)
+            return schedule
+
+        return self.front(kernel, tried, us, complete(best), complete)
+
+    def front(
+        self,
+        kernel: ScheduledKernel,
+        tried: Sequence[Schedule],
+        microseconds: Sequence[float],
+        best: Schedule,
+        complete: Callable[[Schedule], Schedule] | None,
+    ) -> Chosen:
+        """What is known of the schedules of a kernel."""
+        ways: list[Way] = []
+        able: list[Schedule] = []
+        for schedule, us in zip(tried, microseconds, strict=True):
+            if isfinite(us):
+                woken = kernel.woken(schedule)
+                ways.append(Way(woken, us - woken.launch_microseconds(self.machine)))
+                able.append(schedule)
+        if not able:
+            return Chosen((Front((Way(kernel.woken(best)),), [best], best),), inf)
+        return Chosen((Front(*best_ways(ways, able), best, complete),), min(microseconds))
 
     def split(self, fusion: FusionOp, name: str, asked: CubeSchedule, parts: int) -> Chosen:
         """The schedules of a contraction whose sums are cut into parts. Raises TooLarge, and PassError where they
         cannot be."""
-        product = product_of(fusion)
-        extents = [] if product is None else split_extents(product)
+        whole = product_of(fusion)
+        extents = [] if whole is None else split_extents(whole)
         if not extents:
             raise cannot_obey(name, f"split_k={parts}: its sums cannot be cut")
         if not 2 <= parts <= max(extents):
@@ -319,11 +360,18 @@ class Scheduler:
         first = next(op for op in pieces if product_of(op) is not None)
         if asked.whole().chosen():
             first.schedule = schedule_attr([asked.whole()])
-        total = sum(self.inner.fusion(op) for op in pieces)
-        schedules: list[Schedule] = []
+        found: list[Chosen] = []
+        product = 0
         for op in pieces:
-            own = to_schedules(op.schedule)
-            if op is first and isinstance(own[0], CubeSchedule):
-                own = (replace(own[0], split_k=parts),)
-            schedules += own
-        return Chosen(tuple(schedules), total)
+            if op is first:
+                product = len(found)
+            found += self.inner.fusion(op)
+        fronts = tuple(front for chosen in found for front in chosen.fronts)
+        return Chosen(fronts, self.microseconds(found), product, parts)
+
+    def microseconds(self, found: Sequence[Chosen]) -> float:
+        """What launches take one after the other; infinity where one of them cannot run."""
+        if any(isinf(chosen.microseconds) for chosen in found):
+            return inf
+        fronts = [front for chosen in found for front in chosen.fronts]
+        return together(fronts, self.machine) if self.join else apart(fronts, self.machine)

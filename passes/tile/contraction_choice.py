@@ -49,12 +49,14 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
             self.problem = self.with_epilogue = self._problem(self.drained)
         self.rows: dict[str, SSAValue] = {}
         """What there is for the columns of the tile that is built, by memory space."""
+        self.pieces = {}
         self.costs: dict[tuple, CubeCost] = {}
         """What a step and its loads cost, as far as known."""
         element = self.anchor.result if self.drain is not None and not self.members else self.drained
         self.made[self.drained] = self._accumulator(element_of(element))
         self.build_steps()
         self.plain = len(self.steps) == 2 and not machine.fused
+        self.kinds = frozenset({"cube"} if self.plain else {"cube", "vector"})
 
     def candidates(self, name: str) -> Iterator[CubeSchedule]:
         tried = self._tried(name)
@@ -127,8 +129,9 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         key = (*loads, plan.inner, problem is self.problem)
         cost = self.costs.get(key)
         if cost is None:
-            fused = self._fused_epilogue(CubePlan.of(plan))
-            cost = CubeCost.of(problem, *loads, self.machine, self._loads, self._whole_bytes, fused)
+            whole = CubePlan.of(plan)
+            fused, pieces = self._fused_epilogue(whole), self._epilogue_pieces(whole)
+            cost = CubeCost.of(problem, *loads, self.machine, self._loads, self._whole_bytes, fused, pieces)
             self.costs[key] = cost
         points, counts = size(grid), problem.counts(step)
         cores = min(points, self.machine.cube_cores)

@@ -72,15 +72,17 @@ class CumulateKernel(BoxKernel):
     def too_large(self) -> str:
         return f"{describe(self.op)}: one element does not fit ub of {self.machine.name}"
 
-    def choose(self, cores: int) -> tuple[Sequence[int], int] | None:
-        cores = min(cores, self.work(self.domain).worth_waking(self.machine))
-        tile = choose_tile(self.domain, self.whole, self.fits, self.width, cores)
-        if tile is None:
-            length, wide = self.domain[1], min(self.domain[2], 256 // self.width)
-            while length > 1 and not self.fits((1, length, wide)):
-                length = -(-length // 2)
-            tile = (1, length, wide)
-        return (tile, cores) if self.fits(tile) else None
+    def choose(self, cores: int) -> list[tuple[Sequence[int], int]]:
+        found: list[tuple[Sequence[int], int]] = []
+        for n in self.work(self.domain).numbers_of_cores(cores, self.machine):
+            tile = choose_tile(self.domain, self.whole, self.fits, self.width, n)
+            if tile is None:
+                length, wide = self.domain[1], min(self.domain[2], 256 // self.width)
+                while length > 1 and not self.fits((1, length, wide)):
+                    length = -(-length // 2)
+                tile = (1, length, wide)
+            found.append((tile, n))
+        return [choice for choice in found if self.fits(choice[0])]
 
     def body(self, b: KernelBuilder, place: TilePlace) -> None:
         op, tile, position = self.op, place.tile, place.position

@@ -28,6 +28,8 @@ class EpilogueSteps(ContractionSteps):
     slots: int
     plan: CubePlan
     acc: SSAValue
+    pieces: dict[tuple[int, ...], int]
+    """In how many pieces a vector core takes its part of a tile, by the extents of that part, as far as known."""
 
     @property
     def has_epilogue(self) -> bool:
@@ -35,8 +37,8 @@ class EpilogueSteps(ContractionSteps):
         raise NotImplementedError
 
     def _epilogue_cycles(self) -> tuple[float, float]:
-        """Cycles of a vector core beside a cube for each element of the result, and for each tile on top: an estimate
-        from what it copies and computes. Zero where the vector unit is in the cube's own core."""
+        """Cycles of a vector core beside a cube for each element of the result, and for each piece of a tile on top: an
+        estimate from what it copies and computes. Zero where the vector unit is in the cube's own core."""
         if not self.members or self.machine.fused:
             return 0.0, 0.0
         moves, unit = self.machine.moves, self.machine.vector
@@ -45,6 +47,21 @@ class EpilogueSteps(ContractionSteps):
         loaded = width / load.bytes_per_cycle
         head = load.fixed_cycles + store.fixed_cycles + len(self.members) * unit.streamed_cycles
         return loaded + stored + len(self.members) * width / unit.repeat_bytes, head
+
+    def _epilogue_pieces(self, plan: CubePlan) -> int:
+        """In how many pieces a vector core takes its part of a tile; 1 where not even a row fits ub."""
+        if not self.members:
+            return 1
+        extent = self._epilogue_extent(plan)
+        known = self.pieces.get(tuple(extent))
+        if known is None:
+            try:
+                chunk = plan.epilogue or self._epilogue_tile(plan)
+            except TooLarge:
+                chunk = extent
+            known = size([-(-n // part) for n, part in zip(extent, chunk, strict=True)])
+            self.pieces[tuple(extent)] = known
+        return known
 
     def _fused_epilogue(self, plan: CubePlan) -> FusedEpilogue | None:
         """What a core that has both units does to a tile of sums; None where there are cores of two kinds, or where a

@@ -21,7 +21,7 @@ from ..errors import PassError
 from .bound import VectorWork, copy_cycles
 from .boxes import BoxKernel, TilePlace
 from .builder import KernelBuilder, dense, gm_of, number
-from .schedule import cut_tile, divisor, largest_tile, merge_axes
+from .schedule import cut_tile, divisor, merge_axes
 
 LARGEST_OFFSET = 2**31 - 1
 
@@ -80,17 +80,13 @@ class GatherKernel(BoxKernel):
     def too_large(self) -> str:
         return f"{describe(self.op)}: one element does not fit ub of {self.machine.name}"
 
-    def choose(self, cores: int) -> tuple[Sequence[int], int] | None:
-        largest = largest_tile(self.domain, self.whole, self.fits)
-        if largest is None:
-            return None
-        cores = min(cores, self.work(largest).worth_waking(self.machine))
+    def cut(self, largest: Sequence[int], cores: int, pieces: int) -> Sequence[int]:
         # in the time that a slice takes, a copy would bring this much for each of its elements
         brought = self.each * self.machine.moves["gm", "ub"].bytes_per_cycle
         alike = max(self.width, int(brought / (size([self.sizes[d] for d in self.kept]))))
         tile = cut_tile(largest, self.domain, self.whole, alike, cores)
         tile = tuple(1 if d < self.inner else t for d, t in enumerate(tile))
-        return _whole_slices(self.domain, tile, len(self.batch)), cores
+        return _whole_slices(self.domain, tile, len(self.batch))
 
     def refusal(self, tile: Sequence[int]) -> str | None:
         if any(t > 1 for t in tile[: self.inner]):

@@ -19,7 +19,7 @@ from ...machine import Machine
 from .bound import VectorWork, copy_cycles
 from .boxes import BoxKernel, TilePlace
 from .builder import KernelBuilder, dense, divide_grid
-from .schedule import cut_tile, divisor, largest_tile, merge_axes
+from .schedule import divisor, merge_axes
 from .scheduled import as_vector, cannot_obey
 
 Start = int | tuple[int, int, int]
@@ -81,14 +81,7 @@ class CopyKernel(BoxKernel):
     def too_large(self) -> str:
         return f"a copy of {self.copy.box}: one element does not fit ub of {self.machine.name}"
 
-    def choose(self, cores: int) -> tuple[Sequence[int], int] | None:
-        largest = largest_tile(self.domain, self.whole, self.fits)
-        if largest is None:
-            return None
-        work = self.work(largest)
-        cores = min(cores, work.worth_waking(self.machine))
-        cut = cut_tile(largest, self.domain, self.whole, self.width, cores, work.pieces(self.machine))
-
+    def cut(self, largest: Sequence[int], cores: int, pieces: int) -> Sequence[int]:
         def busiest(tile: Sequence[int]) -> tuple[int, int]:
             counts = self._counts(tile)
             grid = self.divide(counts, cores)
@@ -96,7 +89,8 @@ class CopyKernel(BoxKernel):
             return trips * size(tile), trips
 
         # what no cores divide is copied in as few pieces as fit
-        return min((self._divided(t) for t in (cut, largest)), key=busiest), cores
+        cut = super().cut(largest, cores, pieces)
+        return min((self._divided(t) for t in (cut, largest)), key=busiest)
 
     def _divided(self, limit: Sequence[int]) -> tuple[int, ...]:
         """The longest tile within `limit` that divides the box where it must."""

@@ -78,10 +78,10 @@ class ScatterKernel(BoxKernel):
         self.domain = [self.rows, self.columns, self.count]
         self.tensors = [gm_of(a) for a in self.args], [gm_of(op.result)]
 
-    def choose(self, cores: int) -> tuple[Sequence[int], int] | None:
+    def choose(self, cores: int) -> list[tuple[Sequence[int], int]]:
         shape = self.rows, self.columns, self.count, self.width, self.machine
         tile = parts_of(*shape, self.op.runs()) or parts_of(*shape)
-        return None if tile is None else (tile, cores)
+        return [] if tile is None else [(tile, cores)]
 
     def _met(self, high: int) -> int:
         """The updates that meet a part of so many rows: those of its own groups where it has whole ones."""

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from ...dialects import tile as ops
+from ...dialects.dtypes import size
 from ...dialects.graph import AttentionSchedule, CubeSchedule, FusionOp, VectorSchedule
 from ...dialects.graph.schedules import Schedule, kind_of
+from ...dialects.npu.waking import Woken
 from ...machine import Machine
 from ..errors import PassError
 
@@ -54,6 +56,17 @@ class ScheduledKernel(ABC):
     @abstractmethod
     def check(self, name: str, schedule: Schedule) -> None:
         """Raises PassError where a complete schedule cannot be obeyed."""
+
+    kinds: frozenset[str] = frozenset({"vector"})
+    """Of the cores of a split chip that it wakes."""
+
+    def woken(self, schedule: Schedule) -> Woken:
+        """What a launch with a complete schedule wakes."""
+        blocks = size(schedule.grid or ())
+        kinds = frozenset({"fused"}) if self.machine.fused else self.kinds
+        if kinds == {"vector"}:
+            return Woken(self.machine.share_of(min(blocks, self.machine.vector_cores)), kinds)
+        return Woken(min(blocks, self.machine.cube_cores), kinds)
 
     @abstractmethod
     def bound(self, schedule: Schedule) -> float:

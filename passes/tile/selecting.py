@@ -198,9 +198,9 @@ class SelectAndScatterKernel(BoxKernel):
         window = list(to_ints(self.op.window))
         return f"{describe(self.op)}: a window of {window} does not fit ub of {self.machine.name}"
 
-    def choose(self, cores: int) -> tuple[Sequence[int], int] | None:
+    def choose(self, cores: int) -> list[tuple[Sequence[int], int]]:
         tile = choose_tile(self.domain, self.whole, self.fits, self.width, cores)
-        return None if tile is None else (tile, cores)
+        return [] if tile is None else [(tile, cores)]
 
     def body(self, b: KernelBuilder, place: TilePlace) -> None:
         op, axes, tile, at = self.op, self.axes, place.tile, place.position

@@ -70,9 +70,9 @@ class SortKernel(BoxKernel):
     def too_large(self) -> str:
         return f"{describe(self.op)}: a row of {self.domain[1]} does not fit ub of {self.machine.name}"
 
-    def choose(self, cores: int) -> tuple[Sequence[int], int] | None:
+    def choose(self, cores: int) -> list[tuple[Sequence[int], int]]:
         tile = choose_tile(self.domain, self.whole, self.fits, self.width, cores)
-        return None if tile is None else (tile, cores)
+        return [] if tile is None else [(tile, cores)]
 
     def body(self, b: KernelBuilder, place: TilePlace) -> None:
         op, (rows, n), several = self.op, self.domain, place.tile[0]

@@ -57,12 +57,12 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         if pinned is not None:
             yield self._schedule(name, pinned, cores)
             return
-        whole = self._tile_of_rows(cores)
-        if whole is None:
+        whole = self._tiles_of_rows(cores)
+        if not whole:
             yield from (self._schedule(name, tile, cores) for tile in self._tiles_of_pieces(cores))
             return
-        tile, cores = whole
-        yield self._schedule(name, tile, cores)
+        yield from (self._schedule(name, tile, number) for tile, number in whole)
+        tile, cores = whole[0]
         last = len(self.extents) - 1
         if not self.rows or last in self.rows or tile[last] == self.extents[last] or self._why_whole():
             return
@@ -78,19 +78,20 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         """Tiles along each axis."""
         return [-(-n // t) for n, t in zip(self.extents, tile, strict=True)]
 
-    def _tile_of_rows(self, cores: int) -> tuple[tuple[int, ...], int] | None:
-        """The tile where rows that are reduced are whole, and on how many cores; None where not even one row fits."""
+    def _tiles_of_rows(self, cores: int) -> list[tuple[tuple[int, ...], int]]:
+        """Tiles where rows that are reduced are whole, and on how many cores each, the one best for a launch of its own
+        first; none where not even one row fits."""
         largest = largest_tile(
             self.extents, self.rows, lambda t: self._ub_bytes(self._whole_pairs(t)) <= self._capacity
         )
         if largest is None:
-            return None
-        work = self._work(self._whole_pairs(largest))
+            return []
+        work, numbers = self._work(self._whole_pairs(largest)), [cores]
         if self.asked.cores is None and self.asked.grid is None:
-            cores = work.worth_waking(self.machine)
+            numbers = work.numbers_of_cores(cores, self.machine)
         pieces = work.pieces(self.machine)
-        tile = cut_tile(largest, self.extents, self.rows, self._width, cores, pieces)
-        return self._whole_pairs(tile), cores
+        cut = {n: cut_tile(largest, self.extents, self.rows, self._width, n, pieces) for n in numbers}
+        return [(self._whole_pairs(tile), n) for n, tile in cut.items()]
 
     def _whole_pairs(self, tile: Sequence[int]) -> tuple[int, ...]:
         """A tile with even extents where numbers are loaded in pairs, along which extents are even."""

@@ -24,11 +24,16 @@ from tilewright.api.templates import Version
 from tilewright.dialects.npu.structure import LaunchOp
 from tilewright.dialects.npu.waking import Woken
 from tilewright.machine import Machine
+from tilewright.passes.launch_groups import PER_MICROSECOND, Neighbour, Way
 from tilewright.passes.npu.check import check
-from tilewright.passes.npu.join_launches import MOST, PER_MICROSECOND, Neighbour, joins
+from tilewright.passes.npu.join_launches import joins
 
 MACHINES = {name: Machine.load(name) for name in ("ascend-910b1", "ascend-310", "ascend-950pr")}
 KINDS = [frozenset(k) for k in (("cube",), ("vector",), ("cube", "vector"))]
+
+
+def alone(woken: Woken, first: bool = False) -> Neighbour:
+    return Neighbour((Way(woken),), first)
 
 
 def cost(launches: Sequence[Neighbour], joined: Sequence[bool], machine: Machine) -> tuple[int, int] | None:
@@ -38,7 +43,7 @@ def cost(launches: Sequence[Neighbour], joined: Sequence[bool], machine: Machine
     starts = [i for i, a in enumerate(joined) if not a]
     total = 0
     for start, end in pairwise([*starts, len(launches)]):
-        woken = reduce(or_, (launch.woken for launch in launches[start:end]))
+        woken = reduce(or_, (launch.ways[0].woken for launch in launches[start:end]))
         total += round(woken.launch_microseconds(machine) * PER_MICROSECOND)
         total += (end - start - 1) * round(woken.barrier_microseconds(machine) * PER_MICROSECOND)
     return total, sum(joined)
@@ -49,7 +54,7 @@ def cost(launches: Sequence[Neighbour], joined: Sequence[bool], machine: Machine
     st.sampled_from(sorted(MACHINES)),
     st.lists(
         st.builds(
-            Neighbour,
+            alone,
             st.builds(Woken, st.integers(1, 24), st.sampled_from(KINDS)),
             st.sampled_from([False, False, False, True]),
         ),
@@ -67,16 +72,13 @@ def test_no_partition_costs_less(name: str, launches: list[Neighbour]) -> None:
 
 def test_a_launch_is_preferred_to_a_barrier_that_costs_as_much() -> None:
     machine = replace(MACHINES["ascend-910b1"], barrier_share=1.0)
-    alike = [Neighbour(Woken(24, KINDS[1]))] * 5
+    alike = [alone(Woken(24, KINDS[1]))] * 5
     assert joins(alike, machine) == [False] * 5
 
 
-def test_groups_have_a_limit() -> None:
-    alike = [Neighbour(Woken(24, KINDS[1]))] * (2 * MOST + 5)
-    found = joins(alike, MACHINES["ascend-910b1"])
-    starts = [i for i, joined in enumerate(found) if not joined]
-    assert len(starts) == 3
-    assert all(b - a <= MOST for a, b in pairwise([*starts, len(found)]))
+def test_a_program_may_be_one_group() -> None:
+    alike = [alone(Woken(24, KINDS[1]))] * 1000
+    assert joins(alike, MACHINES["ascend-910b1"]) == [False] + [True] * 999
 
 
 # -- programs ------------------------------------------------------------------------------------------------
@@ -156,12 +158,16 @@ def test_what_happens_between_launches_parts_them(name: str) -> None:
 
 @pytest.mark.parametrize("memory", ["typed", "bytes"])
 @pytest.mark.parametrize("model", ["gpt2:tiny", "chain", "host"])
-def test_values_are_the_same(model: str, memory: Any) -> None:
+def test_values_are_the_same(model: str, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of programs that differ in nothing else: with the option off, kernels are cut for launches of their own."""
     fn, args = PROGRAMS[model] if model in PROGRAMS else load(model)
-    with_, without = (
-        tw.compile(fn, *args, options=tw.Options(memory=memory, join=join)) for join in (True, False)
-    )
+    options, ours = tw.Options(memory=memory), tw.Options.stages
+    with_ = tw.compile(fn, *args, options=options)
     assert with_.report().counts.joined > 0
+    apart = [s for s in ours(options) if s.name != "npu-join-launches"]
+    monkeypatch.setattr(tw.Options, "stages", lambda _: apart)
+    without = tw.compile(fn, *args, options=options)
+    assert without.report().counts.joined == 0
     found, expected = (jax.tree.leaves(p(*args)) for p in (with_, without))
     for a, b in zip(found, expected, strict=True):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()

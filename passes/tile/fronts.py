@@ -1,0 +1,170 @@
+"""What is known of the schedules of a launch, and which of them is best among its neighbours.
+
+A launch by itself is best on few cores where more of them would start later than they end. As a stage of a group of
+launches it pays a barrier over all cores of the group, however few it uses, so more cores are better. `Front` has the
+schedules of a launch between which that decides, and `Runs.choose` decides for all launches of a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from ...dialects.dtypes import size
+from ...dialects.graph import CubeSchedule, FusionOp
+from ...dialects.graph.schedules import Schedule
+from ...dialects.npu.waking import Woken
+from ...machine import Machine
+from ..errors import PassError
+from ..launch_groups import Groups, Member, Neighbour, Way
+
+
+@dataclass(eq=False)
+class Front:
+    """The schedules of a launch of which each takes less work than all that wake no more cores.
+
+    ways: what each wakes, and its work. schedules: as they were judged. kept: the one that is taken, complete.
+    complete: completes another one; None where there is no other.
+    """
+
+    ways: tuple[Way, ...]
+    schedules: Sequence[Schedule]
+    kept: Schedule
+    complete: Callable[[Schedule], Schedule] | None = None
+
+    def take(self, way: Way) -> None:
+        """Takes the schedule of one of its ways; the one it has stays where that cannot be built."""
+        if self.complete is not None:
+            with suppress(PassError):
+                self.kept = self.complete(self.schedules[self.ways.index(way)])
+
+    def alone(self, machine: Machine) -> Way:
+        """The best way for a launch of its own."""
+        return min(self.ways, key=lambda way: way.microseconds + way.woken.launch_microseconds(machine))
+
+
+def best_ways(ways: Sequence[Way], schedules: Sequence[Schedule]) -> tuple[tuple[Way, ...], list[Schedule]]:
+    """The ways that are worth having, and their schedules; of equals the first."""
+    order = sorted(range(len(ways)), key=lambda i: (ways[i].microseconds, ways[i].woken.cores, i))
+    found: list[int] = []
+    for i in order:
+        if not any(ways[j].woken | ways[i].woken == ways[i].woken for j in found):
+            found.append(i)
+    return tuple(ways[i] for i in found), [schedules[i] for i in found]
+
+
+def fixed(schedule: Schedule, kind: str, machine: Machine) -> Front:
+    """A schedule that a fusion of this kind has already."""
+    blocks = size(schedule.grid or ())
+    kinds = {"cube": {"cube"}, "mix": {"cube", "vector"}}.get(kind, {"vector"})
+    cores = min(blocks, machine.cube_cores) if "cube" in kinds else machine.share_of(blocks)
+    return Front((Way(Woken(cores, frozenset({"fused"} if machine.fused else kinds))),), [schedule], schedule)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The schedules of a launch, and the microseconds that it takes alone. Several where its sums are split in `parts`:
+    that of the `product` of the parts, and those of the launches beside it."""
+
+    fronts: tuple[Front, ...]
+    microseconds: float
+    product: int | None = None
+    parts: int = 0
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """Of its launches, in order."""
+        found = [front.kept for front in self.fronts]
+        if self.product is not None and isinstance(whole := found[self.product], CubeSchedule):
+            found[self.product] = replace(whole, split_k=self.parts)
+        return tuple(found)
+
+
+def apart(fronts: Sequence[Front], machine: Machine) -> float:
+    """Microseconds of launches, each by itself."""
+    best = (front.alone(machine) for front in fronts)
+    return sum(way.microseconds + way.woken.launch_microseconds(machine) for way in best)
+
+
+def together(fronts: Sequence[Front], machine: Machine) -> float:
+    """Microseconds of launches of which neighbours may run as stages of one."""
+    if len(fronts) == 1:
+        return apart(fronts, machine)
+    return Groups(machine, [Neighbour(front.ways) for front in fronts]).least()[0]
+
+
+def starts_group(fusion: FusionOp) -> bool:
+    """Whether a number of the host is among the inputs of a fusion: its launch can only be the first of a group."""
+    return any(isinstance(v.owner, FusionOp) and v.owner.on_host for v in fusion.inputs)
+
+
+@dataclass
+class Run:
+    """Launches that may be one, which of them may only begin a group, and how often all of them run."""
+
+    times: int
+    fronts: list[Front] = field(default_factory=list)
+    firsts: list[bool] = field(default_factory=list)
+
+    def least(self, machine: Machine, ways: Callable[[Front], tuple[Way, ...]]) -> tuple[float, list[Member]]:
+        """Microseconds of the launches, each run in one of so many ways, and what becomes of each."""
+        neighbours = [Neighbour(ways(f), first) for f, first in zip(self.fronts, self.firsts, strict=True)]
+        return Groups(machine, neighbours).least()
+
+
+class Runs:
+    """The launches of a program in their order, as far as they can be one."""
+
+    def __init__(self, machine: Machine):
+        self.machine, self.runs = machine, [Run(1)]
+
+    def begin(self, times: int) -> None:
+        """Something stands between launches; those behind it run so many times."""
+        if self.runs[-1].fronts:
+            self.runs.append(Run(times))
+        self.runs[-1].times = times
+
+    def add(self, fronts: Sequence[Front], first: bool) -> None:
+        """The next launches; the first of them may only begin a group, if so."""
+        self.runs[-1].fronts += fronts
+        self.runs[-1].firsts += [first and not i for i in range(len(fronts))]
+
+    def choose(self) -> None:
+        """Takes a schedule for each launch, so that all take least.
+
+        Equal launches have one kernel. So first each launch may choose for itself, and then the launches of a kernel
+        choose by what they cost together in the groups that they are in.
+        """
+        runs = [run for run in self.runs if len(run.fronts) > 1]
+        fronts = list(dict.fromkeys(front for run in runs for front in run.fronts))
+        if all(len(front.ways) == 1 for front in fronts):
+            return
+        picked = {front: (front.alone(self.machine),) for front in fronts}
+        least = self._cost(runs, picked)
+        groups = [run.least(self.machine, lambda front: front.ways)[1] for run in runs]
+        voted = self._votes(runs, fronts, groups)
+        if self._cost(runs, voted) < least:
+            for front, (way,) in voted.items():
+                if (way,) != picked[front]:
+                    front.take(way)
+
+    def _cost(self, runs: Sequence[Run], picked: Mapping[Front, tuple[Way, ...]]) -> float:
+        return sum(run.times * run.least(self.machine, picked.__getitem__)[0] for run in runs)
+
+    def _votes(
+        self, runs: Sequence[Run], fronts: Sequence[Front], groups: Sequence[Sequence[Member]]
+    ) -> dict[Front, tuple[Way, ...]]:
+        """For each kernel the way that costs least over all its launches; one that wakes more than a group does would
+        be a launch beside it."""
+        costs = {front: [0.0] * len(front.ways) for front in fronts}
+        for run, members in zip(runs, groups, strict=True):
+            for front, member in zip(run.fronts, members, strict=True):
+                for i, way in enumerate(front.ways):
+                    beside = way.woken | member.woken != member.woken
+                    price = way.woken.launch_microseconds(self.machine) if beside else 0.0
+                    costs[front][i] += run.times * (way.microseconds + price)
+        return {
+            front: (min(zip(each, range(len(each)), front.ways, strict=True))[2],)
+            for front, each in costs.items()
+        }
