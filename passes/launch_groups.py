@@ -1,9 +1,9 @@
 """Which neighbouring launches run as stages of one launch, with barriers between them, and how each is cut for that.
 
 A *group* is a launch and those that are joined to it. Its launch wakes the most cores that any of its kernels wakes, of
-all their kinds, and each kernel but the first waits at a barrier over them. So it depends on the neighbours what a
-kernel costs, and on how many cores it is best: one core alone starts quickly, but in a group of a large kernel the
-others are awake anyway.
+all their kinds, and each kernel but the first waits at a barrier over them, unless it is independent of those since the
+last one. So it depends on the neighbours what a kernel costs, and on how many cores it is best: one core alone starts
+quickly, but in a group of a large kernel the others are awake anyway.
 """
 
 from __future__ import annotations
@@ -31,10 +31,15 @@ class Way(NamedTuple):
 
 
 class Neighbour(NamedTuple):
-    """A launch among those that could be one: the ways to run it, and whether it may only begin a group."""
+    """A launch among those that could be one.
+
+    ways: how it may be run. first: it may only begin a group. free: it needs nothing of those before it that are free,
+    nor of the one before these, so no barrier parts it from them.
+    """
 
     ways: tuple[Way, ...]
     first: bool = False
+    free: bool = False
 
 
 class Member(NamedTuple):
@@ -75,7 +80,7 @@ class Groups:
             alone = before + self.launch
             joined = np.zeros(len(self.bounds), bool)
             if i and not neighbour.first:
-                behind = cost + self.barrier
+                behind = cost if neighbour.free else cost + self.barrier
                 joined = (behind < alone) | ((behind == alone) & (joins + 1 < joins_before))
                 alone, joins = np.where(joined, behind, alone), np.where(joined, joins + 1, joins_before)
             else:

@@ -159,6 +159,8 @@ class _Host(HostVisitor[Steps]):
         group = op.group()
         woken, joined = reduce(or_, (self._kernel(each).woken for each in group)), op is not group[0]
         overhead = (woken.barrier_microseconds if joined else woken.launch_microseconds)(self.machine)
+        if op.nowait is not None:
+            overhead = 0.0
         microseconds = overhead + self.machine.cycles_to_microseconds(run.cycles)
         return [Launch(kernel, run, overhead, joined, microseconds, op, op.queue)]
 

@@ -96,13 +96,15 @@ class LaunchOp(Command, KernelUser):
     device tensor of rank 0, an input may be a number of the host, which travels with the launch's arguments.
 
     `joined`: it runs in the launch of the npu.launch before it, behind a barrier over all cores of that launch. The two
-    then are of one *group*, which is one launch of the device."""
+    then are of one *group*, which is one launch of the device. `nowait`: no barrier stands before it, so cores begin
+    with it that are done with what is before it."""
 
     name = "npu.launch"
     SYMBOL: ClassVar[str | None] = "callee"
     outputs = prop_def(IntegerAttr)
     workspaces = prop_def(IntegerAttr)
     joined = opt_prop_def(UnitAttr)
+    nowait = opt_prop_def(UnitAttr)
     arguments = var_operand_def()
 
     def group(self) -> list[LaunchOp]:
@@ -117,6 +119,15 @@ class LaunchOp(Command, KernelUser):
             elif not splits_nothing(after):
                 break
             after = after.next_op
+        return found
+
+    def abreast(self) -> list[LaunchOp]:
+        """The launches before this one that no barrier parts from it, the last one first."""
+        found: list[LaunchOp] = []
+        launch = self
+        while launch.nowait is not None and (before := joinable_before(launch)) is not None:
+            found.append(before)
+            launch = before
         return found
 
     def inputs(self) -> Sequence[SSAValue]:
@@ -149,6 +160,9 @@ class LaunchOp(Command, KernelUser):
         if self.joined is not None and joinable_before(self) is None:
             name = self.callee.root_reference.data
             raise self.error(f"@{name} is joined, but right before it there is no npu.launch on its stream")
+        if self.nowait is not None and self.joined is None:
+            name = self.callee.root_reference.data
+            raise self.error(f"@{name} waits for no barrier, but it is joined to no npu.launch before it")
 
     def misfit(self, kernel: Kernel) -> str | None:
         name = self.callee.root_reference.data

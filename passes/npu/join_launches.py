@@ -5,7 +5,8 @@ Before:  npu.launch @k %x, %y {..., stream = "compute"}
 After:   npu.launch @k %x, %y {..., stream = "compute"}
          npu.launch @l %y, %z {joined, ..., stream = "compute"}
 
-launch_groups.py says which take least together.
+launch_groups.py says which take least together. A launch that needs nothing of those before it, and writes nothing that
+they use, waits for no barrier: `joined, nowait`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block
 
 from ...dialects.base import text
@@ -23,7 +23,9 @@ from ...dialects.npu.waking import woken_by
 from ...dialects.open_sizes import choosing
 from ...machine import Machine
 from ..base import TargetPass
+from ..calls import callers_first
 from ..launch_groups import Groups, Neighbour, Way
+from .check.order import TensorPlaces, frames_of
 
 
 @dataclass(frozen=True)
@@ -32,24 +34,48 @@ class NpuJoinLaunchesPass(TargetPass):
 
     name = "npu-join-launches"
 
-    @choosing()
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         kernels = {
             text(k.sym_name): (Way(woken_by(k, machine)),) for k in module.ops if isinstance(k, KernelOp)
         }
-        blocks = [
-            block
-            for func in module.ops
-            if isinstance(func, FuncOp)
-            for op in func.walk()
-            for region in op.regions
-            for block in region.blocks
-        ]
-        for run in (run for block in blocks for run in runs(block, kernels)):
-            neighbours = [Neighbour(kernels[_callee(op)], bool(op.at_issue())) for op in run]
-            for op, joined in zip(run, joins(neighbours, machine), strict=True):
-                if joined:
-                    op.properties["joined"] = UnitAttr()
+        functions = callers_first(module)
+        frames = frames_of(functions)
+        for func in functions:
+            memory = TensorPlaces(func, frames)
+            blocks = [block for op in func.walk() for region in op.regions for block in region.blocks]
+            for run in (run for block in blocks for run in runs(block, kernels)):
+                join(run, kernels, memory, machine)
+
+
+def join(
+    run: Sequence[LaunchOp],
+    kernels: Mapping[str, tuple[Way, ...]],
+    memory: TensorPlaces,
+    machine: Machine,
+) -> None:
+    """Marks those of some launches that could be one which run in the one before them, and which of these wait for no
+    barrier."""
+    free = independent(run, memory)
+    neighbours = [
+        Neighbour(kernels[_callee(op)], bool(op.at_issue()), alone) for op, alone in zip(run, free, strict=True)
+    ]
+    for op, joined, alone in zip(run, joins(neighbours, machine), free, strict=True):
+        if joined:
+            op.properties["joined"] = UnitAttr()
+            if alone:
+                op.properties["nowait"] = UnitAttr()
+
+
+def independent(run: Sequence[LaunchOp], memory: TensorPlaces) -> list[bool]:
+    """For each of some launches whether it shares no bytes that are written with those before it, back to the last one
+    that shares some with its own."""
+    found: list[bool] = []
+    together: list[LaunchOp] = []
+    for op in run:
+        free = bool(together) and all(memory.meeting(before, op) is None for before in together)
+        together = [*together, op] if free else [op]
+        found.append(free)
+    return found
 
 
 def runs(block: Block, kernels: Mapping[str, tuple[Way, ...]]) -> Iterator[list[LaunchOp]]:
@@ -59,7 +85,8 @@ def runs(block: Block, kernels: Mapping[str, tuple[Way, ...]]) -> Iterator[list[
     for op in block.ops:
         if not isinstance(op, LaunchOp):
             continue
-        op.properties.pop("joined", None)
+        for name in ("joined", "nowait"):
+            op.properties.pop(name, None)
         known = _callee(op) in kernels
         if run and not (known and joinable_before(op) is run[-1]):
             yield run
@@ -70,9 +97,10 @@ def runs(block: Block, kernels: Mapping[str, tuple[Way, ...]]) -> Iterator[list[
         yield run
 
 
+@choosing()
 def joins(launches: Sequence[Neighbour], machine: Machine) -> list[bool]:
     """Which of some neighbouring launches run in the one before them: those with which all of them take least, of
-    several such ways the one with the fewest joins."""
+    several such ways the one with the fewest joins. Open sizes are those of the example."""
     _, members = Groups(machine, launches).least()
     return [member.joined for member in members]
 

@@ -5,6 +5,7 @@ After:   %y = npu.gm_alloc {address = 1572864} : !npu.gm<128x768xf32>    and the
 
 Arguments and constants are live for the whole run. Every other tensor is live from its first to its last use in the
 outermost block, a donated argument from the start; a tensor used inside a loop or branch is live for that whole op.
+Launches that are independent of each other share no memory where there is room (abreast.py).
 A called function has its own frame behind those of its callers; its arguments and results are tensors of the caller.
 
 Where sizes are open, so are the addresses: `address = "512*t + 4096"`. The plan is that for the example of the
@@ -35,6 +36,7 @@ from ...packing import Budget, Buffer, PackingPlan, PackingProblem, solve
 from ..base import TargetPass
 from ..calls import callers_first, calls_of
 from ..errors import PassError
+from .abreast import kept_apart
 from .no_room import needs, no_room
 from .stacking import stacked
 
@@ -141,8 +143,10 @@ def share(
     spans.sort(key=lambda s: s[0])
     sizes = [later(whole_units(gm(t).bytes, align), align) for _, _, t in spans]
     lives = [Life(first, last, example(size)) for (first, last, _), size in zip(spans, sizes, strict=True)]
+    most = most_at_once(lives)
     if sum(life.size for life in lives) > ADDRESSABLE:
-        raise PassError(needs(example(start + most_at_once(lives)), machine))
+        raise PassError(needs(example(start + most), machine))
+    lives = kept_apart(block, order, lives, most)
     plan = placed(lives)
     found, top = plan.offsets.tolist(), plan.height
     check_addressable(start + top, machine)

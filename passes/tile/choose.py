@@ -37,8 +37,9 @@ from ..launch_groups import Way
 from ..oracle import BOUND, Oracle, oracle_of
 from ..pins import Pins, parse_pins, pinned_for
 from ..pins import Schedule as Pin
+from .abreast_order import order_abreast
 from .draining import pack_for_drain
-from .fronts import Chosen, Front, Runs, apart, best_ways, fixed, starts_group, together
+from .fronts import Chosen, Front, Runs, apart, best_ways, fixed, together
 from .halves import cut_in_two
 from .joining import is_joined, join, put_in_place, tail_of
 from .launch_order import FREE
@@ -97,6 +98,8 @@ class Scheduler:
 
     def block(self, block: Block, times: int = 1) -> None:
         """Finds schedules for the fusions of a block and of the control flow in it, which runs so many times."""
+        if self.join:
+            order_abreast(block)
         position = {op: i for i, op in enumerate(block.ops)}
         self.runs.begin(times)
         for op in list(block.ops):
@@ -138,7 +141,7 @@ class Scheduler:
             if not halves:
                 raise
             return [chosen for half in halves for chosen in self.fusion(half)]
-        self.runs.add([front for chosen in found for front in chosen.fronts], starts_group(fusion))
+        self.runs.add([front for chosen in found for front in chosen.fronts], fusion)
         self.finish.append(partial(self.give, fusion, found))
         return found
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from xdsl.ir import Operation
+
 from ...dialects.dtypes import size
 from ...dialects.graph import CubeSchedule, FusionOp
 from ...dialects.graph.schedules import Schedule
@@ -101,16 +103,19 @@ def starts_group(fusion: FusionOp) -> bool:
 
 @dataclass
 class Run:
-    """Launches that may be one, which of them may only begin a group, and how often all of them run."""
+    """Launches that may be one, which of them may only begin a group or need no barrier before them, and how often all
+    of them run. `together`: the fusions since the last one that needs something of another."""
 
     times: int
     fronts: list[Front] = field(default_factory=list)
     firsts: list[bool] = field(default_factory=list)
+    frees: list[bool] = field(default_factory=list)
+    together: set[Operation] = field(default_factory=set)
 
     def least(self, machine: Machine, ways: Callable[[Front], tuple[Way, ...]]) -> tuple[float, list[Member]]:
         """Microseconds of the launches, each run in one of so many ways, and what becomes of each."""
-        neighbours = [Neighbour(ways(f), first) for f, first in zip(self.fronts, self.firsts, strict=True)]
-        return Groups(machine, neighbours).least()
+        each = zip(self.fronts, self.firsts, self.frees, strict=True)
+        return Groups(machine, [Neighbour(ways(f), first, free) for f, first, free in each]).least()
 
 
 class Runs:
@@ -125,10 +130,16 @@ class Runs:
             self.runs.append(Run(times))
         self.runs[-1].times = times
 
-    def add(self, fronts: Sequence[Front], first: bool) -> None:
-        """The next launches; the first of them may only begin a group, if so."""
-        self.runs[-1].fronts += fronts
-        self.runs[-1].firsts += [first and not i for i in range(len(fronts))]
+    def add(self, fronts: Sequence[Front], fusion: FusionOp) -> None:
+        """The next launches, of a fusion. That their memory is apart from that of others is not known yet."""
+        run, first = self.runs[-1], starts_group(fusion)
+        free = bool(run.together) and not any(v.owner in run.together for v in fusion.inputs)
+        if not free:
+            run.together.clear()
+        run.together.add(fusion)
+        run.fronts += fronts
+        run.firsts += [first and not i for i in range(len(fronts))]
+        run.frees += [free and not i for i in range(len(fronts))]
 
     def choose(self) -> None:
         """Takes a schedule for each launch, so that all take least.

@@ -6,7 +6,7 @@ As in mutants.py; what is changed is a module of the program's functions.
 from __future__ import annotations
 
 from mutation import Mutation, Random, every, pick
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, UnitAttr, i64
 from xdsl.ir import Operation
 
 from tilewright.dialects.base import integer, text
@@ -81,8 +81,18 @@ def move_event(module: ModuleOp, rng: Random, machine: Machine) -> str | None:
     return f"move {op.name} of event {integer(op.event)} over {at.name}"
 
 
+def drop_barrier(module: ModuleOp, rng: Random, machine: Machine) -> str | None:
+    """A launch does not wait at the barrier before it."""
+    op = pick(rng, [o for o in every(module, structure.LaunchOp) if o.joined is not None and o.nowait is None])
+    if op is None:
+        return None
+    op.properties["nowait"] = UnitAttr()
+    return f"drop the barrier before {op.name} @{op.callee.root_reference.data}"
+
+
 STREAM_MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "drop an event": (drop_wait, drop_record),
     "retarget an event": (retarget_event, retarget_stream),
     "move an event": (move_event,),
+    "drop a barrier": (drop_barrier,),
 }

@@ -1,8 +1,9 @@
 """Runs the streams of a host program in orders that events allow, and makes faults in the events.
 
 It shares no code with npu-check. The program's own thread gives out commands; any queue whose head is not held up by an
-event may run next. Memory is ranges of contents (pieces.py). A command reads what it uses and writes contents that mix
-all of it, old contents of what it writes included: another order of two commands that meet leaves other contents.
+event may run next, and a launch that waits for no barrier before those it is abreast of. Memory is ranges of contents
+(pieces.py). A command reads what it uses and writes contents that mix all of it, old contents of what it writes
+included: another order of two commands that meet leaves other contents.
 """
 
 from __future__ import annotations
@@ -55,6 +56,14 @@ Item = Callable[[], bool]
 
 
 @dataclass
+class Queued:
+    """An item of a queue; `nowait`: it may run before those right ahead of it, back to the first that is not such."""
+
+    run: Item
+    nowait: bool = False
+
+
+@dataclass
 class Frame:
     """What names mean inside a function."""
 
@@ -70,7 +79,7 @@ class StreamRun:
         self.functions = {text(f.sym_name): f for f in module.ops if isinstance(f, FuncOp) and f.body.blocks}
         self.main = next(f for f in self.functions.values() if "npu.arena_bytes" in f.attributes)
         self.rng = rng
-        self.queues: dict[str, deque[Item]] = {q: deque() for q in QUEUES if q != PROGRAM}
+        self.queues: dict[str, deque[Queued]] = {q: deque() for q in QUEUES if q != PROGRAM}
         self.memory = Pieces(integer(self.main.attributes["npu.arena_bytes"]), content(1))
         self.decisions = 0
         self.seen = 0
@@ -94,9 +103,12 @@ class StreamRun:
                 queue = self.rng.choices(able, [weights[q] for q in able])[0]
                 able.remove(queue)
                 if queue != PROGRAM:
-                    moved = self.queues[queue][0]()
+                    waiting = self.queues[queue]
+                    barriers = (i for i, q in enumerate(waiting) if i and not q.nowait)
+                    at = self.rng.randrange(next(barriers, len(waiting)))
+                    moved = waiting[at].run()
                     if moved:
-                        self.queues[queue].popleft()
+                        del waiting[at]
                     continue
                 try:
                     moved = next(thread)
@@ -134,7 +146,7 @@ class StreamRun:
             elif isinstance(op, structure.RecordEventOp):
                 happening = frame.events[integer(op.event)] = Happening()
                 self.queues[text(op.stream)].append(
-                    lambda h=happening: bool(setattr(h, "done", True) or True)
+                    Queued(lambda h=happening: bool(setattr(h, "done", True) or True))
                 )
             elif isinstance(op, structure.WaitEventOp):
                 yield from self._wait(op, frame)
@@ -163,7 +175,7 @@ class StreamRun:
     def _wait(self, op: structure.WaitEventOp, frame: Frame) -> Iterator[bool]:
         happening, stream = frame.events.get(integer(op.event), Happening()), text(op.stream)
         if stream != PROGRAM:
-            self.queues[stream].append(lambda: happening.done)
+            self.queues[stream].append(Queued(lambda: happening.done))
             return
         while not happening.done:
             yield False
@@ -224,14 +236,15 @@ class StreamRun:
             return True
 
         assert op.queue is not None
-        self.queues[op.queue].append(run)
+        self.queues[op.queue].append(Queued(run, op.properties.get("nowait") is not None))
 
 
 def outcomes(module: ModuleOp, orders: int, seed: int = 0) -> Counter[int | str]:
     """How often each outcome comes, `stuck` among them."""
     commands = [op for op in module.walk() if isinstance(op, Command)]
     hosted = any(isinstance(op, structure.ToHostOp | structure.HostCallOp) for op in commands)
-    if not hosted and len({op.queue for op in commands}) < 2:
+    free = any(op.properties.get("nowait") is not None for op in commands)
+    if not hosted and not free and len({op.queue for op in commands}) < 2:
         orders = 1  # One stream runs in order, and nothing else uses what it makes.
     found: Counter[int | str] = Counter()
     for i in range(orders):

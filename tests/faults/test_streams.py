@@ -12,14 +12,14 @@ import pytest
 from stream_mutants import STREAM_MUTATIONS
 from streams import PROGRAMS, RandomHost, compiled, hosted, outcomes
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.utils.exceptions import VerifyException
 
 import tilewright as tw
 from tilewright.backends.interpreter.program import Executable
 from tilewright.backends.simulator import simulate
 from tilewright.dialects import make_context
-from tilewright.dialects.npu.structure import CallOp, LoopOp, WaitEventOp
+from tilewright.dialects.npu.structure import CallOp, LaunchOp, LoopOp, WaitEventOp
 from tilewright.dialects.text import parse_module
 from tilewright.machine import Machine
 from tilewright.passes.npu.check import Finding, check
@@ -39,7 +39,7 @@ def module(name: str) -> ModuleOp:
 
 
 def findings(mutant: ModuleOp) -> list[Finding]:
-    return [f for f in check(mutant, B1) if f.blame == "npu-schedule-host"]
+    return [f for f in check(mutant, B1) if f.blame in ("npu-schedule-host", "npu-join-launches")]
 
 
 def test_the_programs_have_what_they_are_for() -> None:
@@ -91,6 +91,32 @@ def test_no_fault_in_the_events_escapes(name: str) -> None:
                 continue
             assert set(outcomes(mutant, 25)) == {right}, said
     assert caught >= 12
+
+
+def abreast(x: jax.Array, w: jax.Array) -> jax.Array:
+    """Chains that need nothing of each other, then what needs all of them."""
+    parts = [jax.numpy.tanh(x @ (w + i)) @ w for i in range(3)]
+    return (parts[0] @ parts[1]) + parts[2] @ w
+
+
+def test_no_missing_barrier_escapes() -> None:
+    """Where launches wait for no barrier, every order ends alike; each other barrier is needed, and both say so."""
+    rng = np.random.default_rng(0)
+    right = tw.compile(abreast, *(rng.random((256, 256), np.float32) for _ in range(2))).module()
+    joined = [op for op in right.walk() if isinstance(op, LaunchOp) and op.joined is not None]
+    assert sum(op.nowait is not None for op in joined) >= 3
+    assert check(right, B1) == []
+    (wanted,) = outcomes(right, 40)
+    barriers = 0
+    for i, op in enumerate(joined):
+        if op.nowait is None:
+            barriers += 1
+            mutant = right.clone()
+            launch = [op for op in mutant.walk() if isinstance(op, LaunchOp) and op.joined is not None][i]
+            launch.properties["nowait"] = UnitAttr()
+            assert findings(mutant), f"barrier {i} is not needed"
+            assert set(outcomes(mutant, 40)) != {wanted}
+    assert barriers >= 2
 
 
 @pytest.mark.parametrize(("name", "memory"), [*((name, "typed") for name in PROGRAMS), ("rounds", "bytes")])

@@ -288,6 +288,17 @@ CASES: dict[str, tuple[str, str]] = {
         %h = npu.to_host %y {{stream = "copy_out"}} : ({GM}) -> tensor<64xf32> // 2
         func.return %x : {GM}"""),
     ),
+    "a launch that waits for no barrier": (
+        "barrier-race",
+        main(
+            f"""{at("y", 512)}
+        {at("z", 1024)}
+        {launch("x", "y")} // 1
+        {launch("y", "z").replace("outputs", "joined, nowait, outputs")} // 2
+        func.return %x : {GM}""",
+            more=COPY,
+        ),
+    ),
     "a wait for an event that nobody records": (
         "unrecorded-event",
         main(f"""npu.wait_event {{event = 3, stream = "host"}} // 1

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import reduce
 from itertools import pairwise, product
 from operator import or_
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,16 +17,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loading import load
 from tiers import examples
+from xdsl.dialects.builtin import StringAttr, TensorType, f32
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 import tilewright as tw
-from tilewright.dialects.graph import VectorSchedule
+from tilewright.backends.simulator import simulate
+from tilewright.dialects.base import ints
+from tilewright.dialects.graph import FusionOp, VectorSchedule
 from tilewright.dialects.graph.schedules import Schedule
+from tilewright.dialects.npu.structure import LaunchOp
 from tilewright.dialects.npu.waking import Woken
 from tilewright.machine import Machine
 from tilewright.passes.errors import TooLarge
 from tilewright.passes.launch_groups import PER_MICROSECOND, Groups, Neighbour, Way
+from tilewright.passes.npu.check import check
+from tilewright.passes.tile.abreast_order import order_abreast
 from tilewright.passes.tile.choose import GraphSchedulePass
 from tilewright.passes.tile.fronts import Front, best_ways
+from tilewright.passes.tile.launch_order import bytes_of
 
 MACHINES = {name: Machine.load(name) for name in ("ascend-910b1", "ascend-310", "ascend-950pr")}
 KINDS = [frozenset(k) for k in (("cube",), ("vector",), ("cube", "vector"))]
@@ -36,20 +46,23 @@ WAYS = st.lists(
 ).map(tuple)
 
 
-def cost(ways: Sequence[Way], joined: Sequence[bool], machine: Machine) -> float:
-    """Microseconds of launches, each run in one way."""
+def cost(ways: Sequence[Way], joined: Sequence[bool], free: Sequence[bool], machine: Machine) -> float:
+    """Microseconds of launches, each run in one way; those that are free wait for no barrier."""
     starts = [i for i, a in enumerate(joined) if not a]
     total = sum(way.microseconds for way in ways)
     for start, end in pairwise([*starts, len(ways)]):
         woken = reduce(or_, (way.woken for way in ways[start:end]))
-        total += woken.launch_microseconds(machine) + (end - start - 1) * woken.barrier_microseconds(machine)
+        barriers = sum(not f for f in free[start + 1 : end])
+        total += woken.launch_microseconds(machine) + barriers * woken.barrier_microseconds(machine)
     return total
 
 
 @examples(150)
 @given(
     st.sampled_from(sorted(MACHINES)),
-    st.lists(st.builds(Neighbour, WAYS, st.sampled_from([False, False, True])), min_size=1, max_size=5),
+    st.lists(
+        st.builds(Neighbour, WAYS, st.sampled_from([False, False, True]), st.booleans()), min_size=1, max_size=5
+    ),
 )
 def test_no_ways_and_joins_cost_less(name: str, launches: list[Neighbour]) -> None:
     """And the groups that are found cost what is said: each launch is run in its best way within its group."""
@@ -61,7 +74,8 @@ def test_no_ways_and_joins_cost_less(name: str, launches: list[Neighbour]) -> No
         if not joined[0] and not any(a and n.first for a, n in zip(joined, launches, strict=True))
     ]
     choices = list(product(*(n.ways for n in launches)))
-    best = min(cost(ways, joined, machine) for ways in choices for joined in partitions)
+    free = [n.free for n in launches]
+    best = min(cost(ways, joined, free, machine) for ways in choices for joined in partitions)
     assert least == pytest.approx(best, abs=1e-5)
     found = [
         min(
@@ -72,7 +86,7 @@ def test_no_ways_and_joins_cost_less(name: str, launches: list[Neighbour]) -> No
     ]
     joined = [m.joined for m in members]
     assert joined in map(list, partitions)
-    assert cost(found, joined, machine) <= best + len(launches) / PER_MICROSECOND
+    assert cost(found, joined, free, machine) <= best + len(launches) / PER_MICROSECOND
 
 
 @examples(100)
@@ -132,3 +146,96 @@ def test_a_schedule_that_cannot_be_built_is_not_taken() -> None:
     front = Front(ways, schedules, schedules[0], refuse)
     front.take(ways[1])
     assert front.kept is schedules[0]
+
+
+# -- launches that need nothing of each other ------------------------------------------------------------------
+
+
+def heads(x: jax.Array, w: jax.Array) -> jax.Array:
+    """Products of one input, each with work of its own behind it; and what needs all of them."""
+    parts = [jnp.tanh(x @ w[i]) @ w[i] for i in range(3)]
+    return jnp.stack(parts).sum(0) @ w[0]
+
+
+HEADS = (ARGS[0][:256], np.stack([ARGS[1]] * 3))
+
+
+def launches(program: tw.Program) -> list[LaunchOp]:
+    return [op for op in program.module("npu").walk() if isinstance(op, LaunchOp)]
+
+
+@pytest.mark.parametrize("memory", ["typed", "bytes"])
+def test_independent_launches_wait_for_no_barrier(memory: Any) -> None:
+    """They are side by side, in memory of their own, and compute what JAX does."""
+    program = tw.compile(heads, *HEADS, options=tw.Options(memory=memory))
+    found = launches(program)
+    assert sum(op.nowait is not None for op in found) >= 4
+    assert check(program.module("npu"), MACHINES["ascend-910b1"]) == []
+    want = np.asarray(heads(*HEADS), np.float32)
+    np.testing.assert_allclose(np.asarray(program(*HEADS), np.float32), want, atol=2e-2 * np.abs(want).max())
+
+
+def test_they_take_less_time() -> None:
+    program = tw.compile(heads, *HEADS)
+    module = program.module("npu").clone()
+    for op in module.walk():
+        if isinstance(op, LaunchOp):
+            op.properties.pop("nowait", None)
+    machine = MACHINES["ascend-910b1"]
+    assert simulate(program.module("npu"), machine).microseconds < simulate(module, machine).microseconds
+
+
+def test_the_program_needs_no_more_memory() -> None:
+    """Than with launches of their own, and nothing to be apart for."""
+    joined, alone = (tw.compile(heads, *HEADS, options=tw.Options(join=join)) for join in (True, False))
+    assert joined.report().memory.arena_bytes <= alone.report().memory.arena_bytes * 1.01
+
+
+def graph_of(needs: Sequence[Sequence[int]], widths: Sequence[int]) -> Block:
+    """A block of fusions of rows of so many elements, each of which uses the results of some before it."""
+    block = Block(arg_types=[TensorType(f32, [8])])
+    made: list[SSAValue] = []
+    for each, width in zip(needs, widths, strict=True):
+        inputs = [made[i] for i in each] or [block.args[0]]
+        body = Block(arg_types=[v.type for v in inputs])
+        op = FusionOp.create(
+            operands=inputs,
+            result_types=[TensorType(f32, [width])],
+            properties={"kind": StringAttr("vector"), "domain": ints([width])},
+            regions=[Region(body)],
+        )
+        block.add_op(op)
+        made.append(op.results[0])
+    block.add_op(ReturnOp(*made[-1:]))
+    return block
+
+
+def needed(order: Sequence[Operation]) -> int:
+    """The most bytes that fusions have made, and what follows needs, in this order."""
+    at = {op: i for i, op in enumerate(order)}
+    lives = [
+        (at[op], max((at[u.operation] for u in r.uses), default=at[op]), bytes_of(r.type))
+        for op in order
+        for r in op.results
+    ]
+    return max(sum(n for first, last, n in lives if first <= i <= last) for i in range(len(order)))
+
+
+@examples(150)
+@given(
+    st.lists(st.lists(st.integers(0, 10**6), max_size=3), min_size=1, max_size=12).map(
+        lambda rows: [sorted({n % i for n in row}) if i else [] for i, row in enumerate(rows)]
+    ),
+    st.data(),
+)
+def test_orders_keep_dependences_and_the_peak(needs: list[list[int]], data: st.DataObject) -> None:
+    widths = data.draw(st.lists(st.sampled_from([8, 64, 1024]), min_size=len(needs), max_size=len(needs)))
+    block = graph_of(needs, widths)
+    before = list(block.ops)
+    peak = needed(before)
+    order_abreast(block)
+    after = list(block.ops)
+    assert set(after) == set(before) and after[-1] is before[-1]
+    place = {op: i for i, op in enumerate(after)}
+    assert all(place[v.owner] < place[op] for op in after for v in op.operands if isinstance(v.owner, Operation))
+    assert needed(after) <= peak

@@ -352,6 +352,14 @@ npu.launch @k %x {joined, outputs = 1, workspaces = 0} : (!npu.gm<4xi32>)
 
 // -----
 
+// Only a stage of a launch has a barrier before it.
+%x = npu.gm_alloc {address = 0} : () -> !npu.gm<4xi32>
+npu.launch @k %x {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>)
+npu.launch @k %x {nowait, outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>)
+// CHECK: 'npu.launch' @k waits for no barrier, but it is joined to no npu.launch before it
+
+// -----
+
 // Another command comes between.
 %x = npu.gm_alloc {address = 0} : () -> !npu.gm<4xi32>
 npu.launch @k %x {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>)

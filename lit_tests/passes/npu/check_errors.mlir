@@ -490,3 +490,26 @@ func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresse
   func.return %x : !npu.gm<64xf32>
 }
 // CHECK: error: event-deadlock: 'npu.wait_event' ({{.*}}check_errors.mlir:486) waits for event 0, which only 'npu.record_event' ({{.*}}check_errors.mlir:489) behind it records: it never ends
+
+// -----
+
+// Barriers: a launch that waits for none reads what the one before the last writes.
+func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 2048 : i64} {
+  %y = npu.gm_alloc {address = 512} : () -> !npu.gm<64xf32>
+  %z = npu.gm_alloc {address = 1024} : () -> !npu.gm<64xf32>
+  npu.launch @copy %x, %y {outputs = 1, workspaces = 0} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+  npu.launch @copy %x, %z {joined, nowait, outputs = 1, workspaces = 0} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+  npu.launch @copy %y, %z {joined, nowait, outputs = 1, workspaces = 0} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+  func.return %z : !npu.gm<64xf32>
+}
+npu.kernel @copy {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%core: index, %x: !npu.gm<64xf32>, %y: !npu.gm<64xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc {address = 0} : () -> !npu.buffer<64xf32, ub>
+    npu.load_nd %x, %a at [0] {sizes = [64]} : (!npu.gm<64xf32>, !npu.buffer<64xf32, ub>)
+    npu.barrier
+    npu.store_nd %a, %y at [0] {sizes = [64]} : (!npu.buffer<64xf32, ub>, !npu.gm<64xf32>)
+  }
+}
+// CHECK: error: barrier-race: 'npu.launch' ({{.*}}check_errors.mlir:501) writes device memory that 'npu.launch' ({{.*}}check_errors.mlir:502) may write too early: it waits for no barrier, bytes 1024..1279 of gm (and 1 more)

@@ -185,6 +185,38 @@ npu.kernel @at {grid = [48], kind = "vector", outputs = 1, workspaces = 0} {
 
 // -----
 
+// Launches that need nothing of each other have no barrier between them. The fourth reads what the second writes, to where
+// the first does; the fifth reads what the fourth writes.
+func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 28672 : i64} {
+  %a = npu.gm_alloc {address = 4096} : () -> !npu.gm<1024xf32>
+  %b = npu.gm_alloc {address = 8192} : () -> !npu.gm<1024xf32>
+  %c = npu.gm_alloc {address = 12288} : () -> !npu.gm<1024xf32>
+  %d = npu.gm_alloc {address = 4096} : () -> !npu.gm<1024xf32>
+  npu.launch @wide %x, %a {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @wide %x, %b {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @wide %x, %c {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @wide %b, %d {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @wide %d, %b {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @wide %x, %c {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  func.return %b : !npu.gm<1024xf32>
+}
+npu.kernel @wide {grid = [48], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<1024xf32>, %y: !npu.gm<1024xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%u: index):
+    npu.barrier
+  }
+}
+// CHECK-LABEL: func.func @main
+// CHECK: npu.launch @wide %x, %a {outputs
+// CHECK: npu.launch @wide %x, %b {joined, nowait, outputs
+// CHECK: npu.launch @wide %x, %c {joined, nowait, outputs
+// CHECK: npu.launch @wide %b, %d {joined, outputs
+// CHECK: npu.launch @wide %d, %b {joined, outputs
+// CHECK: npu.launch @wide %x, %c {joined, nowait, outputs
+
+// -----
+
 // A host program without kernels stays as it is.
 func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 20480 : i64} {
   %a = npu.gm_alloc {address = 4096} : () -> !npu.gm<1024xf32>

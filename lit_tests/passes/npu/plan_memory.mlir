@@ -131,3 +131,41 @@ func.func @main(%x: !npu.gm<?x4xf32, sizes ["t"]>) -> !npu.gm<?x60xf32, sizes ["
 // CHECK: %a = npu.gm_alloc {address = "512*ceildiv(t, 32)"} :
 // CHECK: %b = npu.gm_alloc {address = "512*ceildiv(t, 32) + max(512*ceildiv(15*t, 32), 512*ceildiv(t*t, 128))"} :
 // CHECK: %c = npu.gm_alloc {address = "512*ceildiv(t, 32)"} :
+
+// -----
+
+// Workspaces of launches that need nothing of each other are apart: the last launch needs as much memory as that takes.
+func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> {
+  %a = npu.gm_alloc : () -> !npu.gm<1024xf32>
+  %u = npu.gm_alloc : () -> !npu.gm<1024xf32>
+  npu.launch @f %x, %a, %u {outputs = 1, workspaces = 1} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  %b = npu.gm_alloc : () -> !npu.gm<1024xf32>
+  %v = npu.gm_alloc : () -> !npu.gm<1024xf32>
+  npu.launch @f %x, %b, %v {outputs = 1, workspaces = 1} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  %c = npu.gm_alloc : () -> !npu.gm<1024xf32>
+  %w = npu.gm_alloc : () -> !npu.gm<2048xf32>
+  npu.launch @g %a, %b, %c, %w {outputs = 1, workspaces = 1} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>, !npu.gm<1024xf32>, !npu.gm<2048xf32>)
+  func.return %c : !npu.gm<1024xf32>
+}
+// CHECK: npu.arena_bytes = 24576 : i64
+// CHECK: %u = npu.gm_alloc {address = [[U:.*]]} :
+// CHECK-NOT: {address = [[U]]}
+// CHECK: %c = npu.gm_alloc
+
+// -----
+
+// Where the program would need more memory for that, they are not.
+func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> {
+  %a = npu.gm_alloc : () -> !npu.gm<1024xf32>
+  %u = npu.gm_alloc : () -> !npu.gm<1024xf32>
+  npu.launch @f %x, %a, %u {outputs = 1, workspaces = 1} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  %b = npu.gm_alloc : () -> !npu.gm<1024xf32>
+  %v = npu.gm_alloc : () -> !npu.gm<1024xf32>
+  npu.launch @f %x, %b, %v {outputs = 1, workspaces = 1} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  %c = npu.gm_alloc : () -> !npu.gm<1024xf32>
+  npu.launch @g %a, %b, %c {outputs = 1, workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  func.return %c : !npu.gm<1024xf32>
+}
+// CHECK: npu.arena_bytes = 16384 : i64
+// CHECK: %u = npu.gm_alloc {address = [[U:.*]]} :
+// CHECK: %b = npu.gm_alloc {address = [[U]]} :

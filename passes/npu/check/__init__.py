@@ -4,7 +4,7 @@
 
 A kernel is compiled once into flat nodes (model.py). static.py looks at addresses and bounds, clocks.py at the
 order of instructions, device.py at what the cores of a launch store, host.py at what the tensors of the host program
-hold, streams.py at the order of its commands.
+hold, streams.py at the order of its commands, barriers.py at launches without one between them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ....machine import Machine
 from ...base import TargetPass
 from ...calls import callers_first
 from ..plan_memory import reached
+from .barriers import check_barriers
 from .device import KernelSummary, summarise, tensor_types
 from .explain import explained
 from .finding import BLAME, Bytes, Finding, Hazards
@@ -69,7 +70,7 @@ def check_program(module: ModuleOp, kernels: dict[str, KernelSummary], machine: 
         out += constants_apart([entry, *reached(entry, planned)])
     for func in planned:
         out += HostFunctionCheck(func, kernels, frames, arena, machine).run()
-    return out + check_streams(functions)
+    return out + check_streams(functions) + check_barriers(functions)
 
 
 def check_kernel(op: KernelOp, machine: Machine, full: bool = False) -> tuple[KernelSummary, list[Finding]]:

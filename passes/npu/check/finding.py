@@ -30,6 +30,7 @@ BLAME = {
     "device-bounds": "npu-plan-memory",
     "device-uninitialised": "tile-to-npu",
     "stream-race": "npu-schedule-host",
+    "barrier-race": "npu-join-launches",
     "unrecorded-event": "npu-schedule-host",
     "event-deadlock": "npu-schedule-host",
 }

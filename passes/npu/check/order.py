@@ -109,6 +109,19 @@ class TensorPlaces:
         """The tensors behind device values, and values of the host themselves."""
         return [self.roots.get(v, v) for v in values]
 
+    def meeting(self, first: Command, second: Command) -> tuple[Place, bool, bool] | None:
+        """A tensor of `second` whose bytes both commands touch, at least one of them to write; whether the first writes
+        it, and whether the second does. None where there is none."""
+        uses = [(self.places(op.reads()), self.places(op.writes())) for op in (first, second)]
+        for i, theirs in enumerate(uses[0]):
+            touched = set(theirs)
+            for j, mine in enumerate(uses[1]):
+                if i or j:
+                    for place in mine:
+                        if place in touched or not touched.isdisjoint(self.neighbours.get(place, ())):
+                            return place, bool(i), bool(j)
+        return None
+
     def moved(self, op: NpuYieldOp) -> list[tuple[SSAValue, SSAValue]]:
         """The copies at the end of a region."""
         return [(v, t) for v, t in op.moved() if self.roots[v] is not self.roots[t]]

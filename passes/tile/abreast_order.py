@@ -1,0 +1,127 @@
+"""Brings fusions that need nothing of each other side by side, so that one barrier parts them from what uses them.
+
+Before:  %q = graph.fusion %x ... ; %r = graph.fusion %q ... ; %k = graph.fusion %x ... ; %s = graph.fusion %k ...
+After:   %q = graph.fusion %x ... ; %k = graph.fusion %x ... ; %r = graph.fusion %q ... ; %s = graph.fusion %k ...
+
+Launches that need nothing of each other run in one launch without a barrier between them (npu-join-launches). The walk
+is greedy: the first fusion that is left opens a set, and those behind it that need nothing of the set are put into it,
+unless more bytes would be live then than the order of the program needs at its peak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Block, Operation, SSAValue
+
+from ...dialects.graph import FusionOp
+from .launch_order import FREE, base, bytes_of
+
+FARTHEST = 64
+"""Fusions that are looked at for a set, from the first one that is left: so the time is linear in their number."""
+
+
+def order_abreast(block: Block) -> None:
+    """Reorders the fusions of a block, between all ops that are no fusions for the device."""
+    segment: list[FusionOp] = []
+    for op in [*block.ops]:
+        if isinstance(op, FusionOp) and not op.on_host:
+            segment.append(op)
+        elif not isinstance(op, FREE):
+            _reorder(segment)
+            segment = []
+    _reorder(segment)
+
+
+def _reorder(segment: Sequence[FusionOp]) -> None:
+    if len(segment) < 3:
+        return
+    found = _Segment(segment).order()
+    if found == list(range(len(segment))):
+        return
+    last = segment[-1].next_op
+    block = segment[0].parent
+    assert block is not None and last is not None
+    for op in (segment[i] for i in found):
+        op.detach()
+        _bring_views(op, block, last)
+        block.insert_op_before(op, last)
+
+
+def _bring_views(op: Operation, block: Block, place: Operation) -> None:
+    """Moves what only names memory, and this op uses, to the place before it."""
+    for value in op.operands:
+        owner = value.owner
+        if isinstance(owner, FREE) and owner.parent is block and owner.operands:
+            _bring_views(owner, block, place)
+            owner.detach()
+            block.insert_op_before(owner, place)
+
+
+class _Segment:
+    """Fusions one behind the other, what each needs of the others, and the bytes that are live."""
+
+    def __init__(self, ops: Sequence[FusionOp]) -> None:
+        self.ops = ops
+        number = {op: i for i, op in enumerate(ops)}
+        self.uses: list[set[SSAValue]] = [set(map(base, op.inputs)) for op in ops]
+        makers = [[v.owner for v in uses] for uses in self.uses]
+        self.needs = [{number[op] for op in each if isinstance(op, FusionOp) and op in number} for each in makers]
+        self.made = [sum(map(_bytes, op.results)) for op in ops]
+        self.users: dict[SSAValue, int] = {}
+        """How many of the fusions use a value; of one that something else uses, one more."""
+        for uses in self.uses:
+            for value in uses:
+                self.users[value] = self.users.get(value, 0) + 1
+        inside = set(ops)
+        for value in [*self.users, *(r for op in ops for r in op.results)]:
+            if not isinstance(value.owner, FusionOp) or any(user not in inside for user in _users(value)):
+                self.users[value] = self.users.get(value, 0) + 1
+        self.live = self._live()
+
+    def _live(self) -> list[int]:
+        """The bytes that the segment has made and still needs while each fusion runs, in the order of the program."""
+        left, live, found = dict(self.users), 0, []
+        for i, uses in enumerate(self.uses):
+            live += self.made[i]
+            found.append(live)
+            for value in uses:
+                left[value] -= 1
+                live -= 0 if left[value] else _bytes(value)
+            live -= sum(_bytes(r) for r in self.ops[i].results if not self.users.get(r))
+        return found
+
+    def order(self) -> list[int]:
+        """The numbers of the fusions in their new order."""
+        waiting = list(range(len(self.ops)))
+        undone, live, most = set(waiting), [*self.live], max(self.live)
+        found: list[int] = []
+        while waiting:
+            together, passed = waiting[:1], []
+            for i in waiting[1:FARTHEST]:
+                # what is done early is live while all those run that it is brought before
+                ready = self.needs[i].isdisjoint(undone)
+                if ready and all(live[j] + self.made[i] <= most for j in passed):
+                    for j in passed:
+                        live[j] += self.made[i]
+                    together.append(i)
+                else:
+                    passed.append(i)
+            found += together
+            undone -= {*together}
+            waiting = [*passed, *waiting[FARTHEST:]]
+        return found
+
+
+def _bytes(value: SSAValue) -> int:
+    return bytes_of(value.type) if isinstance(value.type, TensorType) else 0
+
+
+def _users(value: SSAValue) -> list[Operation]:
+    """What uses a value, or another view of its memory."""
+    found: list[Operation] = []
+    for use in value.uses:
+        op = use.operation
+        found += [u for r in op.results for u in _users(r)] if isinstance(op, FREE) else [op]
+    return found
