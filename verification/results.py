@@ -258,8 +258,8 @@ class Verification:
         row = next((c for c in self.checks if c.stage == self.rounded), None)
         room = "" if row is None else f" of {row.tolerance:.2g}"
         return (
-            f"{self.rounded} rounds more than the source: from it on, the tolerance{room} is what its roundings may add "
-            "up to, and passes are compared with the program as it is then"
+            f"{self.rounded} rounds more than the source: from it on, the tolerance{room} is what its roundings may "
+            "add up to, and passes are compared with the program as it is then"
         )
 
     def openness(self) -> str:
