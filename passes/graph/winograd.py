@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import combinations
 from itertools import product as every
 
 import numpy as np
@@ -210,7 +211,7 @@ class _Sums:
             even, odd = (self._sum([c if i % 2 == r else 0 for i, c in enumerate(matrix[p])]) for r in (0, 1))
             assert even is not None and odd is not None
             made[p] = self.build.elementwise("add", even, odd)
-            made[q] = self.build.elementwise("sub", *((even, odd) if _sign(matrix[p], matrix[q]) > 0 else (odd, even)))
+            made[q] = self.build.elementwise("sub", even, odd)
         for i, row in enumerate(matrix):
             if i not in made:
                 value = self._sum(row)
@@ -256,22 +257,15 @@ class _Sums:
         return self.build.elementwise("mul", value, number)
 
 
-def _sign(a: Sequence[Fraction], b: Sequence[Fraction]) -> int:
-    """1 where b_i = (-1)^i a_i, -1 where it is minus that, 0 else."""
-    turned = [c if i % 2 == 0 else -c for i, c in enumerate(a)]
-    if list(b) == turned:
-        return 1
-    return -1 if list(b) == [-c for c in turned] else 0
-
-
 def _mirrored(rows: Sequence[Sequence[Fraction]]) -> list[tuple[int, int]]:
-    """Pairs of rows that differ in the signs of every other element; columns are given as rows, and have none where
-    their signs differ as a whole."""
+    """Pairs of rows a, b with b_i = (-1)^i a_i that have elements at even and at odd places; columns are given as
+    rows."""
     found: list[tuple[int, int]] = []
     taken: set[int] = set()
-    for p, q in every(range(len(rows)), repeat=2):
-        both = any(c for c in rows[p][::2]) and any(c for c in rows[p][1::2])
-        if p < q and both and not taken & {p, q} and _sign(rows[p], rows[q]):
+    for p, q in combinations(range(len(rows)), 2):
+        both = any(rows[p][::2]) and any(rows[p][1::2])
+        turned = [c if i % 2 == 0 else -c for i, c in enumerate(rows[p])]
+        if both and not taken & {p, q} and list(rows[q]) == turned:
             found.append((p, q))
             taken |= {p, q}
     return found
