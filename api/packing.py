@@ -15,6 +15,7 @@ from ..machine import DEFAULT_TARGET
 from ..passes.graph.pack import SplitProgram, split_weights
 from ..passes.pipeline import run_stage
 from ..support.precisions import ORIGIN
+from ..support.winograd import OFF
 from .program import Lowering, Options, Program, compile_source
 from .quantized import named_module
 from .signature import CompileError, Signature
@@ -200,7 +201,7 @@ class _Both:
 
 def without_weights(options: Options) -> Options:
     """The options of the parts of a program, which is quantized, and has its casts, before it is split."""
-    return replace(options, weights=None, quantization=None, precision=ORIGIN)
+    return replace(options, weights=None, quantization=None, precision=ORIGIN, winograd=OFF)
 
 
 def cast_and_split(

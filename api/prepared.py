@@ -11,6 +11,7 @@ from ..dialects.module import set_target, target_of
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.graph.products_named import name_arguments
 from ..passes.graph.quantize import quantize_module, read_config
+from ..support.winograd import parse_winograd, winograd_text
 from .donation import donate_inputs
 from .program import Options
 from .quantized import quantized_source
@@ -19,11 +20,11 @@ from .sources import Source, entry_of
 
 
 def prepared(origin: Source, options: Options, target: str | None) -> Source:
-    """A source with the arguments donated, and the products quantized, that options say. Raises PassError for a
-    configuration that cannot be read."""
+    """A source with the arguments donated, and the products quantized, that options say; with the names of arguments
+    where choices go by them. Raises PassError for a configuration that cannot be read."""
     donating = _donating(origin, options)
     if options.quantization is None:
-        return donating
+        return _naming(donating) if parse_winograd(winograd_text(options.winograd)).named else donating
     return quantized_source(donating, options.quantization, options.weight_patterns, target)
 
 
@@ -34,6 +35,15 @@ def _donating(origin: Source, options: Options) -> Source:
     def lower() -> tuple[ModuleOp, Signature]:
         module, signature = origin.lower()
         donate_inputs(module, signature, options.donate, origin.name, origin.places)
+        return module, signature
+
+    return Source(lower, origin.name, origin.places)
+
+
+def _naming(origin: Source) -> Source:
+    def lower() -> tuple[ModuleOp, Signature]:
+        module, signature = origin.lower()
+        name_arguments(module, signature.names)
         return module, signature
 
     return Source(lower, origin.name, origin.places)

@@ -36,6 +36,7 @@ from ..passes.pins import Pins, Schedule, pins_text
 from ..passes.pipeline import PIPELINE, Stage, check_pinnable, level_of, pinned, run_pipeline
 from ..support.collector import collector_paused
 from ..support.precisions import ORIGIN, PRECISIONS
+from ..support.winograd import OFF, parse_winograd, winograd_text
 from .donation import Donate, Donations
 from .extents import cut, result_types
 from .kept import KeptPrograms
@@ -73,6 +74,9 @@ class Options:
         oracle: Who judges schedules, by the name under which `passes.oracle.register` knows it.
         precision: `origin` leaves types as they are; `mixed_float16` and `mixed_bfloat16` cast f32 products to that
             type, and what is as good in it; `float16` casts all that can be. Arguments and results keep their types.
+        winograd: Which convolutions with a window of 3 or 3 x 3 become Winograd's: `off`, `2` or `4` (results of a tile
+            along each dimension), `auto` (where that takes less time, and no more error is allowed for than for the
+            convolution itself), or a dict of these by the names of products, such as `{"params['conv1']": "4"}`.
         host: `allow` host calls, or `forbid` them: a program with host calls is then refused with their list.
         donate: Arguments, by position or name, whose memory the program may reuse, besides those that the source
             donates. A `jax.Array` that is passed there is deleted.
@@ -101,6 +105,7 @@ class Options:
     join: bool = True
     attention: bool = True
     banks: bool = True
+    winograd: str | Mapping[str, str] = OFF
 
     def __post_init__(self) -> None:
         if not isinstance(self.quantization, QuantConfig | str | Path | None):
@@ -119,6 +124,10 @@ class Options:
             if getattr(self, field) not in known:
                 said = " or ".join(map(repr, known))
                 raise CompileError(f"options: {field} must be {said}, not {getattr(self, field)!r}")
+        try:
+            parse_winograd(winograd_text(self.winograd))
+        except ValueError as error:
+            raise CompileError(f"options: {error}") from None
         pins = self.schedule.values() if isinstance(self.schedule, Mapping) else (self.schedule,)
         if not all(isinstance(p, Schedule | None) for p in pins):
             raise CompileError(
@@ -140,6 +149,7 @@ class Options:
             self.host,
             self.oracle,
             self.precision,
+            winograd_text(self.winograd),
             self.attention,
             self.banks,
             self.join,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ..backends.pool import POLICIES
 from ..machine import DEFAULT_TARGET
 from ..support.precisions import ORIGIN, PRECISIONS
+from ..support.winograd import OFF
 from .common import OneLineParser
 from .fmt import add_parser as add_fmt
 from .help import texts
@@ -140,6 +141,12 @@ def _common() -> OneLineParser:
         "--no-join",
         action="store_true",
         help="start every kernel by a launch of its own, whatever it costs",
+    )
+    common.add_argument(
+        "--winograd",
+        metavar="CHOICE",
+        default=OFF,
+        help="convolutions with a window of 3 x 3 as Winograd's: off, 2, 4, auto, or NAME=CHOICE,... (default off)",
     )
     common.add_argument(
         "--no-attention",

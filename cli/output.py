@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import io
 import math
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.precisions import ORIGIN
+from ..support.winograd import OFF
 from .common import check_output, table, write_output
 
 if TYPE_CHECKING:
@@ -127,6 +129,8 @@ def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) ->
         command.append("--no-join")
     if args.no_attention:
         command.append("--no-attention")
+    if args.winograd != OFF:
+        command += ["--winograd", shlex.quote(args.winograd)]
     return {
         "file": str(target),
         "before": str(before),

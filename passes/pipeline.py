@@ -11,6 +11,7 @@ from xdsl.passes import ModulePass
 
 from ..dialects.module import target_of
 from ..support.precisions import ORIGIN
+from ..support.winograd import OFF
 from .base import LevelPass, settle_target
 from .calls import callers_first
 from .errors import PassError, SeveralErrors
@@ -98,10 +99,11 @@ def run_stage(stage: Stage, module: ModuleOp, target: str | None = None) -> None
 def check_pinnable(module: ModuleOp, stages: Sequence[Stage]) -> None:
     """Raises PassError where choices are pinned, or a precision is asked for, that a module has behind it."""
     level = level_of(module)
-    asked = next((s.precision for s in stages if s.optional and s.asked), None)
+    asked = next((s for s in stages if s.optional and s.asked), None)
     if asked is not None and (level != "graph" or "fused" in confirmed_states(module)):
         where = f"is written at the {level} level" if level != "graph" else "is fused already"
-        raise PassError(f"precision: the program {where}, where nothing is cast to {asked} any more")
+        done = f"cast to {asked.precision}" if asked.optional == "precision" else "rewritten"
+        raise PassError(f"{asked.optional}: the program {where}, where nothing is {done} any more")
     if not any(stage.schedule for stage in stages):
         return
     if level != "graph":
@@ -140,14 +142,15 @@ def pinned(
     host: str = "allow",
     oracle: str = BOUND,
     precision: str = ORIGIN,
+    winograd: str = OFF,
     attention: bool = True,
     banks: bool = True,
     join: bool = True,
 ) -> list[Stage]:
-    """The stages with pinned choices, leave to call the host, the name of who judges schedules, the precision, whether
-    attention becomes one kernel, whether neighbours in ub lie in different banks, and whether neighbouring launches
-    will be stages of one, as their passes' options."""
-    given = {"schedule": schedule, "host": host, "oracle": oracle, "precision": precision}
+    """The stages with pinned choices, leave to call the host, the name of who judges schedules, the precision, which
+    convolutions are Winograd's, whether attention becomes one kernel, whether neighbours in ub lie in different banks,
+    and whether neighbouring launches will be stages of one, as their passes' options."""
+    given = {"schedule": schedule, "host": host, "oracle": oracle, "precision": precision, "winograd": winograd}
     return [replace(s, **given, attention=attention, banks=banks, join=join) for s in stages]
 
 
@@ -160,6 +163,7 @@ def make_pass(stage: Stage, target: str | None = None) -> ModulePass:
         "host": stage.host,
         "oracle": stage.oracle,
         "precision": stage.precision,
+        "winograd": stage.winograd,
         "attention": stage.attention,
         "banks": stage.banks,
         "join": stage.join,

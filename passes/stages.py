@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from typing import Literal
 
 from xdsl.passes import ModulePass
 
 from ..support.plugins import AddedPass, Entry
 from ..support.precisions import ORIGIN
+from ..support.winograd import OFF
 from .added import load_pass, loaders, with_added
 from .errors import StateMissing
 from .oracle import BOUND
@@ -41,9 +43,9 @@ class Stage:
     """One pass of the pipeline.
 
     implementation: the pass's class, or "module:Class" of it; level: the module's level after the pass; requires,
-    establishes: states; schedule, host, oracle, precision, attention, banks, join: what the pass of that option is
-    given; optional: the pass only runs where a precision is asked for; rounds: it may round to narrower types, so that
-    what follows is judged against what it makes.
+    establishes: states; schedule, host, oracle, precision, winograd, attention, banks, join: what the pass of that
+    option is given; optional: the option without which the pass has nothing to do, none for most; rounds: its results
+    may be further off than those of the ops that it replaces, so that what follows is judged against what it makes.
     """
 
     name: str
@@ -55,16 +57,18 @@ class Stage:
     host: str = "allow"
     oracle: str = BOUND
     precision: str = ORIGIN
+    winograd: str = OFF
     attention: bool = True
     banks: bool = True
     join: bool = True
-    optional: bool = False
+    optional: Literal["", "precision", "winograd"] = ""
     rounds: bool = False
 
     @property
     def asked(self) -> bool:
         """Whether there is anything for the pass to do in the pipeline."""
-        return not self.optional or self.precision != ORIGIN
+        idle = {"precision": self.precision == ORIGIN, "winograd": self.winograd == OFF}
+        return not idle.get(self.optional, False)
 
     def load(self) -> type[ModulePass]:
         """The class of the pass."""
@@ -74,9 +78,10 @@ class Stage:
 
 
 PIPELINE: tuple[Stage, ...] = (
-    Stage("graph-precision", ".graph.precision:GraphPrecisionPass", "graph", optional=True, rounds=True),
+    Stage("graph-precision", ".graph.precision:GraphPrecisionPass", "graph", optional="precision", rounds=True),
     Stage("graph-quantized", ".graph.quantized:GraphQuantizedPass", "graph", (), ("stored",)),
     Stage("graph-complex", ".graph.complex:GraphComplexPass", "graph", (), ("real",)),
+    Stage("graph-winograd", ".graph.winograd_choice:GraphWinogradPass", "graph", optional="winograd", rounds=True),
     Stage("graph-simplify", ".graph.simplify:GraphSimplifyPass", "graph", ("stored", "real")),
     Stage("graph-hoist", ".graph.hoist:GraphHoistPass", "graph"),
     Stage("graph-partition", ".graph.partition:GraphPartitionPass", "graph", (), ("partitioned",)),

@@ -252,14 +252,14 @@ class Verification:
         return max((c.open_share for c in self.checks), default=0.0)
 
     def roundings(self) -> str:
-        """One sentence on the pass that rounds to narrower types; nothing where there is none."""
+        """One sentence on the pass that rounds more than what it replaces; nothing where there is none."""
         if not self.rounded:
             return ""
         row = next((c for c in self.checks if c.stage == self.rounded), None)
         room = "" if row is None else f" of {row.tolerance:.2g}"
         return (
-            f"{self.rounded} rounds to a narrower type: from it on, the tolerance{room} is what its roundings may add "
-            "up to, and passes are compared with the program as it is cast"
+            f"{self.rounded} rounds more than the source: from it on, the tolerance{room} is what its roundings may "
+            "add up to, and passes are compared with the program as it is then"
         )
 
     def openness(self) -> str:

@@ -55,9 +55,21 @@ def check_ranks(what: str, rank: int, *lists: Sequence[int]) -> None:
 Place = tuple[int, int]
 """An operand's number and one of its dimensions."""
 
-Grouping = Literal["", "elementwise", "reduction", "contraction", "opening", "generated", "vector", "index", "move"]
+Grouping = Literal[
+    "",
+    "elementwise",
+    "reduction",
+    "contraction",
+    "opening",
+    "generated",
+    "concatenation",
+    "vector",
+    "index",
+    "move",
+]
 """How an op joins kernels: with any over its domain; with the rows that it reduces; as the product that others follow;
-as the first one of a vector kernel; wherever it is used; or in a kernel of its own of this kind. "": not in kernels."""
+as the first one of a vector kernel; wherever it is used; as stores of the kernel that makes its parts; or in a kernel
+of its own of this kind. "": not in kernels."""
 
 Casting = Literal["product", "follow", "move", "keep", "fixed"]
 """What mixed precision makes of an op on f32: its operands become narrow, and are added up in f32; it computes in the

@@ -270,7 +270,7 @@ class ConcatOp(GraphOp, HasFolderInterface):
     """Operands one after the other along `dim`."""
 
     name = "graph.concat"
-    GROUPING: ClassVar[Grouping] = "move"
+    GROUPING: ClassVar[Grouping] = "concatenation"
     PARTWISE: ClassVar[bool] = True
     CASTING: ClassVar[Casting] = "move"
     parts = var_operand_def()

@@ -39,6 +39,8 @@ class Group:
     closed: bool = False
     attention: bool = False
     """Whether it is two products and what is between them."""
+    stacked: bool = False
+    """Whether it stores values of its own side by side, as parts of one tensor."""
     merged_into: Group | None = None
 
     @property

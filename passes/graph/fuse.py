@@ -25,6 +25,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from ...dialects.base import describe, ints, to_ints
 from ...dialects.graph import (
     ArgReduceOp,
+    ConcatOp,
     ConstantOp,
     ContractOp,
     ConvOp,
@@ -249,7 +250,17 @@ class BlockFuser:
             for value in op.operands:
                 yield value, op
         for value in group.outputs:
-            yield value, None
+            for stored in self._stored_by(group, value):
+                yield stored, None
+
+    def _stored_by(self, group: Group, output: SSAValue) -> Iterable[SSAValue]:
+        """What a group stores of its own for an output: the parts of a concatenation, else the output itself."""
+        op = output.owner
+        if isinstance(op, ConcatOp) and op not in group.inside:
+            for part in op.parts:
+                yield from self._stored_by(group, part)
+        else:
+            yield output
 
     def _base(self, members: set[Operation], value: SSAValue, user: Operation | None) -> SSAValue | None:
         """The tensor that `value`, as `user` or an output, is read from; None for one that the group has."""

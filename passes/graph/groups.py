@@ -16,6 +16,7 @@ from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import (
     ELEMENTWISE,
     ArgReduceOp,
+    ConcatOp,
     ContractOp,
     ConvOp,
     ElementwiseOp,
@@ -23,7 +24,7 @@ from ...dialects.graph import (
 )
 from ...dialects.graph.interface import GraphOp, Grouping, element_of, shape_of
 from ...dialects.npu.types import ROW_BYTES
-from ...dialects.open_sizes import certain, choosing
+from ...dialects.open_sizes import any_open, certain, choosing
 from ...machine import Machine
 from ..access import is_layout, splat_of
 from ..tile.schedule import UB_FRACTION
@@ -35,6 +36,9 @@ from .sparse_products import expansion_of
 
 ABSORB_RATIO = 16
 """A group this many times smaller than its consumer is recomputed there instead of stored and loaded."""
+
+MOST_STACKED = 64
+"""A kernel stores at most so many parts of one tensor: each takes room in ub."""
 
 ROW_VALUES = 6
 """Row buffers a fused row reduction is planned with: loads twice buffered, temporaries and the result."""
@@ -114,8 +118,9 @@ class Grouper(Dependencies):
             or first.domain != second.domain
         ):
             return False
-        opened = any(isinstance(op, GraphOp) and op.GROUPING == "opening" for op in second.others)
-        if (second.reduced or opened) and first.kind != "vector":
+        if (second.reduced or _opened(second)) and first.kind != "vector":
+            return False
+        if (first.stacked or second.stacked) and not (_stores_parts(first) and _stores_parts(second)):
             return False
         for value, axes in second.axes.items():
             if first.axes.get(value, axes) != axes:
@@ -139,6 +144,7 @@ class Grouper(Dependencies):
         first.axes.update(second.axes)
         first.outputs += [o for o in second.outputs if o not in first.outputs]
         first.reduced |= second.reduced
+        first.stacked |= second.stacked
         self.replace(second, first)
         return True
 
@@ -255,7 +261,9 @@ class Grouper(Dependencies):
         dims = set(to_ints(op.dims)) if isinstance(op, ReduceOp) else {integer(op.dim)}
         for group in self.candidates([op.x]):
             axes = self.axes_in(group, op.x)
-            if group.kind != "vector" or group.closed or axes is None or Broadcast.ADDED in axes:
+            if group.kind != "vector" or group.closed or group.stacked:
+                continue
+            if axes is None or Broadcast.ADDED in axes:
                 continue
             named = tuple(a if isinstance(a, int) else None for a in axes)
             reduced = {named[d] for d in dims if named[d] is not None}
@@ -332,6 +340,52 @@ class Grouper(Dependencies):
                 if self.axes_in(group, value) is None:
                     self.add_needs(group, self.needs_of(value))
 
+    def concatenation(self, op: ConcatOp) -> None:
+        """Lets the kernel that computes all parts store them side by side; copies them where there is none."""
+        group = self._maker_of(op.parts)
+        if group is None:
+            self.single(op, "move")
+            return
+        group.stacked = True
+        self.owner[op.result] = group
+
+    def _maker_of(self, parts: Sequence[SSAValue]) -> Group | None:
+        """The group that can store all of these values side by side: it computes some along its whole domain, and the
+        others come from outside. Groups that compute them are made one. None where there is none."""
+        values = [v for part in parts for v in self._stored(part)]
+        own = list(dict.fromkeys(v for v in values if v in self.owner and not is_layout(v.owner)))
+        if not own or len(values) > MOST_STACKED:
+            return None
+        first = self.owner[own[0]].find()
+        if any_open(first.domain) or any(shape_of(v) != first.domain for v in values):
+            return None
+        whole = tuple(range(len(first.domain)))
+        for value in own:
+            group = self.owner[value].find()
+            axes = zip(group.axes[value], whole, first.domain, strict=True)
+            if not _stores_parts(group) or any(a != d for a, d, n in axes if n != 1):
+                return None
+        for value in own:
+            group, first = self.owner[value].find(), first.find()
+            if group is not first and not self.merge(first, group):
+                return None
+        group = first.find()
+        mask = 0
+        for value in values:
+            if value not in own:
+                mask |= self.needs_of(value)
+        if mask & group.bit or any(g.needs & group.bit for g in self.live.values() if mask & g.bit):
+            return None
+        self.add_needs(group, mask)
+        return group
+
+    def _stored(self, part: SSAValue) -> list[SSAValue]:
+        """The values that a part of a tensor is stored from: of one that is stored in parts itself, those."""
+        op = part.owner
+        if isinstance(op, ConcatOp) and part in self.owner and self.owner[part].find().stacked:
+            return [v for inner in op.parts for v in self._stored(inner)]
+        return [part]
+
     def single(self, op: Operation, kind: str, closed: bool = True) -> None:
         """A group of its own that nothing joins, or only what follows it."""
         group = self.new_group(kind, shape_of(op.results[0]), closed)
@@ -405,9 +459,19 @@ def _much_smaller(group: Group, consumer: Group) -> bool:
     return size(group.domain) * ABSORB_RATIO <= size(consumer.domain)
 
 
+def _opened(group: Group) -> bool:
+    """Whether a kernel of its own kind begins a group."""
+    return any(isinstance(op, GraphOp) and op.GROUPING == "opening" for op in group.others)
+
+
+def _stores_parts(group: Group) -> bool:
+    """Whether the kernel of a group may store values side by side."""
+    return group.kind == "vector" and not (group.closed or group.reduced or _opened(group))
+
+
 def _stores(op: GraphOp) -> bool:
     """Whether what an op reads is a tensor in memory."""
-    return op.GROUPING in ("contraction", "opening", "vector", "index", "move")
+    return op.GROUPING in ("contraction", "opening", "vector", "index", "move", "concatenation")
 
 
 GROUPINGS: dict[Grouping, Callable[[Grouper, Any], None]] = {
@@ -418,6 +482,7 @@ GROUPINGS: dict[Grouping, Callable[[Grouper, Any], None]] = {
     "generated": Grouper.generated,
     "vector": lambda grouper, op: grouper.single(op, "vector"),
     "index": lambda grouper, op: grouper.single(op, "index"),
+    "concatenation": Grouper.concatenation,
     "move": lambda grouper, op: grouper.single(op, "move"),
 }
 """What is done with an op, by its `GROUPING`."""

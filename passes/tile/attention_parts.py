@@ -20,6 +20,7 @@ from ...machine import Machine
 from ..access import Load
 from ..graph.attention import Attention, attention_at
 from ..graph.layout_axes import Axes, base_of
+from .axes import StoredPart
 from .builder import KernelBuilder
 from .contract import ContractKernel
 from .contraction_axes import Dim, Operand
@@ -144,9 +145,9 @@ class ScoreSteps(FusionSteps):
             self.loads[key] = self._step(Step([element], axes, (), lambda e, _: [self.load(e)], "load", axes))
         return self.loads[key]
 
-    def _store(self, i: int, value: SSAValue) -> None:
+    def _store(self, part: StoredPart) -> None:
         """Nothing is stored: the softmax goes on from here."""
-        base = base_of(value)
+        base = base_of(part.value)
         ref = self.made[base] if base in self.made else self._value(base, list(range(len(self.domain))))
         everything = frozenset(range(len(self.extents)))
         ref = self._spread(ref, everything)

@@ -2,21 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ...dialects.base import Expr, describe, integer, to_ints
 from ...dialects.dtypes import size
-from ...dialects.graph import ArgReduceOp, FusionOp, IotaOp, ReduceOp, TransposeOp, UnpackOp, YieldOp
+from ...dialects.graph import (
+    ArgReduceOp,
+    ConcatOp,
+    FusionOp,
+    IotaOp,
+    ReduceOp,
+    TransposeOp,
+    UnpackOp,
+    YieldOp,
+)
 from ...dialects.graph.interface import shape_of
 from ...dialects.npu.types import row_strides
 from ...machine import Machine
 from ..access import Load, resolve, splat_of
 from ..errors import PassError
 from .schedule import merge_axes
+
+
+class StoredPart(NamedTuple):
+    """A value that a fusion stores as its result `output`, or as part of it: `offset` elements behind its first one,
+    with `strides` elements between neighbours along each dimension of the value."""
+
+    output: int
+    value: SSAValue
+    strides: Sequence[int]
+    offset: int
+
+
+def stored_parts(output: int, value: SSAValue, strides: Sequence[int], offset: int = 0) -> Iterator[StoredPart]:
+    """What a result of a fusion is stored from: the parts of a concatenation one by one, else the value itself."""
+    op = value.owner
+    if not isinstance(op, ConcatOp):
+        yield StoredPart(output, value, strides, offset)
+        return
+    dim = integer(op.dim)
+    for part in op.parts:
+        yield from stored_parts(output, part, strides, offset)
+        offset += strides[dim] * shape_of(part)[dim]
 
 
 def is_member(value: SSAValue) -> bool:
@@ -50,6 +82,9 @@ class FusionAxes:
         last = self.block.last_op
         assert isinstance(last, YieldOp)
         self.yielded = last.values
+        self.stored = [
+            part for i, v in enumerate(last.values) for part in stored_parts(i, v, row_strides(shape_of(v)))
+        ]
         self.new_axis: dict[int, int] = {}
         self._merge()
 
@@ -77,9 +112,9 @@ class FusionAxes:
         found = [
             (v, self._axes_of(op)) for op in self.members if not isinstance(op, UnpackOp) for v in op.operands
         ]
-        for value in self.yielded:
-            if self._member_of(value) is None:
-                found.append((value, list(range(len(self.domain)))))
+        for part in self.stored:
+            if self._member_of(part.value) is None:
+                found.append((part.value, list(range(len(self.domain)))))
         return found
 
     def _member_of(self, value: SSAValue) -> SSAValue | None:
@@ -88,9 +123,10 @@ class FusionAxes:
             value = value.owner.x
         return value if is_member(value) else None
 
-    def _out_strides(self, value: SSAValue) -> dict[int, int]:
-        """Elements between neighbours of the stored tensor along each domain axis."""
-        strides = list(row_strides(shape_of(value)))
+    def _out_strides(self, value: SSAValue, within: Sequence[int] | None = None) -> dict[int, int]:
+        """Elements between neighbours of the stored tensor along each domain axis. within: those along each dimension
+        of the value, where it is stored as a part of another."""
+        strides = list(row_strides(shape_of(value)) if within is None else within)
         if self._member_of(value) is None:
             return dict(enumerate(strides))
         while isinstance(value.owner, TransposeOp) and "axes" not in value.owner.attributes:
@@ -124,8 +160,9 @@ class FusionAxes:
             presence.append(frozenset(a for a in self._result_axes(op) if a is not None))
             if isinstance(op, UnpackOp):  # pairs lie in memory as their numbers would
                 strides.append(self._strides_of_numbers(op))
-        for value in self.yielded:
-            strides.append({a: s for a, s in self._out_strides(value).items() if self._full_extent(a) != 1})
+        for part in self.stored:
+            by_axis = self._out_strides(part.value, part.strides)
+            strides.append({a: s for a, s in by_axis.items() if self._full_extent(a) != 1})
         return strides, presence, fixed
 
     def _strides_of_numbers(self, op: UnpackOp) -> dict[int, int]:

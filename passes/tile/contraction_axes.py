@@ -318,8 +318,8 @@ class ContractionSteps(FusionSteps):
     def _full_extent(self, axis: int) -> int:
         return self.nest.extents[axis]
 
-    def _out_strides(self, value: SSAValue) -> dict[int, int]:
-        by_dim = super()._out_strides(value)
+    def _out_strides(self, value: SSAValue, within: Sequence[int] | None = None) -> dict[int, int]:
+        by_dim = super()._out_strides(value, within)
         out: dict[int, int] = {}
         for d, terms in enumerate(self.nest.out):
             for a, c in terms.items():

@@ -19,7 +19,7 @@ from ...dialects.open_sizes import is_open
 from ...machine import Machine
 from ..access import Load, splat_of
 from ..errors import PassError
-from .axes import FusionAxes
+from .axes import FusionAxes, StoredPart
 from .builder import number
 from .rounding import Rounding, roundings
 from .steps import Emitter, Ref, Step, Steps
@@ -80,8 +80,8 @@ class FusionSteps(FusionAxes):
                 self._unpack(op)
             else:
                 raise PassError(f"{describe(op)} cannot be part of a vector kernel")
-        for i, value in enumerate(self.yielded):
-            self._store(i, value)
+        for part in self.stored:
+            self._store(part)
 
     def _step(self, step: Step) -> Ref:
         step.location = self.location
@@ -385,10 +385,11 @@ class FusionSteps(FusionAxes):
         )
         self.made[op.result] = self._step(Step([f16], axes, [pairs], unpack, "op", function="unpack"))
 
-    def _store(self, i: int, value: SSAValue) -> None:
+    def _store(self, part: StoredPart) -> None:
+        value = part.value
         member = self._member_of(value)
         ref = self._value(value, list(range(len(self.domain)))) if member is None else self.made[member]
-        strides = self._out_strides(value)
+        strides = self._out_strides(value, part.strides)
         axes = self._new(list(strides))
         by_axis = {self.new_axis[a]: s for a, s in sorted(strides.items()) if a in self.new_axis}
         if self._span(ref) != axes:
@@ -397,7 +398,10 @@ class FusionSteps(FusionAxes):
 
         def emit(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
             dest = e.builder.view(
-                e.builder.output(i), [self.extents[a] for a in dims] or [1], [by_axis[a] for a in dims] or [1]
+                e.builder.output(part.output),
+                [self.extents[a] for a in dims] or [1],
+                [by_axis[a] for a in dims] or [1],
+                part.offset,
             )
             e.builder.store(
                 tiles[0], dest, [e.at(a) for a in dims] or [Expr()], [e.tile[a] for a in dims] or [1]

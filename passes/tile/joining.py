@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialects.base import text
-from ...dialects.graph import FusionOp, YieldOp
+from ...dialects.graph import ConcatOp, FusionOp, YieldOp
 from ...dialects.graph.control import AXES
 from .split import product_of
 
@@ -30,7 +30,8 @@ def tail_of(fusion: FusionOp, position: Mapping[Operation, int]) -> FusionOp | N
     users = {use.operation for result in fusion.results for use in result.uses}
     after = [op for op in users if isinstance(op, FusionOp) and op.parent is fusion.parent]
     for op in sorted(after, key=lambda op: position.get(op, place)):
-        if text(op.kind) == "vector" and op.schedule is None and op in position:
+        stacks = any(isinstance(inner, ConcatOp) for inner in op.body.block.ops)
+        if text(op.kind) == "vector" and op.schedule is None and op in position and not stacks:
             others = (v.owner for v in op.inputs if v.owner is not fusion)
             if all(isinstance(o, Block) or position.get(o, -1) < place for o in others):
                 return op

@@ -127,6 +127,15 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         counts, grid = ([numbers[a] for a in self.outer] for numbers in (counts, grid))
         return self._work(tile).microseconds(counts, grid, self.machine)
 
+    def overlapped(self, schedule: Schedule) -> float:
+        """The estimate of `bound` where loads, stores and arithmetic go on at the same time: for comparisons with
+        kernels of other kinds, whose bounds have their pipes side by side."""
+        plan = as_vector("", schedule)
+        tile, grid = plan.tile or (), plan.grid or ()
+        work = VectorWork(max(self._pipes(tile, starts=True).values()))
+        counts, grid = ([numbers[a] for a in self.outer] for numbers in (self._counts(tile), grid))
+        return work.microseconds(counts, grid, self.machine)
+
     def check(self, name: str, schedule: Schedule) -> None:
         plan = as_vector(name, schedule)
         tile, grid = plan.tile or (), plan.grid or ()
@@ -157,17 +166,25 @@ class VectorKernel(FusionSteps, ScheduledKernel):
 
     def _work(self, tile: Sequence[int]) -> VectorWork:
         """What there is to do with this tile."""
-        unit, cycles = self.machine.vector, 0.0
+        return VectorWork(sum(self._pipes(tile).values()))
+
+    def _pipes(self, tile: Sequence[int], starts: bool = False) -> dict[str, float]:
+        """The cycles that each pipe is busy with this tile, by the kinds of steps. starts: with what every instruction
+        of the vector unit takes to start, for each tile."""
+        unit = self.machine.vector
+        cycles: dict[str, float] = {"load": 0.0, "op": 0.0, "store": 0.0}
+        started = unit.streamed_cycles * (size(self._counts(tile)) - 1) if starts else 0
         for step in self.steps:
             if step.view is not None:
                 box = [1 if a is None else tile[a] // (1 + (a == step.paired)) for a in step.along]
-                cycles += copy_cycles(step.kind, step.view, box, self.machine, step.source in self.warm)
+                warm = step.source in self.warm
+                cycles[step.kind] += copy_cycles(step.kind, step.view, box, self.machine, warm)
             elif step.function is not None:
                 elements = size([n for a, n in enumerate(self.extents) if a in step.axes | step.reduces])
                 dtype = dtype_name(step.elements[0])
                 known = [f for f in (step.function, "add") if unit.supports(f, dtype)]
-                cycles += unit.cycles(known[0], dtype, elements) if known else elements
-        return VectorWork(cycles)
+                cycles["op"] += started + (unit.cycles(known[0], dtype, elements) if known else elements)
+        return cycles
 
     # -- pins --------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 ones whose flags are too many, so that they have barriers.
 
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
-`barriers 1`, `attention 3`. Nothing here imports JAX before a program is compiled.
+`barriers 1`, `attention 3`, `winograd 1`. Nothing here imports JAX before a program is compiled.
 """
 
 from __future__ import annotations
@@ -82,6 +82,8 @@ def subject(source: str, target: str) -> Subject:
         return barriers_subject(int(number), target)
     if kind == "attention":
         return attention_subject(int(number), target)
+    if kind == "winograd":
+        return winograd_subject(int(number), target)
     return example(source, target)
 
 
@@ -248,3 +250,22 @@ def attention_subject(number: int, target: str) -> Subject:
     schedule = tw.Schedule(rows=16, keys=16 * (1 + number // 4 % 2), cores=1 + number % 2)
     module = tw.compile(attention, *args, target=target, options=tw.Options(schedule=schedule)).module()
     return Subject(f"attention {number} for {target}", module, target)
+
+
+def winograd_subject(number: int, target: str) -> Subject:
+    """A small convolution by F(2, 3), or F(4, 3) for odd numbers: its transforms store many parts of one tensor."""
+    import jax
+
+    rng = np.random.default_rng(number)
+    size, channels = int(rng.integers(5, 9)), int(rng.integers(17, 40))
+    kind = ("f2", "f4")[number // 2 % 2]
+    x = rng.standard_normal((1, size, size + 1, channels)).astype(kind)
+    w = rng.standard_normal((3, 3, channels, 16)).astype(kind)
+
+    def convolution(x: Any, w: Any) -> Any:
+        layouts = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=layouts)
+
+    options = tw.Options(winograd=("2", "4")[number % 2])
+    module = tw.compile(convolution, x, w, target=target, options=options).module()
+    return Subject(f"winograd {number} for {target}", module, target)

@@ -94,6 +94,19 @@ def test_no_mutant_of_attention_escapes() -> None:
     assert total >= 60
 
 
+def test_no_mutant_of_a_winograd_convolution_escapes() -> None:
+    """Its kernels store parts of one tensor side by side."""
+    total = 0
+    for found in (subject(f"winograd {i}", TARGETS[0]) for i in (0, 1)):
+        summaries, alarms = summaries_of(found.module, Machine.load(found.target))
+        assert not alarms
+        for name in launched(found.module):
+            tally = KernelSubject(found, name, summaries).mutants(8, seed=7)
+            assert not tally.escapes
+            total += tally.total
+    assert total >= 40
+
+
 def test_no_mutant_of_a_program_with_control_flow_escapes() -> None:
     assert sum(sample(subject(f"fuzz {i}", TARGETS[i % 2]), 2, 30) for i in (0, 1, 3)) >= 90
 

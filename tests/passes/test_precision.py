@@ -312,7 +312,7 @@ def test_a_cast_program_verifies(mode: str, quick: bool) -> None:
     found = tw.verify(attention, x, w, target=TARGET, options=options, quick=quick, progress=False)
     assert found.ok, found.checks
     assert found.rounded == "graph-precision"
-    assert "graph-precision rounds to a narrower type" in found.roundings()
+    assert "graph-precision rounds more than the source" in found.roundings()
     source, *rest = found.checks
     assert source.stage == "source" and all(c.tolerance > 10 * source.tolerance for c in rest)
 

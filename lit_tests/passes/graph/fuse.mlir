@@ -196,3 +196,48 @@ func.func @main(%x: tensor<16xf32>) -> tensor<16xf32> {
 // CHECK: %[[H:.*]] = graph.host %[[A]]
 // CHECK: graph.fusion %[[H]], %[[A]]
 // CHECK: graph.add
+
+// -----
+
+// The kernel that makes the parts of a tensor stores them side by side; one that comes from outside as well.
+func.func @main(%x: tensor<8x32xf32>, %o: tensor<8x32xf32>) -> (tensor<8x96xf32>, tensor<8x32xf32>) {
+  %a = graph.exp %x : tensor<8x32xf32>
+  %b = graph.add %a, %x : tensor<8x32xf32>
+  %y = graph.concat %a, %o, %b {dim = 1} : (tensor<8x32xf32>, tensor<8x32xf32>, tensor<8x32xf32>) -> tensor<8x96xf32>
+  func.return %y, %b : tensor<8x96xf32>, tensor<8x32xf32>
+}
+// CHECK: func.func @main
+// CHECK: graph.fusion %x, %o {domain = [8, 32], kind = "vector"}
+// CHECK: graph.exp
+// CHECK: graph.concat
+// CHECK: graph.yield %{{.*}}, %{{.*}} : (tensor<8x32xf32>, tensor<8x96xf32>)
+// CHECK-NOT: graph.fusion
+// CHECK: func.return
+
+// -----
+
+// Parts of two sizes, and parts of which none is computed, are copied.
+func.func @main(%x: tensor<8x32xf32>, %o: tensor<8x16xf32>) -> (tensor<8x48xf32>, tensor<16x16xf32>) {
+  %a = graph.exp %x : tensor<8x32xf32>
+  %y = graph.concat %a, %o {dim = 1} : (tensor<8x32xf32>, tensor<8x16xf32>) -> tensor<8x48xf32>
+  %z = graph.concat %o, %o {dim = 0} : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<16x16xf32>
+  func.return %y, %z : tensor<8x48xf32>, tensor<16x16xf32>
+}
+// CHECK: func.func @main
+// CHECK: graph.fusion %x {domain = [8, 32], kind = "vector"}
+// CHECK: graph.fusion {{.*}} {domain = [8, 48], kind = "move"}
+// CHECK: graph.fusion %o {domain = [16, 16], kind = "move"}
+
+// -----
+
+// Parts that are reduced along rows, or finished by a product's kernel, are copied, too.
+func.func @main(%x: tensor<8x32xf32>, %w: tensor<32x32xf32>) -> (tensor<16x32xf32>) {
+  %p = graph.contract %x, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<8x32xf32>, tensor<32x32xf32>) -> tensor<8x32xf32>
+  %a = graph.exp %p : tensor<8x32xf32>
+  %b = graph.tanh %p : tensor<8x32xf32>
+  %y = graph.concat %a, %b {dim = 0} : (tensor<8x32xf32>, tensor<8x32xf32>) -> tensor<16x32xf32>
+  func.return %y : tensor<16x32xf32>
+}
+// CHECK: func.func @main
+// CHECK: graph.fusion %x, %w {domain = [8, 32], kind = "mix"}
+// CHECK: graph.fusion {{.*}} {domain = [16, 32], kind = "move"}

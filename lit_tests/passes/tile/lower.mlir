@@ -374,3 +374,19 @@ func.func @main(%a: tensor<300x32xi8>, %w: tensor<32x16xi8>, %b: tensor<16xi32>)
 // CHECK: %[[SCALES:.*]] = tile.move_row %[[F]] at [0] {sizes = [16]} : (!tile.tile<16xui64, l1>) -> !tile.tile<1x16xui64, fb>
 // CHECK: %[[ACC:.*]] = tile.mma {{.*}}, %[[BIAS]] at [0]
 // CHECK: tile.store %[[ACC]], {{.*}}, %[[SCALES]] at {{.*}} {relu, sizes = {{.*}}} :
+
+// -----
+
+// Parts of one tensor are stored where they lie in it.
+func.func @main(%x: tensor<8x32xf32>, %o: tensor<8x32xf32>) -> tensor<8x64xf32> {
+  %a = graph.exp %x : tensor<8x32xf32>
+  %y = graph.concat %a, %o {dim = 1} : (tensor<8x32xf32>, tensor<8x32xf32>) -> tensor<8x64xf32>
+  func.return %y : tensor<8x64xf32>
+}
+// CHECK: tile.launch @exp_0 %x, %o
+// CHECK-NOT: tile.launch
+// CHECK: tile.kernel @exp_0
+// CHECK: %[[FIRST:.*]] = tile.view %{{.*}} : (!npu.gm<8x64xf32>) -> !npu.gm<8x32xf32, strides [64, 1], offset 0>
+// CHECK: %[[SECOND:.*]] = tile.view %{{.*}} : (!npu.gm<8x64xf32>) -> !npu.gm<8x32xf32, strides [64, 1], offset 32>
+// CHECK: tile.store %{{.*}}, %[[FIRST]]
+// CHECK: tile.store %{{.*}}, %[[SECOND]]

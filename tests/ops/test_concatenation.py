@@ -1,0 +1,82 @@
+"""Concatenations: stored side by side by the kernel that makes their parts, and copied where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from harness import check, data
+from tiers import covering
+
+
+def nested(x: jax.Array, y: jax.Array) -> jax.Array:
+    """Places in tiles of 2 x 2."""
+    a, b = x[:, None, :, None], y[:, None, :, None]
+    rows = [
+        jnp.concatenate([f(a, b), g(a, b)], 3)
+        for f, g in ((jnp.add, jnp.subtract), (jnp.subtract, jnp.maximum))
+    ]
+    return jnp.concatenate(rows, 1).reshape(2 * x.shape[0], 2 * x.shape[1])
+
+
+STORED: dict[str, Callable[..., Any]] = {
+    "two parts": lambda x, y: jnp.concatenate([x + y, x * y], 0),
+    "along the innermost dimension": lambda x, y: jnp.concatenate([x + y, x * y, x - y], 1),
+    "one part twice": lambda x, y: jnp.concatenate([x + y, x + y, x * y], 0),
+    "a part from outside": lambda x, y: jnp.concatenate([y, x + y], 1),
+    "a part from outside, reversed": lambda x, y: jnp.concatenate([jnp.exp(x), y[::-1]], 1),
+    "a part of one number": lambda x, y: jnp.concatenate([x + y, jnp.zeros_like(x)], 0),
+    "places in tiles": nested,
+    "parts that are results, too": lambda x, y: (jnp.concatenate([x + y, x * y], 0), x + y),
+    "two concatenations of the same parts": lambda x, y: (
+        jnp.concatenate([x + y, x * y], 0),
+        jnp.concatenate([x * y, x + y], 1),
+    ),
+    "parts that share nothing": lambda x, y: jnp.concatenate([jnp.exp(x), jnp.tanh(y)], 0),
+}
+
+COPIED: dict[str, Callable[..., Any]] = {
+    "parts of two sizes": lambda x, y: jnp.concatenate([x + y, y[:1]], 0),
+    "only parts from outside": lambda x, y: jnp.concatenate([x, y], 0),
+    "a part moved": lambda x, y: jnp.concatenate([x + y, (x + y)[::-1]], 0),
+    "rows that are reduced": lambda x, y: jnp.concatenate([jax.nn.softmax(x), jnp.exp(y)], 0),
+    "a part made of the concatenation": lambda x, y: jnp.concatenate(
+        [x + y, jnp.concatenate([x + y, x * y], 0)[x.shape[0] :] * 2], 0
+    ),
+    "a product's results": lambda x, y: jnp.concatenate([jnp.exp(x @ y.T), jnp.tanh(x @ y.T)], 0),
+}
+
+
+OF_FLOATS = ("a part from outside, reversed", "parts that share nothing")
+
+
+@covering()
+@pytest.mark.parametrize("shape", [(1, 1), (13, 7), (130, 97)])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [(name, t) for name in STORED for t in ("f32", "f16", "i8") if t != "i8" or name not in OF_FLOATS],
+)
+def test_parts_are_stored_by_the_kernel_that_makes_them(
+    name: str, dtype: str, shape: tuple[int, ...]
+) -> None:
+    fn = STORED[name]
+    args = data(dtype, shape), data(dtype, shape, 1)
+    program = check(fn, *args)
+    assert len(program.report().kernels) == 1
+
+
+@pytest.mark.parametrize("name", COPIED)
+@pytest.mark.parametrize("shape", [(13, 7), (130, 97)])
+def test_other_parts_are_copied(name: str, shape: tuple[int, ...]) -> None:
+    program = check(COPIED[name], data("f32", shape), data("f32", shape, 1), length=shape[1])
+    assert len(program.report().kernels) > 1
+
+
+def test_more_parts_than_a_kernel_stores() -> None:
+    def fn(x: jax.Array) -> jax.Array:
+        return jnp.concatenate([x + i for i in range(70)], 0)
+
+    assert len(check(fn, data("f32", (3, 5))).report().kernels) > 1
