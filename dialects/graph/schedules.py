@@ -61,6 +61,15 @@ class _Choices:
         """Buffers in flight by memory space: those that are chosen here over `chosen`."""
         return {space: getattr(self, space, None) or count for space, count in chosen.items()}
 
+    def whole(self: T) -> T:
+        """The same without a split of the sums: for one of the parts."""
+        return self if self.parts is None else replace(self, split_k=None)
+
+    @property
+    def parts(self) -> int | None:
+        """Into how many parts the sums are cut; None where they stay whole."""
+        return getattr(self, "split_k", None)
+
     def fault(self) -> str | None:
         """What no machine could obey, as the rest of a sentence; None where there is nothing."""
         for name, value in self.chosen().items():
@@ -82,7 +91,9 @@ class _Choices:
 
 @dataclass(frozen=True)
 class VectorSchedule(_Choices):
-    """How a kernel of the vector cores walks its domain, or a copy its box.
+    """How a kernel of the vector cores walks its domain, or a copy its box. A product with one is computed on the
+    vector cores; its domain is that of the result, with what is summed over before the axis along which the longer
+    operand is contiguous, or behind all.
 
     Attributes:
         axes: The domain's axes that are walked as one, for each axis of the loops; free where a kernel walks no domain.
@@ -91,6 +102,7 @@ class VectorSchedule(_Choices):
         ub: Buffers in flight in ub; 2 is double buffering.
         cores: As a pin, the most cores that may work.
         copy_length: As a pin, the elements of a tile, filled from the innermost axis outwards.
+        split_k: Parts of a product's sums, each a product of its own; a kernel behind it adds them up.
     """
 
     NEEDED = frozenset(["tile", "grid", "ub"])
@@ -101,6 +113,7 @@ class VectorSchedule(_Choices):
     ub: int | None = None
     cores: int | None = None
     copy_length: int | None = None
+    split_k: int | None = None
 
 
 @dataclass(frozen=True)
@@ -152,10 +165,6 @@ class CubeSchedule(_Choices):
     split_k: int | None = None
     cores: int | None = None
     deal: int | None = None
-
-    def whole(self) -> CubeSchedule:
-        """The same without a split of the sums: for one of the parts."""
-        return replace(self, split_k=None)
 
 
 @dataclass(frozen=True)
@@ -312,5 +321,4 @@ def all_complete(schedules: Sequence[Schedule]) -> bool:
 
 def parts_of_sums(schedules: Sequence[Schedule]) -> int | None:
     """Into how many parts the sums of a fusion with these schedules are cut; None where they stay whole."""
-    cut = (s.split_k for s in schedules if isinstance(s, CubeSchedule))
-    return next((parts for parts in cut if parts is not None), None)
+    return next((s.parts for s in schedules if s.parts is not None), None)

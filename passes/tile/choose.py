@@ -31,15 +31,17 @@ from ..errors import PassError, TooLarge
 from ..fingerprint import structure
 from ..instances import Instance, has_open_sizes
 from ..oracle import BOUND, Oracle, oracle_of
-from ..pins import Pins, parse_pins, pinned_for
+from ..pins import Pins, cores_pinned, parse_pins, pinned_for
 from ..pins import Schedule as Pin
 from .draining import pack_for_drain
 from .halves import cut_in_two
 from .joining import is_joined, join, put_in_place, tail_of
 from .launches import LaunchPlan, keep, launches_of
 from .names import KernelNames, Memo
-from .scheduled import ScheduledKernel, cannot_obey
+from .scheduled import ScheduledKernel, as_cube, cannot_obey
 from .split import parts_worth_trying, product_of, split_extents, split_fusion
+from .spreading import why_not_spread
+from .vector_product import vector_parts
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,10 @@ class GraphSchedulePass(TargetPass):
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         Scheduler(machine, oracle_of(self.oracle), parse_pins(self.schedule)).module(module)
+
+
+Kinds = tuple[type[CubeSchedule | VectorSchedule], ...]
+"""Kinds of schedules that a contraction may have: which cores compute it."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,8 @@ class Scheduler:
         self.machine, self.oracle, self.pins = machine, oracle, pins
         self.keeps_whole = whole
         """Whether a fusion that is too large is an error, and no sum is split."""
+        self.by_size = True
+        """Whether a product may be on vector cores: a schedule for other sizes, too, is one for the cube."""
         self.names: KernelNames[Chosen] = KernelNames()
         self.free: Memo[Chosen] = Memo()
         """The best schedules of contractions of which nothing is asked, split or not."""
@@ -143,7 +151,9 @@ class Scheduler:
         if not all_complete(to_schedules(fusion.schedule)):
             pack_for_drain(fusion, self.machine)
         copy = Instance(example_sizes()).outside(fusion)
+        self.by_size = False
         microseconds = self.fusion(copy)
+        self.by_size = True
         schedules = to_schedules(copy.schedule)
         if not schedules:  # it was cut in two
             return sum(self.fusion(half) for half in cut_in_two(fusion))
@@ -184,53 +194,99 @@ class Scheduler:
         self, fusion: FusionOp, plan: LaunchPlan, asked: Schedule | None, given: Chosen | None = None
     ) -> Chosen:
         """The schedules of a launch: those `given`, or of an equal launch where there is one, or the best."""
-        known = self.names.find(plan.key, plan.details)
+        key = plan.key, self.by_size
+        known = self.names.find(key, plan.details)
         if known is None:
             name = self.names.next(plan.stem)
             if asked or given:
                 self.check_unpinned(name, plan)
             known = given or self.best(fusion, plan, name, asked)
-            self.names.give(name, plan.key, plan.details, known)
+            self.names.give(name, key, plan.details, known)
         return known
 
     def check_unpinned(self, name: str, plan: LaunchPlan) -> None:
         """Raises PassError where choices are pinned of a kernel whose fusion has a schedule already."""
-        if pinned_for(self.pins, name, plan.choices, plan.obeys_all).chosen():
+        product = issubclass(plan.choices, CubeSchedule)
+        if pinned_for(self.pins, name, plan.choices, plan.obeys_all, product).chosen():
             raise cannot_obey(name, "its fusion has a schedule already; take that or the pin away")
 
     def best(self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule | None) -> Chosen:
-        """The best schedules of a launch, in parts where that is better."""
+        """The best schedules of a launch, in parts or on other cores where that is better."""
+        if issubclass(plan.choices, CubeSchedule):
+            return self.best_product(fusion, plan, name, asked)
         asked = asked or pinned_for(self.pins, name, plan.choices, plan.obeys_all)
-        if not isinstance(asked, CubeSchedule):
-            written = (
-                [v.owner for v in fusion.inputs if isinstance(v.owner, FusionOp)] if self.keeps_whole else []
-            )
-            return self.whole(self.kernel(fusion, plan, name, asked, written), name, asked)
-        if asked.split_k is not None:
-            return self.split(fusion, name, asked, asked.split_k)
-        product = product_of(fusion)
-        parts = None if product is None or self.keeps_whole else parts_worth_trying(product, self.machine)
-        if parts is not None and is_joined(fusion):
-            return self.free_split(fusion, name, parts)
-        if parts is None or asked.chosen():
-            return self.whole(plan.kernel(name, asked), name, asked)
-        return self.free_best(fusion, plan, name, parts)
+        written = (
+            [v.owner for v in fusion.inputs if isinstance(v.owner, FusionOp)] if self.keeps_whole else []
+        )
+        return self.whole(self.kernel(fusion, plan, name, asked, written), name, asked)
 
-    def free_best(self, fusion: FusionOp, plan: LaunchPlan, name: str, parts: int) -> Chosen:
-        """The best schedules of a contraction of which nothing is asked, whole or in so many parts."""
-        known = self.free.find(plan.key, plan.details)
+    def best_product(
+        self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule | None
+    ) -> Chosen:
+        """The best schedules of a contraction: of those for the cores that are asked for, or for either."""
+        free = asked is None and cores_pinned(self.pins, name)[0] is None
+        asked = asked or self.pinned_product(fusion, plan, name)
+        if not isinstance(asked, CubeSchedule | VectorSchedule):
+            asked = as_cube(name, asked)
+        if asked.parts is not None:
+            return self.split(fusion, name, asked, asked.parts)
+        if asked.chosen() or (self.keeps_whole and not is_joined(fusion)):
+            return self.whole(plan.kernel(name, asked), name, asked)
+        kinds = (CubeSchedule, VectorSchedule) if free and self.by_size else (type(asked),)
+        if is_joined(fusion):
+            return self.free_split(fusion, name, kinds)
+        return self.free_best(fusion, plan, name, kinds)
+
+    def pinned_product(self, fusion: FusionOp, plan: LaunchPlan, name: str) -> CubeSchedule | VectorSchedule:
+        """What is pinned of a contraction, for the cores that it is pinned to, or for the cube. Raises PassError."""
+        cores, named = cores_pinned(self.pins, name)
+        choices: type[CubeSchedule | VectorSchedule] = CubeSchedule
+        if cores == "vector" and (named or why_not_spread(fusion, self.machine) is None):
+            choices = VectorSchedule
+        asked = pinned_for(self.pins, name, choices, plan.obeys_all, product=True)
+        assert isinstance(asked, choices)
+        return asked
+
+    def free_best(self, fusion: FusionOp, plan: LaunchPlan, name: str, kinds: Kinds) -> Chosen:
+        """The best schedules of a contraction of which nothing is asked but the cores it is on, whole or in parts."""
+        key = plan.key, kinds
+        known = self.free.find(key, plan.details)
         if known is not None:
             return known
-        best = self.whole(plan.kernel(name, None), name, CubeSchedule())
+        found: list[Chosen] = []
+        for kind in kinds:
+            if kind is CubeSchedule or len(kinds) == 1 or why_not_spread(fusion, self.machine) is None:
+                found.append(self.whole(plan.kernel(name, kind()), name, kind()))
         with suppress(TooLarge):
-            best = min(best, self.free_split(fusion, name, parts), key=lambda c: c.microseconds)
-        return self.free.keep(plan.key, plan.details, best)
+            found.append(self.free_split(fusion, name, kinds))
+        return self.free.keep(key, plan.details, min(found, key=lambda c: c.microseconds))
 
-    def free_split(self, fusion: FusionOp, name: str, parts: int) -> Chosen:
-        """The schedules of a contraction of which nothing is asked, its sums in so many parts. Raises TooLarge."""
+    def free_split(self, fusion: FusionOp, name: str, kinds: Kinds) -> Chosen:
+        """The best schedules of a contraction of which nothing is asked but the cores it is on, its sums in parts.
+        Raises TooLarge where there are none."""
         key, details = structure(fusion)
-        known = self.cut.find(key, details)
-        return known or self.cut.keep(key, details, self.split(fusion, name, CubeSchedule(), parts))
+        known = self.cut.find((key, kinds), details)
+        if known is not None:
+            return known
+        found: list[Chosen] = []
+        for asked in self.splits(fusion):
+            if isinstance(asked, kinds) and asked.parts is not None:
+                with suppress(TooLarge):
+                    found.append(self.split(fusion, name, asked, asked.parts))
+        if not found:
+            raise TooLarge(f"{describe(fusion)}: its sums are not cut")
+        return self.cut.keep((key, kinds), details, min(found, key=lambda c: c.microseconds))
+
+    def splits(self, fusion: FusionOp) -> list[CubeSchedule | VectorSchedule]:
+        """The cuts of a contraction's sums that are worth judging."""
+        product = product_of(fusion)
+        if product is None or self.keeps_whole:
+            return []
+        parts = parts_worth_trying(product, self.machine)
+        return [
+            *([] if parts is None else [CubeSchedule(split_k=parts)]),
+            *(VectorSchedule(split_k=n) for n in vector_parts(fusion, self.machine)),
+        ]
 
     def kernel(
         self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule, before: Sequence[Operation]
@@ -248,18 +304,16 @@ class Scheduler:
 
         `position`: that of each op of the block.
         """
-        product = product_of(fusion)
-        if product is None or fusion.schedule is not None or not self.may_join or has_open_sizes(fusion):
+        if fusion.schedule is not None or not self.may_join or has_open_sizes(fusion):
             return None
-        parts = parts_worth_trying(product, self.machine)
-        tail = tail_of(fusion, position) if parts is not None else None
-        if tail is None or parts is None:
+        tail = tail_of(fusion, position) if self.splits(fusion) else None
+        if tail is None:
             return None
         joined = join(fusion, tail)
         key, details = structure(joined)
         better = self.joins.find(key, details)
         if better is None:
-            better = self.joins.keep(key, details, self.pays(fusion, tail, joined, parts))
+            better = self.joins.keep(key, details, self.pays(fusion, tail, joined))
         if better:
             put_in_place(joined, fusion, tail)
             return joined
@@ -276,15 +330,16 @@ class Scheduler:
         """Whether fusions may be joined: not where anything is pinned, as pins are for the kernels there are."""
         return not self.keeps_whole and self.pins is None
 
-    def pays(self, fusion: FusionOp, tail: FusionOp, joined: FusionOp, parts: int) -> bool:
+    def pays(self, fusion: FusionOp, tail: FusionOp, joined: FusionOp) -> bool:
         """Whether a split contraction with its tail takes less time than the contraction and the tail one by one."""
         (plan,), name = launches_of(fusion, self.machine), "joined"
+        kinds: Kinds = (CubeSchedule, VectorSchedule)
         try:
-            apart = self.free_best(fusion, plan, name, parts).microseconds
+            apart = self.free_best(fusion, plan, name, kinds).microseconds
             for other in launches_of(tail, self.machine):
                 kernel = self.kernel(tail, other, name, VectorSchedule(), [fusion])
                 apart += self.whole(kernel, name, VectorSchedule()).microseconds
-            return self.free_split(joined, name, parts).microseconds < apart
+            return self.free_split(joined, name, kinds).microseconds < apart
         except TooLarge:
             return False
 
@@ -303,7 +358,7 @@ class Scheduler:
             keep(kernel, schedule)
         return Chosen((schedule,), us[best])
 
-    def split(self, fusion: FusionOp, name: str, asked: CubeSchedule, parts: int) -> Chosen:
+    def split(self, fusion: FusionOp, name: str, asked: Schedule, parts: int) -> Chosen:
         """The schedules of a contraction whose sums are cut into parts. Raises TooLarge, and PassError where they
         cannot be."""
         product = product_of(fusion)
@@ -317,13 +372,13 @@ class Scheduler:
         block = split_fusion(fusion, parts, self.machine)
         pieces = [op for op in block.ops if isinstance(op, FusionOp)]
         first = next(op for op in pieces if product_of(op) is not None)
-        if asked.whole().chosen():
+        if asked.whole().chosen() or isinstance(asked, VectorSchedule):
             first.schedule = schedule_attr([asked.whole()])
         total = sum(self.inner.fusion(op) for op in pieces)
         schedules: list[Schedule] = []
         for op in pieces:
             own = to_schedules(op.schedule)
-            if op is first and isinstance(own[0], CubeSchedule):
+            if op is first and isinstance(own[0], CubeSchedule | VectorSchedule):
                 own = (replace(own[0], split_k=parts),)
             schedules += own
         return Chosen(tuple(schedules), total)

@@ -46,10 +46,12 @@ from .cumulate import CumulateKernel
 from .gather import GatherKernel
 from .moves import BoxCopy, CopyKernel, Start
 from .scatter import ScatterKernel
-from .scheduled import ScheduledKernel, as_attention, as_cube, as_vector
+from .scheduled import ScheduledKernel, as_attention, as_cube, as_vector, cannot_obey
 from .selecting import SelectAndScatterKernel
 from .sort import SortKernel
+from .spreading import why_not_spread
 from .vector import VectorKernel
+from .vector_product import VectorProductKernel
 from .windows import WindowKernel
 
 
@@ -141,6 +143,11 @@ Maker = Callable[[Any, FusionOp, Machine, str, Schedule | None], ScheduledKernel
 def _contraction(
     op: Operation, fusion: FusionOp, machine: Machine, name: str, asked: Schedule | None
 ) -> ScheduledKernel:
+    if isinstance(asked, VectorSchedule) and isinstance(op, ContractOp):
+        why = why_not_spread(fusion, machine)
+        if why is not None:
+            raise cannot_obey(name, f"{why}, so it is none for the vector cores")
+        return VectorProductKernel(fusion, machine, asked)
     return ContractKernel(fusion, machine, as_cube(name, asked))
 
 

@@ -10,7 +10,7 @@ the host are then ordered last (launch_order.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialects import tile as ops
 from ...dialects.base import describe, ints, text
-from ...dialects.graph import CubeSchedule, FusionOp, GraphOp
+from ...dialects.graph import FusionOp, GraphOp
 from ...dialects.graph.schedules import Schedule, all_complete, parts_of_sums, schedule_attr, to_schedules
 from ...dialects.open_sizes import choosing
 from ...machine import Machine
@@ -155,7 +155,7 @@ class Lowering:
     def split(self, fusion: FusionOp, schedules: tuple[Schedule, ...], parts: int) -> None:
         """Lowers a contraction whose sums are cut into parts: a kernel for the parts, and those behind it."""
         block = split_fusion(fusion, parts, self.machine)
-        left = [replace(s, split_k=None) if isinstance(s, CubeSchedule) else s for s in schedules]
+        left = [s.whole() for s in schedules]
         pieces = [op for op in block.ops if isinstance(op, FusionOp)]
         for op in pieces:
             many = len(launches_of(op, self.machine))
