@@ -146,7 +146,7 @@ def _contraction(
     if isinstance(asked, VectorSchedule) and isinstance(op, ContractOp):
         why = why_not_spread(fusion, machine)
         if why is not None:
-            raise cannot_obey(name, f"{why}, so it is none for the vector cores")
+            raise cannot_obey(name, f"the vector cores do not compute it, as {why}")
         return VectorProductKernel(fusion, machine, asked)
     return ContractKernel(fusion, machine, as_cube(name, asked))
 

@@ -2,7 +2,7 @@
 ones whose flags are too many, so that they have barriers.
 
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
-`barriers 1`, `attention 3`. Nothing here imports JAX before a program is compiled.
+`barriers 1`, `attention 3`, `skinny 2`. Nothing here imports JAX before a program is compiled.
 """
 
 from __future__ import annotations
@@ -82,6 +82,8 @@ def subject(source: str, target: str) -> Subject:
         return barriers_subject(int(number), target)
     if kind == "attention":
         return attention_subject(int(number), target)
+    if kind == "skinny":
+        return skinny_subject(int(number), target)
     return example(source, target)
 
 
@@ -248,3 +250,24 @@ def attention_subject(number: int, target: str) -> Subject:
     schedule = tw.Schedule(rows=16, keys=16 * (1 + number // 4 % 2), cores=1 + number % 2)
     module = tw.compile(attention, *args, target=target, options=tw.Options(schedule=schedule)).module()
     return Subject(f"attention {number} for {target}", module, target)
+
+
+def skinny_subject(number: int, target: str) -> Subject:
+    """A product of few rows on the vector cores in small tiles, with something left behind the last whole piece. Odd
+    numbers have an epilogue, and every third one sums in parts."""
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(number)
+    rows, summed, columns = 1 + number // 2 % 2, 3 * int(rng.integers(14, 33)), int(rng.integers(33, 100))
+
+    def layer(x: Any, w: Any, b: Any) -> Any:
+        y = x @ w
+        return jnp.maximum(y + b, 0) * y if number % 2 else y
+
+    kind = ("f2", "f4")[number // 4 % 2]
+    shapes = ((rows, summed), (summed, columns), (columns,))
+    args = [rng.standard_normal(shape).astype(kind) for shape in shapes]
+    pinned = {"split_k": 3} if number % 3 == 2 else {"tile": ((16, 32), (1, 16, 32))[rows - 1]}
+    options = tw.Options(schedule=tw.Schedule(on="vector", **pinned))
+    module = tw.compile(layer, *args, target=target, options=options).module()
+    return Subject(f"skinny {number} for {target}", module, target)
