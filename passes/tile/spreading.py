@@ -9,7 +9,7 @@ so that what is loaded of it are long runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import DenseArrayBase, LocationAttr, StringAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
@@ -57,43 +57,12 @@ def why_not_spread(fusion: FusionOp, machine: Machine) -> str | None:
     return None
 
 
-def spread(fusion: FusionOp) -> FusionOp:
-    """A vector fusion that computes what one does against which `why_not_spread` has no reason, in no block; its
-    operands are arguments of a block of their own."""
-    return _Spreading(fusion).made
+class AxesBuilder(TensorBuilder):
+    """Adds ops at the end of a block, those of a fusion's domain with their axes."""
 
-
-class _Spreading(TensorBuilder):
-    """Builds the vector fusion. `place`: the axis there of each axis of the nest; `shape`: its domain."""
-
-    def __init__(self, fusion: FusionOp):
-        op = product_in(fusion)
-        assert isinstance(op, ContractOp)
-        nest = nest_of_contract(op)
-        order = _order(op, nest)
-        self.place = {a: i for i, a in enumerate(order)}
-        self.shape = [nest.extents[a] for a in order]
+    def __init__(self, block: Block):
+        self.block = block
         self.location: LocationAttr | None = None
-        types = [v.type for v in fusion.inputs]
-        self.block = Block(arg_types=types)
-        values: dict[SSAValue, SSAValue] = dict(zip(fusion.body.block.args, self.block.args, strict=True))
-        for each in fusion.body.block.ops:
-            self.location = each.location
-            if each is op:
-                values[op.result] = self._product(op, nest, values)
-                continue
-            copy = each.clone(values)
-            axes = copy.attributes.get(AXES)
-            if isinstance(axes, DenseArrayBase):
-                copy.attributes[AXES] = ints([a if a < 0 else self.place[a] for a in to_ints(axes)])
-            self.block.add_op(copy)
-        self.made = FusionOp.create(
-            operands=Block(arg_types=types).args,
-            result_types=fusion.result_types,
-            properties={"kind": StringAttr("vector"), "domain": ints(self.shape)},
-            regions=[Region(self.block)],
-            location=fusion.location,
-        )
 
     def add(
         self, cls: type[Operation], operands: Sequence[SSAValue], result: Attribute, **properties: Attribute
@@ -104,31 +73,63 @@ class _Spreading(TensorBuilder):
         self.block.add_op(op)
         return op.results[0]
 
-    def _product(self, op: ContractOp, nest: Nest, values: dict[SSAValue, SSAValue]) -> SSAValue:
-        wide = element_type("f32")
-        out, rank = range(len(shape_of(op.result))), len(self.shape)
+    def product(self, op: ContractOp, lhs: SSAValue, rhs: SSAValue, place: Mapping[int, int]) -> SSAValue:
+        """What a product gives for these operands, in f32. `place`: the axis of the domain of each axis of its nest."""
+        nest, wide = nest_of_contract(op), element_type("f32")
+        shape, everything = nest.extents, range(len(nest.extents))
+        at = [-1 if n == 1 else place[a] for a, n in enumerate(shape)]
         factors: list[SSAValue] = []
-        for side, indices in ((op.lhs, nest.lhs), (op.rhs, nest.rhs)):
-            at = [self.place[i.terms[0][0]] for i in indices]
-            order = sorted(range(len(at)), key=at.__getitem__)
-            dims = [at[d] for d in order]
-            value = self._converted(self.transpose(values[side], order), wide, dims)
-            factors.append(self.broadcast(value, self.shape, dims))
-        whole = list(range(rank))
-        product = self._along(self.add(ELEMENTWISE["mul"], factors, tensor(self.shape, wide)), whole)
-        summed = sorted(p for a, p in self.place.items() if a not in out)
-        total = self._along(self.reduce(product, "sum", summed), whole)
-        return self._converted(total, element_of(op.result), [self.place[a] for a in out])
+        for value, indices in ((lhs, nest.lhs), (rhs, nest.rhs)):
+            axes = [i.terms[0][0] for i in indices]
+            order = sorted(range(len(axes)), key=axes.__getitem__)
+            dims = [axes[d] for d in order]
+            turned = self.transpose(value, order)
+            factors.append(self.broadcast(self.converted(turned, wide, [at[a] for a in dims]), shape, dims))
+        product = self.along(self.add(ELEMENTWISE["mul"], factors, tensor(shape, wide)), at)
+        summed = [a for a in everything if nest.roles[a] == "k"]
+        return self.along(self.reduce(product, "sum", summed), at)
 
-    def _converted(self, value: SSAValue, element: Attribute, axes: Sequence[int]) -> SSAValue:
+    def converted(self, value: SSAValue, element: Attribute, axes: Sequence[int]) -> SSAValue:
         """A value with these axes in another element type, if it is not in that one."""
-        return value if element_of(value) == element else self._along(self.convert(value, element), axes)
+        return value if element_of(value) == element else self.along(self.convert(value, element), axes)
 
-    def _along(self, value: SSAValue, axes: Sequence[int]) -> SSAValue:
+    def along(self, value: SSAValue, axes: Sequence[int]) -> SSAValue:
         """The result of a new op, which works along these axes."""
         assert isinstance(value.owner, Operation)
-        value.owner.attributes[AXES] = ints([-1 if self.shape[a] == 1 else a for a in axes])
+        value.owner.attributes[AXES] = ints(axes)
         return value
+
+
+def spread(fusion: FusionOp) -> FusionOp:
+    """A vector fusion that computes what one does against which `why_not_spread` has no reason, in no block; its
+    operands are arguments of a block of their own."""
+    op = product_in(fusion)
+    assert isinstance(op, ContractOp)
+    nest = nest_of_contract(op)
+    order = _order(op, nest)
+    place = {a: i for i, a in enumerate(order)}
+    types = [v.type for v in fusion.inputs]
+    build = AxesBuilder(Block(arg_types=types))
+    values: dict[SSAValue, SSAValue] = dict(zip(fusion.body.block.args, build.block.args, strict=True))
+    for each in fusion.body.block.ops:
+        build.location = each.location
+        if each is op:
+            total = build.product(op, values[op.lhs], values[op.rhs], place)
+            axes = [-1 if n == 1 else place[a] for a, n in enumerate(shape_of(op.result))]
+            values[op.result] = build.converted(total, element_of(op.result), axes)
+            continue
+        copy = each.clone(values)
+        attr = copy.attributes.get(AXES)
+        if isinstance(attr, DenseArrayBase):
+            copy.attributes[AXES] = ints([a if a < 0 else place[a] for a in to_ints(attr)])
+        build.block.add_op(copy)
+    return FusionOp.create(
+        operands=Block(arg_types=types).args,
+        result_types=fusion.result_types,
+        properties={"kind": StringAttr("vector"), "domain": ints([nest.extents[a] for a in order])},
+        regions=[Region(build.block)],
+        location=fusion.location,
+    )
 
 
 def longer_operand(op: ContractOp) -> SSAValue:

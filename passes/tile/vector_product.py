@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import product
-from math import gcd
 
-from ...dialects.dtypes import dtype_name, itemsize, size
+from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import ContractOp, FusionOp, VectorSchedule
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import Schedule
-from ...dialects.npu.interface import gm_traffic
 from ...machine import Machine
 from ..errors import TooLarge
 from .bound import grids
@@ -24,7 +22,8 @@ from .schedule import largest_tile
 from .scheduled import as_vector
 from .split import split_extents
 from .spreading import innermost, longer_operand, spread, why_not_spread
-from .steps import Step, spanning, tile_bytes
+from .step_costs import computing, copying
+from .steps import spanning, tile_bytes
 from .streaming import PeeledPieces, RowPieces, combining_bytes
 from .vector import VectorKernel
 
@@ -153,14 +152,14 @@ class VectorProductKernel(VectorKernel):
         cores, results = size(grid), size([n for a, n in enumerate(own) if a not in self.rows])
         pieces = size(own)
         waiting = machine.wait_cycles.get("MTE2", 0) * pieces
-        loading = computing = storing = missed = ends = 0.0
+        loading = working = storing = missed = ends = 0.0
         for i, step in enumerate(self.steps):
             times = pieces if i in self._of_pieces else results
             if step.view is None:
-                cycles = self._computing(step, tile)
-                computing += times * cycles
+                cycles = computing(step, tile, machine)
+                working += times * cycles
             else:
-                cycles, bus = self._copying(step, tile)
+                cycles, bus = copying(step, tile, machine)
                 if step is self.longest:
                     missed = times * bus
                     cycles += bus * machine.moves["gm", "ub"].miss_cycles
@@ -170,7 +169,7 @@ class VectorProductKernel(VectorKernel):
                     loading += times * cycles
             ends += cycles
         loading = max(loading, missed * cores / machine.hbm_bytes_per_cycle) + waiting
-        cycles = max(loading, computing, storing) + ends
+        cycles = max(loading, working, storing) + ends
         return machine.vector_launch_microseconds(cores) + machine.cycles_to_microseconds(cycles)
 
     @cached_property
@@ -178,26 +177,3 @@ class VectorProductKernel(VectorKernel):
         """The steps that are done for every piece of what is summed over."""
         at = next(i for i, step in enumerate(self.steps) if step.reduces)
         return frozenset([*self.steps.ancestors(at), at])
-
-    def _copying(self, step: Step, tile: Sequence[int]) -> tuple[float, float]:
-        """(cycles where all is in L2, bytes) of one load or store."""
-        view, machine = step.view, self.machine
-        assert view is not None
-        move = machine.moves[("gm", "ub") if step.kind == "load" else ("ub", "gm")]
-        box = [1 if a is None else tile[a] for a in step.along]
-        width = itemsize(view.element)
-        starts = [n * s * width for n, s, whole in zip(box, view.strides, view.shape, strict=True) if n < whole]
-        align = gcd(machine.gm_align, *starts)
-        moved = gm_traffic(view, [0] * len(box), box, [1] * len(box), machine, align)
-        return move.fixed_cycles + max(move.run_cycles * moved.runs, moved.bus / move.bytes_per_cycle), moved.bus
-
-    def _computing(self, step: Step, tile: Sequence[int]) -> float:
-        """Cycles of the vector unit for one step on a tile."""
-        if not step.elements or step.kind == "fill":
-            return 0.0
-        unit, dtype = self.machine.vector, dtype_name(step.elements[0])
-        last = len(self.extents) - 1
-        names = ("reduce_sum" if last in step.reduces else step.function or "broadcast", "add")
-        known = next((name for name in names if unit.supports(name, dtype)), None)
-        elements = size(spanning(tile, step.axes | step.reduces))
-        return unit.cycles(known, dtype, elements) if known else elements
