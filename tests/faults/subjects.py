@@ -2,7 +2,7 @@
 ones whose flags are too many, so that they have barriers.
 
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
-`barriers 1`, `attention 3`, `skinny 2`. Nothing here imports JAX before a program is compiled.
+`barriers 1`, `attention 3`, `skinny 2`, `decoding 1`. Nothing here imports JAX before a program is compiled.
 """
 
 from __future__ import annotations
@@ -82,6 +82,8 @@ def subject(source: str, target: str) -> Subject:
         return barriers_subject(int(number), target)
     if kind == "attention":
         return attention_subject(int(number), target)
+    if kind == "decoding":
+        return decoding_subject(int(number), target)
     if kind == "skinny":
         return skinny_subject(int(number), target)
     return example(source, target)
@@ -250,6 +252,28 @@ def attention_subject(number: int, target: str) -> Subject:
     schedule = tw.Schedule(rows=16, keys=16 * (1 + number // 4 % 2), cores=1 + number % 2)
     module = tw.compile(attention, *args, target=target, options=tw.Options(schedule=schedule)).module()
     return Subject(f"attention {number} for {target}", module, target)
+
+
+def decoding_subject(number: int, target: str) -> Subject:
+    """Attention of few rows in small pieces of the keys, with something left behind the last whole one. Odd numbers cut
+    the keys into parts, and every third one has rows that share keys."""
+    import jax
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(number)
+    keys, shared = 2 * int(rng.integers(17, 40)), 3 if number % 3 == 2 else 1
+
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        scores = jnp.einsum("hgd,khd->hgk", q, k, preferred_element_type=jnp.float32) * 0.25
+        scores = jnp.where(jnp.arange(keys) < keys - 5, scores, -1e9)
+        return jnp.einsum("hgk,khd->hgd", jax.nn.softmax(scores, axis=-1).astype(q.dtype), v)
+
+    kind = ("f2", "f4")[number // 2 % 2]
+    shapes = ((2, shared, 16), (keys, 2, 16), (keys, 2, 24))
+    args = [rng.standard_normal(shape).astype(kind) for shape in shapes]
+    schedule = tw.Schedule(keys=16, **({"split_keys": 2} if number % 2 else {"cores": 1}))
+    module = tw.compile(attention, *args, target=target, options=tw.Options(schedule=schedule)).module()
+    return Subject(f"decoding {number} for {target}", module, target)
 
 
 def skinny_subject(number: int, target: str) -> Subject:
