@@ -49,6 +49,7 @@ class Schedule:
             counts elements of the merged domain.
         copy_length: Elements of one copy of a vector kernel, filled from the innermost axis outwards.
         grid: Cores along each axis of a vector kernel, or of the result of attention but its last.
+        split_keys: Parts of the keys of attention of few rows.
         rows: Rows of a tile of scores of attention.
         keys: Keys of a tile of scores of attention.
         features: Elements of a mma step along what queries and keys share.
@@ -75,6 +76,7 @@ class Schedule:
     copy_length: int | None = None
     grid: tuple[int, ...] | None = None
     deal: int | None = None
+    split_keys: int | None = None
     rows: int | None = None
     keys: int | None = None
     features: int | None = None

@@ -63,7 +63,7 @@ class _Choices:
 
     def whole(self: T) -> T:
         """The same without a split of the sums: for one of the parts."""
-        return self if self.parts is None else replace(self, split_k=None)
+        return replace(self, split_k=None) if getattr(self, "split_k", None) is not None else self
 
     @property
     def parts(self) -> int | None:
@@ -196,7 +196,35 @@ class AttentionSchedule(_Choices):
     cores: int | None = None
 
 
-Schedule = VectorSchedule | CubeSchedule | AttentionSchedule
+@dataclass(frozen=True)
+class RowAttentionSchedule(_Choices):
+    """How attention of few rows is cut: vector cores take keys and values in pieces, as they are loaded.
+
+    Attributes:
+        rows: Rows of a tile, along the longest axis of rows.
+        keys: Keys of a tile.
+        grid: Cores along each axis of the result but the last.
+        split_keys: Parts of the keys, each on cores of its own; kernels behind it combine them.
+        ub: Buffers in flight in ub; 2 is double buffering.
+        cores: As a pin, the most cores that may work.
+    """
+
+    NEEDED = frozenset(["rows", "keys", "grid", "ub"])
+
+    rows: int | None = None
+    keys: int | None = None
+    grid: Numbers | None = None
+    split_keys: int | None = None
+    ub: int | None = None
+    cores: int | None = None
+
+    @property
+    def parts(self) -> int | None:
+        """Into how many parts the keys are cut; None where they stay whole."""
+        return self.split_keys
+
+
+Schedule = VectorSchedule | CubeSchedule | AttentionSchedule | RowAttentionSchedule
 """The choices of one kernel."""
 
 
@@ -283,8 +311,17 @@ class AttentionScheduleAttr(_ScheduleAttr[AttentionSchedule]):
     KIND = AttentionSchedule
 
 
+@irdl_attr_definition
+class RowAttentionScheduleAttr(_ScheduleAttr[RowAttentionSchedule]):
+    """`#graph.row_attention_schedule<rows = 1, keys = 128>`."""
+
+    name = "graph.row_attention_schedule"
+    KIND = RowAttentionSchedule
+
+
 _ATTRIBUTES: Mapping[type[_Choices], type[_ScheduleAttr[Any]]] = {
-    each.KIND: each for each in (VectorScheduleAttr, CubeScheduleAttr, AttentionScheduleAttr)
+    each.KIND: each
+    for each in (VectorScheduleAttr, CubeScheduleAttr, AttentionScheduleAttr, RowAttentionScheduleAttr)
 }
 
 
@@ -308,7 +345,7 @@ def to_schedules(attr: Attribute | None) -> tuple[Schedule, ...]:
     for one in listed:
         if not isinstance(one, _ScheduleAttr):
             raise VerifyException(
-                f"schedule: {one} is no vector_schedule, cube_schedule or attention_schedule"
+                f"schedule: {one} is no vector_schedule, cube_schedule, attention_schedule or row_attention_schedule"
             )
         found.append(one.data)
     return tuple(found)

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -21,7 +22,7 @@ from xdsl.ir import Block, Operation
 
 from ...dialects.base import describe
 from ...dialects.dtypes import itemsize, size
-from ...dialects.graph import CubeSchedule, FusionOp, GraphOp, VectorSchedule
+from ...dialects.graph import CubeSchedule, FusionOp, GraphOp, RowAttentionSchedule, VectorSchedule
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import Schedule, all_complete, schedule_attr, to_schedules
 from ...dialects.open_sizes import choosing, example_sizes
@@ -33,12 +34,16 @@ from ..instances import Instance, has_open_sizes
 from ..oracle import BOUND, Oracle, oracle_of
 from ..pins import Pins, cores_pinned, parse_pins, pinned_for
 from ..pins import Schedule as Pin
+from .attention_parts import is_attention
+from .contraction_choice import CLEARLY_BETTER
 from .draining import pack_for_drain
 from .halves import cut_in_two
 from .joining import is_joined, join, put_in_place, tail_of
 from .launches import LaunchPlan, keep, launches_of
 from .names import KernelNames, Memo
-from .scheduled import ScheduledKernel, as_cube, cannot_obey
+from .row_attention import RowAttentionKernel
+from .row_attention_parts import parts_combined, put_apart, taken_apart
+from .scheduled import ScheduledKernel, as_cube, as_row_attention, cannot_obey
 from .split import parts_worth_trying, product_of, split_extents, split_fusion
 from .spreading import why_not_spread
 from .vector_product import vector_parts
@@ -85,6 +90,8 @@ class Scheduler:
         """The best schedules of contractions of which nothing is asked, split or not."""
         self.cut: Memo[Chosen] = Memo()
         """Those of their split sums."""
+        self.opened: Memo[bool] = Memo()
+        """Whether attention of few rows is better in parts."""
         self.joins: Memo[bool] = Memo()
         """Whether it pays to split a contraction together with what is behind it, for those joined so far."""
 
@@ -100,7 +107,12 @@ class Scheduler:
         position = {op: i for i, op in enumerate(block.ops)}
         for op in list(block.ops):
             if isinstance(op, FusionOp):
-                if not op.on_host and op.parent is not None:
+                if op.on_host or op.parent is None:
+                    continue
+                pieces = self.apart(op)
+                for piece in pieces or ():
+                    self.fusion(piece)
+                if pieces is None:
                     self.fusion(self.with_tail(op, position) or op)
                 continue
             if isinstance(op, GraphOp) and op.KERNEL:
@@ -214,15 +226,65 @@ class Scheduler:
         """The best schedules of a launch, in parts or on other cores where that is better."""
         if issubclass(plan.choices, CubeSchedule):
             return self.best_product(fusion, plan, name, asked)
+        if issubclass(plan.choices, RowAttentionSchedule):
+            return self.best_of_rows(fusion, plan, name, asked)
         asked = asked or pinned_for(self.pins, name, plan.choices, plan.obeys_all)
         written = (
             [v.owner for v in fusion.inputs if isinstance(v.owner, FusionOp)] if self.keeps_whole else []
         )
         return self.whole(self.kernel(fusion, plan, name, asked, written), name, asked)
 
-    def best_product(
-        self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule | None
-    ) -> Chosen:
+    def best_of_rows(self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule | None) -> Chosen:
+        """The best schedules of attention of few rows, its keys in parts where that is better."""
+        asked = as_row_attention(name, asked or pinned_for(self.pins, name, plan.choices, plan.obeys_all))
+        kernel = plan.kernel(name, asked)
+        assert isinstance(kernel, RowAttentionKernel)
+        chosen = self.whole(kernel, name, asked)
+        (schedule,) = chosen.schedules
+        if schedule.parts is None:
+            return chosen
+        block = parts_combined(fusion, kernel.at, kernel.outer, schedule.parts, self.machine)
+        pieces = [op for op in block.ops if isinstance(op, FusionOp)]
+        for op in pieces:
+            self.inner.fusion(op)
+        return Chosen(
+            (schedule, *(s for op in pieces for s in to_schedules(op.schedule))), chosen.microseconds
+        )
+
+    def apart(self, fusion: FusionOp) -> list[FusionOp] | None:
+        """The fusions that attention of few rows is in parts, in its place, where it does not take clearly less time as
+        one; None where it does, or something is pinned."""
+        if (
+            self.pins is not None
+            or self.keeps_whole
+            or fusion.schedule is not None
+            or not is_attention(fusion)
+        ):
+            return None
+        (plan,) = launches_of(fusion, self.machine)
+        if not issubclass(plan.choices, RowAttentionSchedule):
+            return None
+        key, details = structure(fusion)
+        better, block = self.opened.find(key, details), taken_apart(fusion, self.machine)
+        pieces = [op for op in block.ops if isinstance(op, FusionOp)]
+        if better is None:
+            apart = sum(self.judge.fusion(op) for op in pieces)
+            pieces = [op for op in block.ops if isinstance(op, FusionOp)]  # one that is too large becomes two
+            whole = inf
+            with suppress(TooLarge):
+                whole = self.best_of_rows(fusion, plan, "attention", None).microseconds
+            better = self.opened.keep(key, details, whole >= apart * CLEARLY_BETTER)
+        if not better:
+            return None
+        put_apart(block, fusion)
+        return pieces
+
+    @cached_property
+    def judge(self) -> Scheduler:
+        """Schedules what could stand in the place of a fusion."""
+        return Scheduler(self.machine, self.oracle)
+
+    def best_product(self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule | None) -> Chosen:
         """The best schedules of a contraction: of those for the cores that are asked for, or for either."""
         free = asked is None and cores_pinned(self.pins, name)[0] is None
         asked = asked or self.pinned_product(fusion, plan, name)

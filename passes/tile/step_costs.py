@@ -29,7 +29,9 @@ def computing(step: Step, tile: Sequence[int], machine: Machine) -> float:
         return 0.0
     unit, dtype = machine.vector, dtype_name(step.elements[0])
     function = step.function or "broadcast"
-    if len(tile) - 1 in step.reduces:  # lanes of a register are combined, all of one row otherwise than many rows
+    if (
+        len(tile) - 1 in step.reduces
+    ):  # lanes of a register are combined, all of one row otherwise than many rows
         function = "reduce_one_sum" if size(spanning(tile, step.axes)) == 1 else "reduce_sum"
     names = (function, "add")
     known = next((name for name in names if unit.supports(name, dtype)), None)

@@ -93,11 +93,17 @@ class RowPieces:
                 emitter.emit(i, self.steps[i], done)
         self._combine(emitter, at, done, carried)
 
-    def _shared(self, at: int, before: Sequence[int], beside: Sequence[int], rows: frozenset[int]) -> list[int]:
+    def _shared(
+        self, at: int, before: Sequence[int], beside: Sequence[int], rows: frozenset[int]
+    ) -> list[int]:
         """The steps for the pieces that do not depend on the piece and that steps behind the loops need, too: what is
         computed inside of a loop is not there behind it."""
         steps, inside = self.steps, {*before, *beside, at}
-        varies = {i for i in inside if any((steps[j].axes | steps[j].moves) & rows for j in (*steps.ancestors(i), i))}
+        varies = {
+            i
+            for i in inside
+            if any((steps[j].axes | steps[j].moves) & rows for j in (*steps.ancestors(i), i))
+        }
         behind = [i for i, _ in enumerate(steps) if i not in inside]
         needed = {a for i in behind for a in steps.ancestors(i)}
         return steps.ordered(sorted(needed & inside - varies - {at}))

@@ -78,7 +78,9 @@ class VectorProductKernel(VectorKernel):
         super().__init__(spread(fusion), machine, asked)
         self.fusion = fusion
         loads = [step for step in self.steps if step.kind == "load" and step.view is not None]
-        self.longest = max(loads, key=lambda s: size(s.view.shape) * itemsize(s.view.element) if s.view else 0)
+        self.longest = max(
+            loads, key=lambda s: size(s.view.shape) * itemsize(s.view.element) if s.view else 0
+        )
         """The load of what is read once: the weights."""
 
     def candidates(self, name: str) -> Iterator[VectorSchedule]:
@@ -116,7 +118,9 @@ class VectorProductKernel(VectorKernel):
         most = max(elements, length)
 
         def fits(tile: Sequence[int]) -> bool:
-            return size(spanning(tile, self.longest.axes)) <= most and self._needed_bytes(tile) <= self._capacity
+            return (
+                size(spanning(tile, self.longest.axes)) <= most and self._needed_bytes(tile) <= self._capacity
+            )
 
         caps = [length if a == last else n for a, n in enumerate(self.extents)]
         tile = largest_tile(caps, frozenset(), fits)
@@ -131,7 +135,9 @@ class VectorProductKernel(VectorKernel):
         if not self._in_pieces(tile):
             return needed
         rest = [self.extents[a] % n if a in self.rows else n for a, n in enumerate(tile)]
-        if not self._masked(tile) and all(rest):  # what is left behind the whole pieces is loaded to a place of its own
+        if not self._masked(tile) and all(
+            rest
+        ):  # what is left behind the whole pieces is loaded to a place of its own
             loads = [self.steps[i] for i in self._of_pieces if self.steps[i].kind == "load"]
             needed += self.slots * sum(tile_bytes(rest, s.axes, s.elements) for s in loads)
         return needed + combining_bytes(self.steps, tile, ragged=self._masked(tile))
