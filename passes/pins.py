@@ -19,6 +19,9 @@ from ..dialects.graph.schedules import MOST_BUFFERS, SPACES
 from ..dialects.graph.schedules import Schedule as Choices
 from .errors import PassError
 
+WORDS = {"inner": ("m", "n"), "on": ("cube", "vector")}
+"""The pins that are words, and which they may be."""
+
 
 def _positive(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
@@ -39,12 +42,14 @@ class Schedule:
         split_k: Parts of the sums, each a product of its own; a kernel behind it adds them up.
         cores: The most cores that may work.
         l1: Buffers in flight in l1; 1 is single, 2 is double buffering. `l0a`, `l0b`, `l0c` and `ub` likewise.
+        on: Which cores compute a product, "cube" or "vector".
         inner: Which loop over tiles is the inner one, "m" or "n".
         deal: 1 makes every tile of the result a grid point of its own, dealt to the cores in turn.
         tile: Extents of the tile of a vector kernel, over its axes after neighbours are merged; a single number
             counts elements of the merged domain.
         copy_length: Elements of one copy of a vector kernel, filled from the innermost axis outwards.
         grid: Cores along each axis of a vector kernel, or of the result of attention but its last.
+        split_keys: Parts of the keys of attention of few rows.
         rows: Rows of a tile of scores of attention.
         keys: Keys of a tile of scores of attention.
         features: Elements of a mma step along what queries and keys share.
@@ -65,11 +70,13 @@ class Schedule:
     l0b: int | None = None
     l0c: int | None = None
     ub: int | None = None
+    on: str | None = None
     inner: str | None = None
     tile: tuple[int, ...] | None = None
     copy_length: int | None = None
     grid: tuple[int, ...] | None = None
     deal: int | None = None
+    split_keys: int | None = None
     rows: int | None = None
     keys: int | None = None
     features: int | None = None
@@ -77,9 +84,9 @@ class Schedule:
 
     def __post_init__(self) -> None:
         for name, value in self.pinned().items():
-            if name == "inner":
-                if value not in ("m", "n"):
-                    raise PassError(f"schedule: inner must be m or n, not {value!r}")
+            if name in WORDS:
+                if value not in WORDS[name]:
+                    raise PassError(f"schedule: {name} must be {' or '.join(WORDS[name])}, not {value!r}")
                 continue
             if isinstance(value, tuple) != (name in ("tile", "grid")):
                 kind = "a tuple, as in (8, 512)" if name in ("tile", "grid") else "a positive integer"
@@ -113,7 +120,7 @@ class Schedule:
             if name in values:
                 raise PassError(f"schedule: {name} is given twice")
             try:
-                if name == "inner":
+                if name in WORDS:
                     values[name] = value
                 elif name in ("tile", "grid"):
                     values[name] = tuple(int(n) for n in value.split("x"))
@@ -160,8 +167,19 @@ def parse_pins(text: str) -> Pins:
     return found
 
 
-def pinned_for(pins: Pins, kernel: str, choices: type[Choices], obeys_all: bool) -> Choices:
-    """What is pinned of a kernel with such choices; `obeys_all`: whether pins for all kernels are for it too.
+def cores_pinned(pins: Pins, kernel: str) -> tuple[str | None, bool]:
+    """On which cores a product is to be computed, "cube" or "vector", None where that is free; whether the kernel is
+    named."""
+    if pins is None or isinstance(pins, Schedule):
+        return None if pins is None else pins.on, False
+    return pins.get(kernel, FREE).on, True
+
+
+def pinned_for(
+    pins: Pins, kernel: str, choices: type[Choices], obeys_all: bool, product: bool = False
+) -> Choices:
+    """What is pinned of a kernel with such choices; `obeys_all`: whether pins for all kernels are for it too;
+    `product`: whether it may be on other cores, which `choices` then says.
 
     Raises PassError where the kernel is named and has no such choice.
     """
@@ -170,7 +188,7 @@ def pinned_for(pins: Pins, kernel: str, choices: type[Choices], obeys_all: bool)
     if isinstance(pins, Schedule):
         return choices.obeyed(pins.pinned())
     schedule = pins.get(kernel, FREE)
-    known = {f.name for f in fields(choices)}
+    known = {f.name for f in fields(choices)} | ({"on"} if product else set())
     for name in schedule.pinned():
         if name not in known:
             raise PassError(f"@{kernel} cannot obey the pinned {name}: its kind of kernel has no such choice")

@@ -24,6 +24,8 @@ from .schedules import (
     AttentionScheduleAttr,
     CubeSchedule,
     CubeScheduleAttr,
+    RowAttentionSchedule,
+    RowAttentionScheduleAttr,
     VectorSchedule,
     VectorScheduleAttr,
 )
@@ -83,6 +85,7 @@ Graph = Dialect(
     ],
     [
         AttentionScheduleAttr,
+        RowAttentionScheduleAttr,
         CubeScheduleAttr,
         DataAttr,
         Int4PairType,
@@ -109,6 +112,8 @@ __all__ = [
     "CubeSchedule",
     "AttentionSchedule",
     "AttentionScheduleAttr",
+    "RowAttentionSchedule",
+    "RowAttentionScheduleAttr",
     "CubeScheduleAttr",
     "CumulateOp",
     "DataAttr",

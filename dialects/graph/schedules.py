@@ -61,6 +61,15 @@ class _Choices:
         """Buffers in flight by memory space: those that are chosen here over `chosen`."""
         return {space: getattr(self, space, None) or count for space, count in chosen.items()}
 
+    def whole(self: T) -> T:
+        """The same without a split of the sums: for one of the parts."""
+        return replace(self, split_k=None) if getattr(self, "split_k", None) is not None else self
+
+    @property
+    def parts(self) -> int | None:
+        """Into how many parts the sums are cut; None where they stay whole."""
+        return getattr(self, "split_k", None)
+
     def fault(self) -> str | None:
         """What no machine could obey, as the rest of a sentence; None where there is nothing."""
         for name, value in self.chosen().items():
@@ -82,7 +91,9 @@ class _Choices:
 
 @dataclass(frozen=True)
 class VectorSchedule(_Choices):
-    """How a kernel of the vector cores walks its domain, or a copy its box.
+    """How a kernel of the vector cores walks its domain, or a copy its box. A product with one is computed on the
+    vector cores; its domain is that of the result, with what is summed over before the axis along which the longer
+    operand is contiguous, or behind all.
 
     Attributes:
         axes: The domain's axes that are walked as one, for each axis of the loops; free where a kernel walks no domain.
@@ -91,6 +102,7 @@ class VectorSchedule(_Choices):
         ub: Buffers in flight in ub; 2 is double buffering.
         cores: As a pin, the most cores that may work.
         copy_length: As a pin, the elements of a tile, filled from the innermost axis outwards.
+        split_k: Parts of a product's sums, each a product of its own; a kernel behind it adds them up.
     """
 
     NEEDED = frozenset(["tile", "grid", "ub"])
@@ -101,6 +113,7 @@ class VectorSchedule(_Choices):
     ub: int | None = None
     cores: int | None = None
     copy_length: int | None = None
+    split_k: int | None = None
 
 
 @dataclass(frozen=True)
@@ -153,10 +166,6 @@ class CubeSchedule(_Choices):
     cores: int | None = None
     deal: int | None = None
 
-    def whole(self) -> CubeSchedule:
-        """The same without a split of the sums: for one of the parts."""
-        return replace(self, split_k=None)
-
 
 @dataclass(frozen=True)
 class AttentionSchedule(_Choices):
@@ -187,7 +196,35 @@ class AttentionSchedule(_Choices):
     cores: int | None = None
 
 
-Schedule = VectorSchedule | CubeSchedule | AttentionSchedule
+@dataclass(frozen=True)
+class RowAttentionSchedule(_Choices):
+    """How attention of few rows is cut: vector cores take keys and values in pieces, as they are loaded.
+
+    Attributes:
+        rows: Rows of a tile, along the longest axis of rows.
+        keys: Keys of a tile.
+        grid: Cores along each axis of the result but the last.
+        split_keys: Parts of the keys, each on cores of its own; kernels behind it combine them.
+        ub: Buffers in flight in ub; 2 is double buffering.
+        cores: As a pin, the most cores that may work.
+    """
+
+    NEEDED = frozenset(["rows", "keys", "grid", "ub"])
+
+    rows: int | None = None
+    keys: int | None = None
+    grid: Numbers | None = None
+    split_keys: int | None = None
+    ub: int | None = None
+    cores: int | None = None
+
+    @property
+    def parts(self) -> int | None:
+        """Into how many parts the keys are cut; None where they stay whole."""
+        return self.split_keys
+
+
+Schedule = VectorSchedule | CubeSchedule | AttentionSchedule | RowAttentionSchedule
 """The choices of one kernel."""
 
 
@@ -274,8 +311,17 @@ class AttentionScheduleAttr(_ScheduleAttr[AttentionSchedule]):
     KIND = AttentionSchedule
 
 
+@irdl_attr_definition
+class RowAttentionScheduleAttr(_ScheduleAttr[RowAttentionSchedule]):
+    """`#graph.row_attention_schedule<rows = 1, keys = 128>`."""
+
+    name = "graph.row_attention_schedule"
+    KIND = RowAttentionSchedule
+
+
 _ATTRIBUTES: Mapping[type[_Choices], type[_ScheduleAttr[Any]]] = {
-    each.KIND: each for each in (VectorScheduleAttr, CubeScheduleAttr, AttentionScheduleAttr)
+    each.KIND: each
+    for each in (VectorScheduleAttr, CubeScheduleAttr, AttentionScheduleAttr, RowAttentionScheduleAttr)
 }
 
 
@@ -299,7 +345,7 @@ def to_schedules(attr: Attribute | None) -> tuple[Schedule, ...]:
     for one in listed:
         if not isinstance(one, _ScheduleAttr):
             raise VerifyException(
-                f"schedule: {one} is no vector_schedule, cube_schedule or attention_schedule"
+                f"schedule: {one} is no vector_schedule, cube_schedule, attention_schedule or row_attention_schedule"
             )
         found.append(one.data)
     return tuple(found)
@@ -312,5 +358,4 @@ def all_complete(schedules: Sequence[Schedule]) -> bool:
 
 def parts_of_sums(schedules: Sequence[Schedule]) -> int | None:
     """Into how many parts the sums of a fusion with these schedules are cut; None where they stay whole."""
-    cut = (s.split_k for s in schedules if isinstance(s, CubeSchedule))
-    return next((parts for parts in cut if parts is not None), None)
+    return next((s.parts for s in schedules if s.parts is not None), None)

@@ -35,7 +35,8 @@ from .layout_axes import Axes, Broadcast, axes_behind, backward_axes, behind
 PLAIN_LAYOUT = (BroadcastOp, ReshapeOp, TransposeOp)
 FLOATS = ("f16", "bf16", "f32")
 LEAST_KEYS, LEAST_ROWS = 16, 16
-"""Fewer keys or rows than a fractal of the cube has are no work for a kernel that hands tiles from core to core."""
+"""Fewer keys than a fractal of the cube has are no work for a kernel. Fewer rows are none for one that hands tiles from
+core to core, but for the vector cores alone."""
 
 MOST_GENERATED = 16
 """Ops of positions and numbers that are computed anew for each tile; what takes more of them is an input."""
@@ -63,6 +64,8 @@ class Attention:
     generated: list[Operation] = field(default_factory=list)
     axes: dict[SSAValue, Axes] = field(default_factory=dict)
     keys: int = -1
+    few: bool = False
+    """Whether it has fewer rows than a cube takes at once: a step of decoding."""
 
     @property
     def domain(self) -> tuple[int, ...]:
@@ -244,7 +247,9 @@ class _Axes:
         keys, rows = (wide[0], wide[1]) if at.keys in wide[0] else (wide[1], wide[0])
         if keys != [at.keys] or extents[at.keys] < LEAST_KEYS:
             return False
-        return max((extents[a] for a in rows), default=1) >= LEAST_ROWS
+        at.few = max((extents[a] for a in rows), default=1) < LEAST_ROWS
+        shared = [shape_of(at.scores.lhs)[d] for d in to_ints(at.scores.lhs_contract)]
+        return not at.few or sum(n != 1 for n in shared) == 1
 
     def _result(self) -> bool:
         """Gives the result its axes: those of the weights without the keys, and the one that v has alone."""

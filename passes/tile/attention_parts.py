@@ -97,7 +97,7 @@ class ProductPart(ContractKernel):
         """A product of a fusion, whose result has these axes of the whole; `swapped`: its rows are on the right. made:
         operands that another part computes."""
         dims = rows_first(op, swapped)
-        copied = _Copied(fusion, made, {})
+        copied = CopiedFusion(fusion, made, {})
         operands = [copied.value(v) for v in op.operands]
         given = ("rhs", "lhs") if swapped else ("lhs", "rhs")
         shape = [shape_of(op.result)[d] for d in dims]
@@ -162,12 +162,12 @@ class ScoreSteps(FusionSteps):
         load: Callable[[Emitter], SSAValue],
     ) -> ScoreSteps:
         """The ops of a fusion between the scores and the softmax, over the dimensions of the scores in this order."""
-        copied = _Copied(fusion, [at.scores.result], {axis: i for i, axis in enumerate(order)})
+        copied = CopiedFusion(fusion, [at.scores.result], {axis: i for i, axis in enumerate(order)})
         shape = [shape_of(at.scores.result)[d] for d in order]
         return ScoreSteps(copied.fusion("vector", shape, copied.value(at.x)), machine, load)
 
 
-class _Copied:
+class CopiedFusion:
     """A fusion in the making out of ops of another one. It has the same block arguments, and one for each value that is
     `made` elsewhere. renumbered: what axes are called in it."""
 

@@ -24,7 +24,14 @@ from xdsl.ir import Block, Operation
 
 from ...dialects.base import describe, integer, text
 from ...dialects.dtypes import itemsize, size
-from ...dialects.graph import CubeSchedule, FusionOp, GraphOp, VectorSchedule, WhileOp
+from ...dialects.graph import (
+    CubeSchedule,
+    FusionOp,
+    GraphOp,
+    RowAttentionSchedule,
+    VectorSchedule,
+    WhileOp,
+)
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import Schedule, all_complete, schedule_attr, to_schedules
 from ...dialects.open_sizes import choosing, example, example_sizes
@@ -35,9 +42,11 @@ from ..fingerprint import structure
 from ..instances import Instance, has_open_sizes
 from ..launch_groups import Way
 from ..oracle import BOUND, Oracle, oracle_of
-from ..pins import Pins, parse_pins, pinned_for
+from ..pins import Pins, cores_pinned, parse_pins, pinned_for
 from ..pins import Schedule as Pin
 from .abreast_order import order_abreast
+from .attention_parts import is_attention
+from .contraction_choice import CLEARLY_BETTER
 from .draining import pack_for_drain
 from .fronts import Chosen, Front, Runs, apart, best_ways, fixed, together
 from .halves import cut_in_two
@@ -45,8 +54,12 @@ from .joining import is_joined, join, put_in_place, tail_of
 from .launch_order import FREE
 from .launches import LaunchPlan, keep, launches_of
 from .names import KernelNames, Memo
-from .scheduled import ScheduledKernel, cannot_obey
+from .row_attention import RowAttentionKernel
+from .row_attention_parts import parts_combined, put_apart, taken_apart
+from .scheduled import ScheduledKernel, as_cube, as_row_attention, cannot_obey
 from .split import parts_worth_trying, product_of, split_extents, split_fusion
+from .spreading import why_not_spread
+from .vector_product import vector_parts
 
 
 @dataclass(frozen=True)
@@ -65,6 +78,10 @@ class GraphSchedulePass(TargetPass):
         Scheduler(machine, oracle_of(self.oracle), parse_pins(self.schedule), join=self.join).module(module)
 
 
+Kinds = tuple[type[CubeSchedule | VectorSchedule], ...]
+"""Kinds of schedules that a contraction may have: which cores compute it."""
+
+
 class Scheduler:
     """Gives each fusion a schedule."""
 
@@ -74,11 +91,15 @@ class Scheduler:
         self.machine, self.oracle, self.pins, self.join = machine, oracle, pins, join
         self.keeps_whole = whole
         """Whether a fusion that is too large is an error, and no sum is split."""
+        self.by_size = True
+        """Whether a product may be on vector cores: a schedule for other sizes, too, is one for the cube."""
         self.names: KernelNames[Chosen] = KernelNames()
         self.free: Memo[Chosen] = Memo()
         """The best schedules of contractions of which nothing is asked, split or not."""
         self.cut: Memo[Chosen] = Memo()
         """Those of their split sums."""
+        self.opened: Memo[bool] = Memo()
+        """Whether attention of few rows is better in parts."""
         self.joins: Memo[bool] = Memo()
         """Whether it pays to split a contraction together with what is behind it, for those joined so far."""
         self.runs = Runs(machine)
@@ -104,7 +125,12 @@ class Scheduler:
         self.runs.begin(times)
         for op in list(block.ops):
             if isinstance(op, FusionOp) and not op.on_host:
-                if op.parent is not None:
+                if op.parent is None:
+                    continue
+                pieces = self.apart(op)
+                for piece in pieces or ():
+                    self.fusion(piece)
+                if pieces is None:
                     self.fusion(self.with_tail(op, position) or op)
                 continue
             if isinstance(op, GraphOp) and op.KERNEL and not isinstance(op, FusionOp):
@@ -129,8 +155,8 @@ class Scheduler:
     def fusion(self, fusion: FusionOp) -> list[Chosen]:
         """Finds schedules for a fusion, or for two halves of it; `finish` gives it one. A fusion with open dimensions
         is judged at the example of the compilation."""
-        judged = fusion
-        if has_open_sizes(fusion):
+        judged, self.by_size = fusion, not has_open_sizes(fusion)
+        if not self.by_size:
             if not all_complete(to_schedules(fusion.schedule)):
                 pack_for_drain(fusion, self.machine)
             judged = Instance(example_sizes()).outside(fusion)
@@ -141,6 +167,8 @@ class Scheduler:
             if not halves:
                 raise
             return [chosen for half in halves for chosen in self.fusion(half)]
+        finally:
+            self.by_size = True
         self.runs.add([front for chosen in found for front in chosen.fronts], fusion)
         self.finish.append(partial(self.give, fusion, found))
         return found
@@ -204,53 +232,147 @@ class Scheduler:
         self, fusion: FusionOp, plan: LaunchPlan, asked: Schedule | None, given: Chosen | None = None
     ) -> Chosen:
         """The schedules of a launch: those `given`, or of an equal launch where there is one, or the best."""
-        known = self.names.find(plan.key, plan.details)
+        key = plan.key, self.by_size
+        known = self.names.find(key, plan.details)
         if known is None:
             name = self.names.next(plan.stem)
             if asked or given:
                 self.check_unpinned(name, plan)
             known = given or self.best(fusion, plan, name, asked)
-            self.names.give(name, plan.key, plan.details, known)
+            self.names.give(name, key, plan.details, known)
         return known
 
     def check_unpinned(self, name: str, plan: LaunchPlan) -> None:
         """Raises PassError where choices are pinned of a kernel whose fusion has a schedule already."""
-        if pinned_for(self.pins, name, plan.choices, plan.obeys_all).chosen():
+        product = issubclass(plan.choices, CubeSchedule)
+        if pinned_for(self.pins, name, plan.choices, plan.obeys_all, product).chosen():
             raise cannot_obey(name, "its fusion has a schedule already; take that or the pin away")
 
     def best(self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule | None) -> Chosen:
-        """The best schedules of a launch, in parts where that is better."""
+        """The best schedules of a launch, in parts or on other cores where that is better."""
+        if issubclass(plan.choices, CubeSchedule):
+            return self.best_product(fusion, plan, name, asked)
+        if issubclass(plan.choices, RowAttentionSchedule):
+            return self.best_of_rows(fusion, plan, name, asked)
         asked = asked or pinned_for(self.pins, name, plan.choices, plan.obeys_all)
-        if not isinstance(asked, CubeSchedule):
-            written = (
-                [v.owner for v in fusion.inputs if isinstance(v.owner, FusionOp)] if self.keeps_whole else []
-            )
-            return self.whole(self.kernel(fusion, plan, name, asked, written), name, asked)
-        if asked.split_k is not None:
-            return self.split(fusion, name, asked, asked.split_k)
-        product = product_of(fusion)
-        parts = None if product is None or self.keeps_whole else parts_worth_trying(product, self.machine)
-        if parts is not None and is_joined(fusion):
-            return self.free_split(fusion, name, parts)
-        if parts is None or asked.chosen():
-            return self.whole(plan.kernel(name, asked), name, asked)
-        return self.free_best(fusion, plan, name, parts)
+        written = (
+            [v.owner for v in fusion.inputs if isinstance(v.owner, FusionOp)] if self.keeps_whole else []
+        )
+        return self.whole(self.kernel(fusion, plan, name, asked, written), name, asked)
 
-    def free_best(self, fusion: FusionOp, plan: LaunchPlan, name: str, parts: int) -> Chosen:
-        """The best schedules of a contraction of which nothing is asked, whole or in so many parts."""
-        known = self.free.find(plan.key, plan.details)
+    def best_of_rows(self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule | None) -> Chosen:
+        """The best schedules of attention of few rows, its keys in parts where that is better."""
+        asked = as_row_attention(name, asked or pinned_for(self.pins, name, plan.choices, plan.obeys_all))
+        kernel = plan.kernel(name, asked)
+        assert isinstance(kernel, RowAttentionKernel)
+        chosen = self.whole(kernel, name, asked)
+        (front,), parts = chosen.fronts, chosen.fronts[0].kept.parts
+        front.keep_only(lambda schedule: schedule.parts == parts)  # what combines the parts is for so many
+        if parts is None:
+            return chosen
+        block = parts_combined(fusion, kernel.at, kernel.outer, parts, self.machine)
+        pieces = [op for op in block.ops if isinstance(op, FusionOp)]
+        behind = [other for op in pieces for found in self.inner.fusion(op) for other in found.fronts]
+        return Chosen((front, *behind), chosen.microseconds)
+
+    def apart(self, fusion: FusionOp) -> list[FusionOp] | None:
+        """The fusions that attention of few rows is in parts, in its place, where it does not take clearly less time as
+        one; None where it does, or something is pinned."""
+        if (
+            self.pins is not None
+            or self.keeps_whole
+            or fusion.schedule is not None
+            or not is_attention(fusion)
+        ):
+            return None
+        (plan,) = launches_of(fusion, self.machine)
+        if not issubclass(plan.choices, RowAttentionSchedule):
+            return None
+        key, details = structure(fusion)
+        better, block = self.opened.find(key, details), taken_apart(fusion, self.machine)
+        pieces = [op for op in block.ops if isinstance(op, FusionOp)]
+        if better is None:
+            apart = self.microseconds([chosen for op in pieces for chosen in self.trial.fusion(op)])
+            pieces = [op for op in block.ops if isinstance(op, FusionOp)]  # one that is too large becomes two
+            whole = inf
+            with suppress(TooLarge):
+                whole = self.best_of_rows(fusion, plan, "attention", None).microseconds
+            better = self.opened.keep(key, details, whole >= apart * CLEARLY_BETTER)
+        if not better:
+            return None
+        put_apart(block, fusion)
+        return pieces
+
+    @cached_property
+    def trial(self) -> Scheduler:
+        """Schedules what could stand in the place of a fusion."""
+        return Scheduler(self.machine, self.oracle, join=self.join)
+
+    def best_product(self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule | None) -> Chosen:
+        """The best schedules of a contraction: of those for the cores that are asked for, or for either."""
+        free = asked is None and cores_pinned(self.pins, name)[0] is None
+        asked = asked or self.pinned_product(fusion, plan, name)
+        if not isinstance(asked, CubeSchedule | VectorSchedule):
+            asked = as_cube(name, asked)
+        if asked.parts is not None:
+            return self.split(fusion, name, asked, asked.parts)
+        if asked.chosen() or (self.keeps_whole and not is_joined(fusion)):
+            return self.whole(plan.kernel(name, asked), name, asked)
+        kinds = (CubeSchedule, VectorSchedule) if free and self.by_size else (type(asked),)
+        if is_joined(fusion):
+            return self.free_split(fusion, name, kinds)
+        return self.free_best(fusion, plan, name, kinds)
+
+    def pinned_product(self, fusion: FusionOp, plan: LaunchPlan, name: str) -> CubeSchedule | VectorSchedule:
+        """What is pinned of a contraction, for the cores that it is pinned to, or for the cube. Raises PassError."""
+        cores, named = cores_pinned(self.pins, name)
+        choices: type[CubeSchedule | VectorSchedule] = CubeSchedule
+        if cores == "vector" and (named or why_not_spread(fusion, self.machine) is None):
+            choices = VectorSchedule
+        asked = pinned_for(self.pins, name, choices, plan.obeys_all, product=True)
+        assert isinstance(asked, choices)
+        return asked
+
+    def free_best(self, fusion: FusionOp, plan: LaunchPlan, name: str, kinds: Kinds) -> Chosen:
+        """The best schedules of a contraction of which nothing is asked but the cores it is on, whole or in parts."""
+        key = plan.key, kinds
+        known = self.free.find(key, plan.details)
         if known is not None:
             return known
-        best = self.whole(plan.kernel(name, None), name, CubeSchedule())
+        found: list[Chosen] = []
+        for kind in kinds:
+            if kind is CubeSchedule or len(kinds) == 1 or why_not_spread(fusion, self.machine) is None:
+                found.append(self.whole(plan.kernel(name, kind()), name, kind()))
         with suppress(TooLarge):
-            best = min(best, self.free_split(fusion, name, parts), key=lambda c: c.microseconds)
-        return self.free.keep(plan.key, plan.details, best)
+            found.append(self.free_split(fusion, name, kinds))
+        return self.free.keep(key, plan.details, min(found, key=lambda c: c.microseconds))
 
-    def free_split(self, fusion: FusionOp, name: str, parts: int) -> Chosen:
-        """The schedules of a contraction of which nothing is asked, its sums in so many parts. Raises TooLarge."""
+    def free_split(self, fusion: FusionOp, name: str, kinds: Kinds) -> Chosen:
+        """The best schedules of a contraction of which nothing is asked but the cores it is on, its sums in parts.
+        Raises TooLarge where there are none."""
         key, details = structure(fusion)
-        known = self.cut.find(key, details)
-        return known or self.cut.keep(key, details, self.split(fusion, name, CubeSchedule(), parts))
+        known = self.cut.find((key, kinds), details)
+        if known is not None:
+            return known
+        found: list[Chosen] = []
+        for asked in self.splits(fusion):
+            if isinstance(asked, kinds) and asked.parts is not None:
+                with suppress(TooLarge):
+                    found.append(self.split(fusion, name, asked, asked.parts))
+        if not found:
+            raise TooLarge(f"{describe(fusion)}: its sums are not cut")
+        return self.cut.keep((key, kinds), details, min(found, key=lambda c: c.microseconds))
+
+    def splits(self, fusion: FusionOp) -> list[CubeSchedule | VectorSchedule]:
+        """The cuts of a contraction's sums that are worth judging."""
+        product = product_of(fusion)
+        if product is None or self.keeps_whole:
+            return []
+        parts = parts_worth_trying(product, self.machine)
+        return [
+            *([] if parts is None else [CubeSchedule(split_k=parts)]),
+            *(VectorSchedule(split_k=n) for n in vector_parts(fusion, self.machine)),
+        ]
 
     def kernel(
         self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule, before: Sequence[Operation]
@@ -268,18 +390,16 @@ class Scheduler:
 
         `position`: that of each op of the block.
         """
-        product = product_of(fusion)
-        if product is None or fusion.schedule is not None or not self.may_join or has_open_sizes(fusion):
+        if fusion.schedule is not None or not self.may_join or has_open_sizes(fusion):
             return None
-        parts = parts_worth_trying(product, self.machine)
-        tail = tail_of(fusion, position) if parts is not None else None
-        if tail is None or parts is None:
+        tail = tail_of(fusion, position) if self.splits(fusion) else None
+        if tail is None:
             return None
         joined = join(fusion, tail)
         key, details = structure(joined)
         better = self.joins.find(key, details)
         if better is None:
-            better = self.joins.keep(key, details, self.pays(fusion, tail, joined, parts))
+            better = self.joins.keep(key, details, self.pays(fusion, tail, joined))
         if better:
             put_in_place(joined, fusion, tail)
             return joined
@@ -296,15 +416,16 @@ class Scheduler:
         """Whether fusions may be joined: not where anything is pinned, as pins are for the kernels there are."""
         return not self.keeps_whole and self.pins is None
 
-    def pays(self, fusion: FusionOp, tail: FusionOp, joined: FusionOp, parts: int) -> bool:
+    def pays(self, fusion: FusionOp, tail: FusionOp, joined: FusionOp) -> bool:
         """Whether a split contraction with its tail takes less time than the contraction and the tail one by one."""
         (plan,), name = launches_of(fusion, self.machine), "joined"
+        kinds: Kinds = (CubeSchedule, VectorSchedule)
         try:
-            found = [self.free_best(fusion, plan, name, parts)]
+            found = [self.free_best(fusion, plan, name, kinds)]
             for other in launches_of(tail, self.machine):
                 kernel = self.kernel(tail, other, name, VectorSchedule(), [fusion])
                 found.append(self.whole(kernel, name, VectorSchedule()))
-            return self.free_split(joined, name, parts).microseconds < self.microseconds(found)
+            return self.free_split(joined, name, kinds).microseconds < self.microseconds(found)
         except TooLarge:
             return False
 
@@ -347,7 +468,7 @@ class Scheduler:
             return Chosen((Front((Way(kernel.woken(best)),), [best], best),), inf)
         return Chosen((Front(*best_ways(ways, able), best, complete),), min(microseconds))
 
-    def split(self, fusion: FusionOp, name: str, asked: CubeSchedule, parts: int) -> Chosen:
+    def split(self, fusion: FusionOp, name: str, asked: Schedule, parts: int) -> Chosen:
         """The schedules of a contraction whose sums are cut into parts. Raises TooLarge, and PassError where they
         cannot be."""
         whole = product_of(fusion)
@@ -361,7 +482,7 @@ class Scheduler:
         block = split_fusion(fusion, parts, self.machine)
         pieces = [op for op in block.ops if isinstance(op, FusionOp)]
         first = next(op for op in pieces if product_of(op) is not None)
-        if asked.whole().chosen():
+        if asked.whole().chosen() or isinstance(asked, VectorSchedule):
             first.schedule = schedule_attr([asked.whole()])
         found: list[Chosen] = []
         product = 0

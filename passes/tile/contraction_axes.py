@@ -7,6 +7,7 @@ l1 -> l0a move unrolls (image to column).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from xdsl.dialects.builtin import Float32Type, i32
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from ...dialects.base import Expr, integer, to_ints
-from ...dialects.dtypes import is_float, size
+from ...dialects.dtypes import is_float, itemsize, size
 from ...dialects.graph import ContractOp, ConvOp, ExpandOp, FusionOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.interface import gm_traffic
@@ -175,10 +176,17 @@ class Operand:
         move, cycles, moved = machine.moves["gm", "l1"], 0.0, 0.0
         for part, view in zip(self.parts, views, strict=True):
             sizes = part.l1_sizes(box)
-            traffic = gm_traffic(view, [0] * len(sizes), sizes, part.l1_steps(), machine, machine.gm_align)
+            align = part.alignment(view, sizes, machine)
+            traffic = gm_traffic(view, [0] * len(sizes), sizes, part.l1_steps(), machine, align)
             cycles += max(move.run_cycles * traffic.runs, traffic.bus / move.bytes_per_cycle)
             moved += traffic.bus
         return cycles, moved
+
+    def alignment(self, view: GmType, sizes: Sequence[int], machine: Machine) -> int:
+        """What divides the starts of all boxes of these sizes, in bytes: a line where each begins at one."""
+        width = itemsize(self.element)
+        apart = [n * s for n, s, whole in zip(sizes, view.strides, view.shape, strict=True) if n < whole]
+        return math.gcd(machine.gm_align, self.offset * width, *(n * width for n in apart))
 
     def l1_steps(self) -> list[int]:
         return [next(iter(d.terms.values())) if len(d.terms) == 1 else 1 for d in self.dims]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from xdsl.ir import Operation
 
 from ...dialects.dtypes import size
-from ...dialects.graph import CubeSchedule, FusionOp
+from ...dialects.graph import AttentionSchedule, CubeSchedule, FusionOp, RowAttentionSchedule, VectorSchedule
 from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.waking import Woken
 from ...machine import Machine
@@ -41,6 +41,11 @@ class Front:
             with suppress(PassError):
                 self.kept = self.complete(self.schedules[self.ways.index(way)])
 
+    def keep_only(self, fits: Callable[[Schedule], bool]) -> None:
+        """Leaves schedules out, but not the one that is taken."""
+        pairs = [pair for pair in zip(self.ways, self.schedules, strict=True) if fits(pair[1])]
+        self.ways, self.schedules = tuple(way for way, _ in pairs), [schedule for _, schedule in pairs]
+
     def alone(self, machine: Machine) -> Way:
         """The best way for a launch of its own."""
         return min(self.ways, key=lambda way: way.microseconds + way.woken.launch_microseconds(machine))
@@ -58,8 +63,10 @@ def best_ways(ways: Sequence[Way], schedules: Sequence[Schedule]) -> tuple[tuple
 
 def fixed(schedule: Schedule, kind: str, machine: Machine) -> Front:
     """A schedule that a fusion of this kind has already."""
-    blocks = size(schedule.grid or ())
-    kinds = {"cube": {"cube"}, "mix": {"cube", "vector"}}.get(kind, {"vector"})
+    blocks = size(schedule.grid or ()) * (schedule.parts or 1 if isinstance(schedule, RowAttentionSchedule) else 1)
+    kinds = {"vector"}
+    if isinstance(schedule, CubeSchedule | AttentionSchedule):
+        kinds = {"cube"} if kind == "cube" else {"cube", "vector"}
     cores = min(blocks, machine.cube_cores) if "cube" in kinds else machine.share_of(blocks)
     return Front((Way(Woken(cores, frozenset({"fused"} if machine.fused else kinds))),), [schedule], schedule)
 
@@ -78,7 +85,7 @@ class Chosen:
     def schedules(self) -> tuple[Schedule, ...]:
         """Of its launches, in order."""
         found = [front.kept for front in self.fronts]
-        if self.product is not None and isinstance(whole := found[self.product], CubeSchedule):
+        if self.product is not None and isinstance(whole := found[self.product], CubeSchedule | VectorSchedule):
             found[self.product] = replace(whole, split_k=self.parts)
         return tuple(found)
 

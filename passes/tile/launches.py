@@ -27,6 +27,7 @@ from ...dialects.graph import (
     GraphOp,
     ReduceOp,
     ReduceWindowOp,
+    RowAttentionSchedule,
     ScatterOp,
     SelectAndScatterOp,
     SortOp,
@@ -40,16 +41,19 @@ from ...support.rules import Rules
 from ..access import splat_of
 from ..fingerprint import structure
 from .attention import AttentionKernel
-from .attention_parts import is_attention
+from .attention_parts import attention_in, is_attention
 from .contract import ContractKernel
 from .cumulate import CumulateKernel
 from .gather import GatherKernel
 from .moves import BoxCopy, CopyKernel, Start
+from .row_attention import RowAttentionKernel
 from .scatter import ScatterKernel
-from .scheduled import ScheduledKernel, as_attention, as_cube, as_vector
+from .scheduled import ScheduledKernel, as_attention, as_cube, as_row_attention, as_vector, cannot_obey
 from .selecting import SelectAndScatterKernel
 from .sort import SortKernel
+from .spreading import why_not_spread
 from .vector import VectorKernel
+from .vector_product import VectorProductKernel
 from .windows import WindowKernel
 
 
@@ -86,17 +90,21 @@ def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
     shaping = shaping_op(fusion)
     cube = isinstance(shaping, ContractOp | ConvOp)
     attention = is_attention(fusion)
+    few = attention and attention_in(fusion, machine).few
 
     def kernel(name: str, asked: Schedule | None) -> ScheduledKernel:
         if isinstance(fusion.prepared, _Kept) and fusion.prepared.serves(key, details, asked):
             return fusion.prepared.kernel
+        if few:
+            return RowAttentionKernel(fusion, machine, as_row_attention(name, asked))
         if attention:
             return AttentionKernel(fusion, machine, as_attention(name, asked))
         if shaping is None:
             return VectorKernel(fusion, machine, as_vector(name, asked))
         return KERNELS[type(shaping)](shaping, fusion, machine, name, asked)
 
-    choices = AttentionSchedule if attention else CubeSchedule if cube else VectorSchedule
+    own = RowAttentionSchedule if few else AttentionSchedule
+    choices = own if attention else CubeSchedule if cube else VectorSchedule
     plan = LaunchPlan(
         stem_of(fusion), key, details, kernel, list(fusion.inputs), choices, cube or shaping is None
     )
@@ -141,6 +149,11 @@ Maker = Callable[[Any, FusionOp, Machine, str, Schedule | None], ScheduledKernel
 def _contraction(
     op: Operation, fusion: FusionOp, machine: Machine, name: str, asked: Schedule | None
 ) -> ScheduledKernel:
+    if isinstance(asked, VectorSchedule) and isinstance(op, ContractOp):
+        why = why_not_spread(fusion, machine)
+        if why is not None:
+            raise cannot_obey(name, f"the vector cores do not compute it, as {why}")
+        return VectorProductKernel(fusion, machine, asked)
     return ContractKernel(fusion, machine, as_cube(name, asked))
 
 

@@ -10,7 +10,8 @@ the host are then ordered last (launch_order.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
@@ -18,16 +19,19 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialects import tile as ops
 from ...dialects.base import describe, ints, text
-from ...dialects.graph import CubeSchedule, FusionOp, GraphOp
+from ...dialects.graph import FusionOp, GraphOp
 from ...dialects.graph.schedules import Schedule, all_complete, parts_of_sums, schedule_attr, to_schedules
 from ...dialects.open_sizes import choosing
 from ...machine import Machine
 from ..base import TargetPass
 from ..errors import PassError
+from .attention_parts import is_attention
 from .joining import is_joined
 from .launch_order import order_launches
 from .launches import LaunchPlan, launches_of
 from .names import KernelNames
+from .row_attention import RowAttentionKernel
+from .row_attention_parts import parts_combined
 from .scheduled import ScheduledKernel
 from .split import split_fusion
 
@@ -99,7 +103,7 @@ class Lowering:
             raise PassError(f"{describe(fusion)} {lacks}: run graph-schedule before graph-to-tile")
         parts = parts_of_sums(schedules)
         if parts is not None:
-            self.split(fusion, schedules, parts)
+            (self.split_keys if is_attention(fusion) else self.split)(fusion, schedules, parts)
             return
         if is_joined(fusion):
             raise PassError(f"{describe(fusion)} is for split sums, and its schedule has no split_k")
@@ -135,9 +139,15 @@ class Lowering:
         return found
 
     def launch(
-        self, fusion: FusionOp, plan: LaunchPlan, built: Built, begins: SSAValue | None
+        self,
+        fusion: FusionOp,
+        plan: LaunchPlan,
+        built: Built,
+        begins: SSAValue | None,
+        types: Sequence[Attribute] = (),
     ) -> list[SSAValue]:
-        types: list[Attribute] = list(fusion.result_types) if plan.result is None else [plan.result]
+        """A launch in front of its fusion, with results of these types, or those that the fusion has."""
+        types = types or (list(fusion.result_types) if plan.result is None else [plan.result])
         operands = [*plan.operands, *([] if begins is None else [begins])]
         starts = [-1 if begins is None else len(operands) - 1] * len(types)
         op = ops.LaunchOp.create(
@@ -155,19 +165,36 @@ class Lowering:
     def split(self, fusion: FusionOp, schedules: tuple[Schedule, ...], parts: int) -> None:
         """Lowers a contraction whose sums are cut into parts: a kernel for the parts, and those behind it."""
         block = split_fusion(fusion, parts, self.machine)
-        left = [replace(s, split_k=None) if isinstance(s, CubeSchedule) else s for s in schedules]
-        pieces = [op for op in block.ops if isinstance(op, FusionOp)]
-        for op in pieces:
+        stem = launches_of(fusion, self.machine)[0].stem
+        self.pieces(fusion, block, fusion.inputs, [s.whole() for s in schedules], stem)
+
+    def split_keys(self, fusion: FusionOp, schedules: tuple[Schedule, ...], parts: int) -> None:
+        """Lowers attention whose keys are cut into parts: a kernel for the parts, and those that combine them."""
+        (plan,) = launches_of(fusion, self.machine)
+        built = self.kernel(plan, schedules[0], "")
+        kernel = built.kernel
+        assert isinstance(kernel, RowAttentionKernel)
+        given = self.launch(fusion, plan, built, None, kernel.part_types(parts))
+        block = parts_combined(fusion, kernel.at, kernel.outer, parts, self.machine)
+        self.pieces(fusion, block, given, list(schedules[1:]), plan.stem)
+
+    def pieces(
+        self, fusion: FusionOp, block: Block, given: Sequence[SSAValue], left: list[Schedule], stem: str
+    ) -> None:
+        """Lowers a block of fusions in the place of one, with the schedules that are left for them; `given` are its
+        arguments."""
+        many_schedules = len(to_schedules(fusion.schedule))
+        fusions = [op for op in block.ops if isinstance(op, FusionOp)]
+        for op in fusions:
             many = len(launches_of(op, self.machine))
             if not left[:many]:
-                raise PassError(f"{describe(fusion)} has {len(schedules)} schedules, and its parts need more")
+                raise PassError(f"{describe(fusion)} has {many_schedules} schedules, and its parts need more")
             op.schedule, left = schedule_attr(left[:many]), left[many:]
         if left:
-            raise PassError(f"{describe(fusion)} has {len(schedules)} schedules, and its parts need fewer")
-        stem = launches_of(fusion, self.machine)[0].stem
+            raise PassError(f"{describe(fusion)} has {many_schedules} schedules, and its parts need fewer")
         last, outer = block.last_op, fusion.parent
         assert last is not None and outer is not None
-        for argument, value in zip(block.args, fusion.inputs, strict=True):
+        for argument, value in zip(block.args, given, strict=True):
             argument.replace_all_uses_with(value)
         for old, new in zip(fusion.results, last.operands, strict=True):
             new.name_hint = old.name_hint
@@ -176,7 +203,7 @@ class Lowering:
             op.detach()
             if op is not last:
                 outer.insert_op_before(op, fusion)
-        for op in pieces:
+        for op in fusions:
             self.fusion(op, part_of="" if text(op.kind) in ("cube", "mix") else f"{stem}_part")
         fusion.detach()
         fusion.operands = ()

@@ -8,13 +8,19 @@ from typing import TypeVar
 
 from ...dialects import tile as ops
 from ...dialects.dtypes import size
-from ...dialects.graph import AttentionSchedule, CubeSchedule, FusionOp, VectorSchedule
+from ...dialects.graph import (
+    AttentionSchedule,
+    CubeSchedule,
+    FusionOp,
+    RowAttentionSchedule,
+    VectorSchedule,
+)
 from ...dialects.graph.schedules import Schedule, kind_of
 from ...dialects.npu.waking import Woken
 from ...machine import Machine
 from ..errors import PassError
 
-Kind = TypeVar("Kind", VectorSchedule, CubeSchedule, AttentionSchedule)
+Kind = TypeVar("Kind", VectorSchedule, CubeSchedule, AttentionSchedule, RowAttentionSchedule)
 
 
 def cannot_obey(kernel: str, reason: str) -> PassError:
@@ -90,6 +96,11 @@ def as_cube(name: str, schedule: Schedule | None) -> CubeSchedule:
 def as_attention(name: str, schedule: Schedule | None) -> AttentionSchedule:
     """A schedule of attention; a free one where there is none. Raises PassError for another kind."""
     return _of_kind(AttentionSchedule, name, schedule, "attention")
+
+
+def as_row_attention(name: str, schedule: Schedule | None) -> RowAttentionSchedule:
+    """A schedule of attention of few rows; a free one where there is none. Raises PassError for another kind."""
+    return _of_kind(RowAttentionSchedule, name, schedule, "attention of few rows")
 
 
 def _of_kind(kind: type[Kind], name: str, schedule: Schedule | None, kernel: str) -> Kind:

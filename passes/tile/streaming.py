@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -52,30 +52,58 @@ class RowPieces:
                 emitter.position[a] = Expr()
             for i in self._shared(at, before, beside, rows):
                 emitter.emit(i, self.steps[i], done)
-            carried = self._neutral(emitter, at)
-            with ExitStack() as nest:
-                levels: list[list[SSAValue]] = []
-                for axis, trips in inner:
-                    levels.append(carried)
-                    carried = list(carried)
-                    nest.callback(hand_back, levels[-1], carried)
-                    index = nest.enter_context(builder.loop(trips, carried))
-                    emitter.position[axis] = emitter.position[axis] + index * emitter.tile[axis]
-                for i in [*before, *self.steps.ordered(beside)]:
-                    if (i, 0) not in done:
-                        emitter.emit(i, self.steps[i], done)
-                self._combine(emitter, at, done, carried)
-            final = levels[0] if levels else carried
+            final = self._walk(emitter, inner, [*before, *self.steps.ordered(beside)], at, done)
             done.update({(at, j): v for j, v in enumerate(final)})
             inside = {*before, *beside, at}
             for i in self.steps.ordered(i for i, _ in enumerate(self.steps) if i not in inside):
                 emitter.emit(i, self.steps[i], done)
 
-    def _shared(self, at: int, before: Sequence[int], beside: Sequence[int], rows: frozenset[int]) -> list[int]:
+    def _walk(
+        self,
+        emitter: Emitter,
+        inner: Sequence[tuple[int, int]],
+        steps: Sequence[int],
+        at: int,
+        done: dict[Ref, SSAValue],
+    ) -> list[SSAValue]:
+        """What all pieces are reduced to by step `at`, in loops (axis, trips) with these steps for each piece."""
+        carried = self._neutral(emitter, at)
+        with ExitStack() as nest:
+            levels: list[list[SSAValue]] = []
+            for axis, trips in inner:
+                levels.append(carried)
+                carried = list(carried)
+                nest.callback(hand_back, levels[-1], carried)
+                index = nest.enter_context(emitter.builder.loop(trips, carried))
+                emitter.position[axis] = emitter.position[axis] + index * emitter.tile[axis]
+            self._piece(emitter, steps, at, done, carried)
+        return levels[0] if levels else carried
+
+    def _piece(
+        self,
+        emitter: Emitter,
+        steps: Sequence[int],
+        at: int,
+        done: dict[Ref, SSAValue],
+        carried: list[SSAValue],
+    ) -> None:
+        """The steps for one piece, which becomes part of what is `carried`."""
+        for i in steps:
+            if (i, 0) not in done:
+                emitter.emit(i, self.steps[i], done)
+        self._combine(emitter, at, done, carried)
+
+    def _shared(
+        self, at: int, before: Sequence[int], beside: Sequence[int], rows: frozenset[int]
+    ) -> list[int]:
         """The steps for the pieces that do not depend on the piece and that steps behind the loops need, too: what is
         computed inside of a loop is not there behind it."""
         steps, inside = self.steps, {*before, *beside, at}
-        varies = {i for i in inside if any((steps[j].axes | steps[j].moves) & rows for j in (*steps.ancestors(i), i))}
+        varies = {
+            i
+            for i in inside
+            if any((steps[j].axes | steps[j].moves) & rows for j in (*steps.ancestors(i), i))
+        }
         behind = [i for i, _ in enumerate(steps) if i not in inside]
         needed = {a for i in behind for a in steps.ancestors(i)}
         return steps.ordered(sorted(needed & inside - varies - {at}))
@@ -97,7 +125,7 @@ class RowPieces:
         (source,) = step.operands
         tile = done[source]
         neutral = identity(kind, dtype_name(step.elements[0]))
-        ragged = [a for a in step.reduces if self.extents[a] % emitter.tile[a]]
+        ragged = self._ragged(emitter, step.reduces)
         if ragged:
             rank = len(emitter.tile)
             indices, rows = pack([emitter.at(a) if a in ragged else Expr() for a in range(rank)])
@@ -116,6 +144,10 @@ class RowPieces:
             carried[0] = builder.add(cls, [carried[0], parts[0]], [carried[0].type]).results[0]
             return
         self._combine_arg(emitter, parts, carried, next(iter(step.reduces)))
+
+    def _ragged(self, emitter: Emitter, reduced: Iterable[int]) -> list[int]:
+        """The axes along which the last piece reaches over the end."""
+        return [a for a in reduced if self.extents[a] % emitter.tile[a]]
 
     def _combine_arg(
         self, emitter: Emitter, parts: list[SSAValue], carried: list[SSAValue], axis: int
@@ -147,3 +179,33 @@ class RowPieces:
             better = op("and", better, number_so_far)
         carried[0] = op("select", better, value, best)
         carried[1] = op("select", better, shifted, best_index)
+
+
+class PeeledPieces(RowPieces):
+    """The same over one axis that is reduced, for steps that store nothing but what comes of the reduction: what is
+    left behind the last whole piece is a piece of its own, and nothing is masked."""
+
+    def _walk(
+        self,
+        emitter: Emitter,
+        inner: Sequence[tuple[int, int]],
+        steps: Sequence[int],
+        at: int,
+        done: dict[Ref, SSAValue],
+    ) -> list[SSAValue]:
+        (axis,) = self.steps.rows()
+        length = emitter.tile[axis]
+        whole, rest = divmod(self.extents[axis], length)
+        if not rest:
+            return super()._walk(emitter, inner, steps, at, done)
+        start = emitter.position[axis]
+        inside = dict(done)
+        carried = super()._walk(emitter, [(axis, whole)] if whole > 1 else [], steps, at, inside)
+        emitter.position[axis] = start + whole * length
+        emitter.tile = [rest if a == axis else n for a, n in enumerate(emitter.tile)]
+        self._piece(emitter, steps, at, dict(done), carried)
+        emitter.tile = [length if a == axis else n for a, n in enumerate(emitter.tile)]
+        return carried
+
+    def _ragged(self, emitter: Emitter, reduced: Iterable[int]) -> list[int]:
+        return []

@@ -324,10 +324,14 @@ class VectorKernel(FusionSteps, ScheduledKernel):
                 on_grid = Expr.of(builder.coordinates[axes_on_grid.index(a)]) if a in axes_on_grid else Expr()
                 emitter.position[a] = on_grid * (split[a][1] * tile[a])
             if pieces:
-                RowPieces(self.steps, self.extents, self._reduction_kind()).emit(emitter, loops)
+                self.pieces().emit(emitter, loops)
             else:
                 self._emit_loops(emitter, loops)
         return builder.finish(name)
+
+    def pieces(self) -> RowPieces:
+        """What emits the steps where rows are read in pieces."""
+        return RowPieces(self.steps, self.extents, self._reduction_kind())
 
     def _emit_loops(self, emitter: Emitter, loops: Sequence[tuple[int, int]]) -> None:
         """Each step in the outermost of `loops` (axis, trips) that knows everything it depends on."""

@@ -419,6 +419,8 @@ def tasks(args: argparse.Namespace, claims: str) -> list[Task]:
     sources += [(f"random {i}", TARGETS[i % 2]) for i in range(args.random)]
     sources += [(f"barriers {i}", TARGETS[i % 2]) for i in range(1, args.barriers + 1)]
     sources += [(f"attention {i}", TARGETS[0]) for i in range(args.attention)]
+    sources += [(f"decoding {i}", TARGETS[0]) for i in range(args.decoding)]
+    sources += [(f"skinny {i}", TARGETS[0]) for i in range(args.skinny)]
     sources += [(f"quantized {i}", TARGETS[i % 2]) for i in range(args.quantized)]
     sources += [(f"columns {i}", TARGETS[0]) for i in range(args.columns)]
     sources += [(f"narrow {i}", NARROW_TARGET) for i in range(args.narrow)]
@@ -443,6 +445,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--sparse", type=int, default=4, help="products of sparse right sides")
     parser.add_argument("--barriers", type=int, default=4, help="programs with barriers")
     parser.add_argument("--attention", type=int, default=8, help="attention in one kernel")
+    parser.add_argument("--decoding", type=int, default=8, help="attention of few rows")
+    parser.add_argument("--skinny", type=int, default=8, help="products of few rows on the vector cores")
     parser.add_argument("--only", default="", help="sources whose name has this (a regular expression)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)

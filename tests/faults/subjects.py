@@ -2,7 +2,8 @@
 ones whose flags are too many, so that they have barriers.
 
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
-`barriers 1`, `attention 3`, `winograd 1`. Nothing here imports JAX before a program is compiled.
+`barriers 1`, `attention 3`, `winograd 1`, `skinny 2`, `decoding 1`. Nothing here imports JAX before a program is
+compiled.
 """
 
 from __future__ import annotations
@@ -84,6 +85,10 @@ def subject(source: str, target: str) -> Subject:
         return attention_subject(int(number), target)
     if kind == "winograd":
         return winograd_subject(int(number), target)
+    if kind == "decoding":
+        return decoding_subject(int(number), target)
+    if kind == "skinny":
+        return skinny_subject(int(number), target)
     return example(source, target)
 
 
@@ -269,3 +274,46 @@ def winograd_subject(number: int, target: str) -> Subject:
     options = tw.Options(winograd=("2", "4")[number % 2])
     module = tw.compile(convolution, x, w, target=target, options=options).module()
     return Subject(f"winograd {number} for {target}", module, target)
+
+
+def decoding_subject(number: int, target: str) -> Subject:
+    """Attention of few rows in small pieces of the keys, with something left behind the last whole one. Odd numbers cut
+    the keys into parts, and every third one has rows that share keys."""
+    import jax
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(number)
+    keys, shared = 2 * int(rng.integers(17, 40)), 3 if number % 3 == 2 else 1
+
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        scores = jnp.einsum("hgd,khd->hgk", q, k, preferred_element_type=jnp.float32) * 0.25
+        scores = jnp.where(jnp.arange(keys) < keys - 5, scores, -1e9)
+        return jnp.einsum("hgk,khd->hgd", jax.nn.softmax(scores, axis=-1).astype(q.dtype), v)
+
+    kind = ("f2", "f4")[number // 2 % 2]
+    shapes = ((2, shared, 16), (keys, 2, 16), (keys, 2, 24))
+    args = [rng.standard_normal(shape).astype(kind) for shape in shapes]
+    schedule = tw.Schedule(keys=16, **({"split_keys": 2} if number % 2 else {"cores": 1}))
+    module = tw.compile(attention, *args, target=target, options=tw.Options(schedule=schedule)).module()
+    return Subject(f"decoding {number} for {target}", module, target)
+
+
+def skinny_subject(number: int, target: str) -> Subject:
+    """A product of few rows on the vector cores in small tiles, with something left behind the last whole piece. Odd
+    numbers have an epilogue, and every third one sums in parts."""
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(number)
+    rows, summed, columns = 1 + number // 2 % 2, 3 * int(rng.integers(14, 33)), int(rng.integers(33, 100))
+
+    def layer(x: Any, w: Any, b: Any) -> Any:
+        y = x @ w
+        return jnp.maximum(y + b, 0) * y if number % 2 else y
+
+    kind = ("f2", "f4")[number // 4 % 2]
+    shapes = ((rows, summed), (summed, columns), (columns,))
+    args = [rng.standard_normal(shape).astype(kind) for shape in shapes]
+    pinned = {"split_k": 3} if number % 3 == 2 else {"tile": ((16, 32), (1, 16, 32))[rows - 1]}
+    options = tw.Options(schedule=tw.Schedule(on="vector", **pinned))
+    module = tw.compile(layer, *args, target=target, options=options).module()
+    return Subject(f"skinny {number} for {target}", module, target)

@@ -107,6 +107,25 @@ def test_no_mutant_of_a_winograd_convolution_escapes() -> None:
     assert total >= 40
 
 
+def test_no_mutant_of_a_product_of_few_rows_escapes() -> None:
+    """Pieces of its sums are double-buffered, and the last one is shorter."""
+    found = [subject(f"skinny {i}", TARGETS[0]) for i in range(3)]
+    assert all(not any(isinstance(op, MmadOp) for op in s.module.walk()) for s in found)
+    assert sum(sample(s, 20, 4) for s in found) >= 40
+
+
+def test_no_mutant_of_attention_of_few_rows_escapes() -> None:
+    """Keys and values are double-buffered, and the state is carried over their pieces."""
+    total = 0
+    for found in (subject(f"decoding {i}", TARGETS[0]) for i in (0, 5)):
+        summaries, alarms = summaries_of(found.module, Machine.load(found.target))
+        assert not alarms and "attention_0" in launched(found.module)
+        tally = KernelSubject(found, "attention_0", summaries).mutants(24, seed=7)
+        assert not tally.escapes
+        total += tally.total
+    assert total >= 36
+
+
 def test_no_mutant_of_a_program_with_control_flow_escapes() -> None:
     assert sum(sample(subject(f"fuzz {i}", TARGETS[i % 2]), 2, 30) for i in (0, 1, 3)) >= 90
 

@@ -32,6 +32,12 @@
   graph.yield %a : (tensor<4xf32>)
 }
 // CHECK: graph.fusion {{.*}} schedule = #graph.attention_schedule<rows = 128, keys = 256, features = 64, summed = 256, grid = [2, 4], l1 = 2>}
+%few = graph.fusion %x {domain = [4], kind = "mix", schedule = [#graph.row_attention_schedule<rows = 1, keys = 40, grid = [4], split_keys = 2, ub = 2>, #graph.vector_schedule<tile = [4], split_k = 2>]}
+  : (tensor<4xf32>) -> tensor<4xf32> {
+^bb0(%a: tensor<4xf32>):
+  graph.yield %a : (tensor<4xf32>)
+}
+// CHECK: graph.fusion {{.*}} schedule = [#graph.row_attention_schedule<rows = 1, keys = 40, grid = [4], split_keys = 2, ub = 2>, #graph.vector_schedule<tile = [4], split_k = 2>]}
 
 %i, %v = graph.while %n, %x {counter = 0, trip_count = 10} : (tensor<i32>, tensor<4xf32>) -> (tensor<i32>, tensor<4xf32>) {
 ^bb0(%j: tensor<i32>, %b: tensor<4xf32>):

@@ -643,7 +643,7 @@ graph.sort {descending = [], dim = 0, keys = [], total = []}
 ^bb0(%a: tensor<4xf32>):
   graph.yield %a : (tensor<4xf32>)
 }
-// CHECK: VectorSchedule has no 'base_m': there are axes, copy_length, cores, grid, tile, ub
+// CHECK: VectorSchedule has no 'base_m': there are axes, copy_length, cores, grid, split_k, tile, ub
 
 // -----
 
@@ -652,7 +652,7 @@ graph.sort {descending = [], dim = 0, keys = [], total = []}
 ^bb0(%a: tensor<4xf32>):
   graph.yield %a : (tensor<4xf32>)
 }
-// CHECK: 'graph.fusion' schedule: "fast" is no vector_schedule, cube_schedule or attention_schedule
+// CHECK: 'graph.fusion' schedule: "fast" is no vector_schedule, cube_schedule, attention_schedule or row_attention_schedule
 
 // -----
 
