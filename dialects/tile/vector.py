@@ -67,7 +67,8 @@ class VectorTileOp(TileOp):
 
 
 class ElementwiseTileOp(VectorTileOp):
-    """One scalar function over tiles in ub: each operand has the result's shape, or is a single element."""
+    """One scalar function over tiles in ub: each operand has the result's shape, or is a single element; one of two may
+    be a row that is repeated, with extents of 1 but for the last."""
 
     FUNCTION: ClassVar[Function]
 
