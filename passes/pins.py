@@ -47,6 +47,7 @@ class Schedule:
         grid: Cores along each axis of a vector kernel, or of the result of attention but its last.
         rows: Rows of a tile of scores of attention.
         keys: Keys of a tile of scores of attention.
+        scored: Keys of scores that the cube sums up at once.
         features: Elements of a mma step along what queries and keys share.
         summed: Keys of a mma step of weights and values.
     """
@@ -72,6 +73,7 @@ class Schedule:
     deal: int | None = None
     rows: int | None = None
     keys: int | None = None
+    scored: int | None = None
     features: int | None = None
     summed: int | None = None
 

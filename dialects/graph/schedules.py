@@ -165,6 +165,7 @@ class AttentionSchedule(_Choices):
     Attributes:
         rows: Rows of a tile of scores.
         keys: Keys of a tile of scores.
+        scored: Keys of scores that the cube sums up at once.
         features: Elements of a mma step along what q and k share.
         summed: Keys of a mma step of weights and values.
         grid: Cores along each axis of the result but the last.
@@ -172,10 +173,11 @@ class AttentionSchedule(_Choices):
         cores: As a pin, the most cores that may work.
     """
 
-    NEEDED = frozenset(["rows", "keys", "features", "summed", "grid", *SPACES])
+    NEEDED = frozenset(["rows", "keys", "scored", "features", "summed", "grid", *SPACES])
 
     rows: int | None = None
     keys: int | None = None
+    scored: int | None = None
     features: int | None = None
     summed: int | None = None
     grid: Numbers | None = None

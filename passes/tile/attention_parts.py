@@ -1,7 +1,8 @@
 """The parts of attention: its two products and the ops between them, each as a fusion of its own to be looked at.
 
 The parts share the fusion's tensors and their numbers. An axis of the whole is a dimension of the scores, or the one
-behind them that the values alone have. In the parts, rows come before keys.
+behind them that the values alone have. In the parts, rows come last: a tile has a row of scores in each column, so that
+what each row has, as its maximum, is one row of numbers.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def attention_in(fusion: FusionOp, machine: Machine) -> Attention:
 
 
 class ProductPart(ContractKernel):
-    """One of the products, its rows on the left. `number`: what an axis of the whole is called here."""
+    """One of the products, its rows on the right. `number`: what an axis of the whole is called here."""
 
     def __init__(self, fusion: FusionOp, axes: Axes, machine: Machine):
         super().__init__(fusion, machine, CubeSchedule())
@@ -78,11 +79,11 @@ class ProductPart(ContractKernel):
         """The accumulator of a tile whose operands are in l1."""
         return self._accumulate(b, plan, position, [left, right], dict(enumerate(plan.lhs)))
 
-    def takes(self, row: int, keys: int) -> None:
-        """Makes the left operand a tile in l1 that another part brings: rows by keys."""
-        kind = element_of(self.anchor.lhs)
-        dims = [Dim(1, 1, {self.number[row]: 1}), Dim(1, 1, dict.fromkeys(self.k_axes, 1))]
-        self.operands[0] = Operand(-1, dims, 0, kind)
+    def takes(self, row: int) -> None:
+        """Makes the right operand a tile in l1 that another part brings: keys by rows."""
+        kind = element_of(self.anchor.rhs)
+        dims = [Dim(1, 1, dict.fromkeys(self.k_axes, 1)), Dim(1, 1, {self.number[row]: 1})]
+        self.operands[1] = Operand(-1, dims, 0, kind)
 
     @staticmethod
     def of(
@@ -93,9 +94,9 @@ class ProductPart(ContractKernel):
         made: Sequence[SSAValue],
         machine: Machine,
     ) -> ProductPart:
-        """A product of a fusion, whose result has these axes of the whole; `swapped`: its rows are on the right. made:
+        """A product of a fusion, whose result has these axes of the whole; `swapped`: its operands change places. made:
         operands that another part computes."""
-        dims = rows_first(op, swapped)
+        dims = result_dims(op, swapped)
         copied = _Copied(fusion, made, {})
         operands = [copied.value(v) for v in op.operands]
         given = ("rhs", "lhs") if swapped else ("lhs", "rhs")
@@ -117,8 +118,8 @@ class ProductPart(ContractKernel):
         )
 
 
-def rows_first(op: ContractOp, swapped: bool) -> list[int]:
-    """The dimensions of a product's result, those of the side with the rows before those of the other one."""
+def result_dims(op: ContractOp, swapped: bool) -> list[int]:
+    """The dimensions of a product's result in their order; `swapped`: where its operands change places."""
     batch, (left, right) = len(to_ints(op.lhs_batch)), op.free_dims()
     middle, end = batch + len(left), batch + len(left) + len(right)
     free = [*range(middle, end), *range(batch, middle)] if swapped else [*range(batch, end)]
