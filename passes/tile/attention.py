@@ -23,20 +23,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
-from xdsl.dialects.builtin import Float32Type, StringAttr
+from xdsl.dialects.builtin import Float32Type, StringAttr, UnitAttr
 from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.hints import isa
 
 from ...dialects import tile as ops
 from ...dialects.base import Expr, ints, pack, to_ints
 from ...dialects.graph import AttentionSchedule, TransposeOp
-from ...dialects.graph.interface import shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.legality import MIXED
 from ...dialects.npu.types import GmType, row_strides
 from ...dialects.tile import TileType
+from ...dialects.tile.vector import IN_PLACE
 from .attention_choice import BEHIND, AttentionChoice
-from .attention_parts import ProductPart
+from .attention_parts import ProductPart, ScoreSteps
 from .bound import round_up
 from .builder import KernelBuilder, dense, gm_of, hand_back, number
 from .cube_schedule import CubePlan
@@ -50,11 +51,15 @@ LOWEST = -3.4028234663852886e38
 
 
 class AttentionKernel(AttentionChoice):
-    """Lowers attention on a chip whose cube and vector cores exchange tiles through device memory."""
+    """Lowers attention on a chip whose cube and vector cores exchange tiles through device memory. `slot`: where in
+    their workspaces the tiles are that are worked on; `given`: exponentials, for what becomes of weights."""
+
+    slot: Expr
+    given: SSAValue
 
     def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
         s = as_attention(name, schedule)
-        assert s.rows and s.keys and s.scored and s.features and s.summed and s.grid
+        assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed and s.grid
         self.s, self.count = s, self.pieces(s.keys)
         split = {a: share(self._tiles(a, s.rows), n) for a, n in zip(self.outer, s.grid, strict=True)}
         on_grid = [a for a in self.outer if may_repeat(split[a][0])]
@@ -79,7 +84,6 @@ class AttentionKernel(AttentionChoice):
         with b.section(MIXED, self.units) as unit, ExitStack() as stack:
             self.number = Expr.of(unit)
             self.unit = self.number * (s.rows // self.units)
-            self.filled: dict[Ref, SSAValue] = {}
             position: dict[int, Expr] = {}
             for a in self.outer:
                 length = s.rows if a == self.row else 1
@@ -87,15 +91,28 @@ class AttentionKernel(AttentionChoice):
                     split[a][1] * length
                 )
             self.emitter = Emitter(b, [self._extent(a) for a in self._chain_axes])
-            for i, step in enumerate(self.chain.steps):
-                if step.kind == "fill":
-                    self.emitter.emit(i, step, self.filled)
+            self.filled = {chain: self._fill_of(chain) for chain in (self.chain, self.behind)}
             for a in self.outer:
                 if may_repeat(split[a][1]):
                     index = stack.enter_context(b.loop(split[a][1]))
                     position[a] = position[a] + index * (s.rows if a == self.row else 1)
             self._rows(position)
         return b.finish(name)
+
+    def _fill_of(self, chain: ScoreSteps) -> dict[Ref, SSAValue]:
+        """The numbers that steps take, once for all tiles."""
+        filled: dict[Ref, SSAValue] = {}
+        for i, step in enumerate(chain.steps):
+            if step.kind == "fill":
+                self.emitter.emit(i, step, filled)
+        return filled
+
+    def emitted(self, chain: ScoreSteps) -> dict[Ref, SSAValue]:
+        """The tiles of all steps, where the emitter is."""
+        done = dict(self.filled[chain])
+        for i in chain.steps.ordered(i for i, _ in enumerate(chain.steps) if (i, 0) not in done):
+            self.emitter.emit(i, chain.steps[i], done)
+        return done
 
     @property
     def _yielded(self) -> Sequence[SSAValue]:
@@ -112,16 +129,17 @@ class AttentionKernel(AttentionChoice):
 
     def _plan(self, s: AttentionSchedule) -> None:
         """How the products are cut."""
-        assert s.rows and s.keys and s.features and s.summed
-
-        tile = {self.row: s.rows, self.keys: s.scored, self.feature: self._wide}
+        assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed
+        keys = s.keys
+        tile: dict[int, int] = {self.row: s.rows, self.keys: s.scored, self.feature: s.columns}
+        wholes = {**tile, self.feature: self._wide}
 
         def plan(part: ProductPart, step: int) -> CubePlan:
             l0, load = [1] * len(part.extents), [1] * len(part.extents)
             for axis, a in part.number.items():
-                l0[a] = load[a] = tile.get(axis, 1)
+                l0[a], load[a] = tile.get(axis, 1), wholes.get(axis, 1)
             for a in part.k_axes:
-                whole = part.extents[a] if part is self.scores else s.keys
+                whole = part.extents[a] if part is self.scores else keys
                 l0[a] = min(step, round_up(whole)) if a == part.k_axes[-1] else whole
                 load[a] = -(-whole // l0[a]) * l0[a]
             return CubePlan(tuple(l0), tuple(load), tuple(load), (), "m", {}, None)
@@ -183,7 +201,12 @@ class AttentionKernel(AttentionChoice):
         where = _named(part, position) | dict.fromkeys(part.k_axes, keys)
         # before the weights, which the vector cores may still work on
         values = part.left(b, self.value_plan, where)
-        self._drain(part.sums(b, self.value_plan, where, values, [self._load_weights(slot)]), 2, slot, Expr())
+        weights, columns = self._load_weights(slot), self.s.columns
+        assert columns
+        with b.loop(self._wide // columns) as index:
+            begin = {self.feature: index * columns}
+            sums = part.sums(b, self.value_plan, where, values, [weights], begin)
+            self._drain(sums, 2, slot, index * columns)
 
     def _load_weights(self, slot: Expr) -> SSAValue:
         b, s = self.b, self.s
@@ -201,7 +224,9 @@ class AttentionKernel(AttentionChoice):
         outer, all_lines = len(self.here), whole.type.shape[-2]
         strides = [*whole.type.strides[: outer + 1], each, all_lines * each, 1]
         view = self.b.view(whole, [*whole.type.shape[: outer + 1], all_lines, self.units, each], strides)
-        self.b.store(sums, view, [*self.here, slot, line, Expr(), Expr()], self._box(1, lines, self.units, each))
+        self.b.store(
+            sums, view, [*self.here, slot, line, Expr(), Expr()], self._box(1, lines, self.units, each)
+        )
 
     def _box(self, *extents: int) -> list[int]:
         return [*(1 for _ in self.here), *extents]
@@ -231,6 +256,9 @@ class AttentionKernel(AttentionChoice):
     def _load_scores(self, e: Emitter) -> SSAValue:
         return self._load_own(0, self.slot, self._piece_keys, self.scored)
 
+    def _give_weights(self, e: Emitter) -> SSAValue:
+        return self.given
+
     def _load_part(self, slot: Expr) -> SSAValue:
         return self._load_own(2, slot, self._wide, F32)
 
@@ -247,8 +275,8 @@ class AttentionKernel(AttentionChoice):
         self.b.store(weights, self.b.workspace(1), [*self.here, slot, line, self.unit], box)
 
     def _begin(self) -> list[SSAValue]:
-        """The state before the first piece (maximum, sum, the last two corrections and sums of pieces, result), and weights
-        of zero in the place of those before it."""
+        """The state before the first piece (maximum, sum, the last two corrections and sums of pieces, result), and
+        weights of zero in the place of those before it."""
         few = self.zeros_stored(self._piece_keys)
         nothing = self.fill(0.0, self.tile(few, self.weighed))
         with self.b.loop(BEHIND) as slot, self.b.loop(self._piece_keys // few) as index:
@@ -259,11 +287,11 @@ class AttentionKernel(AttentionChoice):
 
     def _corrected(self, result: SSAValue, correction: SSAValue, slot: Expr) -> SSAValue:
         """The result with the part that is in its workspace."""
-        return self.op("add", self.op("mul", result, correction), self._load_part(slot))
+        return self.op("add", _write_over(self.op("mul", result, correction)), self._load_part(slot))
 
     def _finish(self, position: Mapping[int, Expr], result: SSAValue, total: SSAValue) -> None:
-        """Divides by the sums, turns rows of scores into rows, and stores: a part of the columns after the other, as each
-        takes room until it is stored."""
+        """Divides by the sums, turns rows of scores into rows, and stores: a part of the columns after the other, as
+        each takes room until it is stored."""
         b, rank, each = self.b, len(self.others), self.columns_stored
         ones = [1 for _ in self.others]
         with b.loop(self._wide // each) as index:
@@ -272,7 +300,12 @@ class AttentionKernel(AttentionChoice):
             part = result
             if kind != result.type:
                 part = b.add(
-                    ops.ExtractOp, [result, *indices], [kind], offsets=offsets, sizes=ints(kind.shape), steps=ints([1] * (rank + 2))
+                    ops.ExtractOp,
+                    [result, *indices],
+                    [kind],
+                    offsets=offsets,
+                    sizes=ints(kind.shape),
+                    steps=ints([1] * (rank + 2)),
                 ).results[0]
             quotient = self.cast(self.op("div", part, total), self.result)
             turned = TileType.of([*ones, self._extent(self.row), each], self.result, "ub")
@@ -304,6 +337,13 @@ def _named(part: ProductPart, position: Mapping[int, Expr]) -> dict[int, Expr]:
     return {own: position[a] for a, own in part.number.items() if a in position}
 
 
+def _write_over(value: SSAValue) -> SSAValue:
+    """Marks what an elementwise op gives as taking the place of its first operand."""
+    assert isinstance(value.owner, ops.ElementwiseTileOp)
+    value.owner.attributes[IN_PLACE] = UnitAttr()
+    return value
+
+
 class _Softmax:
     """The softmax of one tile of scores."""
 
@@ -313,38 +353,49 @@ class _Softmax:
         k.emitter.position = {i: position.get(a, Expr()) for i, a in enumerate(k._chain_axes)}
         rows = k._chain_axes.index(k.row)
         k.emitter.position[rows] = k.emitter.position[rows] + k.unit
-        done = dict(k.filled)
-        steps = k.chain.steps
-        for i in steps.ordered(i for i, _ in enumerate(steps) if (i, 0) not in done):
-            k.emitter.emit(i, steps[i], done)
+        done, steps = k.emitted(k.chain), k.chain.steps
+        if k.s.buffered == 1 and k.chain.over is not None and steps[k.chain.over[0]].kind != "load":
+            _write_over(done[k.chain.over])
         x = k.cast(done[k.chain.result], F32)
-        keys = k._chain_axes.index(k.keys)
-        if k.is_masked(k._piece_keys):
-            indices, offsets = pack(
-                [k.emitter.at(a) if a == keys else Expr() for a, _ in enumerate(k._chain_axes)]
-            )
-            bounds = [
-                k.extents[k.keys] if a == keys else k._extent(axis) for a, axis in enumerate(k._chain_axes)
-            ]
-            x = k.b.add(
-                ops.MaskOp,
-                [x, *indices],
-                [x.type],
-                offsets=offsets,
-                bounds=ints(bounds),
-                value=number(float("-inf")),
-            ).results[0]
-        self.x = x
+        self.x = self.masked(x, float("-inf")) if k.is_masked(k._piece_keys) else x
+
+    def masked(self, x: SSAValue, value: float) -> SSAValue:
+        """A tile with a value in the place of keys behind the last one."""
+        k = self.k
+        at = [k.emitter.at(i) if a == k.keys else Expr() for i, a in enumerate(k._chain_axes)]
+        indices, offsets = pack(at)
+        bounds = [k.extents[a] if a == k.keys else k._extent(a) for a in k._chain_axes]
+        return k.b.add(
+            ops.MaskOp, [x, *indices], [x.type], offsets=offsets, bounds=ints(bounds), value=number(value)
+        ).results[0]
 
     def reduced(self, kind: str, x: SSAValue) -> SSAValue:
         k = self.k
         return k.b.add(
-            ops.ReduceOp, [x], [k.tile(1, F32)], kind=StringAttr(kind), dims=ints([k._chain_axes.index(k.keys)])
+            ops.ReduceOp,
+            [x],
+            [k.tile(1, F32)],
+            kind=StringAttr(kind),
+            dims=ints([k._chain_axes.index(k.keys)]),
         ).results[0]
 
     def exponentials(self, peak: SSAValue) -> SSAValue:
         k = self.k
-        return k.op("exp", k.op("sub", self.x, peak))
+        difference = k.op("sub", self.x, peak)
+        loaded = isinstance(self.x.owner, ops.LoadOp)
+        if not loaded or k.s.buffered == 1:
+            _write_over(difference)
+        return _write_over(k.op("exp", difference))
+
+    def weights(self, e: SSAValue) -> SSAValue:
+        """What the second product takes, of exponentials that are not divided by their sum."""
+        k = self.k
+        k.given = k.cast(e, element_of(k.at.quotient.results[0]))
+        weights = k.emitted(k.behind)[k.behind.result]
+        # of what is behind the last key, it may make anything
+        if k.is_masked(k._piece_keys) and k.behind.computes:
+            weights = self.masked(weights, 0.0)
+        return k.cast(weights, k.weighed)
 
     def alone(self) -> tuple[SSAValue, SSAValue]:
         """Weights and sums where there is one piece."""
@@ -355,7 +406,7 @@ class _Softmax:
             k.fill(LOWEST, TileType.of([1] * len(k._chain_axes), F32, "ub")),
         )
         e = self.exponentials(peak)
-        return k.cast(e, k.weighed), self.reduced("sum", e)
+        return self.weights(e), self.reduced("sum", e)
 
     def step(self, state: Sequence[SSAValue], slot: Expr) -> list[SSAValue]:
         """The state behind this piece. What it writes over is read before: a loop has one place for each tile."""
@@ -365,7 +416,7 @@ class _Softmax:
         now = k.op("max", peak, here)
         change = k.op("sub", peak, now)
         e = self.exponentials(now)
-        k._hand_over(k.cast(e, k.weighed), slot, Expr())
+        k._hand_over(self.weights(e), slot, Expr())
         total, due = k.op("add", k.op("mul", total, correction), due), k.copied(sums)
         sums = self.reduced("sum", e)
         result = k._corrected(result, correction, slot)

@@ -33,6 +33,10 @@ BEHIND = 2
 """Pieces of the keys behind the last one: parts of the result are added two pieces late."""
 
 
+LATE = 1.25, 1.1
+"""How much longer the stores of sums take as they wait for these, with one place for sums and with two: fitted to the
+simulator."""
+
 MOST_PARTS = 4
 """Parts of a tile that are handed over one by one, at most."""
 
@@ -40,6 +44,12 @@ MOST_PARTS = 4
 def equal_parts(keys: int) -> list[int]:
     """The lengths of a few equal parts of a tile, in whole fractals, the longest first."""
     return [keys // n for n in range(1, MOST_PARTS + 1) if keys % (n * FRACTAL) == 0]
+
+
+def _loaded(chain: ScoreSteps, tile: Sequence[int]) -> int:
+    """Bytes of what steps load and keep."""
+    steps = [step for step in chain.steps if step.kind in ("load", "fill")]
+    return sum(tile_bytes(tile, step.axes, step.elements, step.paired) for step in steps)
 
 
 def _even_steps(whole: int) -> list[int]:
@@ -75,7 +85,11 @@ class AttentionChoice(ScheduledKernel):
         self.units = machine.vector_cores // machine.cube_cores
         self.values.takes(self.row)
         order = [*(a for a in order if a not in (self.keys, self.row)), self.keys, self.row]
-        self.chain = ScoreSteps.of(fusion, at, order, machine, self._load_scores)
+        ends = (scores.result, at.x)
+        self.chain = ScoreSteps.of(fusion, at, ends, order, machine, self._load_scores)
+        ends = (at.quotient.results[0], weights)
+        self.behind = ScoreSteps.of(fusion, at, ends, order, machine, self._give_weights)
+        """What becomes of weights: it is linear, so that exponentials are not divided before."""
         self.scored = element_of(scores.result)
         self.weighed = element_of(weights)
         self.result = element_of(product.result)
@@ -84,20 +98,28 @@ class AttentionChoice(ScheduledKernel):
     def _load_scores(self, e: Emitter) -> SSAValue:
         """Brings a vector core's tile of scores."""
 
+    @abstractmethod
+    def _give_weights(self, e: Emitter) -> SSAValue:
+        """Gives a vector core's tile of exponentials."""
+
     def candidates(self, name: str) -> Iterator[AttentionSchedule]:
         asked, found = self.asked, False
         for rows in (asked.rows,) if asked.rows else ROWS:
             if not asked.rows and rows > max(round_up(self.extents[self.row]), ROWS[-1]):
                 continue
             for keys in (asked.keys,) if asked.keys else self._keys_tried():
-                first = self._schedule(rows, keys)
-                if self._refusal(first) is None:
-                    found = True
-                    yield from (replace(first, grid=grid) for grid in self._grids(rows))
+                for buffered in (asked.buffered,) if asked.buffered else (2, 1):
+                    first = self._schedule(rows, keys, buffered)
+                    if self._refusal(first) is None:
+                        found = True
+                        yield from (replace(first, grid=grid) for grid in self._grids(rows))
+                        break
         if not found:
             if asked.chosen():
                 raise cannot_obey(
-                    name, self._refusal(self._schedule(asked.rows or 16, asked.keys or 16)) or ""
+                    name,
+                    self._refusal(self._schedule(asked.rows or 16, asked.keys or 16, asked.buffered or 2))
+                    or "",
                 )
             raise TooLarge(f"{describe(self.at.product)}: 16 rows and keys do not fit on chip")
 
@@ -115,43 +137,68 @@ class AttentionChoice(ScheduledKernel):
         counts = {1, *(-(-whole // most // 2) * 2 for most in KEYS if most < whole)}
         return sorted({round_up(-(-whole // n)) for n in counts if n and whole // n <= KEYS[0]}, reverse=True)
 
-    def _schedule(self, rows: int, keys: int) -> AttentionSchedule:
+    def _schedule(self, rows: int, keys: int, buffered: int) -> AttentionSchedule:
         asked = self.asked
         counts = [self._tiles(a, rows) for a in self.outer]
         cores = min(asked.cores or self.machine.cube_cores, self.machine.cube_cores)
         grid = asked.grid or tuple(n for n, _ in divide_grid(counts, cores))
-        scored = asked.scored or self._scored_at_once(rows, keys)
-        features, summed, buffers = self._steps(rows, keys, scored)
-        slots = asked.slots({"l1": 2, "l0a": buffers, "l0b": buffers, "l0c": 1, "ub": 1})
-        return AttentionSchedule(rows, keys, scored, features, summed, grid, **slots, cores=asked.cores)
+        found = [
+            self._completed(rows, keys, scored, columns, sums, buffered)
+            for scored, columns, sums in self._summed_at_once(rows, keys)
+        ]
+        return replace(min(found, key=self._cube_cycles), grid=grid)
 
-    def _scored_at_once(self, rows: int, keys: int) -> int:
-        """The keys of a tile of scores that fit in l0c beside a part of the result, and in l1 beside what else is there, in
-        equal parts."""
-        wide, q, p = self._wide, itemsize(self.scored_from), itemsize(self.weighed)
-        sums = self.machine.spaces["l0c"].bytes // (rows * 4) - wide
-        others = rows * self._shared * q + 2 * keys * (wide + rows * (1 if self.pieces(keys) == 1 else 2)) * p
+    def _completed(
+        self, rows: int, keys: int, scored: int, columns: int, sums: int, buffered: int
+    ) -> AttentionSchedule:
+        """A schedule without a grid."""
+        features, summed, buffers = self._steps(rows, keys, scored, columns)
+        slots = self.asked.slots({"l1": 2, "l0a": buffers, "l0b": buffers, "l0c": sums, "ub": 1})
+        cores = self.asked.cores
+        return AttentionSchedule(
+            rows, keys, scored, columns, buffered, features, summed, None, **slots, cores=cores
+        )
+
+    def _summed_at_once(self, rows: int, keys: int) -> list[tuple[int, int, int]]:
+        """Keys of a tile of scores and columns of a part of the result that fit in l0c and, with what else is there, in
+        l1, each in equal parts; and how often they fit: twice, so that one is stored while the next one is summed up, or
+        once. The longest ones of each kind."""
+        asked, wide, q, p = self.asked, self._wide, itemsize(self.scored_from), itemsize(self.weighed)
+        others = (
+            2 * rows * round_up(self._shared) * q
+            + 2 * keys * (wide + rows * (1 if self.pieces(keys) == 1 else 2)) * p
+        )
         loaded = (self.machine.spaces["l1"].bytes - others) // (2 * round_up(self._shared) * q)
-        return next((n for n in equal_parts(keys) if n <= min(sums, loaded)), equal_parts(keys)[-1])
+        scored = [asked.scored] if asked.scored else [n for n in equal_parts(keys)[:2] if n <= loaded]
+        found = []
+        for columns in (asked.columns,) if asked.columns else equal_parts(wide):
+            for sums in (asked.l0c,) if asked.l0c else (2, 1):
+                room = self.machine.spaces["l0c"].bytes // (rows * 4 * sums)
+                fitting = [n for n in scored if n + columns <= room]
+                found += [(fitting[0], columns, sums)] if fitting else []
+        return found or [
+            ((scored or equal_parts(keys))[-1], asked.columns or equal_parts(wide)[-1], asked.l0c or 1)
+        ]
 
     def zeros_stored(self, keys: int) -> int:
         """The keys of weights of zero that are stored at once."""
         return equal_parts(keys)[-1]
 
-    def _steps(self, rows: int, keys: int, scored: int) -> tuple[int, int, int]:
+    def _steps(self, rows: int, keys: int, scored: int, columns: int) -> tuple[int, int, int]:
         """Elements along the summed axes of the steps of both products, and how often l0a and l0b hold them: the
         longest ones that fit."""
-        asked, wide = self.asked, self._wide
+        asked = self.asked
         q, p = itemsize(self.scored_from), itemsize(self.weighed)
         room = [self.machine.spaces[space].bytes for space in ("l0a", "l0b")]
-        first = [asked.features] if asked.features else _even_steps(self._shared)
+        whole = round_up(self._shared)
+        first = [asked.features] if asked.features else [n for n in _even_steps(whole) if whole % n == 0]
         second = [asked.summed] if asked.summed else [n for n in _even_steps(keys) if keys % n == 0]
         for buffers in (2, 1):
             fitting = [
                 (f, s)
                 for f in first
                 for s in second
-                if buffers * (scored * f * q + wide * s * p) <= room[0]
+                if buffers * (scored * f * q + columns * s * p) <= room[0]
                 and buffers * rows * (f * q + s * p) <= room[1]
             ]
             if fitting:
@@ -177,7 +224,7 @@ class AttentionChoice(ScheduledKernel):
     @property
     def columns_stored(self) -> int:
         """Columns of the result that a vector core divides and stores at once."""
-        return self._wide // 2 if self._wide % 32 == 0 else self._wide
+        return equal_parts(self._wide)[-1]
 
     def _tiles(self, axis: int, rows: int) -> int:
         return -(-self.extents[axis] // rows) if axis == self.row else self.extents[axis]
@@ -189,11 +236,19 @@ class AttentionChoice(ScheduledKernel):
 
     def _refusal(self, s: AttentionSchedule) -> str | None:
         """Why a complete schedule cannot be obeyed, as the rest of a sentence."""
-        assert s.rows and s.keys and s.scored and s.features and s.summed and s.grid
-        if any(n % FRACTAL for n in (s.rows, s.keys, s.scored, s.features, s.summed)):
-            return f"rows, keys, scored, features and summed must be multiples of {FRACTAL}"
+        assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed and s.grid
+        if any(n % FRACTAL for n in (s.rows, s.keys, s.scored, s.columns, s.features, s.summed)):
+            return f"rows, keys, scored, columns, features and summed must be multiples of {FRACTAL}"
         if s.keys % s.summed:
             return f"steps of {s.summed} keys do not divide {s.keys}"
+        if self._wide % s.columns:
+            return f"{s.columns} columns at once do not divide {self._wide}"
+        if s.buffered not in (1, 2):
+            return f"{s.buffered} tiles of scores are buffered, and there can be 1 or 2"
+        if s.buffered == 1 and (
+            self.chain.over is None or self.is_masked(s.keys) or itemsize(self.scored) != 4
+        ):
+            return "its scores cannot be worked on in place: buffered must be 2"
         if s.keys % s.scored:
             return f"scores of {s.scored} keys at once do not divide {s.keys}"
         if len(s.grid) != len(self.outer):
@@ -211,24 +266,26 @@ class AttentionChoice(ScheduledKernel):
 
     def _bytes(self, s: AttentionSchedule) -> dict[str, int]:
         """Bytes of each memory space that a tile takes."""
-        assert s.rows and s.keys and s.scored and s.features and s.summed
+        assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed
         wide, q, p = self._wide, itemsize(self.scored_from), itemsize(self.weighed)
-        slots = {space: getattr(s, space) for space in ("l1", "l0a", "l0b")}
+        slots = {space: getattr(s, space) for space in ("l1", "l0a", "l0b", "l0c")}
         shared = -(-self._shared // s.features) * s.features
-        l1 = s.rows * shared * q
+        l1 = slots["l1"] * s.rows * shared * q
         weights = s.rows * s.keys * p * (1 if self.pieces(s.keys) == 1 else 2)
         l1 += slots["l1"] * (s.scored * shared * q + weights + s.keys * wide * p)
-        l0a = slots["l0a"] * (s.scored * s.features * q + wide * s.summed * p)
+        l0a = slots["l0a"] * (s.scored * s.features * q + s.columns * s.summed * p)
         l0b = slots["l0b"] * s.rows * (s.features * q + s.summed * p)
-        l0c = s.rows * (s.scored + wide) * 4
-        return {"l1": l1, "l0a": l0a, "l0b": l0b, "l0c": l0c, "ub": self._ub_bytes(s.rows, s.keys)}
+        l0c = slots["l0c"] * s.rows * (s.scored + s.columns) * 4
+        return {"l1": l1, "l0a": l0a, "l0b": l0b, "l0c": l0c, "ub": self._ub_bytes(s)}
 
-    def _ub_bytes(self, rows: int, keys: int) -> int:
-        """Bytes of ub: what is loaded and stored, what is carried, and temporaries: of the ops before the softmax, of the
-        softmax, of the update, or of the end."""
-        h, wide, once = rows // self.units, self._wide, self.pieces(keys) == 1
+    def _ub_bytes(self, s: AttentionSchedule) -> int:
+        """Bytes of ub: what is loaded and stored, what is carried, and temporaries: of the ops before the softmax, of
+        the softmax and what follows it, or of the end."""
+        assert s.rows and s.keys
+        h, keys, wide, once = s.rows // self.units, s.keys, self._wide, self.pieces(s.keys) == 1
         tile = [h if a == self.row else keys if a == self.keys else 1 for a in self._chain_axes]
-        chain, loads = self.chain.steps.ub_bytes(tile, 1, in_place=True), self._loaded(tile)
+        loads = [_loaded(chain, tile) for chain in (self.chain, self.behind)]
+        scores = max(self.chain.steps.ub_bytes(tile, 1, in_place=True) - loads[0], 0)
         held, wideness = padded_bytes([keys, h], f32), padded_bytes([wide, h], f32)
         row = padded_bytes([h], f32)
         crossing = padded_bytes([keys + (0 if once else self.zeros_stored(keys)), h], self.weighed) + wideness
@@ -237,12 +294,14 @@ class AttentionChoice(ScheduledKernel):
         end = each * h * 4 * (2 if each == wide else 1) + padded_bytes([each, h], self.result)
         carried = 0 if once else wideness + 6 * row
         softmax = held * (2 if self.is_masked(keys) else 1) + 8 * row
-        return crossing + carried + loads + max(chain - loads, softmax, wideness + row, end)
-
-    def _loaded(self, tile: Sequence[int]) -> int:
-        """Bytes of what the steps before the softmax load and keep."""
-        steps = [step for step in self.chain.steps if step.kind in ("load", "fill")]
-        return sum(tile_bytes(tile, step.axes, step.elements, step.paired) for step in steps)
+        if s.buffered == 1:
+            scores, softmax = 0, 8 * row
+        behind = sum(step.kind == "op" for step in self.behind.steps)
+        behind += self.behind.computes and self.is_masked(keys)
+        softmax += held * min(max(behind - 1, 0), 2)  # the last one gives what is stored
+        given = self.behind.loads.get(("scores",))  # exponentials, which are counted as what the softmax has
+        again = 0 if given is None else held * itemsize(self.behind.steps[given[0]].elements[0]) // 4
+        return crossing + carried + sum(loads) - again + max(scores, softmax, end)
 
     def is_masked(self, keys: int) -> bool:
         """Whether pieces of so many keys have places behind the last one."""
@@ -264,8 +323,9 @@ class AttentionChoice(ScheduledKernel):
         pieces, cores = self.pieces(s.keys), size(s.grid)
         turns = pieces + (0 if pieces == 1 else BEHIND)
         tiles = size([share(self._tiles(a, s.rows), n)[1] for a, n in zip(self.outer, s.grid, strict=True)])
-        step = max(self._cube_cycles(s), *self._vector_cycles(s))
         signal = machine.cross_us * machine.clock_mhz
+        vector, *moves = self._vector_cycles(s)
+        step = max(self._cube_cycles(s), vector + signal, *moves)
         cycles = tiles * (turns * step + step + 4 * signal)
         q, p, wide = itemsize(self.scored_from), itemsize(self.weighed), self._wide
         crossing = 2 * s.rows * (s.keys * (itemsize(self.scored) + p) + wide * 4)
@@ -280,39 +340,51 @@ class AttentionChoice(ScheduledKernel):
         h, wide, lanes = s.rows // self.units, self._wide, unit.repeat_bytes // 4
         held, wideness, repeats = h * s.keys / lanes, h * wide / lanes, -(-h // lanes)
         meets = 0.0 if unit.banks is None else unit.banks.read_cycles / 2
-        ops = sum(step.kind == "op" for step in self.chain.steps) + self.is_masked(s.keys)
-        softmax = (ops + 3) * held + h * s.keys / unit.rates["exp"]["f32"]
+        ops = sum(step.kind == "op" for chain in (self.chain, self.behind) for step in chain.steps)
+        ops += self.is_masked(s.keys)
+        softmax = (ops + 2) * held + h * s.keys / unit.rates["exp"]["f32"]
         softmax += s.keys * repeats * (1 + meets)
         update = wideness + wide * repeats * (1 + meets)
         work = softmax + update + (ops + 16) * unit.streamed_cycles
         load, store = machine.moves["gm", "ub"], machine.moves["ub", "gm"]
         brought = load.cycles(h * s.keys * itemsize(self.scored), 1) + load.cycles(h * wide * 4, 1)
+        work += brought / 2 if s.buffered == 1 else 0
         return work, brought, store.cycles(h * s.keys * itemsize(self.weighed))
 
     def _cube_cycles(self, s: AttentionSchedule) -> float:
         """Cycles of the slowest pipe of a cube core for one piece of the keys."""
-        assert s.rows and s.keys and s.scored and s.features and s.summed
+        assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed
         machine, wide = self.machine, self._wide
         q, p = itemsize(self.scored_from), itemsize(self.weighed)
         rate = machine.cube[dtype_name(self.scored_from)], machine.cube[dtype_name(self.weighed)]
-        parts = s.keys // s.scored
-        steps = parts * -(-self._shared // s.features), s.keys // s.summed
-        mma = s.rows / rate[0].m * s.keys / rate[0].n * self._shared / rate[0].k
-        mma += s.rows / rate[1].m * wide / rate[1].n * s.keys / rate[1].k
-        mma += sum(steps) * machine.cube_fixed_cycles
+        parts = s.keys // s.scored, wide // s.columns
+        steps = parts[0] * -(-self._shared // s.features), parts[1] * (s.keys // s.summed)
+        products = (
+            s.rows / rate[0].m * s.keys / rate[0].n * self._shared / rate[0].k,
+            s.rows / rate[1].m * wide / rate[1].n * s.keys / rate[1].k,
+        )
+        mma = sum(products) + sum(steps) * machine.cube_fixed_cycles
         drains = machine.moves["l0c", "gm"]
-        fix = parts * drains.cycles(s.rows * s.scored * itemsize(self.scored)) + drains.cycles(s.rows * wide * 4)
+        drained = (
+            drains.cycles(s.rows * s.scored * itemsize(self.scored)),
+            drains.cycles(s.rows * s.columns * 4),
+        )
+        fix = parts[0] * drained[0] + parts[1] * drained[1]
         load = machine.moves["gm", "l1"]
-        mte2 = load.cycles(s.keys * self._shared * q, s.keys) + load.cycles(s.keys * wide * p, s.keys)
-        mte2 += load.cycles(s.rows * s.keys * p, s.keys)
+        mte2 = load.cycles(s.keys * self._shared * q, 1) + load.cycles(s.keys * wide * p, 1)
+        mte2 += load.cycles(s.rows * s.keys * p, 1)
         left, right = machine.moves["l1", "l0a"], machine.moves["l1", "l0b"]
-        mte1 = 0.0
-        for n, sides in zip(
-            steps,
-            ((s.scored * s.features * q, s.rows * s.features * q), (wide * s.summed * p, s.rows * s.summed * p)),
-            strict=True,
-        ):
-            mte1 += n * sum(
-                move.cycles(moved, overlapped=True) for move, moved in zip((left, right), sides, strict=True)
+        moves = [
+            n * (left.cycles(of_left, overlapped=True) + right.cycles(of_right, overlapped=True))
+            for n, of_left, of_right in (
+                (steps[0], s.scored * s.features * q, s.rows * s.features * q),
+                (steps[1], s.columns * s.summed * p, s.rows * s.summed * p),
             )
-        return max(mma, fix, mte2, mte1) + 4 * machine.cube_fixed_cycles
+        ]
+        if s.l0c == 1:  # what is summed up waits until what was there is stored
+            made = [max(both) / n for both, n in zip(zip(products, moves, strict=True), parts, strict=True)]
+            waits = [max(made[i] - drained[1 - i], 0) + (parts[i] - 1) * made[i] for i in (0, 1)]
+            fix = max(fix + sum(waits), LATE[0] * fix)
+        else:
+            fix *= LATE[1]
+        return max(mma, fix, mte2, sum(moves)) + 4 * machine.cube_fixed_cycles
