@@ -161,8 +161,8 @@ class AttentionChoice(ScheduledKernel):
 
     def _summed_at_once(self, rows: int, keys: int) -> list[tuple[int, int, int]]:
         """Keys of a tile of scores and columns of a part of the result that fit in l0c and, with what else is there, in
-        l1, each in equal parts; and how often they fit: twice, so that one is stored while the next one is summed up, or
-        once. The longest ones of each kind."""
+        l1, each in equal parts; and how often they fit: twice, so that one is stored while the next one is summed up,
+        or once. The longest ones of each kind."""
         asked, wide, q, p = self.asked, self._wide, itemsize(self.scored_from), itemsize(self.weighed)
         others = (
             2 * rows * round_up(self._shared) * q
