@@ -169,7 +169,7 @@ class ElementwiseVectorOp(VectorOp):
         if row is None:
             return super()._cost_of_lanes(machine, lanes)
         unit, dtype = machine.vector, self.rated_dtype(machine)
-        held = buffer(row).shape[-1]
+        held = vector_elements(buffer(row))
         each = max(unit.repeat_bytes // itemsize(vector_dtype(*self.main_operands())), 1)
         rows, repeats = -(-lanes // max(held, 1)), -(-held // each)
         one = unit.cycles(self.instruction, dtype, rows * repeats * each)
