@@ -33,6 +33,9 @@ BEHIND = 2
 """Pieces of the keys behind the last one: parts of the result are added two pieces late."""
 
 
+SIGNALS = 1.5
+"""Signals of other cores that a vector core waits for with each piece, by the simulator's figures."""
+
 LATE = 1.25, 1.1
 """How much longer the stores of sums take as they wait for these, with one place for sums and with two: fitted to the
 simulator."""
@@ -325,7 +328,7 @@ class AttentionChoice(ScheduledKernel):
         tiles = size([share(self._tiles(a, s.rows), n)[1] for a, n in zip(self.outer, s.grid, strict=True)])
         signal = machine.cross_us * machine.clock_mhz
         vector, *moves = self._vector_cycles(s)
-        step = max(self._cube_cycles(s), vector + signal, *moves)
+        step = max(self._cube_cycles(s), vector + SIGNALS * signal, *moves)
         cycles = tiles * (turns * step + step + 4 * signal)
         q, p, wide = itemsize(self.scored_from), itemsize(self.weighed), self._wide
         crossing = 2 * s.rows * (s.keys * (itemsize(self.scored) + p) + wide * 4)
