@@ -297,6 +297,7 @@ class AttentionChoice(ScheduledKernel):
         end = each * h * 4 * (2 if each == wide else 1) + padded_bytes([each, h], self.result)
         carried = 0 if once else wideness + 6 * row
         softmax = held * (2 if self.is_masked(keys) else 1) + 8 * row
+        softmax += held * itemsize(element_of(self.at.x)) // 4 if itemsize(element_of(self.at.x)) != 4 else 0
         if s.buffered == 1:
             scores, softmax = 0, 8 * row
         behind = sum(step.kind == "op" for step in self.behind.steps)
