@@ -27,10 +27,24 @@ def check_offsets(op: FormattedOp, indices: int) -> None:
 
 
 def check_lanes(op: FormattedOp, result: Shape, operands: Sequence[Shape]) -> None:
-    """Elementwise operands have the result's shape or hold one element for all lanes."""
+    """Elementwise operands have the result's shape or hold one element for all lanes; one of two may be a row."""
     for shape in operands:
-        if len(shape) != len(result) or (tuple(shape) != tuple(result) and size(shape) != 1):
+        same = tuple(shape) == tuple(result) or size(shape) == 1
+        if len(shape) != len(result) or not (same or (len(operands) == 2 and is_row_of(shape, result))):
             raise op.error(f"operand of shape {list(shape)} does not match the result's {list(result)}")
+    if operands and all(is_row_of(shape, result) or size(shape) == 1 < size(result) for shape in operands):
+        if any(is_row_of(shape, result) for shape in operands):
+            raise op.error("repeats a row, and needs another operand that has all rows")
+
+
+def is_row_of(shape: Shape, result: Shape) -> bool:
+    """Whether a shape is one row of several that a result has: the last dimension is the same, others have size 1."""
+    return (
+        len(shape) == len(result)
+        and tuple(shape) != tuple(result)
+        and shape[-1:] == result[-1:]
+        and size(shape) == shape[-1] != 1
+    )
 
 
 def check_bits(op: FormattedOp, function: Function, operand: Attribute, result: Attribute) -> None:

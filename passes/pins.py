@@ -52,6 +52,9 @@ class Schedule:
         split_keys: Parts of the keys of attention of few rows.
         rows: Rows of a tile of scores of attention.
         keys: Keys of a tile of scores of attention.
+        scored: Keys of scores that the cube sums up at once.
+        columns: Columns of a part of the result that the cube sums up at once.
+        buffered: Tiles of scores in ub: 2 loads the next one while one is worked on, 1 works on it in its place.
         features: Elements of a mma step along what queries and keys share.
         summed: Keys of a mma step of weights and values.
     """
@@ -79,6 +82,9 @@ class Schedule:
     split_keys: int | None = None
     rows: int | None = None
     keys: int | None = None
+    scored: int | None = None
+    columns: int | None = None
+    buffered: int | None = None
     features: int | None = None
     summed: int | None = None
 

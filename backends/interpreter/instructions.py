@@ -70,11 +70,12 @@ def box_of(op: FormattedOp) -> Box:
 
 
 def _elementwise(op: Any, scope: Scope, sources: Sequence[Array], out: Spec, rank: int) -> Array:
-    """Leading dimensions may be 1 in some operands; single elements (scalar operands) stand for all lanes."""
+    """Leading dimensions may be 1 in some operands; single elements (scalar operands) stand for all lanes, rows for
+    all rows."""
     leading = [max(x.shape[d] for x in sources) for d in range(rank)]
     shape, lanes = (*leading, *out.shape), []
     for x in sources:
-        if x.shape[rank:] != out.shape:
+        if prod(x.shape[rank:]) == 1:
             x = lax.reshape(x, (*x.shape[:rank], *(1 for _ in out.shape)))
         lanes.append(x if x.shape == shape else lax.broadcast_in_dim(x, shape, range(x.ndim)))
     return values.apply(op.FUNCTION.name, lanes, out.dtype)

@@ -30,11 +30,12 @@ class Signals:
 
     def counted(self, op: Operation, of: dict[Operation, list[int]]) -> Counter[int]:
         """How often an op with all that is in it waits for each signal, or raises it: `of` is one of the two."""
-        found = Counter(of.get(op, ()))
+        found, inside = Counter(of.get(op, ())), Counter[int]()
         for inner in (inner for region in op.regions for block in region.blocks for inner in block.ops):
-            found.update(self.counted(inner, of))
+            inside.update(self.counted(inner, of))
         times = bounds(op)[2] if isinstance(op, scf.ForOp) else 1
-        return Counter({event: count * times for event, count in found.items()})
+        found.update({event: count * times for event, count in inside.items()})
+        return found
 
 
 def signals_of(kernel: KernelOp) -> tuple[Sequence[Signals], Sequence[Counter[int]]]:
@@ -60,7 +61,7 @@ def signals_of(kernel: KernelOp) -> tuple[Sequence[Signals], Sequence[Counter[in
                 (each.stores, writer, event + 1, event),
                 (each.loads, 1 - writer, event, event + 1),
             ):
-                for op in ops:
+                for op in map(each.of_tile, ops):
                     sections[side].waits.setdefault(op, []).append(waited)
                     sections[side].raises.setdefault(op, []).append(raised)
             event += 2

@@ -174,6 +174,9 @@ class AttentionSchedule(_Choices):
     Attributes:
         rows: Rows of a tile of scores.
         keys: Keys of a tile of scores.
+        scored: Keys of scores that the cube sums up at once.
+        columns: Columns of a part of the result that the cube sums up at once.
+        buffered: Tiles of scores in ub: 2 loads the next one while one is worked on, 1 works on it in its place.
         features: Elements of a mma step along what q and k share.
         summed: Keys of a mma step of weights and values.
         grid: Cores along each axis of the result but the last.
@@ -181,10 +184,13 @@ class AttentionSchedule(_Choices):
         cores: As a pin, the most cores that may work.
     """
 
-    NEEDED = frozenset(["rows", "keys", "features", "summed", "grid", *SPACES])
+    NEEDED = frozenset(["rows", "keys", "scored", "columns", "buffered", "features", "summed", "grid", *SPACES])
 
     rows: int | None = None
     keys: int | None = None
+    scored: int | None = None
+    columns: int | None = None
+    buffered: int | None = None
     features: int | None = None
     summed: int | None = None
     grid: Numbers | None = None

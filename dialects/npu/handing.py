@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.ir import SSAValue
+from xdsl.dialects.arith import ConstantOp
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects.scf import ForOp
+from xdsl.ir import Operation, SSAValue
 
 from ..base import integer, to_ints
 from ..dtypes import size
@@ -25,13 +28,34 @@ class Handed:
     loads: Sequence[TransferOp]
 
     @property
+    def tile(self) -> int:
+        """Elements of a tile: what the longest transfer moves on all units of its section."""
+        moved = [_moved(op, self.writer) for op in self.stores]
+        return max(*moved, *(_moved(op, self.reader) for op in self.loads))
+
+    @property
     def room(self) -> int:
         """The tiles of the workspace that a block of cores has room for."""
         store, kernel = self.stores[0], self.writer.parent_op()
         assert isinstance(kernel, KernelOp)
         whole = gm(whole_tensor(store.main_operands()[store.DEVICE_OPERAND]))
-        tile = size(store.box_sizes) * integer(self.writer.units)
-        return max(size(whole.shape) // (size(to_ints(kernel.grid)) * tile), 1)
+        return max(size(whole.shape) // (size(to_ints(kernel.grid)) * self.tile), 1)
+
+    def of_tile(self, op: TransferOp) -> Operation:
+        """What moves a whole tile: one of the transfers, or the loop around it that moves a tile piece by piece."""
+        moved = _moved(op, self.writer if op in self.stores else self.reader)
+        found: Operation = op
+        while moved < self.tile and isinstance(loop := found.parent_op(), ForOp):
+            bound = loop.ub.owner
+            if not isinstance(bound, ConstantOp) or not isinstance(bound.value, IntegerAttr):
+                break
+            moved, found = moved * bound.value.value.data, loop
+        return found
+
+
+def _moved(op: TransferOp, section: SectionOp) -> int:
+    """Elements that a transfer moves on all units of its section."""
+    return size(op.box_sizes) * integer(section.units)
 
 
 def handed_over(kernel: KernelOp) -> tuple[list[Handed], list[Handed]]:

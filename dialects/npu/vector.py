@@ -28,6 +28,7 @@ from ..shapes import (
     check_rounding,
     check_transpose,
     check_unpack,
+    is_row_of,
 )
 from .buffers import AllocOp, whole_buffer
 from .interface import Cost, NpuOp, SourceBox, buffer, parts, vector_dtype, vector_elements
@@ -127,7 +128,8 @@ def _place(value: SSAValue, banks: Banks) -> range | None:
 
 class ElementwiseVectorOp(VectorOp):
     """A scalar function of each element; a source may hold one element for all lanes (the instruction's scalar
-    operand), and the destination may be one of the sources."""
+    operand), and the destination may be one of the sources. One of two sources may be a row that is repeated: its
+    address does not advance from one repeat to the next (a repeat stride of 0), so a repeat has no more than a row."""
 
     FUNCTION: ClassVar[Function]
 
@@ -154,6 +156,32 @@ class ElementwiseVectorOp(VectorOp):
         return min(
             (n for n in names if n == widest or itemsize(n) < itemsize(widest)), key=lambda n: rates.get(n, 0)
         )
+
+    def row(self) -> SSAValue | None:
+        """The source that is repeated for each row of the destination, if there is one."""
+        shape = buffer(self.destinations()[0]).shape
+        return next((v for v in self.sources() if is_row_of(buffer(v).shape, shape)), None)
+
+    def _cost_of_lanes(self, machine: Machine, lanes: int) -> Cost:
+        """With a row, each row of the destination takes whole repeats, and what a row has beyond one repeat further
+        instructions, or each row one."""
+        row = self.row()
+        if row is None:
+            return super()._cost_of_lanes(machine, lanes)
+        unit, dtype = machine.vector, self.rated_dtype(machine)
+        held = vector_elements(buffer(row))
+        each = max(unit.repeat_bytes // itemsize(vector_dtype(*self.main_operands())), 1)
+        rows, repeats = -(-lanes // max(held, 1)), -(-held // each)
+        one = unit.cycles(self.instruction, dtype, rows * repeats * each)
+        more = one - unit.cycles(self.instruction, dtype, 0)
+        cycles = one + (min(rows, repeats) - 1) * (one - more)
+        if unit.banks is not None:
+            cycles += math.ceil(self.bank_cycles(unit.banks) * rows * repeats)
+        return Cost(cycles, elements=lanes)
+
+    def bank_cycles(self, banks: Banks) -> float:
+        """A row stays where it is while the other source goes on: they meet in every other repeat."""
+        return super().bank_cycles(banks) if self.row() is None else banks.read_cycles / 2
 
     def verify_(self) -> None:
         super().verify_()

@@ -46,6 +46,9 @@ from ..shapes import (
 from .interface import TileOp, tile_type
 from .types import TileType
 
+IN_PLACE = "in_place"
+"""The attribute of an elementwise op whose result takes the place of its first operand."""
+
 
 class VectorTileOp(TileOp):
     """An op of the vector unit: all its tiles lie in ub."""
@@ -67,7 +70,8 @@ class VectorTileOp(TileOp):
 
 
 class ElementwiseTileOp(VectorTileOp):
-    """One scalar function over tiles in ub: each operand has the result's shape, or is a single element."""
+    """One scalar function over tiles in ub: each operand has the result's shape, or is a single element; one of two may
+    be a row that is repeated, with extents of 1 but for the last."""
 
     FUNCTION: ClassVar[Function]
 
@@ -75,9 +79,16 @@ class ElementwiseTileOp(VectorTileOp):
     def instruction(self) -> str:
         return self.FUNCTION.name
 
+    @property
+    def in_place(self) -> bool:
+        """Whether the result takes the place of the first operand, which nothing reads later."""
+        return IN_PLACE in self.attributes
+
     def verify_(self) -> None:
         super().verify_()
         check_lanes(self, tile_type(self.results[0]).shape, [tile_type(v).shape for v in self.operands])
+        if self.in_place and self.operands[0].type != self.results[0].type:
+            raise self.error(f"cannot write {self.results[0].type} over {self.operands[0].type}")
         check_bits(
             self, self.FUNCTION, tile_type(self.operands[0]).element, tile_type(self.results[0]).element
         )

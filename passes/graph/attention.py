@@ -1,10 +1,11 @@
-"""Finds attention in plain products, maxima, exponentials and sums: softmax(f(q k)) v, where f is elementwise.
+"""Finds attention in plain products, maxima, exponentials and sums: g(softmax(f(q k))) v, where f is elementwise. So is
+g, and it is linear: it multiplies weights by what does not depend on them, or leaves some out, as dropout does.
 
-    scores = contract(q, k);  x = f(scores, ...);  e = exp(x - max(x));  result = contract(e / sum(e), v)
+    scores = contract(q, k);  x = f(scores, ...);  e = exp(x - max(x));  result = contract(g(e / sum(e), ...), v)
 
 Nothing but the result is needed elsewhere, each row of x has one axis of keys, and v has the keys' axis and one more.
-What f takes besides the scores comes from outside (a mask, a bias), or is made of positions and numbers alone (a causal
-mask): then it is computed anew in the kernel.
+What f and g take besides scores and weights comes from outside (a mask, a bias), or is made of positions and numbers
+alone (a causal mask): then it is computed anew in the kernel.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ class Attention:
     """Attention in a block. Axes are the dimensions of the scores, in order, and behind them that of the result that v
     has alone.
 
-    scores, product: its two products. x: what the softmax is of. peak, exponential, total: its maximum, exponential
-    and sum. weights: the operand of `product` that the softmax is, with the number of that operand. members: all ops
-    but layout ops, in order; generated: those of them that are made of positions and numbers alone. axes: of each
-    value of a member.
+    scores, product: its two products. x: what the softmax is of. peak, exponential, total, quotient: its maximum,
+    exponential, sum and result. weights: the number of the operand of `product` that they are. members: all ops but
+    layout ops, in order; generated: those of them that are made of positions and numbers alone. axes: of each value of
+    a member.
     """
 
     scores: ContractOp
@@ -58,6 +59,7 @@ class Attention:
     peak: ReduceOp
     exponential: Operation
     total: ReduceOp
+    quotient: Operation
     weights: int
     product: ContractOp
     members: list[Operation] = field(default_factory=list)
@@ -117,8 +119,8 @@ def _made_by(value: SSAValue) -> Operation | None:
 
 def _softmax(product: ContractOp, side: int) -> Attention | None:
     """The ops by which an operand of a product is a softmax of scores."""
-    quotient = _made_by(product.operands[side])
-    if not isinstance(quotient, ELEMENTWISE["div"]):
+    quotient = _quotient_behind(product.operands[side])
+    if quotient is None:
         return None
     exponential, total = (_made_by(v) for v in quotient.operands)
     if not isinstance(exponential, ELEMENTWISE["exp"]) or not isinstance(total, ReduceOp):
@@ -136,7 +138,32 @@ def _softmax(product: ContractOp, side: int) -> Attention | None:
     if not isinstance(peak, ReduceOp) or text(peak.kind) != "max" or _made_by(peak.x) is not _made_by(x):
         return None
     scores = _scores_behind(x)
-    return None if scores is None else Attention(scores, x, peak, exponential, total, side, product)
+    return None if scores is None else Attention(scores, x, peak, exponential, total, quotient, side, product)
+
+
+def _quotient_behind(value: SSAValue) -> Operation | None:
+    """The division of an exponential by sums that a value is, but for ops that are linear in it."""
+    stack, seen = [value], set[Operation]()
+    while stack:
+        op = _made_by(stack.pop())
+        if op is None or op in seen or len(seen) == MOST_GENERATED:
+            continue
+        seen.add(op)
+        if isinstance(op, ELEMENTWISE["div"]) and isinstance(_made_by(op.operands[0]), ELEMENTWISE["exp"]):
+            return op
+        stack += _linear_in(op)
+    return None
+
+
+def _linear_in(op: Operation) -> Sequence[SSAValue]:
+    """The operands in each of which an op is linear, where the others do not depend on it."""
+    if isinstance(op, ELEMENTWISE["mul"]):
+        return op.operands
+    if isinstance(op, (ELEMENTWISE["div"], ELEMENTWISE["neg"])):
+        return op.operands[:1]
+    if isinstance(op, ELEMENTWISE["select"]):
+        return [v for v, other in (op.operands[1:], op.operands[:0:-1]) if splat_of(other) == 0]
+    return ()
 
 
 def _scores_behind(x: SSAValue) -> ContractOp | None:
@@ -178,10 +205,24 @@ class _Axes:
                 continue
             if not self._place(op):
                 return False
-        if not self._keys() or not self._result():
+        if not self._keys() or not self._result() or not self._linear():
             return False
         at.members = [op for op in ordered if not isinstance(op, PLAIN_LAYOUT)]
         self._generate()
+        return True
+
+    def _linear(self) -> bool:
+        """Whether what becomes of the quotient is linear in it: of each op one operand alone depends on scores. Of few
+        rows nothing becomes of it, as their kernel divides at the end."""
+        at = self.at
+        op = _made_by(at.product.operands[at.weights])
+        if at.few and op is not at.quotient:
+            return False
+        while op is not at.quotient:
+            inside = [v for v in op.operands if _made_by(v) in self.within] if op is not None else []
+            if op is None or len(inside) != 1 or inside[0] not in _linear_in(op):
+                return False
+            op = _made_by(inside[0])
         return True
 
     def _between(self) -> list[Operation] | None:

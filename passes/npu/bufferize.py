@@ -163,11 +163,32 @@ class Bufferizer:
                 self.env[op.result] = new.result
             elif isinstance(op, TileOp) and op.INSTRUCTION is not None:
                 sources = [self.env[v] for v in op.main_operands()]
-                self.instruction(op.INSTRUCTION, op, [*sources, *(self.buffer(r) for r in op.results)])
+                if isinstance(op, tile.ElementwiseTileOp) and op.in_place:
+                    self._take_place(op)
+                    dests = [self.env[op.results[0]]]
+                else:
+                    dests = [self.buffer(r) for r in op.results]
+                self.instruction(op.INSTRUCTION, op, [*sources, *dests])
             elif isinstance(op, YieldOp):
                 self._check_yield(op)
             else:
                 raise PassError(f"{describe(op)} has no counterpart at the npu level")
+
+    def _take_place(self, op: tile.ElementwiseTileOp) -> None:
+        """Gives a result the buffer of the first operand. Raises PassError where that is needed afterwards."""
+        operand, result = op.operands[0], op.results[0]
+        later = [
+            use.operation
+            for use in operand.uses
+            if use.operation is not op
+            and not (use.operation.parent is op.parent and use.operation.is_before_in_block(op))
+        ]
+        made = operand.owner.parent if isinstance(operand.owner, TileOp) else operand.owner
+        if later or made is not op.parent:
+            raise PassError(f"{describe(op)} writes over a tile that something else uses later or brings")
+        if result in self.wanted and self.wanted[result] is not self.env[operand]:
+            raise PassError(f"{describe(op)} writes over a tile, and a loop carries its result elsewhere")
+        self.env[result] = self.env[operand]
 
     def instruction(self, cls: type[Operation], op: TileOp, operands: Sequence[SSAValue]) -> None:
         indices = [self.env[v] for v in op.index_operands()]

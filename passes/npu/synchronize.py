@@ -373,7 +373,7 @@ def synchronize_cores(kernel: KernelOp) -> None:
 def _forward(kernel: KernelOp, handed: Handed, store: TransferOp, event: int) -> None:
     """Raises an event behind a store, and waits for it before the first load, as deep in loops as the store is."""
     load, depth = handed.loads[0], _depth(store, handed.writer)
-    _raise_after(store, event)
+    _raise_after(store, store, event)
     chain = list(reversed(_ancestors(load, handed.reader.body.block)))
     if len(chain) <= depth:
         raise PassError(
@@ -385,13 +385,13 @@ def _forward(kernel: KernelOp, handed: Handed, store: TransferOp, event: int) ->
 def _in_turns(handed: Handed, event: int) -> None:
     """Each load waits for a store (`event`), and each store for the load of what was there before it (the next event):
     for the first ones, that is raised at the start, for each tile that there is room for, and what the last loads raise
-    is consumed at the end."""
+    is consumed at the end. A tile that a loop moves piece by piece is one."""
     for store in handed.stores:
-        _raise_after(store, event)
-        _wait_before(store, store, event + 1)
+        _raise_after(handed.of_tile(store), store, event)
+        _wait_before(handed.of_tile(store), store, event + 1)
     for load in handed.loads:
-        _raise_after(load, event + 1)
-        _wait_before(load, load, event)
+        _raise_after(handed.of_tile(load), load, event + 1)
+        _wait_before(handed.of_tile(load), load, event)
     first = next(op for op in handed.reader.body.block.ops if not isinstance(op, AllocOp))
     last = handed.writer.body.block.last_op
     assert last is not None
@@ -409,10 +409,10 @@ def _cross(cls: type[SetCrossOp | WaitCrossOp], side: str, like: TransferOp, eve
     )
 
 
-def _raise_after(op: TransferOp, event: int) -> None:
-    block = op.parent
+def _raise_after(at: Operation, op: TransferOp, event: int) -> None:
+    block = at.parent
     assert block is not None
-    block.insert_op_after(_cross(SetCrossOp, "source", op, event), op)
+    block.insert_op_after(_cross(SetCrossOp, "source", op, event), at)
 
 
 def _wait_before(at: Operation, op: TransferOp, event: int) -> None:

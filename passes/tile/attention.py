@@ -2,15 +2,19 @@
 and the sum of each row are carried over the keys, and the result is corrected where a maximum grows.
 
 for each tile of rows of this block of cores:                 load q                                    cube
-  for each piece i of the keys:
+  for each piece i of the keys, and for two that follow:
     scores(i) = q k(i)           to a workspace                                                         cube
     part(i-2) = weights(i-2) v(i-2)  to a workspace                                                     cube
     x = f(scores(i)); m' = max(m, max(x)); weights(i) = exp(x - m'), to a workspace                     vector
-    l = l exp(m - m') + sum(weights(i));  o = o correction(i-2) + part(i-2)                             vector
-  parts of the last two pieces; result = o / l
+    s(i) = sum(weights(i));  c(i) = exp(m - m')                                                         vector
+    l = l c(i-2) + s(i-2);  o = o c(i-2) + part(i-2)                                                    vector
+  result = o / l
 
+Tiles of scores have their rows along the last dimension: what each row has lies in one line of numbers, which
+instructions take as it is for each line of a tile, and sums and maxima are those of whole lines.
 The scores of one piece are made while the softmax of another one is computed: so the parts of the result are added two
-pieces late, and those before the first one are zero. Milakov and Gimelshein, Online normalizer calculation for softmax,
+pieces late, and those before the first one are zero. What is computed for the two pieces behind the last one is not
+used. Milakov and Gimelshein, Online normalizer calculation for softmax,
 2018; Dao et al., FlashAttention, 2022.
 """
 
@@ -19,19 +23,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
-from xdsl.dialects.builtin import Float32Type, StringAttr
+from xdsl.dialects.builtin import Float32Type, StringAttr, UnitAttr
 from xdsl.ir import Attribute, SSAValue
+from xdsl.utils.hints import isa
 
 from ...dialects import tile as ops
 from ...dialects.base import Expr, ints, pack, to_ints
 from ...dialects.graph import AttentionSchedule, TransposeOp
-from ...dialects.graph.interface import shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.legality import MIXED
-from ...dialects.npu.types import row_strides
+from ...dialects.npu.types import GmType, row_strides
 from ...dialects.tile import TileType
-from .attention_choice import AttentionChoice
-from .attention_parts import ProductPart
+from ...dialects.tile.vector import IN_PLACE
+from .attention_choice import BEHIND, AttentionChoice
+from .attention_parts import ProductPart, ScoreSteps
 from .bound import round_up
 from .builder import KernelBuilder, dense, gm_of, hand_back, number
 from .cube_schedule import CubePlan
@@ -45,15 +51,20 @@ LOWEST = -3.4028234663852886e38
 
 
 class AttentionKernel(AttentionChoice):
-    """Lowers attention on a chip whose cube and vector cores exchange tiles through device memory."""
+    """Lowers attention on a chip whose cube and vector cores exchange tiles through device memory. `slot`: where in
+    their workspaces the tiles are that are worked on; `given`: exponentials, for what becomes of weights."""
+
+    slot: Expr
+    given: SSAValue
 
     def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
         s = as_attention(name, schedule)
-        assert s.rows and s.keys and s.features and s.summed and s.grid
+        assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed and s.grid
         self.s, self.count = s, self.pieces(s.keys)
         split = {a: share(self._tiles(a, s.rows), n) for a, n in zip(self.outer, s.grid, strict=True)}
         on_grid = [a for a in self.outer if may_repeat(split[a][0])]
         lead = [split[a][0] for a in on_grid]
+        rooms = min(self.count, BEHIND)
         b = self.b = KernelBuilder(
             self.machine,
             "mix",
@@ -61,9 +72,9 @@ class AttentionKernel(AttentionChoice):
             [gm_of(v) for v in self.fusion.body.block.args],
             [gm_of(v) for v in self._yielded],
             [
-                dense([*lead, s.rows, s.keys], self.scored),
-                dense([*lead, min(self.count, 2), s.rows, s.keys], self.weighed),
-                dense([*lead, s.rows, self._wide], F32),
+                dense([*lead, rooms, self.units, s.keys, s.rows // self.units], self.scored),
+                dense([*lead, rooms, s.keys, s.rows], self.weighed),
+                dense([*lead, rooms, self.units, self._wide, s.rows // self.units], F32),
             ],
             {space: getattr(s, space) for space in ("l1", "l0a", "l0b", "l0c", "ub")},
         )
@@ -71,8 +82,8 @@ class AttentionKernel(AttentionChoice):
         self.here = [Expr.of(b.coordinates[i]) for i in range(len(on_grid))]
         self._plan(s)
         with b.section(MIXED, self.units) as unit, ExitStack() as stack:
-            self.unit = Expr.of(unit) * (s.rows // self.units)
-            self.filled: dict[Ref, SSAValue] = {}
+            self.number = Expr.of(unit)
+            self.unit = self.number * (s.rows // self.units)
             position: dict[int, Expr] = {}
             for a in self.outer:
                 length = s.rows if a == self.row else 1
@@ -80,15 +91,28 @@ class AttentionKernel(AttentionChoice):
                     split[a][1] * length
                 )
             self.emitter = Emitter(b, [self._extent(a) for a in self._chain_axes])
-            for i, step in enumerate(self.chain.steps):
-                if step.kind == "fill":
-                    self.emitter.emit(i, step, self.filled)
+            self.filled = {chain: self._fill_of(chain) for chain in (self.chain, self.behind)}
             for a in self.outer:
                 if may_repeat(split[a][1]):
                     index = stack.enter_context(b.loop(split[a][1]))
                     position[a] = position[a] + index * (s.rows if a == self.row else 1)
             self._rows(position)
         return b.finish(name)
+
+    def _fill_of(self, chain: ScoreSteps) -> dict[Ref, SSAValue]:
+        """The numbers that steps take, once for all tiles."""
+        filled: dict[Ref, SSAValue] = {}
+        for i, step in enumerate(chain.steps):
+            if step.kind == "fill":
+                self.emitter.emit(i, step, filled)
+        return filled
+
+    def emitted(self, chain: ScoreSteps) -> dict[Ref, SSAValue]:
+        """The tiles of all steps, where the emitter is."""
+        done = dict(self.filled[chain])
+        for i in chain.steps.ordered(i for i, _ in enumerate(chain.steps) if (i, 0) not in done):
+            self.emitter.emit(i, chain.steps[i], done)
+        return done
 
     @property
     def _yielded(self) -> Sequence[SSAValue]:
@@ -105,52 +129,50 @@ class AttentionKernel(AttentionChoice):
 
     def _plan(self, s: AttentionSchedule) -> None:
         """How the products are cut."""
-        assert s.rows and s.keys and s.features and s.summed
+        assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed
+        keys = s.keys
+        tile: dict[int, int] = {self.row: s.rows, self.keys: s.scored, self.feature: s.columns}
+        wholes = {**tile, self.feature: self._wide}
 
-        def plan(part: ProductPart, columns: int, step: int) -> CubePlan:
+        def plan(part: ProductPart, step: int) -> CubePlan:
             l0, load = [1] * len(part.extents), [1] * len(part.extents)
-            l0[part.number[self.row]] = load[part.number[self.row]] = s.rows or 1
-            for a in part.n_axes:
-                l0[a] = load[a] = columns
+            for axis, a in part.number.items():
+                l0[a], load[a] = tile.get(axis, 1), wholes.get(axis, 1)
             for a in part.k_axes:
-                whole = part.extents[a] if part is self.scores else s.keys or 1
+                whole = part.extents[a] if part is self.scores else keys
                 l0[a] = min(step, round_up(whole)) if a == part.k_axes[-1] else whole
                 load[a] = -(-whole // l0[a]) * l0[a]
             return CubePlan(tuple(l0), tuple(load), tuple(load), (), "m", {}, None)
 
-        self.score_plan = plan(self.scores, s.keys, s.features)
-        self.value_plan = plan(self.values, self._wide, s.summed)
+        self.score_plan = plan(self.scores, s.features)
+        self.value_plan = plan(self.values, s.summed)
 
     def _rows(self, position: dict[int, Expr]) -> None:
         """All keys for one tile of rows."""
         b, loaded = self.b, self._load_query(position)
         if self.count == 1:
-            self._score(position, Expr(), loaded)
-            softmax = _Softmax(self, position)
+            self._score(position, Expr(), Expr(), loaded)
+            softmax = _Softmax(self, position, Expr())
             weights, total = softmax.alone()
-            self._hand_over(weights, Expr())
+            self._hand_over(weights, Expr(), Expr())
             self._sum(position, Expr(), Expr())
-            self._finish(position, self._load_part(), total)
+            self._finish(position, self._load_part(Expr()), total)
             return
         outer = self._begin()
         inner = list(outer)
-        with b.loop(self.count // 2, inner) as pair:
+        with b.loop((self.count + BEHIND) // 2, inner) as pair:
             state = list(inner)
             with b.loop(2, state) as slot:
                 at = pair * (2 * self._piece_keys) + slot * self._piece_keys
-                self._score(position, at, loaded)
-                self._sum(position, at - 2 * self._piece_keys, slot)
-                softmax = _Softmax(self, {**position, self.keys: at})
+                self._score(position, at, slot, loaded)
+                self._sum(position, at - BEHIND * self._piece_keys, slot)
+                softmax = _Softmax(self, {**position, self.keys: at}, slot)
                 state[:] = softmax.step(state, slot)
             hand_back(inner, state)
         hand_back(outer, inner)
-        _, total, last, correction, result = outer
-        state = [correction, result]
-        with b.loop(2, state) as slot:
-            self._sum(position, slot * self._piece_keys + (self.count - 2) * self._piece_keys, slot)
-            result = self._corrected(state[1], state[0])
-            state[:] = [self.copied(last), result]
-        self._finish(position, state[1], total)
+        with b.loop(BEHIND) as slot:  # weights of what lies behind the last piece
+            self._load_weights(slot)
+        self._finish(position, outer[-1], outer[1])
 
     @property
     def _piece_keys(self) -> int:
@@ -161,57 +183,69 @@ class AttentionKernel(AttentionChoice):
 
     def _load_query(self, position: Mapping[int, Expr]) -> Sequence[SSAValue]:
         part = self.scores
-        return part.left(self.b, self.score_plan, _named(part, position))
+        return part.right(self.b, self.score_plan, _named(part, position))
 
-    def _score(self, position: Mapping[int, Expr], keys: Expr, query: Sequence[SSAValue]) -> None:
+    def _score(self, position: Mapping[int, Expr], keys: Expr, slot: Expr, query: Sequence[SSAValue]) -> None:
         """The scores of a piece of the keys, to their workspace."""
-        part = self.scores
-        where = _named(part, {**position, self.keys: keys})
-        right = part.right(self.b, self.score_plan, where)
-        self._drain(part.sums(self.b, self.score_plan, where, query, right), 0)
+        part, b, scored = self.scores, self.b, self.s.scored
+        assert scored
+        with b.loop(self._piece_keys // scored) as index:
+            where = _named(part, {**position, self.keys: keys + index * scored})
+            left = part.left(b, self.score_plan, where)
+            sums = part.sums(b, self.score_plan, where, left, query)
+            self._drain(sums, 0, slot, index * scored)
 
     def _sum(self, position: Mapping[int, Expr], keys: Expr, slot: Expr) -> None:
         """Weights by values of a piece of the keys, to their workspace."""
-        part, b, s = self.values, self.b, self.s
-        assert s.rows and s.keys
+        part, b = self.values, self.b
         where = _named(part, position) | dict.fromkeys(part.k_axes, keys)
         # before the weights, which the vector cores may still work on
-        values = part.right(b, self.value_plan, where)
-        kind = TileType.of([s.rows, s.keys], self.weighed, "l1")
-        weights = b.load(b.workspace(1), self._place(slot=slot), self._box(1, s.rows, s.keys), kind)
-        self._drain(part.sums(b, self.value_plan, where, [weights], values), 2)
+        values = part.left(b, self.value_plan, where)
+        weights, columns = self._load_weights(slot), self.s.columns
+        assert columns
+        with b.loop(self._wide // columns) as index:
+            begin = {self.feature: index * columns}
+            sums = part.sums(b, self.value_plan, where, values, [weights], begin)
+            self._drain(sums, 2, slot, index * columns)
 
-    def _drain(self, sums: SSAValue, workspace: int) -> None:
-        rows, columns = ops.tile_type(sums).shape
-        self.b.store(sums, self.b.workspace(workspace), self._place(), self._box(rows, columns))
+    def _load_weights(self, slot: Expr) -> SSAValue:
+        b, s = self.b, self.s
+        assert s.rows and s.keys
+        kind = TileType.of([s.keys, s.rows], self.weighed, "l1")
+        place = [*self.here, slot, Expr(), Expr()]
+        return b.load(b.workspace(1), place, self._box(1, s.keys, s.rows), kind)
 
-    def _place(self, row: Expr | None = None, slot: Expr | None = None) -> list[Expr]:
-        """Where this block of cores has its tile of a workspace, that of `slot` where it has two."""
-        return [*self.here, *([] if slot is None else [slot]), row or Expr(), Expr()]
+    def _drain(self, sums: SSAValue, workspace: int, slot: Expr, line: Expr) -> None:
+        """Stores what the cube has summed up from a line of a tile on, the rows of each vector core side by side."""
+        lines, rows = ops.tile_type(sums).shape
+        each = rows // self.units
+        whole = self.b.workspace(workspace)
+        assert isa(whole.type, GmType)
+        outer, all_lines = len(self.here), whole.type.shape[-2]
+        strides = [*whole.type.strides[: outer + 1], each, all_lines * each, 1]
+        view = self.b.view(whole, [*whole.type.shape[: outer + 1], all_lines, self.units, each], strides)
+        self.b.store(
+            sums, view, [*self.here, slot, line, Expr(), Expr()], self._box(1, lines, self.units, each)
+        )
 
     def _box(self, *extents: int) -> list[int]:
         return [*(1 for _ in self.here), *extents]
 
     # -- the vector cores --------------------------------------------------------------------------------------
 
-    def tile(self, columns: int, element: Attribute) -> TileType:
-        """The type of a vector core's tile with so many columns."""
-        return TileType.of([*(self._extent(a) for a in self.outer), columns], element, "ub")
+    def tile(self, lines: int, element: Attribute) -> TileType:
+        """The type of a vector core's tile with so many numbers for each row of scores, which is a column of it."""
+        return TileType.of([*(1 for _ in self.others), lines, self._extent(self.row)], element, "ub")
 
     def op(self, name: str, *operands: SSAValue, result: TileType | None = None) -> SSAValue:
         return self.b.add(ops.ELEMENTWISE[name], operands, [result or operands[0].type]).results[0]
 
-    def copied(self, column: SSAValue) -> SSAValue:
+    def copied(self, value: SSAValue) -> SSAValue:
         """The same numbers in a tile of their own, which a loop needs to carry them twice."""
-        return self.op("max", column, column)
+        return self.op("max", value, value)
 
     def fill(self, value: float, kind: TileType) -> SSAValue:
         return self.b.add(ops.FillOp, [], [kind], value=number(value)).results[0]
-
-    def spread(self, column: SSAValue, columns: int) -> SSAValue:
-        """A column repeated over so many."""
-        kind = self.tile(columns, ops.tile_type(column).element)
-        return column if column.type == kind else self.b.add(ops.BroadcastOp, [column], [kind]).results[0]
 
     def cast(self, value: SSAValue, element: Attribute) -> SSAValue:
         kind = ops.tile_type(value)
@@ -220,46 +254,71 @@ class AttentionKernel(AttentionChoice):
         return self.op("convert", value, result=TileType.of(kind.shape, element, "ub"))
 
     def _load_scores(self, e: Emitter) -> SSAValue:
-        kind = self.tile(self._piece_keys, self.scored)
-        box = self._box(self._extent(self.row), self._piece_keys)
-        return e.builder.load(e.builder.workspace(0), self._place(self.unit), box, kind)
+        return self._load_own(0, self.slot, self._piece_keys, self.scored)
 
-    def _load_part(self) -> SSAValue:
+    def _give_weights(self, e: Emitter) -> SSAValue:
+        return self.given
+
+    def _load_part(self, slot: Expr) -> SSAValue:
+        return self._load_own(2, slot, self._wide, F32)
+
+    def _load_own(self, workspace: int, slot: Expr, lines: int, element: Attribute) -> SSAValue:
+        """This vector core's part of what the cube has summed up."""
         b = self.b
-        box = self._box(self._extent(self.row), self._wide)
-        return b.load(b.workspace(2), self._place(self.unit), box, self.tile(self._wide, F32))
+        box = self._box(1, 1, lines, self._extent(self.row))
+        at = [*self.here, slot, self.number, Expr(), Expr()]
+        return b.load(b.workspace(workspace), at, box, self.tile(lines, element))
 
-    def _hand_over(self, weights: SSAValue, slot: Expr) -> None:
-        box = self._box(1, self._extent(self.row), self._piece_keys)
-        self.b.store(weights, self.b.workspace(1), self._place(self.unit, slot), box)
+    def _hand_over(self, weights: SSAValue, slot: Expr, line: Expr) -> None:
+        """Stores weights from a line of a tile on."""
+        box = self._box(1, *ops.tile_type(weights).shape[-2:])
+        self.b.store(weights, self.b.workspace(1), [*self.here, slot, line, self.unit], box)
 
     def _begin(self) -> list[SSAValue]:
-        """The state before the first piece (maximum, sum, the last two corrections, result), and weights of zero in the
-        place of those before it."""
-        nothing = self.fill(0.0, self.tile(self._piece_keys, self.weighed))
-        with self.b.loop(2) as slot:
-            self._hand_over(nothing, slot)
-        column = self.tile(1, F32)
-        states = [self.fill(value, column) for value in (LOWEST, 0.0, 1.0, 1.0)]
+        """The state before the first piece (maximum, sum, the last two corrections and sums of pieces, result), and
+        weights of zero in the place of those before it."""
+        few = self.zeros_stored(self._piece_keys)
+        nothing = self.fill(0.0, self.tile(few, self.weighed))
+        with self.b.loop(BEHIND) as slot, self.b.loop(self._piece_keys // few) as index:
+            self._hand_over(nothing, slot, index * few)
+        row = self.tile(1, F32)
+        states = [self.fill(value, row) for value in (LOWEST, 0.0, 1.0, 1.0, 0.0, 0.0)]
         return [*states, self.fill(0.0, self.tile(self._wide, F32))]
 
-    def _corrected(self, result: SSAValue, correction: SSAValue) -> SSAValue:
+    def _corrected(self, result: SSAValue, correction: SSAValue, slot: Expr) -> SSAValue:
         """The result with the part that is in its workspace."""
-        scaled = self.op("mul", result, self.spread(correction, self._wide))
-        return self.op("add", scaled, self._load_part())
+        return self.op("add", _write_over(self.op("mul", result, correction)), self._load_part(slot))
 
     def _finish(self, position: Mapping[int, Expr], result: SSAValue, total: SSAValue) -> None:
-        """Divides by the sums, and stores."""
-        b = self.b
-        out = self.cast(self.op("div", result, self.spread(total, self._wide)), self.result)
-        axes = [*self.outer, self.feature]
-        offsets = [*(position[a] + self.unit if a == self.row else position[a] for a in self.outer), Expr()]
-        for i, value in enumerate(self._yielded):
-            strides = self._out_strides(value)
-            view = b.view(
-                b.output(i), [self.extents.get(a, 1) for a in axes], [strides.get(a, 1) for a in axes]
-            )
-            b.store(out, view, offsets, [*(self._extent(a) for a in self.outer), self._wide])
+        """Divides by the sums, turns rows of scores into rows, and stores: a part of the columns after the other, as
+        each takes room until it is stored."""
+        b, rank, each = self.b, len(self.others), self.columns_stored
+        ones = [1 for _ in self.others]
+        with b.loop(self._wide // each) as index:
+            indices, offsets = pack([*(Expr() for _ in ones), index * each, Expr()])
+            kind = self.tile(each, F32)
+            part = result
+            if kind != result.type:
+                part = b.add(
+                    ops.ExtractOp,
+                    [result, *indices],
+                    [kind],
+                    offsets=offsets,
+                    sizes=ints(kind.shape),
+                    steps=ints([1] * (rank + 2)),
+                ).results[0]
+            quotient = self.cast(self.op("div", part, total), self.result)
+            turned = TileType.of([*ones, self._extent(self.row), each], self.result, "ub")
+            perm = ints([*range(rank), rank + 1, rank])
+            out = b.add(ops.TransposeOp, [quotient], [turned], perm=perm).results[0]
+            axes = [*self.others, self.row, self.feature]
+            at = [*(position[a] for a in self.others), position[self.row] + self.unit, index * each]
+            for i, value in enumerate(self._yielded):
+                strides = self._out_strides(value)
+                view = b.view(
+                    b.output(i), [self.extents.get(a, 1) for a in axes], [strides.get(a, 1) for a in axes]
+                )
+                b.store(out, view, at, [*ones, self._extent(self.row), each])
 
     def _out_strides(self, value: SSAValue) -> dict[int, int]:
         """Elements between neighbours of a stored result along each axis."""
@@ -278,46 +337,65 @@ def _named(part: ProductPart, position: Mapping[int, Expr]) -> dict[int, Expr]:
     return {own: position[a] for a, own in part.number.items() if a in position}
 
 
+def _write_over(value: SSAValue) -> SSAValue:
+    """Marks what an elementwise op gives as taking the place of its first operand."""
+    assert isinstance(value.owner, ops.ElementwiseTileOp)
+    value.owner.attributes[IN_PLACE] = UnitAttr()
+    return value
+
+
 class _Softmax:
     """The softmax of one tile of scores."""
 
-    def __init__(self, kernel: AttentionKernel, position: Mapping[int, Expr]) -> None:
+    def __init__(self, kernel: AttentionKernel, position: Mapping[int, Expr], slot: Expr) -> None:
         self.k = k = kernel
+        k.slot = slot
         k.emitter.position = {i: position.get(a, Expr()) for i, a in enumerate(k._chain_axes)}
         rows = k._chain_axes.index(k.row)
         k.emitter.position[rows] = k.emitter.position[rows] + k.unit
-        done = dict(k.filled)
-        steps = k.chain.steps
-        for i in steps.ordered(i for i, _ in enumerate(steps) if (i, 0) not in done):
-            k.emitter.emit(i, steps[i], done)
+        done, steps = k.emitted(k.chain), k.chain.steps
+        if k.s.buffered == 1 and k.chain.over is not None and steps[k.chain.over[0]].kind != "load":
+            _write_over(done[k.chain.over])
         x = k.cast(done[k.chain.result], F32)
-        keys = k._chain_axes.index(k.keys)
-        if k.extents[k.keys] != k.count * k._piece_keys:
-            indices, offsets = pack(
-                [k.emitter.at(a) if a == keys else Expr() for a, _ in enumerate(k._chain_axes)]
-            )
-            bounds = [
-                k.extents[k.keys] if a == keys else k._extent(axis) for a, axis in enumerate(k._chain_axes)
-            ]
-            x = k.b.add(
-                ops.MaskOp,
-                [x, *indices],
-                [x.type],
-                offsets=offsets,
-                bounds=ints(bounds),
-                value=number(float("-inf")),
-            ).results[0]
-        self.x = x
+        self.x = self.masked(x, float("-inf")) if k.is_masked(k._piece_keys) else x
+
+    def masked(self, x: SSAValue, value: float) -> SSAValue:
+        """A tile with a value in the place of keys behind the last one."""
+        k = self.k
+        at = [k.emitter.at(i) if a == k.keys else Expr() for i, a in enumerate(k._chain_axes)]
+        indices, offsets = pack(at)
+        bounds = [k.extents[a] if a == k.keys else k._extent(a) for a in k._chain_axes]
+        return k.b.add(
+            ops.MaskOp, [x, *indices], [x.type], offsets=offsets, bounds=ints(bounds), value=number(value)
+        ).results[0]
 
     def reduced(self, kind: str, x: SSAValue) -> SSAValue:
         k = self.k
         return k.b.add(
-            ops.ReduceOp, [x], [k.tile(1, F32)], kind=StringAttr(kind), dims=ints([len(k._chain_axes) - 1])
+            ops.ReduceOp,
+            [x],
+            [k.tile(1, F32)],
+            kind=StringAttr(kind),
+            dims=ints([k._chain_axes.index(k.keys)]),
         ).results[0]
 
     def exponentials(self, peak: SSAValue) -> SSAValue:
         k = self.k
-        return k.op("exp", k.op("sub", self.x, k.spread(peak, k._piece_keys)))
+        difference = k.op("sub", self.x, peak)
+        loaded = isinstance(self.x.owner, ops.LoadOp)
+        if not loaded or k.s.buffered == 1:
+            _write_over(difference)
+        return _write_over(k.op("exp", difference))
+
+    def weights(self, e: SSAValue) -> SSAValue:
+        """What the second product takes, of exponentials that are not divided by their sum."""
+        k = self.k
+        k.given = k.cast(e, element_of(k.at.quotient.results[0]))
+        weights = k.emitted(k.behind)[k.behind.result]
+        # of what is behind the last key, it may make anything
+        if k.is_masked(k._piece_keys) and k.behind.computes:
+            weights = self.masked(weights, 0.0)
+        return k.cast(weights, k.weighed)
 
     def alone(self) -> tuple[SSAValue, SSAValue]:
         """Weights and sums where there is one piece."""
@@ -328,18 +406,20 @@ class _Softmax:
             k.fill(LOWEST, TileType.of([1] * len(k._chain_axes), F32, "ub")),
         )
         e = self.exponentials(peak)
-        return k.cast(e, k.weighed), self.reduced("sum", e)
+        return self.weights(e), self.reduced("sum", e)
 
     def step(self, state: Sequence[SSAValue], slot: Expr) -> list[SSAValue]:
         """The state behind this piece. What it writes over is read before: a loop has one place for each tile."""
         k = self.k
-        peak, total, last, correction, result = state
+        peak, total, last, correction, sums, due, result = state
         here = self.reduced("max", self.x)
         now = k.op("max", peak, here)
         change = k.op("sub", peak, now)
         e = self.exponentials(now)
-        k._hand_over(k.cast(e, k.weighed), slot)
-        total = k.op("add", k.op("mul", total, k.op("exp", change)), self.reduced("sum", e))
-        result = k._corrected(result, correction)
+        k._hand_over(self.weights(e), slot, Expr())
+        total, due = k.op("add", k.op("mul", total, correction), due), k.copied(sums)
+        sums = self.reduced("sum", e)
+        result = k._corrected(result, correction, slot)
         correction = k.copied(last)
-        return [k.op("max", peak, here), total, k.op("exp", change), correction, result]
+        peak = k.op("max", peak, here)
+        return [peak, total, k.op("exp", change), correction, sums, due, result]

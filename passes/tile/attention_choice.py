@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.base import describe, to_ints
@@ -14,18 +15,44 @@ from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.graph import AttentionSchedule, FusionOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import Schedule
+from ...dialects.npu.types import padded_bytes
 from ...machine import Machine
 from ..errors import TooLarge
-from .attention_parts import ProductPart, ScoreSteps, attention_in, rows_first
+from .attention_parts import ProductPart, ScoreSteps, attention_in, result_dims
 from .bound import FRACTAL, grids, round_up
 from .builder import divide_grid
-from .schedule import UB_FRACTION, share
+from .schedule import share
 from .scheduled import ScheduledKernel, as_attention, cannot_obey
-from .steps import Emitter
+from .steps import Emitter, tile_bytes
 
-ROWS = (128, 96, 64, 48, 32, 16)
-KEYS = (512, 384, 256, 192, 128, 96, 64, 48, 32, 16)
+ROWS = (128, 112, 96, 80, 64, 48, 32, 16)
+KEYS = (512, 384, 320, 256, 192, 128, 96, 64, 48, 32, 16)
 """Rows and keys of a tile that are tried."""
+
+BEHIND = 2
+"""Pieces of the keys behind the last one: parts of the result are added two pieces late."""
+
+
+SIGNALS = 1.5
+"""Signals of other cores that a vector core waits for with each piece, by the simulator's figures."""
+
+LATE = 1.25, 1.1
+"""How much longer the stores of sums take as they wait for these, with one place for sums and with two: fitted to the
+simulator."""
+
+MOST_PARTS = 4
+"""Parts of a tile that are handed over one by one, at most."""
+
+
+def equal_parts(keys: int) -> list[int]:
+    """The lengths of a few equal parts of a tile, in whole fractals, the longest first."""
+    return [keys // n for n in range(1, MOST_PARTS + 1) if keys % (n * FRACTAL) == 0]
+
+
+def _loaded(chain: ScoreSteps, tile: Sequence[int]) -> int:
+    """Bytes of what steps load and keep."""
+    steps = [step for step in chain.steps if step.kind in ("load", "fill")]
+    return sum(tile_bytes(tile, step.axes, step.elements, step.paired) for step in steps)
 
 
 def _even_steps(whole: int) -> list[int]:
@@ -44,15 +71,14 @@ class AttentionChoice(ScheduledKernel):
         at = self.at = attention_in(fusion, machine)
         scores, product = at.scores, at.product
         batch, (left, _) = len(to_ints(scores.lhs_batch)), scores.free_dims()
-        swapped = at.keys < batch + len(left)
+        swapped = at.keys >= batch + len(left)
         own = tuple(a if n != 1 else None for a, n in enumerate(shape_of(scores.result)))
         self.scores = ProductPart.of(fusion, scores, own, swapped, [], machine)
         weights = product.operands[at.weights]
         self.values = ProductPart.of(
-            fusion, product, at.axes[product.result], at.weights == 1, [weights], machine
+            fusion, product, at.axes[product.result], at.weights == 0, [weights], machine
         )
-        order = rows_first(scores, swapped)
-        self.chain = ScoreSteps.of(fusion, at, order, machine, self._load_scores)
+        order = result_dims(scores, swapped)
         extents = [*shape_of(scores.result), at.domain[-1]]
         self.extents: Mapping[int, int] = {a: n for a, n in enumerate(extents) if n != 1}
         self.keys, self.feature = at.keys, len(extents) - 1
@@ -60,8 +86,15 @@ class AttentionChoice(ScheduledKernel):
         """The axes of tiles: all of the result's but the last."""
         rows = [a for a in self.outer if a >= batch]
         self.row = max(rows, key=lambda a: self.extents[a])
+        self.others = [a for a in self.outer if a != self.row]
         self.units = machine.vector_cores // machine.cube_cores
-        self.values.takes(self.row, self.keys)
+        self.values.takes(self.row)
+        order = [*(a for a in order if a not in (self.keys, self.row)), self.keys, self.row]
+        ends = (scores.result, at.x)
+        self.chain = ScoreSteps.of(fusion, at, ends, order, machine, self._load_scores)
+        ends = (at.quotient.results[0], weights)
+        self.behind = ScoreSteps.of(fusion, at, ends, order, machine, self._give_weights)
+        """What becomes of weights: it is linear, so that exponentials are not divided before."""
         self.scored = element_of(scores.result)
         self.weighed = element_of(weights)
         self.result = element_of(product.result)
@@ -70,20 +103,28 @@ class AttentionChoice(ScheduledKernel):
     def _load_scores(self, e: Emitter) -> SSAValue:
         """Brings a vector core's tile of scores."""
 
+    @abstractmethod
+    def _give_weights(self, e: Emitter) -> SSAValue:
+        """Gives a vector core's tile of exponentials."""
+
     def candidates(self, name: str) -> Iterator[AttentionSchedule]:
         asked, found = self.asked, False
         for rows in (asked.rows,) if asked.rows else ROWS:
             if not asked.rows and rows > max(round_up(self.extents[self.row]), ROWS[-1]):
                 continue
             for keys in (asked.keys,) if asked.keys else self._keys_tried():
-                first = self._schedule(rows, keys)
-                if self._refusal(first) is None:
-                    found = True
-                    yield from (replace(first, grid=grid) for grid in self._grids(rows))
+                for buffered in (asked.buffered,) if asked.buffered else (2, 1):
+                    first = self._schedule(rows, keys, buffered)
+                    if self._refusal(first) is None:
+                        found = True
+                        yield from (replace(first, grid=grid) for grid in self._grids(rows))
+                        break
         if not found:
             if asked.chosen():
                 raise cannot_obey(
-                    name, self._refusal(self._schedule(asked.rows or 16, asked.keys or 16)) or ""
+                    name,
+                    self._refusal(self._schedule(asked.rows or 16, asked.keys or 16, asked.buffered or 2))
+                    or "",
                 )
             raise TooLarge(f"{describe(self.at.product)}: 16 rows and keys do not fit on chip")
 
@@ -101,30 +142,69 @@ class AttentionChoice(ScheduledKernel):
         counts = {1, *(-(-whole // most // 2) * 2 for most in KEYS if most < whole)}
         return sorted({round_up(-(-whole // n)) for n in counts if n and whole // n <= KEYS[0]}, reverse=True)
 
-    def _schedule(self, rows: int, keys: int) -> AttentionSchedule:
+    def _schedule(self, rows: int, keys: int, buffered: int) -> AttentionSchedule:
         asked = self.asked
         counts = [self._tiles(a, rows) for a in self.outer]
         cores = min(asked.cores or self.machine.cube_cores, self.machine.cube_cores)
         grid = asked.grid or tuple(n for n, _ in divide_grid(counts, cores))
-        features, summed, buffers = self._steps(rows, keys)
-        slots = asked.slots({"l1": 2, "l0a": buffers, "l0b": buffers, "l0c": 1, "ub": 1})
-        return AttentionSchedule(rows, keys, features, summed, grid, **slots, cores=asked.cores)
+        found = [
+            self._completed(rows, keys, scored, columns, sums, buffered)
+            for scored, columns, sums in self._summed_at_once(rows, keys)
+        ]
+        return replace(min(found, key=self._cube_cycles), grid=grid)
 
-    def _steps(self, rows: int, keys: int) -> tuple[int, int, int]:
+    def _completed(
+        self, rows: int, keys: int, scored: int, columns: int, sums: int, buffered: int
+    ) -> AttentionSchedule:
+        """A schedule without a grid."""
+        features, summed, buffers = self._steps(rows, keys, scored, columns)
+        slots = self.asked.slots({"l1": 2, "l0a": buffers, "l0b": buffers, "l0c": sums, "ub": 1})
+        cores = self.asked.cores
+        return AttentionSchedule(
+            rows, keys, scored, columns, buffered, features, summed, None, **slots, cores=cores
+        )
+
+    def _summed_at_once(self, rows: int, keys: int) -> list[tuple[int, int, int]]:
+        """Keys of a tile of scores and columns of a part of the result that fit in l0c and, with what else is there, in
+        l1, each in equal parts; and how often they fit: twice, so that one is stored while the next one is summed up,
+        or once. The longest ones of each kind."""
+        asked, wide, q, p = self.asked, self._wide, itemsize(self.scored_from), itemsize(self.weighed)
+        others = (
+            2 * rows * round_up(self._shared) * q
+            + 2 * keys * (wide + rows * (1 if self.pieces(keys) == 1 else 2)) * p
+        )
+        loaded = (self.machine.spaces["l1"].bytes - others) // (2 * round_up(self._shared) * q)
+        scored = [asked.scored] if asked.scored else [n for n in equal_parts(keys)[:2] if n <= loaded]
+        found = []
+        for columns in (asked.columns,) if asked.columns else equal_parts(wide):
+            for sums in (asked.l0c,) if asked.l0c else (2, 1):
+                room = self.machine.spaces["l0c"].bytes // (rows * 4 * sums)
+                fitting = [n for n in scored if n + columns <= room]
+                found += [(fitting[0], columns, sums)] if fitting else []
+        return found or [
+            ((scored or equal_parts(keys))[-1], asked.columns or equal_parts(wide)[-1], asked.l0c or 1)
+        ]
+
+    def zeros_stored(self, keys: int) -> int:
+        """The keys of weights of zero that are stored at once."""
+        return equal_parts(keys)[-1]
+
+    def _steps(self, rows: int, keys: int, scored: int, columns: int) -> tuple[int, int, int]:
         """Elements along the summed axes of the steps of both products, and how often l0a and l0b hold them: the
         longest ones that fit."""
-        asked, wide, parts = self.asked, self._wide, 1 if self.pieces(keys) == 1 else 2
+        asked = self.asked
         q, p = itemsize(self.scored_from), itemsize(self.weighed)
         room = [self.machine.spaces[space].bytes for space in ("l0a", "l0b")]
-        first = [asked.features] if asked.features else _even_steps(self._shared)
+        whole = round_up(self._shared)
+        first = [asked.features] if asked.features else [n for n in _even_steps(whole) if whole % n == 0]
         second = [asked.summed] if asked.summed else [n for n in _even_steps(keys) if keys % n == 0]
         for buffers in (2, 1):
             fitting = [
                 (f, s)
                 for f in first
                 for s in second
-                if buffers * rows * (f * q + parts * s * p) <= room[0]
-                and buffers * (keys * f * q + parts * s * wide * p) <= room[1]
+                if buffers * (scored * f * q + columns * s * p) <= room[0]
+                and buffers * rows * (f * q + s * p) <= room[1]
             ]
             if fitting:
                 features, summed = max(fitting, key=lambda steps: (min(steps), sum(steps)))
@@ -146,6 +226,11 @@ class AttentionChoice(ScheduledKernel):
         """Columns of the values, in whole fractals."""
         return round_up(self.extents.get(self.feature, 1))
 
+    @property
+    def columns_stored(self) -> int:
+        """Columns of the result that a vector core divides and stores at once."""
+        return equal_parts(self._wide)[-1]
+
     def _tiles(self, axis: int, rows: int) -> int:
         return -(-self.extents[axis] // rows) if axis == self.row else self.extents[axis]
 
@@ -156,11 +241,21 @@ class AttentionChoice(ScheduledKernel):
 
     def _refusal(self, s: AttentionSchedule) -> str | None:
         """Why a complete schedule cannot be obeyed, as the rest of a sentence."""
-        assert s.rows and s.keys and s.features and s.summed and s.grid
-        if any(n % FRACTAL for n in (s.rows, s.keys, s.features, s.summed)):
-            return f"rows, keys, features and summed must be multiples of {FRACTAL}"
+        assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed and s.grid
+        if any(n % FRACTAL for n in (s.rows, s.keys, s.scored, s.columns, s.features, s.summed)):
+            return f"rows, keys, scored, columns, features and summed must be multiples of {FRACTAL}"
         if s.keys % s.summed:
             return f"steps of {s.summed} keys do not divide {s.keys}"
+        if self._wide % s.columns:
+            return f"{s.columns} columns at once do not divide {self._wide}"
+        if s.buffered not in (1, 2):
+            return f"{s.buffered} tiles of scores are buffered, and there can be 1 or 2"
+        if s.buffered == 1 and (
+            self.chain.over is None or self.is_masked(s.keys) or itemsize(self.scored) != 4
+        ):
+            return "its scores cannot be worked on in place: buffered must be 2"
+        if s.keys % s.scored:
+            return f"scores of {s.scored} keys at once do not divide {s.keys}"
         if len(s.grid) != len(self.outer):
             return f"its result has {len(self.outer)} axes of tiles, and the grid {len(s.grid)}"
         if size(s.grid) > self.machine.cube_cores:
@@ -170,43 +265,58 @@ class AttentionChoice(ScheduledKernel):
                 return f"axis {a} of {self._tiles(a, s.rows)} tiles cannot be split over {n} cores"
         for space, need in self._bytes(s).items():
             room = self.machine.spaces[space].bytes
-            if need > room * (UB_FRACTION if space == "ub" else 1):
+            if need > room:
                 return f"a tile of {s.rows} rows and {s.keys} keys takes {need} bytes of {space}, of {room} there are"
         return None
 
     def _bytes(self, s: AttentionSchedule) -> dict[str, int]:
         """Bytes of each memory space that a tile takes."""
-        assert s.rows and s.keys and s.features and s.summed
-        once, wide = self.pieces(s.keys) == 1, self._wide
-        q, p = itemsize(self.scored_from), itemsize(self.weighed)
-        parts = 1 if once else 2
-        slots = {space: getattr(s, space) for space in ("l1", "l0a", "l0b")}
+        assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed
+        wide, q, p = self._wide, itemsize(self.scored_from), itemsize(self.weighed)
+        slots = {space: getattr(s, space) for space in ("l1", "l0a", "l0b", "l0c")}
         shared = -(-self._shared // s.features) * s.features
-        l1 = s.rows * shared * q
-        l1 += slots["l1"] * (s.keys * shared * q + parts * (s.rows * s.keys + s.keys * wide) * p)
-        l0a = slots["l0a"] * s.rows * (s.features * q + parts * s.summed * p)
-        l0b = slots["l0b"] * (s.keys * s.features * q + parts * s.summed * wide * p)
-        l0c = s.rows * (s.keys + parts * wide) * 4
-        return {"l1": l1, "l0a": l0a, "l0b": l0b, "l0c": l0c, "ub": self._ub_bytes(s.rows, s.keys)}
+        l1 = slots["l1"] * s.rows * shared * q
+        weights = s.rows * s.keys * p * (1 if self.pieces(s.keys) == 1 else 2)
+        l1 += slots["l1"] * (s.scored * shared * q + weights + s.keys * wide * p)
+        l0a = slots["l0a"] * (s.scored * s.features * q + s.columns * s.summed * p)
+        l0b = slots["l0b"] * s.rows * (s.features * q + s.summed * p)
+        l0c = slots["l0c"] * s.rows * (s.scored + s.columns) * 4
+        return {"l1": l1, "l0a": l0a, "l0b": l0b, "l0c": l0c, "ub": self._ub_bytes(s)}
 
-    def _ub_bytes(self, rows: int, keys: int) -> int:
-        """Bytes of ub: what is loaded and stored, what is carried, and temporaries of the softmax or of the update."""
-        h, wide, once = rows // self.units, self._wide, self.pieces(keys) == 1
+    def _ub_bytes(self, s: AttentionSchedule) -> int:
+        """Bytes of ub: what is loaded and stored, what is carried, and temporaries: of the ops before the softmax, of
+        the softmax and what follows it, or of the end."""
+        assert s.rows and s.keys
+        h, keys, wide, once = s.rows // self.units, s.keys, self._wide, self.pieces(s.keys) == 1
         tile = [h if a == self.row else keys if a == self.keys else 1 for a in self._chain_axes]
-        chain = self.chain.steps.ub_bytes(tile, 1)
-        wideness, thin = h * wide * 4, h * 32
-        crossing = h * keys * itemsize(self.weighed) * (1 if once else 2) + wideness * (1 if once else 2)
-        crossing += h * wide * itemsize(self.result)
-        carried = 0 if once else wideness + 5 * thin
-        held = h * keys * 4
-        temporaries = max(2 * held + 8 * thin, 2 * wideness + 2 * thin)
-        loads = max(chain - 2 * held, 0)
-        return crossing + carried + temporaries + held * (itemsize(self.scored) == 4) + loads
+        loads = [_loaded(chain, tile) for chain in (self.chain, self.behind)]
+        scores = max(self.chain.steps.ub_bytes(tile, 1, in_place=True) - loads[0], 0)
+        held, wideness = padded_bytes([keys, h], f32), padded_bytes([wide, h], f32)
+        row = padded_bytes([h], f32)
+        crossing = padded_bytes([keys + (0 if once else self.zeros_stored(keys)), h], self.weighed) + wideness
+        each = self.columns_stored
+        crossing += padded_bytes([h, each], self.result)
+        end = each * h * 4 * (2 if each == wide else 1) + padded_bytes([each, h], self.result)
+        carried = 0 if once else wideness + 6 * row
+        softmax = held * (2 if self.is_masked(keys) else 1) + 8 * row
+        softmax += held * itemsize(element_of(self.at.x)) // 4 if itemsize(element_of(self.at.x)) != 4 else 0
+        if s.buffered == 1:
+            scores, softmax = 0, 8 * row
+        behind = sum(step.kind == "op" for step in self.behind.steps)
+        behind += self.behind.computes and self.is_masked(keys)
+        softmax += held * min(max(behind - 1, 0), 2)  # the last one gives what is stored
+        given = self.behind.loads.get(("scores",))  # exponentials, which are counted as what the softmax has
+        again = 0 if given is None else held * itemsize(self.behind.steps[given[0]].elements[0]) // 4
+        return crossing + carried + sum(loads) - again + max(scores, softmax, end)
+
+    def is_masked(self, keys: int) -> bool:
+        """Whether pieces of so many keys have places behind the last one."""
+        return self.extents[self.keys] != self.pieces(keys) * keys
 
     @cached_property
     def _chain_axes(self) -> list[int]:
         """The axis of the whole of each axis of the steps between the products."""
-        return [*self.outer, self.keys]
+        return [*self.others, self.keys, self.row]
 
     def check(self, name: str, schedule: Schedule) -> None:
         reason = self._refusal(as_attention(name, schedule))
@@ -216,40 +326,71 @@ class AttentionChoice(ScheduledKernel):
     def bound(self, schedule: Schedule) -> float:
         s, machine = as_attention("", schedule), self.machine
         assert s.rows and s.keys and s.grid and s.features and s.summed
-        h, wide, pieces = s.rows // self.units, self._wide, self.pieces(s.keys)
+        pieces, cores = self.pieces(s.keys), size(s.grid)
+        turns = pieces + (0 if pieces == 1 else BEHIND)
         tiles = size([share(self._tiles(a, s.rows), n)[1] for a, n in zip(self.outer, s.grid, strict=True)])
-        cube = self._cube_cycles(s)
-        unit, streamed = machine.vector, machine.vector.streamed_cycles
-        held, wideness = h * s.keys, h * wide
-        lanes = unit.repeat_bytes // 4
-        passes = 6 + sum(step.kind == "op" for step in self.chain.steps)
-        softmax = (
-            passes * held / lanes
-            + 2 * held / unit.rates["reduce_max"]["f32"]
-            + held / unit.rates["exp"]["f32"]
-        )
-        update = 3 * wideness / lanes
-        vector = softmax + update + (passes + 14) * streamed
         signal = machine.cross_us * machine.clock_mhz
-        step = max(cube, vector)
-        first = cube + vector + 4 * signal
-        cycles = tiles * (pieces * step + first)
-        return machine.cycles_to_microseconds(cycles) + machine.launch_microseconds(size(s.grid), mixed=True)
+        vector, *moves = self._vector_cycles(s)
+        step = max(self._cube_cycles(s), vector + SIGNALS * signal, *moves)
+        cycles = tiles * (turns * step + step + 4 * signal)
+        q, p, wide = itemsize(self.scored_from), itemsize(self.weighed), self._wide
+        crossing = 2 * s.rows * (s.keys * (itemsize(self.scored) + p) + wide * 4)
+        moved = crossing + s.keys * (self._shared * q + wide * p)
+        cycles = max(cycles, tiles * turns * moved * cores / machine.l2_bytes_per_cycle)
+        return machine.cycles_to_microseconds(cycles) + machine.launch_microseconds(cores, mixed=True)
+
+    def _vector_cycles(self, s: AttentionSchedule) -> tuple[float, float, float]:
+        """Cycles of V, MTE2 and MTE3 of a vector core for one piece of the keys."""
+        assert s.rows and s.keys
+        machine, unit = self.machine, self.machine.vector
+        h, wide, lanes = s.rows // self.units, self._wide, unit.repeat_bytes // 4
+        held, wideness, repeats = h * s.keys / lanes, h * wide / lanes, -(-h // lanes)
+        meets = 0.0 if unit.banks is None else unit.banks.read_cycles / 2
+        ops = sum(step.kind == "op" for chain in (self.chain, self.behind) for step in chain.steps)
+        ops += self.is_masked(s.keys)
+        softmax = (ops + 2) * held + h * s.keys / unit.rates["exp"]["f32"]
+        softmax += s.keys * repeats * (1 + meets)
+        update = wideness + wide * repeats * (1 + meets)
+        work = softmax + update + (ops + 16) * unit.streamed_cycles
+        load, store = machine.moves["gm", "ub"], machine.moves["ub", "gm"]
+        brought = load.cycles(h * s.keys * itemsize(self.scored), 1) + load.cycles(h * wide * 4, 1)
+        work += brought / 2 if s.buffered == 1 else 0
+        return work, brought, store.cycles(h * s.keys * itemsize(self.weighed))
 
     def _cube_cycles(self, s: AttentionSchedule) -> float:
         """Cycles of the slowest pipe of a cube core for one piece of the keys."""
-        assert s.rows and s.keys and s.features and s.summed
+        assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed
         machine, wide = self.machine, self._wide
         q, p = itemsize(self.scored_from), itemsize(self.weighed)
         rate = machine.cube[dtype_name(self.scored_from)], machine.cube[dtype_name(self.weighed)]
-        mma = s.rows / rate[0].m * s.keys / rate[0].n * self._shared / rate[0].k
-        mma += s.rows / rate[1].m * wide / rate[1].n * s.keys / rate[1].k
+        parts = s.keys // s.scored, wide // s.columns
+        steps = parts[0] * -(-self._shared // s.features), parts[1] * (s.keys // s.summed)
+        products = (
+            s.rows / rate[0].m * s.keys / rate[0].n * self._shared / rate[0].k,
+            s.rows / rate[1].m * wide / rate[1].n * s.keys / rate[1].k,
+        )
+        mma = sum(products) + sum(steps) * machine.cube_fixed_cycles
         drains = machine.moves["l0c", "gm"]
-        fix = drains.cycles(s.rows * s.keys * itemsize(self.scored)) + drains.cycles(s.rows * wide * 4)
+        drained = (
+            drains.cycles(s.rows * s.scored * itemsize(self.scored)),
+            drains.cycles(s.rows * s.columns * 4),
+        )
+        fix = parts[0] * drained[0] + parts[1] * drained[1]
         load = machine.moves["gm", "l1"]
-        moved = s.keys * (self._shared * q + wide * p) + s.rows * s.keys * p
-        mte2 = load.cycles(moved, s.keys * 2 + s.rows)
+        mte2 = load.cycles(s.keys * self._shared * q, 1) + load.cycles(s.keys * wide * p, 1)
+        mte2 += load.cycles(s.rows * s.keys * p, 1)
         left, right = machine.moves["l1", "l0a"], machine.moves["l1", "l0b"]
-        mte1 = left.cycles(s.rows * (self._shared * q + s.keys * p), overlapped=True)
-        mte1 += right.cycles(s.keys * (self._shared * q + wide * p), overlapped=True)
-        return max(mma, fix, mte2, mte1) + 4 * machine.cube_fixed_cycles
+        moves = [
+            n * (left.cycles(of_left, overlapped=True) + right.cycles(of_right, overlapped=True))
+            for n, of_left, of_right in (
+                (steps[0], s.scored * s.features * q, s.rows * s.features * q),
+                (steps[1], s.columns * s.summed * p, s.rows * s.summed * p),
+            )
+        ]
+        if s.l0c == 1:  # what is summed up waits until what was there is stored
+            made = [max(both) / n for both, n in zip(zip(products, moves, strict=True), parts, strict=True)]
+            waits = [max(made[i] - drained[1 - i], 0) + (parts[i] - 1) * made[i] for i in (0, 1)]
+            fix = max(fix + sum(waits), LATE[0] * fix)
+        else:
+            fix *= LATE[1]
+        return max(mma, fix, mte2, sum(moves)) + 4 * machine.cube_fixed_cycles

@@ -1,7 +1,8 @@
 """The parts of attention: its two products and the ops between them, each as a fusion of its own to be looked at.
 
 The parts share the fusion's tensors and their numbers. An axis of the whole is a dimension of the scores, or the one
-behind them that the values alone have. In the parts, rows come before keys.
+behind them that the values alone have. In the parts, rows come last: a tile has a row of scores in each column, so that
+what each row has, as its maximum, is one row of numbers.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from xdsl.dialects.builtin import DenseArrayBase, StringAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from ...dialects import tile as ops
 from ...dialects.base import Expr, ints, to_ints
 from ...dialects.dtypes import tensor
 from ...dialects.graph import ContractOp, CubeSchedule, FusionOp, YieldOp
 from ...dialects.graph.control import AXES
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.tile import TileType
 from ...machine import Machine
 from ..access import Load
 from ..graph.attention import Attention, attention_at
@@ -47,7 +50,7 @@ def attention_in(fusion: FusionOp, machine: Machine) -> Attention:
 
 
 class ProductPart(ContractKernel):
-    """One of the products, its rows on the left. `number`: what an axis of the whole is called here."""
+    """One of the products, its rows on the right. `number`: what an axis of the whole is called here."""
 
     def __init__(self, fusion: FusionOp, axes: Axes, machine: Machine):
         super().__init__(fusion, machine, CubeSchedule())
@@ -75,15 +78,17 @@ class ProductPart(ContractKernel):
         position: dict[int, Expr],
         left: Sequence[SSAValue],
         right: Sequence[SSAValue],
+        begin: Mapping[int, Expr] | None = None,
     ) -> SSAValue:
-        """The accumulator of a tile whose operands are in l1."""
-        return self._accumulate(b, plan, position, [left, right], dict(enumerate(plan.lhs)))
+        """The accumulator of a tile whose operands are in l1; `begin`: where in them, along an axis of the whole."""
+        at = {self.number[a]: place for a, place in (begin or {}).items()}
+        return self._accumulate(b, plan, position, [left, right], dict(enumerate(plan.lhs)), at)
 
-    def takes(self, row: int, keys: int) -> None:
-        """Makes the left operand a tile in l1 that another part brings: rows by keys."""
-        kind = element_of(self.anchor.lhs)
-        dims = [Dim(1, 1, {self.number[row]: 1}), Dim(1, 1, dict.fromkeys(self.k_axes, 1))]
-        self.operands[0] = Operand(-1, dims, 0, kind)
+    def takes(self, row: int) -> None:
+        """Makes the right operand a tile in l1 that another part brings: keys by rows."""
+        kind = element_of(self.anchor.rhs)
+        dims = [Dim(1, 1, dict.fromkeys(self.k_axes, 1)), Dim(1, 1, {self.number[row]: 1})]
+        self.operands[1] = Operand(-1, dims, 0, kind)
 
     @staticmethod
     def of(
@@ -94,9 +99,9 @@ class ProductPart(ContractKernel):
         made: Sequence[SSAValue],
         machine: Machine,
     ) -> ProductPart:
-        """A product of a fusion, whose result has these axes of the whole; `swapped`: its rows are on the right. made:
+        """A product of a fusion, whose result has these axes of the whole; `swapped`: its operands change places. made:
         operands that another part computes."""
-        dims = rows_first(op, swapped)
+        dims = result_dims(op, swapped)
         copied = CopiedFusion(fusion, made, {})
         operands = [copied.value(v) for v in op.operands]
         given = ("rhs", "lhs") if swapped else ("lhs", "rhs")
@@ -118,8 +123,8 @@ class ProductPart(ContractKernel):
         )
 
 
-def rows_first(op: ContractOp, swapped: bool) -> list[int]:
-    """The dimensions of a product's result, those of the side with the rows before those of the other one."""
+def result_dims(op: ContractOp, swapped: bool) -> list[int]:
+    """The dimensions of a product's result in their order; `swapped`: where its operands change places."""
     batch, (left, right) = len(to_ints(op.lhs_batch)), op.free_dims()
     middle, end = batch + len(left), batch + len(left) + len(right)
     free = [*range(middle, end), *range(batch, middle)] if swapped else [*range(batch, end)]
@@ -127,26 +132,84 @@ def rows_first(op: ContractOp, swapped: bool) -> list[int]:
 
 
 class ScoreSteps(FusionSteps):
-    """What becomes of scores before the softmax. `load` brings a tile of them; `result` is the step that gives what the
-    softmax is of."""
+    """What becomes of a tile of one number for each score: of scores before the softmax, or of weights behind it.
+    `load` brings the tile; `result` is the step that gives what becomes of it. The last two axes are those of keys and
+    rows."""
 
     def __init__(self, fusion: FusionOp, machine: Machine, load: Callable[[Emitter], SSAValue]):
         super().__init__(fusion, machine, apart=True)
         self.load = load
         self.result: Ref = (-1, 0)
+        self.turned: dict[Ref, Ref] = {}
         self.build_steps()
+        self.over = self._over()
+
+    @property
+    def computes(self) -> bool:
+        """Whether there are other ops than conversions."""
+        return any(step.kind == "op" and step.function != "convert" for step in self.steps)
+
+    def _over(self) -> Ref | None:
+        """What can be computed in the place of the loaded scores, where the softmax needs no other tile than one for
+        each score: the loaded ones themselves, or the one step on them. None where there is more."""
+        computed = [(i, step) for i, step in enumerate(self.steps) if step.kind not in ("fill", "load")]
+        loads = [(i, 0) for i, step in enumerate(self.steps) if step.kind == "load"]
+        if len(loads) != 1 or ("scores",) not in self.loads:
+            return None
+        if not computed:
+            return loads[0] if self.result == loads[0] else None
+        (i, step), *more = computed
+        same = step.elements == self.steps[loads[0][0]].elements
+        alone = not more and step.function is not None and list(step.operands).count(loads[0]) == 1
+        return (i, 0) if alone and same and step.operands[0] == loads[0] and self.result == (i, 0) else None
 
     def _load(self, load: Load, element: Attribute) -> Ref:
         if load.base is not self.block.args[-1]:
-            return super()._load(load, element)
+            ref = super()._load(load, element)
+            if ref not in self.turned:
+                self.turned[ref] = self._turned(ref, load, element)
+            return self.turned[ref]
         key = ("scores",)
         if key not in self.loads:
             axes = frozenset(range(len(self.extents)))
             self.loads[key] = self._step(Step([element], axes, (), lambda e, _: [self.load(e)], "load", axes))
         return self.loads[key]
 
+    def _turned(self, ref: Ref, load: Load, element: Attribute) -> Ref:
+        """What a load brings, turned in ub where keys are neighbours in memory: by single elements it takes long."""
+        step, keys, row = self.steps[ref[0]], len(self.extents) - 2, len(self.extents) - 1
+        view, axes = step.view, step.axes
+        if load.fill is not None or view is None or not {keys, row} <= axes:
+            return ref
+        strides = dict(zip(step.along, view.strides, strict=True))
+        if strides[row] <= strides[keys]:
+            return ref
+        order = sorted(
+            range(len(step.along)), key=lambda d: -1 if step.along[d] == row else step.along[d] or 0
+        )
+        order = sorted(order, key=lambda d: (step.along[d] or 0) >= keys)
+        source = step.source
+        assert source is not None
+
+        def bring(e: Emitter, _: list[SSAValue]) -> Sequence[SSAValue]:
+            b, along = e.builder, [step.along[d] for d in order]
+            whole = b.view(
+                b.gm(source), [view.shape[d] for d in order], [view.strides[d] for d in order], load.offset
+            )
+            offsets = [Expr() if a is None else e.at(a) for a in along]
+            *outer, lines, columns = e.type(axes, element).shape
+            kind = TileType.of([*outer, columns, lines], element, "ub")
+            return [b.load(whole, offsets, [1 if a is None else e.tile[a] for a in along], kind)]
+
+        def turn(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
+            perm = [*range(keys), row, keys]
+            return e.builder.add(ops.TransposeOp, tiles, [e.type(axes, element)], perm=ints(perm)).results
+
+        step.emit = bring
+        return self._step(Step([element], axes, [ref], turn, "op"))
+
     def _store(self, part: StoredPart) -> None:
-        """Nothing is stored: the softmax goes on from here."""
+        """Nothing is stored: the softmax, or the second product, goes on from here."""
         base = base_of(part.value)
         ref = self.made[base] if base in self.made else self._value(base, list(range(len(self.domain))))
         everything = frozenset(range(len(self.extents)))
@@ -157,14 +220,16 @@ class ScoreSteps(FusionSteps):
     def of(
         fusion: FusionOp,
         at: Attention,
+        ends: tuple[SSAValue, SSAValue],
         order: Sequence[int],
         machine: Machine,
         load: Callable[[Emitter], SSAValue],
     ) -> ScoreSteps:
-        """The ops of a fusion between the scores and the softmax, over the dimensions of the scores in this order."""
-        copied = CopiedFusion(fusion, [at.scores.result], {axis: i for i, axis in enumerate(order)})
+        """The ops of a fusion from one value on to another, over the dimensions of the scores in this order."""
+        first, last = ends
+        copied = CopiedFusion(fusion, [first], {axis: i for i, axis in enumerate(order)})
         shape = [shape_of(at.scores.result)[d] for d in order]
-        return ScoreSteps(copied.fusion("vector", shape, copied.value(at.x)), machine, load)
+        return ScoreSteps(copied.fusion("vector", shape, copied.value(last)), machine, load)
 
 
 class CopiedFusion:

@@ -131,9 +131,11 @@ class ContractKernel(ContractionChoice):
         position: dict[int, Expr],
         loaded: Sequence[Sequence[SSAValue] | None],
         summed: Mapping[int, int] | None = None,
+        begin: Mapping[int, Expr] | None = None,
     ) -> SSAValue:
         """The accumulator of one tile; `loaded` are the parts of lhs and rhs in l1 where they were loaded for several
-        tiles. summed: how much of each k axis is summed over, from its position on, where that is not all.
+        tiles. summed: how much of each k axis is summed over, from its position on, where that is not all. begin: where
+        the tile begins in what was loaded, along axes along which that is longer.
 
         Where a load of one operand covers more steps than the other's, the shorter one has a loop inside it."""
         rows, cols = (size([plan.l0[a] for a in axes]) for axes in (self.m_axes, self.n_axes))
@@ -162,7 +164,7 @@ class ContractKernel(ContractionChoice):
                 index = open_loop(-(-whole // long[a]))
                 position[a] = position.get(a, Expr()) + index * long[a]
             tiles = list(loaded)
-            inner: list[dict[int, Expr]] = [{}, {}]
+            inner: list[dict[int, Expr]] = [dict(begin or {}), dict(begin or {})]
             for now in (long, short):
                 if now is short and short != long:
                     for a in self.k_axes:

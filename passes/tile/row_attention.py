@@ -32,7 +32,7 @@ from ...dialects.tile import TileType
 from ...machine import Machine
 from ..errors import TooLarge
 from .attention import LOWEST
-from .attention_parts import attention_in, rows_first
+from .attention_parts import attention_in, result_dims
 from .bound import grids
 from .builder import KernelBuilder, dense, gm_of, number
 from .row_attention_parts import WIDE, score_steps, value_steps
@@ -79,7 +79,7 @@ class RowAttentionKernel(ScheduledKernel):
         at = self.at = attention_in(fusion, machine)
         op, extents = at.scores, shape_of(at.scores.result)
         batch, (left, _) = len(to_ints(op.lhs_batch)), op.free_dims()
-        order = rows_first(op, at.keys < batch + len(left))
+        order = result_dims(op, at.keys < batch + len(left))
         self.outer = [a for a in order if extents[a] != 1 and a != at.keys]
         self.row = max((a for a in self.outer if a >= batch), key=lambda a: extents[a], default=None)
         self.extents: Mapping[int, int] = dict(enumerate([*extents, at.domain[-1]]))

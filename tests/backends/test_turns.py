@@ -19,6 +19,7 @@ from tilewright.api.program import Program
 from tilewright.backends.interpreter import Executable
 from tilewright.backends.interpreter.turns import signals_of, takes_turns
 from tilewright.dialects.base import integer, text
+from tilewright.dialects.dtypes import size
 from tilewright.dialects.npu import SetCrossOp, WaitCrossOp
 from tilewright.dialects.npu.handing import handed_over
 from tilewright.dialects.npu.structure import KernelOp, SectionOp
@@ -57,13 +58,13 @@ def run(module: ModuleOp, memory: str) -> np.ndarray:
 
 
 def test_pairs_of_stores_and_loads(program: Program) -> None:
-    """Scores and parts of the result come from the cube, weights go back; of weights there is room for two tiles."""
+    """Scores and parts of the result come from the cube, weights go back; of each there is room for two tiles."""
     kernel = kernel_of(program.module("npu"))
     forth, back = handed_over(kernel)
     assert [text(each.writer.core) for each in forth] == ["cube", "cube"]
     assert [text(each.writer.core) for each in back] == ["vector"]
     assert takes_turns(kernel)
-    assert [each.room for each in (*forth, *back)] == [1, 1, 2]
+    assert [each.room for each in (*forth, *back)] == [2, 2, 2]
 
 
 @pytest.mark.parametrize("memory", ["typed", "bytes"])
@@ -75,10 +76,42 @@ def test_without_flags(program: Program, memory: str) -> None:
             op.detach()
     kernel = kernel_of(module)
     signals, begin = signals_of(kernel)
-    assert sum(map(len, signals[0].waits.values())) > 2 and sum(begin[0].values()) + sum(begin[1].values()) == 4
+    assert sum(map(len, signals[0].waits.values())) > 2 and sum(begin[0].values()) + sum(begin[1].values()) == 6
     wanted = np.asarray(program.executable(memory)(*ARGS)[0])
     np.testing.assert_array_equal(run(module, memory), wanted)
     np.testing.assert_allclose(wanted, attention(*map(jnp.asarray, ARGS)), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("memory", ["typed", "bytes"])
+def test_tiles_that_are_handed_over_in_parts(memory: str) -> None:
+    """A loop that stores a tile part by part has the signals of the tile around it; values are those of whole tiles."""
+    found = []
+    for parts in ({"scored": 16, "columns": 16}, {}):
+        pins = tw.Schedule(rows=16, keys=32, cores=2, **parts)
+        program = tw.compile(attention, *ARGS, options=tw.Options(schedule=pins))
+        kernel = kernel_of(program.module("npu"))
+        for each in (*handed_over(kernel)[0], *handed_over(kernel)[1]):
+            assert each.room == 2
+            for op in (*each.stores, *each.loads):
+                around = each.of_tile(op)
+                assert isinstance(around, scf.ForOp) == (size(op.box_sizes) * units(op) < each.tile)
+                assert isinstance(around.prev_op, WaitCrossOp) and isinstance(around.next_op, SetCrossOp)
+        bare = program.module("npu").clone()
+        for op in list(bare.walk()):
+            if isinstance(op, SetCrossOp | WaitCrossOp):
+                op.detach()
+        found += [run(program.module("npu"), memory), run(bare, memory)]
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0], other)
+
+
+def units(op: Operation) -> int:
+    """The units of the section around an op."""
+    while not isinstance(op, SectionOp):
+        parent = op.parent_op()
+        assert parent is not None
+        op = parent
+    return integer(op.units)
 
 
 def dropped_room(kernel: KernelOp) -> None:

@@ -70,7 +70,7 @@ def lanes(sources: Sequence[np.ndarray], shape: tuple[int, ...], width: int, see
     total = np.full(shape, seed, kind)
     for x in sources:
         total *= kind(31)
-        total += (x if x.shape == shape else x.reshape(-1)[0]).astype(kind)
+        total += (x if x.size > 1 else x.reshape(-1)[0]).astype(kind)
         total = mix(total)
     return total.astype(f"u{width}")
 

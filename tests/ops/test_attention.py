@@ -132,6 +132,92 @@ def test_a_soft_cap() -> None:
     assert kernels(check(capped, q, k, v, length=150)) == ["attention_0"]
 
 
+def test_a_bias_of_rows_and_keys() -> None:
+    """Tiles of it have their keys side by side in memory, and their rows in ub."""
+
+    def biased(q: Any, k: Any, v: Any, bias: Any) -> Any:
+        scores = jnp.einsum("hqd,hkd->hqk", q, k, preferred_element_type=jnp.float32)
+        return jnp.einsum("hqk,hkd->hqd", jax.nn.softmax(scores + bias, axis=-1).astype(v.dtype), v)
+
+    q, k, v = inputs("f16", (2, 70, 16), (2, 650, 16), (2, 650, 24))
+    program = check(biased, q, k, v, data("f32", (2, 70, 650), 7), length=670)
+    assert kernels(program) == ["attention_0"]
+    turned = [op for op in program.module("tile").walk() if op.name == "tile.transpose"]
+    assert len(turned) > 1
+
+
+def dropped(how: str) -> Callable[..., Any]:
+    """Attention whose weights are multiplied, by a rule, by what is given for each of them."""
+
+    def attention(q: Any, k: Any, v: Any, keep: Any) -> Any:
+        scores = jnp.einsum("hqd,hkd->hqk", q, k, preferred_element_type=jnp.float32) * 0.25
+        weights = jax.nn.softmax(scores, axis=-1)
+        if how == "select":
+            weights = jnp.where(keep, weights / 0.75, 0)
+        elif how == "not":
+            weights = jnp.where(keep, 0, weights)
+        elif how == "product":
+            weights = weights * (keep.astype(jnp.float32) / 0.75)
+        else:
+            weights = -weights / (1 + keep.astype(jnp.float32))
+        return jnp.einsum("hqk,hkd->hqd", weights.astype(v.dtype), v)
+
+    return attention
+
+
+@pytest.mark.parametrize(
+    ("how", "dtype", "keys"),
+    [
+        ("select", "f16", 600),
+        ("select", "bf16", 512),
+        ("select", "f32", 97),
+        ("not", "f16", 97),
+        ("product", "f32", 600),
+        ("division", "f16", 600),
+    ],
+)
+def test_dropout(how: str, dtype: str, keys: int) -> None:
+    q, k, v = inputs(dtype, (2, 70, 16), (2, keys, 16), (2, keys, 24))
+    program = check(dropped(how), q, k, v, data("i1", (2, 70, keys), 9), length=keys + 40)
+    assert "attention_0" in kernels(program)
+    assert not any(name.startswith("contract") for name in kernels(program))
+
+
+def test_weights_that_are_added_to() -> None:
+    """What is not linear in the weights stays a kernel of its own."""
+
+    def shifted(q: Any, k: Any, v: Any, more: Any) -> Any:
+        return (jax.nn.softmax(jnp.einsum("hqd,hkd->hqk", q, k), axis=-1) + more) @ v
+
+    def squared(q: Any, k: Any, v: Any, more: Any) -> Any:
+        weights = jax.nn.softmax(jnp.einsum("hqd,hkd->hqk", q, k), axis=-1)
+        return (weights * weights + 0 * more) @ v
+
+    q, k, v = inputs("f32", (2, 32, 16), (2, 40, 16), (2, 40, 16))
+    for fn in (shifted, squared):
+        assert "attention_0" not in kernels(check(fn, q, k, v, data("f32", (2, 32, 40), 3), length=80))
+
+
+def test_keys_behind_the_last_one_do_not_reach_other_rows() -> None:
+    """A row that is no number stays alone, in its tile and in the next one on its core."""
+    q, k, v = inputs("f32", (96, 16), (160, 16), (160, 16))
+    q = q.at[5].set(np.nan)
+    pins = tw.Schedule(rows=32, keys=32, cores=1)
+    got = np.asarray(tw.compile(in_f32, q, k, v, options=tw.Options(schedule=pins))(q, k, v))
+    assert np.isnan(got[5]).all() and np.isfinite(np.delete(got, 5, 0)).all()
+
+
+def test_scores_in_place() -> None:
+    """Scores that are worked on where they were loaded, summed up in parts, give what others give."""
+    q, k, v = inputs("f16", (1, 100, 32), (1, 256, 32), (1, 256, 64))
+    got = []
+    for pins in ({"buffered": 1, "scored": 32, "columns": 32}, {"buffered": 2}):
+        options = tw.Options(schedule=tw.Schedule(rows=32, keys=64, **pins))
+        program = check(in_f32, q, k, v, length=290, options=options)
+        got.append(np.asarray(program(q, k, v)))
+    np.testing.assert_array_equal(*got)
+
+
 def test_weights_on_the_right() -> None:
     """The products may have their operands either way round."""
 
@@ -184,7 +270,15 @@ def test_pinned_tiles() -> None:
 
 @pytest.mark.parametrize(
     ("pins", "reason"),
-    [({"rows": 20}, "rows"), ({"keys": 4096}, "keys"), ({"grid": (9, 9)}, "grid")],
+    [
+        ({"rows": 20}, "rows"),
+        ({"keys": 4096}, "keys"),
+        ({"grid": (9, 9)}, "grid"),
+        ({"keys": 64, "scored": 48}, "scores of 48 keys"),
+        ({"keys": 64, "columns": 32}, "32 columns"),
+        ({"keys": 64, "buffered": 1}, "cannot be worked on in place"),
+        ({"keys": 64, "buffered": 3}, "3 tiles of scores"),
+    ],
 )
 def test_pins_that_cannot_be_obeyed(pins: dict[str, Any], reason: str) -> None:
     q, k, v = inputs("f16", (2, 70, 32), (2, 5000, 32), (2, 5000, 48))

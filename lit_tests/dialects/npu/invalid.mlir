@@ -131,6 +131,13 @@ npu.vabs %x, %y : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x8xf32, ub>)
 
 // -----
 
+// A row is repeated for one of two sources.
+%x, %y = "test.op"() : () -> (!npu.buffer<1x8xf32, ub>, !npu.buffer<8x8xf32, ub>)
+npu.vabs %x, %y : (!npu.buffer<1x8xf32, ub>, !npu.buffer<8x8xf32, ub>)
+// CHECK: 'npu.vabs' operand of shape {{\[1, 8\]}} does not match the result's {{\[8, 8\]}}
+
+// -----
+
 %x, %y = "test.op"() : () -> (!npu.buffer<8x2xf32, ub>, !npu.buffer<8x8xf32, ub>)
 npu.vbroadcast %x, %y : (!npu.buffer<8x2xf32, ub>, !npu.buffer<8x8xf32, ub>)
 // CHECK: 'npu.vbroadcast' cannot repeat {{\[8, 2\] into \[8, 8\]}}

@@ -24,6 +24,18 @@
 
 // -----
 
+%x, %y = "test.op"() : () -> (!tile.tile<1x16xf32, ub>, !tile.tile<1x16xf32, ub>)
+%z = tile.add %x, %y : (!tile.tile<1x16xf32, ub>, !tile.tile<1x16xf32, ub>) -> !tile.tile<8x16xf32, ub>
+// CHECK: 'tile.add' repeats a row, and needs another operand that has all rows
+
+// -----
+
+%x, %y = "test.op"() : () -> (!tile.tile<8x16xf32, ub>, !tile.tile<1x16xf32, ub>)
+%z = tile.add %y, %x attributes {in_place} : (!tile.tile<1x16xf32, ub>, !tile.tile<8x16xf32, ub>) -> !tile.tile<8x16xf32, ub>
+// CHECK: 'tile.add' cannot write !tile.tile<8x16xf32, ub> over !tile.tile<1x16xf32, ub>
+
+// -----
+
 tile.kernel @k {grid = [2], kind = "vector", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
 ^bb0(%x: !npu.gm<4xf32>):
 }

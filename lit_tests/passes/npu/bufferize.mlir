@@ -300,3 +300,26 @@ tile.kernel @row {grid = [1], kind = "cube", outputs = 0, slots = [2, 2, 2, 2, 2
 // CHECK: npu.load_nd
 // CHECK: npu.load_row {{.*}} at [0] {sizes = [16]}
 // CHECK: npu.load_row {{.*}} at [0] {sizes = [16]}
+
+// -----
+
+// What an op writes in the place of its first operand has that one's buffer; a row that is repeated stays a row.
+func.func @main(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
+  %y = tile.launch @over %x {inits = [-1]} : tensor<8x16xf32>
+  func.return %y : tensor<8x16xf32>
+}
+tile.kernel @over {grid = [1], kind = "vector", outputs = 1, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<8x16xf32>, %y: !npu.gm<8x16xf32>):
+  tile.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %t = tile.load %x at [0, 0] {sizes = [8, 16]} : (!npu.gm<8x16xf32>) -> !tile.tile<8x16xf32, ub>
+    %m = tile.reduce %t {dims = [0], kind = "max"} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<1x16xf32, ub>
+    %d = tile.sub %t, %m attributes {in_place} : (!tile.tile<8x16xf32, ub>, !tile.tile<1x16xf32, ub>) -> !tile.tile<8x16xf32, ub>
+    tile.store %d, %y at [0, 0] {sizes = [8, 16]} : (!tile.tile<8x16xf32, ub>, !npu.gm<8x16xf32>)
+  }
+}
+// CHECK: npu.kernel @over
+// CHECK: npu.load_nd %{{.*}}, %[[T:.*]] at [0, 0] {sizes = [8, 16]}
+// CHECK: npu.vreduce %[[T]], %[[M:.*]] {dims = [0], kind = "max"}
+// CHECK: npu.vsub %[[T]], %[[M]], %[[T]] : (!npu.buffer<8x16xf32, ub>, !npu.buffer<1x16xf32, ub>, !npu.buffer<8x16xf32, ub>)
+// CHECK: npu.store_nd %[[T]]

@@ -105,3 +105,21 @@ tile.kernel @k {grid = [1], kind = "vector", outputs = 1, slots = [1, 1, 1, 1, 2
 ^bb0(%i: index, %x: !npu.gm<8xf32>, %y: !npu.gm<8xf32>):
 }
 // CHECK: 'tile.launch' ({{.*}}) has !npu.gm<9xf32> where argument 0 of 'tile.kernel' ({{.*}}) is !npu.gm<8xf32>
+
+// -----
+
+func.func @main(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
+  %y = tile.launch @k %x {inits = [-1]} : (tensor<8x16xf32>) -> tensor<8x16xf32>
+  func.return %y : tensor<8x16xf32>
+}
+tile.kernel @k {grid = [1], kind = "vector", outputs = 1, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<8x16xf32>, %y: !npu.gm<8x16xf32>):
+  tile.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %t = tile.load %x at [0, 0] {sizes = [8, 16]} : (!npu.gm<8x16xf32>) -> !tile.tile<8x16xf32, ub>
+    %d = tile.exp %t attributes {in_place} : !tile.tile<8x16xf32, ub>
+    %s = tile.add %d, %t : !tile.tile<8x16xf32, ub>
+    tile.store %s, %y at [0, 0] {sizes = [8, 16]} : (!tile.tile<8x16xf32, ub>, !npu.gm<8x16xf32>)
+  }
+}
+// CHECK: 'tile.exp' {{.*}} writes over a tile that something else uses later or brings

@@ -27,20 +27,27 @@ func.func @main(%q: tensor<2x32x16xf16>, %k: tensor<2x64x16xf16>, %v: tensor<2x6
 // FUSED: graph.yield
 // FUSED-NOT: graph.fusion
 
+// Rows of scores lie along the last dimension of a tile: what each row has is one line, which is repeated as it is.
 // CHECK: tile.launch @attention_0 %q, %k, %v
-// CHECK: tile.kernel @attention_0 {grid = [2], kind = "mix", outputs = 1, slots = [2, 2, 2, 1, 1], workspaces = 3}
+// CHECK: tile.kernel @attention_0 {grid = [2], kind = "mix", outputs = 1, slots = [2, 2, 2, 2, 1], workspaces = 3}
+// CHECK: %[[SCORES:[0-9]+]] = tile.view %5
+// CHECK: %[[PARTS:[0-9]+]] = tile.view %7
 // CHECK: tile.section {core = "mixed", units = 2}
 // CHECK: tile.mma
-// CHECK: tile.store %{{.*}}, %5 at [%0, 0, 0] {sizes = [1, 32, 64]}
-// CHECK: tile.load %5 at [%0, %8 * 16, 0] {sizes = [1, 16, 64]}
-// CHECK: tile.reduce %{{.*}} {dims = [2], kind = "max"}
-// CHECK: tile.exp
-// CHECK: tile.store %{{.*}}, %6 at [%0, 0, %8 * 16, 0] {sizes = [1, 1, 16, 64]}
-// CHECK: tile.load %6 at [%0, 0, 0, 0] {sizes = [1, 1, 32, 64]}
+// CHECK: tile.store %{{.*}}, %[[SCORES]] at [%0, 0, 0, 0, 0] {sizes = [1, 1, 64, 2, 16]}
+// CHECK: tile.load %5 at [%0, 0, %10, 0, 0] {sizes = [1, 1, 1, 64, 16]}
+// CHECK: %[[PEAK:[0-9]+]] = tile.reduce %{{.*}} {dims = [1], kind = "max"}
+// CHECK: tile.max %[[PEAK]]
+// CHECK: tile.sub %{{.*}} attributes {in_place} : (!tile.tile<1x64x16xf32, ub>, !tile.tile<1x1x16xf32, ub>)
+// CHECK: tile.exp %{{.*}} attributes {in_place}
+// CHECK: tile.reduce %{{.*}} {dims = [1], kind = "sum"}
+// CHECK: tile.store %{{.*}}, %6 at [%0, 0, 0, %10 * 16] {sizes = [1, 1, 64, 16]}
+// CHECK: tile.load %6 at [%0, 0, 0, 0] {sizes = [1, 1, 64, 32]}
 // CHECK: tile.mma
-// CHECK: tile.store %{{.*}}, %7 at [%0, 0, 0] {sizes = [1, 32, 16]}
+// CHECK: tile.store %{{.*}}, %[[PARTS]] at [%0, 0, 0, 0, 0] {sizes = [1, 1, 16, 2, 16]}
 // CHECK: tile.div
-// CHECK: tile.store %{{.*}}, %4 at [%0, %8 * 16, 0] {sizes = [1, 16, 16]}
+// CHECK: tile.transpose
+// CHECK: tile.store %{{.*}}, %4 at [%0, %10 * 16, 0] {sizes = [1, 16, 16]}
 
 // On a chip whose cores have both units no path brings weights back to the cube: the products stay apart.
 // APART: graph.fusion

@@ -23,7 +23,7 @@ builtin.module attributes {tilewright.target = "ascend-910b1"} {
     func.return %o : tensor<2x32x16xf16>
   }
 }
-// CHECK: @attention_0 cannot obey its pinned schedule: rows, keys, features and summed must be multiples of 16
+// CHECK: @attention_0 cannot obey its pinned schedule: rows, keys, scored, columns, features and summed must be multiples of 16
 
 // -----
 

@@ -1,8 +1,9 @@
 // RUN: tilewright-opt %s -p 'graph-schedule,graph-to-tile' --split-input-file | filecheck %s
 // RUN: tilewright-opt %s -p 'graph-schedule,graph-to-tile,tile-to-npu' --split-input-file | filecheck %s --check-prefix NPU
 
-// A pinned schedule: four pieces of 16 keys. Maximum, sum, two corrections and the result are carried over them; parts of
-// the result come two pieces late.
+// A pinned schedule: four pieces of 16 keys. Maximum, sum, two corrections, the sums of two pieces and the result are
+// carried over them; parts of the result come two pieces late, so that two pieces more are walked, and what they make is
+// taken and not used.
 builtin.module attributes {tilewright.target = "ascend-910b1"} {
   func.func @main(%q: tensor<2x32x16xf16>, %k: tensor<2x64x16xf16>, %v: tensor<2x64x16xf16>) -> tensor<2x32x16xf16> {
     %o = graph.fusion %q, %k, %v {domain = [2, 32, 64, 16], kind = "mix", schedule = #graph.attention_schedule<rows = 32, keys = 16>} : (tensor<2x32x16xf16>, tensor<2x64x16xf16>, tensor<2x64x16xf16>) -> tensor<2x32x16xf16> {
@@ -28,15 +29,17 @@ builtin.module attributes {tilewright.target = "ascend-910b1"} {
 
 // CHECK: tile.section {core = "mixed", units = 2}
 // CHECK: scf.for %[[ZERO:.*]] = %{{.*}} to %{{.*}} step %{{.*}} {
-// CHECK: tile.store %{{.*}}, %6 at [%0, %[[ZERO]], %11 * 16, 0]
-// CHECK: scf.for %[[PAIR:[0-9]+]] = {{.*}} iter_args
+// CHECK: tile.store %{{.*}}, %6 at [%0, %[[ZERO]], 0, %14 * 16]
+// CHECK: scf.for %[[PAIR:[0-9]+]] = %{{.*}} to %8 step {{.*}} iter_args
 // CHECK: scf.for %[[SLOT:[0-9]+]] = {{.*}} iter_args
 // CHECK: tile.load %2 at [%0, %[[PAIR]] * 32 + %[[SLOT]] * 16, 0]
 // CHECK: tile.load %3 at [%0, %[[PAIR]] * 32 + %[[SLOT]] * 16 + -32, 0]
 // CHECK: tile.load %6 at [%0, %[[SLOT]], 0, 0]
-// CHECK: tile.store %{{.*}}, %6 at [%0, %[[SLOT]], %11 * 16, 0]
-// CHECK: scf.for %[[LAST:[0-9]+]] = {{.*}} iter_args
-// CHECK: tile.load %3 at [%0, %[[LAST]] * 16 + 32, 0]
+// CHECK: tile.store %{{.*}}, %6 at [%0, %[[SLOT]], 0, %14 * 16]
+// CHECK: tile.mul %{{.*}} attributes {in_place} : (!tile.tile<1x16x16xf32, ub>, !tile.tile<1x1x16xf32, ub>)
+// CHECK: scf.for %[[LAST:[0-9]+]] = {{.*}} {
+// CHECK-NEXT: tile.load %6 at [%0, %[[LAST]], 0, 0]
+// CHECK-NEXT: }
 
 // Each kind of core gets what it runs of it, with the loops in which it has something to do.
 // NPU: npu.section {core = "cube", units = 1}
