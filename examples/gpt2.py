@@ -25,7 +25,7 @@ class Config(NamedTuple):
     n_tokens: int
     vocab: int
     n_positions: int
-    n_cache: int
+    n_cache: int = 512
 
 
 class Cache(NamedTuple):
@@ -35,7 +35,7 @@ class Cache(NamedTuple):
     v: jax.Array
 
 
-SMALL = Config(n_layers=12, d_model=768, n_heads=12, n_tokens=128, vocab=50257, n_positions=1024, n_cache=512)
+SMALL = Config(n_layers=12, d_model=768, n_heads=12, n_tokens=128, vocab=50257, n_positions=1024)
 TINY = Config(n_layers=2, d_model=64, n_heads=4, n_tokens=16, vocab=211, n_positions=32, n_cache=19)
 
 
