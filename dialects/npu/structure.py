@@ -96,13 +96,16 @@ class LaunchOp(Command, KernelUser):
     device tensor of rank 0, an input may be a number of the host, which travels with the launch's arguments.
 
     `joined`: it runs in the launch of the npu.launch before it, behind a barrier over all cores of that launch. The two
-    then are of one *group*, which is one launch of the device."""
+    then are of one *group*, which is one launch of the device.
+
+    `updates`: the numbers of outputs that the kernel writes in part: what their tensors hold stays elsewhere."""
 
     name = "npu.launch"
     SYMBOL: ClassVar[str | None] = "callee"
     outputs = prop_def(IntegerAttr)
     workspaces = prop_def(IntegerAttr)
     joined = opt_prop_def(UnitAttr)
+    updates = opt_prop_def(DenseArrayBase)
     arguments = var_operand_def()
 
     def group(self) -> list[LaunchOp]:
@@ -126,6 +129,10 @@ class LaunchOp(Command, KernelUser):
         first = len(self.operands) - integer(self.outputs) - integer(self.workspaces)
         return self.operands[first : first + integer(self.outputs)]
 
+    def updated(self) -> Sequence[SSAValue]:
+        """The outputs that keep what they hold where the kernel does not write."""
+        return [self.written()[o] for o in to_ints(self.updates)]
+
     def reads(self) -> Sequence[SSAValue]:
         return [v for v in self.inputs() if not is_number(v.type)]
 
@@ -141,6 +148,9 @@ class LaunchOp(Command, KernelUser):
         if len(self.operands) < integer(self.outputs) + integer(self.workspaces):
             name = self.callee.root_reference.data
             raise self.error(f"@{name} has fewer operands than outputs and workspaces")
+        updates = to_ints(self.updates)
+        if any(not 0 <= o < integer(self.outputs) for o in updates) or len(set(updates)) < len(updates):
+            raise self.error(f"updates {list(updates)}, but has outputs 0 to {integer(self.outputs) - 1}, each once")
         for i, value in enumerate(self.operands):
             if not isinstance(value.type, GmType) and (i >= len(self.inputs()) or not is_number(value.type)):
                 raise self.error(

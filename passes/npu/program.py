@@ -10,7 +10,7 @@ from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue, Use
 
 from ...dialects import graph, tile
-from ...dialects.base import block_of, describe, integer, integer_attr, text, to_ints
+from ...dialects.base import block_of, describe, integer, integer_attr, ints, text, to_ints
 from ...dialects.graph import CaseOp, ConstantOp, FusionOp, HostOp, ReshapeOp, ToHostOp, WhileOp, YieldOp
 from ...dialects.graph.donation import donated
 from ...dialects.npu import GmType, ViewOp, structure, whole_tensor
@@ -95,8 +95,10 @@ class ProgramLowering(HostValues):
         _check_launch(op, kernel, inputs)
         operands = [self.env[v] for v in inputs]
         outputs: dict[int, SSAValue] = {}
+        updates: list[int] = []
         for o, init in enumerate(inits):
             if init >= 0:
+                updates.append(o)
                 old, taken = op.arguments[init], {whole_tensor(v) for v in outputs.values()}
                 over_ = self.takes_over(old, op)
                 outputs[o] = self.env[old] if over_ else self.copied(old, op, op.outputs[o], taken)
@@ -128,6 +130,7 @@ class ProgramLowering(HostValues):
                     "callee": op.callee,
                     "outputs": integer_attr(len(outputs)),
                     "workspaces": integer_attr(n),
+                    **({"updates": ints(updates)} if updates else {}),
                 },
                 location=op.location,
             )

@@ -291,6 +291,12 @@ npu.launch @k %x {outputs = 2, workspaces = 0} : (!npu.gm<4xf32>)
 
 // -----
 
+%x, %y = "test.op"() : () -> (!npu.gm<4xf32>, !npu.gm<4xf32>)
+npu.launch @k %x, %y {outputs = 1, updates = [1], workspaces = 0} : (!npu.gm<4xf32>, !npu.gm<4xf32>)
+// CHECK: 'npu.launch' updates [1], but has outputs 0 to 0, each once
+
+// -----
+
 %x = "test.op"() : () -> (tensor<4xf32>)
 npu.launch @k %x {outputs = 0, workspaces = 0} : (tensor<4xf32>)
 // CHECK: 'npu.launch' {{.*}}tensor<4xf32>

@@ -228,7 +228,7 @@ tile.kernel @row {grid = [1], kind = "vector", outputs = 1, slots = [1, 1, 1, 1,
 }
 // CHECK: @main(%x: !npu.gm<64xf32> {graph.donated}, %c: !npu.gm<8x64xf32> {graph.donated}, %k: !npu.gm<64xf32>)
 // CHECK-NEXT: npu.launch @double %x, %x {outputs = 1, workspaces = 0}
-// CHECK-NEXT: npu.launch @row %k, %c {outputs = 1, workspaces = 0}
+// CHECK-NEXT: npu.launch @row %k, %c {outputs = 1, updates = [0], workspaces = 0}
 // CHECK-NEXT: %[[S:.*]] = npu.gm_alloc
 // CHECK-NEXT: npu.copy %k, %[[S]]
 // CHECK-NEXT: npu.loop %[[S]] {trip_count = 3}
