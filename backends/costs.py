@@ -166,7 +166,7 @@ class _KernelSum:
         self.lanes: Counter[str] = Counter()
         self.modes: dict[str, str] = {}
         self.source: str | None = None if kernel is None else kernel.source
-        self.floors: Counter[str] = Counter()
+        self.floors: dict[str, float] = {}
         self.floor = 0.0
 
     def launch(self, step: Launch, times: int, energy: _Energy) -> None:
@@ -211,7 +211,7 @@ class _KernelSum:
         needs = floors_of(step, self.machine)
         self.floor += floor(needs) * times
         for resource, microseconds in needs.items():
-            self.floors[resource] += microseconds * times
+            self.floors[resource] = self.floors.get(resource, 0.0) + microseconds * times
 
     def _move(self, hbm: int, l2: int, read: int, write: int, times: int, energy: _Energy) -> None:
         for key, amount in (("hbm", hbm), ("l2", l2), ("read", read), ("write", write)):
@@ -252,7 +252,7 @@ class _KernelSum:
             modes=self.modes,
             joined=self.joined,
             floor_microseconds=self.floor,
-            floors=dict(self.floors),
+            floors=self.floors,
         )
 
 

@@ -49,11 +49,11 @@ class Totals:
     written: tuple[int, ...]
     macs: dict[str, int]
     elements: int
+    full_repeats: float
     lane_cycles: dict[str, int]
     tile_bytes: dict[str, int]
     products: dict[str, int]
     lanes: dict[str, int]
-    full_repeats: float
 
     @property
     def flops(self) -> int:
@@ -288,7 +288,7 @@ class TimedKernel:
                     for level, amount in work.tile_bytes.items():
                         tile_bytes[level] += amount * n
         sums = (dict(each) for each in (lane_cycles, tile_bytes, products, lanes))
-        return Totals(tuple(read), tuple(written), dict(macs), elements, *sums, full_repeats)
+        return Totals(tuple(read), tuple(written), dict(macs), elements, full_repeats, *sums)
 
     def _prices(self, missing: Sequence[float], blocks: int | None = None) -> list[Price]:
         """What instructions cost while `blocks` of the grid (None: all that fit) run side by side."""

@@ -15,19 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block
 
-from ...dialects.base import text
-from ...dialects.npu.structure import KernelOp, LaunchOp, joinable_before
+from ...dialects.base import describe, text
+from ...dialects.npu.structure import KernelOp, LaunchOp, joinable_before, splits_nothing
 from ...dialects.npu.waking import Woken, woken_by
 from ...dialects.open_sizes import choosing
 from ...machine import Machine
 from ..base import TargetPass
+from ..reasons import Reason, asked_reasons
 
 MOST = 64
 """Launches in a group, at most: so the time that the pass takes is linear in the launches of a program."""
@@ -60,11 +62,24 @@ class NpuJoinLaunchesPass(TargetPass):
             for region in op.regions
             for block in region.blocks
         ]
-        for run in (run for block in blocks for run in runs(block, kernels)):
-            neighbours = [Neighbour(kernels[_callee(op)], bool(op.at_issue())) for op in run]
-            for op, joined in zip(run, joins(neighbours, machine), strict=True):
-                if joined:
-                    op.properties["joined"] = UnitAttr()
+        reasons = asked_reasons()
+        for block in blocks:
+            before: list[LaunchOp] = []
+            for run in runs(block, kernels):
+                neighbours = [Neighbour(kernels[_callee(op)], bool(op.at_issue())) for op in run]
+                found = joins(neighbours, machine)
+                for op, joined in zip(run, found, strict=True):
+                    if joined:
+                        op.properties["joined"] = UnitAttr()
+                if reasons is not None:
+                    if before:
+                        reasons.append(
+                            Reason("not joined", (run[0], before[-1]), _between(before[-1], run[0]))
+                        )
+                    for i in (i for i, joined in enumerate(found) if i and not joined):
+                        why = _dearer(neighbours, found, i, machine)
+                        reasons.append(Reason("not joined", (run[i], run[i - 1]), why))
+                before = run
 
 
 def runs(block: Block, kernels: Mapping[str, Woken]) -> Iterator[list[LaunchOp]]:
@@ -109,6 +124,38 @@ def joins(launches: Sequence[Neighbour], machine: Machine) -> list[bool]:
         end = starts[end - 1]
         found[end] = False
     return found
+
+
+def _between(before: LaunchOp, launch: LaunchOp) -> str:
+    """Why the first launch of a run is not of one group with the last one of the run before."""
+    if before.queue != launch.queue:
+        return f"they are on two streams, {before.queue} and {launch.queue}"
+    op = before.next_op
+    while op is not None and splits_nothing(op):
+        op = op.next_op
+    return (
+        f"{describe(op)} is between them" if op is not None and op is not launch else "they are no neighbours"
+    )
+
+
+def _dearer(launches: Sequence[Neighbour], joined: Sequence[bool], at: int, machine: Machine) -> str:
+    """Why the group that begins with a launch is not one with the group before it."""
+    if launches[at].first:
+        return "it takes a number that the program knows only then, with which a launch begins"
+    start = max(i for i in range(at) if not joined[i])
+    end = next((i for i in range(at + 1, len(launches)) if not joined[i]), len(launches))
+    if end - start > MOST:
+        return f"one launch has at most {MOST} kernels"
+
+    def cost(group: Sequence[Neighbour]) -> float:
+        launch, barrier = _price(reduce(or_, (each.woken for each in group)), machine)
+        return (launch + (len(group) - 1) * barrier) / PER_MICROSECOND
+
+    apart, together = cost(launches[start:at]) + cost(launches[at:end]), cost(launches[start:end])
+    return (
+        f"to start all {end - start} kernels in one launch, with barriers over the cores of the largest, would take "
+        f"{together:.2f} us, and in two launches it takes {apart:.2f} us"
+    )
 
 
 def _price(woken: Woken, machine: Machine) -> tuple[int, int]:
