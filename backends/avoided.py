@@ -131,7 +131,12 @@ class _Avoided(HostVisitor[AvoidedCopies]):
         name = op.callee.root_reference.data
         if name not in self._known:
             self._known[name] = self.block(self._functions[name].body.block)
-        return self._known[name]
+        found = self._known[name]
+        for value in map(whole_tensor, op.updated()):
+            if value in self._copied:  # for the update in the function, which thus avoids nothing
+                self._copied.discard(value)
+                found += AvoidedCopies(updates=-1, update_bytes=-gm(value).bytes)
+        return found
 
     def loop(self, op: structure.LoopOp) -> AvoidedCopies:
         trips = 1 if op.trip_count is None else integer(op.trip_count)

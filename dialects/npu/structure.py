@@ -148,9 +148,7 @@ class LaunchOp(Command, KernelUser):
         if len(self.operands) < integer(self.outputs) + integer(self.workspaces):
             name = self.callee.root_reference.data
             raise self.error(f"@{name} has fewer operands than outputs and workspaces")
-        updates = to_ints(self.updates)
-        if any(not 0 <= o < integer(self.outputs) for o in updates) or len(set(updates)) < len(updates):
-            raise self.error(f"updates {list(updates)}, but has outputs 0 to {integer(self.outputs) - 1}, each once")
+        _check_updates(self, self.updates, integer(self.outputs))
         for i, value in enumerate(self.operands):
             if not isinstance(value.type, GmType) and (i >= len(self.inputs()) or not is_number(value.type)):
                 raise self.error(
@@ -176,6 +174,13 @@ class LaunchOp(Command, KernelUser):
 
     def accept(self, visitor: HostVisitor[R]) -> R:
         return visitor.launch(self)
+
+
+def _check_updates(op: HostProgramOp, updates: DenseArrayBase | None, outputs: int) -> None:
+    """Raises VerifyException where these are not some of the outputs of an op."""
+    given = to_ints(updates)
+    if any(not 0 <= o < outputs for o in given) or len(set(given)) < len(given):
+        raise op.error(f"updates {list(given)}, but has outputs 0 to {outputs - 1}, each once")
 
 
 def splits_nothing(op: Operation) -> bool:
@@ -206,12 +211,15 @@ def _fits(kind: Attribute, want: Attribute) -> bool:
 @irdl_op_definition
 class CallOp(HostProgramOp):
     """Runs a function of the host program on device tensors: its inputs, then the `outputs` that it writes. The
-    function has a frame of its own in device memory for everything else, since no function calls itself."""
+    function has a frame of its own in device memory for everything else, since no function calls itself.
+
+    `updates`: the numbers of outputs that hold something before, which the function reads and may leave there."""
 
     name = "npu.call"
     SYMBOL: ClassVar[str | None] = "callee"
     callee = prop_def(SymbolRefAttr)
     outputs = prop_def(IntegerAttr)
+    updates = opt_prop_def(DenseArrayBase)
     arguments = var_operand_def(GmType)
 
     def inputs(self) -> Sequence[SSAValue]:
@@ -220,8 +228,12 @@ class CallOp(HostProgramOp):
     def written(self) -> Sequence[SSAValue]:
         return self.operands[len(self.operands) - integer(self.outputs) :]
 
+    def updated(self) -> Sequence[SSAValue]:
+        """The outputs that hold something before."""
+        return [self.written()[o] for o in to_ints(self.updates)]
+
     def reads(self) -> Sequence[SSAValue]:
-        return self.inputs()
+        return [*self.inputs(), *self.updated()]
 
     def writes(self) -> Sequence[SSAValue]:
         return self.written()
@@ -233,6 +245,7 @@ class CallOp(HostProgramOp):
         name = self.callee.root_reference.data
         if len(self.operands) < integer(self.outputs):
             raise self.error(f"@{name} has fewer operands than outputs")
+        _check_updates(self, self.updates, integer(self.outputs))
         for v in self.operands:
             assert isinstance(v.type, GmType)
             if not v.type.dense:

@@ -74,6 +74,10 @@ def call(source: str, dest: str, outputs: int = 1) -> str:
     return f"npu.call @f %{source}, %{dest} {{outputs = {outputs}}} : ({GM}, {GM})"
 
 
+def updating(source: str, dest: str) -> str:
+    return call(source, dest).replace("outputs = 1", "outputs = 1, updates = [0]")
+
+
 CASES: dict[str, tuple[str, str]] = {
     "a load and a use without a flag": ("race", kernel(f"{A}\n{LOAD} // 1\n{STORE} // 2")),
     "a flag that nothing consumes": ("unpaired-flag", kernel(f"{flag('set')} // 1")),
@@ -177,6 +181,17 @@ CASES: dict[str, tuple[str, str]] = {
             f"{at('y', 512)}\n{call('x', 'y')}\n{call('y', 'y', 0)} // 1\n{RETURN}",
             more=HELPER.replace("HERE", "2"),
         ),
+    ),
+    "two calls with other updates": (
+        "bad-call",
+        main(
+            f"{at('y', 512)}\n{call('x', 'y')}\n{updating('x', 'y')} // 1\n{RETURN}",
+            more=HELPER.replace("HERE", "2"),
+        ),
+    ),
+    "a call that updates what nothing wrote": (
+        "device-uninitialised",
+        main(f"{at('y', 512)} // 2\n{updating('x', 'y')} // 1\n{RETURN}", more=HELPER),
     ),
     "an output stored in part": (
         "uncovered",

@@ -502,6 +502,12 @@ npu.call @f %x {outputs = 2} : (!npu.gm<4xf32>)
 
 // -----
 
+%x = "test.op"() : () -> !npu.gm<4xf32>
+npu.call @f %x, %x {outputs = 1, updates = [0, 0]} : (!npu.gm<4xf32>, !npu.gm<4xf32>)
+// CHECK: 'npu.call' updates [0, 0], but has outputs 0 to 0, each once
+
+// -----
+
 %x = "test.op"() : () -> !npu.gm<4x4xf32, strides [1, 4], offset 0>
 npu.call @f %x {outputs = 0} : (!npu.gm<4x4xf32, strides [1, 4], offset 0>)
 // CHECK: 'npu.call' @f gets !npu.gm<4x4xf32, strides {{\[1, 4\]}}, offset 0>; it takes whole tensors
