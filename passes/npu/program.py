@@ -7,7 +7,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
-from xdsl.ir import Block, Operation, Region, SSAValue, Use
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, Use
 
 from ...dialects import graph, tile
 from ...dialects.base import block_of, describe, integer, integer_attr, ints, text, to_ints
@@ -317,10 +317,10 @@ def updated_arguments(func: FuncOp) -> dict[int, int]:
             if not _ends_with(source, op, order):
                 break
             value, updated = source, updated or not isinstance(op, ReshapeOp | graph.ViewOp)
-        if value in block.args and updated and gm_type(value) == gm_type(result):
-            i = list(block.args).index(value)
-            if i not in found and list(last.operands).count(result) == 1:
-                found[i] = o
+        if not isinstance(value, BlockArgument) or not updated or gm_type(value) != gm_type(result):
+            continue
+        if value.index not in found and list(last.operands).count(result) == 1:
+            found[value.index] = o
     return found
 
 

@@ -106,7 +106,7 @@ CASES: dict[str, tuple[Callable[..., Any], bool, int, int]] = {
     "through another shape": (shapes, True, 1, 0),
     "in a loop": (looped, False, 1, 2),
 }
-"""The function, whether its cache is donated, how many arguments its callee updates, and the npu.copy ops of the module."""
+"""The function, whether its cache is donated, how many arguments its callee updates, and how many copies there are."""
 
 
 def compiled(name: str) -> tuple[tw.Program, list[np.ndarray]]:

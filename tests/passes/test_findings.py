@@ -204,6 +204,18 @@ CASES: dict[str, tuple[str, str]] = {
         "core-race",
         kernel(f"{A}\n{FILL}\nnpu.barrier\n{STORE.replace('[0]', '[%core * 32]')} // 1", grid=2),
     ),
+    "two cores at a place that a number names": (
+        "core-race",
+        kernel(
+            f"""{A}
+        %n = npu.load_scalar %x at [0] {{low = 0, high = 64}} : ({GM}) -> index
+        {FILL}
+        npu.barrier
+        npu.store_nd %a, %y at [%n] {{sizes = [64]}} : ({BUFFER}, !npu.gm<128xf32>) // 1""",
+            grid=2,
+            y="!npu.gm<128xf32>",
+        ),
+    ),
     "a core that loads what another one stores": (
         "core-race",
         kernel(
