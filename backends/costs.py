@@ -14,7 +14,9 @@ from ..dialects.npu.lifetimes import fullest_of
 from ..dialects.npu.streams import QUEUES
 from ..dialects.precision import recorded_precision
 from ..machine import LEVELS, Machine
+from .avoided import avoided_copies
 from .counts import counts_of
+from .floors import floor, floors_of
 from .report import (
     HostOpReport,
     HostScalarsReport,
@@ -93,6 +95,7 @@ def report_of(simulation: Simulation, module: ModuleOp, undonated_arena: int | N
         assumed_trips=list(simulation.assumed_trips),
         assumed_branches=list(simulation.assumed_branches),
         precision=recorded_precision(module),
+        avoided_copies=avoided_copies(module),
     )
 
 
@@ -163,6 +166,8 @@ class _KernelSum:
         self.lanes: Counter[str] = Counter()
         self.modes: dict[str, str] = {}
         self.source: str | None = None if kernel is None else kernel.source
+        self.floors: dict[str, float] = {}
+        self.floor = 0.0
 
     def launch(self, step: Launch, times: int, energy: _Energy) -> None:
         kernel, run = step.kernel, step.run
@@ -203,6 +208,10 @@ class _KernelSum:
         self.cycles += cycles * times
         self.microseconds += step.microseconds * times
         self.launch_microseconds += (step.microseconds - self.machine.cycles_to_microseconds(cycles)) * times
+        needs = floors_of(step, self.machine)
+        self.floor += floor(needs) * times
+        for resource, microseconds in needs.items():
+            self.floors[resource] = self.floors.get(resource, 0.0) + microseconds * times
 
     def _move(self, hbm: int, l2: int, read: int, write: int, times: int, energy: _Energy) -> None:
         for key, amount in (("hbm", hbm), ("l2", l2), ("read", read), ("write", write)):
@@ -242,6 +251,8 @@ class _KernelSum:
             lanes_by_precision=dict(self.lanes),
             modes=self.modes,
             joined=self.joined,
+            floor_microseconds=self.floor,
+            floors=self.floors,
         )
 
 

@@ -4,6 +4,9 @@
 
     {"schema": "tilewright.report/1", "target": str,
      "microseconds": float,            first command to the end of the last, whatever runs side by side
+     "floor_microseconds": float,      below which no kernels of this work get: the largest of all that crosses HBM at
+                                       least, of all products and of all vector lanes, each at the chip's peak
+     "efficiency": float | null,       floor_microseconds / microseconds
      "queues": {queue: microseconds},  how long each stream (compute, copy_in, copy_out, host) and the program's own
                                        thread (program) is busy
      "cycles": int,                    core cycles in which kernels ran, launches and host calls excluded
@@ -18,11 +21,18 @@
      "counts": {"kernels": int,         in the program; copies are no kernels
                 "launched_kernels": int, "launches": int, "copies": int, "host_calls": int,
                 "joined": int},         runs of kernels that are no launch: stages of one, behind a barrier
+     "avoided_copies": {"copies": int, "bytes": int,     within device memory, of one run (avoided.py)
+                        "updates": int, "update_bytes": int,    launches that write a part of a tensor in its place
+                        "states": int, "state_bytes": int,      of a loop, whose next value is made over the last
+                        "views": int, "view_bytes": int},       reshaped tensors that are what they were made of
      "kernels": [{"name": str, "kind": str, "launches": int, "cores": int,    kind "copy": all copies
                   "joined": int,                      of its `launches`, how often it is such a stage
                   "microseconds": float, "launch_microseconds": float,    all launches, and barriers before them
                   "bound": "launch" | "HBM" | "L2" | pipe | "<pipe> (HBM)" | "<pipe> (L2)",
                   "pipes": {pipe: microseconds},      busy, of the heaviest core, all launches
+                  "floor_microseconds": float,        the least that all launches could take: of each the largest of
+                  "floors": {"HBM" | "cube" | "vector": microseconds},   these, each at the chip's peak (floors.py)
+                  "efficiency": float | null,         floor_microseconds / microseconds, launches included
                   "bytes": {"hbm": int, "l2": int,    by where they came from or went to
                             "read": int, "write": int},
                   "macs": int, "flops": int, "source": "file:line" | null,
@@ -58,6 +68,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dialects.npu.interface import PRODUCT
 from ..dialects.precision import PrecisionRecord
+from .avoided import AvoidedCopies
 from .counts import Counts
 from .html import table_html
 from .terminal import Fitted
@@ -88,6 +99,13 @@ class KernelReport:
     lanes_by_precision: dict[str, int] = field(default_factory=dict)
     modes: dict[str, str] = field(default_factory=dict)
     joined: int = 0
+    floor_microseconds: float = 0.0
+    floors: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def efficiency(self) -> float | None:
+        """The floor as a share of the time; None for what takes none."""
+        return self.floor_microseconds / self.microseconds if self.microseconds else None
 
     @property
     def precision(self) -> str:
@@ -104,7 +122,7 @@ class KernelReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as in the schema."""
-        return {**asdict(self), "precision": self.precision}
+        return {**asdict(self), "precision": self.precision, "efficiency": self.efficiency}
 
 
 @dataclass(frozen=True)
@@ -199,6 +217,22 @@ class Report:
     assumed_branches: list[str]
     packing_microseconds: float | None = None
     precision: PrecisionRecord | None = None
+    avoided_copies: AvoidedCopies = field(default_factory=AvoidedCopies)
+
+    @property
+    def floor_microseconds(self) -> float:
+        """The least time of all kernels and copies together, whatever order they run in: HBM, the cubes and the vector
+        cores each have their work at the chip's peak, side by side."""
+        sums: dict[str, float] = {}
+        for kernel in self.kernels:
+            for resource, microseconds in kernel.floors.items():
+                sums[resource] = sums.get(resource, 0.0) + microseconds
+        return max(sums.values(), default=0.0)
+
+    @property
+    def efficiency(self) -> float | None:
+        """The floor as a share of the time; None for a program that takes none."""
+        return self.floor_microseconds / self.microseconds if self.microseconds else None
 
     @property
     def by_precision(self) -> list[PrecisionShare]:
@@ -224,7 +258,14 @@ class Report:
         shares = {"by_precision": [asdict(row) for row in self.by_precision]}
         memory = {**asdict(self.memory), "fragmentation": self.memory.fragmentation}
         kernels = [k.to_dict() for k in self.kernels]
-        return {"schema": SCHEMA, **asdict(self), "memory": memory, "kernels": kernels, **shares}
+        floor = {"floor_microseconds": self.floor_microseconds, "efficiency": self.efficiency}
+        avoided = {
+            "copies": self.avoided_copies.copies,
+            "bytes": self.avoided_copies.bytes,
+            **asdict(self.avoided_copies),
+        }
+        parts = {"memory": memory, "avoided_copies": avoided, "kernels": kernels}
+        return {"schema": SCHEMA, **asdict(self), **floor, **parts, **shares}
 
     def to_json(self) -> str:
         """The schema as JSON text."""
@@ -247,16 +288,17 @@ class Report:
             source = (k.source or "").rpartition("/")[2]
             share = k.microseconds / self.microseconds if self.microseconds else 0.0
             computed = [k.kind, k.said] if self.mixes_precisions else [k.kind]
-            cells = [k.name, *computed, f"{k.launches}", f"{k.cores}", f"{k.microseconds:,.1f}", share, k.bound]
+            cells = [k.name, *computed, f"{k.launches}", f"{k.cores}", f"{k.microseconds:,.1f}", share]
+            cells += ["" if k.efficiency is None else f"{100 * k.efficiency:.0f}%", k.bound]
             rows.append((k.microseconds, [*cells, f"{moved:,.2f}", source]))
         for op in self.host_ops:
             share = op.microseconds / self.microseconds if self.microseconds else 0.0
             computed = ["host", ""] if self.mixes_precisions else ["host"]
-            cells = [op.name, *computed, f"{op.calls}", "", f"{op.microseconds:,.1f}", share, "host"]
+            cells = [op.name, *computed, f"{op.calls}", "", f"{op.microseconds:,.1f}", share, "", "host"]
             rows.append(
                 (op.microseconds, [*cells, f"{op.bytes / 1e6:,.2f}", (op.source or "").rpartition("/")[2]])
             )
-        header = ["kernel", "kind", "runs", "cores", "us", "share", "bound", "MB", "source"]
+        header = ["kernel", "kind", "runs", "cores", "us", "share", "eff.", "bound", "MB", "source"]
         if self.mixes_precisions:
             header.insert(2, "precision")
         ordered = [cells for _, cells in sorted(rows, key=lambda row: -row[0])]
@@ -282,7 +324,7 @@ class Report:
         table.add_column("kind")
         if mixed:
             table.add_column("precision")
-        for name in ("runs", "cores", "us", "share"):
+        for name in ("runs", "cores", "us", "share", "eff."):
             table.add_column(name, justify="right")
         table.add_column("bound")
         table.add_column("pipes, us")
@@ -298,6 +340,7 @@ class Report:
                 str(kernel.cores),
                 f"{kernel.microseconds:,.1f}",
                 self._share(kernel.microseconds),
+                "" if kernel.efficiency is None else f"{100 * kernel.efficiency:.0f}%",
                 kernel.bound,
                 " ".join(f"{pipe} {us:.1f}" for pipe, us in busiest),
                 f"{(kernel.bytes['read'] + kernel.bytes['write']) / 1e6:,.2f}",
@@ -312,6 +355,7 @@ class Report:
                 "",
                 f"{op.microseconds:,.1f}",
                 self._share(op.microseconds),
+                "",
                 "host",
                 f"link {op.transfer_microseconds:.1f} compute {op.compute_microseconds:.1f}",
                 f"{op.bytes / 1e6:,.2f}",
@@ -320,7 +364,7 @@ class Report:
         if self.host_scalars.operations:
             time = self.host_scalars.microseconds
             kinds = ["host", ""] if mixed else ["host"]
-            table.add_row("numbers", *kinds, "", "", f"{time:,.1f}", self._share(time), "host", "", "", "")
+            table.add_row("numbers", *kinds, "", "", f"{time:,.1f}", self._share(time), "", "host", "", "", "")
         return table
 
     def table(self, width: int = 150, borders: bool = True) -> str:
@@ -338,6 +382,13 @@ class Report:
     def _notes(self) -> str:
         busy = ", ".join(f"{queue} {time:,.1f}" for queue, time in self.queues.items())
         notes = [f"side by side, us: {busy}"] if len(self.queues) > 1 else []
+        if self.efficiency is not None:
+            notes.append(
+                f"floor, all work at the chip's peak: {self.floor_microseconds:,.1f} us, "
+                f"{self._share(self.floor_microseconds)} of the time"
+            )
+        if self.avoided_copies.copies:
+            notes.append(f"copies avoided: {self.avoided_copies}")
         notes += [f"counted once, trip count unknown: {loop}" for loop in self.assumed_trips]
         notes += [f"longest branch counted: {branch}" for branch in self.assumed_branches]
         if self.packing_microseconds is not None:

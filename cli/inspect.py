@@ -22,7 +22,7 @@ _WIDEST = 64
 
 def explain(args: argparse.Namespace) -> int:
     """Writes the page that explains a program."""
-    from ..explain import ExplainError, compile_with_levels, render
+    from ..explain import ExplainError, compile_with_levels, kernels_apart, render
     from .build import build
 
     levels: list[LevelView] = []
@@ -47,6 +47,7 @@ def explain(args: argparse.Namespace) -> int:
             "target": program.target,
             "output": args.output,
             "bytes": len(page.encode()),
+            "apart": kernels_apart(levels),
         }
         print(json.dumps(result, indent=2))
     elif args.output != STDIN:

@@ -1,5 +1,8 @@
-"""A mixture-of-experts feed-forward layer with top-2 routing and expert capacity, in plain JAX: `forward` and
-`tiny`."""
+"""A mixture-of-experts feed-forward layer with top-2 routing and expert capacity, in plain JAX: `forward` and `tiny`,
+which bring tokens to experts by products, and `mixtral` and `tiny_mixtral`, which gather them.
+
+The products of all experts are one batched product, an expert's tokens padded to its capacity.
+"""
 
 import math
 from typing import Any, NamedTuple
@@ -21,6 +24,7 @@ class Config(NamedTuple):
     capacity: int
 
 
+MIXTRAL = Config(n_experts=8, d_model=4096, d_ff=14336, n_tokens=512, capacity=192)
 SMALL = Config(n_experts=8, d_model=768, d_ff=3072, n_tokens=512, capacity=192)
 TINY = Config(n_experts=4, d_model=16, d_ff=24, n_tokens=13, capacity=8)
 
@@ -48,6 +52,31 @@ def layer(config: Config, params: Params, x: jax.Array) -> jax.Array:
     hidden = jax.nn.gelu(jnp.einsum("ecd,edf->ecf", inputs, params["up"]))
     outputs = jnp.einsum("ecf,efd->ecd", hidden, params["down"])
     return x + jnp.einsum("tec,ecd->td", combine, outputs)
+
+
+def slots(probabilities: jax.Array, capacity: int) -> tuple[jax.Array, jax.Array]:
+    """Where tokens go, by the rule of `route`: weights [tokens, 2], and slots int32 [tokens, 2], counted over all
+    experts; the slot behind all for what is dropped."""
+    n_experts = probabilities.shape[-1]
+    weights, experts = jax.lax.top_k(probabilities, 2)
+    weights = weights / jnp.sum(weights, axis=-1, keepdims=True)
+    chosen = jax.nn.one_hot(experts.T.reshape(-1), n_experts, dtype=jnp.int32)
+    ahead = jnp.sum((jnp.cumsum(chosen, axis=0) - chosen) * chosen, axis=-1).reshape(2, -1).T
+    return weights, jnp.where(ahead < capacity, experts * capacity + ahead, n_experts * capacity)
+
+
+def gathered(config: Config, params: Params, x: jax.Array) -> jax.Array:
+    """The layer with gated experts, whose tokens are gathered; x [tokens, d], result [tokens, d]."""
+    t, d = x.shape
+    scores = jax.nn.softmax((x @ params["router"]).astype(jnp.float32), axis=-1)
+    weights, places = slots(scores, config.capacity)
+    empty = jnp.full(config.n_experts * config.capacity + 1, t, jnp.int32)
+    takes = empty.at[places].set(jnp.arange(t, dtype=jnp.int32)[:, None])[:-1]
+    inputs = jnp.pad(x, [(0, 1), (0, 0)])[takes].reshape(config.n_experts, config.capacity, d)
+    hidden = jax.nn.silu(jnp.einsum("ecd,edf->ecf", inputs, params["gate"]))
+    hidden = hidden * jnp.einsum("ecd,edf->ecf", inputs, params["up"])
+    outputs = jnp.einsum("ecf,efd->ecd", hidden, params["down"]).reshape(-1, d)
+    return x + jnp.einsum("tj,tjd->td", weights.astype(x.dtype), jnp.pad(outputs, [(0, 1), (0, 0)])[places])
 
 
 def init(config: Config, dtype: Any, seed: int = 0) -> Params:
@@ -85,3 +114,27 @@ def tiny(params: Params, x: jax.Array) -> jax.Array:
 def tiny_inputs() -> tuple[Params, jax.Array]:
     """f32 weights and activations."""
     return init(TINY, jnp.float32), example_tokens(TINY, jnp.float32)
+
+
+def mixtral(params: Params, x: jax.Array) -> jax.Array:
+    """The layer of Mixtral 8x7B; x f16 [512, 4096], result f16 [512, 4096]."""
+    return gathered(MIXTRAL, params, x)
+
+
+def mixtral_inputs() -> tuple[dict[str, Any], Any]:
+    """Shapes without arrays: f16 weights, 2.8 GB of them, and activations."""
+    e, d, f = MIXTRAL.n_experts, MIXTRAL.d_model, MIXTRAL.d_ff
+    shapes = {"router": (d, e), "gate": (e, d, f), "up": (e, d, f), "down": (e, f, d)}
+    params = {name: jax.ShapeDtypeStruct(shape, jnp.float16) for name, shape in shapes.items()}
+    return params, jax.ShapeDtypeStruct((MIXTRAL.n_tokens, d), jnp.float16)
+
+
+def tiny_mixtral(params: Params, x: jax.Array) -> jax.Array:
+    """Four experts for tests, of which each has room for few tokens; x f32 [13, 16]."""
+    return gathered(TINY._replace(capacity=5), params, x)
+
+
+def tiny_mixtral_inputs() -> tuple[Params, jax.Array]:
+    """f32 weights and activations."""
+    params = init(TINY, jnp.float32)
+    return {**params, "gate": init(TINY, jnp.float32, seed=2)["up"]}, example_tokens(TINY, jnp.float32)

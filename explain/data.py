@@ -7,10 +7,11 @@
              "origins": {op: [ops of the level above]},
              "places": [[file, line] or 0, for each op],
              "blocks": [{"title", "kernel": name or null, "lines": [first, after]}]}],
+ "apart": as apart.kernels_apart gives it: why kernels are not one, and launches are not
  "aliases": [[value, value], ...],      an argument of a body or kernel, and what it is called with
  "kernels": {name: {"graph": block, ..., the timeline of timeline.kernel_timeline}},
  "steps": timeline.program_timeline,  the spans of the trace
- "memory": timeline.device_memory,
+ "memory": timeline.device_memory, "packing": packing_plan.packing_plan,
  "capacity": {space: bytes}, "clock_mhz"}
 """
 
@@ -34,8 +35,10 @@ from ..backends.spans import Span, program_spans
 from ..dialects.base import text, to_ints
 from ..passes.pipeline import Stage
 from ..verification.results import Progress
+from .apart import kernels_apart
 from .errors import ExplainError
-from .levels import LONGEST, LevelView, of_module, values_in, views_of
+from .levels import LONGEST, LevelView, launched_kernels, of_module, values_in, views_of
+from .packing_plan import packing_plan
 from .program_advice import advice
 from .timeline import device_memory, kernel_timeline, program_timeline
 
@@ -91,6 +94,7 @@ def page_data(
         name: kernel_timeline(launch.kernel, launch.run, npu.number) for name, launch in longest.items()
     }
     step("page")
+    memory = device_memory(npu.module, spans, npu.number)
     return {
         "schema": SCHEMA,
         "name": program.source.name,
@@ -99,10 +103,12 @@ def page_data(
         "report": report.to_dict(),
         "advice": advice(longest, simulation, report),
         "levels": [_level(view, views, values, files) for view in views],
+        "apart": kernels_apart(views),
         "aliases": [pair for view in views for pair in _aliases(view, values)] + _arguments(views, values),
         "kernels": kernels,
         "steps": program_timeline(spans, npu.number),
-        "memory": device_memory(npu.module, spans, npu.number),
+        "memory": memory,
+        "packing": packing_plan(report.memory, memory),
         "capacity": {name: space.bytes for name, space in program.machine.spaces.items()},
         "clock_mhz": program.machine.clock_mhz,
         "files": files.shown(),
@@ -186,28 +192,12 @@ def _folded(view: LevelView, views: list[LevelView]) -> _Folds:
     """Of the bodies that became one kernel, all but the first are folded."""
     found = _Folds()
     seen: set[tuple[str, ...]] = set()
-    for op, kernels in _launched(view, views).items():
+    for op, kernels in launched_kernels(view, views).items():
         key = tuple(sorted(kernels))
         if key in seen:
             found.folded.add(op)
             found.hidden |= {inner for inner in op.walk() if inner is not op}
         seen.add(key)
-    return found
-
-
-def _launched(view: LevelView, views: list[LevelView]) -> dict[Operation, list[str]]:
-    """The kernels that each op with a body became, by the launches that name it as their origin."""
-    place = views.index(view)
-    found: dict[Operation, list[str]] = {}
-    if view.name != "graph" or place + 1 == len(views):
-        return found
-    below = views[place + 1]
-    for op, origin in zip(below.ops, below.origins, strict=True):
-        callee = op.properties.get("callee")
-        if isinstance(callee, SymbolRefAttr):
-            for i in origin:
-                if view.ops[i].regions:
-                    found.setdefault(view.ops[i], []).append(callee.root_reference.data)
     return found
 
 
@@ -219,7 +209,7 @@ def _titles(view: LevelView, views: list[LevelView]) -> dict[Operation, tuple[st
         title = text(name) if name is not None else op.name
         found[op] = (f"@{title}", None if isinstance(op, FuncOp) else title)
     seen: set[str] = set()
-    for op, kernels in _launched(view, views).items():
+    for op, kernels in launched_kernels(view, views).items():
         fresh = [k for k in kernels if k not in seen]
         if fresh:
             seen |= set(fresh)

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 
-from xdsl.dialects.builtin import LocationAttr, ModuleOp, NameLoc, StringAttr
+from xdsl.dialects.builtin import LocationAttr, ModuleOp, NameLoc, StringAttr, SymbolRefAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.printer import Printer
 
 from ..dialects.base import source_of
 from ..passes.pipeline import ORDER, Stage, run_pipeline
+from ..passes.reasons import Reason, ReasonKind, reasons_asked
 
 LONGEST = 1500
 """Characters shown of a line: constants and host modules may be far longer."""
@@ -33,10 +34,20 @@ class Line:
     names: list[tuple[int, SSAValue]]
 
 
+@dataclass(frozen=True)
+class Decision:
+    """A `Reason` whose ops have the numbers that they have in a level."""
+
+    kind: ReasonKind
+    ops: tuple[int, ...]
+    result: int
+    why: str
+
+
 @dataclass
 class LevelView:
     """One level. ops: numbered in the order they are printed; origins: for each, those of the level above that it
-    came from; places: `file:line` of each or None; lines: the text."""
+    came from; places: `file:line` of each or None; lines: the text; decisions: why passes left ops of it apart."""
 
     name: str
     module: ModuleOp
@@ -44,6 +55,7 @@ class LevelView:
     origins: list[list[int]]
     places: list[str | None]
     lines: list[Line]
+    decisions: list[Decision] = field(default_factory=list)
     number: dict[Operation, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -109,19 +121,33 @@ def views_of(module: ModuleOp, target: str | None, stages: Sequence[Stage]) -> l
     def reached(level: str) -> None:
         copy = module if level == ORDER[-1] else module.clone()
         ops = [op for op in copy.walk() if op is not copy]
+        decisions = _decisions(module, reasons)
+        reasons.clear()
         above = found[-1] if found else None
         origins = [[] if above is None else _origin(op) for op in ops]
         for op in ops:
             op.location = _unmarked(op.location)
         if above is not None:
             origins = _inside_fusions(above, origins)
-        found.append(LevelView(level, copy, ops, origins, [source_of(op) for op in ops], printed(copy)))
+        places = [source_of(op) for op in ops]
+        found.append(LevelView(level, copy, ops, origins, places, printed(copy), decisions))
         if level != ORDER[-1]:
             for i, op in enumerate(op for op in module.walk() if op is not module):
                 op.location = NameLoc(StringAttr(f"{_MARK}{i}"), _unmarked(op.location))
 
-    run_pipeline(module, target, stages=stages, reached=reached)
+    with reasons_asked() as reasons:
+        run_pipeline(module, target, stages=stages, reached=reached)
     return found
+
+
+def _decisions(module: ModuleOp, reasons: Sequence[Reason]) -> list[Decision]:
+    """What passes noted, about ops that a module still has."""
+    numbers = {op: i for i, op in enumerate(op for op in module.walk() if op is not module)} if reasons else {}
+    return [
+        Decision(r.kind, tuple(numbers[op] for op in r.ops), r.result, r.why)
+        for r in reasons
+        if all(op in numbers for op in r.ops)
+    ]
 
 
 def of_module(view: LevelView, module: ModuleOp) -> LevelView | None:
@@ -129,7 +155,8 @@ def of_module(view: LevelView, module: ModuleOp) -> LevelView | None:
     if str(view.module) != str(module):
         return None
     ops = [op for op in module.walk() if op is not module]
-    return LevelView(view.name, module, ops, view.origins, [source_of(op) for op in ops], printed(module))
+    places = [source_of(op) for op in ops]
+    return LevelView(view.name, module, ops, view.origins, places, printed(module), view.decisions)
 
 
 def _origin(op: Operation) -> list[int]:
@@ -170,3 +197,19 @@ def values_in(view: LevelView) -> Iterator[SSAValue]:
             if value not in seen:
                 seen.add(value)
                 yield value
+
+
+def launched_kernels(view: LevelView, views: list[LevelView]) -> dict[Operation, list[str]]:
+    """The kernels that each op with a body became, by the launches that name it as their origin."""
+    place = views.index(view)
+    found: dict[Operation, list[str]] = {}
+    if view.name != "graph" or place + 1 == len(views):
+        return found
+    below = views[place + 1]
+    for op, origin in zip(below.ops, below.origins, strict=True):
+        callee = op.properties.get("callee")
+        if isinstance(callee, SymbolRefAttr):
+            for i in origin:
+                if view.ops[i].regions:
+                    found.setdefault(view.ops[i], []).append(callee.root_reference.data)
+    return found

@@ -16,7 +16,11 @@ SMALL = (
     "bert:tiny",
     "llama:tiny_prefill",
     "llama:tiny_decode",
+    "llama_7b:tiny_prefill",
+    "llama_7b:tiny_token",
+    "gpt2:tiny_token",
     "moe:tiny",
+    "moe:tiny_mixtral",
     "gru:tiny",
     "generate:tiny_greedy",
     "generate:tiny_beam",
@@ -28,7 +32,15 @@ SMALL = (
     "train_transformer:tiny_sgd",
     "train_transformer:tiny_adam",
 )
-BYTES = ("moe:tiny", "gru:tiny", "nms:tiny", "flash_attention:tiny")
+BYTES = (
+    "llama_7b:tiny_token",
+    "gpt2:tiny_token",
+    "moe:tiny",
+    "moe:tiny_mixtral",
+    "gru:tiny",
+    "nms:tiny",
+    "flash_attention:tiny",
+)
 """Run on addressed bytes too."""
 FULL = (
     "vit:forward",

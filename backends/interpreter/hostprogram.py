@@ -14,7 +14,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialects import npu as ops
-from ...dialects.base import describe, integer, text
+from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import structure
 from ...dialects.npu.host_program import DeviceTensorOp, HostProgramOp, HostVisitor, R
@@ -222,7 +222,11 @@ class HostProgram:
         self.set_all(op.results, GraphRunner().block(body, env), state)
 
     def enter_call(self, op: structure.CallOp, state: State) -> None:
-        state.enter(self.function(op).args, [self.root(v) for v in op.operands], integer(op.outputs))
+        arguments = self.function(op).args
+        written = arguments[len(arguments) - integer(op.outputs) :]
+        held = {written[o] for o in to_ints(op.updates)}
+        empty = [arg for arg in written if arg not in held]
+        state.enter(arguments, [self.root(v) for v in op.operands], empty)
 
     def leave_call(self, op: structure.CallOp, state: State) -> None:
         state.leave(self.function(op).args, [self.root(v) for v in op.operands], integer(op.outputs))

@@ -16,7 +16,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...dialects.base import integer
+from ...dialects.base import integer, to_ints
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import structure
 from ...dialects.npu.host_program import DeviceTensorOp, is_passive
@@ -309,7 +309,8 @@ class Executable:
     def python_call(self, op: structure.CallOp) -> PythonStep:
         block = self.host.function(op)
         if block not in self.functions:
-            given = block.args[: len(block.args) - integer(op.outputs)]
+            first = len(block.args) - integer(op.outputs)
+            given = [*block.args[:first], *(block.args[first + o] for o in to_ints(op.updates))]
             self.functions[block] = self._plan(block, {*self.fixed, *given}, True)
         steps = self.functions[block]
 

@@ -93,8 +93,10 @@ class State(Protocol):
         """A state of its own for one iteration or branch, which begins with `saved`."""
         ...
 
-    def enter(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
-        """Binds the arguments of a function to the tensors it is called with, the last `outputs` of them to write."""
+    def enter(
+        self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], empty: Sequence[SSAValue]
+    ) -> None:
+        """Binds the arguments of a function to the tensors it is called with; those that are `empty` hold nothing."""
         ...
 
     def leave(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
@@ -140,11 +142,13 @@ class TypedState:
     def fork(self, roots: Sequence[SSAValue], saved: Sequence[Array]) -> State:
         return TypedState(self.contents | dict(zip(roots, saved, strict=True)), self.sizes, self.code)
 
-    def enter(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
-        inputs = len(arguments) - outputs
-        for arg, root in zip(arguments[:inputs], roots[:inputs], strict=True):
-            self.contents[arg] = refit(self.get(root), room(storage(arg).shape))
-        self.drop(arguments[inputs:])
+    def enter(
+        self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], empty: Sequence[SSAValue]
+    ) -> None:
+        for arg, root in zip(arguments, roots, strict=True):
+            if arg not in empty:
+                self.contents[arg] = refit(self.get(root), room(storage(arg).shape))
+        self.drop(empty)
 
     def leave(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
         inputs = len(arguments) - outputs
@@ -218,7 +222,9 @@ class ArenaState:
         inner.restore(roots, saved)
         return inner
 
-    def enter(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
+    def enter(
+        self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], empty: Sequence[SSAValue]
+    ) -> None:
         self.address = {**self.address, **dict(zip(arguments, (self.address[r] for r in roots), strict=True))}
 
     def leave(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:

@@ -148,6 +148,7 @@ class _Host(HostVisitor[Steps]):
             )
         roots = [self.root(v) for v in op.operands]
         run = kernel.run(tuple(self._missing(kernel, i, root) for i, root in enumerate(roots)))
+        once = sum(self._crossing_once(kernel, i, root) for i, root in enumerate(roots))
         for moved in (kernel.totals.read, kernel.totals.written):
             for i, root in enumerate(roots):
                 if structure.is_number(root.type):
@@ -162,7 +163,7 @@ class _Host(HostVisitor[Steps]):
         if op.nowait is not None:
             overhead = 0.0
         microseconds = overhead + self.machine.cycles_to_microseconds(run.cycles)
-        return [Launch(kernel, run, overhead, joined, microseconds, op, op.queue)]
+        return [Launch(kernel, run, overhead, joined, microseconds, op, op.queue, once)]
 
     def _kernel(self, op: structure.LaunchOp) -> TimedKernel:
         """The kernel that a launch names. Raises SimulationError."""
@@ -179,17 +180,34 @@ class _Host(HostVisitor[Steps]):
         as all that the launch moves fits there; what does not is pushed out to HBM, written bytes first.
         """
         read, written = kernel.totals.read[i], kernel.totals.written[i]
-        if not read + written or i in kernel.workspaces or structure.is_number(root.type):
-            return 0.0  # numbers come with the launch's arguments
+        if not self._moves(kernel, i, root):
+            return 0.0
         crossing = 0.0
         if read:
             crossing += min(read * kernel.reuse.crossing_share(i), read) * self.l2.absent(
                 root, gm(root).bytes
             )
-        if written:
-            over = max(0.0, kernel.reuse.footprint - self.machine.l2_bytes)
-            crossing += written * min(1.0, over / sum(kernel.totals.written))
-        return crossing / (read + written)
+        return (crossing + written * self._pushed_out(kernel)) / (read + written)
+
+    def _crossing_once(self, kernel: TimedKernel, i: int, root: SSAValue) -> float:
+        """Bytes of an operand that cross HBM in this launch at least: what it reads of it and L2 does not have, each
+        byte once, and what it writes and L2 cannot keep."""
+        if not self._moves(kernel, i, root):
+            return 0.0
+        size = gm(root).bytes
+        read, written = (min(kernel.reuse.distinct_bytes(i, writes), size) for writes in (False, True))
+        return read * self.l2.absent(root, size) + written * self._pushed_out(kernel)
+
+    @staticmethod
+    def _moves(kernel: TimedKernel, i: int, root: SSAValue) -> bool:
+        """Whether a launch moves bytes of an operand that may cross HBM: numbers come with its arguments."""
+        moved = kernel.totals.read[i] + kernel.totals.written[i]
+        return bool(moved) and i not in kernel.workspaces and not structure.is_number(root.type)
+
+    def _pushed_out(self, kernel: TimedKernel) -> float:
+        """The share of all that a launch writes that does not stay in L2."""
+        over = max(0.0, kernel.reuse.footprint - self.machine.l2_bytes)
+        return min(1.0, over / sum(kernel.totals.written)) if over else 0.0
 
     def _touch(self, root: SSAValue, moved: int) -> None:
         if moved:

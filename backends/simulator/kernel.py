@@ -41,13 +41,15 @@ class Totals:
     read, written: bytes of device memory by operand; macs: multiply-accumulates by element type; elements:
     lanes of vector instructions; lane_cycles: busy cycles of the vector unit's lanes, by their type; tile_bytes: bytes
     of on-chip memories read and written, by level; products: multiply-accumulates, and lanes: elements of the vector
-    instructions that compute, by the types that they say.
+    instructions that compute, by the types that they say; full_repeats: repeats of the vector unit that the elements
+    of all its instructions fill.
     """
 
     read: tuple[int, ...]
     written: tuple[int, ...]
     macs: dict[str, int]
     elements: int
+    full_repeats: float
     lane_cycles: dict[str, int]
     tile_bytes: dict[str, int]
     products: dict[str, int]
@@ -265,7 +267,7 @@ class TimedKernel:
         lane_cycles: Counter[str] = Counter()
         products: Counter[str] = Counter()
         lanes: Counter[str] = Counter()
-        elements = 0
+        elements, full_repeats = 0, 0.0
         for alike in self._classes.values():
             for i, counts in alike.counts:
                 for (number, variant), times in counts.items():
@@ -282,10 +284,11 @@ class TimedKernel:
                         elements += cost.elements * n
                         lane, width = lane_of(vector_dtype(*work.op.main_operands()))
                         lane_cycles[lane] += cost.cycles * n * self.machine.vector.repeat_bytes // width
+                        full_repeats += cost.elements * n * width / self.machine.vector.repeat_bytes
                     for level, amount in work.tile_bytes.items():
                         tile_bytes[level] += amount * n
         sums = (dict(each) for each in (lane_cycles, tile_bytes, products, lanes))
-        return Totals(tuple(read), tuple(written), dict(macs), elements, *sums)
+        return Totals(tuple(read), tuple(written), dict(macs), elements, full_repeats, *sums)
 
     def _prices(self, missing: Sequence[float], blocks: int | None = None) -> list[Price]:
         """What instructions cost while `blocks` of the grid (None: all that fit) run side by side."""

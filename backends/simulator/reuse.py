@@ -41,6 +41,10 @@ class Reuse:
         asked = sum(s.asked for s in mine)
         return sum(s.crossing for s in mine) / asked if asked else 0.0
 
+    def distinct_bytes(self, operand: int, writes: bool) -> float:
+        """Distinct bytes of an operand that all cores together read, or write; overlaps are counted twice."""
+        return sum(s.distinct for s in self.streams if s.work.operand == operand and s.work.writes == writes)
+
     @property
     def footprint(self) -> float:
         """Distinct bytes that all cores together move, of operands that L2 keeps; overlaps are counted twice."""

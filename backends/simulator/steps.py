@@ -31,7 +31,8 @@ class Launch(OfOp):
     None for what waits for all before it and holds up all behind it.
 
     The first `overhead` of its microseconds start it: a launch, or where it is `joined` to the launch before, a barrier
-    over the cores of that launch.
+    over the cores of that launch. once_bytes: what must cross HBM, as far as L2 does not have it or cannot keep it,
+    however often the kernel moves it.
     """
 
     kernel: TimedKernel
@@ -41,6 +42,7 @@ class Launch(OfOp):
     microseconds: float
     op: Operation
     queue: str | None
+    once_bytes: float
 
 
 @dataclass(frozen=True)

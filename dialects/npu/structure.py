@@ -97,7 +97,9 @@ class LaunchOp(Command, KernelUser):
 
     `joined`: it runs in the launch of the npu.launch before it, behind a barrier over all cores of that launch. The two
     then are of one *group*, which is one launch of the device. `nowait`: no barrier stands before it, so cores begin
-    with it that are done with what is before it."""
+    with it that are done with what is before it.
+
+    `updates`: the numbers of outputs that the kernel writes in part: what their tensors hold stays elsewhere."""
 
     name = "npu.launch"
     SYMBOL: ClassVar[str | None] = "callee"
@@ -105,6 +107,7 @@ class LaunchOp(Command, KernelUser):
     workspaces = prop_def(IntegerAttr)
     joined = opt_prop_def(UnitAttr)
     nowait = opt_prop_def(UnitAttr)
+    updates = opt_prop_def(DenseArrayBase)
     arguments = var_operand_def()
 
     def group(self) -> list[LaunchOp]:
@@ -137,6 +140,10 @@ class LaunchOp(Command, KernelUser):
         first = len(self.operands) - integer(self.outputs) - integer(self.workspaces)
         return self.operands[first : first + integer(self.outputs)]
 
+    def updated(self) -> Sequence[SSAValue]:
+        """The outputs that keep what they hold where the kernel does not write."""
+        return [self.written()[o] for o in to_ints(self.updates)]
+
     def reads(self) -> Sequence[SSAValue]:
         return [v for v in self.inputs() if not is_number(v.type)]
 
@@ -152,6 +159,7 @@ class LaunchOp(Command, KernelUser):
         if len(self.operands) < integer(self.outputs) + integer(self.workspaces):
             name = self.callee.root_reference.data
             raise self.error(f"@{name} has fewer operands than outputs and workspaces")
+        _check_updates(self, self.updates, integer(self.outputs))
         for i, value in enumerate(self.operands):
             if not isinstance(value.type, GmType) and (i >= len(self.inputs()) or not is_number(value.type)):
                 raise self.error(
@@ -182,6 +190,13 @@ class LaunchOp(Command, KernelUser):
         return visitor.launch(self)
 
 
+def _check_updates(op: HostProgramOp, updates: DenseArrayBase | None, outputs: int) -> None:
+    """Raises VerifyException where these are not some of the outputs of an op."""
+    given = to_ints(updates)
+    if any(not 0 <= o < outputs for o in given) or len(set(given)) < len(given):
+        raise op.error(f"updates {list(given)}, but has outputs 0 to {outputs - 1}, each once")
+
+
 def splits_nothing(op: Operation) -> bool:
     """Whether an op may stand between the launches of a group: a tensor or a view, at which nothing happens."""
     return is_passive(op) and not isinstance(op, EventOp)
@@ -210,12 +225,15 @@ def _fits(kind: Attribute, want: Attribute) -> bool:
 @irdl_op_definition
 class CallOp(HostProgramOp):
     """Runs a function of the host program on device tensors: its inputs, then the `outputs` that it writes. The
-    function has a frame of its own in device memory for everything else, since no function calls itself."""
+    function has a frame of its own in device memory for everything else, since no function calls itself.
+
+    `updates`: the numbers of outputs that hold something before, which the function reads and may leave there."""
 
     name = "npu.call"
     SYMBOL: ClassVar[str | None] = "callee"
     callee = prop_def(SymbolRefAttr)
     outputs = prop_def(IntegerAttr)
+    updates = opt_prop_def(DenseArrayBase)
     arguments = var_operand_def(GmType)
 
     def inputs(self) -> Sequence[SSAValue]:
@@ -224,8 +242,12 @@ class CallOp(HostProgramOp):
     def written(self) -> Sequence[SSAValue]:
         return self.operands[len(self.operands) - integer(self.outputs) :]
 
+    def updated(self) -> Sequence[SSAValue]:
+        """The outputs that hold something before."""
+        return [self.written()[o] for o in to_ints(self.updates)]
+
     def reads(self) -> Sequence[SSAValue]:
-        return self.inputs()
+        return [*self.inputs(), *self.updated()]
 
     def writes(self) -> Sequence[SSAValue]:
         return self.written()
@@ -237,6 +259,7 @@ class CallOp(HostProgramOp):
         name = self.callee.root_reference.data
         if len(self.operands) < integer(self.outputs):
             raise self.error(f"@{name} has fewer operands than outputs")
+        _check_updates(self, self.updates, integer(self.outputs))
         for v in self.operands:
             assert isinstance(v.type, GmType)
             if not v.type.dense:

@@ -63,6 +63,8 @@ TW.drawProgram = () => {
   chart.ticks(map.left[0], 5, chart.inBytes);
   chart.ticks(map.below[0], chart.across(), chart.inTime);
   chart.tools(map, [chart.quads(map, memory)], [["", "name"], ["", "kind"], ["size", "size"], ["at", "at"], ["lives", "span"]]);
+  const used = new Bokeh.ColumnDataSource({ data: { x: data.packing.in_use.map(([at]) => at), y: data.packing.in_use.map(([, n]) => n) } });
+  map.line({ x: { field: "x" }, y: { field: "y" }, line_color: css("--ink"), line_width: 1.2, line_alpha: 0.8, source: used });
   chart.mark(map, peak, `device memory: ${bytes(peak)} of ${bytes(report.memory.capacity_bytes)}`);
   chart.follow(memory, () => {});
   // Arguments and constants stay all the time, and may dwarf what comes and goes.
@@ -78,8 +80,16 @@ TW.drawProgram = () => {
   fit(false);
   chart.legend("memory-legend", Object.entries(MEMORY).filter(([kind]) => m.kind.includes(kind)));
 
+  const packing = data.packing.sentences.map(([what, more]) => {
+    const li = document.createElement("li"), span = document.createElement("span");
+    span.textContent = more;
+    li.append(what, span);
+    return li;
+  });
+  document.getElementById("packing").replaceChildren(...packing);
+
   chart.buttons("program-charts", x_range, end);
-  TW.views.program = { steps: source, passes, memory, x_range };
+  TW.views.program = { steps: source, passes, memory, used, x_range };
   const naming = [[0, chart.names(strip, source, 2)], [0, chart.names(strip, passes)], [1, chart.names(map, memory)]];
   return chart.mount("program-charts", [strip, map], naming).then((view) => { TW.views.program.view = view; });
 };

@@ -6,12 +6,12 @@
   const body = document.querySelector("#cost-table tbody");
   const head = document.querySelector("#cost-table thead");
   const rows = [
-    ...report.kernels.map((k) => ({ ...k, moved: k.bytes.read + k.bytes.write, hbm: k.bytes.hbm, starting: k.launch_microseconds / (k.microseconds || 1),
+    ...report.kernels.map((k) => ({ ...k, moved: k.bytes.read + k.bytes.write, hbm: k.bytes.hbm, efficiency: k.efficiency ?? 0, starting: k.launch_microseconds / (k.microseconds || 1),
       opens: k.kind !== "copy", advice: k.kind === "copy" ? said.copies : said.kernels[k.name] || [] })),
     ...report.host_ops.map((h, i) => ({ name: h.name, kind: "host", launches: h.calls, cores: 0, microseconds: h.microseconds, starting: 0,
-      bound: "host", moved: h.bytes, hbm: h.bytes, macs: 0, source: h.source, opens: false, advice: said.host_ops[i] })),
+      bound: "host", moved: h.bytes, hbm: h.bytes, efficiency: 0, macs: 0, source: h.source, opens: false, advice: said.host_ops[i] })),
     ...(report.host_scalars.operations ? [{ name: "numbers", kind: "host", launches: 0, cores: 0, microseconds: report.host_scalars.microseconds,
-      starting: 0, bound: "host", moved: 0, hbm: 0, macs: 0, source: null, opens: false, advice: said.host_scalars }] : []),
+      starting: 0, bound: "host", moved: 0, hbm: 0, efficiency: 0, macs: 0, source: null, opens: false, advice: said.host_scalars }] : []),
   ];
   const total = report.microseconds || 1;
   // A kernel has the colour of the first types that it computes in; the same in the legend.
@@ -29,13 +29,19 @@
     ["bound by", "bound", (r, td) => { const t = document.createElement("span"); t.className = "tag"; t.textContent = r.bound; td.append(t); }],
     ["moved", "moved", (r, td) => cell(td, r.moved ? bytes(r.moved) : "")],
     ["HBM", "hbm", (r, td) => cell(td, r.moved ? bytes(r.hbm) : "")],
+    ["eff.", "efficiency", (r, td) => { if (r.opens) { cell(td, `${(100 * r.efficiency).toFixed(0)}%`); td.title = floors(r); } }],
     ["MACs", "macs", (r, td) => cell(td, r.macs ? many(r.macs) : "")],
     ["what binds it, what would help", null, says],
     ["source", "source", (r, td) => code(td, (r.source || "").split("/").pop())],
   ];
-  const NUMBERS = new Set(["runs", "cores", "time", "starting", "moved", "HBM", "MACs"]);
+  const NUMBERS = new Set(["runs", "cores", "time", "starting", "moved", "HBM", "eff.", "MACs"]);
   let sorted = { column: COLUMNS.findIndex(([title]) => title === "time"), down: true };
 
+  // What a kernel's time is compared with: the resource that needs longest at the chip's peak.
+  function floors(r) {
+    const needs = Object.entries(r.floors).sort((a, b) => b[1] - a[1]).map(([name, us]) => `${name} ${time(us)}`);
+    return `floor ${time(r.floor_microseconds)}${needs.length ? `: ${needs.join(", ")} at the chip's peak` : ""}`;
+  }
   function cell(td, text) { td.textContent = text; }
   function code(td, text) { const c = document.createElement("code"); c.textContent = text; td.append(c); }
   function bar(td, share) {
@@ -122,6 +128,7 @@
       [`${(100 * starting / total).toFixed(0)}%`, `of the time (${time(starting)}) starts launches${counts.copies ? " and copies" : ""}`, "starting"],
       [macs ? `${many(2e6 * macs / total)}op/s` : "none", "multiplications and additions on the cubes", "rate"],
       [bytes(hbm), "across HBM", "hbm"],
+      [report.efficiency === null ? "none" : `${(100 * report.efficiency).toFixed(0)}%`, `of the time is the floor: ${time(report.floor_microseconds)} with all work at the chip's peak`, "floor"],
       [`${(report.energy_joules * 1e3).toPrecision(3)} mJ`, "modelled energy", "energy"],
       [bytes(report.memory.arena_bytes), `device memory of ${bytes(report.memory.capacity_bytes)}`, "memory"],
       [`${(100 * report.npu_flops_fraction).toFixed(0)}%`, "of the operations on the NPU", "npu"],
@@ -168,8 +175,23 @@
     }));
   }
 
+  // Why a kernel is not one with those whose values it reads, or that read its own, and not in the launch before it.
+  const APART = { "not fused": "Not fused", "not attention": "Not attention in one kernel", "not joined": "Not in one launch" };
+  function apart(kernel) {
+    const rows = data.apart.filter((a) => a.to === kernel || a.from === kernel);
+    const box = document.getElementById("apart");
+    box.hidden = !rows.length;
+    document.getElementById("apart-count").textContent = rows.length;
+    list("apart-list", rows.map((a) => {
+      const other = a.kind === "not attention" ? "" : ` with ${a.to === kernel ? `@${a.from} before` : `@${a.to} behind`} it`;
+      const value = a.value ? `, by ${a.value} (${bytes(a.bytes)})` : "";
+      return { what: `${APART[a.kind]}${other}${value}${a.times > 1 ? `, ${a.times} times` : ""}`, help: a.why };
+    }));
+  }
+
   function advice(kernel) {
     list("advice", said.kernels[kernel] || []);
+    apart(kernel);
     body.querySelectorAll("tr").forEach((tr) => tr.classList.toggle("here", tr.classList.contains("opens") && tr.dataset.kernel === kernel));
   }
 

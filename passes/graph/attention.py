@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...dialects.base import text, to_ints
+from ...dialects.base import describe, text, to_ints
 from ...dialects.dtypes import dtype_name, size
 from ...dialects.graph import (
     ELEMENTWISE,
@@ -31,6 +31,7 @@ from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.open_sizes import is_open
 from ...machine import Machine
 from ..access import splat_of
+from ..reasons import Reason, asked_reasons
 from .layout_axes import Axes, Broadcast, axes_behind, backward_axes, behind
 
 PLAIN_LAYOUT = (BroadcastOp, ReshapeOp, TransposeOp)
@@ -83,12 +84,16 @@ class Attention:
 
 def attentions(block: Block, machine: Machine) -> list[Attention]:
     """All attention in a block that one kernel of a machine can compute, in order."""
-    if machine.fused:  # no path brings weights back to the cube
+    reasons = asked_reasons()
+    if machine.fused and reasons is None:
         return []
     found = []
     taken: set[Operation] = set()
     for op in block.ops:
-        if isinstance(op, ContractOp) and (attention := attention_at(op, machine)) is not None:
+        attention = attention_at(op, machine) if isinstance(op, ContractOp) else None
+        if isinstance(attention, str) and reasons is not None:
+            reasons.append(Reason("not attention", (op,), attention))
+        elif isinstance(attention, Attention):
             own = set(attention.members).difference(attention.generated)
             if not taken & own:
                 found.append(attention)
@@ -96,18 +101,26 @@ def attentions(block: Block, machine: Machine) -> list[Attention]:
     return found
 
 
-def attention_at(product: ContractOp, machine: Machine) -> Attention | None:
-    """The attention that ends in a product; None where there is none."""
+def attention_at(product: ContractOp, machine: Machine) -> Attention | str | None:
+    """The attention that ends in a product, or why it is not computed as such though a softmax of scores is an operand;
+    None where none is."""
+    why = None
     for side in (0, 1):
         found = _softmax(product, side)
-        if found is not None and _has_types(found, machine) and _Axes(found).found():
-            return found
-    return None
+        if found is not None:
+            why = _unfit(found, machine) or _Axes(found).misfit()
+            if why is None:
+                return found
+    return why
 
 
-def _has_types(found: Attention, machine: Machine) -> bool:
+def _unfit(found: Attention, machine: Machine) -> str | None:
+    """Why no kernel of a machine computes attention, whatever its shapes; None where one may."""
+    if machine.fused:
+        return f"{machine.name} has no path that brings weights from its vector unit back to the cube"
     kinds = {dtype_name(element_of(v)) for op in (found.scores, found.product) for v in op.operands}
-    return all(kind in FLOATS and kind in machine.cube for kind in kinds)
+    others = sorted(kind for kind in kinds if kind not in FLOATS or kind not in machine.cube)
+    return f"its products are of {others[0]}, of which the kernel of attention makes none" if others else None
 
 
 def _made_by(value: SSAValue) -> Operation | None:
@@ -184,6 +197,9 @@ def _scores_behind(x: SSAValue) -> ContractOp | None:
     return found[0] if len(found) == 1 else None
 
 
+MIXED = "its weights and its values have other axes than those of its scores"
+
+
 class _Axes:
     """Finds the members of attention and their axes."""
 
@@ -191,12 +207,14 @@ class _Axes:
         self.at = attention
         self.within: set[Operation] = set()
 
-    def found(self) -> bool:
-        """Whether all of it is there, and nothing of it is needed elsewhere."""
+    def misfit(self) -> str | None:
+        """Finds all of it. Why it is no attention that one kernel computes; None where it is."""
         at = self.at
         ordered = self._between()
-        if ordered is None or any(is_open(n) for op in ordered for r in op.results for n in shape_of(r)):
-            return False
+        if isinstance(ordered, str):
+            return ordered
+        if any(is_open(n) for op in ordered for r in op.results for n in shape_of(r)):
+            return "its sizes are known only when it runs"
         at.axes[at.scores.result] = tuple(
             a if n != 1 else None for a, n in enumerate(shape_of(at.scores.result))
         )
@@ -204,30 +222,30 @@ class _Axes:
             if isinstance(op, PLAIN_LAYOUT) or op is at.scores or op is at.product:
                 continue
             if not self._place(op):
-                return False
-        if not self._keys() or not self._result() or not self._linear():
-            return False
+                return f"{describe(op)} mixes the axes of its scores, or sums over other axes than that of the keys"
+        why = self._few() or (None if self._result() else MIXED) or self._nonlinear()
+        if why is not None:
+            return why
         at.members = [op for op in ordered if not isinstance(op, PLAIN_LAYOUT)]
         self._generate()
-        return True
+        return None
 
-    def _linear(self) -> bool:
-        """Whether what becomes of the quotient is linear in it: of each op one operand alone depends on scores. Of few
-        rows nothing becomes of it, as their kernel divides at the end."""
+    def _nonlinear(self) -> str | None:
+        """Why what becomes of the quotient is not linear in it, so that of each op one operand alone depends on scores;
+        None where it is. Of few rows nothing becomes of it, as their kernel divides at the end."""
         at = self.at
         op = _made_by(at.product.operands[at.weights])
         if at.few and op is not at.quotient:
-            return False
+            return f"it has fewer than {LEAST_ROWS} rows, whose kernel has no weights for what is behind the softmax"
         while op is not at.quotient:
             inside = [v for v in op.operands if _made_by(v) in self.within] if op is not None else []
             if op is None or len(inside) != 1 or inside[0] not in _linear_in(op):
-                return False
+                return "what stands behind its softmax is not linear in the weights"
             op = _made_by(inside[0])
-        return True
+        return None
 
-    def _between(self) -> list[Operation] | None:
-        """What depends on the scores until the result, in order; None where something else needs it, or where it is
-        not what attention is made of."""
+    def _between(self) -> list[Operation] | str:
+        """What depends on the scores until the result, in order; or why that is not what attention is made of alone."""
         at, block, within = self.at, self.at.product.parent, self.within
         stack: list[Operation] = [at.scores]
         while stack:
@@ -239,10 +257,10 @@ class _Axes:
                 continue
             known = op in (at.scores, at.peak, at.total) or isinstance(op, (ElementwiseOp, *PLAIN_LAYOUT))
             if op.parent is not block or not known or not all(r.first_use for r in op.results):
-                return None
+                return f"{describe(op)} needs its scores or weights, too, which the kernel of attention does not store"
             stack += [use.operation for r in op.results for use in r.uses]
         if at.product not in within or at.values.owner in within:
-            return None
+            return "its values depend on its scores"
         return list(_ordered(within, at.scores, at.product))
 
     def _axes_of(self, value: SSAValue) -> Sequence[int | Broadcast | None] | None:
@@ -278,19 +296,24 @@ class _Axes:
             self.at.axes[result] = named
         return True
 
-    def _keys(self) -> bool:
-        """Whether the keys are the one free axis of one side of the scores, and the other side has rows."""
+    def _few(self) -> str | None:
+        """Why the keys are not the one free axis of one side of the scores, or there are too few of them; None where
+        all is right. Notes whether there are few rows."""
         at = self.at
         batch, (m, n) = len(to_ints(at.scores.lhs_batch)), at.scores.free_dims()
         sides = (range(batch, batch + len(m)), range(batch + len(m), batch + len(m) + len(n)))
         extents = shape_of(at.scores.result)
         wide = [[a for a in side if extents[a] != 1] for side in sides]
         keys, rows = (wide[0], wide[1]) if at.keys in wide[0] else (wide[1], wide[0])
-        if keys != [at.keys] or extents[at.keys] < LEAST_KEYS:
-            return False
+        if keys != [at.keys]:
+            return "the softmax is over other axes of its scores than those that its keys alone have"
+        if extents[at.keys] < LEAST_KEYS:
+            return f"it has {extents[at.keys]} keys, and the kernels of attention are for {LEAST_KEYS} and more"
         at.few = max((extents[a] for a in rows), default=1) < LEAST_ROWS
         shared = [shape_of(at.scores.lhs)[d] for d in to_ints(at.scores.lhs_contract)]
-        return not at.few or sum(n != 1 for n in shared) == 1
+        if at.few and sum(n != 1 for n in shared) != 1:
+            return f"it has fewer than {LEAST_ROWS} rows, whose kernel is for queries and keys that share one axis"
+        return None
 
     def _result(self) -> bool:
         """Gives the result its axes: those of the weights without the keys, and the one that v has alone."""

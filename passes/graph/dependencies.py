@@ -36,7 +36,8 @@ class Group:
     """Values of other groups that this one computes again: it need not run after those."""
     held: Held | None = None
     """What a kernel of the members holds at once; counted from the first time that it matters."""
-    closed: bool = False
+    closed: str = ""
+    """Why nothing joins it any more; "" where something may."""
     attention: bool = False
     """Whether it is two products and what is between them."""
     stacked: bool = False
@@ -65,7 +66,7 @@ class Dependencies:
         self.barriers: dict[SSAValue, int] = {}
         """For results of ops that are not in a group: the groups that make what they use."""
 
-    def new_group(self, kind: str, domain: Sequence[int], closed: bool = False) -> Group:
+    def new_group(self, kind: str, domain: Sequence[int], closed: str = "") -> Group:
         group = Group(len(self.groups), kind, tuple(domain), closed=closed)
         self.groups.append(group)
         self.live[group.number] = group

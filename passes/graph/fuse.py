@@ -48,11 +48,16 @@ from ...machine import Machine
 from ..access import base_behind, is_layout, splat_of
 from ..base import TargetPass
 from ..errors import PassError
+from ..reasons import Reason, asked_reasons
 from .attention import attentions
 from .dependencies import Group
 from .groups import Grouper
+from .layout_axes import behind
 
 WindowOp = ReduceWindowOp | SelectAndScatterOp
+
+
+RECOMPUTED = "it is read for values that are computed again here, which is less than to store and load these"
 
 
 def reads_through_layout(kind: type[Operation]) -> bool:
@@ -103,7 +108,8 @@ class BlockFuser:
 
     def __init__(self, block: Block, machine: Machine):
         self.block = block
-        self.grouper = Grouper(machine)
+        self.reasons = asked_reasons()
+        self.grouper = Grouper(machine, self.reasons is not None)
         self.kept: dict[Operation, None] = {}
         """Ops that stay outside of fusions, in order."""
         self.required: set[SSAValue] = set()
@@ -190,7 +196,7 @@ class BlockFuser:
             group = self.grouper.new_group(
                 "vector" if isinstance(op, IotaOp) or splat is not None else "move",
                 shape_of(value),
-                closed=True,
+                "a kernel that only rearranges a tensor computes nothing",
             )
             group.axes[value] = tuple(range(len(group.domain)))
             self.grouper.owner[value] = group
@@ -326,12 +332,16 @@ class BlockFuser:
             raise RuntimeError("graph-fuse: groups depend on each other in a circle")
         fused: dict[SSAValue, SSAValue] = {}
         new_ops: list[Operation] = []
+        fusions: dict[Group, FusionOp] = {}
         for i in order:
             unit = units[i][0]
             if isinstance(unit, Group):
-                new_ops.append(self._fusion(unit, list(units[i][1]), fused))
+                fusions[unit] = self._fusion(unit, list(units[i][1]), fused)
+                new_ops.append(fusions[unit])
             else:
                 new_ops.append(unit)
+        if self.reasons is not None:
+            self.reasons += self._apart(fusions)
         for op in new_ops:
             if isinstance(op, FusionOp):
                 continue
@@ -347,6 +357,22 @@ class BlockFuser:
         for op in old:
             if op not in keep:
                 op.erase(safe_erase=False)
+
+    def _apart(self, fusions: dict[Group, FusionOp]) -> Iterable[Reason]:
+        """Why each value that one fusion makes and another one reads is not read in one with it."""
+        made = {value: group for group in fusions for value in group.outputs}
+        for group, fusion in fusions.items():
+            for base in self.external(group):
+                value = behind(base, made)[1]
+                maker = made.get(value)
+                if maker is None:
+                    continue
+                readers = [user for (_, user), found in self.bases[group.number].items() if found is base]
+                why = next(
+                    (w for user in readers if user and (w := self.grouper.why_apart(user, maker)) is not None),
+                    group.closed or RECOMPUTED,
+                )
+                yield Reason("not fused", (fusions[maker], fusion), why, maker.outputs.index(value))
 
     def _rewire(self, op: Operation, fused: dict[SSAValue, SSAValue]) -> None:
         for i, value in enumerate(op.operands):

@@ -2,11 +2,14 @@
 
 Each group has a `domain` (extents of its axes) and, for every value it computes or shares, the axes of that
 value's dimensions (None where a dimension has size 1 and no axis).
+
+A rule that keeps an op out of a group says why: a clause about the two, or None where it lets it in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from xdsl.ir import Operation, SSAValue
@@ -44,13 +47,33 @@ ROW_VALUES = 6
 """Row buffers a fused row reduction is planned with: loads twice buffered, temporaries and the result."""
 
 
+ALONG = "it takes the value along other axes than those it is made along, so that a tile of one is none of the other"
+NOT_FOLLOWED = "it reads the value through a reshape or a slice that the axes of one kernel do not follow"
+ADDED = "it is larger along a dimension that the kernel of the value does not walk"
+NEEDS_ALL = "it needs elements of the value that another core, or a later step, makes"
+LATER = "what it combines the value with is made from it, in a kernel that runs between the two"
+BETWEEN = "a third kernel must run between the two"
+TWO_PRODUCTS = "both have a product of their own, and one kernel walks one of them"
+DOMAINS = "they walk domains of other sizes"
+SUMS = "it sums over rows of a product, which are spread over cores and steps"
+EIGHT_BITS = "numbers of 8 bits are stored in any case, and whoever reads them widens them"
+OWN_ORDER = "the kernel of the value makes it in an order of its own, in which nothing else is computed"
+GROUPED = "the kernel of a convolution in groups has no epilogue"
+ATTENTION = "the kernel of attention has no epilogue, and no result but its own"
+STACKED = "a kernel that stores parts of one tensor side by side does nothing else"
+UNSTACKED = "its parts are not all of one size and made by one kernel of the vector cores, along its whole domain"
+OPENED = "it begins with an op that only begins kernels of the vector cores"
+
+
 class Grouper(Dependencies):
     """Grows the groups of one block, which does not change meanwhile."""
 
-    def __init__(self, machine: Machine):
+    def __init__(self, machine: Machine, noting: bool = False):
+        """noting: whether it keeps why ops are not in the groups that make what they read, in `refusals`."""
         super().__init__()
         self.machine = machine
         self.facts: dict[SSAValue, Facts] = {}
+        self.refusals: dict[Operation, list[tuple[Group, str]]] | None = {} if noting else None
 
     def of(self, value: SSAValue) -> Facts:
         found = self.facts.get(value)
@@ -63,9 +86,23 @@ class Grouper(Dependencies):
     def add(self, op: GraphOp) -> bool:
         """Puts `op` into a group; False for ops that are not grouped."""
         rule = GROUPINGS.get(op.GROUPING)
-        if rule is not None:
-            rule(self, op)
-        return rule is not None
+        if rule is None:
+            return False
+        if rule.apart and self.refusals is not None:
+            for group in self.candidates(op.operands):
+                self.refuse(op, group, rule.apart)
+        rule.put(self, op)
+        return True
+
+    def refuse(self, op: Operation, group: Group, why: str) -> None:
+        """Notes why an op is not in a group that makes what it reads, where somebody asks."""
+        if self.refusals is not None:
+            self.refusals.setdefault(op, []).append((group, why))
+
+    def why_apart(self, op: Operation, maker: Group) -> str | None:
+        """Why an op is not in the group that makes what it reads, as far as a rule said so."""
+        said = () if self.refusals is None else self.refusals.get(op, ())
+        return next((why for group, why in reversed(said) if group.find() is maker), None)
 
     def generated(self, op: Operation) -> None:
         """Leaves an op out, which each group makes anew where it is used."""
@@ -75,19 +112,27 @@ class Grouper(Dependencies):
     def elementwise(self, op: ElementwiseOp) -> None:
         """Adds an elementwise op to the best group its operands come from, or starts one."""
         values = [v for v in op.operands if not self.of(v).splat]
-        groups = [] if self._reloads(op) else self.candidates(values)
+        groups = self.candidates(values)
+        if groups and self._reloads(op):
+            self.refuse(op, groups[0], EIGHT_BITS)
+            groups = []
         with choosing():
             groups.sort(key=lambda g: (-size(g.domain), g.kind == "vector", -g.number))
         for group in groups:
             axes = self.place(group, op)
-            if axes is None or not self._fits(group, op):
+            why = axes if isinstance(axes, str) else self._rows_misfit(group, group.reduced, [op])
+            if why is not None:
+                self.refuse(op, group, why)
                 continue
+            assert not isinstance(axes, str)
             for other in groups:
                 if other is group or other.merged_into is not None:
                     continue
                 theirs = self.place(other, op)
-                if theirs == axes and self.merge(group, other):
+                why = ALONG if theirs != axes else self.merge(group, other)
+                if why is None:
                     continue
+                self.refuse(op, other, theirs if isinstance(theirs, str) else why)
                 if _much_smaller(other, group):
                     self._absorb(group, other, op, axes)
             self._join(group, op, axes)
@@ -109,27 +154,18 @@ class Grouper(Dependencies):
             return False
         return any(isinstance(u.operation, GraphOp) and _stores(u.operation) for u in x.uses)
 
-    def merge(self, first: Group, second: Group) -> bool:
-        """Makes two groups of one domain one, unless a third must run between them."""
-        if (
-            self.between(first, second)
-            or second.kind != "vector"
-            or second.closed
-            or first.domain != second.domain
-        ):
-            return False
-        if (second.reduced or _opened(second)) and first.kind != "vector":
-            return False
-        if (first.stacked or second.stacked) and not (_stores_parts(first) and _stores_parts(second)):
-            return False
-        for value, axes in second.axes.items():
-            if first.axes.get(value, axes) != axes:
-                return False
+    def merge(self, first: Group, second: Group) -> str | None:
+        """Makes two groups of one domain one, unless a third must run between them. Why it does not; None where it
+        does."""
+        why = self._unmergeable(first, second)
+        if why is not None:
+            return why
         large, small = sorted((first, second), key=lambda g: len(g.members), reverse=True)
-        if not self._rows_fit(large, first.reduced | second.reduced, small.members):
-            return False
+        why = self._rows_misfit(large, first.reduced | second.reduced, small.members)
+        if why is not None:
+            return why
         if not (self._sees(first, second) and self._sees(second, first)):
-            return False
+            return NEEDS_ALL
         held = large.held
         for op in small.members if held else ():
             if held and op not in held.members:
@@ -146,7 +182,28 @@ class Grouper(Dependencies):
         first.reduced |= second.reduced
         first.stacked |= second.stacked
         self.replace(second, first)
-        return True
+        return None
+
+    def _unmergeable(self, first: Group, second: Group) -> str | None:
+        """Why two groups do not become one, whatever they hold; None where they may."""
+        if self.between(first, second):
+            return BETWEEN
+        if second.closed:
+            return second.closed
+        if second.kind != "vector":
+            return DOMAINS if first.kind == "vector" else TWO_PRODUCTS
+        if first.domain != second.domain:
+            return DOMAINS
+        if first.kind != "vector":
+            if second.reduced:
+                return SUMS
+            if _opened(second):
+                return OPENED
+        if (first.stacked or second.stacked) and not (_stores_parts(first) and _stores_parts(second)):
+            return STACKED
+        if any(first.axes.get(value, axes) != axes for value, axes in second.axes.items()):
+            return ALONG
+        return None
 
     def _sees(self, maker: Group, reader: Group) -> bool:
         """Whether what `reader` takes from `maker` is what their common tiles would hold."""
@@ -189,9 +246,6 @@ class Grouper(Dependencies):
         for value in op.operands:
             group.reads.setdefault(self.of(value).base, {})[value, axes] = None
 
-    def _fits(self, group: Group, op: ElementwiseOp) -> bool:
-        return self._rows_fit(group, group.reduced, [op])
-
     def _join(self, group: Group, op: Operation, axes: Axes) -> None:
         for result in op.results:
             group.axes[result] = axes
@@ -211,7 +265,7 @@ class Grouper(Dependencies):
         found: dict[SSAValue, Axes] = {}
         traced = self._trace(group, small, op, axes, found) and not self._read_as_wholes(group, found)
         makers = [v.owner for v in found if isinstance(v.owner, Operation)]
-        if traced and self._rows_fit(group, group.reduced, makers):
+        if traced and self._rows_misfit(group, group.reduced, makers) is None:
             for value, at in found.items():
                 maker = value.owner
                 assert isinstance(maker, Operation)
@@ -262,31 +316,34 @@ class Grouper(Dependencies):
         for group in self.candidates([op.x]):
             axes = self.axes_in(group, op.x)
             if group.kind != "vector" or group.closed or group.stacked:
+                self.refuse(op, group, group.closed or (STACKED if group.stacked else SUMS))
                 continue
             if axes is None or Broadcast.ADDED in axes:
+                self.refuse(op, group, NOT_FOLLOWED if axes is None else ADDED)
                 continue
             named = tuple(a if isinstance(a, int) else None for a in axes)
             reduced = {named[d] for d in dims if named[d] is not None}
             rows = group.reduced | {a for a in reduced if a is not None}
-            if not self._rows_fit(group, rows, [op]):
+            why = self._rows_misfit(group, rows, [op])
+            if why is not None:
+                self.refuse(op, group, why)
                 continue
             self._add_reduction(group, op, named, dims)
             return
         shape = shape_of(op.x)
         group = self.new_group("vector", shape)
-        if not self._rows_fit(group, dims, [op]):
-            group.closed = True
+        group.closed = self._rows_misfit(group, dims, [op]) or ""
         self._add_reduction(group, op, tuple(None if s == 1 else d for d, s in enumerate(shape)), dims)
 
     @choosing()
-    def _rows_fit(self, group: Group, rows: set[int], more: Sequence[Operation]) -> bool:
-        """Whether whole rows of what a group holds at once, if the ops `more` join, fit on chip: what it loads and
-        what others use of it, twice each, what is broadcast to a row, and three temporaries."""
+    def _rows_misfit(self, group: Group, rows: set[int], more: Sequence[Operation]) -> str | None:
+        """Why whole rows of what a group holds at once, if the ops `more` join, do not fit on chip: what it loads and
+        what others use of it, twice each, what is broadcast to a row, and three temporaries. None where they do."""
         if not rows:
-            return True
+            return None
         row, run = size([group.domain[a] for a in rows]), 1
         if row == 0:
-            return True
+            return None
         for a in reversed(range(len(group.domain))):
             if a not in rows and group.domain[a] != 1:
                 break
@@ -298,7 +355,10 @@ class Grouper(Dependencies):
         buffers, width = group.held.buffers(row, more)
         # what is next to each other takes whole blocks, however few elements there are
         taken = row // run * -(-run * width // ROW_BYTES) * ROW_BYTES
-        return taken * max(ROW_VALUES, buffers + 3) <= self.machine.spaces["ub"].bytes * UB_FRACTION
+        room, need = self.machine.spaces["ub"].bytes * UB_FRACTION, taken * max(ROW_VALUES, buffers + 3)
+        if need <= room:
+            return None
+        return f"whole rows of {row} elements of all that one kernel would hold take {need} bytes of {room:.0f}"
 
     def _add_reduction(self, group: Group, op: ReduceOp | ArgReduceOp, axes: Axes, dims: set[int]) -> None:
         self._enter(group, op)
@@ -313,8 +373,8 @@ class Grouper(Dependencies):
                 group.axes[op.x] = axes
 
     def contraction(self, op: ContractOp | ConvOp) -> None:
-        grouped = isinstance(op, ConvOp) and integer(op.groups) > 1
-        group = self.new_group("cube", shape_of(op.result), closed=grouped)
+        closed = GROUPED if isinstance(op, ConvOp) and integer(op.groups) > 1 else ""
+        group = self.new_group("cube", shape_of(op.result), closed)
         self._enter(group, op)
         group.axes[op.result] = tuple(range(len(group.domain)))
         self.owner[op.result] = group
@@ -328,7 +388,7 @@ class Grouper(Dependencies):
 
     def attention(self, found: Attention) -> None:
         """A group of two products and what is between them."""
-        group = self.new_group("mix", found.domain, closed=True)
+        group = self.new_group("mix", found.domain, ATTENTION)
         group.attention = True
         group.axes.update(found.axes)
         for op in found.members:
@@ -344,6 +404,8 @@ class Grouper(Dependencies):
         """Lets the kernel that computes all parts store them side by side; copies them where there is none."""
         group = self._maker_of(op.parts)
         if group is None:
+            for maker in self.candidates(op.operands):
+                self.refuse(op, maker, UNSTACKED)
             self.single(op, "move")
             return
         group.stacked = True
@@ -367,7 +429,7 @@ class Grouper(Dependencies):
                 return None
         for value in own:
             group, first = self.owner[value].find(), first.find()
-            if group is not first and not self.merge(first, group):
+            if group is not first and self.merge(first, group) is not None:
                 return None
         group = first.find()
         mask = 0
@@ -386,8 +448,8 @@ class Grouper(Dependencies):
             return [v for inner in op.parts for v in self._stored(inner)]
         return [part]
 
-    def single(self, op: Operation, kind: str, closed: bool = True) -> None:
-        """A group of its own that nothing joins, or only what follows it."""
+    def single(self, op: Operation, kind: str, closed: str = OWN_ORDER) -> None:
+        """A group of its own that nothing joins, or with closed "" only what follows it."""
         group = self.new_group(kind, shape_of(op.results[0]), closed)
         self._enter(group, op)
         for result in op.results:
@@ -437,19 +499,22 @@ class Grouper(Dependencies):
             )
         return all(f in (Broadcast.ADDED, None) or f == a for f, a in zip(found, axes, strict=True))
 
-    def place(self, group: Group, op: Operation) -> Axes | None:
-        """The axes an elementwise op would have in `group`, or None where it cannot join."""
+    def place(self, group: Group, op: Operation) -> Axes | str:
+        """The axes an elementwise op would have in `group`, or why it cannot join."""
         if group.closed:
-            return None
+            return group.closed
         found = {v: self.axes_in(group, v) for v in op.operands}
         guesses = [a for a in found.values() if a is not None]
         if not guesses:
-            return None
+            return NOT_FOLLOWED
         axes = self._complete(
             group, min(guesses, key=lambda a: a.count(Broadcast.ADDED)), shape_of(op.results[0])
         )
-        if axes is None or any(self._matches(group, v, a, axes) is False for v, a in found.items()):
-            return None
+        if axes is None:
+            return ADDED
+        for value, at in found.items():
+            if self._matches(group, value, at, axes) is False:
+                return LATER if at is None else ALONG
         return axes
 
 
@@ -474,15 +539,39 @@ def _stores(op: GraphOp) -> bool:
     return op.GROUPING in ("contraction", "opening", "vector", "index", "move", "concatenation")
 
 
-GROUPINGS: dict[Grouping, Callable[[Grouper, Any], None]] = {
-    "elementwise": Grouper.elementwise,
-    "reduction": Grouper.reduction,
-    "contraction": Grouper.contraction,
-    "opening": lambda grouper, op: grouper.single(op, "vector", closed=False),
-    "generated": Grouper.generated,
-    "vector": lambda grouper, op: grouper.single(op, "vector"),
-    "index": lambda grouper, op: grouper.single(op, "index"),
-    "concatenation": Grouper.concatenation,
-    "move": lambda grouper, op: grouper.single(op, "move"),
+@dataclass(frozen=True)
+class GroupingRule:
+    """What is done with ops of one `GROUPING`. apart: why they join no kernel that makes what they read, where none of
+    them does; "" where `put` says so of each."""
+
+    put: Callable[[Grouper, Any], None]
+    apart: str = ""
+
+
+GROUPINGS: dict[Grouping, GroupingRule] = {
+    "elementwise": GroupingRule(Grouper.elementwise),
+    "reduction": GroupingRule(Grouper.reduction),
+    "contraction": GroupingRule(
+        Grouper.contraction,
+        "a product reads it tile by tile and more than once, so that all of it has to be in memory before",
+    ),
+    "opening": GroupingRule(
+        lambda grouper, op: grouper.single(op, "vector", closed=""),
+        "it is only computed where a kernel of the vector cores begins",
+    ),
+    "generated": GroupingRule(Grouper.generated),
+    "vector": GroupingRule(
+        lambda grouper, op: grouper.single(op, "vector"),
+        "it is read in an order that is not the one it is made in",
+    ),
+    "index": GroupingRule(
+        lambda grouper, op: grouper.single(op, "index"),
+        "the places at which it is read or written are known only when that kernel runs",
+    ),
+    "concatenation": GroupingRule(Grouper.concatenation),
+    "move": GroupingRule(
+        lambda grouper, op: grouper.single(op, "move"),
+        "a kernel that moves parts of several tensors computes nothing",
+    ),
 }
 """What is done with an op, by its `GROUPING`."""

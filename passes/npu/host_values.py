@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 
@@ -117,12 +117,13 @@ class HostValues:
         self,
         values: Sequence[SSAValue],
         source: Operation,
-        over: Callable[[SSAValue], bool] = lambda tensor: False,
+        taken: Iterable[SSAValue] = (),
     ) -> list[SSAValue]:
-        """The tensors for several results of an op."""
+        """The tensors for several results of an op; `taken`: those that others of it have."""
         found: list[SSAValue] = []
+        others = {whole_tensor(v) for v in taken}
         for value in values:
-            found.append(self.result(value, source, over, {whole_tensor(v) for v in found}))
+            found.append(self.result(value, source, taken=others | {whole_tensor(v) for v in found}))
         return found
 
     def shown(self, home: SSAValue, kind: GmType, source: Operation) -> SSAValue:

@@ -13,18 +13,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Block
 
-from ...dialects.base import text
-from ...dialects.npu.structure import KernelOp, LaunchOp, joinable_before
+from ...dialects.base import describe, text
+from ...dialects.npu.structure import KernelOp, LaunchOp, joinable_before, splits_nothing
 from ...dialects.npu.waking import woken_by
 from ...dialects.open_sizes import choosing
 from ...machine import Machine
 from ..base import TargetPass
 from ..calls import callers_first
 from ..launch_groups import Groups, Neighbour, Way
+from ..reasons import Reason, asked_reasons
 from .check.order import TensorPlaces, frames_of
 
 
@@ -40,11 +43,16 @@ class NpuJoinLaunchesPass(TargetPass):
         }
         functions = callers_first(module)
         frames = frames_of(functions)
+        reasons = asked_reasons()
         for func in functions:
             memory = TensorPlaces(func, frames)
-            blocks = [block for op in func.walk() for region in op.regions for block in region.blocks]
-            for run in (run for block in blocks for run in runs(block, kernels)):
-                join(run, kernels, memory, machine)
+            for block in (block for op in func.walk() for region in op.regions for block in region.blocks):
+                before: list[LaunchOp] = []
+                for run in runs(block, kernels):
+                    neighbours = join(run, kernels, memory, machine)
+                    if reasons is not None:
+                        reasons += _apart(before, run, neighbours, machine)
+                    before = run
 
 
 def join(
@@ -52,9 +60,9 @@ def join(
     kernels: Mapping[str, tuple[Way, ...]],
     memory: TensorPlaces,
     machine: Machine,
-) -> None:
+) -> list[Neighbour]:
     """Marks those of some launches that could be one which run in the one before them, and which of these wait for no
-    barrier."""
+    barrier; what is known of each."""
     free = independent(run, memory)
     neighbours = [
         Neighbour(kernels[_callee(op)], bool(op.at_issue()), alone) for op, alone in zip(run, free, strict=True)
@@ -64,6 +72,7 @@ def join(
             op.properties["joined"] = UnitAttr()
             if alone:
                 op.properties["nowait"] = UnitAttr()
+    return neighbours
 
 
 def independent(run: Sequence[LaunchOp], memory: TensorPlaces) -> list[bool]:
@@ -103,6 +112,48 @@ def joins(launches: Sequence[Neighbour], machine: Machine) -> list[bool]:
     several such ways the one with the fewest joins. Open sizes are those of the example."""
     _, members = Groups(machine, launches).least()
     return [member.joined for member in members]
+
+
+def _apart(
+    before: Sequence[LaunchOp], run: Sequence[LaunchOp], neighbours: Sequence[Neighbour], machine: Machine
+) -> Iterator[Reason]:
+    """Why launches of a run begin groups of their own; `before`: the run before it."""
+    if before:
+        yield Reason("not joined", (run[0], before[-1]), _between(before[-1], run[0]))
+    joined = [op.joined is not None for op in run]
+    for i in (i for i, there in enumerate(joined) if i and not there):
+        yield Reason("not joined", (run[i], run[i - 1]), _dearer(neighbours, joined, i, machine))
+
+
+def _between(before: LaunchOp, launch: LaunchOp) -> str:
+    """Why the first launch of a run is not of one group with the last one of the run before."""
+    if before.queue != launch.queue:
+        return f"they are on two streams, {before.queue} and {launch.queue}"
+    op = before.next_op
+    while op is not None and splits_nothing(op):
+        op = op.next_op
+    return (
+        f"{describe(op)} is between them" if op is not None and op is not launch else "they are no neighbours"
+    )
+
+
+def _dearer(launches: Sequence[Neighbour], joined: Sequence[bool], at: int, machine: Machine) -> str:
+    """Why the group that begins with a launch is not one with the group before it."""
+    if launches[at].first:
+        return "it takes a number that the program knows only then, with which a launch begins"
+    start = max(i for i in range(at) if not joined[i])
+    end = next((i for i in range(at + 1, len(launches)) if not joined[i]), len(launches))
+
+    def cost(group: Sequence[Neighbour]) -> float:
+        woken = reduce(or_, (each.ways[0].woken for each in group))
+        barriers = sum(not each.free for each in group[1:])
+        return woken.launch_microseconds(machine) + barriers * woken.barrier_microseconds(machine)
+
+    apart, together = cost(launches[start:at]) + cost(launches[at:end]), cost(launches[start:end])
+    return (
+        f"to start all {end - start} kernels in one launch, with barriers over the cores of the largest, would take "
+        f"{together:.2f} us, and in two launches it takes {apart:.2f} us"
+    )
 
 
 def _callee(op: LaunchOp) -> str:

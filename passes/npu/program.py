@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
-from xdsl.ir import Block, Operation, Region, SSAValue, Use
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, Use
 
 from ...dialects import graph, tile
-from ...dialects.base import block_of, describe, integer, integer_attr, text, to_ints
+from ...dialects.base import block_of, describe, integer, integer_attr, ints, text, to_ints
 from ...dialects.graph import CaseOp, ConstantOp, FusionOp, HostOp, ReshapeOp, ToHostOp, WhileOp, YieldOp
 from ...dialects.graph.donation import donated
 from ...dialects.npu import GmType, ViewOp, structure, whole_tensor
 from ..calls import calls_of
 from ..errors import PassError
-from .host_values import HostValues, gm_type
+from .host_values import HostValues, gm_type, made_over
 from .in_place import in_place
 
 
@@ -25,11 +25,12 @@ def lower_program(module: ModuleOp) -> None:
     kernels = {text(op.sym_name): op for op in module.ops if isinstance(op, tile.KernelOp)}
     functions = [f for f in module.ops if isinstance(f, FuncOp) and f.body.blocks]
     called = {name for f in functions for name in calls_of(f)}
+    handed = {name: updated_arguments(f) for f in functions if (name := text(f.sym_name)) in called}
     for func in functions:
         old = func.body.block
         if all(isinstance(a.type, GmType) for a in old.args) and old.args:
             continue
-        new = ProgramLowering(kernels).function(old, text(func.sym_name) in called, donated(func))
+        new = ProgramLowering(kernels, handed).function(old, handed.get(text(func.sym_name)), donated(func))
         func.body.detach_block(old)
         func.body.add_block(new)
         last = new.last_op
@@ -47,24 +48,30 @@ def lower_program(module: ModuleOp) -> None:
 class ProgramLowering(HostValues):
     """Lowers one function."""
 
-    def __init__(self, kernels: dict[str, tile.KernelOp]):
+    def __init__(self, kernels: dict[str, tile.KernelOp], handed: Mapping[str, Mapping[int, int]]):
+        """handed: for each function that is called, the arguments that results of it are updates of."""
         super().__init__()
-        self.kernels = kernels
+        self.kernels, self.handed = kernels, handed
         self.pairs: dict[tile.KernelOp, frozenset[tuple[int, int]]] = {}
 
-    def function(self, old: Block, called: bool, donations: Sequence[bool]) -> Block:
-        """The block of a function. One that is called has a device tensor for each result behind its arguments, and
-        returns nothing."""
+    def function(self, old: Block, handed: Mapping[int, int] | None, donations: Sequence[bool]) -> Block:
+        """The block of a function. One that is called (`handed` is not None) has a device tensor for each result behind
+        its arguments, and returns nothing. `handed`: results by the arguments that they are updates of; such an
+        argument comes in the tensor of the result."""
         last = old.last_op
         assert isinstance(last, ReturnOp)
-        results = list(last.operands) if called else []
-        self.block = Block(arg_types=[gm_type(a) for a in (*old.args, *results)])
-        for a, b in zip(old.args, self.block.args, strict=False):
-            b.name_hint = a.name_hint
-            self.bind(a, b)
-        given = [b for b, free in zip(self.block.args, donations, strict=False) if free]
+        results = [] if handed is None else list(last.operands)
+        inputs = [a for i, a in enumerate(old.args) if handed is None or i not in handed]
+        self.block = Block(arg_types=[gm_type(a) for a in (*inputs, *results)])
+        self.outputs = self.block.args[len(inputs) :]
+        homes = dict(zip(inputs, self.block.args, strict=False))
+        homes |= {old.args[i]: self.outputs[o] for i, o in (handed or {}).items()}
+        for a in old.args:
+            homes[a].name_hint = a.name_hint
+            self.bind(a, homes[a])
+        given = [homes[a] for a, free in zip(old.args, donations, strict=False) if free]
         self.owned.update(given)
-        self.outputs = self.block.args[len(old.args) :]
+        self.owned.update(self.outputs[o] for o in (handed or {}).values())
         for value, tensor_ in zip(results, self.outputs, strict=True):
             self.into.setdefault(value, tensor_)
         if given:
@@ -95,8 +102,10 @@ class ProgramLowering(HostValues):
         _check_launch(op, kernel, inputs)
         operands = [self.env[v] for v in inputs]
         outputs: dict[int, SSAValue] = {}
+        updates: list[int] = []
         for o, init in enumerate(inits):
             if init >= 0:
+                updates.append(o)
                 old, taken = op.arguments[init], {whole_tensor(v) for v in outputs.values()}
                 over_ = self.takes_over(old, op)
                 outputs[o] = self.env[old] if over_ else self.copied(old, op, op.outputs[o], taken)
@@ -128,6 +137,7 @@ class ProgramLowering(HostValues):
                     "callee": op.callee,
                     "outputs": integer_attr(len(outputs)),
                     "workspaces": integer_attr(n),
+                    **({"updates": ints(updates)} if updates else {}),
                 },
                 location=op.location,
             )
@@ -171,12 +181,24 @@ class ProgramLowering(HostValues):
             self.env[op.result] = self.number(op.x, op)
 
     def call(self, op: CallOp) -> None:
-        inputs = [self.device(v, op) for v in op.arguments]
-        outputs = self.results(op.results, op)
+        handed = self.handed.get(op.callee.root_reference.data, {})
+        inputs = [self.device(v, op) for i, v in enumerate(op.arguments) if i not in handed]
+        updates: dict[int, SSAValue] = {}
+        for i, o in handed.items():
+            old, taken = op.arguments[i], {whole_tensor(v) for v in updates.values()}
+            over = self.takes_over(old, op) and whole_tensor(self.env[old]) not in taken
+            updates[o] = self.env[old] if over else self.copied(old, op, op.results[o], taken)
+        rest = [r for o, r in enumerate(op.results) if o not in updates]
+        made = dict(zip(rest, self.results(rest, op, updates.values()), strict=True))
+        outputs = [updates[o] if o in updates else made[r] for o, r in enumerate(op.results)]
         self.add(
             structure.CallOp.create(
                 operands=[*inputs, *outputs],
-                properties={"callee": op.callee, "outputs": integer_attr(len(outputs))},
+                properties={
+                    "callee": op.callee,
+                    "outputs": integer_attr(len(outputs)),
+                    **({"updates": ints(sorted(updates))} if updates else {}),
+                },
                 location=op.location,
             )
         )
@@ -269,7 +291,7 @@ class ProgramLowering(HostValues):
         if self.outputs and isinstance(op, ReturnOp):
             for value, target in zip(op.operands, self.outputs, strict=True):
                 found = self.env[value]
-                if found is not target:
+                if whole_tensor(found) is not target:
                     copy = structure.CopyOp if isinstance(found.type, GmType) else structure.ToDeviceOp
                     self.add(copy.create(operands=[found, target], location=op.location))
             self.add(ReturnOp())
@@ -279,6 +301,41 @@ class ProgramLowering(HostValues):
             for i in order or range(len(op.operands))
         ]
         self.add(cls.create(operands=values, location=op.location))
+
+
+def updated_arguments(func: FuncOp) -> dict[int, int]:
+    """Of the arguments of a function those that a result is an update of and nothing needs as they were: the number of
+    that result for each. The result can then be made in the tensor of the argument."""
+    block = func.body.block
+    last = block.last_op
+    assert last is not None
+    order = {op: i for i, op in enumerate(block.ops)}
+    found: dict[int, int] = {}
+    for o, result in enumerate(last.operands):
+        value, updated = result, False
+        while isinstance(op := value.owner, Operation) and (source := made_over(value)) is not None:
+            if not _ends_with(source, op, order):
+                break
+            value, updated = source, updated or not isinstance(op, ReshapeOp | graph.ViewOp)
+        if not isinstance(value, BlockArgument) or not updated or gm_type(value) != gm_type(result):
+            continue
+        if value.index not in found and list(last.operands).count(result) == 1:
+            found[value.index] = o
+    return found
+
+
+def _ends_with(value: SSAValue, user: Operation, order: Mapping[Operation, int]) -> bool:
+    """Whether an op of a block is the last that needs a value, which it takes once and nothing looks at otherwise."""
+    users = [use.operation for use in value.uses]
+    return users.count(user) == 1 and all(
+        op is user
+        or (
+            op.parent is user.parent
+            and order[op] < order[user]
+            and not isinstance(op, ReshapeOp | graph.ViewOp)
+        )
+        for op in users
+    )
 
 
 def _is_counted(use: Use) -> bool:

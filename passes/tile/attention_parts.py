@@ -45,7 +45,7 @@ def is_attention(fusion: FusionOp) -> bool:
 def attention_in(fusion: FusionOp, machine: Machine) -> Attention:
     """The attention that a fusion is."""
     found = attention_at(products_in(fusion)[-1], machine)
-    assert found is not None, "a fusion of two products is attention"
+    assert isinstance(found, Attention), "a fusion of two products is attention"
     return found
 
 

@@ -190,6 +190,70 @@ def test_what_moves_or_converts_computes_in_nothing():
     ]
 
 
+def test_floors(report: Report):
+    """What must cross HBM once, products and lanes, each at the chip's peak; launches are in the time, not in it."""
+    scale, dot, copy = report.kernels
+    crossing = (8 << 20) / B1.hbm_bytes_per_cycle / B1.clock_mhz  # 8 MiB are read; what is written stays in L2
+    lanes = (4 << 20) * 2 / B1.vector.repeat_bytes / B1.vector_cores / B1.clock_mhz
+    assert scale.floors == pytest.approx({"HBM": crossing, "vector": lanes})
+    assert scale.floor_microseconds == pytest.approx(crossing)
+    assert scale.efficiency == pytest.approx(crossing / scale.microseconds) and scale.efficiency < 0.5
+    # both cores read one matrix, five times, of which four find it in L2
+    once = 64 * 64 * 2 / B1.hbm_bytes_per_cycle / B1.clock_mhz
+    products = dot.macs / B1.cube["f16"].macs / B1.cube_cores / B1.clock_mhz
+    assert dot.floors == pytest.approx({"HBM": once, "cube": products})
+    assert dot.floor_microseconds == pytest.approx(once + products * 4 / 5)
+    assert copy.floors == {} and copy.floor_microseconds == 0  # all of it is in L2
+    assert report.floor_microseconds == pytest.approx(crossing + once)
+    assert report.efficiency == pytest.approx(report.floor_microseconds / report.microseconds)
+
+
+def test_a_floor_has_what_is_read_again_once() -> None:
+    """A product whose left side is read for each column tile, of a matrix that L2 has no room for."""
+    a, b = (jax.ShapeDtypeStruct(s, np.float16) for s in [(16384, 8192), (8192, 1024)])
+    (kernel,) = (k for k in tw.compile(jnp.matmul, a, b).report().kernels if k.macs)
+    size = 2 * (16384 * 8192 + 8192 * 1024)
+    assert kernel.bytes["read"] > 1.5 * size
+    crossing = kernel.floors["HBM"] * B1.clock_mhz * B1.hbm_bytes_per_cycle
+    assert size <= crossing <= size + 2 * 16384 * 1024
+    assert kernel.floor_microseconds <= kernel.microseconds
+
+
+@pytest.mark.parametrize("donated", [True, False])
+def test_copies_that_updates_in_place_avoid(donated: bool) -> None:
+    """A row of a cache is written where the caller has it, if it may be; else the cache is copied first."""
+    cache, row = (jax.ShapeDtypeStruct(s, np.float32) for s in [(64, 96), (1, 96)])
+    step = lambda cache, row: jax.lax.dynamic_update_slice(cache, row, (7, 0))  # noqa: E731
+    program = tw.compile(step, cache, row, options=tw.Options(donate=0 if donated else ()))
+    report = program.report()
+    avoided = report.avoided_copies
+    assert report.counts.copies == (0 if donated else 1)
+    assert (avoided.updates, avoided.update_bytes) == ((1, 64 * 96 * 4) if donated else (0, 0))
+    assert report.to_dict()["avoided_copies"]["copies"] == avoided.copies
+    assert ("copies avoided: 1 update in place (0.02 MB)" in report.table()) == donated
+
+
+def test_copies_that_loops_and_views_avoid() -> None:
+    """Five rounds that make a tensor over itself and write one row of another; and what is only reshaped."""
+
+    def fn(x, rows):
+        def body(i, state):
+            x, rows = state
+            x = jnp.tanh(x) + 1
+            return x, jax.lax.dynamic_update_slice(rows, x[:1] * 2, (i, 0))
+
+        x, rows = jax.lax.fori_loop(0, 5, body, (x, rows))
+        return x.reshape(4, 2, 32), rows
+
+    args = [jax.ShapeDtypeStruct(s, np.float32) for s in [(8, 32), (5, 32)]]
+    avoided = tw.compile(fn, *args).report().avoided_copies
+    assert (avoided.states, avoided.state_bytes) == (5, 5 * 8 * 32 * 4)
+    assert (avoided.updates, avoided.update_bytes) == (5, 5 * 5 * 32 * 4)
+    assert avoided.views >= 1 and avoided.bytes == (
+        avoided.update_bytes + avoided.state_bytes + avoided.view_bytes
+    )
+
+
 def test_totals(report: Report):
     (host,) = report.host_ops
     assert (host.name, host.calls, host.bytes) == ("lapack.qr", 1, 4 * 64 * 64)
@@ -243,6 +307,9 @@ def test_json_schema(report: Report):
         "precision",
         "by_precision",
         "packing_microseconds",
+        "floor_microseconds",
+        "efficiency",
+        "avoided_copies",
     }
     assert data["schema"] == "tilewright.report/1"
     assert set(data["energy"]) == {"macs", "vector", "gm", "l2", "l1", "l0", "ub", "idle"}
@@ -278,6 +345,9 @@ def test_json_schema(report: Report):
             "macs_by_precision",
             "lanes_by_precision",
             "modes",
+            "floor_microseconds",
+            "floors",
+            "efficiency",
         }
         assert set(kernel["bytes"]) == {"hbm", "l2", "read", "write"}
     assert set(data["host_ops"][0]) == {

@@ -15,13 +15,16 @@ import jax
 import numpy as np
 import pytest
 from explain_models import CASES, OPTIONS, case, data, program
+from loading import load
 
 import tilewright as tw
 from tilewright.api import program as api_program
 from tilewright.backends import spans
 from tilewright.backends.simulator import Launch, simulate
 from tilewright.cli.main import main
+from tilewright.dialects.graph import FusionOp, ReshapeOp
 from tilewright.dialects.npu.streams import QUEUES
+from tilewright.dialects.npu.structure import LaunchOp
 from tilewright.explain import ExplainError, compile_with_levels, page_data, render
 from tilewright.explain.units import data_size, duration
 from tilewright.passes import pipeline
@@ -552,3 +555,60 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["explain", f"{THIS}:big", "--shapes", "f16[64,32],f16[32,48]", "-o", str(out)]) == 0
     assert capsys.readouterr().out == f"wrote {out}: open it in a browser\n"
     assert json.loads(Page(out.read_text()).texts["data"])["name"] == "big"
+
+
+def edges(view: Any) -> set[tuple[int, int, int]]:
+    """(fusion that makes a value, fusion that reads it, number of the result), through ops that only look at it."""
+    found: set[tuple[int, int, int]] = set()
+    fusions = [op for op in view.ops if isinstance(op, FusionOp) and not op.on_host]
+    for reader in fusions:
+        for value in reader.operands:
+            while isinstance(value.owner, ReshapeOp):
+                value = value.owner.x
+            maker = value.owner
+            if isinstance(maker, FusionOp) and not maker.on_host:
+                found.add((view.number[maker], view.number[reader], maker.results.index(value)))
+    return found
+
+
+@pytest.mark.parametrize("model", ["gpt2:tiny", "gpt2:tiny_token", "moe:tiny_mixtral", "lstm:forward"])
+def test_each_value_between_kernels_has_a_reason(model: str) -> None:
+    fn, args = load(model)
+    _, views = compile_with_levels(fn, *args)
+    graph = views[0]
+    said = {(*d.ops, d.result) for d in graph.decisions if d.kind == "not fused"}
+    assert edges(graph) and said == edges(graph)
+    assert all(d.why for view in views for d in view.decisions)
+
+
+def test_what_is_said_of_kernels_apart() -> None:
+    """By the names of kernels, with the value; and of each launch that begins one, why it is not part of the last."""
+    fn, args = load("gpt2:tiny_token")
+    made, views = compile_with_levels(fn, *args)
+    found = page_data(made, views=views)["apart"]
+    names = {kernel.name for kernel in made.report().kernels}
+    assert {row[side] for row in found for side in ("from", "to")} <= names
+    up = next(r for r in found if r["kind"] == "not fused" and r["value"] == "tensor<1x256xf32>")
+    assert (up["bytes"], up["times"]) == (1024, 2) and "a product reads it tile by tile" in up["why"]
+    assert up["source"] is not None and "gpt2.py:" in up["source"]
+    attention = next(r for r in found if r["kind"] == "not attention")
+    assert attention["from"] == attention["to"] and "it has 1 rows of scores" in attention["why"]
+    launches = [op for op in made.module().walk() if isinstance(op, LaunchOp)]
+    apart = sum(row["times"] for row in found if row["kind"] == "not joined")
+    assert apart == sum(op.joined is None for op in launches) - 1
+
+
+def test_the_plan_of_device_memory() -> None:
+    """The line of bytes in use is highest where most is needed, and ends where all is over."""
+    fn, args = load("digits_cnn:forward")
+    made, views = compile_with_levels(fn, *args)
+    found = page_data(made, views=views)
+    line, memory = found["packing"]["in_use"], made.report().memory
+    times = [at for at, _ in line]
+    assert times == sorted(times) and line[-1][1] == 0
+    align = made.machine.gm_align
+    assert 0 <= memory.live_bytes - max(n for _, n in line) < align * len(found["memory"])
+    (said, more), (_, largest) = found["packing"]["sentences"]
+    assert data_size(memory.arena_bytes) in said and data_size(memory.live_bytes) in said
+    assert f"fragmentation {100 * memory.fragmentation:.1f}%" in more and memory.at in more
+    assert all(consumer.name in largest for consumer in memory.consumers)

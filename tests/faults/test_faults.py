@@ -19,7 +19,7 @@ from subjects import NARROW_TARGET, TARGETS, Subject, example, subject
 import tilewright as tw
 from tilewright.dialects.base import to_ints
 from tilewright.dialects.npu import MmadOp, NpuOp, VectorOp
-from tilewright.dialects.npu.structure import LaunchOp
+from tilewright.dialects.npu.structure import CallOp, LaunchOp
 from tilewright.machine import Machine
 
 
@@ -124,6 +124,12 @@ def test_no_mutant_of_attention_of_few_rows_escapes() -> None:
         assert not tally.escapes
         total += tally.total
     assert total >= 36
+
+
+def test_no_mutant_of_a_program_whose_functions_update_arguments_escapes() -> None:
+    found = example("llama_7b:tiny_token", TARGETS[0])
+    assert any(isinstance(op, CallOp) and op.updates is not None for op in found.module.walk())
+    assert sample(found, 2, 60) >= 60
 
 
 def test_no_mutant_of_a_program_with_control_flow_escapes() -> None:

@@ -28,7 +28,7 @@ from tilewright.dialects.npu.structure import KernelOp
 from tilewright.dialects.text import parse_module
 from tilewright.machine import Machine
 from tilewright.passes.errors import PassError
-from tilewright.passes.npu.check import BLAME, check, check_kernel, removable_flags
+from tilewright.passes.npu.check import BLAME, check, check_kernel, device, removable_flags
 from tilewright.passes.npu.check.affine import cover, product_covers
 from tilewright.passes.npu.check.clocks import reduced_trips
 from tilewright.passes.npu.check.model import CheckedKernel
@@ -511,3 +511,18 @@ def test_each_core_is_followed_where_a_load_moves_otherwise() -> None:
 
 def mlp_layer(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
     return jax.nn.relu(x @ w + b)
+
+
+@pytest.mark.parametrize("shape", [(5, 640, 1024), (3, 1, 4_000_037)])
+def test_a_slab_at_a_place_that_a_number_names_is_not_followed_element_by_element(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
+) -> None:
+    """The cores share the slab, and which one of the tensor it is does not matter."""
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("followed element by element")
+
+    monkeypatch.setattr(device, "_exact", refuse)
+    args = [jax.ShapeDtypeStruct(s, np.float16) for s in (shape, (1, *shape[1:]))]
+    update = lambda x, slab, i: jax.lax.dynamic_update_slice(x, slab, (i, 0, 0))  # noqa: E731
+    tw.compile(update, *args, jax.ShapeDtypeStruct((), np.int32))

@@ -74,6 +74,10 @@ def call(source: str, dest: str, outputs: int = 1) -> str:
     return f"npu.call @f %{source}, %{dest} {{outputs = {outputs}}} : ({GM}, {GM})"
 
 
+def updating(source: str, dest: str) -> str:
+    return call(source, dest).replace("outputs = 1", "outputs = 1, updates = [0]")
+
+
 CASES: dict[str, tuple[str, str]] = {
     "a load and a use without a flag": ("race", kernel(f"{A}\n{LOAD} // 1\n{STORE} // 2")),
     "a flag that nothing consumes": ("unpaired-flag", kernel(f"{flag('set')} // 1")),
@@ -178,6 +182,17 @@ CASES: dict[str, tuple[str, str]] = {
             more=HELPER.replace("HERE", "2"),
         ),
     ),
+    "two calls with other updates": (
+        "bad-call",
+        main(
+            f"{at('y', 512)}\n{call('x', 'y')}\n{updating('x', 'y')} // 1\n{RETURN}",
+            more=HELPER.replace("HERE", "2"),
+        ),
+    ),
+    "a call that updates what nothing wrote": (
+        "device-uninitialised",
+        main(f"{at('y', 512)} // 2\n{updating('x', 'y')} // 1\n{RETURN}", more=HELPER),
+    ),
     "an output stored in part": (
         "uncovered",
         main(
@@ -188,6 +203,18 @@ CASES: dict[str, tuple[str, str]] = {
     "two cores at one element": (
         "core-race",
         kernel(f"{A}\n{FILL}\nnpu.barrier\n{STORE.replace('[0]', '[%core * 32]')} // 1", grid=2),
+    ),
+    "two cores at a place that a number names": (
+        "core-race",
+        kernel(
+            f"""{A}
+        %n = npu.load_scalar %x at [0] {{low = 0, high = 64}} : ({GM}) -> index
+        {FILL}
+        npu.barrier
+        npu.store_nd %a, %y at [%n] {{sizes = [64]}} : ({BUFFER}, !npu.gm<128xf32>) // 1""",
+            grid=2,
+            y="!npu.gm<128xf32>",
+        ),
     ),
     "a core that loads what another one stores": (
         "core-race",

@@ -298,6 +298,12 @@ npu.launch @k %x {outputs = 2, workspaces = 0} : (!npu.gm<4xf32>)
 
 // -----
 
+%x, %y = "test.op"() : () -> (!npu.gm<4xf32>, !npu.gm<4xf32>)
+npu.launch @k %x, %y {outputs = 1, updates = [1], workspaces = 0} : (!npu.gm<4xf32>, !npu.gm<4xf32>)
+// CHECK: 'npu.launch' updates [1], but has outputs 0 to 0, each once
+
+// -----
+
 %x = "test.op"() : () -> (tensor<4xf32>)
 npu.launch @k %x {outputs = 0, workspaces = 0} : (tensor<4xf32>)
 // CHECK: 'npu.launch' {{.*}}tensor<4xf32>
@@ -508,6 +514,12 @@ npu.load_l0 %x, %b at [0, 0] {sizes = [8, 16], window = [1, 1, 1]} : (!npu.buffe
 %x = "test.op"() : () -> !npu.gm<4xf32>
 npu.call @f %x {outputs = 2} : (!npu.gm<4xf32>)
 // CHECK: 'npu.call' @f has fewer operands than outputs
+
+// -----
+
+%x = "test.op"() : () -> !npu.gm<4xf32>
+npu.call @f %x, %x {outputs = 1, updates = [0, 0]} : (!npu.gm<4xf32>, !npu.gm<4xf32>)
+// CHECK: 'npu.call' updates [0, 0], but has outputs 0 to 0, each once
 
 // -----
 

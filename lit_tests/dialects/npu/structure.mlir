@@ -80,8 +80,12 @@ func.func @main(%x: !npu.gm<64xf32>, %n: !npu.gm<i32>) -> !npu.gm<64xf32> attrib
   // CHECK-NEXT: npu.yield{{$}}
   npu.call @f %x, %y {outputs = 1} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
   // CHECK: npu.call @f %x, %{{.*}} {outputs = 1} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+  npu.call @f %x, %y {outputs = 1, updates = [0]} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+  // CHECK: npu.call @f %x, %{{.*}} {outputs = 1, updates = [0]} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
   npu.launch @at %l, %y {outputs = 1, workspaces = 0} : (tensor<i32>, !npu.gm<64xf32>)
   // CHECK: npu.launch @at %{{.*}}, %{{.*}} {outputs = 1, workspaces = 0} : (tensor<i32>, !npu.gm<64xf32>)
+  npu.launch @at %l, %y {outputs = 1, updates = [0], workspaces = 0} : (tensor<i32>, !npu.gm<64xf32>)
+  // CHECK: npu.launch @at %{{.*}}, %{{.*}} {outputs = 1, updates = [0], workspaces = 0} : (tensor<i32>, !npu.gm<64xf32>)
   %z = npu.gm_alloc {address = 1792} : () -> !npu.gm<64xf32>
   %v = npu.view %z : (!npu.gm<64xf32>) -> !npu.gm<64xf32>
   npu.launch @add %y, %c, %v {joined, outputs = 1, workspaces = 0} : (!npu.gm<64xf32>, !npu.gm<64xf32>, !npu.gm<64xf32>)

@@ -228,7 +228,7 @@ tile.kernel @row {grid = [1], kind = "vector", outputs = 1, slots = [1, 1, 1, 1,
 }
 // CHECK: @main(%x: !npu.gm<64xf32> {graph.donated}, %c: !npu.gm<8x64xf32> {graph.donated}, %k: !npu.gm<64xf32>)
 // CHECK-NEXT: npu.launch @double %x, %x {outputs = 1, workspaces = 0}
-// CHECK-NEXT: npu.launch @row %k, %c {outputs = 1, workspaces = 0}
+// CHECK-NEXT: npu.launch @row %k, %c {outputs = 1, updates = [0], workspaces = 0}
 // CHECK-NEXT: %[[S:.*]] = npu.gm_alloc
 // CHECK-NEXT: npu.copy %k, %[[S]]
 // CHECK-NEXT: npu.loop %[[S]] {trip_count = 3}
@@ -323,3 +323,33 @@ tile.kernel @over {grid = [1], kind = "vector", outputs = 1, slots = [1, 1, 1, 1
 // CHECK: npu.vreduce %[[T]], %[[M:.*]] {dims = [0], kind = "max"}
 // CHECK: npu.vsub %[[T]], %[[M]], %[[T]] : (!npu.buffer<8x16xf32, ub>, !npu.buffer<1x16xf32, ub>, !npu.buffer<8x16xf32, ub>)
 // CHECK: npu.store_nd %[[T]]
+
+// -----
+
+// What a function updates comes in the tensor of the result, if the caller may give it up; else it is copied first.
+func.func @main(%c: tensor<8x64xf32> {graph.donated}, %d: tensor<8x64xf32>, %k: tensor<64xf32>) -> (tensor<8x64xf32>, tensor<8x64xf32>) {
+  %a = func.call @f(%c, %k) : (tensor<8x64xf32>, tensor<64xf32>) -> tensor<8x64xf32>
+  %b = func.call @f(%d, %k) : (tensor<8x64xf32>, tensor<64xf32>) -> tensor<8x64xf32>
+  func.return %a, %b : tensor<8x64xf32>, tensor<8x64xf32>
+}
+func.func private @f(%c: tensor<8x64xf32>, %k: tensor<64xf32>) -> tensor<8x64xf32> {
+  %r = tile.launch @row %k, %c {inits = [1]} : (tensor<64xf32>, tensor<8x64xf32>) -> tensor<8x64xf32>
+  func.return %r : tensor<8x64xf32>
+}
+tile.kernel @row {grid = [1], kind = "vector", outputs = 1, slots = [1, 1, 1, 1, 2], workspaces = 0} {
+^bb0(%core: index, %k: !npu.gm<64xf32>, %c: !npu.gm<8x64xf32>):
+  tile.section {core = "vector", units = 1} {
+  ^bb0(%unit: index):
+    %a = tile.load %k at [0] {sizes = [64]} : (!npu.gm<64xf32>) -> !tile.tile<64xf32, ub>
+    tile.store %a, %c at [3, 0] {sizes = [1, 64]} : (!tile.tile<64xf32, ub>, !npu.gm<8x64xf32>)
+  }
+}
+// CHECK: func.func @main(%c: !npu.gm<8x64xf32> {graph.donated}, %d: !npu.gm<8x64xf32>, %k: !npu.gm<64xf32>)
+// CHECK-NEXT: npu.call @f %k, %c {outputs = 1, updates = [0]}
+// CHECK-NEXT: %[[E:.*]] = npu.gm_alloc
+// CHECK-NEXT: npu.copy %d, %[[E]]
+// CHECK-NEXT: npu.call @f %k, %[[E]] {outputs = 1, updates = [0]}
+// CHECK-NEXT: func.return %c, %[[E]]
+// CHECK: func.func private @f(%k: !npu.gm<64xf32>, %[[C:.*]]: !npu.gm<8x64xf32>) {
+// CHECK-NEXT: npu.launch @row %k, %[[C]] {outputs = 1, updates = [0], workspaces = 0}
+// CHECK-NEXT: func.return

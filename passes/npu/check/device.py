@@ -140,9 +140,12 @@ def _regular(
     kernel: CheckedKernel, writers: Sequence[TensorAccess], tensor: int, found: KernelSummary
 ) -> bool:
     """Handles stores whose boxes fill one part of a view each, every position once; False for others. What a section
-    stores in several places is one box where these are the same: flags order what one core stores."""
+    stores in several places is one box where these are the same: flags order what one core stores. Along a dimension
+    where only numbers that the kernel reads say where a box lies, all cores store at one place: the others must tell
+    their parts apart, and which part of the tensor it is stays unknown."""
     view = writers[0].view
     parts = []
+    somewhere = False
     known: list[tuple[TouchedBox | None, GmType, int]] = []
     for store in writers:
         place = (store.box, store.view, store.section.number)
@@ -153,15 +156,18 @@ def _regular(
         if store.view != view or store.box is None:
             return False
         moving = [v for offset in store.box.offsets for v, _ in offset.terms]
-        if (
-            len(moving) != len(set(moving))
-            or not set(cores) <= set(moving)
-            or kernel.unknown.keys() & set(moving)
-        ):
+        if len(moving) != len(set(moving)) or not set(cores) <= set(moving):
             return False
         box = store.box
         part = []
         for offset, count, step, extent in zip(box.offsets, box.counts, box.steps, box.extent, strict=True):
+            variables = {v for v, _ in offset.terms}
+            if variables & kernel.unknown.keys():
+                if not variables <= kernel.unknown.keys():
+                    return False
+                somewhere = True
+                part.append((0, extent))
+                continue
             along = cover(offset, count, step, extent, kernel.counts)
             if not (along.full and along.once):
                 return False
@@ -171,6 +177,11 @@ def _regular(
         if all(x[0] < y[1] and y[0] < x[1] for x, y in zip(a, b, strict=True)):
             return False
     total = size(_shape(kernel, tensor))
+    if somewhere:
+        if len(parts) > 1 or not view.distinct:
+            return False
+        found.parts[tensor] = Part.of(np.zeros(0, np.int64), total)
+        return True
     if (
         view.offset == 0
         and size(view.shape) == total

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from ....dialects.base import integer
+from ....dialects.base import integer, to_ints
 from ....dialects.dtypes import shape_in
 from ....dialects.graph.donation import donated
 from ....dialects.npu import GmType, ViewOp, gm
@@ -62,6 +62,16 @@ def outputs_of(func: FuncOp) -> int:
     return 0
 
 
+def updates_of(func: FuncOp) -> tuple[int, ...]:
+    """Which of the tensors that a called function writes hold something before, by a call of it."""
+    module = func.parent_op()
+    if module is not None:
+        for op in module.walk():
+            if isinstance(op, CallOp) and op.callee.root_reference.data == func.sym_name.data:
+                return to_ints(op.updates)
+    return ()
+
+
 WHOLE, NOTHING = Contents("whole"), Contents("nothing")
 
 
@@ -101,8 +111,9 @@ class HostFunctionCheck(HostVisitor[None]):
             for arg in block.args:
                 self.roots[arg] = arg
                 self.makers[arg] = self.func
+        held = {given + o for o in (updates_of(self.func) if addresses is None else ())}
         for i, arg in enumerate(block.args):
-            self.states[arg] = WHOLE if i < given else NOTHING
+            self.states[arg] = WHOLE if i < given or i in held else NOTHING
         donations = donated(self.func) if self.func.arg_attrs is not None else (False,) * given
         self.kept = {arg for arg, free in zip(block.args[:given], donations, strict=False) if not free}
         for op in self.func.walk():
@@ -342,7 +353,7 @@ class HostFunctionCheck(HostVisitor[None]):
             what = "{first} calls a function that has no frame in device memory"
             self.findings.append(Finding("device-bounds", what, op, callee))
             return
-        for value in op.inputs():
+        for value in op.reads():
             self._read(value, op)
         for value in op.written():
             for other in op.operands:
@@ -373,6 +384,9 @@ class HostFunctionCheck(HostVisitor[None]):
         elif integer(op.outputs) != outputs_of(callee):
             what = f"{{first}} has {integer(op.outputs)} outputs, another call of {{second}} {outputs_of(callee)}"
             self._misfit(op, what, callee)
+        elif to_ints(op.updates) != updates_of(callee):
+            mine, its = list(to_ints(op.updates)), list(updates_of(callee))
+            self._misfit(op, f"{{first}} updates outputs {mine}, another call of {{second}} {its}", callee)
         else:
             for i, (mine, its) in enumerate(zip(given, takes, strict=True)):
                 if mine != its:

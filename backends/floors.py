@@ -1,0 +1,35 @@
+"""The least time that a launch could take: all that must cross HBM, or all arithmetic, at the chip's peak.
+
+    HBM     bytes that must cross it once, at its whole bandwidth
+    cube    multiply-accumulates of each element type, at what all cubes finish in a cycle
+    vector  elements of vector instructions, at a repeat of full lanes on all vector cores in each cycle
+
+The three work side by side, so the floor of a launch is the largest of them. Starting it is no part of it. What L2 has
+of a tensor when a launch begins need not cross HBM, however it came there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..machine import Machine
+from .simulator import Copy, Launch
+
+
+def floors_of(step: Launch | Copy, machine: Machine) -> dict[str, float]:
+    """Microseconds that each resource needs for a launch or a copy, by name."""
+    if isinstance(step, Copy):
+        found = {"HBM": step.hbm_bytes / machine.hbm_bytes_per_cycle}
+    else:
+        totals = step.kernel.totals
+        found = {
+            "HBM": step.once_bytes / machine.hbm_bytes_per_cycle,
+            "cube": sum(n / machine.cube[dtype].macs for dtype, n in totals.macs.items()) / machine.cube_cores,
+            "vector": totals.full_repeats / machine.vector_cores,
+        }
+    return {name: machine.cycles_to_microseconds(cycles) for name, cycles in found.items() if cycles}
+
+
+def floor(needs: Mapping[str, float]) -> float:
+    """The floor in microseconds of what needs these resources side by side."""
+    return max(needs.values(), default=0.0)
