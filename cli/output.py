@@ -127,6 +127,8 @@ def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) ->
         command.append("--no-join")
     if args.no_attention:
         command.append("--no-attention")
+    if args.memory_limit is not None:
+        command += ["--memory-limit", args.memory_limit]
     return {
         "file": str(target),
         "before": str(before),

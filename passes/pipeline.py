@@ -98,7 +98,7 @@ def run_stage(stage: Stage, module: ModuleOp, target: str | None = None) -> None
 def check_pinnable(module: ModuleOp, stages: Sequence[Stage]) -> None:
     """Raises PassError where choices are pinned, or a precision is asked for, that a module has behind it."""
     level = level_of(module)
-    asked = next((s.precision for s in stages if s.optional and s.asked), None)
+    asked = next((s.precision for s in stages if s.optional == "precision" and s.asked), None)
     if asked is not None and (level != "graph" or "fused" in confirmed_states(module)):
         where = f"is written at the {level} level" if level != "graph" else "is fused already"
         raise PassError(f"precision: the program {where}, where nothing is cast to {asked} any more")
@@ -126,6 +126,8 @@ def remaining(
             break
         if stage.level == "graph" and start != "graph":
             continue
+        if stage.optional and ORDER.index(stage.level) < ORDER.index(start):
+            continue
         if not stage.asked:
             continue
         new = set(stage.establishes) - (have - {"checked"})
@@ -142,11 +144,13 @@ def pinned(
     precision: str = ORIGIN,
     attention: bool = True,
     banks: bool = True,
+    memory_limit: int | None = None,
 ) -> list[Stage]:
     """The stages with pinned choices, leave to call the host, the name of who judges schedules, the precision, whether
-    attention becomes one kernel, and whether neighbours in ub lie in different banks, as their passes' options."""
+    attention becomes one kernel, whether neighbours in ub lie in different banks, and the most bytes of device memory,
+    as their passes' options."""
     given = {"schedule": schedule, "host": host, "oracle": oracle, "precision": precision}
-    return [replace(s, **given, attention=attention, banks=banks) for s in stages]
+    return [replace(s, **given, attention=attention, banks=banks, memory_limit=memory_limit) for s in stages]
 
 
 def make_pass(stage: Stage, target: str | None = None) -> ModulePass:
@@ -160,6 +164,7 @@ def make_pass(stage: Stage, target: str | None = None) -> ModulePass:
         "precision": stage.precision,
         "attention": stage.attention,
         "banks": stage.banks,
+        "memory_limit": stage.memory_limit,
     }
     arguments = {f.name: given[f.name] for f in fields(cls) if f.name in given and given[f.name] is not None}
     return cls(**arguments)

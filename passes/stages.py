@@ -41,9 +41,9 @@ class Stage:
     """One pass of the pipeline.
 
     implementation: the pass's class, or "module:Class" of it; level: the module's level after the pass; requires,
-    establishes: states; schedule, host, oracle, precision, attention, banks: what the pass of that option is given;
-    optional: the pass only runs where a precision is asked for; rounds: it may round to narrower types, so that what
-    follows is judged against what it makes.
+    establishes: states; schedule, host, oracle, precision, attention, banks, memory_limit: what the pass of that option
+    is given; optional: the option without which the pass does not run; rounds: it may round to narrower types, so that
+    what follows is judged against what it makes.
     """
 
     name: str
@@ -57,13 +57,14 @@ class Stage:
     precision: str = ORIGIN
     attention: bool = True
     banks: bool = True
-    optional: bool = False
+    memory_limit: int | None = None
+    optional: str = ""
     rounds: bool = False
 
     @property
     def asked(self) -> bool:
         """Whether there is anything for the pass to do in the pipeline."""
-        return not self.optional or self.precision != ORIGIN
+        return not self.optional or getattr(self, self.optional) not in (ORIGIN, None)
 
     def load(self) -> type[ModulePass]:
         """The class of the pass."""
@@ -73,7 +74,7 @@ class Stage:
 
 
 PIPELINE: tuple[Stage, ...] = (
-    Stage("graph-precision", ".graph.precision:GraphPrecisionPass", "graph", optional=True, rounds=True),
+    Stage("graph-precision", ".graph.precision:GraphPrecisionPass", "graph", optional="precision", rounds=True),
     Stage("graph-quantized", ".graph.quantized:GraphQuantizedPass", "graph", (), ("stored",)),
     Stage("graph-complex", ".graph.complex:GraphComplexPass", "graph", (), ("real",)),
     Stage("graph-simplify", ".graph.simplify:GraphSimplifyPass", "graph", ("stored", "real")),
@@ -82,6 +83,7 @@ PIPELINE: tuple[Stage, ...] = (
     Stage("graph-fuse", ".graph.fuse:GraphFusePass", "graph", (), ("fused",)),
     Stage("graph-schedule", ".tile.choose:GraphSchedulePass", "graph", ("fused",), ("scheduled",)),
     Stage("graph-to-tile", ".tile.lower:GraphToTilePass", "tile", ("scheduled",), ("tiled",)),
+    Stage("tile-fit", ".tile.fit:TileFitPass", "tile", ("tiled",), optional="memory_limit"),
     Stage("tile-to-npu", ".npu.bufferize:TileToNpuPass", "npu", ("tiled",), ("bufferized",)),
     Stage("npu-allocate", ".npu.allocate:NpuAllocatePass", "npu", ("bufferized",), ("addressed",)),
     Stage(

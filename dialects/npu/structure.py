@@ -96,13 +96,15 @@ class LaunchOp(Command, KernelUser):
     device tensor of rank 0, an input may be a number of the host, which travels with the launch's arguments.
 
     `joined`: it runs in the launch of the npu.launch before it, behind a barrier over all cores of that launch. The two
-    then are of one *group*, which is one launch of the device."""
+    then are of one *group*, which is one launch of the device. `again`: it makes what an equal launch before it made,
+    so that this need not stay in memory."""
 
     name = "npu.launch"
     SYMBOL: ClassVar[str | None] = "callee"
     outputs = prop_def(IntegerAttr)
     workspaces = prop_def(IntegerAttr)
     joined = opt_prop_def(UnitAttr)
+    again = opt_prop_def(UnitAttr)
     arguments = var_operand_def()
 
     def group(self) -> list[LaunchOp]:
@@ -334,6 +336,12 @@ class ToHostOp(Command):
     source = operand_def(GmType)
     result = result_def(TensorType)
 
+    @property
+    def parks(self) -> bool:
+        """Whether a tensor only waits in the host's memory until it goes back to the device."""
+        users = (use.operation for use in self.result.uses)
+        return not is_number(self.result.type) and all(isinstance(user, ToDeviceOp) for user in users)
+
     def reads(self) -> Sequence[SSAValue]:
         return [self.source]
 
@@ -360,6 +368,11 @@ class ToDeviceOp(Command):
     name = "npu.to_device"
     source = operand_def(TensorType)
     dest = operand_def(GmType)
+
+    @property
+    def restores(self) -> bool:
+        """Whether it brings back a tensor that waited in the host's memory."""
+        return isinstance(self.source.owner, ToHostOp) and self.source.owner.parks
 
     def with_command(self) -> bool:
         """Whether it is a number that the program's thread has."""
