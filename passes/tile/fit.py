@@ -30,6 +30,7 @@ from ...machine import Machine
 from ..base import TargetPass
 from ..calls import callers_first, calls_of
 from ..errors import PassError
+from ..npu.in_place import in_place
 from ..npu.plan_memory import planned
 from .evictions import Evictions, Link
 from .fit_problem import FitOp, FitProblem, FitRun, FitState, FitValue
@@ -66,7 +67,7 @@ def fit(module: ModuleOp, main: FuncOp, limit: int, machine: Machine) -> None:
     for target in TARGETS:
         for given in (link, None):
             search = Evictions(problem, start, limit, given)
-            if not fits(search, limit, target):
+            if not fits(search, limit - 2 * fitting.largest_home, target):
                 least = min(least, search.state, key=lambda s: s.peak)
             elif best is None or search.microseconds < best.microseconds:
                 best = search
@@ -129,6 +130,11 @@ class Fitting(Ordering):
         self.constants = [op.result for f in functions.values() for op in f.walk() if isinstance(op, ConstantOp)]
         self.number: dict[SSAValue, int] = {}
         self.names: list[SSAValue] = []
+        self.largest_home = 0
+        """Bytes of the largest result that is made where a donated argument was. tile-to-npu may find another place for
+        one, and then another for the one that was to have that: the limit is kept with room for two."""
+        self.pairs: dict[tile.KernelOp, frozenset[tuple[int, int]]] = {}
+        """Pairs of an input and an output of each kernel that may be one tensor."""
 
     def cost(self, op: Operation) -> float | None:
         """Microseconds of a launch: as its kernel says, or else those of its tensors over the memory's bandwidth."""
@@ -211,12 +217,25 @@ class Fitting(Ordering):
                     for a in free
                     if bytes_of(a.type) == bytes_of(r.type) and max(self.users.get(a, ()), default=-1) <= i
                 ]
-                read = [a for a in fits if i in self.users.get(a, ())]
-                for home in (read or fits)[:1]:
+                over = [a for a in fits if i in self.users.get(a, ()) and self.stores_over(op, a, r)]
+                spent = [a for a in fits if i not in self.users.get(a, ())]
+                for home in (over or spent)[:1]:
                     free.remove(home)
+                    self.largest_home = max(self.largest_home, self.padded(r))
                     n = self.number[home]
                     values[n] = FitValue(values[n].bytes, given=True, kept=True, until=i)
                     values[self.number[r]] = FitValue(0, kept=True)
+
+    def stores_over(self, op: Operation, home: SSAValue, result: SSAValue) -> bool:
+        """Whether the kernel of a launch may store a result over an argument that it reads."""
+        if not isinstance(op, tile.LaunchOp) or any(i >= 0 for i in to_ints(op.inits)):
+            return False
+        kernel = self.times.kernels[op.callee.root_reference.data]
+        if kernel not in self.pairs:
+            self.pairs[kernel] = in_place(kernel)
+        o = list(op.results).index(result)
+        reads = [i for i, v in enumerate(op.arguments) if base(v) is home]
+        return bool(reads) and all((i, o) in self.pairs[kernel] for i in reads)
 
     def unreachable(self, problem: FitProblem, state: FitState, limit: int) -> str:
         """One sentence on a limit that is not reached: what is, what is live there, and what would help."""
