@@ -233,7 +233,7 @@ class Fitting(Ordering):
         kernel = self.times.kernels[op.callee.root_reference.data]
         if kernel not in self.pairs:
             self.pairs[kernel] = in_place(kernel)
-        o = list(op.results).index(result)
+        o = next(i for i, r in enumerate(op.results) if r is result)
         reads = [i for i, v in enumerate(op.arguments) if base(v) is home]
         return bool(reads) and all((i, o) in self.pairs[kernel] for i in reads)
 
