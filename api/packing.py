@@ -210,7 +210,7 @@ def cast_and_split(
     """Splits a module of the graph level, which it changes. Casts come before it, so those of weights are packed.
     moved: as `split_weights` takes it. Raises PassError for weights that are no arguments."""
     for stage in options.stages():
-        if stage.optional and stage.asked:
+        if stage.optional == "precision" and stage.asked:
             run_stage(stage, module, target_of(module) or target or DEFAULT_TARGET)
     return split_weights(module, options.weight_patterns, moved)
 

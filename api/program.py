@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,6 +34,7 @@ from ..passes.npu.check import removable_flags
 from ..passes.oracle import BOUND
 from ..passes.pins import Pins, Schedule, pins_text
 from ..passes.pipeline import PIPELINE, Stage, check_pinnable, level_of, pinned, run_pipeline
+from ..support.amounts import bytes_in
 from ..support.collector import collector_paused
 from ..support.precisions import ORIGIN, PRECISIONS
 from ..support.winograd import OFF, parse_winograd, winograd_text
@@ -86,6 +87,9 @@ class Options:
             TILEWRIGHT_CACHE, if it is set; empty: none.
         weights: The arguments that are weights, by their names or paths or by patterns of these. What depends on
             them alone is then a program of its own, which runs once (`Program.pack`). None: nothing is set apart.
+        memory_limit: The most device memory that the program may take, in bytes or as text such as `"512MiB"`: all of
+            the plan, so arguments, constants and results, too. To keep it values are computed again, or wait in the
+            host's memory; a program that cannot keep it is refused. None: no limit but the chip's memory.
         pool: How the pool of a `DynamicProgram` chooses places in device memory: `best-fit` or `buddy`.
         pool_bytes: How much device memory that pool has. None: all of the chip's.
     """
@@ -106,6 +110,7 @@ class Options:
     attention: bool = True
     banks: bool = True
     winograd: str | Mapping[str, str] = OFF
+    memory_limit: int | str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.quantization, QuantConfig | str | Path | None):
@@ -114,6 +119,10 @@ class Options:
             )
         if not isinstance(self.cache, str | Path | None):
             raise CompileError(f"options: cache must be the path of a directory, not {self.cache!r}")
+        if self.memory_limit is not None and self.memory_limit_bytes is None:
+            raise CompileError(
+                f"options: memory_limit must be bytes or text such as '512MiB', not {self.memory_limit!r}"
+            )
         fields = {
             "memory": ("typed", "bytes"),
             "host": ("allow", "forbid"),
@@ -135,6 +144,14 @@ class Options:
             )
 
     @property
+    def memory_limit_bytes(self) -> int | None:
+        """The most device memory that the program may take; None where there is no limit."""
+        limit = self.memory_limit
+        if isinstance(limit, str):
+            return bytes_in(limit)
+        return limit if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0 else None
+
+    @property
     def weight_patterns(self) -> tuple[str, ...] | None:
         """The patterns of weights, None where there are none."""
         if self.weights is None:
@@ -153,6 +170,7 @@ class Options:
             self.attention,
             self.banks,
             self.join,
+            self.memory_limit_bytes,
         )
         left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
         return [s for s in chosen if s.name not in left_out]
@@ -366,9 +384,8 @@ class Program:
             return None
         keep_all(entry_of(module))
         with as_compile_error(), collector_paused():
-            run_pipeline(
-                module, self.target, stages=[s for s in self.options.stages() if s.name not in ON_CHIP]
-            )
+            stages = replace(self.options, memory_limit=None).stages()
+            run_pipeline(module, self.target, stages=[s for s in stages if s.name not in ON_CHIP])
         return arena_of(entry_of(module))
 
     def removable_flags(self) -> list[FlagCost]:

@@ -6,12 +6,16 @@ from collections import Counter
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from ..dialects.base import integer
 from ..dialects.chosen import chosen_mode
-from ..dialects.npu import buffer
+from ..dialects.module import find_main
+from ..dialects.npu import buffer, gm
 from ..dialects.npu.lifetimes import fullest_of
+from ..dialects.npu.places import limit_of
 from ..dialects.npu.streams import QUEUES
+from ..dialects.npu.structure import LaunchOp, ToDeviceOp, ToHostOp
 from ..dialects.precision import recorded_precision
 from ..machine import LEVELS, Machine
 from .avoided import avoided_copies
@@ -21,6 +25,7 @@ from .report import (
     HostOpReport,
     HostScalarsReport,
     KernelReport,
+    LessMemory,
     MemoryConsumer,
     MemoryReport,
     Report,
@@ -276,7 +281,7 @@ def _memory(simulation: Simulation, module: ModuleOp, undonated_arena: int | Non
                     capacity = machine.spaces[space].bytes if space in machine.spaces else 0
                     spaces[space] = SpaceReport(peak, capacity, kernel.name)
     capacity = machine.spaces["gm"].bytes
-    live = fullest_of(module, machine.gm_align)
+    live, main = fullest_of(module, machine.gm_align), find_main(module)
     return MemoryReport(
         simulation.arena_bytes,
         simulation.constant_bytes,
@@ -287,4 +292,26 @@ def _memory(simulation: Simulation, module: ModuleOp, undonated_arena: int | Non
         live.bytes,
         live.place,
         [MemoryConsumer(t.name, t.bytes, t.source) for t in live.tensors[:CONSUMERS]],
+        None if main is None else limit_of(main),
+        _less(simulation),
     )
+
+
+def _less(simulation: Simulation) -> LessMemory:
+    """What is done again, or moved to the host and back, so that less memory is needed."""
+    launches = tensors = again = moved = 0
+    taken = link = 0.0
+    for step, times in simulation.flat():
+        if isinstance(step, Launch) and isinstance(step.op, LaunchOp) and step.op.again is not None:
+            launches += times
+            again += times * sum(gm(v).bytes for v in step.op.written())
+            taken += times * step.microseconds
+        elif isinstance(step, Transfer) and _parks(step.op):
+            tensors += times * isinstance(step.op, ToHostOp)
+            moved += times * step.bytes * isinstance(step.op, ToHostOp)
+            link += times * step.microseconds
+    return LessMemory(launches, again, taken, tensors, moved, link)
+
+
+def _parks(op: Operation) -> bool:
+    return (isinstance(op, ToHostOp) and op.parks) or (isinstance(op, ToDeviceOp) and op.restores)

@@ -17,6 +17,10 @@
                 "live_bytes": int, "at": str,       what is needed at one time at the most, and at which op
                 "fragmentation": float,             arena_bytes / live_bytes - 1
                 "consumers": [{"name": str, "bytes": int, "source": "file:line" | null}],     the largest then
+                "limit_bytes": int | null,          the most that the program was to take
+                "less": {"again_launches": int, "again_bytes": int, "again_microseconds": float,     made once more
+                         "moved_tensors": int, "moved_bytes": int,             to the host and back to keep it, and
+                         "moved_microseconds": float},                         the time of the link for both ways
                 "spaces": {space: {"peak_bytes": int, "capacity_bytes": int, "kernel": str}}},
      "counts": {"kernels": int,         in the program; copies are no kernels
                 "launched_kernels": int, "launches": int, "copies": int, "host_calls": int,
@@ -174,11 +178,42 @@ class MemoryConsumer:
 
 
 @dataclass(frozen=True)
+class LessMemory:
+    """What a program does to keep a limit of device memory, all calls together. again: launches that make once more
+    what was made before, the bytes of that, and their time; moved: tensors that wait in the host's memory, their bytes,
+    and the time of the link for both ways, most of it beside kernels."""
+
+    again_launches: int = 0
+    again_bytes: int = 0
+    again_microseconds: float = 0.0
+    moved_tensors: int = 0
+    moved_bytes: int = 0
+    moved_microseconds: float = 0.0
+
+    def __str__(self) -> str:
+        """`3 launches again for 1,024 bytes (12.0 us), 1 tensor of 2,048 bytes to the host and back (41.0 us of the
+        link)`."""
+        said = []
+        if self.again_launches:
+            said.append(
+                f"{self.again_launches} launch{'es' * (self.again_launches != 1)} again for {self.again_bytes:,} bytes "
+                f"({self.again_microseconds:,.1f} us)"
+            )
+        if self.moved_tensors:
+            said.append(
+                f"{self.moved_tensors} tensor{'s' * (self.moved_tensors != 1)} of {self.moved_bytes:,} bytes to the "
+                f"host and back ({self.moved_microseconds:,.1f} us of the link)"
+            )
+        return ", ".join(said) or "nothing had to be done for it"
+
+
+@dataclass(frozen=True)
 class MemoryReport:
     """Device memory in bytes (arena: the most that the program ever has, all that is planned, constants included), and
     each on-chip memory. donated: arguments whose memory the program may use; undonated_arena: what the arena would be
     if it might not, None for a program that was planned by hand. live: what is needed at one time at the most, in whole
-    units of the chip, so that no plan of ours takes less; consumers: the largest tensors then, and `at` the op."""
+    units of the chip, so that no plan of ours takes less; consumers: the largest tensors then, and `at` the op. limit:
+    the most that the program was to take, None where nobody said; less: what is done to keep it."""
 
     arena_bytes: int
     constant_bytes: int
@@ -189,6 +224,8 @@ class MemoryReport:
     live_bytes: int = 0
     at: str = ""
     consumers: list[MemoryConsumer] = field(default_factory=list)
+    limit_bytes: int | None = None
+    less: LessMemory = LessMemory()
 
     @property
     def fragmentation(self) -> float:
@@ -393,6 +430,9 @@ class Report:
         notes += [f"longest branch counted: {branch}" for branch in self.assumed_branches]
         if self.packing_microseconds is not None:
             notes.append(f"packing the weights, once: {self.packing_microseconds:,.1f} us")
+        if self.memory.limit_bytes is not None:
+            taken, limit = self.memory.arena_bytes, self.memory.limit_bytes
+            notes.append(f"device memory: {taken:,} bytes, limit {limit:,}: {self.memory.less}")
         notes += self._precision_note()
         if self.precision is not None:
             notes += self.precision.sentences()

@@ -172,6 +172,7 @@ def options_of(args: argparse.Namespace) -> Options:
         join=not args.no_join,
         attention=not args.no_attention,
         winograd=args.winograd,
+        memory_limit=parse_bytes(args.memory_limit, "--memory-limit"),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import errno
 import os
-import re
 import stat
 import sys
 import warnings
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from ..support import files
+from ..support.amounts import bytes_in
 from ..support.progress import Say, showing
 
 STDIN = "-"
@@ -196,10 +196,10 @@ def working(what: str) -> AbstractContextManager[Say]:
 
 
 def parse_bytes(text: str | None, option: str = "--pool-bytes") -> int | None:
-    """`4096`, `512K`, `64M` or `2G` in bytes, K being 1,024; None for None. Raises CliError."""
+    """`4096`, `512K`, `64MiB` or `2G` in bytes, K being 1,024; None for None. Raises CliError."""
     if text is None:
         return None
-    match = re.fullmatch(r"\s*(\d+)\s*([KMG]?)\s*", text, re.IGNORECASE)
-    if match is None or not int(match[1]):
+    found = bytes_in(text)
+    if found is None:
         raise CliError(f"cannot read {option} {text}; write 4096, 512K, 64M or 2G")
-    return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2].upper()]
+    return found

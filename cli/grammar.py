@@ -154,6 +154,12 @@ def _common() -> OneLineParser:
         help="leave the products and the softmax of attention kernels of their own",
     )
     common.add_argument(
+        "--memory-limit",
+        metavar="BYTES",
+        help="the most device memory that the program may take, such as 512MiB: values are computed again, or wait on "
+        "the host, to keep it",
+    )
+    common.add_argument(
         "--cache",
         metavar="DIR",
         help="keep compiled programs there across processes (default: in TILEWRIGHT_CACHE, if that is set)",

@@ -131,6 +131,8 @@ def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) ->
         command.append("--no-attention")
     if args.winograd != OFF:
         command += ["--winograd", shlex.quote(args.winograd)]
+    if args.memory_limit is not None:
+        command += ["--memory-limit", args.memory_limit]
     return {
         "file": str(target),
         "before": str(before),

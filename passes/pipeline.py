@@ -99,7 +99,7 @@ def run_stage(stage: Stage, module: ModuleOp, target: str | None = None) -> None
 def check_pinnable(module: ModuleOp, stages: Sequence[Stage]) -> None:
     """Raises PassError where choices are pinned, or a precision is asked for, that a module has behind it."""
     level = level_of(module)
-    asked = next((s for s in stages if s.optional and s.asked), None)
+    asked = next((s for s in stages if s.level == "graph" and s.optional and s.asked), None)
     if asked is not None and (level != "graph" or "fused" in confirmed_states(module)):
         where = f"is written at the {level} level" if level != "graph" else "is fused already"
         done = f"cast to {asked.precision}" if asked.optional == "precision" else "rewritten"
@@ -128,6 +128,8 @@ def remaining(
             break
         if stage.level == "graph" and start != "graph":
             continue
+        if stage.optional and ORDER.index(stage.level) < ORDER.index(start):
+            continue
         if not stage.asked:
             continue
         new = set(stage.establishes) - (have - {"checked"})
@@ -146,12 +148,15 @@ def pinned(
     attention: bool = True,
     banks: bool = True,
     join: bool = True,
+    memory_limit: int | None = None,
 ) -> list[Stage]:
     """The stages with pinned choices, leave to call the host, the name of who judges schedules, the precision, which
     convolutions are Winograd's, whether attention becomes one kernel, whether neighbours in ub lie in different banks,
-    and whether neighbouring launches will be stages of one, as their passes' options."""
+    whether neighbouring launches will be stages of one, and the most bytes of device memory, as their passes'
+    options."""
     given = {"schedule": schedule, "host": host, "oracle": oracle, "precision": precision, "winograd": winograd}
-    return [replace(s, **given, attention=attention, banks=banks, join=join) for s in stages]
+    more = {"attention": attention, "banks": banks, "join": join, "memory_limit": memory_limit}
+    return [replace(s, **given, **more) for s in stages]
 
 
 def make_pass(stage: Stage, target: str | None = None) -> ModulePass:
@@ -167,6 +172,7 @@ def make_pass(stage: Stage, target: str | None = None) -> ModulePass:
         "attention": stage.attention,
         "banks": stage.banks,
         "join": stage.join,
+        "memory_limit": stage.memory_limit,
     }
     arguments = {f.name: given[f.name] for f in fields(cls) if f.name in given and given[f.name] is not None}
     return cls(**arguments)

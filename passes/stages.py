@@ -43,9 +43,10 @@ class Stage:
     """One pass of the pipeline.
 
     implementation: the pass's class, or "module:Class" of it; level: the module's level after the pass; requires,
-    establishes: states; schedule, host, oracle, precision, winograd, attention, banks, join: what the pass of that
-    option is given; optional: the option without which the pass has nothing to do, none for most; rounds: its results
-    may be further off than those of the ops that it replaces, so that what follows is judged against what it makes.
+    establishes: states; schedule, host, oracle, precision, winograd, attention, banks, join, memory_limit: what the
+    pass of that option is given; optional: the option without which the pass has nothing to do, none for most; rounds:
+    its results may be further off than those of the ops that it replaces, so that what follows is judged against what
+    it makes.
     """
 
     name: str
@@ -61,14 +62,14 @@ class Stage:
     attention: bool = True
     banks: bool = True
     join: bool = True
-    optional: Literal["", "precision", "winograd"] = ""
+    memory_limit: int | None = None
+    optional: Literal["", "precision", "winograd", "memory_limit"] = ""
     rounds: bool = False
 
     @property
     def asked(self) -> bool:
         """Whether there is anything for the pass to do in the pipeline."""
-        idle = {"precision": self.precision == ORIGIN, "winograd": self.winograd == OFF}
-        return not idle.get(self.optional, False)
+        return not self.optional or getattr(self, self.optional) not in (ORIGIN, OFF, None)
 
     def load(self) -> type[ModulePass]:
         """The class of the pass."""
@@ -88,6 +89,7 @@ PIPELINE: tuple[Stage, ...] = (
     Stage("graph-fuse", ".graph.fuse:GraphFusePass", "graph", (), ("fused",)),
     Stage("graph-schedule", ".tile.choose:GraphSchedulePass", "graph", ("fused",), ("scheduled",)),
     Stage("graph-to-tile", ".tile.lower:GraphToTilePass", "tile", ("scheduled",), ("tiled",)),
+    Stage("tile-fit", ".tile.fit:TileFitPass", "tile", ("tiled",), optional="memory_limit"),
     Stage("tile-to-npu", ".npu.bufferize:TileToNpuPass", "npu", ("tiled",), ("bufferized",)),
     Stage("npu-allocate", ".npu.allocate:NpuAllocatePass", "npu", ("bufferized",), ("addressed",)),
     Stage(

@@ -65,7 +65,7 @@ def _iota(op: ops.IotaOp) -> Array:
     return values.convert(lax.broadcasted_iota(number, result_shape(op), integer(op.dim)), dtype)
 
 
-def _same(op: control.ToHostOp, x: Array) -> Array:
+def _same(op: control.ToHostOp | control.ParkOp, x: Array) -> Array:
     return x
 
 
@@ -269,6 +269,7 @@ _TABLE: dict[type[Operation], Rule] = {
     ops.ViewOp: _view,
     **quantized.RULES,
     control.ToHostOp: _same,
+    control.ParkOp: _same,
 }
 
 RULES: Rules[Rule] = Rules(GraphOp, "evaluate", _TABLE)

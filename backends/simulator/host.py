@@ -238,7 +238,10 @@ class _Host(HostVisitor[Steps]):
         return [HostCall(text(op.op), op.elements(), compute, host.call_us + compute, op, op.queue)]
 
     def to_host(self, op: structure.ToHostOp) -> Steps:
-        """A tensor for host calls, or a number that the program waits for: that takes a runtime call."""
+        """A tensor for host calls, or one that waits on the host, or a number that the program waits for: these take a
+        runtime call."""
+        if op.parks:
+            return [self._parking("offload", gm(op.source).bytes, op)]
         users = [use.operation for use in op.result.uses]
         calls = [user for user in users if isinstance(user, structure.HostCallOp)]
         control = not calls or len(calls) < len(users)
@@ -247,6 +250,11 @@ class _Host(HostVisitor[Steps]):
         name = "to host" if control else text(calls[0].op)
         microseconds = self.machine.host.call_us + link if control else link
         return [Transfer(name, moved, control, link, microseconds, op, op.queue)]
+
+    def _parking(self, name: str, moved: int, op: Command) -> Transfer:
+        """A tensor that goes to the host to wait there, or comes back."""
+        link = moved / self.machine.host.pcie_bytes_per_us
+        return Transfer(name, moved, False, link, self.machine.host.call_us + link, op, op.queue)
 
     def call(self, op: structure.CallOp) -> Steps:
         """What a function does costs the same as often as L2 holds as much of its arguments: it is walked once for
@@ -273,7 +281,10 @@ class _Host(HostVisitor[Steps]):
 
     def to_device(self, op: structure.ToDeviceOp) -> Steps:
         """The result of a host call crosses the link. A number that the program has goes along with a command on the
-        stream."""
+        stream, a tensor that waited there comes back by a runtime call."""
+        if op.restores:
+            self.l2.drop(self.root(op.dest))
+            return [self._parking("restore", gm(op.dest).bytes, op)]
         moved, root, call = gm(op.dest).bytes, self.root(op.dest), op.source.owner
         if op.with_command() or not isinstance(call, structure.HostCallOp):
             self._touch(root, moved)

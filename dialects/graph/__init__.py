@@ -9,7 +9,7 @@ from ..open_text import OpenIntegerAttr, OpenIntsAttr, OpenSizesAttr
 from ..quantized import QuantizedType
 from .attributes import DataAttr
 from .contractions import ContractOp, ConvOp
-from .control import CaseOp, FusionOp, HostOp, ToHostOp, WhileOp, YieldOp
+from .control import CaseOp, FusionOp, HostOp, OffloadOp, RestoreOp, ToHostOp, WhileOp, YieldOp
 from .cumulate import CumulateOp
 from .elementwise import ELEMENTWISE, PART_OPS, ConstantOp, ElementwiseOp, IotaOp
 from .indexing import DynamicSliceOp, DynamicUpdateSliceOp, GatherOp
@@ -77,6 +77,8 @@ Graph = Dialect(
         SortOp,
         StorageOp,
         ToHostOp,
+        OffloadOp,
+        RestoreOp,
         TransposeOp,
         UnpackOp,
         ViewOp,
@@ -128,6 +130,7 @@ __all__ = [
     "GraphOp",
     "HostOp",
     "IotaOp",
+    "OffloadOp",
     "PadOp",
     "QuantizationOp",
     "QuantizeOp",
@@ -136,6 +139,7 @@ __all__ = [
     "ReduceWindowOp",
     "RequantizeOp",
     "ReshapeOp",
+    "RestoreOp",
     "ReverseOp",
     "ScatterOp",
     "SelectAndScatterOp",

@@ -205,6 +205,48 @@ class ToHostOp(GraphOp):
         return [self.x.type]
 
 
+class ParkOp(GraphOp):
+    """Moves a whole tensor between the memories of device and host. The values are the same."""
+
+    CASTING: ClassVar[Casting] = "fixed"
+    KEEPS: ClassVar[str] = "it is moved as it is"
+    KERNEL: ClassVar[bool] = False
+    x = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        if not shape_of(self.x):
+            raise ValueError(f"moves {self.x.type}; it moves tensors that have dimensions")
+        return [self.x.type]
+
+
+@irdl_op_definition
+class OffloadOp(ParkOp):
+    """Copies a tensor to the host's memory, where it waits for a graph.restore; nothing else takes it there. The
+    device's memory is free behind it."""
+
+    name = "graph.offload"
+
+    def verify_(self) -> None:
+        super().verify_()
+        for use in self.result.uses:
+            if not isinstance(use.operation, RestoreOp):
+                raise self.error(f"is for graph.restore, and {describe(use.operation)} uses it")
+
+
+@irdl_op_definition
+class RestoreOp(ParkOp):
+    """Copies what graph.offload brought to the host back to the device's memory."""
+
+    name = "graph.restore"
+
+    def verify_(self) -> None:
+        super().verify_()
+        if not isinstance(self.x.owner, OffloadOp):
+            raise self.error("takes what a graph.offload brought to the host")
+
+
 @irdl_op_definition
 class HostOp(GraphOp):
     """A StableHLO op that no engine of the device runs: JAX runs `module` on the host, at a stated cost.

@@ -2,7 +2,7 @@
 
 `npu.addresses` are the addresses of its arguments, `npu.arena_bytes` is the device memory that the program takes, on
 the function that is the program; `npu.frame` is the first byte of the memory in which a called function works, and the
-one behind its last.
+one behind its last. `npu.memory_limit` is the most device memory that a program may take, where that was asked for.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from xdsl.ir import Attribute
 from ..base import integer, integer_attr, ints, to_ints
 
 ADDRESSES, ARENA, FRAME = "npu.addresses", "npu.arena_bytes", "npu.frame"
+LIMIT = "npu.memory_limit"
 
 
 def addresses_of(func: FuncOp) -> tuple[int, ...] | None:
@@ -41,6 +42,16 @@ def set_addresses(func: FuncOp, addresses: Sequence[int]) -> None:
 
 def set_arena(func: FuncOp, bytes_: int) -> None:
     func.attributes[ARENA] = integer_attr(bytes_)
+
+
+def limit_of(func: FuncOp) -> int | None:
+    """The most device memory that a program may take, in bytes; None where nobody asked for a limit."""
+    attr = func.attributes.get(LIMIT)
+    return integer(attr) if isinstance(attr, IntegerAttr) else None
+
+
+def set_limit(func: FuncOp, bytes_: int) -> None:
+    func.attributes[LIMIT] = integer_attr(bytes_)
 
 
 def set_frame(func: FuncOp, first: int, behind: int) -> None:

@@ -97,7 +97,8 @@ class LaunchOp(Command, KernelUser):
 
     `joined`: it runs in the launch of the npu.launch before it, behind a barrier over all cores of that launch. The two
     then are of one *group*, which is one launch of the device. `nowait`: no barrier stands before it, so cores begin
-    with it that are done with what is before it.
+    with it that are done with what is before it. `again`: it makes what an equal launch before it made, so that this
+    need not stay in memory.
 
     `updates`: the numbers of outputs that the kernel writes in part: what their tensors hold stays elsewhere."""
 
@@ -108,6 +109,7 @@ class LaunchOp(Command, KernelUser):
     joined = opt_prop_def(UnitAttr)
     nowait = opt_prop_def(UnitAttr)
     updates = opt_prop_def(DenseArrayBase)
+    again = opt_prop_def(UnitAttr)
     arguments = var_operand_def()
 
     def group(self) -> list[LaunchOp]:
@@ -371,6 +373,12 @@ class ToHostOp(Command):
     source = operand_def(GmType)
     result = result_def(TensorType)
 
+    @property
+    def parks(self) -> bool:
+        """Whether a tensor only waits in the host's memory until it goes back to the device."""
+        users = (use.operation for use in self.result.uses)
+        return not is_number(self.result.type) and all(isinstance(user, ToDeviceOp) for user in users)
+
     def reads(self) -> Sequence[SSAValue]:
         return [self.source]
 
@@ -397,6 +405,11 @@ class ToDeviceOp(Command):
     name = "npu.to_device"
     source = operand_def(TensorType)
     dest = operand_def(GmType)
+
+    @property
+    def restores(self) -> bool:
+        """Whether it brings back a tensor that waited in the host's memory."""
+        return isinstance(self.source.owner, ToHostOp) and self.source.owner.parks
 
     def with_command(self) -> bool:
         """Whether it is a number that the program's thread has."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase
-from xdsl.irdl import irdl_op_definition, prop_def, traits_def, var_operand_def, var_result_def
+from xdsl.dialects.builtin import DenseArrayBase, UnitAttr
+from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def, traits_def, var_operand_def, var_result_def
 from xdsl.traits import EffectInstance, IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
 
 from .. import npu
@@ -50,11 +50,14 @@ class SectionOp(Section):
 @irdl_op_definition
 class LaunchOp(KernelUser):
     """Runs a kernel on tensors. `inits[i]` is the operand that output i starts as, or -1: such an output is an
-    update in place."""
+    update in place.
+
+    `again`: it makes what an equal launch before it made, so that this need not stay in memory (tile-fit)."""
 
     name = "tile.launch"
     SYMBOL: ClassVar[str | None] = "callee"
     inits = prop_def(DenseArrayBase)
+    again = opt_prop_def(UnitAttr)
     arguments = var_operand_def()
     outputs = var_result_def()
     traits = traits_def(Pure())

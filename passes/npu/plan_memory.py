@@ -22,12 +22,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, SSAValue
 
-from ...dialects.base import integer, integer_attr, text
+from ...dialects.base import describe, integer, integer_attr, text
 from ...dialects.graph.donation import donated
 from ...dialects.npu import gm, whole_tensor
 from ...dialects.npu.host_program import HostProgramOp
 from ...dialects.npu.lifetimes import last_use, order_of
-from ...dialects.npu.places import addresses_of, set_addresses, set_arena, set_frame
+from ...dialects.npu.places import LIMIT, addresses_of, limit_of, set_addresses, set_arena, set_frame
 from ...dialects.npu.structure import GmAllocOp, GmConstantOp
 from ...dialects.open_sizes import OpenSize, any_open, example, is_open, size_of
 from ...dialects.size_order import largest
@@ -99,8 +99,11 @@ def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
         set_frame(callee, start, behind)
         first.update((name, later(first[name], behind)) for name in calls_of(callee))
         end = later(end, behind)
+    limit = limit_of(func)
     if end > machine.spaces["gm"].bytes:
         raise PassError(no_room(func, inner, example(end), machine))
+    if limit is not None and example(end) > limit:
+        raise PassError(f"{describe(func)}: the plan takes {example(end)} bytes of device memory, over {LIMIT} {limit}")
     set_addresses(func, [places[a] for a in block.args])
     set_arena(func, end)
 
@@ -182,10 +185,15 @@ PLACEMENTS = Budget(nodes=4000)
 
 
 def placed(lives: Sequence[Life]) -> PackingPlan:
-    """The lowest places found for some tensors. Those in the order in which they come to life, each in the smallest gap
-    that fits, are taken if they need no more than the bytes that are needed at one time."""
+    """The lowest places found for some tensors."""
     buffers = (Buffer(str(i), life.first, life.last + 1, life.size) for i, life in enumerate(lives))
-    return solve(PackingProblem(tuple(buffers)), PLACEMENTS)
+    return planned(PackingProblem(tuple(buffers)))
+
+
+def planned(problem: PackingProblem) -> PackingPlan:
+    """The lowest places found for some buffers. Those in the order in which they come to life, each in the smallest gap
+    that fits, are taken if they need no more than the bytes that are needed at one time."""
+    return solve(problem, PLACEMENTS)
 
 
 def reused(func: FuncOp) -> list[bool]:

@@ -130,6 +130,7 @@ class ProgramLowering(HostValues):
         for a in args[len(args) - n :] if n else ():
             assert isinstance(a.type, GmType)
             spaces.append(self.allocate(a.type, op))
+        again = {} if op.again is None else {"again": op.again}
         self.add(
             structure.LaunchOp.create(
                 operands=[*operands, *(outputs[o] for o in range(len(inits))), *spaces],
@@ -138,6 +139,7 @@ class ProgramLowering(HostValues):
                     "outputs": integer_attr(len(outputs)),
                     "workspaces": integer_attr(n),
                     **({"updates": ints(updates)} if updates else {}),
+                    **again,
                 },
                 location=op.location,
             )
@@ -179,6 +181,17 @@ class ProgramLowering(HostValues):
     def to_host(self, op: ToHostOp) -> None:
         if not all(map(_is_counted, op.result.uses)):
             self.env[op.result] = self.number(op.x, op)
+
+    def offload(self, op: graph.OffloadOp) -> None:
+        source = self.device(op.x, op)
+        made = structure.ToHostOp.create(operands=[source], result_types=[op.result.type], location=op.location)
+        self.add(made)
+        self.env[op.result] = made.result
+
+    def restore(self, op: graph.RestoreOp) -> None:
+        target = self.result(op.result, op)
+        self.add(structure.ToDeviceOp.create(operands=[self.env[op.x], target], location=op.location))
+        self.bind(op.result, target)
 
     def call(self, op: CallOp) -> None:
         handed = self.handed.get(op.callee.root_reference.data, {})
@@ -375,4 +388,6 @@ HANDLERS: dict[type[Operation], Callable[[ProgramLowering, Any], None]] = {
     CallOp: ProgramLowering.call,
     FusionOp: ProgramLowering.scalars,
     ToHostOp: ProgramLowering.to_host,
+    graph.OffloadOp: ProgramLowering.offload,
+    graph.RestoreOp: ProgramLowering.restore,
 }

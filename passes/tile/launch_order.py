@@ -28,6 +28,7 @@ from ...dialects.npu.streams import COMPUTE, COPY_IN, COPY_OUT, HOST, PROGRAM
 from ...dialects.open_sizes import example
 from ...machine import Machine
 from ..calls import callee_of
+from .least_peak import OrderProblem, least_peak
 from .queues import TensorLife, Unit, arrange, run
 
 FREE = (ReshapeOp, graph.ViewOp, ConstantOp)
@@ -39,6 +40,9 @@ def bytes_of(kind: Attribute) -> int:
     assert isinstance(kind, TensorType)
     return example(size(shape_in(kind)) * itemsize(kind.element_type))
 
+
+MICROSECONDS = "tile.microseconds"
+"""Attribute of a kernel: how long a launch of it takes by the analytic bound. graph-to-tile says it for tile-fit."""
 
 Costs = Callable[[Operation], float | None]
 """Microseconds of a launch; None for an op of which nobody knows."""
@@ -57,6 +61,8 @@ def order_launches(module: ModuleOp, costs: Costs, machine: Machine) -> None:
         for block in _blocks(func.body.block):
             if any(isinstance(op, HostOp) for op in block.ops):
                 Ordering(block, times, owned if block is func.body.block else ()).run()
+            elif block is func.body.block:
+                Ordering(block, times, owned, timed=False).lower_peak()
 
 
 def _blocks(block: Block) -> Iterator[Block]:
@@ -149,20 +155,37 @@ def base(value: SSAValue) -> SSAValue:
 class Ordering:
     """Orders one block. `owned`: its arguments whose memory is the block's to use."""
 
-    def __init__(self, block: Block, times: Times, owned: Sequence[SSAValue]) -> None:
+    def __init__(self, block: Block, times: Times, owned: Sequence[SSAValue], timed: bool = True) -> None:
+        """timed: whether it is known how long units take; without, they have no legs."""
         self.block, self.times = block, times
         loop = block.parent_op()
         self.loop = loop if isinstance(loop, WhileOp) and block is loop.body.block else None
         self.owned = list(block.args) if self.loop is not None else list(owned)
         self.ops = [op for op in block.ops if not isinstance(op, FREE) and op is not block.last_op]
         self.place = {op: i for i, op in enumerate(self.ops)}
-        self.units = [times.unit(op) for op in self.ops]
+        self.units = [times.unit(op) if timed else Unit([]) for op in self.ops]
         self.users: dict[SSAValue, list[int]] = {}
         """The units that use the memory of a value, in order; the block's end counts as one more."""
         self.tensors: dict[SSAValue, TensorLife] = {}
         self.on_host: set[SSAValue] = set()
 
     def run(self) -> None:
+        """Puts the ops of a block that calls the host in the order in which they end first."""
+        last = self.prepare()
+        start = self.settled()
+        self.put(arrange(self.units, self.lives(), start, self.times.room), last)
+
+    def lower_peak(self) -> None:
+        """Puts the ops in an order in which less is live at one time, where there is one."""
+        last = self.prepare()
+        self.put(least_peak(OrderProblem.of(self.units, self.lives())), last)
+
+    def put(self, order: Sequence[int], last: Operation) -> None:
+        if list(order) != list(range(len(order))):
+            self.rebuild([self.ops[i] for i in order], last)
+
+    def prepare(self) -> Operation:
+        """Finds what the units need of each other, and the memory of values; the end of the block."""
         last = self.block.last_op
         assert last is not None
         for i, op in enumerate([*self.ops, last]):
@@ -175,10 +198,7 @@ class Ordering:
         for i, op in enumerate(self.ops):
             self.keep(i, op)
         self.settle(last)
-        start = self.settled()
-        order = arrange(self.units, self.lives(), start, self.times.room)
-        if order != list(range(len(order))):
-            self.rebuild([self.ops[i] for i in order], last)
+        return last
 
     # -- what must stay in order -------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
+from xdsl.dialects.builtin import FloatAttr, ModuleOp, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
@@ -27,7 +27,7 @@ from ..base import TargetPass
 from ..errors import PassError
 from .attention_parts import is_attention
 from .joining import is_joined
-from .launch_order import order_launches
+from .launch_order import MICROSECONDS, order_launches
 from .launches import LaunchPlan, launches_of
 from .names import KernelNames
 from .row_attention import RowAttentionKernel
@@ -38,9 +38,11 @@ from .split import split_fusion
 
 @dataclass(frozen=True)
 class GraphToTilePass(TargetPass):
-    """Lowers fusions to tile kernels for a target."""
+    """Lowers fusions to tile kernels for a target. memory_limit: where there is one, each kernel says for tile-fit how
+    long a launch of it takes."""
 
     name = "graph-to-tile"
+    memory_limit: int | None = None
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         lowering = Lowering(module, machine)
@@ -48,9 +50,12 @@ class GraphToTilePass(TargetPass):
             if isinstance(func, FuncOp) and func.body.blocks:
                 lowering.block(func.body.block)
         order_launches(module, lowering.microseconds, machine)
+        if self.memory_limit is not None:
+            for built in dict.fromkeys(lowering.launched.values()):
+                built.op.attributes[MICROSECONDS] = FloatAttr(built.microseconds, 64)
 
 
-@dataclass
+@dataclass(eq=False)
 class Built:
     """A kernel, and how long a launch of it takes by the analytic bound, in microseconds, once that is asked for."""
 

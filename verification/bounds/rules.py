@@ -34,6 +34,7 @@ MOVES = (
     ops.PadOp,
     ops.ReshapeOp,
     control.ToHostOp,
+    control.ParkOp,
     ops.ReverseOp,
     ops.SliceOp,
     ops.TransposeOp,

@@ -65,6 +65,10 @@
 // CHECK: graph.fusion %{{.*}} {domain = [], kind = "scalar"} : tensor<i32> {
 %read = graph.to_host %n : tensor<i32>
 // CHECK: graph.to_host %{{.*}} : tensor<i32>
+%away = graph.offload %x : tensor<4xf32>
+// CHECK: %[[AWAY:.*]] = graph.offload %{{.*}} : tensor<4xf32>
+%back = graph.restore %away : tensor<4xf32>
+// CHECK: graph.restore %[[AWAY]] : tensor<4xf32>
 %number = graph.case %read {host = [0]} : tensor<i32> {
   graph.yield %next : (tensor<i32>)
 }

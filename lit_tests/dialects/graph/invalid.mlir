@@ -433,6 +433,25 @@
 
 // -----
 
+%x = "test.op"() : () -> tensor<f32>
+%r = graph.offload %x : tensor<f32>
+// CHECK: 'graph.offload' moves tensor<f32>; it moves tensors that have dimensions
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%r = graph.offload %x : tensor<4xf32>
+%y = graph.abs %r : tensor<4xf32>
+// CHECK: 'graph.offload' is for graph.restore, and 'graph.abs' {{.*}} uses it
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%r = graph.restore %x : tensor<4xf32>
+// CHECK: 'graph.restore' takes what a graph.offload brought to the host
+
+// -----
+
 %x = "test.op"() : () -> tensor<4xf32>
 %r = graph.fusion %x {domain = [], kind = "scalar"} : tensor<4xf32> {
 ^bb0(%a: tensor<4xf32>):

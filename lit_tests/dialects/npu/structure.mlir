@@ -9,6 +9,8 @@ func.func @main(%x: !npu.gm<64xf32>, %n: !npu.gm<i32>) -> !npu.gm<64xf32> attrib
   // CHECK: npu.gm_constant {address = 1536, value = #graph.data<f32, [64], splat 1.0>} : () -> !npu.gm<64xf32>
   npu.launch @add %x, %c, %y {outputs = 1, workspaces = 0} : (!npu.gm<64xf32>, !npu.gm<64xf32>, !npu.gm<64xf32>)
   // CHECK: npu.launch @add %{{.*}}, %{{.*}}, %{{.*}} {outputs = 1, workspaces = 0} : (!npu.gm<64xf32>, !npu.gm<64xf32>, !npu.gm<64xf32>)
+  npu.launch @add %x, %c, %y {again, outputs = 1, workspaces = 0} : (!npu.gm<64xf32>, !npu.gm<64xf32>, !npu.gm<64xf32>)
+  // CHECK: npu.launch @add %{{.*}}, %{{.*}}, %{{.*}} {again, outputs = 1, workspaces = 0} : (
   npu.copy %y, %x : (!npu.gm<64xf32>, !npu.gm<64xf32>)
   // CHECK: npu.copy %{{.*}}, %{{.*}} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
   %h = npu.to_host %x {stream = "copy_out"} : (!npu.gm<64xf32>) -> tensor<64xf32>

@@ -6,6 +6,8 @@
 // CHECK: tile.launch @matmul %{{.*}}, %{{.*}} {inits = [-1]} : (tensor<64x32xf16>, tensor<32x48xf16>) -> tensor<64x48xf16>
 %z = tile.launch @bump %x {inits = [0]} : tensor<64x32xf16>
 // CHECK: tile.launch @bump %{{.*}} {inits = [0]} : tensor<64x32xf16>
+%again = tile.launch @bump %x {again, inits = [0]} : tensor<64x32xf16>
+// CHECK: tile.launch @bump %{{.*}} {again, inits = [0]} : tensor<64x32xf16>
 
 tile.kernel @bump {grid = [1], kind = "vector", outputs = 1, slots = [1, 1, 1, 1, 1], workspaces = 0} {
 ^bb0(%i: index, %gx: !npu.gm<64x32xf16>):
