@@ -42,7 +42,7 @@ class Neighbour(NamedTuple):
     free: bool = False
 
 
-class Member(NamedTuple):
+class GroupMember(NamedTuple):
     """What becomes of a launch: whether it runs in the one before it, and what its group wakes at most."""
 
     joined: bool
@@ -70,7 +70,7 @@ class Groups:
         self.work: dict[int, np.ndarray] = {}
         """The least work of a launch within each bound, by the identity of its ways."""
 
-    def least(self) -> tuple[float, list[Member]]:
+    def least(self) -> tuple[float, list[GroupMember]]:
         """Microseconds of all launches, and what becomes of each: of several such ways the one with the fewest
         joins."""
         before, joins_before, at = 0, 0, 0
@@ -89,9 +89,9 @@ class Groups:
             steps.append((joined, at))
             at = int(np.lexsort((joins, cost))[0])
             before, joins_before = int(cost[at]), int(joins[at])
-        members: list[Member] = []
+        members: list[GroupMember] = []
         for joined, last in reversed(steps):
-            members.append(Member(bool(joined[at]), self.bounds[at]))
+            members.append(GroupMember(bool(joined[at]), self.bounds[at]))
             at = at if joined[at] else last
         return before / PER_MICROSECOND, members[::-1]
 

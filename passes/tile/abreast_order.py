@@ -43,20 +43,32 @@ def _reorder(segment: Sequence[FusionOp]) -> None:
     last = segment[-1].next_op
     block = segment[0].parent
     assert block is not None and last is not None
-    for op in (segment[i] for i in found):
+    views = _views_among(segment)
+    waiting = set(views)
+
+    def put(op: Operation) -> None:
+        """Puts an op behind those that are in place, and before it what only names memory and it uses."""
+        for value in op.operands:
+            if isinstance(value.owner, Operation) and value.owner in waiting:
+                put(value.owner)
+        waiting.discard(op)
         op.detach()
-        _bring_views(op, block, last)
         block.insert_op_before(op, last)
 
+    for op in (*(segment[i] for i in found), *views):
+        if op in waiting or isinstance(op, FusionOp):
+            put(op)
 
-def _bring_views(op: Operation, block: Block, place: Operation) -> None:
-    """Moves what only names memory, and this op uses, to the place before it."""
-    for value in op.operands:
-        owner = value.owner
-        if isinstance(owner, FREE) and owner.parent is block and owner.operands:
-            _bring_views(owner, block, place)
-            owner.detach()
-            block.insert_op_before(owner, place)
+
+def _views_among(segment: Sequence[FusionOp]) -> list[Operation]:
+    """What only names memory between the first and the last of some fusions."""
+    found: list[Operation] = []
+    op: Operation | None = segment[0]
+    while op is not None and op is not segment[-1].next_op:
+        if isinstance(op, FREE):
+            found.append(op)
+        op = op.next_op
+    return found
 
 
 class _Segment:

@@ -19,7 +19,7 @@ from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.waking import Woken
 from ...machine import Machine
 from ..errors import PassError
-from ..launch_groups import Groups, Member, Neighbour, Way
+from ..launch_groups import GroupMember, Groups, Neighbour, Way
 
 
 @dataclass(eq=False)
@@ -119,7 +119,7 @@ class Run:
     frees: list[bool] = field(default_factory=list)
     together: set[Operation] = field(default_factory=set)
 
-    def least(self, machine: Machine, ways: Callable[[Front], tuple[Way, ...]]) -> tuple[float, list[Member]]:
+    def least(self, machine: Machine, ways: Callable[[Front], tuple[Way, ...]]) -> tuple[float, list[GroupMember]]:
         """Microseconds of the launches, each run in one of so many ways, and what becomes of each."""
         each = zip(self.fronts, self.firsts, self.frees, strict=True)
         return Groups(machine, [Neighbour(ways(f), first, free) for f, first, free in each]).least()
@@ -171,7 +171,7 @@ class Runs:
         return sum(run.times * run.least(self.machine, picked.__getitem__)[0] for run in runs)
 
     def _votes(
-        self, runs: Sequence[Run], fronts: Sequence[Front], groups: Sequence[Sequence[Member]]
+        self, runs: Sequence[Run], fronts: Sequence[Front], groups: Sequence[Sequence[GroupMember]]
     ) -> dict[Front, tuple[Way, ...]]:
         """For each kernel the way that costs least over all its launches; one that wakes more than a group does would
         be a launch beside it."""

@@ -152,7 +152,8 @@ def test_pass_page(page: Path) -> None:
     for fence in fences(page):
         if fence.words[:1] == ("before",):
             said = dict(w.split("=") for w in fence.words[1:])
-            asked = replace(stage, precision=said.get("precision", stage.precision))
+            limit = int(said["memory_limit"]) if "memory_limit" in said else None
+            asked = replace(stage, precision=said.get("precision", stage.precision), memory_limit=limit)
             module = parse_module(make_context(), fence.text, page.name, fence.line + 1)
             verify(module)
             make_pass(asked, said.get("target", "ascend-910b1")).apply(Context(), module)

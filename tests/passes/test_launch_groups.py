@@ -24,7 +24,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 import tilewright as tw
 from tilewright.backends.simulator import simulate
 from tilewright.dialects.base import ints
-from tilewright.dialects.graph import FusionOp, VectorSchedule
+from tilewright.dialects.graph import FusionOp, ReshapeOp, VectorSchedule
 from tilewright.dialects.graph.schedules import Schedule
 from tilewright.dialects.npu.structure import LaunchOp
 from tilewright.dialects.npu.waking import Woken
@@ -195,8 +195,12 @@ def graph_of(needs: Sequence[Sequence[int]], widths: Sequence[int]) -> Block:
     """A block of fusions of rows of so many elements, each of which uses the results of some before it."""
     block = Block(arg_types=[TensorType(f32, [8])])
     made: list[SSAValue] = []
-    for each, width in zip(needs, widths, strict=True):
+    for number, (each, width) in enumerate(zip(needs, widths, strict=True)):
         inputs = [made[i] for i in each] or [block.args[0]]
+        if number % 3 == 2:  # seen through a view
+            view = ReshapeOp.create(operands=inputs[:1], result_types=[inputs[0].type])
+            block.add_op(view)
+            inputs[0] = view.result
         body = Block(arg_types=[v.type for v in inputs])
         op = FusionOp.create(
             operands=inputs,
@@ -206,20 +210,23 @@ def graph_of(needs: Sequence[Sequence[int]], widths: Sequence[int]) -> Block:
         )
         block.add_op(op)
         made.append(op.results[0])
-    block.add_op(ReturnOp(*made[-1:]))
+    shown = ReshapeOp.create(operands=made[:1], result_types=[made[0].type])
+    block.insert_op_after(shown, made[0].owner)
+    block.add_op(ReturnOp(shown.result, *made[-1:]))
     return block
 
 
 def needed(order: Sequence[Operation]) -> int:
     """The most bytes that fusions have made, and what follows needs, in this order."""
     at = {op: i for i, op in enumerate(order)}
-    lives = [
-        (at[op], max((at[u.operation] for u in r.uses), default=at[op]), bytes_of(r.type))
-        for op in order
-        for r in op.results
-    ]
-    return max(sum(n for first, last, n in lives if first <= i <= last) for i in range(len(order)))
 
+    def last(value: SSAValue) -> int:
+        users = [u.operation for u in value.uses]
+        seen = [last(r) for u in users if isinstance(u, ReshapeOp) for r in u.results]
+        return max([at[value.owner], *(at[u] for u in users if not isinstance(u, ReshapeOp)), *seen])
+
+    lives = [(at[op], last(r), bytes_of(r.type)) for op in order if isinstance(op, FusionOp) for r in op.results]
+    return max(sum(n for first, last, n in lives if first <= i <= last) for i in range(len(order)))
 
 @examples(150)
 @given(

@@ -66,7 +66,7 @@ builtin.module attributes {tilewright.target = "ascend-910b1"} {
 // CHECK: tile.launch @attention_0 %q, %k, %v {{.*}} -> (tensor<2x2x3x16xf32>, tensor<2x2x3xf32>, tensor<2x2x3xf32>)
 // CHECK: tile.launch @attention_part_reduce
 // CHECK: -> tensor<2x3x16xf16>
-// CHECK: tile.kernel @attention_0 {grid = [2, {{.*}} kind = "vector", outputs = 3
+// CHECK: tile.kernel @attention_0 {grid = [2{{.*}} kind = "vector", outputs = 3
 
 // -----
 
