@@ -117,7 +117,7 @@ class KeptPrograms:
 def _is_known(stage: Stage) -> bool:
     """Whether keys follow the sources of a pass and of who judges schedules: those of ours, and of plugins."""
     place = stage.implementation
-    if not isinstance(place, str) or stage.oracle != BOUND:
+    if not isinstance(place, str) or stage.choices.oracle != BOUND:
         return False
     if place.startswith("."):
         return True

@@ -33,7 +33,7 @@ from ..passes.graph.recipes import QuantConfig
 from ..passes.npu.check import removable_flags
 from ..passes.oracle import BOUND
 from ..passes.pins import Pins, Schedule, pins_text
-from ..passes.pipeline import PIPELINE, Stage, check_pinnable, level_of, pinned, run_pipeline
+from ..passes.pipeline import PIPELINE, PassChoices, Stage, check_pinnable, level_of, pinned, run_pipeline
 from ..support.amounts import bytes_in
 from ..support.collector import collector_paused
 from ..support.precisions import ORIGIN, PRECISIONS
@@ -160,8 +160,7 @@ class Options:
 
     def stages(self, stages: Sequence[Stage] = PIPELINE) -> list[Stage]:
         """The pipeline, or some of its passes, as these options ask for."""
-        chosen = pinned(
-            stages,
+        choices = PassChoices(
             pins_text(self.schedule),
             self.host,
             self.oracle,
@@ -173,7 +172,7 @@ class Options:
             self.memory_limit_bytes,
         )
         left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
-        return [s for s in chosen if s.name not in left_out]
+        return [s for s in pinned(stages, choices) if s.name not in left_out]
 
 
 @dataclass(frozen=True)

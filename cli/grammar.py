@@ -97,6 +97,19 @@ def _common() -> OneLineParser:
         metavar="NPZ",
         help="inputs from an .npz file, in its order; for a function of arrays, not of pytrees",
     )
+    _choices(common)
+    common.add_argument(
+        "--cache",
+        metavar="DIR",
+        help="keep compiled programs there across processes (default: in TILEWRIGHT_CACHE, if that is set)",
+    )
+    common.add_argument("--json", action="store_true", help="print one JSON object")
+    common.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return common
+
+
+def _choices(common: OneLineParser) -> None:
+    """What a command may ask of the compiler."""
     common.add_argument(
         "--schedule",
         metavar="PINS",
@@ -159,14 +172,6 @@ def _common() -> OneLineParser:
         help="the most device memory that the program may take, such as 512MiB: values are computed again, or wait on "
         "the host, to keep it",
     )
-    common.add_argument(
-        "--cache",
-        metavar="DIR",
-        help="keep compiled programs there across processes (default: in TILEWRIGHT_CACHE, if that is set)",
-    )
-    common.add_argument("--json", action="store_true", help="print one JSON object")
-    common.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    return common
 
 
 def _add_run(command: AddCommand) -> None:

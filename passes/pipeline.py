@@ -10,15 +10,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ..dialects.module import target_of
-from ..support.precisions import ORIGIN
-from ..support.winograd import OFF
 from .base import LevelPass, settle_target
 from .calls import callers_first
 from .errors import PassError, SeveralErrors
-from .oracle import BOUND
 from .stages import (
     PIPELINE,
     STATES,
+    PassChoices,
     Stage,
     all_passes,
     check_requirements,
@@ -35,6 +33,7 @@ __all__ = [
     "ORDER",
     "PIPELINE",
     "STATES",
+    "PassChoices",
     "Stage",
     "all_passes",
     "check_pinnable",
@@ -102,9 +101,9 @@ def check_pinnable(module: ModuleOp, stages: Sequence[Stage]) -> None:
     asked = next((s for s in stages if s.level == "graph" and s.optional and s.asked), None)
     if asked is not None and (level != "graph" or "fused" in confirmed_states(module)):
         where = f"is written at the {level} level" if level != "graph" else "is fused already"
-        done = f"cast to {asked.precision}" if asked.optional == "precision" else "rewritten"
+        done = f"cast to {asked.choices.precision}" if asked.optional == "precision" else "rewritten"
         raise PassError(f"{asked.optional}: the program {where}, where nothing is {done} any more")
-    if not any(stage.schedule for stage in stages):
+    if not any(stage.choices.schedule for stage in stages):
         return
     if level != "graph":
         raise PassError(
@@ -138,41 +137,14 @@ def remaining(
     return out
 
 
-def pinned(
-    stages: Sequence[Stage],
-    schedule: str,
-    host: str = "allow",
-    oracle: str = BOUND,
-    precision: str = ORIGIN,
-    winograd: str = OFF,
-    attention: bool = True,
-    banks: bool = True,
-    join: bool = True,
-    memory_limit: int | None = None,
-) -> list[Stage]:
-    """The stages with pinned choices, leave to call the host, the name of who judges schedules, the precision, which
-    convolutions are Winograd's, whether attention becomes one kernel, whether neighbours in ub lie in different banks,
-    whether neighbouring launches will be stages of one, and the most bytes of device memory, as their passes'
-    options."""
-    given = {"schedule": schedule, "host": host, "oracle": oracle, "precision": precision, "winograd": winograd}
-    more = {"attention": attention, "banks": banks, "join": join, "memory_limit": memory_limit}
-    return [replace(s, **given, **more) for s in stages]
+def pinned(stages: Sequence[Stage], choices: PassChoices) -> list[Stage]:
+    """The stages with what is asked of their passes."""
+    return [replace(s, choices=choices) for s in stages]
 
 
 def make_pass(stage: Stage, target: str | None = None) -> ModulePass:
     """The pass of a stage, for a target and with those of the stage's choices that it takes."""
     cls = stage.load()
-    given = {
-        "target": target,
-        "schedule": stage.schedule,
-        "host": stage.host,
-        "oracle": stage.oracle,
-        "precision": stage.precision,
-        "winograd": stage.winograd,
-        "attention": stage.attention,
-        "banks": stage.banks,
-        "join": stage.join,
-        "memory_limit": stage.memory_limit,
-    }
+    given = {"target": target, **vars(stage.choices)}
     arguments = {f.name: given[f.name] for f in fields(cls) if f.name in given and given[f.name] is not None}
     return cls(**arguments)

@@ -39,21 +39,15 @@ STATES = (
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One pass of the pipeline.
+class PassChoices:
+    """What is asked of the passes of a pipeline; each takes those for which it has an option of that name.
 
-    implementation: the pass's class, or "module:Class" of it; level: the module's level after the pass; requires,
-    establishes: states; schedule, host, oracle, precision, winograd, attention, banks, join, memory_limit: what the
-    pass of that option is given; optional: the option without which the pass has nothing to do, none for most; rounds:
-    its results may be further off than those of the ops that it replaces, so that what follows is judged against what
-    it makes.
+    schedule: pinned choices of kernels, as `parse_pins` reads them. host: leave to call the host, `allow` or `forbid`.
+    oracle: who judges schedules. precision: what f32 products are cast to. winograd: which convolutions are Winograd's.
+    attention: whether it becomes one kernel. banks: whether neighbours in ub lie in different banks. join: whether
+    neighbouring launches will be stages of one. memory_limit: the most bytes of device memory, None for all there are.
     """
 
-    name: str
-    implementation: str | type[ModulePass]
-    level: str
-    requires: tuple[str, ...] = ()
-    establishes: tuple[str, ...] = ()
     schedule: str = ""
     host: str = "allow"
     oracle: str = BOUND
@@ -63,13 +57,31 @@ class Stage:
     banks: bool = True
     join: bool = True
     memory_limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One pass of the pipeline.
+
+    implementation: the pass's class, or "module:Class" of it; level: the module's level after the pass; requires,
+    establishes: states; choices: what is asked of the passes; optional: the choice without which the pass has nothing
+    to do, none for most; rounds: its results may be further off than those of the ops that it replaces, so that what
+    follows is judged against what it makes.
+    """
+
+    name: str
+    implementation: str | type[ModulePass]
+    level: str
+    requires: tuple[str, ...] = ()
+    establishes: tuple[str, ...] = ()
+    choices: PassChoices = PassChoices()
     optional: Literal["", "precision", "winograd", "memory_limit"] = ""
     rounds: bool = False
 
     @property
     def asked(self) -> bool:
         """Whether there is anything for the pass to do in the pipeline."""
-        return not self.optional or getattr(self, self.optional) not in (ORIGIN, OFF, None)
+        return not self.optional or getattr(self.choices, self.optional) not in (ORIGIN, OFF, None)
 
     def load(self) -> type[ModulePass]:
         """The class of the pass."""

@@ -28,7 +28,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.dialects import make_context
 from tilewright.dialects.text import parse_module, verify
-from tilewright.passes.pipeline import PIPELINE, make_pass
+from tilewright.passes.pipeline import PIPELINE, PassChoices, make_pass
+from tilewright.support.precisions import ORIGIN
 
 ROOT = Path(__file__).resolve().parents[2]
 README, ARCHITECTURE = ROOT / "README.md", ROOT / "docs" / "architecture.md"
@@ -153,7 +154,8 @@ def test_pass_page(page: Path) -> None:
         if fence.words[:1] == ("before",):
             said = dict(w.split("=") for w in fence.words[1:])
             limit = int(said["memory_limit"]) if "memory_limit" in said else None
-            asked = replace(stage, precision=said.get("precision", stage.precision), memory_limit=limit)
+            choices = PassChoices(precision=said.get("precision", ORIGIN), memory_limit=limit)
+            asked = replace(stage, choices=choices)
             module = parse_module(make_context(), fence.text, page.name, fence.line + 1)
             verify(module)
             make_pass(asked, said.get("target", "ascend-910b1")).apply(Context(), module)

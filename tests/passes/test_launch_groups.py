@@ -125,7 +125,9 @@ def test_kernels_are_cut_for_their_groups(model: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         tw.Options,
         "stages",
-        lambda options: [replace(s, join=s.name != GraphSchedulePass.name) for s in ours(options)],
+        lambda options: [
+            replace(s, choices=replace(s.choices, join=s.name != GraphSchedulePass.name)) for s in ours(options)
+        ],
     )
     assert grouped < tw.compile(fn, *args).report().microseconds
 

@@ -145,6 +145,11 @@ QUANTIZED = """func.func @main(%x: tensor<20x30xf32>) -> tensor<20x30xf32> {
 """
 """StableHLO: JAX has no quantized tensors."""
 
+def window(x: jax.Array, w: jax.Array) -> jax.Array:
+    """A convolution with a window of 3 x 3."""
+    return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
 MODELS: dict[str, tuple[Callable[..., Any] | str, tuple[Any, ...]]] = {
     "quantized": (QUANTIZED, (data(20, 30),)),
     "mlp": (mlp, (data(24, 70), data(70, 50, seed=1), data(50))),
@@ -157,6 +162,7 @@ MODELS: dict[str, tuple[Callable[..., Any] | str, tuple[Any, ...]]] = {
     "apart": (apart, (data(70, 100), data(70, 100, seed=5))),
     "deep": (deep, (data(32, 1500), data(1500, 48, seed=1))),
     "wide": (wide, (data(900, 40), data(40, 900, seed=1))),
+    "window": (window, (data(1, 8, 8, 4), data(3, 3, 4, 8, seed=1))),
     "long": (long, (data(25, 50021),)),
     "turned": (turned, (data(20, 30), data(20, 30, seed=1))),
     "chain": (chain, (data(32, 32), data(32, 32, seed=1), data(32, 32, seed=2))),

@@ -38,18 +38,21 @@ from tilewright.dialects.graph.interface import shape_of
 from tilewright.dialects.npu import NpuOp, buffer
 from tilewright.dialects.npu import structure as host
 from tilewright.dialects.tile import ELEMENTWISE as TILE
-from tilewright.passes.pipeline import PIPELINE, Stage, make_pass, pinned
-from tilewright.support.precisions import ORIGIN
+from tilewright.passes.pipeline import PIPELINE, PassChoices, Stage, make_pass, pinned
 
 Mistake = Callable[[ModuleOp], None]
 
-PRECISION_OF = {"graph-precision": "mixed_float16"}
-"""The precision that is asked for where a pass runs for one only."""
+ASKED = {
+    "graph-precision": PassChoices(precision="mixed_float16"),
+    "graph-winograd": PassChoices(winograd="2"),
+    "tile-fit": PassChoices(memory_limit=2**30),
+}
+"""What is asked for where a pass only runs then."""
 
 
 def corrupted(stage: str, mistake: Mistake) -> tuple[Stage, ...]:
     """The pipeline with `mistake` at the end of one stage."""
-    stages = pinned(PIPELINE, "", precision=PRECISION_OF.get(stage, ORIGIN))
+    stages = pinned(PIPELINE, ASKED.get(stage, PassChoices()))
     real = next(s for s in stages if s.name == stage)
 
     @dataclass(frozen=True)
@@ -514,6 +517,8 @@ CASES = (
     Case("tile-skips-last-step", TILE_, "deep", last_step_skipped, ("graph.contract",)),
     Case("tile-swaps-launch-arguments", TILE_, "apart", launch_arguments_swapped, ("tile.launch",)),
     Case("tile-mask-short", TILE_, "long", mask_short, ("graph.reduce",)),
+    Case("fit-swaps-launch-arguments", "tile-fit", "apart", launch_arguments_swapped, ("tile.launch",)),
+    Case("winograd-swaps-sub", "graph-winograd", "window", swapped(GRAPH["sub"]), ("graph.sub", "graph.conv")),
     Case("tile-drops-exp", TILE_, "softmax", dropped(TILE["exp"]), ("graph.exp",)),
     Case("npu-reads-next-slot", NPU, "deep", slot_behind, ("graph.contract",)),
     Case("npu-keeps-accumulator", NPU, "wide", accumulator_kept, ("graph.contract",)),
