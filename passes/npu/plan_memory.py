@@ -91,15 +91,15 @@ def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
             at = fixed(gm(op.result).bytes)
             check_addressable(end, machine)
             op.properties["address"] = integer_attr(at)
-    end += share(block, end, machine, given, places)
+    limit = limit_of(func)
+    end += share(block, end, machine, given, places, limit is None)
     first = dict.fromkeys((text(f.sym_name) for f in inner), end)
     for callee in inner:
         start = first[text(callee.sym_name)]
-        behind = start + share(callee.body.block, start, machine)
+        behind = start + share(callee.body.block, start, machine, apart=limit is None)
         set_frame(callee, start, behind)
         first.update((name, later(first[name], behind)) for name in calls_of(callee))
         end = later(end, behind)
-    limit = limit_of(func)
     if end > machine.spaces["gm"].bytes:
         raise PassError(no_room(func, inner, example(end), machine))
     if limit is not None and example(end) > limit:
@@ -134,9 +134,11 @@ def share(
     machine: Machine,
     given: Sequence[SSAValue] = (),
     places: dict[SSAValue, int] | None = None,
+    apart: bool = True,
 ) -> int:
     """Addresses from `start` for the tensors allocated in `block` and the regions below it, and for the arguments
-    `given`, whose addresses are put into `places`; bytes used. Raises PassError if the device has less memory."""
+    `given`, whose addresses are put into `places`; bytes used. apart: whether independent launches share no memory as
+    far as there is room. Raises PassError if the device has less memory."""
     align = machine.gm_align
     order = order_of(block)
     spans: list[tuple[int, int, SSAValue]] = [(-1, last_use(a, -1, order), a) for a in given]
@@ -149,7 +151,8 @@ def share(
     most = most_at_once(lives)
     if sum(life.size for life in lives) > ADDRESSABLE:
         raise PassError(needs(example(start + most), machine))
-    lives = kept_apart(block, order, lives, most)
+    if apart:
+        lives = kept_apart(block, order, lives, most)
     plan = placed(lives)
     found, top = plan.offsets.tolist(), plan.height
     check_addressable(start + top, machine)

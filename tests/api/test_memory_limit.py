@@ -111,7 +111,11 @@ def test_values_go_over_the_link_beside_kernels() -> None:
     assert report.memory.less.moved_tensors == 1
     assert report.memory.less.moved_bytes == 1031 * 128 * 4
     assert report.queues["copy_in"] > 40 and report.queues["copy_out"] > 40
-    assert report.microseconds < 1.05 * unlimited("heavy").report().microseconds
+    # events part launches that are one without a limit, so it takes a few launches longer, and no copy
+    started = sum(k.launch_microseconds for k in report.kernels)
+    before = unlimited("heavy").report()
+    once = sum(k.launch_microseconds for k in before.kernels)
+    assert report.microseconds - started < 1.05 * (before.microseconds - once)
     assert {op.name for op in report.host_ops} == {"offload", "restore"}
 
 
