@@ -207,7 +207,8 @@ class _Host(HostVisitor[Steps]):
     def _pushed_out(self, kernel: TimedKernel) -> float:
         """The share of all that a launch writes that does not stay in L2."""
         over = max(0.0, kernel.reuse.footprint - self.machine.l2_bytes)
-        return min(1.0, over / sum(kernel.totals.written)) if over else 0.0
+        written = sum(kernel.totals.written)
+        return min(1.0, over / written) if written else 0.0
 
     def _touch(self, root: SSAValue, moved: int) -> None:
         if moved:

@@ -55,7 +55,7 @@ from .launch_order import FREE
 from .launches import LaunchPlan, keep, launches_of
 from .names import KernelNames, Memo
 from .row_attention import RowAttentionKernel
-from .row_attention_parts import parts_combined, put_apart, taken_apart
+from .row_attention_parts import fusions_of, note_apart, parts_combined, put_apart, taken_apart
 from .scheduled import ScheduledKernel, as_cube, as_row_attention, cannot_obey
 from .split import parts_worth_trying, product_of, split_extents, split_fusion
 from .spreading import why_not_spread
@@ -98,8 +98,8 @@ class Scheduler:
         """The best schedules of contractions of which nothing is asked, split or not."""
         self.cut: Memo[Chosen] = Memo()
         """Those of their split sums."""
-        self.opened: Memo[bool] = Memo()
-        """Whether attention of few rows is better in parts."""
+        self.opened: Memo[str] = Memo()
+        """Why attention of few rows is better in parts; "" where it is not."""
         self.joins: Memo[bool] = Memo()
         """Whether it pays to split a contraction together with what is behind it, for those joined so far."""
         self.runs = Runs(machine)
@@ -271,8 +271,7 @@ class Scheduler:
         if parts is None:
             return chosen
         block = parts_combined(fusion, kernel.at, kernel.outer, parts, self.machine)
-        pieces = [op for op in block.ops if isinstance(op, FusionOp)]
-        behind = [other for op in pieces for found in self.inner.fusion(op) for other in found.fronts]
+        behind = [other for op in fusions_of(block) for found in self.inner.fusion(op) for other in found.fronts]
         return Chosen((front, *behind), chosen.microseconds)
 
     def apart(self, fusion: FusionOp) -> list[FusionOp] | None:
@@ -289,18 +288,20 @@ class Scheduler:
         if not issubclass(plan.choices, RowAttentionSchedule):
             return None
         key, details = structure(fusion)
-        better, block = self.opened.find(key, details), taken_apart(fusion, self.machine)
-        pieces = [op for op in block.ops if isinstance(op, FusionOp)]
-        if better is None:
-            apart = self.microseconds([chosen for op in pieces for chosen in self.trial.fusion(op)])
-            pieces = [op for op in block.ops if isinstance(op, FusionOp)]  # one that is too large becomes two
+        why, block = self.opened.find(key, details), taken_apart(fusion, self.machine)
+        if why is None:
+            apart = self.microseconds([c for op in fusions_of(block) for c in self.trial.fusion(op)])
             whole = inf
             with suppress(TooLarge):
                 whole = self.best_of_rows(fusion, plan, "attention", None).microseconds
-            better = self.opened.keep(key, details, whole >= apart * CLEARLY_BETTER)
-        if not better:
+            better = whole >= apart * CLEARLY_BETTER
+            said = f"{apart:.1f} us in parts, and {whole:.1f} us as one kernel, which is not clearly less"
+            why = self.opened.keep(key, details, said if better else "")
+        if not why:
             return None
+        pieces = fusions_of(block)  # one that is too large is two by now
         put_apart(block, fusion)
+        note_apart(pieces, f"attention of few rows takes {why}")
         return pieces
 
     @cached_property

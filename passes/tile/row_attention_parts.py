@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import Attribute, Block, SSAValue
 
 from ...dialects.dtypes import element_type, size, tensor
-from ...dialects.graph import FusionOp, YieldOp
+from ...dialects.graph import ContractOp, FusionOp, ReshapeOp, YieldOp
 from ...dialects.graph.control import AXES
 from ...dialects.graph.interface import element_of, shape_of
 from ...machine import Machine
@@ -20,6 +20,7 @@ from ..access import Load
 from ..graph.attention import Attention
 from ..graph.fuse import fuse_block
 from ..graph.layout_axes import base_of
+from ..reasons import Reason, asked_reasons, reasons_asked
 from .attention_parts import CopiedFusion
 from .axes import StoredPart
 from .contraction_axes import nest_of_contract
@@ -168,7 +169,8 @@ def parts_combined(
             build.block.add_op(YieldOp.create(operands=[values[v] for v in op.operands]))
         elif op.operands and all(v in values for v in op.operands):
             build.block.add_op(op.clone(values))
-    fuse_block(build.block, machine)
+    with reasons_asked():  # nobody asks why what combines parts is apart
+        fuse_block(build.block, machine)
     return build.block
 
 
@@ -181,7 +183,8 @@ def taken_apart(fusion: FusionOp, machine: Machine) -> Block:
         copy = op.clone(values)
         copy.attributes.pop(AXES, None)
         block.add_op(copy)
-    fuse_block(block, machine, attention=False)
+    with reasons_asked():  # graph-schedule says why they are not one
+        fuse_block(block, machine, attention=False)
     return block
 
 
@@ -200,3 +203,37 @@ def put_apart(block: Block, fusion: FusionOp) -> None:
             outer.insert_op_before(op, fusion)
     fusion.detach()
     fusion.erase()
+
+
+def fusions_of(block: Block) -> list[FusionOp]:
+    """The fusions of a block, in order."""
+    return [op for op in block.ops if isinstance(op, FusionOp)]
+
+
+def note_apart(pieces: Sequence[FusionOp], why: str) -> None:
+    """Notes why attention is in these fusions, where somebody asks: at its product, and between each of them and what
+    it hands a value to or takes one from."""
+    reasons = asked_reasons()
+    if reasons is None:
+        return
+    products = [op for piece in pieces for op in piece.body.block.ops if isinstance(op, ContractOp)]
+    reasons += [Reason("not attention", (op,), why) for op in products[-1:]]
+    readers = [*pieces, *(user for piece in pieces for r in piece.results for user in _readers(r))]
+    for reader in dict.fromkeys(readers):
+        for value in reader.operands:
+            while isinstance(value.owner, ReshapeOp):
+                value = value.owner.x
+            maker = value.owner
+            if isinstance(maker, FusionOp) and not maker.on_host and (maker in pieces or reader in pieces):
+                reasons.append(Reason("not fused", (maker, reader), why, maker.results.index(value)))
+
+
+def _readers(value: SSAValue) -> list[FusionOp]:
+    """The fusions that read a value, as it is or through a view."""
+    found: list[FusionOp] = []
+    for use in value.uses:
+        if isinstance(use.operation, FusionOp):
+            found.append(use.operation)
+        elif isinstance(use.operation, ReshapeOp):
+            found += _readers(use.operation.result)
+    return found

@@ -314,6 +314,8 @@ def test_json_schema(report: Report):
     assert data["schema"] == "tilewright.report/1"
     assert set(data["energy"]) == {"macs", "vector", "gm", "l2", "l1", "l0", "ub", "idle"}
     assert set(data["memory"]) == {
+        "limit_bytes",
+        "less",
         "arena_bytes",
         "constant_bytes",
         "capacity_bytes",

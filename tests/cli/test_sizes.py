@@ -151,7 +151,7 @@ def test_every_command_takes_sizes(command: str, shown: str, capsys: pytest.Capt
         (f"report {LAYER} --at b=1 --sweep s=0,2", "layer: s is 0, and must be at least 1"),
         (f"report {LAYER} --at b=1 --sweep s=1,2 --plot a.txt", "--plot a.txt: a plot is a file of .svg, .png, .pdf"),
         (f"report {LAYER} --at b=1,s=2 --pool-bytes 1M", "--pool-bytes is for --pool: give both"),
-        (f"report {LAYER} --at b=1,s=2 --pool --pool-bytes 1T", "cannot read --pool-bytes 1T; write 4096, 512K, 64M "
+        (f"report {LAYER} --at b=1,s=2 --pool --pool-bytes 1Q", "cannot read --pool-bytes 1Q; write 4096, 512K, 64M "
          "or 2G"),
         (f"report {LAYER} --at b=1,s=200 --pool --pool-bytes 8K", "layer at b = 1, s = 200: a request of 25600 bytes "
          "is larger than the pool of 8192 bytes"),

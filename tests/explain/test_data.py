@@ -588,11 +588,11 @@ def test_what_is_said_of_kernels_apart() -> None:
     found = page_data(made, views=views)["apart"]
     names = {kernel.name for kernel in made.report().kernels}
     assert {row[side] for row in found for side in ("from", "to")} <= names
-    up = next(r for r in found if r["kind"] == "not fused" and r["value"] == "tensor<1x256xf32>")
-    assert (up["bytes"], up["times"]) == (1024, 2) and "a product reads it tile by tile" in up["why"]
-    assert up["source"] is not None and "gpt2.py:" in up["source"]
+    up = [r for r in found if r["kind"] == "not fused" and "a product reads it tile by tile" in r["why"]]
+    assert {(r["value"], r["bytes"]) for r in up} >= {("tensor<1x64xf32>", 256)}
+    assert all(r["times"] >= 1 and "gpt2.py:" in r["source"] for r in up)
     attention = next(r for r in found if r["kind"] == "not attention")
-    assert attention["from"] == attention["to"] and "it has 1 rows of scores" in attention["why"]
+    assert attention["from"] == attention["to"] and "attention of few rows takes" in attention["why"]
     launches = [op for op in made.module().walk() if isinstance(op, LaunchOp)]
     apart = sum(row["times"] for row in found if row["kind"] == "not joined")
     assert apart == sum(op.joined is None for op in launches) - 1

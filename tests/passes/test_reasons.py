@@ -65,7 +65,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any], list[str]]] = {
     "parts of one tensor": (
         lambda x, y: jnp.concatenate([jnp.tanh(x), jnp.tanh(y)], axis=0),
         [(13, 48), (11, 48)],
-        [MOVE, MOVE],
+        [groups.UNSTACKED, groups.UNSTACKED],
     ),
     "an epilogue of a convolution in groups": (
         lambda x, w: jax.nn.relu(
@@ -132,7 +132,7 @@ def over_rows(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
 
 
 NEARLY: dict[str, tuple[Callable[..., Any], list[Any], str]] = {
-    "few rows": (attend, [(3, 64), (80, 64), (80, 32)], "it has 3 rows of scores"),
+    "few rows": (attend, [(3, 64), (80, 64), (80, 32)], "attention of few rows takes"),
     "few keys": (attend, [(48, 64), (7, 64), (7, 32)], "it has 7 keys"),
     "weights are needed": (needs_weights, [(48, 64), (80, 64), (80, 32)], "needs its scores or weights, too"),
     "over rows": (over_rows, [(48, 64), (80, 64), (80, 32)], attention.MIXED),
