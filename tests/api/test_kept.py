@@ -198,7 +198,8 @@ def test_passes_of_this_process_have_no_key(tmp_path: Path) -> None:
     first, *rest = tw.Options().stages()
     assert KeptPrograms.of(tmp_path, None, [first, *rest]) is not None
     assert KeptPrograms.of(tmp_path, None, [replace(first, implementation=first.load()), *rest]) is None
-    assert KeptPrograms.of(tmp_path, None, [replace(first, oracle="mine"), *rest]) is None
+    mine = replace(first, choices=replace(first.choices, oracle="mine"))
+    assert KeptPrograms.of(tmp_path, None, [mine, *rest]) is None
     assert KeptPrograms.of(tmp_path, None, [replace(first, implementation="mine.passes:Pass"), *rest]) is None
 
 
