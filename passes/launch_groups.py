@@ -8,13 +8,15 @@ quickly, but in a group of a large kernel the others are awake anyway.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Sequence, Set
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from ..dialects.npu.waking import Woken
 from ..machine import Machine
+
+T = TypeVar("T", bound=Hashable)
 
 PER_MICROSECOND = 10**6
 """Picoseconds, in which costs are counted: sums of whole numbers are exact, so equal costs are equal."""
@@ -47,6 +49,39 @@ class GroupMember(NamedTuple):
 
     joined: bool
     woken: Woken
+
+
+class Together(Generic[T]):
+    """What launches that no barrier parts read and write. `near` gives the tensors that share bytes with some, these
+    included."""
+
+    def __init__(self, near: Callable[[Set[T]], Set[T]] = lambda tensors: tensors):
+        self.near = near
+        self.read: set[T] = set()
+        self.written: set[T] = set()
+
+    def meets(self, reads: Set[T], writes: Set[T]) -> bool:
+        """Whether a launch that reads and writes these touches what one of them writes, or writes what one reads."""
+        writes = self.near(writes)
+        return not self.read.isdisjoint(writes) or not self.written.isdisjoint(self.near(reads) | writes)
+
+    def add(self, reads: Set[T], writes: Set[T]) -> None:
+        """One more launch."""
+        self.read |= reads
+        self.written |= writes
+
+    def clear(self) -> None:
+        """Behind a barrier."""
+        self.read.clear()
+        self.written.clear()
+
+    def joined_by(self, reads: Set[T], writes: Set[T]) -> bool:
+        """Adds a launch, behind a barrier if it needs one; whether it needs none, and is not the first."""
+        free = bool(self.read or self.written) and not self.meets(reads, writes)
+        if not free:
+            self.clear()
+        self.add(reads, writes)
+        return free
 
 
 class Groups:

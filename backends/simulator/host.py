@@ -20,6 +20,7 @@ from ...dialects.npu import gm, structure
 from ...dialects.npu.host_program import DeviceTensorOp, HostVisitor
 from ...dialects.npu.places import addresses_of, arena_of
 from ...dialects.npu.streams import COMPUTE, HOST, PROGRAM, Command
+from ...dialects.npu.waking import Woken
 from ...machine import Machine
 from .errors import SimulationError
 from .kernel import TimedKernel
@@ -101,6 +102,7 @@ class _Host(HostVisitor[Steps]):
         self.assumed_trips: list[str] = []
         self.assumed_branches: list[str] = []
         self._roots: dict[SSAValue, SSAValue] = {}
+        self._groups: dict[structure.LaunchOp, Woken] = {}
         commands = (op for f in functions.values() for op in f.walk() if isinstance(op, Command))
         self.scheduled = any(op.queue is not None for op in commands)
 
@@ -157,13 +159,20 @@ class _Host(HostVisitor[Steps]):
                     moved is kernel.totals.written or i not in kernel.workspaces
                 ):
                     self._touch(root, moved[i])
-        group = op.group()
-        woken, joined = reduce(or_, (self._kernel(each).woken for each in group)), op is not group[0]
+        woken, joined = self._woken(op), op.joined is not None
         overhead = (woken.barrier_microseconds if joined else woken.launch_microseconds)(self.machine)
         if op.nowait is not None:
             overhead = 0.0
         microseconds = overhead + self.machine.cycles_to_microseconds(run.cycles)
         return [Launch(kernel, run, overhead, joined, microseconds, op, op.queue, once)]
+
+    def _woken(self, op: structure.LaunchOp) -> Woken:
+        """What the group of a launch wakes; found once for all of the group."""
+        if op not in self._groups:
+            group = op.group()
+            woken = reduce(or_, (self._kernel(each).woken for each in group))
+            self._groups.update(dict.fromkeys(group, woken))
+        return self._groups[op]
 
     def _kernel(self, op: structure.LaunchOp) -> TimedKernel:
         """The kernel that a launch names. Raises SimulationError."""

@@ -15,6 +15,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects.npu import whole_tensor
 from ...dialects.npu.structure import LaunchOp, splits_nothing
+from ..launch_groups import Together
 
 if TYPE_CHECKING:
     from .plan_memory import Life
@@ -22,30 +23,25 @@ if TYPE_CHECKING:
 
 def independent_launches(block: Block) -> Iterator[list[LaunchOp]]:
     """Neighbouring launches of a block of which none uses what another one writes, two or more, as many as can be."""
-    together: list[LaunchOp] = []
-    read: set[SSAValue] = set()
-    written: set[SSAValue] = set()
+    found: list[LaunchOp] = []
+    together = Together[SSAValue]()
     for op in block.ops:
         if splits_nothing(op):
             continue
-        reads, writes = _tensors(op)
-        free = isinstance(op, LaunchOp) and written.isdisjoint(reads | writes) and read.isdisjoint(writes)
-        if not free:
-            if len(together) > 1:
-                yield together
-            together, read, written = [], set(), set()
-        if isinstance(op, LaunchOp):
-            together.append(op)
-            read |= reads
-            written |= writes
-    if len(together) > 1:
-        yield together
+        if not isinstance(op, LaunchOp):
+            together.clear()
+        elif together.joined_by(_tensors(op.reads()), _tensors(op.writes())):
+            found.append(op)
+            continue
+        if len(found) > 1:
+            yield found
+        found = [op] if isinstance(op, LaunchOp) else []
+    if len(found) > 1:
+        yield found
 
 
-def _tensors(op: Operation) -> tuple[set[SSAValue], set[SSAValue]]:
-    if not isinstance(op, LaunchOp):
-        return set(), set()
-    return set(map(whole_tensor, op.reads())), set(map(whole_tensor, op.writes()))
+def _tensors(values: Sequence[SSAValue]) -> set[SSAValue]:
+    return set(map(whole_tensor, values))
 
 
 def kept_apart(

@@ -26,7 +26,7 @@ from ...dialects.open_sizes import choosing
 from ...machine import Machine
 from ..base import TargetPass
 from ..calls import callers_first
-from ..launch_groups import Groups, Neighbour, Way
+from ..launch_groups import Groups, Neighbour, Together, Way
 from ..reasons import Reason, asked_reasons
 from .check.order import TensorPlaces, frames_of
 
@@ -78,13 +78,8 @@ def join(
 def independent(run: Sequence[LaunchOp], memory: TensorPlaces) -> list[bool]:
     """For each of some launches whether it shares no bytes that are written with those before it, back to the last one
     that shares some with its own."""
-    found: list[bool] = []
-    together: list[LaunchOp] = []
-    for op in run:
-        free = bool(together) and all(memory.meeting(before, op) is None for before in together)
-        together = [*together, op] if free else [op]
-        found.append(free)
-    return found
+    together = Together(memory.near)
+    return [together.joined_by(*memory.uses(op)) for op in run]
 
 
 def runs(block: Block, kernels: Mapping[str, tuple[Way, ...]]) -> Iterator[list[LaunchOp]]:

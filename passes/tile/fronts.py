@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from xdsl.ir import Operation
+from xdsl.ir import SSAValue
 
 from ...dialects.dtypes import size
 from ...dialects.graph import AttentionSchedule, CubeSchedule, FusionOp, RowAttentionSchedule, VectorSchedule
@@ -19,7 +19,7 @@ from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.waking import Woken
 from ...machine import Machine
 from ..errors import PassError
-from ..launch_groups import GroupMember, Groups, Neighbour, Way
+from ..launch_groups import GroupMember, Groups, Neighbour, Together, Way
 
 
 @dataclass(eq=False)
@@ -117,7 +117,7 @@ class Run:
     fronts: list[Front] = field(default_factory=list)
     firsts: list[bool] = field(default_factory=list)
     frees: list[bool] = field(default_factory=list)
-    together: set[Operation] = field(default_factory=set)
+    together: Together[SSAValue] = field(default_factory=Together[SSAValue])
 
     def least(self, machine: Machine, ways: Callable[[Front], tuple[Way, ...]]) -> tuple[float, list[GroupMember]]:
         """Microseconds of the launches, each run in one of so many ways, and what becomes of each."""
@@ -140,10 +140,7 @@ class Runs:
     def add(self, fronts: Sequence[Front], fusion: FusionOp) -> None:
         """The next launches, of a fusion. That their memory is apart from that of others is not known yet."""
         run, first = self.runs[-1], starts_group(fusion)
-        free = bool(run.together) and not any(v.owner in run.together for v in fusion.inputs)
-        if not free:
-            run.together.clear()
-        run.together.add(fusion)
+        free = run.together.joined_by(set(fusion.inputs), set(fusion.results))
         run.fronts += fronts
         run.firsts += [first and not i for i in range(len(fronts))]
         run.frees += [free and not i for i in range(len(fronts))]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from xdsl.dialects.func import FuncOp
 
 from ....dialects.npu.structure import LaunchOp
+from ...launch_groups import Together
 from .finding import Bytes, Finding
 from .order import TensorPlaces, frames_of
 
@@ -16,10 +17,18 @@ def check_barriers(callers_first: Sequence[FuncOp]) -> list[Finding]:
     frames = frames_of(callers_first)
     out: list[Finding] = []
     for func in callers_first:
-        free = [op for op in func.walk() if isinstance(op, LaunchOp) and op.nowait is not None]
-        if free:
-            memory = TensorPlaces(func, frames)
-            out += [finding for op in free for finding in _races(op, memory)]
+        launches = [op for op in func.walk() if isinstance(op, LaunchOp)]
+        if all(op.nowait is None for op in launches):
+            continue
+        memory = TensorPlaces(func, frames)
+        together = Together(memory.near)
+        for op in launches:
+            uses = memory.uses(op)
+            if op.nowait is None:
+                together.clear()
+            elif together.meets(*uses):
+                out += _races(op, memory)
+            together.add(*uses)
     return out
 
 

@@ -13,7 +13,7 @@ one command there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -108,6 +108,14 @@ class TensorPlaces:
     def places(self, values: Iterable[SSAValue]) -> list[Place]:
         """The tensors behind device values, and values of the host themselves."""
         return [self.roots.get(v, v) for v in values]
+
+    def uses(self, op: Command) -> tuple[set[Place], set[Place]]:
+        """What a command reads and what it writes."""
+        return set(self.places(op.reads())), set(self.places(op.writes()))
+
+    def near(self, places: Set[Place]) -> Set[Place]:
+        """These and those that share bytes with one of them."""
+        return {*places, *(other for place in places for other in self.neighbours.get(place, ()))}
 
     def meeting(self, first: Command, second: Command) -> tuple[Place, bool, bool] | None:
         """A tensor of `second` whose bytes both commands touch, at least one of them to write; whether the first writes
