@@ -52,24 +52,23 @@ class Contents:
     part: Part | None = None
 
 
+def call_of(func: FuncOp) -> CallOp | None:
+    """A call of a function; None where nobody calls it."""
+    module, name = func.parent_op(), func.sym_name.data
+    calls = () if module is None else (op for op in module.walk() if isinstance(op, CallOp))
+    return next((op for op in calls if op.callee.root_reference.data == name), None)
+
+
 def outputs_of(func: FuncOp) -> int:
     """How many of a called function's arguments it writes, by a call of it; 0 where nobody calls it."""
-    module = func.parent_op()
-    if module is not None:
-        for op in module.walk():
-            if isinstance(op, CallOp) and op.callee.root_reference.data == func.sym_name.data:
-                return integer(op.outputs)
-    return 0
+    call = call_of(func)
+    return 0 if call is None else integer(call.outputs)
 
 
 def updates_of(func: FuncOp) -> tuple[int, ...]:
     """Which of the tensors that a called function writes hold something before, by a call of it."""
-    module = func.parent_op()
-    if module is not None:
-        for op in module.walk():
-            if isinstance(op, CallOp) and op.callee.root_reference.data == func.sym_name.data:
-                return to_ints(op.updates)
-    return ()
+    call = call_of(func)
+    return () if call is None else to_ints(call.updates)
 
 
 WHOLE, NOTHING = Contents("whole"), Contents("nothing")
