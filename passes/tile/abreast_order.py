@@ -17,6 +17,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects.graph import FusionOp
 from .launch_order import FREE, base, bytes_of
+from .least_peak import OrderProblem, SharedBytes
 
 FARTHEST = 64
 """Fusions that are looked at for a set, from the first one that is left: so the time is linear in their number."""
@@ -72,41 +73,29 @@ def _views_among(segment: Sequence[FusionOp]) -> list[Operation]:
 
 
 class _Segment:
-    """Fusions one behind the other, what each needs of the others, and the bytes that are live."""
+    """Fusions one behind the other: what each needs of the others, the bytes that it makes, and those that are live
+    while it runs in the order of the program."""
 
     def __init__(self, ops: Sequence[FusionOp]) -> None:
-        self.ops = ops
-        number = {op: i for i, op in enumerate(ops)}
-        self.uses: list[set[SSAValue]] = [set(map(base, op.inputs)) for op in ops]
-        makers = [[v.owner for v in uses] for uses in self.uses]
-        self.needs = [{number[op] for op in each if isinstance(op, FusionOp) and op in number} for each in makers]
+        own = set(ops)
+        users: dict[SSAValue, list[int]] = {r: [i] for i, op in enumerate(ops) for r in op.results}
+        self.needs: list[set[int]] = []
+        for i, op in enumerate(ops):
+            inside = [value for value in dict.fromkeys(map(base, op.inputs)) if value in users]
+            self.needs.append({users[value][0] for value in inside})
+            for value in inside:
+                users[value].append(i)
         self.made = [sum(map(_bytes, op.results)) for op in ops]
-        self.users: dict[SSAValue, int] = {}
-        """How many of the fusions use a value; of one that something else uses, one more."""
-        for uses in self.uses:
-            for value in uses:
-                self.users[value] = self.users.get(value, 0) + 1
-        inside = set(ops)
-        for value in [*self.users, *(r for op in ops for r in op.results)]:
-            if not isinstance(value.owner, FusionOp) or any(user not in inside for user in _users(value)):
-                self.users[value] = self.users.get(value, 0) + 1
-        self.live = self._live()
-
-    def _live(self) -> list[int]:
-        """The bytes that the segment has made and still needs while each fusion runs, in the order of the program."""
-        left, live, found = dict(self.users), 0, []
-        for i, uses in enumerate(self.uses):
-            live += self.made[i]
-            found.append(live)
-            for value in uses:
-                left[value] -= 1
-                live -= 0 if left[value] else _bytes(value)
-            live -= sum(_bytes(r) for r in self.ops[i].results if not self.users.get(r))
-        return found
+        tensors = [
+            SharedBytes(_bytes(value), tuple(used), kept=any(user not in own for user in _users(value)))
+            for value, used in users.items()
+        ]
+        problem = OrderProblem([sorted(needs) for needs in self.needs], [0] * len(ops), tensors)
+        self.live = problem.live(range(len(ops)))
 
     def order(self) -> list[int]:
         """The numbers of the fusions in their new order."""
-        waiting = list(range(len(self.ops)))
+        waiting = list(range(len(self.needs)))
         undone, live, most = set(waiting), [*self.live], max(self.live)
         found: list[int] = []
         while waiting:

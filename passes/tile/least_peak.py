@@ -47,8 +47,12 @@ class OrderProblem:
 
     def peak(self, order: Sequence[int]) -> int:
         """The most bytes that are live at one time, where ops run in an order."""
+        return max(self.live(order), default=_Live(self).bytes)
+
+    def live(self, order: Sequence[int]) -> list[int]:
+        """The bytes that are live while each op runs, in an order."""
         live = _Live(self)
-        return max((live.run(i) for i in order), default=live.bytes)
+        return [live.run(i) for i in order]
 
     def floor(self) -> int:
         """No order needs less: the bytes of the op that needs most by itself, and those that are always live."""
