@@ -31,7 +31,7 @@ from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.open_sizes import is_open
 from ...machine import Machine
 from ..access import splat_of
-from ..reasons import Reason, asked_reasons
+from ..reasons import Reason
 from .layout_axes import Axes, Broadcast, axes_behind, backward_axes, behind
 
 PLAIN_LAYOUT = (BroadcastOp, ReshapeOp, TransposeOp)
@@ -82,9 +82,9 @@ class Attention:
         return self.product.operands[1 - self.weights]
 
 
-def attentions(block: Block, machine: Machine) -> list[Attention]:
-    """All attention in a block that one kernel of a machine can compute, in order."""
-    reasons = asked_reasons()
+def attentions(block: Block, machine: Machine, reasons: list[Reason] | None = None) -> list[Attention]:
+    """All attention in a block that one kernel of a machine can compute, in order. `reasons` gets why others are not
+    such."""
     if machine.fused and reasons is None:
         return []
     found = []

@@ -86,30 +86,32 @@ class GraphFusePass(TargetPass):
     """Whether attention becomes one kernel, where a machine can run it so."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
+        reasons = asked_reasons()
         for func in module.ops:
             if isinstance(func, FuncOp) and func.body.blocks:
-                fuse_block(func.body.block, machine, self.attention)
+                fuse_block(func.body.block, machine, self.attention, reasons)
 
 
-def fuse_block(block: Block, machine: Machine, attention: bool = True) -> None:
-    """Rewrites one block in place; nested regions of control flow first."""
+def fuse_block(
+    block: Block, machine: Machine, attention: bool = True, reasons: list[Reason] | None = None
+) -> None:
+    """Rewrites one block in place; nested regions of control flow first. `reasons` gets why kernels are apart."""
     if any(isinstance(op, FusionOp) and not op.on_host for op in block.ops):
         return
     for op in block.ops:
         if not isinstance(op, FusionOp):
             for region in op.regions:
                 for inner in region.blocks:
-                    fuse_block(inner, machine, attention)
-    BlockFuser(block, machine).run(attention)
+                    fuse_block(inner, machine, attention, reasons)
+    BlockFuser(block, machine, reasons).run(attention)
 
 
 class BlockFuser:
     """Fuses one block: grow groups, find what each must store, emit in dependency order."""
 
-    def __init__(self, block: Block, machine: Machine):
-        self.block = block
-        self.reasons = asked_reasons()
-        self.grouper = Grouper(machine, self.reasons is not None)
+    def __init__(self, block: Block, machine: Machine, reasons: list[Reason] | None):
+        self.block, self.reasons = block, reasons
+        self.grouper = Grouper(machine, reasons is not None)
         self.kept: dict[Operation, None] = {}
         """Ops that stay outside of fusions, in order."""
         self.required: set[SSAValue] = set()
@@ -128,7 +130,7 @@ class BlockFuser:
     def run(self, attention: bool = True) -> None:
         """attention: whether it becomes one kernel."""
         kept: list[Operation] = []
-        known = attentions(self.block, self.grouper.machine) if attention else []
+        known = attentions(self.block, self.grouper.machine, self.reasons) if attention else []
         found = {at.product: at for at in known}
         inside = {op for at in found.values() for op in at.members if op not in at.generated}
         for op in self.block.ops:

@@ -24,7 +24,6 @@ from ...support.winograd import AUTO, OFF, PLACES, WinogradChoice, parse_winogra
 from ..base import TargetPass
 from ..errors import PassError
 from ..oracle import BOUND, AnalyticBound, Oracle, oracle_of
-from ..reasons import reasons_asked
 from ..rewriting import Driver, walk_ops
 from ..tile.choose import Scheduler
 from ..tile.launches import shaping_op
@@ -157,8 +156,7 @@ class WinogradJudge:
         module = ModuleOp([func])
         Driver([ConvAsWinograd(self.machine)]).run([copy])
         simplify(module, self.machine, selected(()))
-        with reasons_asked():  # what is only judged has no reasons
-            fuse_block(func.body.block, self.machine)
+        fuse_block(func.body.block, self.machine)
         scheduler = Scheduler(self.machine, self.oracle, whole=places > 0)  # as a whole, what is written is in L2
         made = [op for op in func.body.block.ops if isinstance(op, FusionOp)]
         return sum(self._of_fusion(fusion, scheduler) for fusion in made[1:])
