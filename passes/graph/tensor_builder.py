@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import LocationAttr, StringAttr
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 
 from ...dialects.base import ints
@@ -121,6 +121,22 @@ class TensorBuilder(ABC):
     def reduce(self, x: SSAValue, kind: str, dims: Sequence[int]) -> SSAValue:
         shape = [s for d, s in enumerate(shape_of(x)) if d not in dims]
         return self.add(ReduceOp, [x], tensor(shape, element_of(x)), kind=StringAttr(kind), dims=ints(dims))
+
+
+class BlockBuilder(TensorBuilder):
+    """Adds ops at the end of a block, at a place in the source."""
+
+    def __init__(self, block: Block, location: LocationAttr | None = None):
+        self.block, self.location = block, location
+
+    def add(
+        self, cls: type[Operation], operands: Sequence[SSAValue], result: Attribute, **properties: Attribute
+    ) -> SSAValue:
+        op = cls.create(
+            operands=operands, result_types=[result], properties=properties, location=self.location
+        )
+        self.block.add_op(op)
+        return op.results[0]
 
 
 class RewriteBuilder(TensorBuilder):

@@ -6,10 +6,9 @@ epilogue. Where the parts do not divide the sums, a smaller product of what is l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from xdsl.dialects.builtin import LocationAttr
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 
 from ...dialects.base import integer, integer_attr, ints, to_ints
 from ...dialects.dtypes import element_type, is_float, itemsize, size, tensor
@@ -20,7 +19,7 @@ from ...machine import Machine
 from ..graph.fuse import fuse_block
 from ..graph.reductions import even_parts
 from ..graph.sparse_products import expansion_of
-from ..graph.tensor_builder import TensorBuilder
+from ..graph.tensor_builder import BlockBuilder, TensorBuilder
 from .contraction_axes import Product, product_in
 
 TILE = 128
@@ -79,7 +78,7 @@ def split_fusion(fusion: FusionOp, parts: int, machine: Machine) -> Block:
     values: dict[SSAValue, SSAValue] = dict(zip(fusion.body.block.args, block.args, strict=True))
     for op in fusion.body.block.ops:
         if isinstance(op, Product):
-            build = _BlockBuilder(block, op.location)
+            build = BlockBuilder(block, op.location)
             operands = values[op.lhs], values[op.rhs]
             values[op.result] = (
                 _split_conv(build, op, *operands, parts)
@@ -100,22 +99,6 @@ def split_fusion(fusion: FusionOp, parts: int, machine: Machine) -> Block:
             values.update(zip(op.results, copied.results, strict=True))
     fuse_block(block, machine)
     return block
-
-
-class _BlockBuilder(TensorBuilder):
-    """Adds ops at the end of a block."""
-
-    def __init__(self, block: Block, location: LocationAttr | None):
-        self.block, self.location = block, location
-
-    def add(
-        self, cls: type[Operation], operands: Sequence[SSAValue], result: Attribute, **properties: Attribute
-    ) -> SSAValue:
-        op = cls.create(
-            operands=operands, result_types=[result], properties=properties, location=self.location
-        )
-        self.block.add_op(op)
-        return op.results[0]
 
 
 def _split_contract(

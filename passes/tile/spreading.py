@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import DenseArrayBase, LocationAttr, StringAttr
+from xdsl.dialects.builtin import DenseArrayBase, StringAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from ...dialects.base import ints, text, to_ints
@@ -23,7 +23,7 @@ from ...dialects.open_sizes import any_open
 from ...machine import Machine
 from ..access import resolve
 from ..graph.sparse_products import expansion_of
-from ..graph.tensor_builder import TensorBuilder
+from ..graph.tensor_builder import BlockBuilder
 from .axes import is_member
 from .contraction_axes import Nest, nest_of_contract, product_in
 
@@ -57,21 +57,8 @@ def why_not_spread(fusion: FusionOp, machine: Machine) -> str | None:
     return None
 
 
-class AxesBuilder(TensorBuilder):
+class AxesBuilder(BlockBuilder):
     """Adds ops at the end of a block, those of a fusion's domain with their axes."""
-
-    def __init__(self, block: Block):
-        self.block = block
-        self.location: LocationAttr | None = None
-
-    def add(
-        self, cls: type[Operation], operands: Sequence[SSAValue], result: Attribute, **properties: Attribute
-    ) -> SSAValue:
-        op = cls.create(
-            operands=operands, result_types=[result], properties=properties, location=self.location
-        )
-        self.block.add_op(op)
-        return op.results[0]
 
     def product(self, op: ContractOp, lhs: SSAValue, rhs: SSAValue, place: Mapping[int, int]) -> SSAValue:
         """What a product gives for these operands, in f32. `place`: the axis of the domain of each axis of its nest."""
