@@ -28,16 +28,16 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.hints import isa
 
 from ...dialects import tile as ops
-from ...dialects.base import Expr, ints, pack, to_ints
-from ...dialects.graph import AttentionSchedule, TransposeOp
-from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.base import Expr, ints, pack
+from ...dialects.graph import AttentionSchedule
+from ...dialects.graph.interface import element_of
 from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.legality import MIXED
-from ...dialects.npu.types import GmType, row_strides
+from ...dialects.npu.types import GmType
 from ...dialects.tile import TileType
 from ...dialects.tile.vector import IN_PLACE
 from .attention_choice import BEHIND, AttentionChoice
-from .attention_parts import ProductPart, ScoreSteps
+from .attention_parts import ProductPart, ScoreSteps, result_strides
 from .bound import round_up
 from .builder import KernelBuilder, dense, gm_of, hand_back, number
 from .cube_schedule import CubePlan
@@ -314,22 +314,11 @@ class AttentionKernel(AttentionChoice):
             axes = [*self.others, self.row, self.feature]
             at = [*(position[a] for a in self.others), position[self.row] + self.unit, index * each]
             for i, value in enumerate(self._yielded):
-                strides = self._out_strides(value)
+                strides = result_strides(self.at, value)
                 view = b.view(
                     b.output(i), [self.extents.get(a, 1) for a in axes], [strides.get(a, 1) for a in axes]
                 )
                 b.store(out, view, at, [*ones, self._extent(self.row), each])
-
-    def _out_strides(self, value: SSAValue) -> dict[int, int]:
-        """Elements between neighbours of a stored result along each axis."""
-        strides = list(row_strides(shape_of(value)))
-        while isinstance(value.owner, TransposeOp):
-            inner = [0] * len(strides)
-            for i, p in enumerate(to_ints(value.owner.perm)):
-                inner[p] = strides[i]
-            value, strides = value.owner.x, inner
-        axes = self.at.axes[self.at.product.result]
-        return {a: stride for a, stride in zip(axes, strides, strict=True) if a is not None}
 
 
 def _named(part: ProductPart, position: Mapping[int, Expr]) -> dict[int, Expr]:

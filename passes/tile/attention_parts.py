@@ -18,12 +18,13 @@ from ...dialects.dtypes import tensor
 from ...dialects.graph import ContractOp, CubeSchedule, FusionOp, YieldOp
 from ...dialects.graph.control import AXES
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.npu.types import row_strides
 from ...dialects.tile import TileType
 from ...machine import Machine
 from ..access import Load
 from ..graph.attention import Attention, attention_at
 from ..graph.layout_axes import Axes, base_of
-from .axes import StoredPart
+from .axes import StoredPart, behind_transposes
 from .builder import KernelBuilder
 from .contract import ContractKernel
 from .contraction_axes import Dim, Operand
@@ -121,6 +122,13 @@ class ProductPart(ContractKernel):
         return ProductPart(
             copied.fusion("cube", shape, product.result), tuple(axes[d] for d in dims), machine
         )
+
+
+def result_strides(at: Attention, value: SSAValue) -> dict[int, int]:
+    """Elements between neighbours of a stored result of attention along each axis."""
+    _, strides = behind_transposes(value, row_strides(shape_of(value)))
+    axes = at.axes[at.product.result]
+    return {a: stride for a, stride in zip(axes, strides, strict=True) if a is not None}
 
 
 def result_dims(op: ContractOp, swapped: bool) -> list[int]:

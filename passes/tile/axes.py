@@ -51,6 +51,15 @@ def stored_parts(output: int, value: SSAValue, strides: Sequence[int], offset: i
         offset += strides[dim] * shape_of(part)[dim]
 
 
+def behind_transposes(value: SSAValue, strides: Sequence[int] = ()) -> tuple[SSAValue, Sequence[int]]:
+    """The value that layout ops turn into this one, and what these strides, one for each dimension, are along its
+    own."""
+    while isinstance(value.owner, TransposeOp) and "axes" not in value.owner.attributes:
+        places = {p: i for i, p in enumerate(to_ints(value.owner.perm))}
+        value, strides = value.owner.x, [strides[places[d]] for d in range(len(strides))]
+    return value, strides
+
+
 def is_member(value: SSAValue) -> bool:
     """Whether a value is computed by an op of the fusion's domain, not by a layout op."""
     return isinstance(value.owner, Operation) and "axes" in value.owner.attributes
@@ -119,8 +128,7 @@ class FusionAxes:
 
     def _member_of(self, value: SSAValue) -> SSAValue | None:
         """The member result a yielded value is, seen through transposes; None for loaded data."""
-        while isinstance(value.owner, TransposeOp) and "axes" not in value.owner.attributes:
-            value = value.owner.x
+        value, _ = behind_transposes(value)
         return value if is_member(value) else None
 
     def _out_strides(self, value: SSAValue, within: Sequence[int] | None = None) -> dict[int, int]:
@@ -129,11 +137,7 @@ class FusionAxes:
         strides = list(row_strides(shape_of(value)) if within is None else within)
         if self._member_of(value) is None:
             return dict(enumerate(strides))
-        while isinstance(value.owner, TransposeOp) and "axes" not in value.owner.attributes:
-            inner = [0] * len(strides)
-            for i, p in enumerate(to_ints(value.owner.perm)):
-                inner[p] = strides[i]
-            value, strides = value.owner.x, inner
+        value, strides = behind_transposes(value, strides)
         assert isinstance(value.owner, Operation)
         axes = self._result_axes(value.owner)
         return {a: s for a, s in zip(axes, strides, strict=True) if a is not None}

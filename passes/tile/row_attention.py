@@ -23,16 +23,16 @@ from xdsl.ir import Attribute, SSAValue
 from ...dialects import tile as ops
 from ...dialects.base import Expr, describe, ints, to_ints
 from ...dialects.dtypes import itemsize, size, tensor
-from ...dialects.graph import FusionOp, RowAttentionSchedule, TransposeOp
+from ...dialects.graph import FusionOp, RowAttentionSchedule
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import Schedule
-from ...dialects.npu.types import GmType, row_strides
+from ...dialects.npu.types import GmType
 from ...dialects.npu.waking import Woken
 from ...dialects.tile import TileType
 from ...machine import Machine
 from ..errors import TooLarge
 from .attention import LOWEST
-from .attention_parts import attention_in, result_dims
+from .attention_parts import attention_in, result_dims, result_strides
 from .bound import grids
 from .builder import KernelBuilder, dense, gm_of, number
 from .row_attention_parts import WIDE, score_steps, value_steps
@@ -377,20 +377,9 @@ class RowAttentionKernel(ScheduledKernel):
         last = self.fusion.body.block.last_op
         assert last is not None
         for i, value in enumerate(last.operands):
-            strides = self._out_strides(value)
+            strides = result_strides(self.at, value)
             view = b.view(b.output(i), [self.extents[a] for a in axes], [strides.get(a, 1) for a in axes])
             b.store(out, view, [*at, Expr()], [*lead, columns])
-
-    def _out_strides(self, value: SSAValue) -> dict[int, int]:
-        """Elements between neighbours of a stored result along each axis."""
-        strides = list(row_strides(shape_of(value)))
-        while isinstance(value.owner, TransposeOp):
-            inner = [0] * len(strides)
-            for i, p in enumerate(to_ints(value.owner.perm)):
-                inner[p] = strides[i]
-            value, strides = value.owner.x, inner
-        axes = self.at.axes[self.at.product.result]
-        return {a: stride for a, stride in zip(axes, strides, strict=True) if a is not None}
 
     # -- tiles -------------------------------------------------------------------------------------------------
 
