@@ -35,6 +35,21 @@ MOST_STEPS = 100
 """Rewrites of one op, and of what it became, after which the pattern that was last is called endless."""
 
 
+def inline_for(op: Operation, block: Block, given: Sequence[SSAValue]) -> None:
+    """Moves the ops of a block, whose arguments are `given`, before an op, in the place of whose results is then what
+    the block yields. Nobody uses the op any more."""
+    last = block.last_op
+    assert last is not None
+    for argument, value in zip(block.args, given, strict=True):
+        argument.replace_all_uses_with(value)
+    for old, new in zip(op.results, last.operands, strict=True):
+        new.name_hint = old.name_hint
+        old.replace_all_uses_with(new)
+    last.detach()
+    last.erase()
+    XdslRewriter.inline_block(block, InsertPoint.before(op))
+
+
 class Rewriter(PatternRewriter):
     """xDSL's rewriter for the op `matched`, which remembers the ops that a rewrite made and those it touched."""
 

@@ -44,6 +44,7 @@ from ..launch_groups import Way
 from ..oracle import BOUND, Oracle, oracle_of
 from ..pins import Pins, cores_pinned, parse_pins, pinned_for
 from ..pins import Schedule as Pin
+from ..rewriting import inline_for
 from .abreast_order import order_abreast
 from .attention_parts import is_attention
 from .contraction_choice import CLEARLY_BETTER
@@ -55,7 +56,7 @@ from .launch_order import FREE
 from .launches import LaunchPlan, keep, launches_of
 from .names import KernelNames, Memo
 from .row_attention import RowAttentionKernel
-from .row_attention_parts import fusions_of, note_apart, parts_combined, put_apart, taken_apart
+from .row_attention_parts import fusions_of, note_apart, parts_combined, taken_apart
 from .scheduled import ScheduledKernel, as_cube, as_row_attention, cannot_obey
 from .split import parts_worth_trying, product_of, split_extents, split_fusion
 from .spreading import why_not_spread
@@ -288,7 +289,10 @@ class Scheduler:
         if not issubclass(plan.choices, RowAttentionSchedule):
             return None
         key, details = structure(fusion)
-        why, block = self.opened.find(key, details), taken_apart(fusion, self.machine)
+        why = self.opened.find(key, details)
+        if why == "":
+            return None
+        block = taken_apart(fusion, self.machine)
         if why is None:
             apart = self.microseconds([c for op in fusions_of(block) for c in self.trial.fusion(op)])
             whole = inf
@@ -296,11 +300,13 @@ class Scheduler:
                 whole = self.best_of_rows(fusion, plan, "attention", None).microseconds
             better = whole >= apart * CLEARLY_BETTER
             said = f"{apart:.1f} us in parts, and {whole:.1f} us as one kernel, which is not clearly less"
-            why = self.opened.keep(key, details, said if better else "")
-        if not why:
-            return None
+            if not self.opened.keep(key, details, said if better else ""):
+                return None
+            why = said
         pieces = fusions_of(block)  # one that is too large is two by now
-        put_apart(block, fusion)
+        inline_for(fusion, block, fusion.inputs)
+        fusion.detach()
+        fusion.erase()
         note_apart(pieces, f"attention of few rows takes {why}")
         return pieces
 

@@ -25,6 +25,7 @@ from ...dialects.open_sizes import choosing
 from ...machine import Machine
 from ..base import TargetPass
 from ..errors import PassError
+from ..rewriting import inline_for
 from .attention_parts import is_attention
 from .joining import is_joined
 from .launch_order import MICROSECONDS, order_launches
@@ -197,17 +198,7 @@ class Lowering:
             op.schedule, left = schedule_attr(left[:many]), left[many:]
         if left:
             raise PassError(f"{describe(fusion)} has {many_schedules} schedules, and its parts need fewer")
-        last, outer = block.last_op, fusion.parent
-        assert last is not None and outer is not None
-        for argument, value in zip(block.args, given, strict=True):
-            argument.replace_all_uses_with(value)
-        for old, new in zip(fusion.results, last.operands, strict=True):
-            new.name_hint = old.name_hint
-            old.replace_all_uses_with(new)
-        for op in list(block.ops):
-            op.detach()
-            if op is not last:
-                outer.insert_op_before(op, fusion)
+        inline_for(fusion, block, given)
         for op in fusions:
             self.fusion(op, part_of="" if text(op.kind) in ("cube", "mix") else f"{stem}_part")
         fusion.detach()

@@ -20,7 +20,7 @@ from ..access import Load
 from ..graph.attention import Attention
 from ..graph.fuse import fuse_block
 from ..graph.layout_axes import base_of
-from ..reasons import Reason, asked_reasons, reasons_asked
+from ..reasons import Reason, asked_reasons
 from .attention_parts import CopiedFusion
 from .axes import StoredPart
 from .contraction_axes import nest_of_contract
@@ -169,8 +169,7 @@ def parts_combined(
             build.block.add_op(YieldOp.create(operands=[values[v] for v in op.operands]))
         elif op.operands and all(v in values for v in op.operands):
             build.block.add_op(op.clone(values))
-    with reasons_asked():  # nobody asks why what combines parts is apart
-        fuse_block(build.block, machine)
+    fuse_block(build.block, machine)
     return build.block
 
 
@@ -183,26 +182,8 @@ def taken_apart(fusion: FusionOp, machine: Machine) -> Block:
         copy = op.clone(values)
         copy.attributes.pop(AXES, None)
         block.add_op(copy)
-    with reasons_asked():  # graph-schedule says why they are not one
-        fuse_block(block, machine, attention=False)
+    fuse_block(block, machine, attention=False)
     return block
-
-
-def put_apart(block: Block, fusion: FusionOp) -> None:
-    """Puts what `taken_apart` made of a fusion in its place."""
-    last, outer = block.last_op, fusion.parent
-    assert last is not None and outer is not None
-    for argument, value in zip(block.args, fusion.inputs, strict=True):
-        argument.replace_all_uses_with(value)
-    for old, new in zip(fusion.results, last.operands, strict=True):
-        new.name_hint = old.name_hint
-        old.replace_all_uses_with(new)
-    for op in list(block.ops):
-        op.detach()
-        if op is not last:
-            outer.insert_op_before(op, fusion)
-    fusion.detach()
-    fusion.erase()
 
 
 def fusions_of(block: Block) -> list[FusionOp]:
