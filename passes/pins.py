@@ -57,6 +57,8 @@ class Schedule:
         buffered: Tiles of scores in ub: 2 loads the next one while one is worked on, 1 works on it in its place.
         features: Elements of a mma step along what queries and keys share.
         summed: Keys of a mma step of weights and values.
+        bands: Bands that the rows of attention are cut into, each a launch over the keys that its rows see; with 1 all
+            rows walk all keys.
     """
 
     base_m: int | None = None
@@ -87,6 +89,7 @@ class Schedule:
     buffered: int | None = None
     features: int | None = None
     summed: int | None = None
+    bands: int | None = None
 
     def __post_init__(self) -> None:
         for name, value in self.pinned().items():

@@ -180,6 +180,7 @@ class AttentionSchedule(_Choices):
         features: Elements of a mma step along what q and k share.
         summed: Keys of a mma step of weights and values.
         grid: Cores along each axis of the result but the last.
+        bands: Bands that the rows are cut into, each a launch over the keys that its rows see, as under a causal mask.
         l1: Buffers in flight in l1; 1 is single, 2 is double buffering. `l0a`, `l0b`, `l0c` and `ub` likewise.
         cores: As a pin, the most cores that may work.
     """
@@ -194,6 +195,7 @@ class AttentionSchedule(_Choices):
     features: int | None = None
     summed: int | None = None
     grid: Numbers | None = None
+    bands: int | None = None
     l1: int | None = None
     l0a: int | None = None
     l0b: int | None = None
@@ -360,6 +362,11 @@ def to_schedules(attr: Attribute | None) -> tuple[Schedule, ...]:
 def all_complete(schedules: Sequence[Schedule]) -> bool:
     """Whether a fusion with these schedules can be lowered."""
     return bool(schedules) and all(s.complete for s in schedules)
+
+
+def bands_of(schedules: Sequence[Schedule]) -> int | None:
+    """Into how many bands of rows attention with these schedules is cut; None where it stays whole."""
+    return next((s.bands for s in schedules if isinstance(s, AttentionSchedule)), None)
 
 
 def parts_of_sums(schedules: Sequence[Schedule]) -> int | None:

@@ -90,6 +90,7 @@ class AttentionKernel(AttentionChoice):
                 position[a] = (self.here[on_grid.index(a)] if a in on_grid else Expr()) * (
                     split[a][1] * length
                 )
+            position[self.row] = position[self.row] + self.begin
             self.emitter = Emitter(b, [self._extent(a) for a in self._chain_axes])
             self.filled = {chain: self._fill_of(chain) for chain in (self.chain, self.behind)}
             for a in self.outer:
@@ -113,12 +114,6 @@ class AttentionKernel(AttentionChoice):
         for i in chain.steps.ordered(i for i, _ in enumerate(chain.steps) if (i, 0) not in done):
             self.emitter.emit(i, chain.steps[i], done)
         return done
-
-    @property
-    def _yielded(self) -> Sequence[SSAValue]:
-        last = self.fusion.body.block.last_op
-        assert last is not None
-        return last.operands
 
     def _extent(self, axis: int) -> int:
         """Elements of a vector core's tile along an axis of the whole."""
@@ -149,13 +144,13 @@ class AttentionKernel(AttentionChoice):
 
     def _rows(self, position: dict[int, Expr]) -> None:
         """All keys for one tile of rows."""
-        b, loaded = self.b, self._load_query(position)
+        b, loaded, first = self.b, self._load_query(position), Expr(self.first)
         if self.count == 1:
-            self._score(position, Expr(), Expr(), loaded)
-            softmax = _Softmax(self, position, Expr())
+            self._score(position, first, Expr(), loaded)
+            softmax = _Softmax(self, {**position, self.keys: first}, Expr())
             weights, total = softmax.alone()
             self._hand_over(weights, Expr(), Expr())
-            self._sum(position, Expr(), Expr())
+            self._sum(position, first, Expr())
             self._finish(position, self._load_part(Expr()), total)
             return
         outer = self._begin()
@@ -163,7 +158,7 @@ class AttentionKernel(AttentionChoice):
         with b.loop((self.count + BEHIND) // 2, inner) as pair:
             state = list(inner)
             with b.loop(2, state) as slot:
-                at = pair * (2 * self._piece_keys) + slot * self._piece_keys
+                at = first + pair * (2 * self._piece_keys) + slot * self._piece_keys
                 self._score(position, at, slot, loaded)
                 self._sum(position, at - BEHIND * self._piece_keys, slot)
                 softmax = _Softmax(self, {**position, self.keys: at}, slot)
@@ -316,7 +311,7 @@ class AttentionKernel(AttentionChoice):
             for i, value in enumerate(self._yielded):
                 strides = result_strides(self.at, value)
                 view = b.view(
-                    b.output(i), [self.extents.get(a, 1) for a in axes], [strides.get(a, 1) for a in axes]
+                    b.output(i), [self.whole.get(a, 1) for a in axes], [strides.get(a, 1) for a in axes]
                 )
                 b.store(out, view, at, [*ones, self._extent(self.row), each])
 
@@ -353,7 +348,7 @@ class _Softmax:
         k = self.k
         at = [k.emitter.at(i) if a == k.keys else Expr() for i, a in enumerate(k._chain_axes)]
         indices, offsets = pack(at)
-        bounds = [k.extents[a] if a == k.keys else k._extent(a) for a in k._chain_axes]
+        bounds = [k.whole[a] if a == k.keys else k._extent(a) for a in k._chain_axes]
         return k.b.add(
             ops.MaskOp, [x, *indices], [x.type], offsets=offsets, bounds=ints(bounds), value=number(value)
         ).results[0]

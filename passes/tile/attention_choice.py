@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from math import gcd
 
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute, SSAValue
@@ -18,6 +19,7 @@ from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.types import padded_bytes
 from ...machine import Machine
 from ..errors import TooLarge
+from ..graph.visible_keys import VisibleKeys, visible_keys
 from .attention_parts import ProductPart, ScoreSteps, attention_in, result_dims
 from .bound import FRACTAL, grids, round_up
 from .builder import divide_grid
@@ -40,6 +42,9 @@ LATE = 1.25, 1.1
 """How much longer the stores of sums take as they wait for these, with one place for sums and with two: fitted to the
 simulator."""
 
+MOST_BANDS = 8
+"""Bands of rows that are tried, at most."""
+
 MOST_PARTS = 4
 """Parts of a tile that are handed over one by one, at most."""
 
@@ -60,14 +65,24 @@ def _even_steps(whole: int) -> list[int]:
     return sorted({round_up(-(-whole // n)) for n in range(1, -(-whole // 16) + 1)}, reverse=True)
 
 
+@dataclass(frozen=True)
+class Band:
+    """The band of this number, of so many that the rows are cut into."""
+
+    number: int
+    of: int
+
+
 class AttentionChoice(ScheduledKernel):
     """Attention on a chip whose cube and vector cores exchange tiles through device memory, while its schedule is
-    chosen."""
+    chosen. With a `band` it is that of some rows, with the keys that they see."""
 
     kinds = frozenset({"cube", "vector"})
 
-    def __init__(self, fusion: FusionOp, machine: Machine, asked: AttentionSchedule):
-        self.fusion, self.machine, self.asked = fusion, machine, asked
+    def __init__(
+        self, fusion: FusionOp, machine: Machine, asked: AttentionSchedule, band: Band | None = None
+    ):
+        self.fusion, self.machine, self.asked, self.band = fusion, machine, asked, band
         at = self.at = attention_in(fusion, machine)
         scores, product = at.scores, at.product
         batch, (left, _) = len(to_ints(scores.lhs_batch)), scores.free_dims()
@@ -80,13 +95,15 @@ class AttentionChoice(ScheduledKernel):
         )
         order = result_dims(scores, swapped)
         extents = [*shape_of(scores.result), at.domain[-1]]
-        self.extents: Mapping[int, int] = {a: n for a, n in enumerate(extents) if n != 1}
+        self.whole: Mapping[int, int] = {a: n for a, n in enumerate(extents) if n != 1}
+        """The extent of each axis; `extents`: of what is computed here."""
         self.keys, self.feature = at.keys, len(extents) - 1
-        self.outer = [a for a in order if a in self.extents and a != self.keys]
+        self.outer = [a for a in order if a in self.whole and a != self.keys]
         """The axes of tiles: all of the result's but the last."""
         rows = [a for a in self.outer if a >= batch]
-        self.row = max(rows, key=lambda a: self.extents[a])
+        self.row = max(rows, key=lambda a: self.whole[a])
         self.others = [a for a in self.outer if a != self.row]
+        self.begin, self.first, self.extents = self._computed()
         self.units = machine.vector_cores // machine.cube_cores
         self.values.takes(self.row)
         order = [*(a for a in order if a not in (self.keys, self.row)), self.keys, self.row]
@@ -99,6 +116,46 @@ class AttentionChoice(ScheduledKernel):
         self.weighed = element_of(weights)
         self.result = element_of(product.result)
 
+    def _computed(self) -> tuple[int, int, Mapping[int, int]]:
+        """The first row and the first key that are computed with, and the extents of what is."""
+        if self.band is None:
+            return 0, 0, self.whole
+        edges, rows = self._edges, self.whole[self.row]
+        begin, end = (min(edges(n, self.band.of) * ROWS[0], rows) for n in (self.band.number, self.band.number + 1))
+        first, stop = (0, self.whole[self.keys]) if self.visible is None else self.visible.of(begin, end)
+        return begin, first, {**self.whole, self.row: end - begin, self.keys: stop - first}
+
+    @cached_property
+    def visible(self) -> VisibleKeys | None:
+        """The keys that rows see, where those are not all of them."""
+        return visible_keys(self.at, self.row)
+
+    @property
+    def _blocks(self) -> tuple[int, int]:
+        """How many blocks of rows there are that give all cores as many of the largest tiles, and tiles along the rows
+        of each; the last one may have fewer."""
+        each = self.machine.cube_cores // gcd(size([self.whole[a] for a in self.others]), self.machine.cube_cores)
+        tiles = -(-self.whole[self.row] // ROWS[0])
+        return -(-tiles // each), each
+
+    def _edges(self, number: int, bands: int) -> int:
+        """The first of the largest tiles of rows that is in the band of a number, of so many."""
+        blocks, each = self._blocks
+        return blocks * number // bands * each
+
+    def bands_tried(self) -> list[int]:
+        """Numbers of bands that are worth judging; none where all rows see all keys."""
+        most = min(self._blocks[0], MOST_BANDS)
+        if most == 1 or len(self._yielded) > 1 or self.visible is None:
+            return []
+        return sorted({most, (most + 1) // 2} - {1})
+
+    @property
+    def _yielded(self) -> Sequence[SSAValue]:
+        last = self.fusion.body.block.last_op
+        assert last is not None
+        return last.operands
+
     @abstractmethod
     def _load_scores(self, e: Emitter) -> SSAValue:
         """Brings a vector core's tile of scores."""
@@ -110,7 +167,9 @@ class AttentionChoice(ScheduledKernel):
     def candidates(self, name: str) -> Iterator[AttentionSchedule]:
         asked, found = self.asked, False
         for rows in (asked.rows,) if asked.rows else ROWS:
-            if not asked.rows and rows > max(round_up(self.extents[self.row]), ROWS[-1]):
+            if not asked.rows and (
+                rows > max(round_up(self.extents[self.row]), ROWS[-1]) or not self._fits_band(rows)
+            ):
                 continue
             for keys in (asked.keys,) if asked.keys else self._keys_tried():
                 for buffered in (asked.buffered,) if asked.buffered else (2, 1):
@@ -127,6 +186,11 @@ class AttentionChoice(ScheduledKernel):
                     or "",
                 )
             raise TooLarge(f"{describe(self.at.product)}: 16 rows and keys do not fit on chip")
+
+    def _fits_band(self, rows: int) -> bool:
+        """Whether no tile of so many rows reaches into the next band."""
+        length = self.extents[self.row]
+        return length % rows == 0 or self.begin + length == self.whole[self.row]
 
     def _grids(self, rows: int) -> list[tuple[int, ...]]:
         """Divisions over cores that are worth judging: fewer cores are started sooner."""
@@ -160,8 +224,9 @@ class AttentionChoice(ScheduledKernel):
         features, summed, buffers = self._steps(rows, keys, scored, columns)
         slots = self.asked.slots({"l1": 2, "l0a": buffers, "l0b": buffers, "l0c": sums, "ub": 1})
         cores = self.asked.cores
+        bands = self.asked.bands
         return AttentionSchedule(
-            rows, keys, scored, columns, buffered, features, summed, None, **slots, cores=cores
+            rows, keys, scored, columns, buffered, features, summed, None, bands, **slots, cores=cores
         )
 
     def _summed_at_once(self, rows: int, keys: int) -> list[tuple[int, int, int]]:
@@ -244,6 +309,10 @@ class AttentionChoice(ScheduledKernel):
         assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed and s.grid
         if any(n % FRACTAL for n in (s.rows, s.keys, s.scored, s.columns, s.features, s.summed)):
             return f"rows, keys, scored, columns, features and summed must be multiples of {FRACTAL}"
+        if (s.bands or 1) != (1 if self.band is None else self.band.of):
+            return f"a launch for one of {s.bands} bands is none for all rows"
+        if not self._fits_band(s.rows):
+            return f"tiles of {s.rows} rows do not divide the {self.extents[self.row]} of a band"
         if s.keys % s.summed:
             return f"steps of {s.summed} keys do not divide {s.keys}"
         if self._wide % s.columns:
@@ -311,7 +380,7 @@ class AttentionChoice(ScheduledKernel):
 
     def is_masked(self, keys: int) -> bool:
         """Whether pieces of so many keys have places behind the last one."""
-        return self.extents[self.keys] != self.pieces(keys) * keys
+        return self.first + self.pieces(keys) * keys > self.whole[self.keys]
 
     @cached_property
     def _chain_axes(self) -> list[int]:
@@ -322,6 +391,16 @@ class AttentionChoice(ScheduledKernel):
         reason = self._refusal(as_attention(name, schedule))
         if reason is not None:
             raise cannot_obey(name, reason)
+
+    def check_bands(self, name: str, asked: AttentionSchedule) -> None:
+        """Raises PassError where the rows cannot be cut into so many bands."""
+        blocks, each = self._blocks
+        if len(self._yielded) > 1:
+            raise cannot_obey(name, f"bands={asked.bands}: its result is stored more than once")
+        if not 1 <= (asked.bands or 1) <= blocks:
+            raise cannot_obey(
+                name, f"bands={asked.bands}: its rows have {blocks} block{'s' * (blocks != 1)} of {each * ROWS[0]}"
+            )
 
     def bound(self, schedule: Schedule) -> float:
         s, machine = as_attention("", schedule), self.machine

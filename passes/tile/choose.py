@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf, isfinite, isinf
 
@@ -25,6 +25,7 @@ from xdsl.ir import Block, Operation
 from ...dialects.base import describe, integer, text
 from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import (
+    AttentionSchedule,
     CubeSchedule,
     FusionOp,
     GraphOp,
@@ -46,6 +47,7 @@ from ..pins import Pins, cores_pinned, parse_pins, pinned_for
 from ..pins import Schedule as Pin
 from ..rewriting import inline_for
 from .abreast_order import order_abreast
+from .attention import AttentionKernel
 from .attention_parts import is_attention
 from .contraction_choice import CLEARLY_BETTER
 from .draining import pack_for_drain
@@ -53,11 +55,11 @@ from .fronts import Chosen, Front, Runs, apart, best_ways, fixed, together
 from .halves import cut_in_two
 from .joining import is_joined, join, put_in_place, tail_of
 from .launch_order import FREE
-from .launches import LaunchPlan, keep, launches_of
+from .launches import LaunchPlan, banded, keep, launches_of
 from .names import KernelNames, Memo
 from .row_attention import RowAttentionKernel
 from .row_attention_parts import fusions_of, note_apart, parts_combined, taken_apart
-from .scheduled import ScheduledKernel, as_cube, as_row_attention, cannot_obey
+from .scheduled import ScheduledKernel, as_attention, as_cube, as_row_attention, cannot_obey
 from .split import parts_worth_trying, product_of, split_extents, split_fusion
 from .spreading import why_not_spread
 from .vector_product import vector_parts
@@ -255,11 +257,35 @@ class Scheduler:
             return self.best_product(fusion, plan, name, asked)
         if issubclass(plan.choices, RowAttentionSchedule):
             return self.best_of_rows(fusion, plan, name, asked)
+        if issubclass(plan.choices, AttentionSchedule):
+            return self.best_in_bands(fusion, plan, name, asked)
         asked = asked or pinned_for(self.pins, name, plan.choices, plan.obeys_all)
         written = (
             [v.owner for v in fusion.inputs if isinstance(v.owner, FusionOp)] if self.keeps_whole else []
         )
         return self.whole(self.kernel(fusion, plan, name, asked, written), name, asked)
+
+    def best_in_bands(self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule | None) -> Chosen:
+        """The best schedules of attention, its rows in bands where that is better."""
+        asked = as_attention(name, asked or pinned_for(self.pins, name, plan.choices, plan.obeys_all))
+        kernel = plan.kernel(name, asked)
+        assert isinstance(kernel, AttentionKernel)
+        if (asked.bands or 1) > 1:
+            kernel.check_bands(name, asked)
+            return self.in_bands(fusion, name, asked)
+        found = [self.whole(kernel, name, asked)]
+        if asked.bands is None:
+            for bands in kernel.bands_tried():
+                with suppress(TooLarge):
+                    found.append(self.in_bands(fusion, name, replace(asked, bands=bands)))
+        return min(found, key=lambda c: c.microseconds)
+
+    def in_bands(self, fusion: FusionOp, name: str, asked: AttentionSchedule) -> Chosen:
+        """The best schedules of attention whose rows are in so many bands. Raises TooLarge, and PassError."""
+        assert asked.bands
+        plans = banded(fusion, asked.bands, self.machine)
+        found = [self.whole(plan.kernel(name, asked), name, asked) for plan in plans]
+        return Chosen(tuple(front for c in found for front in c.fronts), self.microseconds(found))
 
     def best_of_rows(self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule | None) -> Chosen:
         """The best schedules of attention of few rows, its keys in parts where that is better."""

@@ -6,7 +6,7 @@ graph-schedule and graph-to-tile walk the same launches, so that what one decide
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import is_
 from typing import Any
 
@@ -41,6 +41,7 @@ from ...support.rules import Rules
 from ..access import splat_of
 from ..fingerprint import structure
 from .attention import AttentionKernel
+from .attention_choice import Band
 from .attention_parts import attention_in, is_attention
 from .contract import ContractKernel
 from .cumulate import CumulateKernel
@@ -111,6 +112,23 @@ def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
     return [plan]
 
 
+def banded(fusion: FusionOp, bands: int, machine: Machine) -> list[LaunchPlan]:
+    """The launches of attention whose rows are cut into so many bands: one for each, in one tensor."""
+    (plan,) = launches_of(fusion, machine)
+
+    def of(band: Band) -> LaunchPlan:
+        return replace(
+            plan,
+            stem=plan.stem if band.number == 0 else f"{plan.stem}_band",
+            key=(plan.key, band),
+            kernel=lambda name, asked: AttentionKernel(fusion, machine, as_attention(name, asked), band),
+            result=fusion.result_types[0],
+            goes_on=band.number > 0,
+        )
+
+    return [of(Band(number, bands)) for number in range(bands)]
+
+
 @dataclass(frozen=True)
 class _Kept:
     """The kernel for which a schedule was chosen, and what its fusion was then, with the places in the source."""
@@ -135,7 +153,7 @@ def _places(fusion: FusionOp) -> list[Attribute | None]:
 def keep(kernel: ScheduledKernel, schedule: Schedule) -> None:
     """Keeps a kernel with the schedule that was chosen for it, so that graph-to-tile need not look at the fusion
     again."""
-    if not isinstance(kernel, CopyKernel):
+    if not isinstance(kernel, CopyKernel) and (not isinstance(kernel, AttentionKernel) or kernel.band is None):
         kernel.proven = schedule
         fusion = kernel.fusion
         fusion.prepared = _Kept(*structure(fusion), _places(fusion), schedule, kernel)

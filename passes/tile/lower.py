@@ -20,7 +20,14 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ...dialects import tile as ops
 from ...dialects.base import describe, ints, text
 from ...dialects.graph import FusionOp, GraphOp
-from ...dialects.graph.schedules import Schedule, all_complete, parts_of_sums, schedule_attr, to_schedules
+from ...dialects.graph.schedules import (
+    Schedule,
+    all_complete,
+    bands_of,
+    parts_of_sums,
+    schedule_attr,
+    to_schedules,
+)
 from ...dialects.open_sizes import choosing
 from ...machine import Machine
 from ..base import TargetPass
@@ -29,7 +36,7 @@ from ..rewriting import inline_for
 from .attention_parts import is_attention
 from .joining import is_joined
 from .launch_order import MICROSECONDS, order_launches
-from .launches import LaunchPlan, launches_of
+from .launches import LaunchPlan, banded, launches_of
 from .names import KernelNames
 from .row_attention import RowAttentionKernel
 from .row_attention_parts import parts_combined
@@ -111,9 +118,22 @@ class Lowering:
         if parts is not None:
             (self.split_keys if is_attention(fusion) else self.split)(fusion, schedules, parts)
             return
+        bands = bands_of(schedules)
+        if bands is not None and bands > 1:
+            self.launches(fusion, banded(fusion, bands, self.machine), schedules)
+            return
         if is_joined(fusion):
             raise PassError(f"{describe(fusion)} is for split sums, and its schedule has no split_k")
-        launches = launches_of(fusion, self.machine)
+        self.launches(fusion, launches_of(fusion, self.machine), schedules, part_of)
+
+    def launches(
+        self,
+        fusion: FusionOp,
+        launches: Sequence[LaunchPlan],
+        schedules: Sequence[Schedule],
+        part_of: str = "",
+    ) -> None:
+        """Replaces a fusion by these launches, with a schedule for each."""
         if len(schedules) != len(launches):
             raise PassError(
                 f"{describe(fusion)} takes {len(launches)} launch{'es' * (len(launches) != 1)}, and has "

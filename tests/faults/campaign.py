@@ -444,7 +444,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--sparse", type=int, default=4, help="products of sparse right sides")
     parser.add_argument("--barriers", type=int, default=4, help="programs with barriers")
-    parser.add_argument("--attention", type=int, default=8, help="attention in one kernel")
+    parser.add_argument("--attention", type=int, default=9, help="attention in one kernel")
     parser.add_argument("--decoding", type=int, default=8, help="attention of few rows")
     parser.add_argument("--skinny", type=int, default=8, help="products of few rows on the vector cores")
     parser.add_argument("--only", default="", help="sources whose name has this (a regular expression)")
