@@ -6,7 +6,6 @@ Only the cores of one grid point are ordered with each other, by cross-core flag
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -408,11 +407,14 @@ def _same_steps(kernel: CheckedKernel, load: TensorAccess, store: TensorAccess) 
     return True
 
 
-@functools.cache
 def _reach(kernel: CheckedKernel, offset: Expr[int], count: int, step: int) -> tuple[int, int]:
-    low, high = offset.reach(kernel.counts)
-    first, last = ends(0, count, step)
-    return low + first, high + last
+    key = offset, count, step, kernel.counts[kernel.unit]
+    found = kernel.reaches.get(key)
+    if found is None:
+        low, high = offset.reach(kernel.counts)
+        first, last = ends(0, count, step)
+        found = kernel.reaches[key] = low + first, high + last
+    return found
 
 
 def _hull(kernel: CheckedKernel, transfer: TensorAccess, point: Sequence[int]) -> tuple[tuple[int, int], ...]:

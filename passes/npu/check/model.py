@@ -119,6 +119,8 @@ class CheckedKernel:
         self.grid = tuple(value_at(n, self.sizes) for n in to_ints(op.grid))
         self.counts: list[int] = [*self.grid, 1]
         """How many values each variable takes; the unit's is set per section."""
+        self.reaches: dict[tuple[Expr[int], int, int, int], tuple[int, int]] = {}
+        """What places (offset, count, step) reach to, for so many units: many grid points ask for the same."""
         self.unit = len(self.grid)
         self.values: dict[SSAValue, Expr[int]] = {}
         self.tensors: dict[SSAValue, int] = {}
