@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -65,6 +65,17 @@ class Event:
         return Event(self.work, self.variant, self.start + cycles, self.end + cycles, self.env)
 
 
+class Held(NamedTuple):
+    """A wait of so many cycles from the start, at the first access of a device tensor that is not one of `ahead`."""
+
+    cycles: int
+    ahead: frozenset[int]
+
+    def stops(self, node: TimedInstruction) -> bool:
+        """Whether an instruction comes behind the wait."""
+        return node.operand is not None and node.operand not in self.ahead
+
+
 class Core:
     """Runs one section in one environment."""
 
@@ -75,6 +86,7 @@ class Core:
         self.section, self.env, self.busy, self.matrices = section, env, busy, matrices
         self.pipes: list[Time] = [0] * len(section.machine.pipes)
         self.flags: dict[int, deque[Time]] = {}
+        self.held: Held | None = None
         self.join: Callable[[Time, Time], Time] = max
         self.events: list[Event] = []
         self.record = 0
@@ -87,8 +99,8 @@ class Core:
 
     @property
     def end(self) -> int:
-        """When the last pipe is done."""
-        return max(self.pipes)
+        """When the last pipe is done, and the core has waited."""
+        return max(*self.pipes, 0 if self.held is None else self.held.cycles)
 
     # -- instructions --------------------------------------------------------------------------------------
 
@@ -104,6 +116,9 @@ class Core:
             issued = pipes[0] = pipes[0] + node.issue
             if kind == WORK:
                 assert isinstance(node, TimedInstruction)
+                if self.held is not None and self.held.stops(node):
+                    issued = pipes[0] = join(issued, self.held.cycles)
+                    self.held = None
                 variant = node.variant(env) if node.rows else 0
                 start = join(pipes[node.pipe], issued)
                 end = pipes[node.pipe] = start + busy[node.number][variant]
@@ -144,7 +159,14 @@ class Core:
         if self.matrices is None or self.record:
             self._trips(loop, first, 0, trips)
             return
+        begun = 0
+        while self.held is not None and begun < trips:
+            self._trips(loop, first, begun, 1)
+            begun += 1
         for start, count, steady in loop.runs(self.env, first, trips):
+            start, count = max(start, begun), count - max(begun - start, 0)
+            if count <= 0:
+                continue
             if steady and self._leap(loop, first, start, count):
                 rest = count % loop.period
                 self._trips(loop, first, start + count - rest, rest)

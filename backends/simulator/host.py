@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects import npu as ops
-from ...dialects.base import describe, integer, text
+from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.graph.donation import donated
 from ...dialects.module import find_main
 from ...dialects.npu import gm, structure
@@ -22,6 +22,7 @@ from ...dialects.npu.places import addresses_of, arena_of
 from ...dialects.npu.streams import COMPUTE, HOST, PROGRAM, Command
 from ...dialects.npu.waking import Woken
 from ...machine import Machine
+from .core import Held
 from .errors import SimulationError
 from .kernel import TimedKernel
 from .memory import L2, Snapshot
@@ -163,6 +164,9 @@ class _Host(HostVisitor[Steps]):
         overhead = (woken.barrier_microseconds if joined else woken.launch_microseconds)(self.machine)
         if op.nowait is not None:
             overhead = 0.0
+        elif op.ahead is not None:
+            held = Held(round(overhead * self.machine.clock_mhz), frozenset(to_ints(op.ahead)))
+            overhead = self.machine.cycles_to_microseconds(kernel.held_cycles(run.missing, held))
         microseconds = overhead + self.machine.cycles_to_microseconds(run.cycles)
         return [Launch(kernel, run, overhead, joined, microseconds, op, op.queue, once)]
 

@@ -15,7 +15,7 @@ from ...dialects.npu import Pipe, buffer, structure
 from ...dialects.npu.interface import vector_dtype
 from ...dialects.npu.waking import blocks_at_once, woken_by
 from ...machine import Machine
-from .core import Block, Core, Event
+from .core import Block, Core, Event, Held
 from .errors import SimulationError
 from .nodes import Env
 from .pricing import HBM, L2_CACHE, Counts, Price, Tally
@@ -151,6 +151,7 @@ class TimedKernel:
         self.bypassing = bypassing
         self.reuse = Reuse(self.sections, self.grid, machine.l2_bytes, bypassing)
         self._runs: dict[tuple[float, ...], KernelRun] = {}
+        self._held: dict[tuple[tuple[float, ...], Held], int] = {}
 
     @property
     def cores(self) -> int:
@@ -295,18 +296,43 @@ class TimedKernel:
         blocks = self.blocks if blocks is None else blocks
         return [Price(section, blocks * section.units, self.machine, missing) for section in self.sections]
 
-    def _block(self, point: Point, prices: Sequence[Price], record: int = 0) -> list[Core]:
+    def _block(
+        self, point: Point, prices: Sequence[Price], record: int = 0, held: Held | None = None
+    ) -> list[Core]:
         cores = [
             Core(self.sections[i], env, prices[i].busy, prices[i].matrices if self.extrapolate else None)
             for i, env in self._environments(point)
         ]
         for core in cores:
             core.record = -(-record // len(cores))
+            core.held = held
         try:
             Block(cores).run()
         except SimulationError as error:
             raise SimulationError(f"@{self.name}: {error}") from error
         return cores
+
+    def held_cycles(self, missing: tuple[float, ...], held: Held) -> int:
+        """Cycles by which a launch ends later where its cores wait for a barrier, but load first what they may: at most
+        those of the wait."""
+        key = missing, held
+        if key not in self._held:
+            self._held[key] = self._later(missing, held)
+        return self._held[key]
+
+    def _later(self, missing: tuple[float, ...], held: Held) -> int:
+        if self.run(missing).throttled is not None:  # all bytes take that long, whenever they are loaded
+            return held.cycles
+        prices = self._prices(missing)
+        queues = {tuple(self._keys[first :: self.blocks]) for first in range(self.blocks)}
+        times = self._times(queues, prices)
+        first = {queue[0] for queue in queues}
+        late = {
+            key: max(core.end for core in self._block(self._classes[key].point, prices, held=held)) for key in first
+        }
+        end = max(sum(times[key] for key in queue) for queue in queues)
+        ends = (late[queue[0]] + sum(times[key] for key in queue[1:]) for queue in queues)
+        return min(max(max(ends) - end, 0), held.cycles)
 
     def _simulate(self, missing: tuple[float, ...]) -> KernelRun:
         prices = self._prices(missing)

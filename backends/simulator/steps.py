@@ -31,8 +31,8 @@ class Launch(OfOp):
     None for what waits for all before it and holds up all behind it.
 
     The first `overhead` of its microseconds start it: a launch, or where it is `joined` to the launch before, a barrier
-    over the cores of that launch. once_bytes: what must cross HBM, as far as L2 does not have it or cannot keep it,
-    however often the kernel moves it.
+    over the cores of that launch, less the time in which the kernel loads ahead of it. once_bytes: what must cross HBM,
+    as far as L2 does not have it or cannot keep it, however often the kernel moves it.
     """
 
     kernel: TimedKernel

@@ -97,8 +97,9 @@ class LaunchOp(Command, KernelUser):
 
     `joined`: it runs in the launch of the npu.launch before it, behind a barrier over all cores of that launch. The two
     then are of one *group*, which is one launch of the device. `nowait`: no barrier stands before it, so cores begin
-    with it that are done with what is before it. `again`: it makes what an equal launch before it made, so that this
-    need not stay in memory.
+    with it that are done with what is before it. `ahead`: numbers of inputs that cores read before they wait at the
+    barrier: each goes on until it comes to another tensor. `again`: it makes what an equal launch before it made, so
+    that this need not stay in memory.
 
     `updates`: the numbers of outputs that the kernel writes in part: what their tensors hold stays elsewhere."""
 
@@ -108,6 +109,7 @@ class LaunchOp(Command, KernelUser):
     workspaces = prop_def(IntegerAttr)
     joined = opt_prop_def(UnitAttr)
     nowait = opt_prop_def(UnitAttr)
+    ahead = opt_prop_def(DenseArrayBase)
     updates = opt_prop_def(DenseArrayBase)
     again = opt_prop_def(UnitAttr)
     arguments = var_operand_def()
@@ -125,6 +127,11 @@ class LaunchOp(Command, KernelUser):
                 break
             after = after.next_op
         return found
+
+    def stages_before(self) -> list[LaunchOp]:
+        """The launches of its group from the last barrier before that of this one on, the last one first."""
+        before = None if self.joined is None else joinable_before(self)
+        return [] if before is None else [before, *before.abreast()]
 
     def abreast(self) -> list[LaunchOp]:
         """The launches before this one that no barrier parts from it, the last one first."""
@@ -173,6 +180,16 @@ class LaunchOp(Command, KernelUser):
         if self.nowait is not None and self.joined is None:
             name = self.callee.root_reference.data
             raise self.error(f"@{name} waits for no barrier, but it is joined to no npu.launch before it")
+        self._check_ahead()
+
+    def _check_ahead(self) -> None:
+        """Raises VerifyException where there is no barrier before which something could be read, or it is no input."""
+        ahead, name = to_ints(self.ahead), self.callee.root_reference.data
+        if self.ahead is not None and (self.joined is None or self.nowait is not None):
+            raise self.error(f"@{name} reads ahead of a barrier, but there is none before it")
+        if any(not 0 <= i < len(self.inputs()) for i in ahead) or len(set(ahead)) < len(ahead):
+            inputs = f"inputs 0 to {len(self.inputs()) - 1}, each once"
+            raise self.error(f"@{name} reads {list(ahead)} ahead, but has {inputs}")
 
     def misfit(self, kernel: Kernel) -> str | None:
         name = self.callee.root_reference.data

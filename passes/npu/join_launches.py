@@ -6,7 +6,8 @@ After:   npu.launch @k %x, %y {..., stream = "compute"}
          npu.launch @l %y, %z {joined, ..., stream = "compute"}
 
 launch_groups.py says which take least together. A launch that needs nothing of those before it, and writes nothing that
-they use, waits for no barrier: `joined, nowait`.
+they use, waits for no barrier: `joined, nowait`. One that begins with a load of what those since the last barrier do
+not write, as a product does with its weights, loads that before it waits: `ahead`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import takewhile
 from operator import or_
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Block
 
-from ...dialects.base import describe, text
+from ...dialects.base import describe, ints, text
+from ...dialects.npu.beginnings import beginnings
 from ...dialects.npu.structure import KernelOp, LaunchOp, joinable_before, splits_nothing
 from ...dialects.npu.waking import woken_by
 from ...dialects.open_sizes import choosing
@@ -39,7 +43,9 @@ class NpuJoinLaunchesPass(TargetPass):
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         kernels = {
-            text(k.sym_name): (Way(woken_by(k, machine)),) for k in module.ops if isinstance(k, KernelOp)
+            text(k.sym_name): StagedKernel((Way(woken_by(k, machine)),), beginnings(k))
+            for k in module.ops
+            if isinstance(k, KernelOp)
         }
         functions = callers_first(module)
         frames = frames_of(functions)
@@ -55,41 +61,60 @@ class NpuJoinLaunchesPass(TargetPass):
                     before = run
 
 
+class StagedKernel(NamedTuple):
+    """A kernel as a stage: how it may be run, and the operands that its cores come to first."""
+
+    ways: tuple[Way, ...]
+    beginnings: Sequence[Sequence[int]]
+
+
 def join(
     run: Sequence[LaunchOp],
-    kernels: Mapping[str, tuple[Way, ...]],
+    kernels: Mapping[str, StagedKernel],
     memory: TensorPlaces,
     machine: Machine,
 ) -> list[Neighbour]:
     """Marks those of some launches that could be one which run in the one before them, and which of these wait for no
     barrier; what is known of each."""
-    free = independent(run, memory)
+    staged = [kernels[_callee(op)] for op in run]
+    before = independent(run, [kernel.beginnings for kernel in staged], memory)
     neighbours = [
-        Neighbour(kernels[_callee(op)], bool(op.at_issue()), alone) for op, alone in zip(run, free, strict=True)
+        Neighbour(kernel.ways, bool(op.at_issue()), free)
+        for op, kernel, (free, _) in zip(run, staged, before, strict=True)
     ]
-    for op, joined, alone in zip(run, joins(neighbours, machine), free, strict=True):
+    for op, joined, (free, ahead) in zip(run, joins(neighbours, machine), before, strict=True):
         if joined:
             op.properties["joined"] = UnitAttr()
-            if alone:
+            if free:
                 op.properties["nowait"] = UnitAttr()
+            elif ahead:
+                op.properties["ahead"] = ints(ahead)
     return neighbours
 
 
-def independent(run: Sequence[LaunchOp], memory: TensorPlaces) -> list[bool]:
+def independent(
+    run: Sequence[LaunchOp], beginnings: Sequence[Sequence[Sequence[int]]], memory: TensorPlaces
+) -> list[tuple[bool, list[int]]]:
     """For each of some launches whether it shares no bytes that are written with those before it, back to the last one
-    that shares some with its own."""
+    that shares some with its own; and of the operands that its cores begin with those that no launch back to there
+    writes."""
     together = Together(memory.near)
-    return [together.joined_by(*memory.uses(op)) for op in run]
+    found: list[tuple[bool, list[int]]] = []
+    for op, begins in zip(run, beginnings, strict=True):
+        kept = [i for i, v in enumerate(op.inputs()) if not together.meets({*memory.places([v])}, set())]
+        ahead = sorted({i for begin in begins for i in takewhile(kept.__contains__, begin)})
+        found.append((together.joined_by(*memory.uses(op)), ahead))
+    return found
 
 
-def runs(block: Block, kernels: Mapping[str, tuple[Way, ...]]) -> Iterator[list[LaunchOp]]:
+def runs(block: Block, kernels: Mapping[str, StagedKernel]) -> Iterator[list[LaunchOp]]:
     """The launches of a block as lists, as long as can be, of those that could be one launch. None of them is
     joined any more. What launches none of `kernels` is left out."""
     run: list[LaunchOp] = []
     for op in block.ops:
         if not isinstance(op, LaunchOp):
             continue
-        for name in ("joined", "nowait"):
+        for name in ("joined", "nowait", "ahead"):
             op.properties.pop(name, None)
         known = _callee(op) in kernels
         if run and not (known and joinable_before(op) is run[-1]):

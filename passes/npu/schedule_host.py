@@ -61,7 +61,7 @@ class NpuScheduleHostPass(LevelPass):
 def assign(op: Command, memory: TensorPlaces) -> None:
     """Gives a command the stream that it belongs on; none to the end of a region that copies nothing. A launch is
     joined to none any more: events may come between."""
-    for name in ("joined", "nowait"):
+    for name in ("joined", "nowait", "ahead"):
         op.properties.pop(name, None)
     if isinstance(op, NpuYieldOp) and not memory.moved(op):
         op.properties.pop("stream", None)

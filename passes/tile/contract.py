@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects import tile as ops
 from ...dialects.base import Expr, integer_attr, ints, pack
 from ...dialects.dtypes import size
+from ...dialects.graph import ConstantOp
 from ...dialects.graph.interface import element_of
 from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.types import GmType, row_strides
@@ -172,9 +173,9 @@ class ContractKernel(ContractionChoice):
                         position[a] = position[a] + index * short[a]
                         for own, offsets in zip(extents, inner, strict=True):
                             offsets[a] = index * short[a] if own != short else Expr()
-                for i, own in enumerate(extents):
-                    if tiles[i] is None and own == now:
-                        tiles[i] = self._load_l1(b, own, position, self.operands[i])
+                for i in self._loaded_first():
+                    if tiles[i] is None and extents[i] == now:
+                        tiles[i] = self._load_l1(b, extents[i], position, self.operands[i])
             for a in self.k_axes:
                 index = open_loop(-(-short[a] // plan.l0[a]))
                 for offsets in inner:
@@ -190,6 +191,18 @@ class ContractKernel(ContractionChoice):
             carried[0] = b.add(ops.MmaOp, operands, [acc], offsets=offsets).results[0]
             first = stacks[0][0] if stacks else carried
         return first[0]
+
+    def _loaded_first(self) -> Sequence[int]:
+        """The operands in the order in which they are loaded: weights, which no kernel makes, before what one makes, as
+        cores may load them while they wait for that."""
+        return sorted((0, 1), key=lambda i: self._is_made(self.operands[i]))
+
+    def _is_made(self, o: Operand) -> bool:
+        """Whether an operand is what another op of the program makes."""
+        if not 0 <= o.source < len(self.fusion.inputs):
+            return False
+        owner = self.fusion.inputs[o.source].owner
+        return isinstance(owner, Operation) and not isinstance(owner, ConstantOp)
 
     def _load_l1(
         self, b: KernelBuilder, extents: Sequence[int], position: dict[int, Expr], o: Operand

@@ -8,6 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from tilewright.backends.simulator.core import Held
 from tilewright.backends.simulator.nodes import (
     BARRIER,
     LOOP,
@@ -37,6 +38,7 @@ class Item:
     issue: int = 0
     channel: object = None
     issued: int = 0
+    operand: int | None = None
 
 
 @dataclass
@@ -55,6 +57,7 @@ class PlainCore:
     flags: dict[object, deque[int]] = field(default_factory=lambda: defaultdict(deque))
     held: Item | None = None
     over: bool = False
+    barrier: Held | None = None
 
 
 def unrolled(nodes: Sequence[TimedNode], env: Env, price: Price) -> Iterator[Item]:
@@ -68,7 +71,8 @@ def unrolled(nodes: Sequence[TimedNode], env: Env, price: Price) -> Iterator[Ite
                 yield from unrolled(node.body, env, price)
         elif isinstance(node, TimedInstruction):
             variant = node.variant(env) if node.rows else 0
-            yield Item(node.kind, node.pipe, price.busy[node.number][variant], node.issue)
+            busy = price.busy[node.number][variant]
+            yield Item(node.kind, node.pipe, busy, node.issue, operand=node.operand)
         elif isinstance(node, TimedFlag):
             channel = node.channel + node.counter.evaluate(env) % node.slots
             yield Item(node.kind, node.pipe, issue=node.issue, channel=channel)
@@ -78,8 +82,8 @@ def unrolled(nodes: Sequence[TimedNode], env: Env, price: Price) -> Iterator[Ite
             yield Item(node.kind, 0, issue=node.issue)
 
 
-def run(kernel, point: tuple[int, ...], prices: Sequence[Price]) -> list[int]:
-    """When each core of the block at a grid point is done, in cycles."""
+def run(kernel, point: tuple[int, ...], prices: Sequence[Price], barrier: Held | None = None) -> list[int]:
+    """When each core of the block at a grid point is done, in cycles; `barrier`: which it waits for."""
     machine = kernel.machine
     heads = [machine.cube_head_cycles if pipe == Pipe.M else 0 for pipe in PIPES]
     waits = [machine.wait_cycles.get(pipe, 0) for pipe in PIPES]
@@ -91,6 +95,7 @@ def run(kernel, point: tuple[int, ...], prices: Sequence[Price]) -> list[int]:
             heads,
             waits,
             round(machine.cross_us * machine.clock_mhz),
+            barrier=barrier,
         )
         for i, section in enumerate(kernel.sections)
         for unit in range(section.units)
@@ -104,7 +109,7 @@ def run(kernel, point: tuple[int, ...], prices: Sequence[Price]) -> list[int]:
                 moved |= _drain(core, number, pipe, cores, events)
             core.over = core.held is None and core.items is EMPTY and not any(core.queues)
         assert moved or all(core.over for core in cores), "deadlock"
-    return [max(core.free) for core in cores]
+    return [max(*core.free, core.barrier.cycles if core.barrier else 0) for core in cores]
 
 
 EMPTY: Iterator[Item] = iter(())
@@ -123,6 +128,9 @@ def _issue(core: PlainCore) -> bool:
             core.held = item
             return moved
         core.free[0] += item.issue
+        if core.barrier is not None and item.operand is not None and item.operand not in core.barrier.ahead:
+            core.free[0] = max(core.free[0], core.barrier.cycles)
+            core.barrier = None
         item.issued = core.free[0]
         if item.kind == BARRIER:
             core.free[:] = [max(core.free)] * len(core.free)

@@ -169,3 +169,15 @@ def test_spans_and_trace_show_the_barrier(tmp_path: Path) -> None:
     assert len(begins) == 3  # two vector cores in the first kernel
     assert begins[0] == begins[1] == pytest.approx(BOTH, abs=0.1)
     assert begins[2] == pytest.approx(second.begin + BOTH * B1.barrier_share, abs=0.1)
+
+
+def test_what_is_read_ahead_is_read_while_a_barrier_is_waited_for() -> None:
+    """A load that takes longer than the barrier hides it, and one that comes behind another tensor is not ahead."""
+    text = str(group("vectors", "vectors"))
+    (_, whole), (_, hidden) = (
+        overheads(simulate(parse(each), B1))
+        for each in (text, text.replace("{joined, ", "{ahead = [0], joined, "))
+    )
+    load = next(simulate(parse(text), B1).flat())[0].run.cycles / B1.clock_mhz
+    assert whole == pytest.approx(B1.barrier_microseconds(24))
+    assert hidden == pytest.approx(max(0.0, whole - load), abs=0.01)

@@ -9,7 +9,7 @@ from mutation import Mutation, Random, every, pick
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, UnitAttr, i64
 from xdsl.ir import Operation
 
-from tilewright.dialects.base import integer, text
+from tilewright.dialects.base import integer, ints, text, to_ints
 from tilewright.dialects.npu import structure
 from tilewright.dialects.npu.streams import PROGRAM, QUEUES, Command
 from tilewright.machine import Machine
@@ -87,7 +87,20 @@ def drop_barrier(module: ModuleOp, rng: Random, machine: Machine) -> str | None:
     if op is None:
         return None
     op.properties["nowait"] = UnitAttr()
+    op.properties.pop("ahead", None)
     return f"drop the barrier before {op.name} @{op.callee.root_reference.data}"
+
+
+def read_ahead(module: ModuleOp, rng: Random, machine: Machine) -> str | None:
+    """A launch reads one more input ahead of the barrier before it."""
+    op = pick(rng, [o for o in every(module, structure.LaunchOp) if o.joined is not None and o.nowait is None])
+    if op is None:
+        return None
+    left = [i for i, v in enumerate(op.inputs()) if v in op.reads() and i not in to_ints(op.ahead)]
+    if not left:
+        return None
+    op.properties["ahead"] = ints(sorted([*to_ints(op.ahead), more := rng.choice(left)]))
+    return f"read input {more} of {op.name} @{op.callee.root_reference.data} ahead of the barrier"
 
 
 STREAM_MUTATIONS: dict[str, tuple[Mutation, ...]] = {
@@ -95,4 +108,5 @@ STREAM_MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "retarget an event": (retarget_event, retarget_stream),
     "move an event": (move_event,),
     "drop a barrier": (drop_barrier,),
+    "read ahead of a barrier": (read_ahead,),
 }

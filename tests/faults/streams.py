@@ -225,8 +225,17 @@ class StreamRun:
                 frame.slots[v] = Slot()
             outputs.append(frame.places[v] if isinstance(v.type, GmType) else frame.slots[v])
 
+        ahead = {op.inputs()[i] for i in to_ints(op.ahead)} if isinstance(op, structure.LaunchOp) else set()
+        early: dict[int, Parts] = {}
+
+        def read_ahead() -> bool:
+            early.update((i, self.memory.read(*place)) for i, place in before.items())
+            return True
+
         def run() -> bool:
-            met = (x.held if isinstance(x, Slot) else self.memory.read(*x) for x in (*inputs, *outputs))
+            met = [x.held if isinstance(x, Slot) else self.memory.read(*x) for x in (*inputs, *outputs)]
+            for i, held in early.items():
+                met[i] = held
             made = content(given, *met)
             for i, x in enumerate(outputs):
                 if isinstance(x, Slot):
@@ -236,6 +245,13 @@ class StreamRun:
             return True
 
         assert op.queue is not None
+        before = {
+            i: place
+            for i, (v, place) in enumerate(zip(op.reads(), inputs, strict=True))
+            if v in ahead and not isinstance(place, Slot)
+        }
+        if before:  # somewhere among what the barrier before it waits for
+            self.queues[op.queue].append(Queued(read_ahead, True))
         self.queues[op.queue].append(Queued(run, op.properties.get("nowait") is not None))
 
 
@@ -243,7 +259,7 @@ def outcomes(module: ModuleOp, orders: int, seed: int = 0) -> Counter[int | str]
     """How often each outcome comes, `stuck` among them."""
     commands = [op for op in module.walk() if isinstance(op, Command)]
     hosted = any(isinstance(op, structure.ToHostOp | structure.HostCallOp) for op in commands)
-    free = any(op.properties.get("nowait") is not None for op in commands)
+    free = any(op.properties.keys() & {"nowait", "ahead"} for op in commands)
     if not hosted and not free and len({op.queue for op in commands}) < 2:
         orders = 1  # One stream runs in order, and nothing else uses what it makes.
     found: Counter[int | str] = Counter()

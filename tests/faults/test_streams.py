@@ -19,6 +19,7 @@ import tilewright as tw
 from tilewright.backends.interpreter.program import Executable
 from tilewright.backends.simulator import simulate
 from tilewright.dialects import make_context
+from tilewright.dialects.base import ints, to_ints
 from tilewright.dialects.npu.structure import CallOp, LaunchOp, LoopOp, WaitEventOp
 from tilewright.dialects.text import parse_module
 from tilewright.machine import Machine
@@ -114,9 +115,32 @@ def test_no_missing_barrier_escapes() -> None:
             mutant = right.clone()
             launch = [op for op in mutant.walk() if isinstance(op, LaunchOp) and op.joined is not None][i]
             launch.properties["nowait"] = UnitAttr()
+            launch.properties.pop("ahead", None)
             assert findings(mutant), f"barrier {i} is not needed"
             assert set(outcomes(mutant, 40)) != {wanted}
     assert barriers >= 2
+
+
+def test_no_input_that_is_read_too_early_escapes() -> None:
+    """What is read ahead of barriers may be read at any time since the one before; any other input may not."""
+    rng = np.random.default_rng(0)
+    right = tw.compile(abreast, *(rng.random((256, 256), np.float32) for _ in range(2))).module()
+    joined = [op for op in right.walk() if isinstance(op, LaunchOp) and op.joined is not None]
+    assert any(op.ahead is not None for op in joined) and check(right, B1) == []
+    (wanted,) = outcomes(right, 40)
+    caught = 0
+    for number, op in enumerate(joined):
+        if op.nowait is not None:
+            continue
+        for i in {*range(len(op.inputs()))} - {*to_ints(op.ahead)}:
+            mutant = right.clone()
+            launch = [op for op in mutant.walk() if isinstance(op, LaunchOp) and op.joined is not None][number]
+            launch.properties["ahead"] = ints([i])
+            if findings(mutant):
+                caught += set(outcomes(mutant, 40)) != {wanted}
+            else:
+                assert set(outcomes(mutant, 40)) == {wanted}
+    assert caught >= 2
 
 
 @pytest.mark.parametrize(("name", "memory"), [*((name, "typed") for name in PROGRAMS), ("rounds", "bytes")])

@@ -326,6 +326,17 @@ CASES: dict[str, tuple[str, str]] = {
             more=COPY,
         ),
     ),
+    "a launch that reads ahead of its barrier what the one before writes": (
+        "barrier-race",
+        main(
+            f"""{at("y", 512)}
+        {at("z", 1024)}
+        {launch("x", "y")} // 1
+        {launch("y", "z").replace("outputs", "ahead = [0], joined, outputs")} // 2
+        func.return %x : {GM}""",
+            more=COPY,
+        ),
+    ),
     "a wait for an event that nobody records": (
         "unrecorded-event",
         main(f"""npu.wait_event {{event = 3, stream = "host"}} // 1

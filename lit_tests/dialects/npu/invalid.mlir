@@ -373,6 +373,22 @@ npu.launch @k %x {nowait, outputs = 1, stream = "compute", workspaces = 0} : (!n
 
 // -----
 
+// What is read ahead is read ahead of a barrier.
+%x = npu.gm_alloc {address = 0} : () -> !npu.gm<4xi32>
+npu.launch @k %x, %x {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>, !npu.gm<4xi32>)
+npu.launch @k %x, %x {ahead = [0], joined, nowait, outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>, !npu.gm<4xi32>)
+// CHECK: 'npu.launch' @k reads ahead of a barrier, but there is none before it
+
+// -----
+
+// Outputs are not read.
+%x = npu.gm_alloc {address = 0} : () -> !npu.gm<4xi32>
+npu.launch @k %x, %x {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>, !npu.gm<4xi32>)
+npu.launch @k %x, %x {ahead = [0, 1], joined, outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>, !npu.gm<4xi32>)
+// CHECK: 'npu.launch' @k reads [0, 1] ahead, but has inputs 0 to 0, each once
+
+// -----
+
 // Another command comes between.
 %x = npu.gm_alloc {address = 0} : () -> !npu.gm<4xi32>
 npu.launch @k %x {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>)

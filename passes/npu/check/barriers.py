@@ -1,4 +1,5 @@
-"""Barriers between the stages of a launch: kernels that none parts touch no bytes that the other writes."""
+"""Barriers between the stages of a launch: kernels that none parts touch no bytes that the other writes, and what is
+read ahead of one is written by none of them."""
 
 from __future__ import annotations
 
@@ -6,10 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.func import FuncOp
 
+from ....dialects.base import to_ints
 from ....dialects.npu.structure import LaunchOp
 from ...launch_groups import Together
 from .finding import Bytes, Finding
-from .order import TensorPlaces, frames_of
+from .order import Place, TensorPlaces, frames_of
 
 
 def check_barriers(callers_first: Sequence[FuncOp]) -> list[Finding]:
@@ -18,18 +20,30 @@ def check_barriers(callers_first: Sequence[FuncOp]) -> list[Finding]:
     out: list[Finding] = []
     for func in callers_first:
         launches = [op for op in func.walk() if isinstance(op, LaunchOp)]
-        if all(op.nowait is None for op in launches):
+        if all(op.nowait is None and op.ahead is None for op in launches):
             continue
         memory = TensorPlaces(func, frames)
         together = Together(memory.near)
         for op in launches:
             uses = memory.uses(op)
             if op.nowait is None:
+                ahead = {*memory.places(op.operands[i] for i in to_ints(op.ahead))}
+                if together.meets(ahead, set()):
+                    out += _read_too_early(op, ahead, memory)
                 together.clear()
             elif together.meets(*uses):
                 out += _races(op, memory)
             together.add(*uses)
     return out
+
+
+def _read_too_early(op: LaunchOp, ahead: set[Place], memory: TensorPlaces) -> Iterator[Finding]:
+    for before in op.stages_before():
+        written = memory.near(memory.uses(before)[1])
+        for place in ahead & written:
+            where = memory.ranges.get(place)
+            what = "{first} writes device memory that {second} may read too early: it does so ahead of the barrier"
+            yield Finding("barrier-race", what, before, op, None if where is None else Bytes("gm", *where))
 
 
 def _races(op: LaunchOp, memory: TensorPlaces) -> Iterator[Finding]:
