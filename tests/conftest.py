@@ -91,6 +91,16 @@ def few_maps() -> Iterator[None]:
         gc.collect()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def nothing_kept(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Drops the programs that a file of tests keeps (`functools.cache`) when others follow: compiled functions of all
+    files together are more than there may be maps of memory."""
+    yield
+    for kept in vars(request.module).values():
+        if getattr(kept, "__module__", None) == request.module.__name__ and hasattr(kept, "cache_clear"):
+            kept.cache_clear()
+
+
 @pytest.fixture(autouse=True)
 def own_precision() -> Iterator[None]:
     """Each test starts with JAX's usual types: the golden model of the conformance suite turns 64 bits on."""

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from open_tw_cases import CASES, counted
-from tiers import examples
+from tiers import examples, sampled
 
 import tilewright as tw
 from tilewright.api.templates import SizedProgram
@@ -99,6 +99,7 @@ def sizes_of(name: str, numbers: Sequence[int]) -> Sizes:
     return {s: numbers[i % len(numbers)] for i, s in enumerate(program_of(name).symbols)}
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_every_construct_is_right_at_each_size(name: str) -> None:
     served, case = 0, CASES[name]
@@ -135,6 +136,7 @@ EXAMPLES = {
 """Programs whose dimensions are open, and sizes of those that have to be others' multiples."""
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_example_is_a_version_for_a_range(name: str) -> None:
     program: Any = tw.compile(str(ROOT / name))

@@ -92,6 +92,7 @@ def test_unary(dtype: str, shape: Shape, target: str) -> None:
     check(lambda x: [f(x) for f in functions], data(dtype, shape), target=target)
 
 
+@sampled(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @examples(2)
 @given(shape=shapes(0, 5), target=TARGETS)
@@ -108,6 +109,7 @@ def test_shifts(dtype: str, largest: int) -> None:
     check(lambda x, y: [f(x, y) for f in SHIFTS], data(dtype, (5, 7)), jnp.abs(by))
 
 
+@sampled(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @examples(2)
 @given(shape=shapes(1, 4), scalar=st.booleans(), target=TARGETS)
@@ -245,6 +247,7 @@ def reductions(dtype: str) -> dict[str, Callable[..., Any]]:
     }
 
 
+@sampled(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @examples(3)
 @given(shape=shapes(1, 5), draw=st.data(), target=TARGETS)

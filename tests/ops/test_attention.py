@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from harness import check, data
+from tiers import covering, sampled
 
 import tilewright as tw
 from tilewright.api.program import Program
@@ -36,6 +37,7 @@ def in_f32(q: Any, k: Any, v: Any) -> Any:
     return jnp.einsum("...qk,...kd->...qd", weights, v)
 
 
+@covering()
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 @pytest.mark.parametrize(
     ("rows", "keys", "size", "wide"),
@@ -165,6 +167,7 @@ def dropped(how: str) -> Callable[..., Any]:
     return attention
 
 
+@sampled(2)
 @pytest.mark.parametrize(
     ("how", "dtype", "keys"),
     [
