@@ -200,17 +200,18 @@ class _Both:
 
 
 def without_weights(options: Options) -> Options:
-    """The options of the parts of a program, which is quantized, and has its casts, before it is split."""
+    """The options of the parts of a program, which is quantized, cast and rewritten before it is split."""
     return replace(options, weights=None, quantization=None, precision=ORIGIN, winograd=OFF)
 
 
 def cast_and_split(
     module: ModuleOp, options: Options, target: str | None, moved: bool = True
 ) -> SplitProgram:
-    """Splits a module of the graph level, which it changes. Casts come before it, so those of weights are packed.
+    """Splits a module of the graph level, which it changes. Casts and Winograd's transforms come before it, so those of
+    weights are packed.
     moved: as `split_weights` takes it. Raises PassError for weights that are no arguments."""
     for stage in options.stages():
-        if stage.optional == "precision" and stage.asked:
+        if stage.level == "graph" and stage.optional and stage.asked:
             run_stage(stage, module, target_of(module) or target or DEFAULT_TARGET)
     return split_weights(module, options.weight_patterns, moved)
 
