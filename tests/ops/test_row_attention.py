@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from harness import check, data
+from tiers import covering, sampled
 
 import tilewright as tw
 from tilewright.api.program import Program
@@ -45,6 +46,7 @@ def cached(q: Any, k: Any, v: Any, length: Any) -> Any:
     return jnp.einsum("bhgk,bkhd->bhgd", jax.nn.softmax(scores, axis=-1).astype(v.dtype), v)
 
 
+@covering()
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 @pytest.mark.parametrize(
     ("batch", "heads", "group", "keys", "size"),
@@ -76,6 +78,7 @@ def test_pinned_tiles(dtype: str, rows: int, keys: int) -> None:
     assert "tile.mask" not in program.ir("tile")
 
 
+@sampled(3)
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 @pytest.mark.parametrize(("parts", "keys", "piece"), [(2, 64, 32), (3, 99, 16), (8, 128, 16), (5, 160, 24)])
 def test_keys_in_parts(dtype: str, parts: int, keys: int, piece: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.passes.errors import CompileError, PassError
@@ -101,6 +102,7 @@ def test_stored_weights_of_a_configuration_are_multiplied(mode: str, most: int) 
             compiled(np.where(stored == np.sign(beyond) * most, beyond, stored))
 
 
+@sampled(2)
 @pytest.mark.parametrize(
     "recover", ["equalize", "smooth", "awq", "gptq", "round", "bias", ("smooth", "gptq", "bias")]
 )

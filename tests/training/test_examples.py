@@ -43,6 +43,7 @@ def start(mixed: ModuleType, net: str, **scale: float) -> Any:
     return mixed.start(params, **scale)
 
 
+@sampled(2)
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("net", ["dense", "cnn", pytest.param("accumulated", marks=sampled(2))])
 def test_a_step_that_overflows_is_skipped_on_the_device(mixed: ModuleType, net: str, memory: str) -> None:
