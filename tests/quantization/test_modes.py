@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from tiers import covering
 
 import tilewright as tw
 
@@ -39,6 +40,7 @@ def leaves(x):
     return [np.asarray(leaf) for leaf in jax.tree.leaves(x)]
 
 
+@covering()
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", NETS)
 def test_the_program_computes_what_its_twin_does(kind: str, mode: str) -> None:

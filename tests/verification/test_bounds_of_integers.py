@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from tiers import sampled
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
@@ -195,6 +196,7 @@ def walked(module: ModuleOp, inputs: list[Any], errors: list[Any]) -> tuple[Any,
     raise AssertionError("no return")
 
 
+@sampled(2)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("net", [residual, pooled])
 def test_chains_stay_within_their_bounds(net: Callable[..., Any], seed: int) -> None:
