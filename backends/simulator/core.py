@@ -65,7 +65,7 @@ class Event:
         return Event(self.work, self.variant, self.start + cycles, self.end + cycles, self.env)
 
 
-class Held(NamedTuple):
+class BarrierWait(NamedTuple):
     """A wait of so many cycles from the start, at the first access of a device tensor that is not one of `ahead`."""
 
     cycles: int
@@ -86,7 +86,7 @@ class Core:
         self.section, self.env, self.busy, self.matrices = section, env, busy, matrices
         self.pipes: list[Time] = [0] * len(section.machine.pipes)
         self.flags: dict[int, deque[Time]] = {}
-        self.held: Held | None = None
+        self.held: BarrierWait | None = None
         self.join: Callable[[Time, Time], Time] = max
         self.events: list[Event] = []
         self.record = 0

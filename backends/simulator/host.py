@@ -22,7 +22,7 @@ from ...dialects.npu.places import addresses_of, arena_of
 from ...dialects.npu.streams import COMPUTE, HOST, PROGRAM, Command
 from ...dialects.npu.waking import Woken
 from ...machine import Machine
-from .core import Held
+from .core import BarrierWait
 from .errors import SimulationError
 from .kernel import TimedKernel
 from .memory import L2, Snapshot
@@ -165,7 +165,7 @@ class _Host(HostVisitor[Steps]):
         if op.nowait is not None:
             overhead = 0.0
         elif op.ahead is not None:
-            held = Held(round(overhead * self.machine.clock_mhz), frozenset(to_ints(op.ahead)))
+            held = BarrierWait(round(overhead * self.machine.clock_mhz), frozenset(to_ints(op.ahead)))
             overhead = self.machine.cycles_to_microseconds(kernel.held_cycles(run.missing, held))
         microseconds = overhead + self.machine.cycles_to_microseconds(run.cycles)
         return [Launch(kernel, run, overhead, joined, microseconds, op, op.queue, once)]

@@ -15,7 +15,7 @@ from ...dialects.npu import Pipe, buffer, structure
 from ...dialects.npu.interface import vector_dtype
 from ...dialects.npu.waking import blocks_at_once, woken_by
 from ...machine import Machine
-from .core import Block, Core, Event, Held
+from .core import BarrierWait, Block, Core, Event
 from .errors import SimulationError
 from .nodes import Env
 from .pricing import HBM, L2_CACHE, Counts, Price, Tally
@@ -151,7 +151,7 @@ class TimedKernel:
         self.bypassing = bypassing
         self.reuse = Reuse(self.sections, self.grid, machine.l2_bytes, bypassing)
         self._runs: dict[tuple[float, ...], KernelRun] = {}
-        self._held: dict[tuple[tuple[float, ...], Held], int] = {}
+        self._held: dict[tuple[tuple[float, ...], BarrierWait], int] = {}
 
     @property
     def cores(self) -> int:
@@ -297,7 +297,7 @@ class TimedKernel:
         return [Price(section, blocks * section.units, self.machine, missing) for section in self.sections]
 
     def _block(
-        self, point: Point, prices: Sequence[Price], record: int = 0, held: Held | None = None
+        self, point: Point, prices: Sequence[Price], record: int = 0, held: BarrierWait | None = None
     ) -> list[Core]:
         cores = [
             Core(self.sections[i], env, prices[i].busy, prices[i].matrices if self.extrapolate else None)
@@ -312,7 +312,7 @@ class TimedKernel:
             raise SimulationError(f"@{self.name}: {error}") from error
         return cores
 
-    def held_cycles(self, missing: tuple[float, ...], held: Held) -> int:
+    def held_cycles(self, missing: tuple[float, ...], held: BarrierWait) -> int:
         """Cycles by which a launch ends later where its cores wait for a barrier, but load first what they may: at most
         those of the wait."""
         key = missing, held
@@ -320,7 +320,7 @@ class TimedKernel:
             self._held[key] = self._later(missing, held)
         return self._held[key]
 
-    def _later(self, missing: tuple[float, ...], held: Held) -> int:
+    def _later(self, missing: tuple[float, ...], held: BarrierWait) -> int:
         if self.run(missing).throttled is not None:  # all bytes take that long, whenever they are loaded
             return held.cycles
         prices = self._prices(missing)

@@ -8,7 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tilewright.backends.simulator.core import Held
+from tilewright.backends.simulator.core import BarrierWait
 from tilewright.backends.simulator.nodes import (
     BARRIER,
     LOOP,
@@ -57,7 +57,7 @@ class PlainCore:
     flags: dict[object, deque[int]] = field(default_factory=lambda: defaultdict(deque))
     held: Item | None = None
     over: bool = False
-    barrier: Held | None = None
+    barrier: BarrierWait | None = None
 
 
 def unrolled(nodes: Sequence[TimedNode], env: Env, price: Price) -> Iterator[Item]:
@@ -82,7 +82,7 @@ def unrolled(nodes: Sequence[TimedNode], env: Env, price: Price) -> Iterator[Ite
             yield Item(node.kind, 0, issue=node.issue)
 
 
-def run(kernel, point: tuple[int, ...], prices: Sequence[Price], barrier: Held | None = None) -> list[int]:
+def run(kernel, point: tuple[int, ...], prices: Sequence[Price], barrier: BarrierWait | None = None) -> list[int]:
     """When each core of the block at a grid point is done, in cycles; `barrier`: which it waits for."""
     machine = kernel.machine
     heads = [machine.cube_head_cycles if pipe == Pipe.M else 0 for pipe in PIPES]

@@ -15,7 +15,7 @@ from tiers import examples
 
 import tilewright as tw
 from tilewright.backends.simulator import TimedKernel
-from tilewright.backends.simulator.core import Held
+from tilewright.backends.simulator.core import BarrierWait
 from tilewright.dialects.npu.structure import KernelOp
 
 LIMIT = 150_000
@@ -37,7 +37,7 @@ def check(kernel: TimedKernel, missing: float) -> int:
             continue
         ends = [core.end for core in kernel._block(alike.point, prices)]
         assert ends == run(kernel, alike.point, prices), kernel.name
-        held = Held(max(ends) // 3 + 100, frozenset([kernel.operands // 3]))
+        held = BarrierWait(max(ends) // 3 + 100, frozenset([kernel.operands // 3]))
         late = [core.end for core in kernel._block(alike.point, prices, held=held)]
         assert late == run(kernel, alike.point, prices, held), kernel.name
         assert all(b <= a + held.cycles for a, b in zip(ends, late, strict=True)), kernel.name
