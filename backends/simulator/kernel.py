@@ -152,6 +152,8 @@ class TimedKernel:
         self.reuse = Reuse(self.sections, self.grid, machine.l2_bytes, bypassing)
         self._runs: dict[tuple[float, ...], KernelRun] = {}
         self._held: dict[tuple[tuple[float, ...], BarrierWait], int] = {}
+        self._known_times: dict[tuple[float, ...], dict[Key, int]] = {}
+        self._queues: list[Queue] = [tuple(self._keys[first :: self.blocks]) for first in range(self.blocks)]
 
     @property
     def cores(self) -> int:
@@ -184,7 +186,7 @@ class TimedKernel:
         # What a core does before its first instruction is part of the launch.
         first = min(self.machine.scalar_start_us, self.launch_microseconds)
         start = first * self.machine.clock_mhz * self.blocks / len(self._points)
-        shrunk = self._shrunk(run, prices)
+        shrunk = self._shrunk(run)
         for key, alike in self._classes.items():
             block = self._block(alike.point, prices)
             places = zip(block, alike.counts, self._environments(alike.point), strict=True)
@@ -207,15 +209,14 @@ class TimedKernel:
                 mean[name, pipe] += n * self.machine.cube_head_cycles * idle
         return Averages(ends, mean, instructions)
 
-    def _shrunk(self, run: KernelRun, prices: Sequence[Price]) -> dict[Key, float]:
+    def _shrunk(self, run: KernelRun) -> dict[Key, float]:
         """By how much grid points of a kind are faster, on the mean of their cores, than with all cores at work: a
         launch ends sooner than its longest queue would where others leave it their share."""
-        times = self._times([tuple(self._classes)], prices)
+        times = self._full_times(run.missing)
         factors: dict[Key, list[float]] = {}
-        for first in range(self.blocks):
-            keys = [self._keys[p] for p in range(first, len(self._keys), self.blocks)]
-            total = sum(times[key] for key in keys)
-            for key in keys:
+        for queue in self._queues:
+            total = sum(times[key] for key in queue)
+            for key in queue:
                 factors.setdefault(key, []).append(min(1.0, run.cycles / total) if total else 1.0)
         return {key: sum(found) / len(found) for key, found in factors.items()}
 
@@ -323,25 +324,21 @@ class TimedKernel:
     def _later(self, missing: tuple[float, ...], held: BarrierWait) -> int:
         if self.run(missing).throttled is not None:  # all bytes take that long, whenever they are loaded
             return held.cycles
-        prices = self._prices(missing)
-        queues = {tuple(self._keys[first :: self.blocks]) for first in range(self.blocks)}
-        times = self._times(queues, prices)
-        first = {queue[0] for queue in queues}
+        prices, times = self._prices(missing), self._full_times(missing)
         late = {
-            key: max(core.end for core in self._block(self._classes[key].point, prices, held=held)) for key in first
+            key: max(core.end for core in self._block(self._classes[key].point, prices, held=held))
+            for key in {queue[0] for queue in self._queues}
         }
-        end = max(sum(times[key] for key in queue) for queue in queues)
-        ends = (late[queue[0]] + sum(times[key] for key in queue[1:]) for queue in queues)
-        return min(max(max(ends) - end, 0), held.cycles)
+        spans = [(sum(times[key] for key in queue), queue[0]) for queue in set(self._queues)]
+        end = max(span for span, _ in spans)
+        return min(max(max(span - times[first] + late[first] for span, first in spans) - end, 0), held.cycles)
 
     def _simulate(self, missing: tuple[float, ...]) -> KernelRun:
         prices = self._prices(missing)
-        queues = [range(first, len(self._keys), self.blocks) for first in range(self.blocks)]
-        work = Counter(tuple(self._keys[p] for p in points) for points in queues)
-        times = self._times(work, prices)
-        queue = max(queues, key=lambda points: sum(times[self._keys[p]] for p in points))
-        cycles = self._drain(work, times, prices, missing)
-        classes = [self._classes[self._keys[p]] for p in queue]
+        times = self._full_times(missing)
+        heaviest = max(range(self.blocks), key=lambda core: sum(times[key] for key in self._queues[core]))
+        cycles = self._drain(Counter(self._queues), times, prices, missing)
+        classes = [self._classes[key] for key in self._queues[heaviest]]
         pipes, limited = self._busiest(classes, prices)
         moved = [r + w for r, w in zip(self.totals.read, self.totals.written, strict=True)]
         total, hbm_bytes = sum(moved), round(sum(b * m for b, m in zip(moved, missing, strict=True)))
@@ -357,7 +354,7 @@ class TimedKernel:
             throttled=slowest if floors[slowest] > cycles else None,
             hbm_bytes=hbm_bytes,
             l2_bytes=total - hbm_bytes,
-            queue=tuple(self._points[p] for p in queue),
+            queue=tuple(self._points[heaviest :: self.blocks]),
             missing=missing,
         )
 
@@ -369,6 +366,12 @@ class TimedKernel:
         )
         mixed = 2 * min(read, written) / (read + written) if read and written else 0.0
         return 1 + self.machine.hbm_turn_share * mixed
+
+    def _full_times(self, missing: tuple[float, ...]) -> dict[Key, int]:
+        """Cycles of each class of grid points while all cores work."""
+        if missing not in self._known_times:
+            self._known_times[missing] = self._times(self._queues, self._prices(missing))
+        return self._known_times[missing]
 
     def _times(self, work: Iterable[Queue], prices: Sequence[Price]) -> dict[Key, int]:
         """Cycles of each class of grid points in some queues."""
