@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xdsl.ir import SSAValue
+from xdsl.ir import BlockArgument
 
 from ..base import to_ints
-from .buffers import ViewOp
+from .buffers import whole_tensor
 from .interface import NpuOp
 from .structure import KernelOp, SectionOp
 from .types import GmType
 
 
 def beginnings(kernel: KernelOp) -> list[list[int]]:
-    """For each kind of core the operands that its instructions read first, in order, up to the first instruction that
-    writes one or reads a number. An operand may come more than once."""
-    arguments = kernel.body.block.args
-    operands: dict[SSAValue, int] = {a: i - len(to_ints(kernel.grid)) for i, a in enumerate(arguments)}
-    for op in kernel.body.walk():
-        if isinstance(op, ViewOp):
-            operands[op.result] = operands[op.source]
-    return [list(_read_first(section, operands)) for section in kernel.body.block.ops if isinstance(section, SectionOp)]
+    """For each kind of core the operands that its instructions read, in the order in which it comes to them, up to the
+    first instruction that writes one."""
+    before = len(to_ints(kernel.grid))
+    sections = (op for op in kernel.body.block.ops if isinstance(op, SectionOp))
+    return [[argument - before for argument in dict.fromkeys(_read_first(section))] for section in sections]
 
 
-def _read_first(section: SectionOp, operands: dict[SSAValue, int]) -> Iterator[int]:
+def _read_first(section: SectionOp) -> Iterator[int]:
+    """The kernel's arguments."""
     for op in section.body.walk():
         if isinstance(op, NpuOp):
             if any(isinstance(v.type, GmType) for v in op.writes()):
                 return
-            yield from (operands[v] for v in op.reads() if isinstance(v.type, GmType))
+            for tensor in (whole_tensor(v) for v in op.reads() if isinstance(v.type, GmType)):
+                assert isinstance(tensor, BlockArgument)
+                yield tensor.index

@@ -90,6 +90,10 @@ class GmConstantOp(DeviceTensorOp):
             raise self.error(f"should give {want}, but is written as {self.result.type}")
 
 
+AS_A_STAGE = ("joined", "nowait", "ahead")
+"""The properties of a launch that say how it is a stage of another one."""
+
+
 @irdl_op_definition
 class LaunchOp(Command, KernelUser):
     """Runs a kernel on the device: inputs, outputs and workspaces in the kernel's order. Where the kernel takes a
@@ -184,12 +188,10 @@ class LaunchOp(Command, KernelUser):
 
     def _check_ahead(self) -> None:
         """Raises VerifyException where there is no barrier before which something could be read, or it is no input."""
-        ahead, name = to_ints(self.ahead), self.callee.root_reference.data
+        ahead, name = list(to_ints(self.ahead)), self.callee.root_reference.data
         if self.ahead is not None and (self.joined is None or self.nowait is not None):
             raise self.error(f"@{name} reads ahead of a barrier, but there is none before it")
-        if any(not 0 <= i < len(self.inputs()) for i in ahead) or len(set(ahead)) < len(ahead):
-            inputs = f"inputs 0 to {len(self.inputs()) - 1}, each once"
-            raise self.error(f"@{name} reads {list(ahead)} ahead, but has {inputs}")
+        _check_each_once(self, f"@{name} reads {ahead} ahead", ahead, "inputs", len(self.inputs()))
 
     def misfit(self, kernel: Kernel) -> str | None:
         name = self.callee.root_reference.data
@@ -211,9 +213,14 @@ class LaunchOp(Command, KernelUser):
 
 def _check_updates(op: HostProgramOp, updates: DenseArrayBase | None, outputs: int) -> None:
     """Raises VerifyException where these are not some of the outputs of an op."""
-    given = to_ints(updates)
-    if any(not 0 <= o < outputs for o in given) or len(set(given)) < len(given):
-        raise op.error(f"updates {list(given)}, but has outputs 0 to {outputs - 1}, each once")
+    given = list(to_ints(updates))
+    _check_each_once(op, f"updates {given}", given, "outputs", outputs)
+
+
+def _check_each_once(op: HostProgramOp, said: str, given: Sequence[int], kind: str, count: int) -> None:
+    """Raises VerifyException where the numbers that it `said` are not some of so many inputs or outputs."""
+    if any(not 0 <= i < count for i in given) or len(set(given)) < len(given):
+        raise op.error(f"{said}, but has {kind} 0 to {count - 1}, each once")
 
 
 def splits_nothing(op: Operation) -> bool:

@@ -24,7 +24,7 @@ from xdsl.ir import Block
 
 from ...dialects.base import describe, ints, text
 from ...dialects.npu.beginnings import beginnings
-from ...dialects.npu.structure import KernelOp, LaunchOp, joinable_before, splits_nothing
+from ...dialects.npu.structure import AS_A_STAGE, KernelOp, LaunchOp, joinable_before, splits_nothing
 from ...dialects.npu.waking import woken_by
 from ...dialects.open_sizes import choosing
 from ...machine import Machine
@@ -32,7 +32,7 @@ from ..base import TargetPass
 from ..calls import callers_first
 from ..launch_groups import Groups, Neighbour, Together, Way
 from ..reasons import Reason, asked_reasons
-from .check.order import TensorPlaces, frames_of
+from .check.order import Place, TensorPlaces, frames_of
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,12 @@ def independent(
     together = Together(memory.near)
     found: list[tuple[bool, list[int]]] = []
     for op, begins in zip(run, beginnings, strict=True):
-        kept = [i for i, v in enumerate(op.inputs()) if not together.meets({*memory.places([v])}, set())]
-        ahead = sorted({i for begin in begins for i in takewhile(kept.__contains__, begin)})
+        inputs = memory.places(op.inputs())
+
+        def kept(i: int, inputs: Sequence[Place] = inputs) -> bool:
+            return i < len(inputs) and not together.meets({inputs[i]}, set())
+
+        ahead = sorted({i for begin in begins for i in takewhile(kept, begin)})
         found.append((together.joined_by(*memory.uses(op)), ahead))
     return found
 
@@ -114,7 +118,7 @@ def runs(block: Block, kernels: Mapping[str, StagedKernel]) -> Iterator[list[Lau
     for op in block.ops:
         if not isinstance(op, LaunchOp):
             continue
-        for name in ("joined", "nowait", "ahead"):
+        for name in AS_A_STAGE:
             op.properties.pop(name, None)
         known = _callee(op) in kernels
         if run and not (known and joinable_before(op) is run[-1]):

@@ -30,7 +30,7 @@ from xdsl.ir import Block, Operation
 from ...dialects.base import describe, integer, integer_attr
 from ...dialects.npu.host_program import ControlOp
 from ...dialects.npu.streams import COMPUTE, QUEUES, Command, EventOp, RecordEventOp, WaitEventOp
-from ...dialects.npu.structure import NpuYieldOp
+from ...dialects.npu.structure import AS_A_STAGE, NpuYieldOp
 from ..base import LevelPass
 from ..calls import callers_first
 from ..errors import PassError
@@ -61,7 +61,7 @@ class NpuScheduleHostPass(LevelPass):
 def assign(op: Command, memory: TensorPlaces) -> None:
     """Gives a command the stream that it belongs on; none to the end of a region that copies nothing. A launch is
     joined to none any more: events may come between."""
-    for name in ("joined", "nowait", "ahead"):
+    for name in AS_A_STAGE:
         op.properties.pop(name, None)
     if isinstance(op, NpuYieldOp) and not memory.moved(op):
         op.properties.pop("stream", None)
