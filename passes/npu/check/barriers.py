@@ -41,9 +41,7 @@ def _read_too_early(op: LaunchOp, ahead: set[Place], memory: TensorPlaces) -> It
     for before in op.stages_before():
         written = memory.near(memory.uses(before)[1])
         for place in ahead & written:
-            where = memory.ranges.get(place)
-            what = "{first} writes device memory that {second} may read too early: it does so ahead of the barrier"
-            yield Finding("barrier-race", what, before, op, None if where is None else Bytes("gm", *where))
+            yield _race(before, op, place, ("writes", "read"), "it does so ahead of the barrier", memory)
 
 
 def _races(op: LaunchOp, memory: TensorPlaces) -> Iterator[Finding]:
@@ -52,6 +50,12 @@ def _races(op: LaunchOp, memory: TensorPlaces) -> Iterator[Finding]:
         if met is not None:
             place, wrote, writes = met
             does = ("writes" if wrote else "reads", "write" if writes else "read")
-            where = memory.ranges.get(place)
-            what = f"{{first}} {does[0]} device memory that {{second}} may {does[1]} too early: it waits for no barrier"
-            yield Finding("barrier-race", what, before, op, None if where is None else Bytes("gm", *where))
+            yield _race(before, op, place, does, "it waits for no barrier", memory)
+
+
+def _race(
+    before: LaunchOp, op: LaunchOp, place: Place, does: tuple[str, str], why: str, memory: TensorPlaces
+) -> Finding:
+    where = memory.ranges.get(place)
+    what = f"{{first}} {does[0]} device memory that {{second}} may {does[1]} too early: {why}"
+    return Finding("barrier-race", what, before, op, None if where is None else Bytes("gm", *where))
