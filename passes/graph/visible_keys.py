@@ -38,6 +38,7 @@ MOST_BLOCKS = 512
 Range = tuple[np.ndarray, np.ndarray]
 """The least and the largest of numbers in f64, for each block: i1 has 0 and 1."""
 
+
 def _exactly(number: float) -> Range:
     return np.asarray(number), np.asarray(number)
 
@@ -48,7 +49,7 @@ ANYTHING: Range = np.asarray(-np.inf), np.asarray(np.inf)
 @dataclass(frozen=True)
 class VisibleKeys:
     """The keys that rows see. grain: rows of a block; first, end: for each block of rows, where the keys begin and end
-    that some row of it sees; rows, keys: how many there are."""
+    that some row of it sees."""
 
     grain: int
     first: np.ndarray
@@ -153,22 +154,17 @@ def _applied(name: str, given: list[Range], logical: bool, result: Attribute) ->
         return _equal(given[0], _exactly(0.0), negated=True)
     if name == "rem":
         return _remainder(*given)
-    if name == "div" and not is_float(result):
-        return _at_corners(lambda a, b: np.trunc(a / b), given) if _apart_from_zero(given[1]) else None
-    if name == "div":
-        return _at_corners(np.divide, given) if _apart_from_zero(given[1]) else None
+    if name == "div" and not _apart_from_zero(given[1]):
+        return None
     function = (LOGICAL if logical and name in LOGICAL else MONOTONE).get(name)
     return None if function is None else _at_corners(function, given)
-
-
-def _whole(x: np.ndarray) -> np.ndarray:
-    return x
 
 
 MONOTONE: Mapping[str, Callable[..., np.ndarray]] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
+    "div": np.divide,  # by numbers of one sign; that of integers is cut off where it is brought into its type
     "max": np.maximum,
     "min": np.minimum,
     "neg": np.negative,
@@ -177,7 +173,7 @@ MONOTONE: Mapping[str, Callable[..., np.ndarray]] = {
     "exp": np.exp,
     "floor": np.floor,
     "ceil": np.ceil,
-    "convert": _whole,
+    "convert": np.positive,
     "lt": np.less,
     "le": np.less_equal,
     "gt": np.greater,
