@@ -39,8 +39,10 @@ def cosine(reference: Sequence[Any], outputs: Sequence[Any]) -> float:
     """The cosine of the angle between flat outputs; where one of them is zero, 1 if the other one is, too, else 0."""
     a = np.concatenate([np.asarray(x, np.float64).ravel() for x in reference])
     b = np.concatenate([np.asarray(x, np.float64).ravel() for x in outputs])
-    norms = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(a @ b) / norms if norms else float(not a.any() and not b.any())
+    if not a.any() or not b.any():
+        return float(not a.any() and not b.any())
+    square = a @ a
+    return float(a @ b / square * np.sqrt(square / (b @ b)))  # exactly 1 of what is the same
 
 
 @dataclass(frozen=True)
