@@ -96,8 +96,8 @@ def test_no_fault_in_the_events_escapes(name: str) -> None:
 
 def abreast(x: jax.Array, w: jax.Array) -> jax.Array:
     """Chains that need nothing of each other, then what needs all of them."""
-    parts = [jax.numpy.tanh(x @ (w + i)) @ w for i in range(3)]
-    return (parts[0] @ parts[1]) + parts[2] @ w
+    parts = [jax.numpy.tanh(x @ (w + i)) @ w for i in range(4)]
+    return (parts[0] @ parts[1]) + (parts[2] @ parts[3]) @ w
 
 
 def test_no_missing_barrier_escapes() -> None:
@@ -105,7 +105,7 @@ def test_no_missing_barrier_escapes() -> None:
     rng = np.random.default_rng(0)
     right = tw.compile(abreast, *(rng.random((256, 256), np.float32) for _ in range(2))).module()
     joined = [op for op in right.walk() if isinstance(op, LaunchOp) and op.joined is not None]
-    assert sum(op.nowait is not None for op in joined) >= 2
+    assert sum(op.nowait is not None for op in joined) >= 3
     assert check(right, B1) == []
     (wanted,) = outcomes(right, 40)
     barriers = 0

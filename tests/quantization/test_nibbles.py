@@ -73,7 +73,8 @@ def test_weights_with_the_summed_dimension_last(groups: tuple[int, int]) -> None
 
 
 def test_a_byte_is_unpacked_by_one_kernel() -> None:
-    params, x = {"w": jax.ShapeDtypeStruct((1024, 512), jnp.float16)}, jax.ShapeDtypeStruct((64, 1024), jnp.float16)
-    options = tw.Options(quantization=tw.QuantConfig("w4a16"), weights="params")
+    params, x = {"w": jax.ShapeDtypeStruct((1024, 512), jnp.float16)}, jax.ShapeDtypeStruct((1, 1024), jnp.float16)
+    config, pinned = tw.QuantConfig("w4a16"), tw.Schedule(on="cube")
+    options = tw.Options(quantization=config, weights="params", schedule=pinned)
     kernels = tw.compile(matmul, params, x, target="ascend-910b1", options=options).report().kernels
     assert sorted(k.kind for k in kernels) == ["cube", "vector"]

@@ -218,4 +218,8 @@ def test_pruning_at_once_has_a_front() -> None:
     found = example_module("compress").searched()
     whole, best = found.points[0], found.best
     assert len(found.front) > 4 and best.drop <= 1
-    assert best.weight_bytes < 0.9 * whole.weight_bytes and best.microseconds < whole.microseconds
+    assert best.weight_bytes < whole.weight_bytes and best.microseconds < whole.microseconds
+    # of those as accurate, one that is much smaller takes hardly longer than the fastest
+    smallest = min((p for p in found.points if p.drop <= 1), key=lambda p: p.weight_bytes)
+    assert smallest.weight_bytes < 0.7 * whole.weight_bytes and smallest.microseconds < whole.microseconds
+    assert smallest.microseconds < 1.002 * best.microseconds
