@@ -226,6 +226,11 @@ class StreamRun:
             outputs.append(frame.places[v] if isinstance(v.type, GmType) else frame.slots[v])
 
         ahead = {op.inputs()[i] for i in to_ints(op.ahead)} if isinstance(op, structure.LaunchOp) else set()
+        before = {
+            i: place
+            for i, (v, place) in enumerate(zip(op.reads(), inputs, strict=True))
+            if v in ahead and not isinstance(place, Slot)
+        }
         early: dict[int, Parts] = {}
 
         def read_ahead() -> bool:
@@ -245,11 +250,6 @@ class StreamRun:
             return True
 
         assert op.queue is not None
-        before = {
-            i: place
-            for i, (v, place) in enumerate(zip(op.reads(), inputs, strict=True))
-            if v in ahead and not isinstance(place, Slot)
-        }
         if before:  # somewhere among what the barrier before it waits for
             self.queues[op.queue].append(Queued(read_ahead, True))
         self.queues[op.queue].append(Queued(run, op.properties.get("nowait") is not None))

@@ -235,15 +235,14 @@ def barriers_subject(number: int, target: str) -> Subject:
 def attention_subject(number: int, target: str) -> Subject:
     """Attention in small tiles: several pieces of the keys, and several tiles on each core. Even numbers are causal,
     and every third one shares its keys between two heads; from 4 on, scores and parts of the result are handed over in
-    two steps, and odd ones leave out weights; number 8 has two bands of rows."""
+    two steps, and odd ones leave out weights; from 8 on, there are two bands of rows."""
     import jax
     import jax.numpy as jnp
 
     rng = np.random.default_rng(number)
+    banded, shared = bool(number // 8 % 2), 2 if number % 3 == 2 else 1
     rows, keys = int(rng.integers(17, 48)), int(rng.integers(33, 100))
-    heads, shared = 2, 2 if number % 3 == 2 else 1
-    if number == 8:
-        heads, rows, keys = 24, 160, 160
+    heads, rows, keys = (24 // shared, rows + 128, keys + 128) if banded else (2, rows, keys)
     stepwise, kept = bool(number // 4 % 2), rng.random((rows, keys)) < 0.75
 
     def attention(q: Any, k: Any, v: Any) -> Any:
@@ -261,7 +260,7 @@ def attention_subject(number: int, target: str) -> Subject:
     schedule = tw.Schedule(rows=16, keys=16, cores=1 + number % 2)
     if stepwise:
         schedule = tw.Schedule(rows=16, keys=32, scored=16, columns=16, cores=1 + number % 2)
-    if number == 8:
+    if banded:
         schedule = tw.Schedule(rows=32, keys=48, bands=2)
     module = tw.compile(attention, *args, target=target, options=tw.Options(schedule=schedule)).module()
     return Subject(f"attention {number} for {target}", module, target)
