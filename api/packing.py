@@ -208,8 +208,7 @@ def cast_and_split(
     module: ModuleOp, options: Options, target: str | None, moved: bool = True
 ) -> SplitProgram:
     """Splits a module of the graph level, which it changes. Casts and Winograd's transforms come before it, so those of
-    weights are packed.
-    moved: as `split_weights` takes it. Raises PassError for weights that are no arguments."""
+    weights are packed. moved: as `split_weights` takes it. Raises PassError for weights that are no arguments."""
     for stage in options.stages():
         if stage.level == "graph" and stage.optional and stage.asked:
             run_stage(stage, module, target_of(module) or target or DEFAULT_TARGET)
