@@ -90,7 +90,7 @@ class AttentionKernel(AttentionChoice):
                 position[a] = (self.here[on_grid.index(a)] if a in on_grid else Expr()) * (
                     split[a][1] * length
                 )
-            position[self.row] = position[self.row] + self.begin
+            position[self.row] = position[self.row] + self.band.begin
             self.emitter = Emitter(b, [self._extent(a) for a in self._chain_axes])
             self.filled = {chain: self._fill_of(chain) for chain in (self.chain, self.behind)}
             for a in self.outer:
@@ -144,7 +144,7 @@ class AttentionKernel(AttentionChoice):
 
     def _rows(self, position: dict[int, Expr]) -> None:
         """All keys for one tile of rows."""
-        b, loaded, first = self.b, self._load_query(position), Expr(self.first)
+        b, loaded, first = self.b, self._load_query(position), Expr(self.band.first)
         if self.count == 1:
             self._score(position, first, Expr(), loaded)
             softmax = _Softmax(self, {**position, self.keys: first}, Expr())

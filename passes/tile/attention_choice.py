@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from math import gcd
 
 from xdsl.dialects.builtin import f32
@@ -67,22 +68,27 @@ def _even_steps(whole: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Band:
-    """The band of this number, of so many that the rows are cut into."""
+    """The band of this number, of so many that the rows are cut into: its rows are those from `begin` up to `end`, and
+    its keys those from `first` up to `stop`, which one of the rows sees."""
 
     number: int
     of: int
+    begin: int
+    end: int
+    first: int
+    stop: int
 
 
 class AttentionChoice(ScheduledKernel):
     """Attention on a chip whose cube and vector cores exchange tiles through device memory, while its schedule is
-    chosen. With a `band` it is that of some rows, with the keys that they see."""
+    chosen. It is that of a `band` of the rows, which may be all of them."""
 
     kinds = frozenset({"cube", "vector"})
 
     def __init__(
         self, fusion: FusionOp, machine: Machine, asked: AttentionSchedule, band: Band | None = None
     ):
-        self.fusion, self.machine, self.asked, self.band = fusion, machine, asked, band
+        self.fusion, self.machine, self.asked = fusion, machine, asked
         at = self.at = attention_in(fusion, machine)
         scores, product = at.scores, at.product
         batch, (left, _) = len(to_ints(scores.lhs_batch)), scores.free_dims()
@@ -103,7 +109,9 @@ class AttentionChoice(ScheduledKernel):
         rows = [a for a in self.outer if a >= batch]
         self.row = max(rows, key=lambda a: self.whole[a])
         self.others = [a for a in self.outer if a != self.row]
-        self.begin, self.first, self.extents = self._computed()
+        self.band = band or Band(0, 1, 0, self.whole[self.row], 0, self.whole[self.keys])
+        lengths = {self.row: self.band.end - self.band.begin, self.keys: self.band.stop - self.band.first}
+        self.extents: Mapping[int, int] = {**self.whole, **lengths}
         self.units = machine.vector_cores // machine.cube_cores
         self.values.takes(self.row)
         order = [*(a for a in order if a not in (self.keys, self.row)), self.keys, self.row]
@@ -115,15 +123,6 @@ class AttentionChoice(ScheduledKernel):
         self.scored = element_of(scores.result)
         self.weighed = element_of(weights)
         self.result = element_of(product.result)
-
-    def _computed(self) -> tuple[int, int, Mapping[int, int]]:
-        """The first row and the first key that are computed with, and the extents of what is."""
-        if self.band is None:
-            return 0, 0, self.whole
-        edges, rows = self._edges, self.whole[self.row]
-        begin, end = (min(edges(n, self.band.of) * ROWS[0], rows) for n in (self.band.number, self.band.number + 1))
-        first, stop = (0, self.whole[self.keys]) if self.visible is None else self.visible.of(begin, end)
-        return begin, first, {**self.whole, self.row: end - begin, self.keys: stop - first}
 
     @cached_property
     def visible(self) -> VisibleKeys | None:
@@ -138,10 +137,20 @@ class AttentionChoice(ScheduledKernel):
         tiles = -(-self.whole[self.row] // ROWS[0])
         return -(-tiles // each), each
 
-    def _edges(self, number: int, bands: int) -> int:
-        """The first of the largest tiles of rows that is in the band of a number, of so many."""
+    def bands(self, name: str, count: int) -> list[Band]:
+        """So many bands of all rows. Raises PassError where they cannot be cut so."""
         blocks, each = self._blocks
-        return blocks * number // bands * each
+        if len(self._yielded) > 1:
+            raise cannot_obey(name, f"bands={count}: its result is stored more than once")
+        if count > blocks:
+            many = f"{blocks} block{'s' * (blocks != 1)} of {each * ROWS[0]}"
+            raise cannot_obey(name, f"bands={count}: its rows have {many}")
+        edges = [min(blocks * n // count * each * ROWS[0], self.whole[self.row]) for n in range(count + 1)]
+        found: list[Band] = []
+        for number, rows in enumerate(pairwise(edges)):
+            keys = (0, self.whole[self.keys]) if self.visible is None else self.visible.of(*rows)
+            found.append(Band(number, count, *rows, *keys))
+        return found
 
     def bands_tried(self) -> list[int]:
         """Numbers of bands that are worth judging; none where all rows see all keys."""
@@ -189,8 +198,7 @@ class AttentionChoice(ScheduledKernel):
 
     def _fits_band(self, rows: int) -> bool:
         """Whether no tile of so many rows reaches into the next band."""
-        length = self.extents[self.row]
-        return length % rows == 0 or self.begin + length == self.whole[self.row]
+        return self.extents[self.row] % rows == 0 or self.band.end == self.whole[self.row]
 
     def _grids(self, rows: int) -> list[tuple[int, ...]]:
         """Divisions over cores that are worth judging: fewer cores are started sooner."""
@@ -309,7 +317,7 @@ class AttentionChoice(ScheduledKernel):
         assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed and s.grid
         if any(n % FRACTAL for n in (s.rows, s.keys, s.scored, s.columns, s.features, s.summed)):
             return f"rows, keys, scored, columns, features and summed must be multiples of {FRACTAL}"
-        if (s.bands or 1) != (1 if self.band is None else self.band.of):
+        if (s.bands or 1) != self.band.of:
             return f"a launch for one of {s.bands} bands is none for all rows"
         if not self._fits_band(s.rows):
             return f"tiles of {s.rows} rows do not divide the {self.extents[self.row]} of a band"
@@ -380,7 +388,7 @@ class AttentionChoice(ScheduledKernel):
 
     def is_masked(self, keys: int) -> bool:
         """Whether pieces of so many keys have places behind the last one."""
-        return self.first + self.pieces(keys) * keys > self.whole[self.keys]
+        return self.band.first + self.pieces(keys) * keys > self.whole[self.keys]
 
     @cached_property
     def _chain_axes(self) -> list[int]:
@@ -391,16 +399,6 @@ class AttentionChoice(ScheduledKernel):
         reason = self._refusal(as_attention(name, schedule))
         if reason is not None:
             raise cannot_obey(name, reason)
-
-    def check_bands(self, name: str, asked: AttentionSchedule) -> None:
-        """Raises PassError where the rows cannot be cut into so many bands."""
-        blocks, each = self._blocks
-        if len(self._yielded) > 1:
-            raise cannot_obey(name, f"bands={asked.bands}: its result is stored more than once")
-        if not 1 <= (asked.bands or 1) <= blocks:
-            raise cannot_obey(
-                name, f"bands={asked.bands}: its rows have {blocks} block{'s' * (blocks != 1)} of {each * ROWS[0]}"
-            )
 
     def bound(self, schedule: Schedule) -> float:
         s, machine = as_attention("", schedule), self.machine

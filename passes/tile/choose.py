@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from math import inf, isfinite, isinf
 
@@ -45,21 +45,16 @@ from ..launch_groups import Way
 from ..oracle import BOUND, Oracle, oracle_of
 from ..pins import Pins, cores_pinned, parse_pins, pinned_for
 from ..pins import Schedule as Pin
-from ..rewriting import inline_for
 from .abreast_order import order_abreast
-from .attention import AttentionKernel
-from .attention_parts import is_attention
-from .contraction_choice import CLEARLY_BETTER
+from .attention_ways import AttentionWays
 from .draining import pack_for_drain
 from .fronts import Chosen, Front, Runs, apart, best_ways, fixed, together
 from .halves import cut_in_two
 from .joining import is_joined, join, put_in_place, tail_of
 from .launch_order import FREE
-from .launches import LaunchPlan, banded, keep, launches_of
+from .launches import LaunchPlan, keep, launches_of
 from .names import KernelNames, Memo
-from .row_attention import RowAttentionKernel
-from .row_attention_parts import fusions_of, note_apart, parts_combined, taken_apart
-from .scheduled import ScheduledKernel, as_attention, as_cube, as_row_attention, cannot_obey
+from .scheduled import ScheduledKernel, as_cube, cannot_obey
 from .split import parts_worth_trying, product_of, split_extents, split_fusion
 from .spreading import why_not_spread
 from .vector_product import vector_parts
@@ -101,8 +96,6 @@ class Scheduler:
         """The best schedules of contractions of which nothing is asked, split or not."""
         self.cut: Memo[Chosen] = Memo()
         """Those of their split sums."""
-        self.opened: Memo[str] = Memo()
-        """Why attention of few rows is better in parts; "" where it is not."""
         self.joins: Memo[bool] = Memo()
         """Whether it pays to split a contraction together with what is behind it, for those joined so far."""
         self.runs = Runs(machine)
@@ -130,7 +123,7 @@ class Scheduler:
             if isinstance(op, FusionOp) and not op.on_host:
                 if op.parent is None:
                     continue
-                pieces = self.apart(op)
+                pieces = self.attention.apart(op)
                 for piece in pieces or ():
                     self.fusion(piece)
                 if pieces is None:
@@ -256,90 +249,19 @@ class Scheduler:
         if issubclass(plan.choices, CubeSchedule):
             return self.best_product(fusion, plan, name, asked)
         if issubclass(plan.choices, RowAttentionSchedule):
-            return self.best_of_rows(fusion, plan, name, asked)
+            return self.attention.of_rows(fusion, plan, name, asked)
         if issubclass(plan.choices, AttentionSchedule):
-            return self.best_in_bands(fusion, plan, name, asked)
+            return self.attention.in_bands(fusion, plan, name, asked)
         asked = asked or pinned_for(self.pins, name, plan.choices, plan.obeys_all)
         written = (
             [v.owner for v in fusion.inputs if isinstance(v.owner, FusionOp)] if self.keeps_whole else []
         )
         return self.whole(self.kernel(fusion, plan, name, asked, written), name, asked)
 
-    def best_in_bands(self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule | None) -> Chosen:
-        """The best schedules of attention, its rows in bands where that is better."""
-        asked = as_attention(name, asked or pinned_for(self.pins, name, plan.choices, plan.obeys_all))
-        kernel = plan.kernel(name, asked)
-        assert isinstance(kernel, AttentionKernel)
-        if (asked.bands or 1) > 1:
-            kernel.check_bands(name, asked)
-            return self.in_bands(fusion, name, asked)
-        found = [self.whole(kernel, name, asked)]
-        if asked.bands is None:
-            for bands in kernel.bands_tried():
-                with suppress(TooLarge):
-                    found.append(self.in_bands(fusion, name, replace(asked, bands=bands)))
-        return min(found, key=lambda c: c.microseconds)
-
-    def in_bands(self, fusion: FusionOp, name: str, asked: AttentionSchedule) -> Chosen:
-        """The best schedules of attention whose rows are in so many bands. Raises TooLarge, and PassError."""
-        assert asked.bands
-        plans = banded(fusion, asked.bands, self.machine)
-        found = [self.whole(plan.kernel(name, asked), name, asked) for plan in plans]
-        return Chosen(tuple(front for c in found for front in c.fronts), self.microseconds(found))
-
-    def best_of_rows(self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule | None) -> Chosen:
-        """The best schedules of attention of few rows, its keys in parts where that is better."""
-        asked = as_row_attention(name, asked or pinned_for(self.pins, name, plan.choices, plan.obeys_all))
-        kernel = plan.kernel(name, asked)
-        assert isinstance(kernel, RowAttentionKernel)
-        chosen = self.whole(kernel, name, asked)
-        (front,), parts = chosen.fronts, chosen.fronts[0].kept.parts
-        front.keep_only(lambda schedule: schedule.parts == parts)  # what combines the parts is for so many
-        if parts is None:
-            return chosen
-        block = parts_combined(fusion, kernel.at, kernel.outer, parts, self.machine)
-        behind = [other for op in fusions_of(block) for found in self.inner.fusion(op) for other in found.fronts]
-        return Chosen((front, *behind), chosen.microseconds)
-
-    def apart(self, fusion: FusionOp) -> list[FusionOp] | None:
-        """The fusions that attention of few rows is in parts, in its place, where it does not take clearly less time as
-        one; None where it does, or something is pinned."""
-        if (
-            self.pins is not None
-            or self.keeps_whole
-            or fusion.schedule is not None
-            or not is_attention(fusion)
-        ):
-            return None
-        (plan,) = launches_of(fusion, self.machine)
-        if not issubclass(plan.choices, RowAttentionSchedule):
-            return None
-        key, details = structure(fusion)
-        why = self.opened.find(key, details)
-        if why == "":
-            return None
-        block = taken_apart(fusion, self.machine)
-        if why is None:
-            apart = self.microseconds([c for op in fusions_of(block) for c in self.trial.fusion(op)])
-            whole = inf
-            with suppress(TooLarge):
-                whole = self.best_of_rows(fusion, plan, "attention", None).microseconds
-            better = whole >= apart * CLEARLY_BETTER
-            said = f"{apart:.1f} us in parts, and {whole:.1f} us as one kernel, which is not clearly less"
-            if not self.opened.keep(key, details, said if better else ""):
-                return None
-            why = said
-        pieces = fusions_of(block)  # one that is too large is two by now
-        inline_for(fusion, block, fusion.inputs)
-        fusion.detach()
-        fusion.erase()
-        note_apart(pieces, f"attention of few rows takes {why}")
-        return pieces
-
     @cached_property
-    def trial(self) -> Scheduler:
-        """Schedules what could stand in the place of a fusion."""
-        return Scheduler(self.machine, self.oracle, join=self.join)
+    def attention(self) -> AttentionWays:
+        """Schedules attention."""
+        return AttentionWays(self)
 
     def best_product(self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule | None) -> Chosen:
         """The best schedules of a contraction: of those for the cores that are asked for, or for either."""
@@ -446,7 +368,8 @@ class Scheduler:
 
     @property
     def may_join(self) -> bool:
-        """Whether fusions may be joined: not where anything is pinned, as pins are for the kernels there are."""
+        """Whether fusions may be joined, or taken apart: not where anything is pinned, as pins are for kernels that
+        there are."""
         return not self.keeps_whole and self.pins is None
 
     def pays(self, fusion: FusionOp, tail: FusionOp, joined: FusionOp) -> bool:

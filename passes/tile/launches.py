@@ -112,8 +112,8 @@ def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
     return [plan]
 
 
-def banded(fusion: FusionOp, bands: int, machine: Machine) -> list[LaunchPlan]:
-    """The launches of attention whose rows are cut into so many bands: one for each, in one tensor."""
+def banded(fusion: FusionOp, bands: Sequence[Band], machine: Machine) -> list[LaunchPlan]:
+    """The launches of attention whose rows are cut into bands: one for each, in one tensor."""
     (plan,) = launches_of(fusion, machine)
 
     def of(band: Band) -> LaunchPlan:
@@ -126,7 +126,7 @@ def banded(fusion: FusionOp, bands: int, machine: Machine) -> list[LaunchPlan]:
             goes_on=band.number > 0,
         )
 
-    return [of(Band(number, bands)) for number in range(bands)]
+    return [of(band) for band in bands]
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _places(fusion: FusionOp) -> list[Attribute | None]:
 def keep(kernel: ScheduledKernel, schedule: Schedule) -> None:
     """Keeps a kernel with the schedule that was chosen for it, so that graph-to-tile need not look at the fusion
     again."""
-    if not isinstance(kernel, CopyKernel) and (not isinstance(kernel, AttentionKernel) or kernel.band is None):
+    if not isinstance(kernel, CopyKernel) and (not isinstance(kernel, AttentionKernel) or kernel.band.of == 1):
         kernel.proven = schedule
         fusion = kernel.fusion
         fusion.prepared = _Kept(*structure(fusion), _places(fusion), schedule, kernel)

@@ -33,6 +33,7 @@ from ...machine import Machine
 from ..base import TargetPass
 from ..errors import PassError
 from ..rewriting import inline_for
+from .attention import AttentionKernel
 from .attention_parts import is_attention
 from .joining import is_joined
 from .launch_order import MICROSECONDS, order_launches
@@ -120,7 +121,10 @@ class Lowering:
             return
         bands = bands_of(schedules)
         if bands is not None and bands > 1:
-            self.launches(fusion, banded(fusion, bands, self.machine), schedules)
+            (plan,) = launches_of(fusion, self.machine)
+            kernel = plan.kernel(plan.stem, None)
+            assert isinstance(kernel, AttentionKernel)
+            self.launches(fusion, banded(fusion, kernel.bands(plan.stem, bands), self.machine), schedules)
             return
         if is_joined(fusion):
             raise PassError(f"{describe(fusion)} is for split sums, and its schedule has no split_k")
