@@ -114,9 +114,9 @@ def _judge(case: Case, verdict: Verdict, fn: Any, args: Sequence[Any], want: Any
         for i, (p, q) in enumerate(zip(again, flat, strict=True)):
             if not same_bits(np.asarray(p), np.asarray(q)):
                 raise _Found("bytes", f"result {i} differs in bytes mode")
+    program.report()
     if ours > SLOW[0] * theirs and ours > SLOW[1]:
         raise _Found("slow", f"{ours:.1f} s to compile, XLA {theirs:.1f} s")
-    program.report()
 
 
 def _structure(got: Any, want: Any) -> None:

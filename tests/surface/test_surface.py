@@ -31,9 +31,10 @@ def test_every_public_function_is_called() -> None:
 
 @pytest.mark.parametrize("case", _sample(), ids=str)
 def test_calls_follow_jax(case: Case) -> None:
-    """JAX itself refuses some types and sizes."""
+    """JAX itself refuses some types and sizes. How long a compilation takes is the campaign's to judge: here other
+    tests run beside it."""
     verdict = judge(case)
-    assert verdict.kind in ("", "refused"), verdict.message
+    assert verdict.kind in ("", "refused", "slow"), verdict.message
 
 
 @pytest.mark.parametrize(
@@ -47,4 +48,4 @@ def test_calls_follow_jax(case: Case) -> None:
 def test_what_the_sweep_found(text: str, dtype: str, size: str) -> None:
     (call,) = (c for c in calls() if c.text == text)
     verdict = judge(Case(call, dtype, size, bytes=True))
-    assert not verdict.kind, verdict.message
+    assert verdict.kind in ("", "slow"), verdict.message
