@@ -23,7 +23,7 @@ from .structure import GmAllocOp, GmConstantOp
 @dataclass(frozen=True)
 class DeviceTensor:
     """A tensor that takes some bytes (at the example, where that is open) of device memory from the op numbered `first`
-    in the block of its function to `last`, both included."""
+    in its function to `last`, both included."""
 
     value: SSAValue
     first: int
@@ -62,24 +62,47 @@ class LiveSet:
         return "at the start" if self.op is None else f"at {describe(self.op)}"
 
 
-def order_of(block: Block) -> dict[Operation, int]:
-    """The number of each op of a block; those of the regions of one have its number."""
-    return {inner: i for i, op in enumerate(block.ops) for inner in op.walk()}
+@dataclass(frozen=True)
+class Order:
+    """The ops of a block and of the regions below it, numbered as they stand in the text. first, last: by op, its own
+    number and that of the last op in its regions; behind: a number behind all of them."""
+
+    first: Mapping[Operation, int]
+    last: Mapping[Operation, int]
+    behind: int
+
+    def span(self, tensor: SSAValue) -> tuple[int, int]:
+        """The numbers of the first and the last op for which a tensor is needed: from the op that makes it (-1 for an
+        argument) to the last one that uses it or a view of it, `behind` for a result of the program. An op in a loop or
+        a branch that the tensor is not made in stands for all of the loop or the branch."""
+        own = tensor.owner if isinstance(tensor.owner, Block) else tensor.owner.parent
+        begin = end = self.first[tensor.owner] if isinstance(tensor.owner, Operation) else -1
+        stack = [tensor]
+        while stack:
+            for use in stack.pop().uses:
+                user: Operation | None = use.operation
+                if isinstance(user, ViewOp):
+                    stack.append(user.result)
+                if isinstance(user, ReturnOp):
+                    end = self.behind
+                while user is not None and user.parent is not own:
+                    user = user.parent_op()
+                if user is not None:
+                    end = max(end, self.last.get(user, end))
+        return begin, end
 
 
-def last_use(tensor: SSAValue, first: int, order: Mapping[Operation, int]) -> int:
-    """The number of the last op that uses a tensor or a view of it; one behind all for a result of the program."""
-    last = first
-    stack = [tensor]
-    while stack:
-        for use in stack.pop().uses:
-            user = use.operation
-            last = max(last, order.get(user, last))
-            if isinstance(user, ViewOp):
-                stack.append(user.result)
-            if isinstance(user, ReturnOp):
-                last = len(order) + 1
-    return last
+def order_of(block: Block) -> Order:
+    """The numbers of the ops of a block and of the regions below it."""
+    first: dict[Operation, int] = {}
+    last: dict[Operation, int] = {}
+    for op in block.ops:
+        nested = list(op.walk())
+        first.update((inner, i) for i, inner in enumerate(nested, len(first)))
+        for inner in reversed(nested):
+            ends = [last[below.last_op] for r in inner.regions for below in r.blocks if below.last_op is not None]
+            last[inner] = max(ends, default=first[inner])
+    return Order(first, last, len(first) + 1)
 
 
 def device_tensors(
@@ -88,7 +111,6 @@ def device_tensors(
     """The tensors of a program, those of the functions that it calls left out, but for constants. given: the arguments
     that are donated; others are needed all the time."""
     order = order_of(func.body.block)
-    behind = len(order) + 1
     found = []
 
     def add(value: SSAValue, first: int, last: int) -> None:
@@ -96,13 +118,13 @@ def device_tensors(
         found.append(DeviceTensor(value, first, last, units * align))
 
     for a in func.body.block.args:
-        add(a, -1, last_use(a, -1, order) if a in given else behind)
+        add(a, -1, order.span(a)[1] if a in given else order.behind)
     for f in (func, *inner):
         for op in f.walk():
             if isinstance(op, GmConstantOp):
-                add(op.result, -1, behind)
+                add(op.result, -1, order.behind)
             elif isinstance(op, GmAllocOp) and f is func:
-                add(op.result, order[op], last_use(op.result, order[op], order))
+                add(op.result, *order.span(op.result))
     return found
 
 
@@ -119,7 +141,7 @@ def fullest(func: FuncOp, inner: Sequence[FuncOp], align: int) -> LiveSet:
     problem = problem_of(tensors)
     frames = frames_of(inner)
     time = problem.fullest
-    ops = list(func.body.block.ops)
+    ops = list(order_of(func.body.block).first)
     live = () if time is None else tuple(tensors[int(b.name)] for b in problem.live_at(time))
     # the op for which the last of them is allocated
     op = None if time is None or time < 0 else next((op for op in ops[time:] if not isinstance(op, GmAllocOp)), None)

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 
 def independent_launches(block: Block) -> Iterator[list[LaunchOp]]:
-    """Neighbouring launches of a block of which none uses what another one writes, two or more, as many as can be."""
+    """Neighbouring launches of a block, or of one below it, of which none uses what another one writes, two or more, as
+    many as can be."""
+    for op in block.ops:
+        for region in op.regions:
+            for inner in region.blocks:
+                yield from independent_launches(inner)
     found: list[LaunchOp] = []
     together = Together[SSAValue]()
     for op in block.ops:

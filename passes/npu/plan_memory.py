@@ -3,8 +3,9 @@
 Before:  %y = npu.gm_alloc : !npu.gm<128x768xf32>
 After:   %y = npu.gm_alloc {address = 1572864} : !npu.gm<128x768xf32>    and the arena's size on the function
 
-Arguments and constants are live for the whole run. Every other tensor is live from its first to its last use in the
-outermost block, a donated argument from the start; a tensor used inside a loop or branch is live for that whole op.
+Arguments and constants are live for the whole run. Every other tensor is live from its first to its last use, a donated
+argument from the start. One that is made in front of a loop or branch and used inside is live for that whole op; what a
+loop's body makes is live in each round from its first to its last use.
 Launches that are independent of each other share no memory where there is room (abreast.py).
 A called function has its own frame behind those of its callers; its arguments and results are tensors of the caller.
 
@@ -26,7 +27,7 @@ from ...dialects.base import describe, integer, integer_attr, text
 from ...dialects.graph.donation import donated
 from ...dialects.npu import gm, whole_tensor
 from ...dialects.npu.host_program import HostProgramOp
-from ...dialects.npu.lifetimes import last_use, order_of
+from ...dialects.npu.lifetimes import order_of
 from ...dialects.npu.places import LIMIT, addresses_of, limit_of, set_addresses, set_arena, set_frame
 from ...dialects.npu.structure import GmAllocOp, GmConstantOp
 from ...dialects.open_sizes import OpenSize, any_open, example, is_open, size_of
@@ -141,10 +142,8 @@ def share(
     far as there is room. Raises PassError if the device has less memory."""
     align = machine.gm_align
     order = order_of(block)
-    spans: list[tuple[int, int, SSAValue]] = [(-1, last_use(a, -1, order), a) for a in given]
-    for op in block.walk():
-        if isinstance(op, GmAllocOp):
-            spans.append((order[op], last_use(op.result, order[op], order), op.result))
+    tensors = [*given, *(op.result for op in block.walk() if isinstance(op, GmAllocOp))]
+    spans = [(*order.span(tensor), tensor) for tensor in tensors]
     spans.sort(key=lambda s: s[0])
     sizes = [later(whole_units(gm(t).bytes, align), align) for _, _, t in spans]
     lives = [Life(first, last, example(size)) for (first, last, _), size in zip(spans, sizes, strict=True)]
@@ -152,7 +151,7 @@ def share(
     if sum(life.size for life in lives) > ADDRESSABLE:
         raise PassError(needs(example(start + most), machine))
     if apart:
-        lives = kept_apart(block, order, lives, most)
+        lives = kept_apart(block, order.first, lives, most)
     plan = placed(lives)
     found, top = plan.offsets.tolist(), plan.height
     check_addressable(start + top, machine)

@@ -22,6 +22,7 @@ from tilewright.api.templates import SizedProgram, Version
 from tilewright.dialects import make_context
 from tilewright.dialects.base import integer, integer_attr
 from tilewright.dialects.npu import gm
+from tilewright.dialects.npu.lifetimes import order_of
 from tilewright.dialects.npu.places import addresses_of, arena_of, set_arena
 from tilewright.dialects.npu.structure import GmAllocOp, LaunchOp
 from tilewright.dialects.open_sizes import OpenSize, typical_sizes, value_at
@@ -100,13 +101,9 @@ def some_sizes(version: Version, count: int) -> Iterator[Sizes]:
 
 
 def lives(func: FuncOp) -> list[tuple[int, int, GmAllocOp]]:
-    """When each tensor that a function makes is used, by the number of the op in the outermost block."""
-    order = {inner: i for i, op in enumerate(func.body.block.ops) for inner in op.walk()}
-    return [
-        (order[op], plan_memory.last_use(op.result, order[op], order), op)
-        for op in func.walk()
-        if isinstance(op, GmAllocOp)
-    ]
+    """When each tensor that a function makes is used, by the numbers of ops."""
+    order = order_of(func.body.block)
+    return [(*order.span(op.result), op) for op in func.walk() if isinstance(op, GmAllocOp)]
 
 
 def overlaps(func: FuncOp) -> list[tuple[GmAllocOp, GmAllocOp]]:

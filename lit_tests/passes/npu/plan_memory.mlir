@@ -58,6 +58,47 @@ func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> {
 
 // -----
 
+// What the body of a loop makes lives from its first to its last use in a round: %c is where %a was. What an inner loop
+// uses of it lives as long as that.
+func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> {
+  %s = npu.gm_alloc : () -> !npu.gm<1024xf32>
+  npu.copy %x, %s : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.loop %s {trip_count = 4} : (!npu.gm<1024xf32>) {
+  ^bb0(%t: !npu.gm<1024xf32>):
+    npu.yield
+  } {
+  ^bb0(%t: !npu.gm<1024xf32>):
+    %a = npu.gm_alloc : () -> !npu.gm<1024xf32>
+    npu.launch @f %t, %a {outputs = 1, workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+    %b = npu.gm_alloc : () -> !npu.gm<1024xf32>
+    npu.launch @f %a, %b {outputs = 1, workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+    %c = npu.gm_alloc : () -> !npu.gm<1024xf32>
+    npu.launch @f %b, %c {outputs = 1, workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+    npu.loop %c {trip_count = 4} : (!npu.gm<1024xf32>) {
+    ^bb0(%v: !npu.gm<1024xf32>):
+      npu.yield
+    } {
+    ^bb0(%v: !npu.gm<1024xf32>):
+      %d = npu.gm_alloc : () -> !npu.gm<1024xf32>
+      npu.launch @f %v, %d {outputs = 1, workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+      %e = npu.gm_alloc : () -> !npu.gm<1024xf32>
+      npu.launch @g %b, %d, %e {outputs = 1, workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>, !npu.gm<1024xf32>)
+      npu.yield %e : (!npu.gm<1024xf32>)
+    }
+    npu.yield %c : (!npu.gm<1024xf32>)
+  }
+  func.return %s : !npu.gm<1024xf32>
+}
+// CHECK: npu.arena_bytes = 24576 : i64
+// CHECK: %s = npu.gm_alloc {address = 4096} :
+// CHECK: %a = npu.gm_alloc {address = 8192} :
+// CHECK: %b = npu.gm_alloc {address = 12288} :
+// CHECK: %c = npu.gm_alloc {address = 8192} :
+// CHECK: %d = npu.gm_alloc {address = 16384} :
+// CHECK: %e = npu.gm_alloc {address = 20480} :
+
+// -----
+
 // A function's frame lies behind those of all its callers; functions that do not call each other share memory, and
 // constants of all functions are there from the start.
 func.func @main(%x: !npu.gm<128xf32>) -> !npu.gm<128xf32> {
