@@ -20,11 +20,19 @@ from operator import or_
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
-from xdsl.ir import Block
+from xdsl.ir import Block, SSAValue
 
 from ...dialects.base import describe, ints, text
 from ...dialects.npu.beginnings import beginnings
-from ...dialects.npu.structure import AS_A_STAGE, KernelOp, LaunchOp, joinable_before, splits_nothing
+from ...dialects.npu.host_program import ControlOp
+from ...dialects.npu.structure import (
+    AS_A_STAGE,
+    KernelOp,
+    LaunchOp,
+    ScalarsOp,
+    joinable_before,
+    splits_nothing,
+)
 from ...dialects.npu.waking import woken_by
 from ...dialects.open_sizes import choosing
 from ...machine import Machine
@@ -79,8 +87,8 @@ def join(
     staged = [kernels[_callee(op)] for op in run]
     before = independent(run, [kernel.beginnings for kernel in staged], memory)
     neighbours = [
-        Neighbour(kernel.ways, bool(op.at_issue()), free)
-        for op, kernel, (free, _) in zip(run, staged, before, strict=True)
+        Neighbour(kernel.ways, late, free)
+        for late, kernel, (free, _) in zip(late_numbers(run), staged, before, strict=True)
     ]
     for op, joined, (free, ahead) in zip(run, joins(neighbours, machine), before, strict=True):
         if joined:
@@ -90,6 +98,16 @@ def join(
             elif ahead:
                 op.properties["ahead"] = ints(ahead)
     return neighbours
+
+
+def late_numbers(run: Sequence[LaunchOp]) -> Iterator[bool]:
+    """For each of some neighbouring launches whether the program may have to wait for a number that it takes. It waits
+    for none that it computes itself, nor for one that a launch before has waited for."""
+    known: set[SSAValue] = set()
+    for op in run:
+        numbers = op.at_issue()
+        yield any(v not in known and not isinstance(v.owner, ScalarsOp | ControlOp | Block) for v in numbers)
+        known.update(numbers)
 
 
 def independent(
@@ -164,7 +182,7 @@ def _between(before: LaunchOp, launch: LaunchOp) -> str:
 def _dearer(launches: Sequence[Neighbour], joined: Sequence[bool], at: int, machine: Machine) -> str:
     """Why the group that begins with a launch is not one with the group before it."""
     if launches[at].first:
-        return "it takes a number that the program knows only then, with which a launch begins"
+        return "it takes a number for which the program may have to wait, and no launch begins without its numbers"
     start = max(i for i in range(at) if not joined[i])
     end = next((i for i in range(at + 1, len(launches)) if not joined[i]), len(launches))
 

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field, replace
 from xdsl.ir import SSAValue
 
 from ...dialects.dtypes import size
-from ...dialects.graph import AttentionSchedule, CubeSchedule, FusionOp, RowAttentionSchedule, VectorSchedule
+from ...dialects.graph import (
+    AttentionSchedule,
+    CubeSchedule,
+    FusionOp,
+    RowAttentionSchedule,
+    ToHostOp,
+    VectorSchedule,
+)
 from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.waking import Woken
 from ...machine import Machine
@@ -104,8 +111,9 @@ def together(fronts: Sequence[Front], machine: Machine) -> float:
 
 
 def starts_group(fusion: FusionOp) -> bool:
-    """Whether a number of the host is among the inputs of a fusion: its launch can only be the first of a group."""
-    return any(isinstance(v.owner, FusionOp) and v.owner.on_host for v in fusion.inputs)
+    """Whether a number that is read back from the device is among the inputs of a fusion: the program may have to wait
+    for it, so that its launch can only be the first of a group."""
+    return any(isinstance(v.owner, ToHostOp) for v in fusion.inputs)
 
 
 @dataclass

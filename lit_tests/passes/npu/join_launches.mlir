@@ -153,7 +153,8 @@ npu.kernel @wide {grid = [48], kind = "vector", outputs = 1, workspaces = 0} {
 
 // -----
 
-// A number of the host is an argument of the whole launch: it may not come later.
+// A number of the device is an argument of the whole launch: it may not come later. The second launch that takes it does
+// not wait for it again.
 func.func @main(%x: !npu.gm<1024xf32>, %n: !npu.gm<i32>) -> !npu.gm<1024xf32> attributes {npu.addresses = array<i64: 0, 4096>, npu.arena_bytes = 20480 : i64} {
   %k = npu.to_host %n {stream = "copy_out"} : (!npu.gm<i32>) -> tensor<i32>
   %a = npu.gm_alloc {address = 8192} : () -> !npu.gm<1024xf32>
@@ -181,7 +182,53 @@ npu.kernel @at {grid = [48], kind = "vector", outputs = 1, workspaces = 0} {
 // CHECK: npu.launch @wide {{.*}} {outputs
 // CHECK: npu.launch @at {{.*}} {outputs
 // CHECK: npu.launch @wide {{.*}} {joined, outputs
-// CHECK: npu.launch @at {{.*}} {outputs
+// CHECK: npu.launch @at {{.*}} {joined, outputs
+
+// -----
+
+// What the host computes of a loop's counter is known before the first launch: launches that take it are stages.
+func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 12288 : i64} {
+  %z = npu.scalars : () -> tensor<i32> {
+    %0 = graph.constant {value = #graph.data<i32, [], (0)>} : () -> tensor<i32>
+    graph.yield %0 : (tensor<i32>)
+  }
+  %a = npu.gm_alloc {address = 4096} : () -> !npu.gm<1024xf32>
+  %b = npu.gm_alloc {address = 8192} : () -> !npu.gm<1024xf32>
+  %last = npu.loop %a, %z {trip_count = 4} : (!npu.gm<1024xf32>, tensor<i32>) -> tensor<i32> {
+  ^bb0(%t: !npu.gm<1024xf32>, %i: tensor<i32>):
+    npu.yield
+  } {
+  ^bb0(%t: !npu.gm<1024xf32>, %i: tensor<i32>):
+    %n = npu.scalars %i : (tensor<i32>) -> tensor<i32> {
+    ^bb1(%j: tensor<i32>):
+      %1 = graph.add %j, %j : tensor<i32>
+      graph.yield %1 : (tensor<i32>)
+    }
+    npu.launch @wide %x, %b {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+    npu.launch @at %b, %i, %t {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, tensor<i32>, !npu.gm<1024xf32>)
+    npu.launch @at %t, %n, %b {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, tensor<i32>, !npu.gm<1024xf32>)
+    npu.yield %t, %n : (!npu.gm<1024xf32>, tensor<i32>)
+  }
+  func.return %a : !npu.gm<1024xf32>
+}
+npu.kernel @wide {grid = [48], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<1024xf32>, %y: !npu.gm<1024xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%u: index):
+    npu.barrier
+  }
+}
+npu.kernel @at {grid = [48], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<1024xf32>, %n: !npu.gm<i32>, %y: !npu.gm<1024xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%u: index):
+    npu.barrier
+  }
+}
+// CHECK-LABEL: func.func @main
+// CHECK: npu.launch @wide {{.*}} {outputs
+// CHECK: npu.launch @at {{.*}} {joined, outputs
+// CHECK: npu.launch @at {{.*}} {joined, outputs
 
 // -----
 
