@@ -61,6 +61,13 @@ def test_products_larger_than_a_tile(dtype: str, shape: tuple[int, int, int]) ->
     check(lambda x, y: lax.dot(x, y, preferred_element_type=wide), x, y, length=k)
 
 
+@pytest.mark.parametrize("columns", [7, 8, 9, 17])
+def test_products_of_few_columns_add_up_alike_in_both_memories(columns: int) -> None:
+    """XLA has kernels of their own for few columns, and adds up in another order with them."""
+    x, y = data("f32", (3, 200, 256)), data("f32", (3, 256, columns))
+    check(lambda x, y: jnp.einsum("bmk,bkn->bmn", x, y), x, y, length=256)
+
+
 A, B = data("f32", (7, 13)), data("f32", (13, 5))
 HALF = data("f16", (17, 3))
 
