@@ -34,7 +34,7 @@ from ..passes.npu.check import removable_flags
 from ..passes.oracle import BOUND
 from ..passes.pins import Pins, Schedule, pins_text
 from ..passes.pipeline import PIPELINE, PassChoices, Stage, check_pinnable, level_of, pinned, run_pipeline
-from ..support.amounts import bytes_in
+from ..support.amounts import STRIP, bytes_in
 from ..support.collector import collector_paused
 from ..support.precisions import ORIGIN, PRECISIONS
 from ..support.winograd import OFF, parse_winograd, winograd_text
@@ -69,6 +69,9 @@ class Options:
         check: Whether npu-check proves the program free of hazards.
         join: Whether neighbouring launches run as one, with barriers between them, where that takes less time.
         attention: Whether softmax(f(q k)) v becomes one kernel, where the target can run it so.
+        strips: What is large between products, as the scores behind the gradient of attention, is made in strips, one
+            after the other, so that only one of them takes memory: the most bytes of a tensor of a strip, as a number
+            or as text such as `"32MiB"`. None: it is made in one piece.
         banks: Whether buffers that follow each other in a vector core's memory begin in different groups of banks,
             where there is room: reading two of them is faster then.
         schedule: Pinned tiling choices, for all kernels (a `Schedule`) or by kernel name.
@@ -108,6 +111,7 @@ class Options:
     pool_bytes: int | None = None
     join: bool = True
     attention: bool = True
+    strips: int | str | None = STRIP
     banks: bool = True
     winograd: str | Mapping[str, str] = OFF
     memory_limit: int | str | None = None
@@ -119,10 +123,9 @@ class Options:
             )
         if not isinstance(self.cache, str | Path | None):
             raise CompileError(f"options: cache must be the path of a directory, not {self.cache!r}")
-        if self.memory_limit is not None and self.memory_limit_bytes is None:
-            raise CompileError(
-                f"options: memory_limit must be bytes or text such as '512MiB', not {self.memory_limit!r}"
-            )
+        for name, given in (("memory_limit", self.memory_limit), ("strips", self.strips)):
+            if given is not None and _bytes(given) is None:
+                raise CompileError(f"options: {name} must be bytes or text such as '512MiB', not {given!r}")
         fields = {
             "memory": ("typed", "bytes"),
             "host": ("allow", "forbid"),
@@ -146,10 +149,7 @@ class Options:
     @property
     def memory_limit_bytes(self) -> int | None:
         """The most device memory that the program may take; None where there is no limit."""
-        limit = self.memory_limit
-        if isinstance(limit, str):
-            return bytes_in(limit)
-        return limit if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0 else None
+        return _bytes(self.memory_limit)
 
     @property
     def weight_patterns(self) -> tuple[str, ...] | None:
@@ -167,12 +167,20 @@ class Options:
             self.precision,
             winograd_text(self.winograd),
             self.attention,
+            _bytes(self.strips) or 0,
             self.banks,
             self.join,
             self.memory_limit_bytes,
         )
         left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
         return [s for s in pinned(stages, choices) if s.name not in left_out]
+
+
+def _bytes(given: int | str | None) -> int | None:
+    """A positive number of bytes, from one or from text; None where it is none."""
+    if isinstance(given, str):
+        return bytes_in(given)
+    return given if isinstance(given, int) and not isinstance(given, bool) and given > 0 else None
 
 
 @dataclass(frozen=True)

@@ -167,6 +167,13 @@ def _choices(common: OneLineParser) -> None:
         help="leave the products and the softmax of attention kernels of their own",
     )
     common.add_argument(
+        "--strips",
+        metavar="BYTES",
+        default="32MiB",
+        help="the most bytes of a tensor in the strips in which what is large between products is made, such as the "
+        "scores behind the gradient of attention; off: in one piece (default 32MiB)",
+    )
+    common.add_argument(
         "--memory-limit",
         metavar="BYTES",
         help="the most device memory that the program may take, such as 512MiB: values are computed again, or wait on "

@@ -129,6 +129,8 @@ def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) ->
         command.append("--no-join")
     if args.no_attention:
         command.append("--no-attention")
+    if args.strips != "32MiB":
+        command += ["--strips", shlex.quote(args.strips)]
     if args.winograd != OFF:
         command += ["--winograd", shlex.quote(args.winograd)]
     if args.memory_limit is not None:

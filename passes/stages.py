@@ -13,6 +13,7 @@ from typing import Literal
 
 from xdsl.passes import ModulePass
 
+from ..support.amounts import STRIP
 from ..support.plugins import AddedPass, Entry
 from ..support.precisions import ORIGIN
 from ..support.winograd import OFF
@@ -44,8 +45,9 @@ class PassChoices:
 
     schedule: pinned choices of kernels, as `parse_pins` reads them. host: leave to call the host, `allow` or `forbid`.
     oracle: who judges schedules. precision: what f32 products are cast to. winograd: which convolutions are Winograd's.
-    attention: whether it becomes one kernel. banks: whether neighbours in ub lie in different banks. join: whether
-    neighbouring launches will be stages of one. memory_limit: the most bytes of device memory, None for all there are.
+    attention: whether it becomes one kernel. strips: the most bytes of a tensor of a strip, 0 for no strips. banks:
+    whether neighbours in ub lie in different banks. join: whether neighbouring launches will be stages of one.
+    memory_limit: the most bytes of device memory, None for all there are.
     """
 
     schedule: str = ""
@@ -54,6 +56,7 @@ class PassChoices:
     precision: str = ORIGIN
     winograd: str = OFF
     attention: bool = True
+    strips: int = STRIP
     banks: bool = True
     join: bool = True
     memory_limit: int | None = None
@@ -96,6 +99,7 @@ PIPELINE: tuple[Stage, ...] = (
     Stage("graph-complex", ".graph.complex:GraphComplexPass", "graph", (), ("real",)),
     Stage("graph-winograd", ".graph.winograd_choice:GraphWinogradPass", "graph", optional="winograd", rounds=True),
     Stage("graph-simplify", ".graph.simplify:GraphSimplifyPass", "graph", ("stored", "real")),
+    Stage("graph-strips", ".graph.strips:GraphStripsPass", "graph", ("stored", "real")),
     Stage("graph-hoist", ".graph.hoist:GraphHoistPass", "graph"),
     Stage("graph-partition", ".graph.partition:GraphPartitionPass", "graph", (), ("partitioned",)),
     Stage("graph-fuse", ".graph.fuse:GraphFusePass", "graph", (), ("fused",)),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+STRIP = 32 << 20
+"""The most bytes of a tensor of a strip, where nothing else is asked for (graph-strips)."""
+
 SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 

@@ -39,8 +39,9 @@ def accumulator(operand: np.dtype, result: np.dtype) -> np.dtype:
 SAME_KERNEL_ROWS, SAME_KERNEL_COLUMNS, SAME_KERNEL_TERMS, SAME_KERNEL_PANEL = 64, 9, 8, 64
 """XLA's kernel for a product, and with it the order of its additions, follows the numbers of rows and columns. From
 these numbers of rows, columns and terms on, more rows have never changed a bit (measured over k = 8..513; in 8 columns
-they do up to 80 rows on processors with AVX2, and of 2 or 5 terms); and with so many rows, tiles of whole panels of columns side by side, as a
-batch, or taken from a transposed right side have never either (k = 1..512). Smaller tiles stay as they are."""
+they do up to 80 rows on processors with AVX2, and of 2 or 5 terms). With so many rows, tiles of whole panels of columns
+side by side, as a batch, or taken from a transposed right side have never either (k = 1..512). Smaller tiles stay as
+they are."""
 
 
 def dot_general(a: Array, b: Array, dimension_numbers: Any, dtype: np.dtype) -> Array:

@@ -63,7 +63,7 @@ class LiveSet:
 
 
 @dataclass(frozen=True)
-class Order:
+class ProgramOrder:
     """The ops of a block and of the regions below it, numbered as they stand in the text. first, last: by op, its own
     number and that of the last op in its regions; behind: a number behind all of them."""
 
@@ -92,7 +92,7 @@ class Order:
         return begin, end
 
 
-def order_of(block: Block) -> Order:
+def order_of(block: Block) -> ProgramOrder:
     """The numbers of the ops of a block and of the regions below it."""
     first: dict[Operation, int] = {}
     last: dict[Operation, int] = {}
@@ -102,7 +102,7 @@ def order_of(block: Block) -> Order:
         for inner in reversed(nested):
             ends = [last[below.last_op] for r in inner.regions for below in r.blocks if below.last_op is not None]
             last[inner] = max(ends, default=first[inner])
-    return Order(first, last, len(first) + 1)
+    return ProgramOrder(first, last, len(first) + 1)
 
 
 def device_tensors(

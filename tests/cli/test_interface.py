@@ -119,7 +119,7 @@ def test_a_terminal_gets_a_table(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "steps"),
     [
-        (["verify", "program.mlir"], r"verifying program.mlir: .* \d+/16"),
+        (["verify", "program.mlir"], r"verifying program.mlir: .* \d+/17"),
         (["explain", "program.mlir"], r"drawing the page: .* \d/4"),
         (["calibrate", "records.json"], r"simulating .* \d/2"),
     ],

@@ -88,7 +88,8 @@ def test_bisect_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert len(culprit["element"]) == 2
     assert culprit["reproducer"]["ops"] == 1
     assert Path(culprit["reproducer"]["file"]).is_file()
-    passes = ["graph-simplify", "graph-hoist", "graph-partition", "graph-fuse", "graph-schedule", "graph-to-tile"]
+    passes = ["graph-simplify", "graph-strips", "graph-hoist", "graph-partition", "graph-fuse", "graph-schedule"]
+    passes += ["graph-to-tile"]
     assert [p["pass"] for p in said["passes"]] == passes
 
 

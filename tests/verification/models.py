@@ -84,6 +84,13 @@ def update(x, u):
     return jax.lax.dynamic_update_slice(x, u, (2, 3)), x * 2
 
 
+def quadratic(x, w):
+    """Much more between two products than goes in and comes out, cut by rows: one result is put together, the other
+    added up."""
+    e = jnp.tanh(x @ w.T)
+    return e @ w, e.T @ x
+
+
 def rounds(x, w):
     """Rounds of a product with a weight that is the same in each."""
 
@@ -162,6 +169,7 @@ MODELS: dict[str, tuple[Callable[..., Any] | str, tuple[Any, ...]]] = {
     "apart": (apart, (data(70, 100), data(70, 100, seed=5))),
     "deep": (deep, (data(32, 1500), data(1500, 48, seed=1))),
     "wide": (wide, (data(900, 40), data(40, 900, seed=1))),
+    "quadratic": (quadratic, (data(64, 4), data(64, 4, seed=1))),
     "window": (window, (data(1, 8, 8, 4), data(3, 3, 4, 8, seed=1))),
     "long": (long, (data(25, 50021),)),
     "turned": (turned, (data(20, 30), data(20, 30, seed=1))),

@@ -5,13 +5,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from wrong_passes import ALLOCATE, NPU, PLAN, SIMPLIFY, TILE_, Case, every, replace_by, same_types, swap
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i64
 from xdsl.dialects.func import CallOp, FuncOp
 
 from tilewright.dialects import tile
 from tilewright.dialects.base import encode, integer, ints, text, to_ints
-from tilewright.dialects.graph import ConstantOp, DataAttr, ElementwiseOp, FusionOp, WhileOp, YieldOp
+from tilewright.dialects.graph import ELEMENTWISE as GRAPH
+from tilewright.dialects.graph import (
+    ConstantOp,
+    DataAttr,
+    DynamicSliceOp,
+    ElementwiseOp,
+    FusionOp,
+    WhileOp,
+    YieldOp,
+)
 from tilewright.dialects.graph.interface import shape_of
 from tilewright.dialects.npu import buffer
 from tilewright.dialects.npu import structure as host
@@ -169,9 +179,29 @@ def work_over_result(module: ModuleOp) -> None:
         work.properties["address"] = source.properties["address"]
 
 
-HOIST, PARTITION = "graph-hoist", "graph-partition"
+def strip_behind(module: ModuleOp) -> None:
+    """Each strip is read one row too far."""
+    for op in every(module, DynamicSliceOp):
+        kind, block = op.starts[0].type, op.parent
+        one = ConstantOp.create(properties={"value": DataAttr.of(np.asarray(1, np.int32))}, result_types=[kind])
+        more = GRAPH["add"].create(operands=[op.starts[0], one.results[0]], result_types=[kind])
+        block.insert_ops_before([one, more], op)
+        op.operands[1] = more.results[0]
+
+
+def strips_not_added(module: ModuleOp) -> None:
+    """What is added up over strips is that of the last one."""
+    for loop in every(module, WhileOp):
+        for op in list(loop.body.block.ops):
+            if isinstance(op, GRAPH["add"]) and shape_of(op.results[0]):
+                replace_by(op.results[0], op.operands[1])
+
+
+STRIPS, HOIST, PARTITION = "graph-strips", "graph-hoist", "graph-partition"
 
 MORE = (
+    Case("strips-one-row-too-far", STRIPS, "quadratic", strip_behind, ("graph.contract",)),
+    Case("strips-forget-sums", STRIPS, "quadratic", strips_not_added, ("graph.contract",)),
     Case("hoist-takes-what-varies", HOIST, "rounds", hoisted_variant, ("graph.mul",), reproduced=False),
     Case("hoist-drops-carried", HOIST, "rounds", carried_dropped, ("graph.mul",), reproduced=False),
     Case("hoist-forgets-an-op", HOIST, "rounds", hoisted_operand, ("graph.contract",), reproduced=False),

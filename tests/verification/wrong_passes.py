@@ -45,6 +45,7 @@ Mistake = Callable[[ModuleOp], None]
 ASKED = {
     "graph-precision": PassChoices(precision="mixed_float16"),
     "graph-winograd": PassChoices(winograd="2"),
+    "graph-strips": PassChoices(strips=4096),
     "tile-fit": PassChoices(memory_limit=2**30),
 }
 """What is asked for where a pass only runs then."""
