@@ -7,7 +7,7 @@ from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 
 from ...dialects.base import ints, to_ints
 from ...dialects.dtypes import tensor
-from ...dialects.graph import BroadcastOp, ConstantOp, DataAttr, DynamicUpdateSliceOp, PadOp
+from ...dialects.graph import BroadcastOp, ConstantOp, DataAttr, DynamicUpdateSliceOp, PadOp, ReshapeOp
 from ...dialects.graph import movement as canonical
 from ...dialects.graph.interface import INDEX_TENSOR, element_of, shape_of
 from ..access import splat_of
@@ -34,6 +34,27 @@ class DropIdentityBroadcast(GraphPattern):
     def match_and_rewrite(self, op: BroadcastOp, rewriter: PatternRewriter, /) -> None:
         if (same := op.fold()) is not None:
             rewriter.replace(op, (), same)
+
+
+class SimplifyReshapes(GraphPattern):
+    """A reshape of a reshape is one reshape."""
+
+    name = "merge-reshapes"
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ReshapeOp, rewriter: PatternRewriter, /) -> None:
+        canonical.MergeReshapes().match_and_rewrite(op, rewriter)
+
+
+class DropIdentityReshape(GraphPattern):
+    """A reshape that changes nothing is its operand."""
+
+    name = "drop-identity-reshape"
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ReshapeOp, rewriter: PatternRewriter, /) -> None:
+        if op.x.type == op.result.type and not op.attributes:
+            rewriter.replace(op, (), [op.x])
 
 
 class PadAsUpdate(GraphPattern):
