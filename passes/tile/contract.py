@@ -254,7 +254,9 @@ class ContractKernel(ContractionChoice):
         for d in o.dims:
             at, count, step, repeat, repeat_step = Expr(), 1, 1, 1, 1
             for a, c in d.terms.items():
-                if len(d.terms) == 1:
+                if d.strided:
+                    at, count, step = inner.get(a, Expr()) * c, plan.l0[a], c
+                elif len(d.terms) == 1:
                     at, count = d.shared(inner.get(a, Expr())), plan.l0[a] // d.each
                 elif self.role[a] == "b":
                     continue  # the load is at its place

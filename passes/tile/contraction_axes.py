@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import Float32Type, i32
 from xdsl.ir import Attribute, BlockArgument, SSAValue
@@ -134,6 +134,13 @@ class Dim:
     constant: int = 0
     each: int = 1
     """Elements along its axis that one element here stands for: several in what is stored of a sparse operand."""
+    strided: bool = False
+    """Whether it is loaded with what lies between its steps, as elements that are next to each other in memory are."""
+
+    @property
+    def windowed(self) -> bool:
+        """Whether windows or steps are taken of it behind l1."""
+        return len(self.terms) > 1 or self.strided
 
     def shared(self, at: Expr) -> Expr:
         """The place here of a position along its axis, a multiple of `each`."""
@@ -160,7 +167,7 @@ class Operand:
     def l1_sizes(self, tile: Mapping[int, int] | Sequence[int]) -> list[int]:
         out = []
         for d in self.dims:
-            if len(d.terms) == 1:
+            if len(d.terms) == 1 and not d.strided:
                 out.append(-(-tile[next(iter(d.terms))] // d.each))
             else:
                 out.append(sum((tile[a] - 1) * c for a, c in d.terms.items()) + 1)
@@ -189,7 +196,7 @@ class Operand:
         return math.gcd(machine.gm_align, self.offset * width, *(n * width for n in apart))
 
     def l1_steps(self) -> list[int]:
-        return [next(iter(d.terms.values())) if len(d.terms) == 1 else 1 for d in self.dims]
+        return [next(iter(d.terms.values())) if len(d.terms) == 1 and not d.strided else 1 for d in self.dims]
 
 
 class ContractionSteps(FusionSteps):
@@ -232,6 +239,8 @@ class ContractionSteps(FusionSteps):
             known = {a for d in dims for a in d.terms}
             repeated = sorted({a for i in indices for a, _ in i.terms if extents[a] != 1} - known)
             dims += [Dim(extents[a], 0, {a: 1}) for a in repeated]
+            if value is self.anchor.lhs:
+                dims = self._side_by_side(dims, itemsize(element_of(value)))
         else:
             plain = [Expr.of(-1 - d) for d in range(len(shape))]
             load = resolve(value, plain, {-1 - d: n for d, n in enumerate(shape)}, self._is_base)
@@ -245,6 +254,23 @@ class ContractionSteps(FusionSteps):
         return Operand(
             list(self.fusion.body.block.args).index(load.base), dims, load.offset, element_of(value)
         )
+
+    def _side_by_side(self, dims: list[Dim], width: int) -> list[Dim]:
+        """The dimensions of lhs, of which no two elements lie next to each other in memory where every other column of
+        an image is read. Each element alone would move a whole burst, so what lies between them comes along."""
+        steps = [abs(d.stride) for d in dims if d.stride and d.extent > 1]
+        least = min(steps, default=1)
+        if least == 1 or least * width > self.machine.burst_bytes:
+            return dims
+
+        def whole(d: Dim) -> Dim:
+            ((axis, step),) = d.terms.items()
+            if d.stride != least or step != 1 or self.nest.roles[axis] != "m":
+                return d
+            extent, constant = (d.extent - 1) * least + 1, d.constant * least
+            return replace(d, extent=extent, stride=1, terms={axis: least}, constant=constant, strided=True)
+
+        return [whole(d) if len(d.terms) == 1 else d for d in dims]
 
     def _sparse(self, op: ExpandOp, indices: Sequence[Expr[int]]) -> Operand:
         """The views of the values and of the index of a sparse rhs."""
@@ -320,7 +346,7 @@ class ContractionSteps(FusionSteps):
                 if last in d.terms:
                     kept[axis] = Dim(self.extents[axis], d.stride, {axis: 1})
             elif terms or d.constant:
-                others.append(Dim(d.extent, d.stride, terms, d.constant, d.each))
+                others.append(replace(d, terms=terms))
         operand.dims = [*others, *kept.values()]
 
     def _full_extent(self, axis: int) -> int:
@@ -360,7 +386,7 @@ class ContractionSteps(FusionSteps):
         free_dims = find(free)
         k_dims = [d for d in find(k) if d not in free_dims]
         batch = [d for d in operand.dims if d not in free_dims and d not in k_dims]
-        has_window = any(len(d.terms) > 1 for d in free_dims)
+        has_window = any(d.windowed for d in free_dims)
 
         def nearest(dims: list[Dim]) -> int:
             return abs(dims[-1].stride) if dims and dims[-1].stride else 1 << 60

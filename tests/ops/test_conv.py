@@ -135,6 +135,32 @@ def test_windows_with_one_place(draw: st.DataObject, target: str) -> None:
     check(fn, x, w, target=target, length=40)
 
 
+@covering()
+@pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310", "ascend-950pr"])
+@pytest.mark.parametrize("dtype", ["f32", "f16", "i8"])
+@pytest.mark.parametrize(
+    ("shape", "stride"), [((2, 20, 14, 14), 2), ((1, 33, 9, 17), 3), ((3, 16, 1, 56), 2), ((1, 5, 7, 40), 20)]
+)
+def test_a_point_filter_over_every_other_place(
+    shape: tuple[int, ...], stride: int, dtype: str, target: str
+) -> None:
+    """Where places lie next to each other, as in PyTorch's layout, whole rows are loaded: single elements would take a
+    burst each."""
+    x, w = data(dtype, shape), data(dtype, (24, shape[1], 1, 1), 1)
+    wide = jnp.int32 if dtype == "i8" else None
+
+    def fn(x: jax.Array, w: jax.Array) -> jax.Array:
+        return lax.conv_general_dilated(x, w, (stride, stride), "VALID", preferred_element_type=wide)
+
+    check(fn, x, w, target=target, length=shape[1])
+
+
+def test_a_point_filter_over_every_other_place_takes_no_single_elements() -> None:
+    x, w = jax.ShapeDtypeStruct((1, 256, 56, 56), "float16"), jax.ShapeDtypeStruct((512, 256, 1, 1), "float16")
+    report = tw.compile(lambda x, w: lax.conv_general_dilated(x, w, (2, 2), "VALID"), x, w).report()
+    assert report.microseconds < 15
+
+
 def test_gradient_of_a_point_filter_takes_no_single_elements() -> None:
     """Its input lies by features: what is added up, the positions, is what lies together."""
 
