@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from harness import FLOATS, check, data
-from tiers import covering
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.dialects.graph import ELEMENTWISE, ContractOp, DynamicUpdateSliceOp, ReduceOp, WhileOp
@@ -83,18 +83,18 @@ SHAPES = [(1, 256, 256, 16), (3, 200, 256, 8), (2, 131, 197, 16), (1, 67, 400, 4
 """Heads, rows, keys and the size of a head."""
 
 
-@covering()
+@sampled(6)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_gradient_of_attention(dtype: str, shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("fn", [attention_step, attention_vjp])
+def test_gradient_of_attention(fn: Function, dtype: str, shape: tuple[int, ...]) -> None:
     heads, rows, keys, size = shape
     q, d = (data(dtype, (heads, rows, size), seed=i) for i in (0, 3))
     k, v = (data(dtype, (heads, keys, size), seed=i) for i in (1, 2))
-    cut(attention_step, q, k, v, length=rows + keys)
-    cut(attention_vjp, q, k, v, d, length=rows + keys)
+    cut(fn, q, k, v, *[d] * (fn is attention_vjp), length=rows + keys)
 
 
-@covering()
+@sampled(3)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("loss", [by_one_hot, by_label])
 def test_cross_entropy(loss: Function, dtype: str) -> None:
@@ -102,6 +102,7 @@ def test_cross_entropy(loss: Function, dtype: str) -> None:
     cut(jax.value_and_grad(loss, argnums=(0, 1)), h, w, labels, length=571)
 
 
+@sampled(2)
 @pytest.mark.parametrize("rows", [64, 97])
 def test_every_kind_of_op(rows: int) -> None:
     q, k, x = data("f32", (rows, 8)), data("f32", (130, 8), seed=1), data("f32", (rows, 130))
@@ -119,22 +120,27 @@ def test_integers_are_added_up_as_they_are() -> None:
 
 
 def test_the_forward_half_stays_one_kernel() -> None:
-    q, k, v = (data("f16", (2, 256, 16), seed=i) for i in range(3))
-    program = cut(attention_step, q, k, v, length=512)
+    x = jax.ShapeDtypeStruct((2, 256, 16), "float16")
+    program, apart = (
+        tw.compile(attention_step, x, x, x, options=tw.Options(strips=SMALL, attention=attention))
+        for attention in (True, False)
+    )
     assert "attention_0" in kernels(program)
-    apart = cut(attention_step, q, k, v, length=512, options=tw.Options(strips=SMALL, attention=False))
     assert "attention_0" not in kernels(apart)
     assert len(loops(apart)) > len(loops(program))
 
 
 def test_heads_come_before_rows() -> None:
     """Nothing is added up over heads; a head that is too large is cut again."""
-    q = data("f16", (4, 64, 4))
-    (loop,) = loops(cut(attention_vjp, q, q, q, q, length=128))
+
+    def of(heads: int, rows: int, size: int) -> list[WhileOp]:
+        x = jax.ShapeDtypeStruct((heads, rows, size), "float16")
+        return loops(tw.compile(attention_vjp, x, x, x, x, options=tw.Options(strips=SMALL)))
+
+    (loop,) = of(4, 64, 4)
     assert [shape_of(v) for v in loop.results[1:]] == 4 * [(4, 64, 4)]
     assert not any(isinstance(op, ELEMENTWISE["add"]) and shape_of(op.results[0]) for op in loop.body.block.ops)
-    large = data("f16", (2, 256, 16))
-    outer, inner = loops(cut(attention_vjp, large, large, large, large, length=512))
+    outer, inner = of(2, 256, 16)
     assert outer.is_ancestor(inner)
 
 
