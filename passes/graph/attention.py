@@ -28,7 +28,7 @@ from ...dialects.graph import (
     TransposeOp,
 )
 from ...dialects.graph.interface import element_of, shape_of
-from ...dialects.open_sizes import is_open
+from ...dialects.open_sizes import any_open, certain
 from ...machine import Machine
 from ..access import splat_of
 from ..reasons import Reason
@@ -197,6 +197,7 @@ def _scores_behind(x: SSAValue) -> ContractOp | None:
     return found[0] if len(found) == 1 else None
 
 
+UNKNOWN = "its sizes are known only when it runs, and they are more than those of many rows, keys and batches"
 MIXED = "its weights and its values have other axes than those of its scores"
 
 
@@ -213,8 +214,6 @@ class _Axes:
         ordered = self._between()
         if isinstance(ordered, str):
             return ordered
-        if any(is_open(n) for op in ordered for r in op.results for n in shape_of(r)):
-            return "its sizes are known only when it runs"
         at.axes[at.scores.result] = tuple(
             a if n != 1 else None for a, n in enumerate(shape_of(at.scores.result))
         )
@@ -307,10 +306,12 @@ class _Axes:
         keys, rows = (wide[0], wide[1]) if at.keys in wide[0] else (wide[1], wide[0])
         if keys != [at.keys]:
             return "the softmax is over other axes of its scores than those that its keys alone have"
-        if extents[at.keys] < LEAST_KEYS:
+        if not certain(extents[at.keys], ">=", LEAST_KEYS):
             return f"it has {extents[at.keys]} keys, and the kernels of attention are for {LEAST_KEYS} and more"
-        at.few = max((extents[a] for a in rows), default=1) < LEAST_ROWS
+        at.few = not any(certain(extents[a], ">=", LEAST_ROWS) for a in rows)
         shared = [shape_of(at.scores.lhs)[d] for d in to_ints(at.scores.lhs_contract)]
+        if any_open(shared) or (at.few and any_open((*extents, *shape_of(at.values)))):
+            return UNKNOWN
         if at.few and sum(n != 1 for n in shared) != 1:
             return f"it has fewer than {LEAST_ROWS} rows, whose kernel is for queries and keys that share one axis"
         return None

@@ -64,7 +64,7 @@ class AttentionKernel(AttentionChoice):
         split = {a: share(self._tiles(a, s.rows), n) for a, n in zip(self.outer, s.grid, strict=True)}
         on_grid = [a for a in self.outer if may_repeat(split[a][0])]
         lead = [split[a][0] for a in on_grid]
-        rooms = min(self.count, BEHIND)
+        rooms = 1 if self.count == 1 else BEHIND
         b = self.b = KernelBuilder(
             self.machine,
             "mix",

@@ -18,6 +18,7 @@ from ...dialects.graph import AttentionSchedule, FusionOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.types import padded_bytes
+from ...dialects.open_sizes import any_open, certain, example
 from ...machine import Machine
 from ..errors import TooLarge
 from ..graph.visible_keys import VisibleKeys, visible_keys
@@ -153,7 +154,9 @@ class AttentionChoice(ScheduledKernel):
         return found
 
     def bands_tried(self) -> list[int]:
-        """Numbers of bands that are worth judging; none where all rows see all keys."""
+        """Numbers of bands that are worth judging; none where all rows see all keys, or sizes are open."""
+        if any_open([*self.whole.values()]):
+            return []
         most = min(self._blocks[0], MOST_BANDS)
         if most == 1 or len(self._yielded) > 1 or self.visible is None:
             return []
@@ -198,7 +201,7 @@ class AttentionChoice(ScheduledKernel):
 
     def _fits_band(self, rows: int) -> bool:
         """Whether no tile of so many rows reaches into the next band."""
-        return self.extents[self.row] % rows == 0 or self.band.end == self.whole[self.row]
+        return self.band.end == self.whole[self.row] or self.extents[self.row] % rows == 0
 
     def _grids(self, rows: int) -> list[tuple[int, ...]]:
         """Divisions over cores that are worth judging: fewer cores are started sooner."""
@@ -210,7 +213,7 @@ class AttentionChoice(ScheduledKernel):
 
     def _keys_tried(self) -> list[int]:
         """Lengths of pieces of the keys that leave little of the last one empty."""
-        whole = round_up(self.extents[self.keys])
+        whole = round_up(example(self.extents[self.keys]))
         counts = {1, *(-(-whole // most // 2) * 2 for most in KEYS if most < whole)}
         return sorted({round_up(-(-whole // n)) for n in counts if n and whole // n <= KEYS[0]}, reverse=True)
 
@@ -338,7 +341,7 @@ class AttentionChoice(ScheduledKernel):
         if size(s.grid) > self.machine.cube_cores:
             return f"a grid of {size(s.grid)} cores is more than the {self.machine.cube_cores} there are"
         for a, n in zip(self.outer, s.grid, strict=True):
-            if share(self._tiles(a, s.rows), n)[0] != n:
+            if certain(share(self._tiles(a, s.rows), n)[0], "!=", n):
                 return f"axis {a} of {self._tiles(a, s.rows)} tiles cannot be split over {n} cores"
         for space, need in self._bytes(s).items():
             room = self.machine.spaces[space].bytes
@@ -388,7 +391,7 @@ class AttentionChoice(ScheduledKernel):
 
     def is_masked(self, keys: int) -> bool:
         """Whether pieces of so many keys have places behind the last one."""
-        return self.band.first + self.pieces(keys) * keys > self.whole[self.keys]
+        return not certain(self.band.first + self.pieces(keys) * keys, "<=", self.whole[self.keys])
 
     @cached_property
     def _chain_axes(self) -> list[int]:

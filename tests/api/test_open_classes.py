@@ -76,6 +76,17 @@ def causal(q: Any, k: Any, v: Any) -> Any:
     return jax.nn.softmax(scores, -1) @ v
 
 
+def attention(q: Any, k: Any, v: Any, bias: Any = 0.0) -> Any:
+    """[b, rows, d] with keys [b, keys, d], which one kernel computes."""
+    return jax.nn.softmax(jnp.einsum("bsd,btd->bst", q, k) / 4 + bias, -1) @ v
+
+
+def shared_keys(q: Any, k: Any, v: Any) -> Any:
+    """[b, heads, rows, d]: heads share their keys."""
+    weights = jax.nn.softmax(jnp.einsum("bhsd,btd->bhst", q, k) / 4, -1)
+    return jnp.einsum("bhst,btd->bhsd", weights, v)
+
+
 IMAGES, TAPS = "b, h, w, 3", "3, 3, 3, 8"
 CASES = {
     "running sums": Case(lambda x: jnp.cumsum(x, 1), ["b, s"]),
@@ -142,6 +153,12 @@ CASES = {
     "complex numbers": Case(lambda x: jnp.abs(lax.complex(x, x * 2) * 1j), ["b, s"]),
     "bits": Case(lambda x: lax.bitcast_convert_type(x, jnp.int8), [("b, s", "float16")]),
     "a causal mask": Case(causal, ["b, s, 16"] * 3),
+    "attention of open batches": Case(attention, ["b, 40, 16"] * 3),
+    "attention of open rows": Case(attention, ["3, s, 16", "3, 50, 16", "3, 50, 24"]),
+    "attention over open keys": Case(attention, ["3, 33, 16", "3, k, 16", "3, k, 8"]),
+    "attention with an open bias": Case(attention, ["b, s, 16", "b, k, 16", "b, k, 16", "s, k"]),
+    "attention of shared keys": Case(shared_keys, ["b, 3, s, 16", "b, s, 16", "b, s, 16"]),
+    "attention of open features": Case(attention, ["2, 40, s", "2, 40, s", "2, 40, 16"]),
     "places in sorted numbers": Case(lambda a, x: jnp.searchsorted(jnp.sort(a), x), ["32", "b"]),
     "patches": Case(lambda x: lax.conv_general_dilated_patches(x, (3, 3), (1, 1), "SAME"), ["b, 3, 8, 8"]),
     "what the host does": Case(lambda x: jnp.linalg.cholesky(x @ x.mT + 9 * jnp.eye(4)), ["b, 4, 4"]),
@@ -196,6 +213,20 @@ def test_each_class_is_lowered_for_ranges_of_sizes(name: str) -> None:
         assert any(
             isinstance(version, NoTemplate) or version.template.constraints for version in program.ranges.values()
         )
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("attention") and "features" not in name])
+def test_attention_with_open_sizes_is_one_kernel(name: str) -> None:
+    """Of many rows, keys and batches; more keys than one piece has are taken as they come."""
+    case, program = CASES[name], program_of(name)
+    for seed, sizes in enumerate([(40, 40, 40), (3, 90, 90), (17, 65, 77)]):
+        given = dict(zip(sorted(case.names, key="bsk".index), sizes, strict=False))
+        if "b" not in given:
+            given = dict.fromkeys(given, sizes[1])
+        version = program.at(given)
+        assert isinstance(version, SizedProgram)
+        assert "attention_0" in [kernel.name for kernel in version.report().kernels]
+        check(name, given, seed)
 
 
 @examples(100)

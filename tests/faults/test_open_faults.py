@@ -20,7 +20,7 @@ from tilewright.passes.templates import NoTemplate, check_template
 TARGET = "ascend-910b1"
 
 
-@pytest.mark.parametrize("name", ["product", "rows", "parts", "table", "softmax"])
+@pytest.mark.parametrize("name", ["product", "rows", "parts", "table", "softmax", "attention"])
 def test_no_mutant_escapes(name: str) -> None:
     assert name in PROGRAMS
     total: Counter[str] = Counter()
