@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from loading import example_module, load
+from tiers import sampled
 
 import tilewright as tw
 
@@ -54,6 +55,7 @@ FULL = (
 """Compiled in full size too: their shapes differ in kind from the small ones'."""
 
 
+@sampled(2)
 @pytest.mark.parametrize("model", SMALL)
 def test_values(model: str) -> None:
     """f32 throughout: the small models are short enough for 1e-4 of the largest number of each result."""

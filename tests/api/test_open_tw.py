@@ -99,7 +99,7 @@ def sizes_of(name: str, numbers: Sequence[int]) -> Sizes:
     return {s: numbers[i % len(numbers)] for i, s in enumerate(program_of(name).symbols)}
 
 
-@sampled(3)
+@sampled(6)
 @pytest.mark.parametrize("name", CASES)
 def test_every_construct_is_right_at_each_size(name: str) -> None:
     served, case = 0, CASES[name]
@@ -136,7 +136,7 @@ EXAMPLES = {
 """Programs whose dimensions are open, and sizes of those that have to be others' multiples."""
 
 
-@sampled(3)
+@sampled(6)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_example_is_a_version_for_a_range(name: str) -> None:
     program: Any = tw.compile(str(ROOT / name))

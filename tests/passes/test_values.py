@@ -166,6 +166,7 @@ def keeps_values_of(dtype: str, target: str, half: int) -> None:
     check_levels(partial(one_of_each, part=part, parts=parts), args, target, 64)
 
 
+@sampled(2)
 @pytest.mark.parametrize(("dtype", "target"), ONE_TARGET.items())
 def test_each_pass_keeps_the_values_of_narrow_types(dtype: str, target: str) -> None:
     """In the first tier half of the classes for each: all of them for floats, and for integers."""

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 from random_layers import DTYPES, layer, output_loss
-from tiers import covering, examples
+from tiers import covering, examples, sampled
 
 from tilewright.quantization import weights
 from tilewright.quantization.rounding import weight_scale
@@ -254,6 +254,7 @@ CONVOLUTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolutions_are_products_of_patches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = dict(CONVOLUTIONS[name])

@@ -19,8 +19,8 @@ def _sample() -> list[Case]:
     cases = []
     for call in calls():
         seed = zlib.crc32(call.text.encode())
-        if seed % 23 == 0:
-            dtype, size = DTYPES[seed // 23 % len(DTYPES)], list(SIZES)[seed // 200 % 4]
+        if seed % 41 == 0:
+            dtype, size = DTYPES[seed // 41 % len(DTYPES)], list(SIZES)[seed // 400 % 4]
             cases.append(Case(call, dtype, size, special=seed % 2 == 0, bytes=seed % 3 == 0))
     return cases
 

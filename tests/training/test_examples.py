@@ -64,6 +64,7 @@ def test_a_step_that_overflows_is_skipped_on_the_device(mixed: ModuleType, net: 
     close(loss, want_loss, 1e-3)
 
 
+@sampled(2)
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("net", ["dense", "cnn"])
 def test_a_good_step_is_that_of_jax(mixed: ModuleType, net: str, memory: str) -> None:

@@ -196,7 +196,7 @@ def walked(module: ModuleOp, inputs: list[Any], errors: list[Any]) -> tuple[Any,
     raise AssertionError("no return")
 
 
-@sampled(2)
+@sampled(6)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("net", [residual, pooled])
 def test_chains_stay_within_their_bounds(net: Callable[..., Any], seed: int) -> None:
