@@ -16,6 +16,7 @@ from ..api.program import Options, Program
 from ..api.signature import generator_of, is_key
 from ..passes.errors import PassError
 from ..passes.pins import parse_pins
+from ..support.amounts import STRIP
 from ..support.winograd import OFF
 from .cache import keep_executables
 from .common import CliError, parse_bytes, working
@@ -172,7 +173,7 @@ def options_of(args: argparse.Namespace) -> Options:
         pool_bytes=None if pool is None else parse_bytes(args.pool_bytes),
         join=not args.no_join,
         attention=not args.no_attention,
-        strips=None if args.strips == OFF else parse_bytes(args.strips, "--strips"),
+        strips=None if args.strips == OFF else parse_bytes(args.strips, "--strips") or STRIP,
         winograd=args.winograd,
         memory_limit=parse_bytes(args.memory_limit, "--memory-limit"),
     )

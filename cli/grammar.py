@@ -169,7 +169,6 @@ def _choices(common: OneLineParser) -> None:
     common.add_argument(
         "--strips",
         metavar="BYTES",
-        default="32MiB",
         help="the most bytes of a tensor in the strips in which what is large between products is made, such as the "
         "scores behind the gradient of attention; off: in one piece (default 32MiB)",
     )

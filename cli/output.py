@@ -129,7 +129,7 @@ def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) ->
         command.append("--no-join")
     if args.no_attention:
         command.append("--no-attention")
-    if args.strips != "32MiB":
+    if args.strips is not None:
         command += ["--strips", shlex.quote(args.strips)]
     if args.winograd != OFF:
         command += ["--winograd", shlex.quote(args.winograd)]

@@ -343,5 +343,5 @@ class MergeReshapes(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ReshapeOp, rewriter: PatternRewriter, /) -> None:
         inner = op.x.owner
-        if isinstance(inner, ReshapeOp) and not inner.attributes:
+        if isinstance(inner, ReshapeOp) and not inner.attributes and not op.attributes:
             rewriter.replace(op, ReshapeOp.create(operands=[inner.x], result_types=op.result_types))

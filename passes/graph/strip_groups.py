@@ -234,6 +234,8 @@ def _goes_on(op: GraphOp, i: int, d: int, found: BoundedDim) -> bool:
 
 
 def _summed(op: GraphOp, i: int, d: int, found: BoundedDim) -> StripWay | None:
+    if not isinstance(op, ContractOp | ReduceOp):
+        return None
     places: list[int | None] = [None] * len(op.operands)
     places[i] = d
     for a, b in op.meeting():
