@@ -151,6 +151,20 @@ def test_each_kernel_has_its_launch_where_that_is_asked(
             assert ("npu-join-launches" in said) is not bool(more)
 
 
+def test_strips(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--strips`: how much one takes, or `off`; anything else is one sentence."""
+    (tmp_path / "square.py").write_text("import jax.numpy as jnp\n\n\ndef f(x):\n    return jnp.tanh(x @ x.T) @ x\n")
+    monkeypatch.chdir(tmp_path)
+    args = ["square.py:f", "--shapes", "f32[256,16]"]
+    found = [
+        json.loads(output(capsys, "report", *args, "--json", *more))["memory"]["arena_bytes"]
+        for more in ((), ("--strips", "off"), ("--strips", "64K"))
+    ]
+    assert found[0] == found[1] > 256 * 256 * 4 > found[2]
+    assert main(["report", *args, "--strips", "many"]) == 1
+    assert "cannot read --strips many; write 4096, 512K, 64M or 2G" in capsys.readouterr().err
+
+
 def test_verify_starts_at_the_level_of_the_source(
     mlir: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
