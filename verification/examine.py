@@ -323,7 +323,8 @@ class Examiner:
     def _overflow(self, trace: Trace) -> str:
         """Says which op of a run is the first to leave the range of its type, where results are infinite or NaN for it
         that are finite in the reference; no bound says anything of them."""
-        pairs = zip(trace.results, self.reference or (), strict=False)
+        reference = self.counted(self.reference or ())
+        pairs = zip(self.counted(trace.results), reference, strict=False)
         lost = sum(int((_finite(want) & ~_finite(x).reshape(np.shape(want))).sum()) for x, want in pairs)
         if not lost:
             return ""

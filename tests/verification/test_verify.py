@@ -286,3 +286,11 @@ def test_a_concatenation_in_memory_that_was_used_before() -> None:
 
     result = tw.verify(fn, np.linspace(-1, 1, 256, dtype=np.float32).reshape(16, 16))
     assert result.ok, result
+
+
+def test_results_as_long_as_data_says_are_judged_behind_a_pass_that_rounds() -> None:
+    x = np.float32([1, -1, 2, -3, 4, 0, 5])
+    found = tw.verify(
+        lambda x: tw.compress(x > 0, x * 2.0), x, options=tw.Options(precision="mixed_float16")
+    )
+    assert found.ok, found
