@@ -66,6 +66,7 @@ _OURS = (
     "empty:FoldEmptyPad",
     "empty:FoldEmptyUpdate",
     "empty:FoldEmptyConcat",
+    "neutral:DropNeutralOperand",
     "movement:SimplifyBroadcasts",
     "movement:DropIdentityBroadcast",
     "movement:SimplifyReshapes",
