@@ -17,7 +17,7 @@ from ..dialects.base import integer
 from ..dialects.graph.donation import donated
 from ..dialects.npu import AllocOp, BufferType, NpuOp, ViewOp, buffer, gm
 from ..dialects.npu.places import addresses_of
-from ..dialects.npu.structure import GmAllocOp, GmConstantOp
+from ..dialects.npu.structure import CallOp, GmAllocOp, GmConstantOp
 
 EVENTS = 1200
 """Instructions shown of one launch of a kernel."""
@@ -166,9 +166,9 @@ def _rounded(*microseconds: float) -> list[float]:
 def device_memory(module: ModuleOp, spans: Sequence[Span], number: dict[Operation, int]) -> list[Json]:
     """Tensors in device memory: {"value": name, "op": index or -1, "kind", "address", "bytes", "begin", "end"} (us).
 
-    A tensor lives from the step of its first use to that of its last in the outermost block of its function, once for
-    each call of that; arguments (unless donated), constants and results to the end. Tensors without an address (before
-    npu-plan-memory) are left out, and those of functions in the passes of a loop that are not shown one by one.
+    A tensor lives from the step of its first use to that of its last in the block that makes it, once for each call and
+    each pass of that; arguments (unless donated), constants and results to the end. Tensors without an address (before
+    npu-plan-memory) are left out, and those of functions and loops in the passes that are not shown one by one.
     """
     main = next((op for op in module.ops if isinstance(op, FuncOp) and op.sym_name.data == "main"), None)
     if main is None:
@@ -193,8 +193,8 @@ def device_memory(module: ModuleOp, spans: Sequence[Span], number: dict[Operatio
         )
 
     for value, at, free in zip(main.body.block.args, addresses_of(main) or (), donated(main)):
-        users = {_outermost(user)[0] for user in _users(value)}
-        times = used.get(main.body.block, {}).get((), {})
+        users = {_within(user, main.body.block) for user in _users(value)}
+        times = next(iter(used.get(main.body.block, {}).get((), [])), {})
         kept = not free or main.body.block.last_op in users
         end = total if kept else max((times[top][1] for top in users if top in times), default=0.0)
         add(value, "argument", at, 0.0, end)
@@ -206,10 +206,11 @@ def device_memory(module: ModuleOp, spans: Sequence[Span], number: dict[Operatio
             if isinstance(op, GmConstantOp) and op.address is not None:
                 add(op.result, "constant", integer(op.address), 0.0, total)
             elif isinstance(op, GmAllocOp) and op.address is not None:
-                users = {_outermost(user)[0] for user in _users(op.result)}
-                result = func is main and block.last_op in users
+                assert op.parent is not None
+                users = {_within(user, op.parent) for user in _users(op.result)}
+                result = func is main and op.parent is block and block.last_op in users
                 kind = "result" if result else "workspace" if _only_scratch(op.result) else "tensor"
-                for times in used.get(block, {}).values():
+                for times in (times for passes in used.get(op.parent, {}).values() for times in passes):
                     here = [times[top] for top in users if top in times]
                     if here:
                         end = total if result else max(end for _, end in here)
@@ -217,29 +218,49 @@ def device_memory(module: ModuleOp, spans: Sequence[Span], number: dict[Operatio
     return found
 
 
-def _uses(spans: Sequence[Span]) -> dict[Block, dict[tuple[int, ...], dict[Operation, tuple[float, float]]]]:
-    """When each op of the outermost block of a function ran, by the numbers of the calls that the function is in."""
-    found: dict[Block, dict[tuple[int, ...], dict[Operation, tuple[float, float]]]] = {}
+Times = dict[Operation, tuple[float, float]]
+"""When each op of a block ran, those inside it included."""
+
+
+def _uses(spans: Sequence[Span]) -> dict[Block, dict[tuple[int, ...], list[Times]]]:
+    """The times of each pass of a block, by the numbers of the calls that it is in. Of passes that are not shown one by
+    one only those of the function's block are known."""
+    found: dict[Block, dict[tuple[int, ...], list[Times]]] = {}
+    places: dict[Block, dict[Operation, int]] = {}
+    last: dict[tuple[Block, tuple[int, ...]], Operation] = {}
     for span in spans:
         calls = span.placed.calls
         numbers = tuple(number for _, number in calls)
         for depth, op in enumerate([*(op for op, _ in calls), _op(span.placed)]):
-            top, block = _outermost(op)
-            times = found.setdefault(block, {}).setdefault(numbers[:depth], {})
-            begin, end = times.get(top, (span.begin, span.end))
-            times[top] = min(begin, span.begin), max(end, span.end)
+            around = list(_around(op))
+            for top, block in around[-1:] if isinstance(span.placed, Rest) else around:
+                key = block, numbers[:depth]
+                passes = found.setdefault(block, {}).setdefault(key[1], [{}])
+                before = last.get(key)
+                if before is not None and not isinstance(block.parent_op(), FuncOp):
+                    place = places.setdefault(block, {op: i for i, op in enumerate(block.ops)})
+                    many = top is before and (top.regions or isinstance(top, CallOp))
+                    if place[top] <= place[before] and not many:
+                        passes.append({})
+                last[key] = top
+                begin, end = passes[-1].get(top, (span.begin, span.end))
+                passes[-1][top] = min(begin, span.begin), max(end, span.end)
     return found
 
 
-def _outermost(op: Operation) -> tuple[Operation, Block]:
-    """The op that is `op` or has it inside in the block of its function, and that block."""
-    while True:
+def _around(op: Operation) -> Iterator[tuple[Operation, Block]]:
+    """The ops that are `op` or have it inside, and their blocks, up to the block of its function."""
+    while not isinstance(op, FuncOp):
         block, parent = op.parent, op.parent_op()
         assert block is not None
         assert parent is not None
-        if isinstance(parent, FuncOp):
-            return op, block
+        yield op, block
         op = parent
+
+
+def _within(op: Operation, block: Block) -> Operation:
+    """The op of a block that is `op` or has it inside; `op` where none has."""
+    return next((top for top, there in _around(op) if there is block), op)
 
 
 def _users(value: SSAValue) -> Iterator[Operation]:
