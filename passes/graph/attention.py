@@ -197,7 +197,7 @@ def _scores_behind(x: SSAValue) -> ContractOp | None:
     return found[0] if len(found) == 1 else None
 
 
-UNKNOWN = "its sizes are known only when it runs, and they are more than those of many rows, keys and batches"
+UNKNOWN = "the size of its heads, or whether they have 16 rows, is known only when it runs"
 MIXED = "its weights and its values have other axes than those of its scores"
 
 

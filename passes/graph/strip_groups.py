@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from ...dialects.base import text, to_ints
-from ...dialects.dtypes import itemsize, size
+from ...dialects.dtypes import size
 from ...dialects.graph import (
     BroadcastOp,
     ConcatOp,
@@ -31,9 +31,10 @@ from ...dialects.graph import (
     TransposeOp,
 )
 from ...dialects.graph.extents import BoundedDim
-from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.graph.interface import shape_of
 from ...dialects.open_sizes import any_open
 from ..access import splat_of
+from .hoist import outer_operands, value_bytes
 
 LEAST_GROWTH = 5
 """A product is cut where it has so many times the elements of each of its operands. The hidden layer of a transformer
@@ -98,11 +99,6 @@ class StripGroup:
             if own == level and any(outside):
                 found.append(result)
         return found
-
-
-def value_bytes(value: SSAValue) -> int:
-    """Bytes of a tensor."""
-    return size(shape_of(value)) * itemsize(element_of(value))
 
 
 def is_made(value: SSAValue) -> bool:
@@ -248,21 +244,14 @@ def _summed(op: GraphOp, i: int, d: int, found: BoundedDim) -> StripWay | None:
 
 def way_from_result(op: Operation, r: int) -> StripWay | None:
     """How an op takes part whose result is cut along r; None where it cannot."""
-    if isinstance(op, IotaOp):
-        return StripWay((), r)
-    if isinstance(op, ConstantOp):
-        return StripWay((), r) if splat_of(op.result) is not None else None
     if not isinstance(op, STRIPPED):
         return None
     places: list[int | None] = []
     for i, value in enumerate(op.operands):
         named = [(d, found) for d in range(len(shape_of(value))) if (found := op.along(i, d)) and found.dim == r]
-        if any(not _goes_on(op, i, d, found) for d, found in named):
+        if len(named) > 1 or any(not _goes_on(op, i, d, found) for d, found in named):
             return None
-        wide = [d for d, _ in named if shape_of(value)[d] != 1] or [d for d, _ in named]
-        if len(wide) > 1:
-            return None
-        places.append(wide[0] if wide else None)
+        places.append(named[0][0] if named else None)
     if all(p is None for p in places) and not isinstance(op, BroadcastOp):
         return None
     return StripWay(tuple(places), r)
@@ -274,7 +263,7 @@ def _find_levels(group: StripGroup, block: Block | None) -> None:
     outside: dict[SSAValue, int] = {}
     for op in block.ops:
         level = 0
-        for value in outer_values(op):
+        for value in outer_operands(op):
             maker = value.owner
             if isinstance(maker, Operation) and maker in group.levels:
                 left = op not in group.ways or value not in group.members
@@ -285,13 +274,6 @@ def _find_levels(group: StripGroup, block: Block | None) -> None:
             group.levels[op] = level
         else:
             outside.update((result, level) for result in op.results)
-
-
-def outer_values(op: Operation) -> Sequence[SSAValue]:
-    """What an op reads, the ops in its regions included."""
-    if not op.regions:
-        return op.operands
-    return [v for inner in op.walk() for v in inner.operands]
 
 
 def needed(group: StripGroup, results: Sequence[SSAValue]) -> list[Operation]:

@@ -11,7 +11,7 @@ behind the forward half, is computed again. Attention that one kernel computes i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp, f32, i1, i32
@@ -20,7 +20,7 @@ from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialects.base import integer, integer_attr, ints, to_ints
-from ...dialects.dtypes import dtype_name, itemsize, size, tensor
+from ...dialects.dtypes import dtype_name, is_float, itemsize, size, tensor
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
 from ...dialects.graph import (
     ELEMENTWISE,
@@ -40,8 +40,10 @@ from ...machine import Machine
 from ...support.amounts import STRIP
 from ..access import splat_of
 from ..base import TargetPass
+from ..rewriting import erase_dead
 from .attention import attention_at
-from .strip_groups import StripGroup, StripWay, groups_at, is_made, needed, value_bytes, way_from_result
+from .hoist import outer_operands, value_bytes
+from .strip_groups import StripGroup, StripWay, groups_at, is_made, needed, way_from_result
 from .tensor_builder import BlockBuilder
 
 MOST_LEVELS = 3
@@ -93,7 +95,7 @@ class Stripper:
         if size(shape_of(seed.result)) * itemsize(f32) <= self.most:
             return None
         cuts = [cut for group in groups_at(seed) if (cut := self.cut(group)) is not None]
-        return min(cuts, key=lambda cut: (max(cut.levels), cut.added * cut.count), default=None)
+        return min(cuts, key=lambda cut: (max(cut.results), cut.added * cut.count), default=None)
 
     def cut(self, group: StripGroup) -> Cut | None:
         """How a group is cut; None where that saves little or moves too much."""
@@ -113,7 +115,7 @@ class Stripper:
 def accumulator(value: SSAValue) -> Attribute:
     """The element type in which the parts of a value are combined: f32 for narrower floats."""
     element = element_of(value)
-    return f32 if dtype_name(element) in ("f16", "bf16") else element
+    return f32 if is_float(element) and itemsize(element) < itemsize(f32) else element
 
 
 @dataclass
@@ -127,10 +129,6 @@ class Cut:
     added: int
 
     @property
-    def levels(self) -> Iterable[int]:
-        return self.results
-
-    @property
     def length(self) -> int:
         """Places of the axis in a strip: a divisor of all of them if one is near."""
         extent = self.group.extent
@@ -142,15 +140,16 @@ class Cut:
     def apply(self, machine: Machine | None) -> list[Block]:
         """Writes a loop for each level in place of its ops; the blocks in which strips are made. What attention of one
         kernel gives stays as it is."""
-        bodies = []
+        block, bodies = self.group.seed.parent, list[Block]()
+        assert block is not None
         for level in sorted(self.results, reverse=True):
             if level == 0:
-                self._erase_dead()
+                erase_dead(block)
                 if machine is not None and self._is_attention(machine):
                     continue
             if self.results[level]:
                 bodies.append(_Loop(self, level).write())
-        self._erase_dead()
+        erase_dead(block)
         return bodies
 
     def _is_attention(self, machine: Machine) -> bool:
@@ -160,17 +159,6 @@ class Cut:
             for v in self.results[0]
         )
 
-    def _erase_dead(self) -> None:
-        """Erases ops of the group that nothing uses any more, and the masks that only they used."""
-        pending: list[Operation] = [*self.group.ways]
-        while pending:
-            op = pending.pop()
-            if op.parent is None or any(result.first_use for result in op.results):
-                continue
-            pending += [v.owner for v in op.operands if isinstance(v.owner, Operation) and is_made(v)]
-            op.detach()
-            op.erase()
-
 
 class _Loop:
     """Writes the strips of one level: a loop, and what its strips leave over behind it."""
@@ -179,6 +167,7 @@ class _Loop:
         self.cut, self.group = cut, cut.group
         self.results = cut.results[level]
         self.ops = needed(self.group, self.results)
+        self.mine = set(self.ops)
         own = {op for op in self.ops if self.group.levels[op] == level}
         self.first, self.last = (next(op for op in order if op in own) for order in (self.ops, self.ops[::-1]))
         self.location = self.last.location
@@ -204,10 +193,9 @@ class _Loop:
             op.detach()
             block.insert_op_after(op, at)
             at = op
-        mine = set(self.ops)
         for value, end in zip(self.results, ends, strict=True):
             end.name_hint = value.name_hint
-            value.replace_uses_with_if(end, lambda use: use.operation not in mine)
+            value.replace_uses_with_if(end, lambda use: use.operation not in self.mine)
         return body
 
     def _dependents(self, block: Block) -> list[Operation]:
@@ -215,9 +203,8 @@ class _Loop:
         given: set[SSAValue] = set(self.results)
         found: list[Operation] = []
         op: Operation | None = self.first
-        mine = set(self.ops)
         while op is not None and op is not self.last:
-            if op not in mine and any(v in given for inner in op.walk() for v in inner.operands):
+            if op not in self.mine and any(v in given for v in outer_operands(op)):
                 found.append(op)
                 given.update(op.results)
             op = op.next_op
@@ -306,15 +293,15 @@ class _Strip:
     def _made_anew(self, value: SSAValue, d: int) -> SSAValue:
         """The strip of a tensor of positions and numbers."""
         op, element, number = value.owner, element_of(value), splat_of(value)
-        assert isinstance(op, Operation)
-        way = way_from_result(op, d)
-        if way is None:
-            return self._read(value, d)
         shape = [self.length if i == d else n for i, n in enumerate(shape_of(value))]
         if number is not None:
             return self.build.constant(number, shape, element)
         if isinstance(op, IotaOp):
             return self._positions(op, d, shape)
+        assert isinstance(op, Operation)
+        way = way_from_result(op, d)
+        if way is None:
+            return self._read(value, d)
         operands = [self._operand(v, e) for v, e in zip(op.operands, way.operands, strict=True)]
         return self.build.add(type(op), operands, tensor(shape, element), **resized(op, way, self.length))
 

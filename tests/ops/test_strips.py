@@ -11,10 +11,13 @@ import jax.numpy as jnp
 import pytest
 from harness import FLOATS, check, data
 from tiers import sampled
+from xdsl.ir import Block
 
 import tilewright as tw
+from tilewright.dialects.dtypes import dtype_name, element_type, tensor
 from tilewright.dialects.graph import ELEMENTWISE, ContractOp, DynamicUpdateSliceOp, ReduceOp, WhileOp
 from tilewright.dialects.graph.interface import shape_of
+from tilewright.passes.graph.strips import accumulator
 
 SMALL = 1 << 14
 """Bytes of a strip here: tensors of some hundred rows are cut."""
@@ -206,3 +209,11 @@ def test_levels_count_results_one_behind_the_other() -> None:
 
     program = cut(fn, data("f32", (128, 4)), data("f32", (4, 128), seed=1), length=256)
     assert len(loops(program)) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "added_in"), [("f8E4M3FN", "f32"), ("bf16", "f32"), ("f32", "f32"), ("f64", "f64"), ("i8", "i8")]
+)
+def test_parts_of_narrow_floats_are_added_up_in_f32(kind: str, added_in: str) -> None:
+    value = Block(arg_types=[tensor([4], element_type(kind))]).args[0]
+    assert dtype_name(accumulator(value)) == added_in
