@@ -174,7 +174,7 @@ def device_memory(module: ModuleOp, spans: Sequence[Span], number: dict[Operatio
     if main is None:
         return []
     total = max((s.end for s in spans), default=0.0)
-    used = _uses(spans)
+    used = _uses(spans, number)
     found: list[Json] = []
 
     def add(value: SSAValue, kind: str, address: int, begin: float, end: float) -> None:
@@ -193,7 +193,7 @@ def device_memory(module: ModuleOp, spans: Sequence[Span], number: dict[Operatio
         )
 
     for value, at, free in zip(main.body.block.args, addresses_of(main) or (), donated(main)):
-        users = {_within(user, main.body.block) for user in _users(value)}
+        users = _tops(value, main.body.block)
         times = next(iter(used.get(main.body.block, {}).get((), [])), {})
         kept = not free or main.body.block.last_op in users
         end = total if kept else max((times[top][1] for top in users if top in times), default=0.0)
@@ -207,7 +207,7 @@ def device_memory(module: ModuleOp, spans: Sequence[Span], number: dict[Operatio
                 add(op.result, "constant", integer(op.address), 0.0, total)
             elif isinstance(op, GmAllocOp) and op.address is not None:
                 assert op.parent is not None
-                users = {_within(user, op.parent) for user in _users(op.result)}
+                users = _tops(op.result, op.parent)
                 result = func is main and op.parent is block and block.last_op in users
                 kind = "result" if result else "workspace" if _only_scratch(op.result) else "tensor"
                 for times in (times for passes in used.get(op.parent, {}).values() for times in passes):
@@ -222,11 +222,10 @@ Times = dict[Operation, tuple[float, float]]
 """When each op of a block ran, those inside it included."""
 
 
-def _uses(spans: Sequence[Span]) -> dict[Block, dict[tuple[int, ...], list[Times]]]:
+def _uses(spans: Sequence[Span], number: dict[Operation, int]) -> dict[Block, dict[tuple[int, ...], list[Times]]]:
     """The times of each pass of a block, by the numbers of the calls that it is in. Of passes that are not shown one by
     one only those of the function's block are known."""
     found: dict[Block, dict[tuple[int, ...], list[Times]]] = {}
-    places: dict[Block, dict[Operation, int]] = {}
     last: dict[tuple[Block, tuple[int, ...]], Operation] = {}
     for span in spans:
         calls = span.placed.calls
@@ -238,9 +237,8 @@ def _uses(spans: Sequence[Span]) -> dict[Block, dict[tuple[int, ...], list[Times
                 passes = found.setdefault(block, {}).setdefault(key[1], [{}])
                 before = last.get(key)
                 if before is not None and not isinstance(block.parent_op(), FuncOp):
-                    place = places.setdefault(block, {op: i for i, op in enumerate(block.ops)})
                     many = top is before and (top.regions or isinstance(top, CallOp))
-                    if place[top] <= place[before] and not many:
+                    if number[top] <= number[before] and not many:
                         passes.append({})
                 last[key] = top
                 begin, end = passes[-1].get(top, (span.begin, span.end))
@@ -258,16 +256,16 @@ def _around(op: Operation) -> Iterator[tuple[Operation, Block]]:
         op = parent
 
 
-def _within(op: Operation, block: Block) -> Operation:
-    """The op of a block that is `op` or has it inside; `op` where none has."""
-    return next((top for top, there in _around(op) if there is block), op)
-
-
 def _users(value: SSAValue) -> Iterator[Operation]:
     for use in value.uses:
         yield use.operation
         if isinstance(use.operation, ViewOp):
             yield from _users(use.operation.result)
+
+
+def _tops(value: SSAValue, block: Block) -> set[Operation]:
+    """The ops of a block that use a value or have a use of it inside."""
+    return {top for user in _users(value) if (top := block.find_ancestor_op_in_block(user)) is not None}
 
 
 def _only_scratch(value: SSAValue) -> bool:

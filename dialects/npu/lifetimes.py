@@ -80,15 +80,14 @@ class ProgramOrder:
         stack = [tensor]
         while stack:
             for use in stack.pop().uses:
-                user: Operation | None = use.operation
+                user = use.operation
                 if isinstance(user, ViewOp):
                     stack.append(user.result)
                 if isinstance(user, ReturnOp):
                     end = self.behind
-                while user is not None and user.parent is not own:
-                    user = user.parent_op()
-                if user is not None:
-                    end = max(end, self.last.get(user, end))
+                around = None if own is None else own.find_ancestor_op_in_block(user)
+                if around is not None:
+                    end = max(end, self.last.get(around, end))
         return begin, end
 
 
@@ -141,7 +140,7 @@ def fullest(func: FuncOp, inner: Sequence[FuncOp], align: int) -> LiveSet:
     problem = problem_of(tensors)
     frames = frames_of(inner)
     time = problem.fullest
-    ops = list(order_of(func.body.block).first)
+    ops = list(func.body.block.walk())
     live = () if time is None else tuple(tensors[int(b.name)] for b in problem.live_at(time))
     # the op for which the last of them is allocated
     op = None if time is None or time < 0 else next((op for op in ops[time:] if not isinstance(op, GmAllocOp)), None)

@@ -140,7 +140,7 @@ class Dim:
     @property
     def windowed(self) -> bool:
         """Whether windows or steps are taken of it behind l1."""
-        return len(self.terms) > 1 or self.strided
+        return len(self.terms) != 1 or self.strided
 
     def shared(self, at: Expr) -> Expr:
         """The place here of a position along its axis, a multiple of `each`."""
@@ -167,7 +167,7 @@ class Operand:
     def l1_sizes(self, tile: Mapping[int, int] | Sequence[int]) -> list[int]:
         out = []
         for d in self.dims:
-            if len(d.terms) == 1 and not d.strided:
+            if not d.windowed:
                 out.append(-(-tile[next(iter(d.terms))] // d.each))
             else:
                 out.append(sum((tile[a] - 1) * c for a, c in d.terms.items()) + 1)
@@ -196,7 +196,7 @@ class Operand:
         return math.gcd(machine.gm_align, self.offset * width, *(n * width for n in apart))
 
     def l1_steps(self) -> list[int]:
-        return [next(iter(d.terms.values())) if len(d.terms) == 1 and not d.strided else 1 for d in self.dims]
+        return [1 if d.windowed else next(iter(d.terms.values())) for d in self.dims]
 
 
 class ContractionSteps(FusionSteps):
