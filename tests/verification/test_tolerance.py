@@ -218,6 +218,17 @@ def test_the_sign_of_a_nan_is_open() -> None:
         assert (np.asarray(bound) >= 2.0**31 - 1).tolist() == [[False] * 3, [True] * 3]
 
 
+def test_errors_move_with_elements_in_rows_whose_keys_are_exact() -> None:
+    keys = jnp.array([[2, 1], [4, 3]], jnp.float32)
+    carried = jnp.arange(4, dtype=jnp.float32).reshape(2, 2)
+    module = lower_function(lambda *xs: lax.sort(xs, num_keys=1), (keys, carried)).module
+    (sort,) = [op for op in module.walk() if op.name == "graph.sort"]
+    unsure = jnp.array([[0, 0], [0, 0.5]])
+    found = evaluate(sort, [keys, carried], [unsure, carried / 8], "worst")[1]
+    np.testing.assert_array_equal(np.asarray(found[0]), [[0, 0], [0.5, 0.5]])
+    np.testing.assert_array_equal(np.asarray(found[1]), [[1 / 8, 0], [np.inf, np.inf]])
+
+
 def test_bits() -> None:
     nan, zero = np.float32([np.nan, 1]), np.float32([0, 1])
     assert compare(nan, -nan * np.float32([1, -1]), bits=True).ratio == 0

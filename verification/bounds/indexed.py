@@ -40,9 +40,9 @@ def indexed(
 def sort(
     op: SortOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
 ) -> list[Bound]:
-    """Bounds move with their elements where all keys are exact. Otherwise the n-th of one key is as near as the worst
-    of its row, and what follows it may be anything. In a total order the sign of a NaN, which is open, decides where
-    all else of its row goes."""
+    """Bounds move with their elements in rows where all keys are exact. Elsewhere the n-th of one key is as near as the
+    worst of its row, and what follows it may be anything. In a total order the sign of a NaN, which is open, decides
+    where all else of its row goes."""
     keys, dim = op.order(), integer(op.dim)
     ordered = [
         xs[k]
@@ -63,18 +63,16 @@ def _sorted(op: SortOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[A
     keys, dim = op.order(), integer(op.dim)
     if all(e is None for e in es):
         return [None] * len(ys)
-    if all(es[k] is None for k in keys.operands):
-        moved = sorting.sort([*xs, *map(or_zeros, es, xs)], keys, dim, op.kept())[len(xs) :]
+    moved = sorting.sort([*xs, *map(or_zeros, es, xs)], keys, dim, op.kept())[len(xs) :]
+    unsure = [k for k in keys.operands if es[k] is not None]
+    if not unsure:
         return [None if e is None else m for e, m in zip(es, moved, strict=True)]
-    worst = [jnp.max(or_zeros(es[k], xs[k]), axis=dim, keepdims=True, initial=0) for k in keys.operands]
-    found: list[Bound] = []
-    for i, y in enumerate(ys):
-        if keys.operands == (i,):
-            found.append(jnp.broadcast_to(worst[0], y.shape))
-        else:
-            lost = jnp.where(sum(worst) > 0, jnp.inf, 0)
-            found.append(jnp.broadcast_to(lost, y.shape).astype(wide(y).dtype))
-    return found
+    worst = [jnp.max(or_zeros(es[k], xs[k]), axis=dim, keepdims=True, initial=0) for k in unsure]
+    lost = jnp.any(jnp.stack([w > 0 for w in worst]), axis=0)
+    return [
+        jnp.broadcast_to(worst[0], y.shape) if keys.operands == (i,) else jnp.where(lost, jnp.inf, moved[i])
+        for i, y in enumerate(ys)
+    ]
 
 
 def scatter(
