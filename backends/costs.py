@@ -179,6 +179,7 @@ class _KernelSum:
         totals = kernel.totals
         self.joined += times if step.joined else 0
         self._add(step, run.cycles, times)
+        self.launch_microseconds += step.saved * times
         for pipe, cycles in run.pipes.items():
             self.pipes[pipe] += cycles * times
             for level, amount in run.limited[pipe].items():

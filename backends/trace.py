@@ -11,6 +11,7 @@ from typing import Any
 from ..dialects.base import source_of
 from ..dialects.npu.streams import HOST as HOST_CALLS
 from ..dialects.npu.streams import PROGRAM, QUEUES
+from ..dialects.npu.structure import LaunchOp
 from ..support.files import write_whole
 from .counts import counts_of
 from .simulator import HostCall, KernelRun, Launch, Placed, Rest, Scalars, Simulation, TimedKernel
@@ -80,12 +81,12 @@ class _Timeline:
         return _event(span.name, process, number, span.begin, span.end, args)
 
     def _launch(self, step: Launch, begin: float) -> Iterator[Json]:
-        """What a launch does on the pipes of a core, after its overhead."""
-        start = begin + step.overhead
+        """What a launch does on the pipes of a core, after its overhead; closer together where others run beside it."""
+        start, machine = begin + step.overhead, self._simulation.machine
+        taken = machine.cycles_to_microseconds(step.run.cycles)
+        shown = 1 - step.saved / taken if step.saved else 1.0
         for detail in self._pipes(step.kernel, step.run):
-            begin, end = (
-                start + self._simulation.machine.cycles_to_microseconds(c) for c in detail["cycles"]
-            )
+            begin, end = (start + shown * machine.cycles_to_microseconds(c) for c in detail["cycles"])
             yield _event(detail["name"], DEVICE, detail["thread"], begin, end, detail["args"])
 
     def _pipes(self, kernel: TimedKernel, run: KernelRun) -> list[Json]:
@@ -140,6 +141,8 @@ def _args(span: Span) -> Json:
             "l2_bytes": run.l2_bytes,
             "launch_microseconds": span.overhead,
             "joined": step.joined,
+            "first_core": step.op.begins_on if isinstance(step.op, LaunchOp) else 0,
+            "saved_microseconds": step.saved,
             "source": step.source or step.kernel.source,
         }
         if run.throttled:

@@ -3,7 +3,8 @@
 A *group* is a launch and those that are joined to it. Its launch wakes the most cores that any of its kernels wakes, of
 all their kinds, and each kernel but the first waits at a barrier over them, unless it is independent of those since the
 last one. So it depends on the neighbours what a kernel costs, and on how many cores it is best: one core alone starts
-quickly, but in a group of a large kernel the others are awake anyway.
+quickly, but in a group of a large kernel the others are awake anyway. Independent kernels, which no barrier parts, are
+one after the other on all cores of the group, or side by side on equal parts of them.
 """
 
 from __future__ import annotations
@@ -45,10 +46,12 @@ class Neighbour(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """What becomes of a launch: whether it runs in the one before it, and what its group wakes at most."""
+    """What becomes of a launch: whether it runs in the one before it, what it may wake, and what its group wakes at
+    most: the same, or it is on a part of that, side by side with others."""
 
     joined: bool
     woken: Woken
+    group: Woken
 
 
 class Together(Generic[T]):
@@ -84,6 +87,66 @@ class Together(Generic[T]):
         return free
 
 
+def first_cores(launches: Sequence[Woken], room: int) -> list[int]:
+    """For each of some independent launches of a group that wakes so many cores the first core that it takes: the next
+    ones side by side, as far as there are some, and from the first core on again."""
+    taken: dict[str, int] = {}
+    found: list[int] = []
+    for woken in launches:
+        first = max(taken.get(kind, 0) for kind in woken.kinds)
+        if first + woken.cores > room:
+            first = 0
+        taken.update(dict.fromkeys(woken.kinds, first + woken.cores))
+        found.append(first)
+    return found
+
+
+PARTS = np.array((1, 2, 3, 4, 6, 8))
+"""Numbers of equal parts of the cores on which independent launches are side by side; 1 for one after the other."""
+
+MOST_STARTS = 8
+"""Launches of one set of independent ones with which a group may begin, as far as they are kept in mind."""
+
+
+class _Shelves:
+    """What independent launches take: one after the other, or so many of `PARTS` side by side as there are parts of the
+    cores, and the next ones when all of these are over. In picoseconds, for each number of parts and each bound."""
+
+    def __init__(self, count: int, over: np.ndarray, running: np.ndarray):
+        self.count, self.over, self.running = count, over, running
+
+    @classmethod
+    def of(cls, work: np.ndarray) -> _Shelves:
+        """One launch, whose work within each part of each bound is this."""
+        return cls(1, np.zeros_like(work), work)
+
+    def with_one_more(self, work: np.ndarray) -> _Shelves:
+        full = (self.count % PARTS[: len(work)] == 0)[:, None]
+        over = np.where(full, self.over + self.running, self.over)
+        return _Shelves(
+            self.count + 1, np.minimum(over, NEVER), np.where(full, work, np.maximum(self.running, work))
+        )
+
+    def each(self) -> np.ndarray:
+        return np.minimum(self.over + self.running, NEVER)
+
+    def least(self) -> np.ndarray:
+        """For each bound, with the best number of parts."""
+        return self.each().min(axis=0)
+
+
+class _State(NamedTuple):
+    """What launches so far take at least if their last group wakes no more than each bound, of those ways in which the
+    launches since its last barrier begin with one. before: the number of the state from which the last launch is
+    joined, or -1 where it begins a group."""
+
+    cost: np.ndarray
+    joins: np.ndarray
+    shelves: _Shelves
+    start: int
+    before: np.ndarray
+
+
 class Groups:
     """Groups of neighbouring launches that take least, for one machine.
 
@@ -91,55 +154,105 @@ class Groups:
     last group wakes no more. Time and memory are linear in the launches.
     """
 
-    def __init__(self, machine: Machine, neighbours: Sequence[Neighbour]):
+    def __init__(self, machine: Machine, neighbours: Sequence[Neighbour], abreast: bool = True):
+        """abreast: whether independent launches may be side by side."""
         ways = {way.woken for n in {id(n.ways): n.ways for n in neighbours}.values() for way in n}
         kinds = {w.kinds for w in ways}
         for _ in range(len(kinds)):
             kinds |= {a | b for a in kinds for b in kinds}
-        cores = sorted({w.cores for w in ways})
-        self.neighbours = neighbours
-        self.bounds = [Woken(n, k) for k in sorted(kinds, key=sorted) for n in cores]
+        cores = {w.cores for w in ways}
+        if abreast and any(n.free for n in neighbours):
+            cores |= {n * parts for n in cores for parts in PARTS.tolist() if n * parts <= machine.cube_cores}
+        self.neighbours, self.parts = neighbours, PARTS if abreast else PARTS[:1]
+        self.bounds = [Woken(n, k) for k in sorted(kinds, key=sorted) for n in sorted(cores)]
         """What a group may wake at most."""
         self.launch = _picoseconds([b.launch_microseconds(machine) for b in self.bounds])
         self.barrier = _picoseconds([b.barrier_microseconds(machine) for b in self.bounds])
         self.work: dict[int, np.ndarray] = {}
-        """The least work of a launch within each bound, by the identity of its ways."""
+        """The least work of a launch within each part of each bound, by the identity of its ways."""
 
     def least(self) -> tuple[float, list[GroupMember]]:
         """Microseconds of all launches, and what becomes of each: of several such ways the one with the fewest
         joins."""
-        before, joins_before, at = 0, 0, 0
-        cost = joins = np.zeros(len(self.bounds), np.int64)
-        steps: list[tuple[np.ndarray, int]] = []
+        steps: list[list[_State]] = []
+        tops: list[tuple[int, int]] = []
         for i, neighbour in enumerate(self.neighbours):
-            alone = before + self.launch
-            joined = np.zeros(len(self.bounds), bool)
-            if i and not neighbour.first:
-                behind = cost if neighbour.free else cost + self.barrier
-                joined = (behind < alone) | ((behind == alone) & (joins + 1 < joins_before))
-                alone, joins = np.where(joined, behind, alone), np.where(joined, joins + 1, joins_before)
-            else:
-                joins = np.full(len(self.bounds), joins_before)
-            cost = np.minimum(alone + self._work(neighbour.ways), NEVER)
-            steps.append((joined, at))
-            at = int(np.lexsort((joins, cost))[0])
-            before, joins_before = int(cost[at]), int(joins[at])
-        members: list[GroupMember] = []
-        for joined, last in reversed(steps):
-            members.append(GroupMember(bool(joined[at]), self.bounds[at]))
-            at = at if joined[at] else last
-        return before / PER_MICROSECOND, members[::-1]
+            states = self._next(i, neighbour, steps[-1] if steps else [], tops[-1] if tops else None)
+            steps.append(states)
+            found = [(*_first(state), n) for n, state in enumerate(states)]
+            *_, bound, number = min(found)
+            tops.append((number, bound))
+        if not steps:
+            return 0.0, []
+        number, at = tops[-1]
+        total = int(steps[-1][number].cost[at])
+        return total / PER_MICROSECOND, self._members(steps, tops)
+
+    def _next(
+        self, i: int, neighbour: Neighbour, before: Sequence[_State], top: tuple[int, int] | None
+    ) -> list[_State]:
+        """The states behind one more launch."""
+        cost, joins = np.zeros_like(self.launch), np.zeros_like(self.launch)
+        if top is not None:
+            number, at = top
+            cost, joins = cost + before[number].cost[at], joins + before[number].joins[at]
+        cost, origin = cost + self.launch, np.full(len(self.bounds), -1)
+        work = self._work(neighbour.ways)
+        states: list[_State] = []
+        if before and not neighbour.first and not neighbour.free:
+            costs, all_joins = (np.stack([getattr(state, name) for state in before]) for name in ("cost", "joins"))
+            best = np.lexsort((all_joins, costs), axis=0)[0]
+            behind, more = (np.take_along_axis(x, best[None], axis=0)[0] for x in (costs, all_joins + 1))
+            behind = behind + self.barrier
+            joined = (behind < cost) | ((behind == cost) & (more < joins))
+            cost, joins = np.where(joined, behind, cost), np.where(joined, more, joins)
+            origin = np.where(joined, best, origin)
+        elif before and not neighbour.first:
+            for number, state in enumerate(before):
+                shelves = state.shelves.with_one_more(work)
+                behind = np.minimum(state.cost + shelves.least() - state.shelves.least(), NEVER)
+                kept = np.full_like(origin, number)
+                states.append(_State(behind, state.joins + 1, shelves, state.start, kept))
+            states = sorted(states, key=_first)[: MOST_STARTS - 1]
+        shelves = _Shelves.of(work)
+        alone = np.minimum(cost + shelves.least(), NEVER)
+        return [*states, _State(alone, joins, shelves, i, origin)]
+
+    def _members(self, steps: Sequence[Sequence[_State]], tops: Sequence[tuple[int, int]]) -> list[GroupMember]:
+        """What becomes of each launch, from the last one on."""
+        found: list[GroupMember] = []
+        number, at = tops[-1]
+        parts, start = 1, len(steps)
+        for i in reversed(range(len(steps))):
+            state = steps[i][number]
+            if i < start:  # the last one before a barrier, or of a group
+                each, start = state.shelves.each()[:, at], state.start
+                parts = min(int(PARTS[np.flatnonzero(each == each.min())[-1]]), state.shelves.count)
+            joined = bool(state.before[at] >= 0)
+            bound = self.bounds[at]
+            found.append(GroupMember(joined, Woken(bound.cores // parts, bound.kinds), bound))
+            number, at = (int(state.before[at]), at) if joined else tops[i - 1]
+        return found[::-1]
 
     def _work(self, ways: tuple[Way, ...]) -> np.ndarray:
         found = self.work.get(id(ways))
         if found is None:
-            found = np.full(len(self.bounds), NEVER)
+            found = np.full((len(self.parts), len(self.bounds)), NEVER)
             for way in ways:
-                within = [way.woken | bound == bound for bound in self.bounds]
                 work = round(way.microseconds * PER_MICROSECOND)
-                found = np.where(within, np.minimum(found, work), found)
+                for i, parts in enumerate(self.parts):
+                    within = [
+                        way.woken.kinds <= b.kinds and way.woken.cores <= b.cores // parts for b in self.bounds
+                    ]
+                    found[i] = np.where(within, np.minimum(found[i], work), found[i])
             self.work[id(ways)] = found
         return found
+
+
+def _first(state: _State) -> tuple[int, int, int]:
+    """What a state costs at least, how many launches are joined then, and with which bound."""
+    at = int(np.lexsort((state.joins, state.cost))[0])
+    return int(state.cost[at]), int(state.joins[at]), at
 
 
 def _picoseconds(microseconds: Sequence[float]) -> np.ndarray:

@@ -22,6 +22,7 @@ from ...dialects.npu.places import addresses_of, arena_of
 from ...dialects.npu.streams import COMPUTE, HOST, PROGRAM, Command
 from ...dialects.npu.waking import Woken
 from ...machine import Machine
+from .abreast import Beside, ends
 from .core import BarrierWait
 from .errors import SimulationError
 from .kernel import TimedKernel
@@ -104,6 +105,7 @@ class _Host(HostVisitor[Steps]):
         self.assumed_branches: list[str] = []
         self._roots: dict[SSAValue, SSAValue] = {}
         self._groups: dict[structure.LaunchOp, Woken] = {}
+        self._timed: dict[structure.LaunchOp, Launch] = {}
         commands = (op for f in functions.values() for op in f.walk() if isinstance(op, Command))
         self.scheduled = any(op.queue is not None for op in commands)
 
@@ -144,6 +146,49 @@ class _Host(HostVisitor[Steps]):
     # -- the device ----------------------------------------------------------------------------------------
 
     def launch(self, op: structure.LaunchOp) -> Steps:
+        """Launches that no barrier parts are timed together, where the first of them is."""
+        if op not in self._timed:
+            together = op.without_barrier()
+            steps: list[Launch] = []
+            between: Operation | None = op
+            while between is not None and len(steps) < len(together):
+                if isinstance(between, structure.LaunchOp):
+                    steps.append(self._alone(between))
+                else:
+                    self.visit(between)  # a view that the next launch takes
+                between = between.next_op
+            self._timed.update(zip(together, self._abreast(steps), strict=True))
+        return [self._timed.pop(op)]
+
+    def _abreast(self, steps: Sequence[Launch]) -> Sequence[Launch]:
+        """Launches that no barrier parts, each with its share of the time that they take together."""
+        if len(steps) == 1:
+            return steps
+        machine = self.machine
+        launches = [self._beside(step) for step in steps]
+        begin_end = ends(launches)
+        alone = sum(launch.alone for launch in launches)
+        crossing = sum(step.run.hbm_bytes for step in steps) / machine.hbm_bytes_per_cycle
+        taken = max(*(end for _, end in begin_end), machine.cycles_to_microseconds(crossing))
+        saved = max(1 - taken / alone, 0.0) if alone else 0.0
+        return [
+            replace(step, microseconds=step.microseconds - saved * launch.alone, saved=saved * launch.alone)
+            for step, launch in zip(steps, launches, strict=True)
+        ]
+
+    def _beside(self, step: Launch) -> Beside:
+        """A launch as one beside others."""
+        kernel, missing = step.kernel, step.run.missing
+        assert isinstance(step.op, structure.LaunchOp)
+
+        def microseconds(cores: int) -> float:
+            return self.machine.cycles_to_microseconds(kernel.cycles_beside(missing, cores))
+
+        cores = kernel.blocks * max((section.units for section in kernel.sections), default=1)
+        return Beside(kernel.woken.places(step.op.begins_on), cores, microseconds)
+
+    def _alone(self, op: structure.LaunchOp) -> Launch:
+        """A launch that has the chip to itself."""
         kernel, name = self._kernel(op), op.callee.root_reference.data
         if len(op.operands) != kernel.operands:
             raise SimulationError(
@@ -168,13 +213,13 @@ class _Host(HostVisitor[Steps]):
             held = BarrierWait(round(overhead * self.machine.clock_mhz), frozenset(to_ints(op.ahead)))
             overhead = self.machine.cycles_to_microseconds(kernel.held_cycles(run.missing, held))
         microseconds = overhead + self.machine.cycles_to_microseconds(run.cycles)
-        return [Launch(kernel, run, overhead, joined, microseconds, op, op.queue, once)]
+        return Launch(kernel, run, overhead, joined, microseconds, op, op.queue, once)
 
     def _woken(self, op: structure.LaunchOp) -> Woken:
         """What the group of a launch wakes; found once for all of the group."""
         if op not in self._groups:
             group = op.group()
-            woken = reduce(or_, (self._kernel(each).woken for each in group))
+            woken = reduce(or_, (self._kernel(each).woken.behind(each.begins_on) for each in group))
             self._groups.update(dict.fromkeys(group, woken))
         return self._groups[op]
 

@@ -151,6 +151,7 @@ class TimedKernel:
         self.bypassing = bypassing
         self.reuse = Reuse(self.sections, self.grid, machine.l2_bytes, bypassing)
         self._runs: dict[tuple[float, ...], KernelRun] = {}
+        self._beside: dict[tuple[tuple[float, ...], int], int] = {}
         self._held: dict[tuple[tuple[float, ...], BarrierWait], int] = {}
         self._known_times: dict[tuple[float, ...], dict[Key, int]] = {}
         self._queues: list[Queue] = [tuple(self._keys[first :: self.blocks]) for first in range(self.blocks)]
@@ -171,6 +172,18 @@ class TimedKernel:
         if found is None:
             found = self._runs[missing] = self._simulate(missing)
         return found
+
+    def cycles_beside(self, missing: tuple[float, ...], cores: int) -> int:
+        """Cycles of a launch while so many cores of other launches are at work, which take their share of the
+        bandwidth."""
+        if not cores:
+            return self.run(missing).cycles
+        key = missing, cores
+        if key not in self._beside:
+            prices = self._prices(missing, beside=cores)
+            cycles = self._drain(Counter(self._queues), self._times(self._queues, prices), prices, missing, cores)
+            self._beside[key] = max(cycles, self.run(missing).cycles)
+        return self._beside[key]
 
     def averages(self, run: KernelRun) -> Averages:
         """What counters that are averaged over cores show for a launch.
@@ -292,10 +305,13 @@ class TimedKernel:
         sums = (dict(each) for each in (lane_cycles, tile_bytes, products, lanes))
         return Totals(tuple(read), tuple(written), dict(macs), elements, full_repeats, *sums)
 
-    def _prices(self, missing: Sequence[float], blocks: int | None = None) -> list[Price]:
-        """What instructions cost while `blocks` of the grid (None: all that fit) run side by side."""
+    def _prices(self, missing: Sequence[float], blocks: int | None = None, beside: int = 0) -> list[Price]:
+        """What instructions cost while `blocks` of the grid (None: all that fit) run side by side, and `beside` cores
+        of other launches."""
         blocks = self.blocks if blocks is None else blocks
-        return [Price(section, blocks * section.units, self.machine, missing) for section in self.sections]
+        return [
+            Price(section, blocks * section.units, self.machine, missing, beside) for section in self.sections
+        ]
 
     def _block(
         self, point: Point, prices: Sequence[Price], record: int = 0, held: BarrierWait | None = None
@@ -381,7 +397,12 @@ class TimedKernel:
         }
 
     def _drain(
-        self, work: Counter[Queue], times: dict[Key, int], prices: Sequence[Price], missing: Sequence[float]
+        self,
+        work: Counter[Queue],
+        times: dict[Key, int],
+        prices: Sequence[Price],
+        missing: Sequence[float],
+        beside: int = 0,
     ) -> int:
         """Cycles until all queues are empty. When some cores are done, the others get their share of the bandwidth:
         the rest of their work goes on at the speed that it has with fewer cores. Queues that end within a hundredth
@@ -395,7 +416,7 @@ class TimedKernel:
             active -= sum(work[queue] for queue in done)
             if len(done) == len(left) or phase == PHASES - 1:
                 return math.ceil(now + last)
-            fewer = self._prices(missing, active)
+            fewer = self._prices(missing, active, beside)
             if all(a.busy == b.busy for a, b in zip(fewer, prices, strict=True)):
                 return math.ceil(now + last)
             now += max(ends[queue] for queue in done)

@@ -19,7 +19,8 @@ HBM, L2_CACHE = "HBM", "L2"
 
 
 class Price:
-    """What each instruction costs where `cores` cores share the bandwidth of the chip evenly.
+    """What each instruction costs where `cores` cores share the bandwidth of the chip evenly, and `beside` more that
+    run other kernels.
 
     `missing` is, for each operand of the kernel, the share of its bytes that crosses HBM. An instruction spends
     that share of its time on misses, the rest on hits. Each part takes the longer of the instruction's own cycles
@@ -27,7 +28,14 @@ class Price:
     read the same addresses at the same time wait for each other, and get them at a lower rate.
     """
 
-    def __init__(self, section: TimedSection, cores: int, machine: Machine, missing: Sequence[float]) -> None:
+    def __init__(
+        self,
+        section: TimedSection,
+        cores: int,
+        machine: Machine,
+        missing: Sequence[float],
+        beside: int = 0,
+    ) -> None:
         self.section = section
         self.busy: list[list[int]] = []
         self.limiter: list[list[str | None]] = []
@@ -36,7 +44,7 @@ class Price:
         for work in section.works:
             share = 0.0 if work.operand is None else missing[work.operand]
             together = crowd if section.shares(work) else 0.0
-            priced = [price(cost, cores, share, together, machine) for cost in work.variants]
+            priced = [price(cost, cores + beside, share, together, machine) for cost in work.variants]
             self.busy.append([cycles for cycles, _ in priced])
             self.limiter.append([limiter for _, limiter in priced])
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import takewhile
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -90,7 +91,7 @@ class GmConstantOp(DeviceTensorOp):
             raise self.error(f"should give {want}, but is written as {self.result.type}")
 
 
-AS_A_STAGE = ("joined", "nowait", "ahead")
+AS_A_STAGE = ("joined", "nowait", "first_core", "ahead")
 """The properties of a launch that say how it is a stage of another one."""
 
 
@@ -101,8 +102,10 @@ class LaunchOp(Command, KernelUser):
 
     `joined`: it runs in the launch of the npu.launch before it, behind a barrier over all cores of that launch. The two
     then are of one *group*, which is one launch of the device. `nowait`: no barrier stands before it, so cores begin
-    with it that are done with what is before it. `ahead`: numbers of inputs that cores read before they wait at the
-    barrier: each goes on until it comes to another tensor. `again`: it makes what an equal launch before it made, so
+    with it that are done with what is before it. `first_core`: its blocks are on the cores of the group from this one
+    on, in cube cores or the share of the chip that one is: on others than launches before it, which it runs beside.
+    `ahead`: numbers of inputs that cores read before they wait at the barrier: each goes on until it comes to another
+    tensor. `again`: it makes what an equal launch before it made, so
     that this need not stay in memory.
 
     `updates`: the numbers of outputs that the kernel writes in part: what their tensors hold stays elsewhere."""
@@ -113,6 +116,7 @@ class LaunchOp(Command, KernelUser):
     workspaces = prop_def(IntegerAttr)
     joined = opt_prop_def(UnitAttr)
     nowait = opt_prop_def(UnitAttr)
+    first_core = opt_prop_def(IntegerAttr)
     ahead = opt_prop_def(DenseArrayBase)
     updates = opt_prop_def(DenseArrayBase)
     again = opt_prop_def(UnitAttr)
@@ -123,14 +127,26 @@ class LaunchOp(Command, KernelUser):
         found: list[LaunchOp] = [self]
         while found[0].joined is not None and (before := joinable_before(found[0])) is not None:
             found.insert(0, before)
+        return [*found, *self.stages_behind()]
+
+    def stages_behind(self) -> Iterator[LaunchOp]:
+        """The launches of its group behind this one, in order."""
         after = self.next_op
         while after is not None:
             if isinstance(after, LaunchOp) and after.joined is not None:
-                found.append(after)
+                yield after
             elif not splits_nothing(after):
                 break
             after = after.next_op
-        return found
+
+    def without_barrier(self) -> list[LaunchOp]:
+        """This launch and those behind it up to the next barrier, or the end of its group."""
+        return [self, *takewhile(lambda op: op.nowait is not None, self.stages_behind())]
+
+    @property
+    def begins_on(self) -> int:
+        """The first of the cores that its blocks are on, counted within its group."""
+        return 0 if self.first_core is None else integer(self.first_core)
 
     def stages_before(self) -> list[LaunchOp]:
         """The launches of its group from the last barrier before that of this one on, the last one first."""
@@ -184,6 +200,12 @@ class LaunchOp(Command, KernelUser):
         if self.nowait is not None and self.joined is None:
             name = self.callee.root_reference.data
             raise self.error(f"@{name} waits for no barrier, but it is joined to no npu.launch before it")
+        if self.first_core is not None and (self.nowait is None or integer(self.first_core) < 1):
+            name = self.callee.root_reference.data
+            raise self.error(
+                f"@{name} begins on core {self.begins_on}, but only a launch that waits for no barrier begins "
+                "on another core than 0"
+            )
         self._check_ahead()
 
     def _check_ahead(self) -> None:

@@ -21,6 +21,14 @@ class Woken:
         """What one launch of both wakes."""
         return Woken(max(self.cores, other.cores), self.kinds | other.kinds)
 
+    def behind(self, first: int) -> Woken:
+        """What a launch wakes of which this begins on another core than the first."""
+        return Woken(first + self.cores, self.kinds) if first else self
+
+    def places(self, first: int = 0) -> frozenset[tuple[str, int]]:
+        """What it takes of the chip from a core on: (kind of core, number of a cube core or a share as large)."""
+        return frozenset((kind, first + i) for kind in self.kinds for i in range(self.cores))
+
     @property
     def mixed(self) -> bool:
         """Whether cube and vector cores of a split chip work side by side."""

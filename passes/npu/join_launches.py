@@ -6,8 +6,9 @@ After:   npu.launch @k %x, %y {..., stream = "compute"}
          npu.launch @l %y, %z {joined, ..., stream = "compute"}
 
 launch_groups.py says which take least together. A launch that needs nothing of those before it, and writes nothing that
-they use, waits for no barrier: `joined, nowait`. One that begins with a load of what those since the last barrier do
-not write, as a product does with its weights, loads that before it waits: `ahead`.
+they use, waits for no barrier: `joined, nowait`; it is beside them where its group has cores left: `first_core`. One
+that begins with a load of what those since the last barrier do not write, as a product does with its weights, loads
+that before it waits: `ahead`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import NamedTuple
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Block, SSAValue
 
-from ...dialects.base import describe, ints, text
+from ...dialects.base import describe, integer_attr, ints, text
 from ...dialects.npu.beginnings import beginnings
 from ...dialects.npu.host_program import ControlOp
 from ...dialects.npu.structure import (
@@ -33,13 +34,14 @@ from ...dialects.npu.structure import (
     joinable_before,
     splits_nothing,
 )
-from ...dialects.npu.waking import woken_by
-from ...dialects.open_sizes import choosing
+from ...dialects.npu.waking import Woken, woken_by
+from ...dialects.open_sizes import any_open, choosing
 from ...machine import Machine
 from ..base import TargetPass
 from ..calls import callers_first
-from ..launch_groups import Groups, Neighbour, Together, Way
+from ..launch_groups import GroupMember, Groups, Neighbour, Together, Way, first_cores
 from ..reasons import Reason, asked_reasons
+from .busy import busy_microseconds
 from .check.order import Place, TensorPlaces, frames_of
 
 
@@ -51,7 +53,7 @@ class NpuJoinLaunchesPass(TargetPass):
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         kernels = {
-            text(k.sym_name): StagedKernel((Way(woken_by(k, machine)),), beginnings(k))
+            text(k.sym_name): StagedKernel((Way(woken_by(k, machine), busy_microseconds(k, machine)),), beginnings(k))
             for k in module.ops
             if isinstance(k, KernelOp)
         }
@@ -90,14 +92,30 @@ def join(
         Neighbour(kernel.ways, late, free)
         for late, kernel, (free, _) in zip(late_numbers(run), staged, before, strict=True)
     ]
-    for op, joined, (free, ahead) in zip(run, joins(neighbours, machine), before, strict=True):
-        if joined:
+    members = groups(neighbours, machine)
+    for op, member, (free, ahead) in zip(run, members, before, strict=True):
+        if member.joined:
             op.properties["joined"] = UnitAttr()
             if free:
                 op.properties["nowait"] = UnitAttr()
             elif ahead:
                 op.properties["ahead"] = ints(ahead)
+    _place(run, [kernel.ways[0].woken for kernel in staged], members)
     return neighbours
+
+
+def _place(run: Sequence[LaunchOp], woken: Sequence[Woken], members: Sequence[GroupMember]) -> None:
+    """Puts launches that no barrier parts on cores of their own, as far as their group has some, unless it depends on
+    open sizes how many they take."""
+    start = 0
+    while start < len(run):
+        together = run[start].without_barrier()
+        cores, room = woken[start : start + len(together)], members[start].group.cores
+        if len(together) > 1 and not any_open([room, *(each.cores for each in cores)]):
+            for op, first in zip(together, first_cores(cores, room), strict=True):
+                if first:
+                    op.properties["first_core"] = integer_attr(first)
+        start += len(together)
 
 
 def late_numbers(run: Sequence[LaunchOp]) -> Iterator[bool]:
@@ -149,11 +167,10 @@ def runs(block: Block, kernels: Mapping[str, StagedKernel]) -> Iterator[list[Lau
 
 
 @choosing()
-def joins(launches: Sequence[Neighbour], machine: Machine) -> list[bool]:
-    """Which of some neighbouring launches run in the one before them: those with which all of them take least, of
-    several such ways the one with the fewest joins. Open sizes are those of the example."""
-    _, members = Groups(machine, launches).least()
-    return [member.joined for member in members]
+def groups(launches: Sequence[Neighbour], machine: Machine) -> list[GroupMember]:
+    """What becomes of some neighbouring launches so that all of them take least; of several such ways the one with the
+    fewest joins. Open sizes are those of the example."""
+    return Groups(machine, launches).least()[1]
 
 
 def _apart(

@@ -7,7 +7,8 @@ schedules of a launch between which that decides, and `Runs.choose` decides for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -27,6 +28,7 @@ from ...dialects.npu.waking import Woken
 from ...machine import Machine
 from ..errors import PassError
 from ..launch_groups import GroupMember, Groups, Neighbour, Together, Way
+from .launch_order import base
 
 
 @dataclass(eq=False)
@@ -127,10 +129,13 @@ class Run:
     frees: list[bool] = field(default_factory=list)
     together: Together[SSAValue] = field(default_factory=Together[SSAValue])
 
-    def least(self, machine: Machine, ways: Callable[[Front], tuple[Way, ...]]) -> tuple[float, list[GroupMember]]:
-        """Microseconds of the launches, each run in one of so many ways, and what becomes of each."""
+    def least(
+        self, machine: Machine, ways: Callable[[Front], tuple[Way, ...]], abreast: bool = True
+    ) -> tuple[float, list[GroupMember]]:
+        """Microseconds of the launches, each run in one of so many ways, and what becomes of each. abreast: whether
+        independent ones may be side by side."""
         each = zip(self.fronts, self.firsts, self.frees, strict=True)
-        return Groups(machine, [Neighbour(ways(f), first, free) for f, first, free in each]).least()
+        return Groups(machine, [Neighbour(ways(f), first, free) for f, first, free in each], abreast).least()
 
 
 class Runs:
@@ -148,7 +153,7 @@ class Runs:
     def add(self, fronts: Sequence[Front], fusion: FusionOp) -> None:
         """The next launches, of a fusion. That their memory is apart from that of others is not known yet."""
         run, first = self.runs[-1], starts_group(fusion)
-        free = run.together.joined_by(set(fusion.inputs), set(fusion.results))
+        free = run.together.joined_by({base(v) for v in fusion.inputs}, set(fusion.results))
         run.fronts += fronts
         run.firsts += [first and not i for i in range(len(fronts))]
         run.frees += [free and not i for i in range(len(fronts))]
@@ -165,12 +170,28 @@ class Runs:
             return
         picked = {front: (front.alone(self.machine),) for front in fronts}
         least = self._cost(runs, picked)
-        groups = [run.least(self.machine, lambda front: front.ways)[1] for run in runs]
-        voted = self._votes(runs, fronts, groups)
-        if self._cost(runs, voted) < least:
-            for front, (way,) in voted.items():
-                if (way,) != picked[front]:
-                    front.take(way)
+        for voted in self._proposals(runs, fronts):
+            cost = self._cost(runs, voted)
+            if cost < least:
+                picked, least = voted, cost
+        for front, (way,) in picked.items():
+            if (way,) != (front.alone(self.machine),):
+                front.take(way)
+
+    def _proposals(self, runs: Sequence[Run], fronts: Sequence[Front]) -> Iterator[dict[Front, tuple[Way, ...]]]:
+        """Ways for all launches: independent ones one after the other, or side by side, and then once more for what
+        runs once, when it is known how the kernels of several launches are cut."""
+
+        def votes(ways: Callable[[Front], tuple[Way, ...]], abreast: bool) -> dict[Front, tuple[Way, ...]]:
+            return self._votes(runs, fronts, [run.least(self.machine, ways, abreast)[1] for run in runs])
+
+        yield votes(lambda front: front.ways, False)
+        if not any(free for run in runs for free in run.frees):
+            return
+        voted = votes(lambda front: front.ways, True)
+        yield voted
+        uses = Counter(front for run in runs for front in run.fronts)
+        yield votes(lambda front: voted[front] if uses[front] > 1 else front.ways, True)
 
     def _cost(self, runs: Sequence[Run], picked: Mapping[Front, tuple[Way, ...]]) -> float:
         return sum(run.times * run.least(self.machine, picked.__getitem__)[0] for run in runs)

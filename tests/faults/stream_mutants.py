@@ -9,7 +9,7 @@ from mutation import Mutation, Random, every, pick
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, UnitAttr, i64
 from xdsl.ir import Operation
 
-from tilewright.dialects.base import integer, ints, text, to_ints
+from tilewright.dialects.base import integer, integer_attr, ints, text, to_ints
 from tilewright.dialects.npu import structure
 from tilewright.dialects.npu.streams import PROGRAM, QUEUES, Command
 from tilewright.machine import Machine
@@ -103,10 +103,20 @@ def read_ahead(module: ModuleOp, rng: Random, machine: Machine) -> str | None:
     return f"read input {more} of {op.name} @{op.callee.root_reference.data} ahead of the barrier"
 
 
+def leave_the_chip(module: ModuleOp, rng: Random, machine: Machine) -> str | None:
+    """A launch beside others begins behind the last core."""
+    op = pick(rng, [o for o in every(module, structure.LaunchOp) if o.nowait is not None])
+    if op is None:
+        return None
+    op.properties["first_core"] = integer_attr(first := machine.cube_cores + rng.randrange(3))
+    return f"put {op.name} @{op.callee.root_reference.data} on core {first}"
+
+
 STREAM_MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "drop an event": (drop_wait, drop_record),
     "retarget an event": (retarget_event, retarget_stream),
     "move an event": (move_event,),
     "drop a barrier": (drop_barrier,),
     "read ahead of a barrier": (read_ahead,),
+    "leave the chip": (leave_the_chip,),
 }

@@ -337,6 +337,17 @@ CASES: dict[str, tuple[str, str]] = {
             more=COPY,
         ),
     ),
+    "a launch on cores that are not there": (
+        "core-bounds",
+        main(
+            f"""{at("y", 512)}
+        {at("z", 1024)}
+        {launch("x", "y")}
+        {launch("x", "z").replace("outputs", "first_core = 24, joined, nowait, outputs")} // 1
+        func.return %x : {GM}""",
+            more=COPY,
+        ),
+    ),
     "a wait for an event that nobody records": (
         "unrecorded-event",
         main(f"""npu.wait_event {{event = 3, stream = "host"}} // 1

@@ -26,7 +26,7 @@ from tilewright.dialects.npu.waking import Woken
 from tilewright.machine import Machine
 from tilewright.passes.launch_groups import PER_MICROSECOND, Neighbour, Way
 from tilewright.passes.npu.check import check
-from tilewright.passes.npu.join_launches import joins
+from tilewright.passes.npu.join_launches import groups
 
 MACHINES = {name: Machine.load(name) for name in ("ascend-910b1", "ascend-310", "ascend-950pr")}
 KINDS = [frozenset(k) for k in (("cube",), ("vector",), ("cube", "vector"))]
@@ -34,6 +34,10 @@ KINDS = [frozenset(k) for k in (("cube",), ("vector",), ("cube", "vector"))]
 
 def alone(woken: Woken, first: bool = False) -> Neighbour:
     return Neighbour((Way(woken),), first)
+
+
+def joins(launches: Sequence[Neighbour], machine: Machine) -> list[bool]:
+    return [member.joined for member in groups(launches, machine)]
 
 
 def cost(launches: Sequence[Neighbour], joined: Sequence[bool], machine: Machine) -> tuple[int, int] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
@@ -30,7 +31,7 @@ from tilewright.dialects.npu.structure import LaunchOp
 from tilewright.dialects.npu.waking import Woken
 from tilewright.machine import Machine
 from tilewright.passes.errors import TooLarge
-from tilewright.passes.launch_groups import PER_MICROSECOND, Groups, Neighbour, Way
+from tilewright.passes.launch_groups import PARTS, PER_MICROSECOND, Groups, Neighbour, Way
 from tilewright.passes.npu.check import check
 from tilewright.passes.tile.abreast_order import order_abreast
 from tilewright.passes.tile.choose import GraphSchedulePass
@@ -46,14 +47,31 @@ WAYS = st.lists(
 ).map(tuple)
 
 
+def together(ways: Sequence[Way], cores: int) -> float:
+    """Microseconds of independent launches on so many cores: one after the other, or some at a time side by side."""
+
+    def on_parts(parts: int) -> float:
+        if any(way.woken.cores > cores // parts for way in ways):
+            return math.inf
+        return sum(max(way.microseconds for way in ways[i : i + parts]) for i in range(0, len(ways), parts))
+
+    return min(on_parts(int(parts)) for parts in PARTS)
+
+
 def cost(ways: Sequence[Way], joined: Sequence[bool], free: Sequence[bool], machine: Machine) -> float:
-    """Microseconds of launches, each run in one way; those that are free wait for no barrier."""
+    """Microseconds of launches, each run in one way, in groups that wake what is best for them; those that are free
+    wait for no barrier."""
     starts = [i for i, a in enumerate(joined) if not a]
-    total = sum(way.microseconds for way in ways)
+    total = 0.0
     for start, end in pairwise([*starts, len(ways)]):
         woken = reduce(or_, (way.woken for way in ways[start:end]))
-        barriers = sum(not f for f in free[start + 1 : end])
-        total += woken.launch_microseconds(machine) + barriers * woken.barrier_microseconds(machine)
+        sets = [start, *(i for i in range(start + 1, end) if not free[i]), end]
+        each: list[float] = []
+        for cores in range(woken.cores, max(woken.cores, machine.cube_cores) + 1):
+            group = Woken(cores, woken.kinds)
+            us = group.launch_microseconds(machine) + (len(sets) - 2) * group.barrier_microseconds(machine)
+            each.append(us + sum(together(ways[a:b], cores) for a, b in pairwise(sets)))
+        total += min(each)
     return total
 
 
@@ -65,7 +83,8 @@ def cost(ways: Sequence[Way], joined: Sequence[bool], free: Sequence[bool], mach
     ),
 )
 def test_no_ways_and_joins_cost_less(name: str, launches: list[Neighbour]) -> None:
-    """And the groups that are found cost what is said: each launch is run in its best way within its group."""
+    """And the groups that are found cost what is said: each launch is run in its best way within its part of its
+    group."""
     machine = MACHINES[name]
     least, members = Groups(machine, launches).least()
     partitions = [

@@ -373,6 +373,14 @@ npu.launch @k %x {nowait, outputs = 1, stream = "compute", workspaces = 0} : (!n
 
 // -----
 
+// Behind a barrier a launch begins on the first core.
+%x = npu.gm_alloc {address = 0} : () -> !npu.gm<4xi32>
+npu.launch @k %x {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>)
+npu.launch @k %x {first_core = 2, joined, outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>)
+// CHECK: 'npu.launch' @k begins on core 2, but only a launch that waits for no barrier begins on another core than 0
+
+// -----
+
 // What is read ahead is read ahead of a barrier.
 %x = npu.gm_alloc {address = 0} : () -> !npu.gm<4xi32>
 npu.launch @k %x, %x {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>, !npu.gm<4xi32>)

@@ -264,6 +264,50 @@ npu.kernel @wide {grid = [48], kind = "vector", outputs = 1, workspaces = 0} {
 
 // -----
 
+// Independent launches are side by side on the cores of their group: two of eight cores (sixteen vector cores) begin on
+// cores 0 and 8. A third finds too few behind them, and takes the first ones again, behind the first launch.
+func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 28672 : i64} {
+  %a = npu.gm_alloc {address = 4096} : () -> !npu.gm<1024xf32>
+  %b = npu.gm_alloc {address = 8192} : () -> !npu.gm<1024xf32>
+  %c = npu.gm_alloc {address = 12288} : () -> !npu.gm<1024xf32>
+  %d = npu.gm_alloc {address = 16384} : () -> !npu.gm<1024xf32>
+  npu.launch @wide %x, %a {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @part %a, %b {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @part %a, %c {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @most %a, %d {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.launch @wide %b, %a {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  func.return %a : !npu.gm<1024xf32>
+}
+npu.kernel @wide {grid = [48], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<1024xf32>, %y: !npu.gm<1024xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%u: index):
+    npu.barrier
+  }
+}
+npu.kernel @part {grid = [16], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<1024xf32>, %y: !npu.gm<1024xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%u: index):
+    npu.barrier
+  }
+}
+npu.kernel @most {grid = [20], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<1024xf32>, %y: !npu.gm<1024xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%u: index):
+    npu.barrier
+  }
+}
+// CHECK-LABEL: func.func @main
+// CHECK: npu.launch @wide {{.*}} {outputs
+// CHECK-NEXT: npu.launch @part {{.*}} {joined, outputs
+// CHECK-NEXT: npu.launch @part {{.*}} {first_core = 8, joined, nowait, outputs
+// CHECK-NEXT: npu.launch @most {{.*}} {joined, nowait, outputs
+// CHECK-NEXT: npu.launch @wide {{.*}} {joined, outputs
+
+// -----
+
 // A host program without kernels stays as it is.
 func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 20480 : i64} {
   %a = npu.gm_alloc {address = 4096} : () -> !npu.gm<1024xf32>

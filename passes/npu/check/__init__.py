@@ -20,7 +20,7 @@ from ....machine import Machine
 from ...base import TargetPass
 from ...calls import callers_first
 from ..plan_memory import reached
-from .barriers import check_barriers
+from .barriers import check_barriers, check_cores
 from .device import KernelSummary, summarise, tensor_types
 from .explain import explained
 from .finding import BLAME, Bytes, Finding, Hazards
@@ -70,7 +70,7 @@ def check_program(module: ModuleOp, kernels: dict[str, KernelSummary], machine: 
         out += constants_apart([entry, *reached(entry, planned)])
     for func in planned:
         out += HostFunctionCheck(func, kernels, frames, arena, machine).run()
-    return out + check_streams(functions) + check_barriers(functions)
+    return [*out, *check_streams(functions), *check_barriers(functions), *check_cores(module, machine)]
 
 
 def check_kernel(op: KernelOp, machine: Machine, full: bool = False) -> tuple[KernelSummary, list[Finding]]:

@@ -1,14 +1,18 @@
-"""Barriers between the stages of a launch: kernels that none parts touch no bytes that the other writes, and what is
-read ahead of one is written by none of them."""
+"""The stages of a launch: kernels that no barrier parts touch no bytes that the other writes, what is read ahead of one
+is written by none of them, and the cores that a stage begins on are there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
-from ....dialects.base import to_ints
-from ....dialects.npu.structure import LaunchOp
+from ....dialects.base import text, to_ints
+from ....dialects.npu.structure import KernelOp, LaunchOp
+from ....dialects.npu.waking import woken_by
+from ....dialects.open_sizes import certain
+from ....machine import Machine
 from ...launch_groups import Together
 from .finding import Bytes, Finding
 from .order import Place, TensorPlaces, frames_of
@@ -35,6 +39,19 @@ def check_barriers(callers_first: Sequence[FuncOp]) -> list[Finding]:
                 out += _races(op, memory)
             together.add(*uses)
     return out
+
+
+def check_cores(module: ModuleOp, machine: Machine) -> Iterator[Finding]:
+    """Launches that are put on cores which the machine does not have."""
+    launches = [op for op in module.walk() if isinstance(op, LaunchOp) and op.first_core is not None]
+    kernels = {text(op.sym_name): op for op in module.ops if isinstance(op, KernelOp)} if launches else {}
+    for op in launches:
+        kernel = kernels.get(op.callee.root_reference.data)
+        if kernel is not None:
+            taken, there = woken_by(kernel, machine).cores, machine.cube_cores
+            if certain(op.begins_on + taken, ">", there):
+                what = f"begins on core {op.begins_on} and takes {taken} of the {there} that {machine.name} has"
+                yield Finding("core-bounds", f"{{first}} {what}", op)
 
 
 def _read_too_early(op: LaunchOp, ahead: set[Place], memory: TensorPlaces) -> Iterator[Finding]:

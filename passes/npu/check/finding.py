@@ -31,6 +31,7 @@ BLAME = {
     "device-uninitialised": "tile-to-npu",
     "stream-race": "npu-schedule-host",
     "barrier-race": "npu-join-launches",
+    "core-bounds": "npu-join-launches",
     "unrecorded-event": "npu-schedule-host",
     "event-deadlock": "npu-schedule-host",
 }

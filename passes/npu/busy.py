@@ -1,0 +1,46 @@
+"""How long a kernel keeps its cores busy, by the instructions of one of them: what a launch is worth beside others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from math import prod
+
+from xdsl.dialects.scf import ForOp
+from xdsl.ir import Block
+
+from ...dialects.base import to_ints
+from ...dialects.npu.interface import NpuOp
+from ...dialects.npu.structure import KernelOp
+from ...dialects.npu.synchronization import OrderOp
+from ...dialects.npu.waking import blocks_at_once
+from ...dialects.open_sizes import any_open
+from ...machine import Machine
+from .loops import trip_count
+
+
+def busy_microseconds(kernel: KernelOp, machine: Machine) -> float:
+    """Microseconds in which the busiest pipe of a core works, all that it reads coming from HBM at the rate of a core
+    alone; 0 where its grid or its loops are open."""
+    loops = [trip_count(op) for op in kernel.walk() if isinstance(op, ForOp)]
+    if any_open([*to_ints(kernel.grid), *loops]):
+        return 0.0
+    turns = -(-prod(to_ints(kernel.grid)) // blocks_at_once(kernel, machine))
+    most = 0.0
+    for section in kernel.sections():
+        pipes: Counter[str] = Counter()
+        for op, times in _instructions(section.body.block, 1):
+            cost = op.cost(machine, [0] * len(op.index_operands()))
+            missed = 0.0 if cost.write else cost.bus_bytes * cost.miss_cycles
+            pipes[op.PIPE] += round((cost.cycles + missed) * times)
+        most = max(most, *pipes.values(), 0)
+    return machine.cycles_to_microseconds(most * turns)
+
+
+def _instructions(block: Block, times: int) -> Iterator[tuple[NpuOp, int]]:
+    """Each instruction of a block, and how often it runs."""
+    for op in block.ops:
+        if isinstance(op, NpuOp) and not isinstance(op, OrderOp):
+            yield op, times
+        elif isinstance(op, ForOp):
+            yield from _instructions(op.body.block, times * trip_count(op))
