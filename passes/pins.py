@@ -59,6 +59,8 @@ class Schedule:
         summed: Keys of a mma step of weights and values.
         bands: Bands that the rows of attention are cut into, each a launch over the keys that its rows see; with 1 all
             rows walk all keys.
+        places: Places of the kernel of attention at which weights and values are multiplied: 2 adds the last parts of a
+            result behind the loop over the keys, 1 in turns of it whose scores nobody uses.
     """
 
     base_m: int | None = None
@@ -90,6 +92,7 @@ class Schedule:
     features: int | None = None
     summed: int | None = None
     bands: int | None = None
+    places: int | None = None
 
     def __post_init__(self) -> None:
         for name, value in self.pinned().items():

@@ -181,6 +181,8 @@ class AttentionSchedule(_Choices):
         summed: Keys of a mma step of weights and values.
         grid: Cores along each axis of the result but the last.
         bands: Bands that the rows are cut into, each a launch over the keys that its rows see, as under a causal mask.
+        places: Places of the kernel at which weights and values are multiplied: with 2 the last two parts of a result
+            are added behind the loop over the keys, with 1 in turns of it whose scores nobody uses.
         l1: Buffers in flight in l1; 1 is single, 2 is double buffering. `l0a`, `l0b`, `l0c` and `ub` likewise.
         cores: As a pin, the most cores that may work.
     """
@@ -196,6 +198,7 @@ class AttentionSchedule(_Choices):
     summed: int | None = None
     grid: Numbers | None = None
     bands: int | None = None
+    places: int | None = None
     l1: int | None = None
     l0a: int | None = None
     l0b: int | None = None

@@ -38,7 +38,7 @@ class Group:
     """What a kernel of the members holds at once; counted from the first time that it matters."""
     closed: str = ""
     """Why nothing joins it any more; "" where something may."""
-    attention: bool = False
+    chained: bool = False
     """Whether it is two products and what is between them."""
     stacked: bool = False
     """Whether it stores values of its own side by side, as parts of one tensor."""

@@ -49,7 +49,7 @@ from ..access import base_behind, is_layout, splat_of
 from ..base import TargetPass
 from ..errors import PassError
 from ..reasons import Reason, asked_reasons
-from .attention import attentions
+from .attention import chained_products
 from .dependencies import Group
 from .groups import Grouper
 from .layout_axes import behind
@@ -83,7 +83,7 @@ class GraphFusePass(TargetPass):
 
     name = "graph-fuse"
     attention: bool = True
-    """Whether attention becomes one kernel, where a machine can run it so."""
+    """Whether attention, and what else is chained, becomes one kernel, where a machine can run it so."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         reasons = asked_reasons()
@@ -128,14 +128,14 @@ class BlockFuser:
         """Of ops that are in fusions now, the operands and attributes that they had."""
 
     def run(self, attention: bool = True) -> None:
-        """attention: whether it becomes one kernel."""
+        """attention: whether two products may be in one kernel."""
         kept: list[Operation] = []
-        known = attentions(self.block, self.grouper.machine, self.reasons) if attention else []
+        known = chained_products(self.block, self.grouper.machine, self.reasons) if attention else []
         found = {at.product: at for at in known}
         inside = {op for at in found.values() for op in at.members if op not in at.generated}
         for op in self.block.ops:
             if isinstance(op, ContractOp) and op in found:
-                self.grouper.attention(found[op])
+                self.grouper.chained(found[op])
             elif op in inside or (isinstance(op, GraphOp) and not op.regions and self.grouper.add(op)):
                 continue
             elif not (is_layout(op) or isinstance(op, ConstantOp)):
@@ -214,7 +214,7 @@ class BlockFuser:
         if made not in self.grouper.owner:
             return None
         group = self.grouper.owner[made].find()
-        stores = group.attention or (group.kind in ("cube", "mix", "vector") and not group.closed)
+        stores = group.chained or (group.kind in ("cube", "mix", "vector") and not group.closed)
         if not stores:
             return None
         axes = group.axes[made]

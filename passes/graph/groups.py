@@ -31,7 +31,7 @@ from ...dialects.open_sizes import any_open, certain, choosing
 from ...machine import Machine
 from ..access import is_layout, splat_of
 from ..tile.schedule import UB_FRACTION
-from .attention import Attention
+from .chained import Chained
 from .dependencies import Dependencies, Group
 from .held import Facts, Held
 from .layout_axes import Axes, Broadcast, FoundAxes, axes_behind, backward_axes, base_of, behind
@@ -59,7 +59,7 @@ SUMS = "it sums over rows of a product, which are spread over cores and steps"
 EIGHT_BITS = "numbers of 8 bits are stored in any case, and whoever reads them widens them"
 OWN_ORDER = "the kernel of the value makes it in an order of its own, in which nothing else is computed"
 GROUPED = "the kernel of a convolution in groups has no epilogue"
-ATTENTION = "the kernel of attention has no epilogue, and no result but its own"
+CHAINED = "a kernel of two products has no epilogue, and no result but its own"
 STACKED = "a kernel that stores parts of one tensor side by side does nothing else"
 UNSTACKED = "its parts are not all of one size and made by one kernel of the vector cores, along its whole domain"
 OPENED = "it begins with an op that only begins kernels of the vector cores"
@@ -386,10 +386,10 @@ class Grouper(Dependencies):
             for value in expansion.operands:
                 self.add_needs(group, self.needs_of(value))
 
-    def attention(self, found: Attention) -> None:
+    def chained(self, found: Chained) -> None:
         """A group of two products and what is between them."""
-        group = self.new_group("mix", found.domain, ATTENTION)
-        group.attention = True
+        group = self.new_group("mix", found.domain, CHAINED)
+        group.chained = True
         group.axes.update(found.axes)
         for op in found.members:
             self._enter(group, op)

@@ -6,7 +6,8 @@ After:   %a, %b = graph.while with a counter, of 8 iterations: a strip of %q and
          512 rows of %a are put in place, the part of %b is added to what there is of it
 
 What the second group of strips needs of the first one's large values, as the gradient of attention needs the weights
-behind the forward half, is computed again. Attention that one kernel computes is left alone: nothing of it is stored.
+behind the forward half, is computed again. What one kernel computes of two products, as attention, is left alone:
+nothing of it is stored.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from ...support.amounts import STRIP
 from ..access import splat_of
 from ..base import TargetPass
 from ..rewriting import erase_dead
-from .attention import attention_at
+from .attention import stays_one
 from .hoist import outer_operands, value_bytes
 from .strip_groups import StripGroup, StripWay, groups_at, is_made, needed, way_from_result
 from .tensor_builder import BlockBuilder
@@ -138,26 +139,23 @@ class Cut:
         return next((n for n in tried if extent % n == 0), longest // step * step)
 
     def apply(self, machine: Machine | None) -> list[Block]:
-        """Writes a loop for each level in place of its ops; the blocks in which strips are made. What attention of one
-        kernel gives stays as it is."""
+        """Writes a loop for each level in place of its ops; the blocks in which strips are made. What one kernel gives
+        of two products stays as it is."""
         block, bodies = self.group.seed.parent, list[Block]()
         assert block is not None
         for level in sorted(self.results, reverse=True):
             if level == 0:
                 erase_dead(block)
-                if machine is not None and self._is_attention(machine):
+                if machine is not None and self._stays_one(machine):
                     continue
             if self.results[level]:
                 bodies.append(_Loop(self, level).write())
         erase_dead(block)
         return bodies
 
-    def _is_attention(self, machine: Machine) -> bool:
-        """Whether all that the first level gives is the result of attention that one kernel computes."""
-        return all(
-            isinstance(v.owner, ContractOp) and not isinstance(attention_at(v.owner, machine), str | None)
-            for v in self.results[0]
-        )
+    def _stays_one(self, machine: Machine) -> bool:
+        """Whether all that the first level gives is the result of two products that one kernel computes."""
+        return all(isinstance(v.owner, ContractOp) and stays_one(v.owner, machine) for v in self.results[0])
 
 
 class _Loop:

@@ -4,15 +4,15 @@ Before:  %buf = npu.alloc : !npu.buffer<128x64xf32, l1, 2 slots>
 After:   %buf = npu.alloc {address = 32768} : !npu.buffer<128x64xf32, l1, 2 slots>
 
 Buffers that several pipes or several loop levels touch keep their own addresses. Temporaries of the vector unit,
-live within one block only, share memory by live range (best fit), with those of the loops in it; an elementwise
-instruction may compute in place.
+live within one block only, share memory by live range (best fit, or a search where that takes more than there is), with
+those of the loops in it; an elementwise instruction may compute in place.
 Where there is room, buffers of ub begin where a window of banks does, so that what is written does not meet what is
 read, and neighbours in different groups of banks, so that two sources do not meet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import ModuleOp
@@ -24,6 +24,8 @@ from ...dialects.dtypes import itemsize
 from ...dialects.npu import AllocOp, BufferType, ElementwiseVectorOp, NpuOp, Pipe, SlotOp, buffer
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
+from ...packing.problem import Buffer, PackingProblem
+from ...packing.solve import Budget, solve
 from ..base import TargetPass
 from ..errors import PassError
 
@@ -110,13 +112,16 @@ def allocate_section(section: SectionOp, kernel: KernelOp, machine: Machine, apa
         rooms = [_multiple(least)]
         if banks is not None:  # what is apart by banks is faster, and no need
             rooms = [*([_odd_multiple(window)] if apart else []), _multiple(window), *rooms]
-        for room in rooms:
-            end = _allocate(members, room)
+        for room, packed in [*((room, False) for room in rooms), (rooms[-1], True)]:
+            end = _allocate(members, room, packed)
             if end <= capacity:
                 break
         else:
             raise PassError(_overflow(kernel, space, end, machine, members, rooms[-1]))
 
+
+PLACEMENTS = Budget(nodes=4000)
+"""Where best fit takes more than there is, the places of temporaries are searched so long."""
 
 Room = Callable[[int], int]
 """The bytes that a buffer of so many bytes takes of a space."""
@@ -132,8 +137,9 @@ def _odd_multiple(window: int) -> Room:
     return lambda bytes_: (-(-bytes_ // window) // 2 * 2 + 1) * window if bytes_ > window else window
 
 
-def _allocate(members: Sequence[Usage], room: Room) -> int:
-    """Gives the buffers of a space addresses; returns the end of the last, in bytes."""
+def _allocate(members: Sequence[Usage], room: Room, packed: bool = False) -> int:
+    """Gives the buffers of a space addresses; returns the end of the last, in bytes. packed: whether a search makes
+    that low, and not the best fit of each in its turn."""
     end = 0
     pools: dict[Block, list[Usage]] = {}
     for usage in members:
@@ -144,7 +150,7 @@ def _allocate(members: Sequence[Usage], room: Room) -> int:
         _place(usage.alloc, end)
         end += room(usage.bytes)
     for top in _tops(pools):
-        shared = _Pool(top, pools, room)
+        shared = _Pool(top, pools, room, packed)
         for alloc, at in shared.places.items():
             _place(alloc, end + at)
         end += shared.bytes
@@ -165,13 +171,27 @@ def _tops(pools: Mapping[Block, Sequence[Usage]]) -> list[Block]:
     return list(found)
 
 
+@dataclass
+class _Tenant:
+    """What takes `size` bytes from `at` on while the instructions from `first` to `last` run: a buffer and those that
+    are computed in its place, or all that a loop needs. inside: where in it each buffer begins."""
+
+    first: int
+    last: int
+    size: int
+    at: int
+    inside: dict[AllocOp, int]
+
+
 class _Pool:
     """Memory for the temporaries of the vector unit of one block and of the loops in it, each as long as it is needed.
 
     A loop takes what its own temporaries need. places: where each begins; bytes: of all.
     """
 
-    def __init__(self, block: Block, pools: Mapping[Block, Sequence[Usage]], room: Room) -> None:
+    def __init__(
+        self, block: Block, pools: Mapping[Block, Sequence[Usage]], room: Room, packed: bool = False
+    ) -> None:
         self.places: dict[AllocOp, int] = {}
         self.bytes = 0
         order: dict[Operation, int] = {op: i for i, op in enumerate(block.ops)}
@@ -180,21 +200,29 @@ class _Pool:
         ]
         for op, i in order.items():
             if isinstance(op, ForOp):
-                inner = _Pool(op.body.block, pools, room)
+                inner = _Pool(op.body.block, pools, room, packed)
                 spans += [(i, i, inner)] if inner.places else []
-        live: list[tuple[int, int, int]] = []
+        tenants: list[_Tenant] = []
+        live: list[_Tenant] = []
         for first, last, each in sorted(spans, key=lambda span: span[:2]):
             size = room(each.bytes)
-            live = [b for b in live if b[0] >= first]
-            at = self._in_place(each, first, live, size) if isinstance(each, Usage) else None
-            if at is None:
-                at = best_gap(live, size)
-            live.append((last, at, size))
-            self.bytes = max(self.bytes, at + size)
+            live = [b for b in live if b.last >= first]
+            under = self._in_place(each, first, live, size) if isinstance(each, Usage) else None
             inside = {each.alloc: 0} if isinstance(each, Usage) else each.places
-            self.places.update((alloc, at + place) for alloc, place in inside.items())
+            if under is None:
+                at = best_gap([(b.at, b.size) for b in live], size)
+                under = _Tenant(first, last, size, at, {})
+                live.append(under)
+                tenants.append(under)
+            under.last = last
+            under.inside |= inside
+        if packed:
+            _pack(tenants)
+        for tenant in tenants:
+            self.bytes = max(self.bytes, tenant.at + tenant.size)
+            self.places.update((alloc, tenant.at + place) for alloc, place in tenant.inside.items())
 
-    def _in_place(self, usage: Usage, first: int, live: list[tuple[int, int, int]], size: int) -> int | None:
+    def _in_place(self, usage: Usage, first: int, live: list[_Tenant], size: int) -> _Tenant | None:
         """The place of an operand that ends where `usage` begins, lanes of equal width: an elementwise instruction may
         then write over it. None where there is no such operand."""
         definer = usage.ops[0]
@@ -204,24 +232,28 @@ class _Pool:
         for value in definer.sources():
             kind = buffer(value)
             alloc = alloc_of(value)
-            if (
-                alloc is None
-                or alloc not in self.places
-                or kind.shape != usage.type.shape
-                or itemsize(kind.element) != width
-            ):
+            if alloc is None or kind.shape != usage.type.shape or itemsize(kind.element) != width:
                 continue
-            at = self.places[alloc]
-            ending = [b for b in live if b[0] == first and b[1] == at and b[2] == size]
-            if ending:
-                live.remove(ending[0])
-                return at
+            for b in live:
+                if b.last == first and b.size == size and b.inside.get(alloc) == 0:
+                    return b
         return None
 
 
-def best_gap(live: list[tuple[int, int, int]], size: int) -> int:
-    """The start of the smallest free gap of at least `size` bytes below the end, or the end."""
-    taken = sorted((at, at + n) for _, at, n in live)
+def _pack(tenants: Sequence[_Tenant]) -> None:
+    """Places tenants as low as a search of `PLACEMENTS` finds."""
+    buffers = [
+        Buffer(str(i), tenant.first, tenant.last + 1, tenant.size) for i, tenant in enumerate(tenants)
+    ]
+    plan = solve(PackingProblem(tuple(buffers)), PLACEMENTS)
+    for tenant, at in zip(tenants, plan.offsets.tolist(), strict=True):
+        tenant.at = at
+
+
+def best_gap(live: Iterable[tuple[int, int]], size: int) -> int:
+    """The start of the smallest free gap of at least `size` bytes below the end, or the end. `live`: (begin, bytes) of
+    what is taken."""
+    taken = sorted((at, at + n) for at, n in live)
     best: tuple[int, int] | None = None
     cursor = 0
     for begin, end in taken:
@@ -259,7 +291,7 @@ def _smaller(members: list[Usage], room: Room, need: int, capacity: int) -> str:
     for _, less, i, said in sorted(changes):
         u = members[i]
         tried = [*members[:i], replace(u, supposed=u.bytes - less), *members[i + 1 :]]
-        if _allocate(tried, room) <= capacity:
+        if _allocate(tried, room, packed=True) <= capacity:
             place = source_of(u.alloc)
             return f"it fits with {said} in the place of {u.type}{f' ({place})' if place else ''}"
     return f"use smaller tiles: {need - capacity} bytes are too many"

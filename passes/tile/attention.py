@@ -2,7 +2,7 @@
 and the sum of each row are carried over the keys, and the result is corrected where a maximum grows.
 
 for each tile of rows of this block of cores:                 load q                                    cube
-  for each piece i of the keys, and for two that follow:
+  for each piece i of the keys, and the lines with i-2 for two that follow:
     scores(i) = q k(i)           to a workspace                                                         cube
     part(i-2) = weights(i-2) v(i-2)  to a workspace                                                     cube
     x = f(scores(i)); m' = max(m, max(x)); weights(i) = exp(x - m'), to a workspace                     vector
@@ -13,8 +13,9 @@ for each tile of rows of this block of cores:                 load q            
 Tiles of scores have their rows along the last dimension: what each row has lies in one line of numbers, which
 instructions take as it is for each line of a tile, and sums and maxima are those of whole lines.
 The scores of one piece are made while the softmax of another one is computed: so the parts of the result are added two
-pieces late, and those before the first one are zero. What is computed for the two pieces behind the last one is not
-used. Milakov and Gimelshein, Online normalizer calculation for softmax,
+pieces late, those before the first one are zero, and the last two are added behind the loop, or in two turns more of
+it, whose scores nobody uses (`places`). Without a softmax the
+sums of all pieces stay in l0c. Milakov and Gimelshein, Online normalizer calculation for softmax,
 2018; Dao et al., FlashAttention, 2022.
 """
 
@@ -74,7 +75,7 @@ class AttentionKernel(AttentionChoice):
             [
                 dense([*lead, rooms, self.units, s.keys, s.rows // self.units], self.scored),
                 dense([*lead, rooms, s.keys, s.rows], self.weighed),
-                dense([*lead, rooms, self.units, self._wide, s.rows // self.units], F32),
+                dense([*lead, 1 if self.softmax is None else rooms, self.units, self._wide, s.rows // self.units], F32),
             ],
             {space: getattr(s, space) for space in ("l1", "l0a", "l0b", "l0c", "ub")},
         )
@@ -147,27 +148,46 @@ class AttentionKernel(AttentionChoice):
         b, loaded, first = self.b, self._load_query(position), Expr(self.band.first)
         if self.count == 1:
             self._score(position, first, Expr(), loaded)
-            softmax = _Softmax(self, {**position, self.keys: first}, Expr())
-            weights, total = softmax.alone()
+            weights, total = self._between({**position, self.keys: first}, Expr()).alone()
             self._hand_over(weights, Expr(), Expr())
             self._sum(position, first, Expr())
             self._finish(position, self._load_part(Expr()), total)
             return
-        outer = self._begin()
+        outer, each, behind = self._begin(), self._piece_keys, self.s.places == 2
         inner = list(outer)
-        with b.loop((self.count + BEHIND) // 2, inner) as pair:
+        with b.loop(self.count // 2 if behind else (self.count + BEHIND) // 2, inner) as pair:
             state = list(inner)
             with b.loop(2, state) as slot:
-                at = first + pair * (2 * self._piece_keys) + slot * self._piece_keys
-                self._score(position, at, slot, loaded)
-                self._sum(position, at - BEHIND * self._piece_keys, slot)
-                softmax = _Softmax(self, {**position, self.keys: at}, slot)
-                state[:] = softmax.step(state, slot)
+                turn = pair * 2 + slot
+                self._score(position, first + turn * each, slot, loaded)
+                self._add_part(state, position, first + (turn - BEHIND) * each, slot, turn)
+                state[:] = self._between({**position, self.keys: first + turn * each}, slot).step(state, slot)
             hand_back(inner, state)
         hand_back(outer, inner)
-        with b.loop(BEHIND) as slot:  # weights of what lies behind the last piece
-            self._load_weights(slot)
-        self._finish(position, outer[-1], outer[1])
+        if behind:
+            self._add_last(outer, position, first)
+        else:
+            with b.loop(BEHIND) as slot:  # weights of what lies behind the last piece
+                self._load_weights(slot)
+        if self.softmax is None:
+            self._drain(outer[0], 2, Expr(), Expr())
+            self._finish(position, self._load_part(Expr()), None)
+        else:
+            self._finish(position, outer[-1], outer[1])
+
+    def _add_last(self, outer: list[SSAValue], position: Mapping[int, Expr], first: Expr) -> None:
+        """The parts of the last pieces, behind all scores."""
+        state = list(outer)
+        with self.b.loop(BEHIND, state) as slot:
+            turn = slot + self.count
+            self._add_part(state, position, first + (turn - BEHIND) * self._piece_keys, slot, turn)
+            if self.softmax is not None:
+                state[:] = _behind(self, state, slot)
+        hand_back(outer, state)
+
+    def _between(self, position: Mapping[int, Expr], slot: Expr) -> _Softmax | _Elementwise:
+        """What is between the products, of one tile of scores."""
+        return (_Elementwise if self.softmax is None else _Softmax)(self, position, slot)
 
     @property
     def _piece_keys(self) -> int:
@@ -202,6 +222,26 @@ class AttentionKernel(AttentionChoice):
             begin = {self.feature: index * columns}
             sums = part.sums(b, self.value_plan, where, values, [weights], begin)
             self._drain(sums, 2, slot, index * columns)
+
+    def _add_part(
+        self, state: list[SSAValue], position: Mapping[int, Expr], keys: Expr, slot: Expr, turn: Expr
+    ) -> None:
+        """Weights by values of a piece of the keys: to their workspace, from where the vector cores add them, or
+        without a softmax onto the sums of the state."""
+        if self.softmax is None:
+            state[0] = self._sum_onto(state[0], position, keys, slot, turn)
+        else:
+            self._sum(position, keys, slot)
+
+    def _sum_onto(
+        self, sums: SSAValue, position: Mapping[int, Expr], keys: Expr, slot: Expr, turn: Expr
+    ) -> SSAValue:
+        """Weights by values of a piece of the keys, added to the sums of those before, which stay in l0c."""
+        part, b = self.values, self.b
+        where = _named(part, position) | dict.fromkeys(part.k_axes, keys)
+        values = part.left(b, self.value_plan, where)
+        weights, begin = self._load_weights(slot), {self.feature: Expr()}
+        return part.sums(b, self.value_plan, where, values, [weights], begin, (sums, turn))
 
     def _load_weights(self, slot: Expr) -> SSAValue:
         b, s = self.b, self.s
@@ -270,12 +310,15 @@ class AttentionKernel(AttentionChoice):
         self.b.store(weights, self.b.workspace(1), [*self.here, slot, line, self.unit], box)
 
     def _begin(self) -> list[SSAValue]:
-        """The state before the first piece (maximum, sum, the last two corrections and sums of pieces, result), and
-        weights of zero in the place of those before it."""
+        """The state before the first piece (maximum, sum, the last two corrections and sums of pieces, result; without
+        a softmax the sums in l0c), and weights of zero in the place of those before it."""
         few = self.zeros_stored(self._piece_keys)
         nothing = self.fill(0.0, self.tile(few, self.weighed))
         with self.b.loop(BEHIND) as slot, self.b.loop(self._piece_keys // few) as index:
             self._hand_over(nothing, slot, index * few)
+        if self.softmax is None:
+            assert self.s.rows
+            return [self.values.nothing(self.b, self._wide, self.s.rows)]
         row = self.tile(1, F32)
         states = [self.fill(value, row) for value in (LOWEST, 0.0, 1.0, 1.0, 0.0, 0.0)]
         return [*states, self.fill(0.0, self.tile(self._wide, F32))]
@@ -284,9 +327,9 @@ class AttentionKernel(AttentionChoice):
         """The result with the part that is in its workspace."""
         return self.op("add", _write_over(self.op("mul", result, correction)), self._load_part(slot))
 
-    def _finish(self, position: Mapping[int, Expr], result: SSAValue, total: SSAValue) -> None:
-        """Divides by the sums, turns rows of scores into rows, and stores: a part of the columns after the other, as
-        each takes room until it is stored."""
+    def _finish(self, position: Mapping[int, Expr], result: SSAValue, total: SSAValue | None) -> None:
+        """Divides by the sums if there are some, turns rows of scores into rows, and stores: a part of the columns
+        after the other, as each takes room until it is stored."""
         b, rank, each = self.b, len(self.others), self.columns_stored
         ones = [1 for _ in self.others]
         with b.loop(self._wide // each) as index:
@@ -302,7 +345,7 @@ class AttentionKernel(AttentionChoice):
                     sizes=ints(kind.shape),
                     steps=ints([1] * (rank + 2)),
                 ).results[0]
-            quotient = self.cast(self.op("div", part, total), self.result)
+            quotient = self.cast(part if total is None else self.op("div", part, total), self.result)
             turned = TileType.of([*ones, self._extent(self.row), each], self.result, "ub")
             perm = ints([*range(rank), rank + 1, rank])
             out = b.add(ops.TransposeOp, [quotient], [turned], perm=perm).results[0]
@@ -328,8 +371,8 @@ def _write_over(value: SSAValue) -> SSAValue:
     return value
 
 
-class _Softmax:
-    """The softmax of one tile of scores."""
+class _Between:
+    """What is between the products, of one tile of scores."""
 
     def __init__(self, kernel: AttentionKernel, position: Mapping[int, Expr], slot: Expr) -> None:
         self.k = k = kernel
@@ -337,11 +380,7 @@ class _Softmax:
         k.emitter.position = {i: position.get(a, Expr()) for i, a in enumerate(k._chain_axes)}
         rows = k._chain_axes.index(k.row)
         k.emitter.position[rows] = k.emitter.position[rows] + k.unit
-        done, steps = k.emitted(k.chain), k.chain.steps
-        if k.s.buffered == 1 and k.chain.over is not None and steps[k.chain.over[0]].kind != "load":
-            _write_over(done[k.chain.over])
-        x = k.cast(done[k.chain.result], F32)
-        self.x = self.masked(x, float("-inf")) if k.is_masked(k._piece_keys) else x
+        self.done = k.emitted(k.chain)
 
     def masked(self, x: SSAValue, value: float) -> SSAValue:
         """A tile with a value in the place of keys behind the last one."""
@@ -352,6 +391,37 @@ class _Softmax:
         return k.b.add(
             ops.MaskOp, [x, *indices], [x.type], offsets=offsets, bounds=ints(bounds), value=number(value)
         ).results[0]
+
+
+class _Elementwise(_Between):
+    """What is computed element by element."""
+
+    def weights(self) -> SSAValue:
+        """What the second product takes."""
+        k = self.k
+        x = k.cast(self.done[k.chain.result], k.weighed)
+        return self.masked(x, 0.0) if k.is_masked(k._piece_keys) else x
+
+    def alone(self) -> tuple[SSAValue, None]:
+        """Weights where there is one piece."""
+        return self.weights(), None
+
+    def step(self, state: Sequence[SSAValue], slot: Expr) -> list[SSAValue]:
+        """The state, which is the cube core's."""
+        self.k._hand_over(self.weights(), slot, Expr())
+        return list(state)
+
+
+class _Softmax(_Between):
+    """The softmax of one tile of scores."""
+
+    def __init__(self, kernel: AttentionKernel, position: Mapping[int, Expr], slot: Expr) -> None:
+        super().__init__(kernel, position, slot)
+        k, done, steps = kernel, self.done, kernel.chain.steps
+        if k.s.buffered == 1 and k.chain.over is not None and steps[k.chain.over[0]].kind != "load":
+            _write_over(done[k.chain.over])
+        x = k.cast(done[k.chain.result], F32)
+        self.x = self.masked(x, float("-inf")) if k.is_masked(k._piece_keys) else x
 
     def reduced(self, kind: str, x: SSAValue) -> SSAValue:
         k = self.k
@@ -374,7 +444,8 @@ class _Softmax:
     def weights(self, e: SSAValue) -> SSAValue:
         """What the second product takes, of exponentials that are not divided by their sum."""
         k = self.k
-        k.given = k.cast(e, element_of(k.at.quotient.results[0]))
+        assert k.softmax is not None
+        k.given = k.cast(e, element_of(k.softmax.quotient.results[0]))
         weights = k.emitted(k.behind)[k.behind.result]
         # of what is behind the last key, it may make anything
         if k.is_masked(k._piece_keys) and k.behind.computes:
@@ -407,3 +478,11 @@ class _Softmax:
         correction = k.copied(last)
         peak = k.op("max", peak, here)
         return [peak, total, k.op("exp", change), correction, sums, due, result]
+
+
+def _behind(k: AttentionKernel, state: Sequence[SSAValue], slot: Expr) -> list[SSAValue]:
+    """The state with the part of one of the last pieces, behind all scores."""
+    peak, total, last, correction, sums, due, result = state
+    total, due = k.op("add", k.op("mul", total, correction), due), k.copied(sums)
+    result = k._corrected(result, correction, slot)
+    return [peak, total, last, k.copied(last), sums, due, result]

@@ -21,8 +21,9 @@ from ...dialects.npu.types import padded_bytes
 from ...dialects.open_sizes import any_open, certain, example
 from ...machine import Machine
 from ..errors import TooLarge
+from ..graph.attention import Attention
 from ..graph.visible_keys import VisibleKeys, visible_keys
-from .attention_parts import ProductPart, ScoreSteps, attention_in, result_dims
+from .attention_parts import ProductPart, ScoreSteps, chained_in, result_dims
 from .bound import FRACTAL, grids, round_up
 from .builder import divide_grid
 from .schedule import share
@@ -81,8 +82,8 @@ class Band:
 
 
 class AttentionChoice(ScheduledKernel):
-    """Attention on a chip whose cube and vector cores exchange tiles through device memory, while its schedule is
-    chosen. It is that of a `band` of the rows, which may be all of them."""
+    """Attention, or what else is chained, on a chip whose cube and vector cores exchange tiles through device memory,
+    while its schedule is chosen. It is that of a `band` of the rows, which may be all of them."""
 
     kinds = frozenset({"cube", "vector"})
 
@@ -90,7 +91,9 @@ class AttentionChoice(ScheduledKernel):
         self, fusion: FusionOp, machine: Machine, asked: AttentionSchedule, band: Band | None = None
     ):
         self.fusion, self.machine, self.asked = fusion, machine, asked
-        at = self.at = attention_in(fusion, machine)
+        at = self.at = chained_in(fusion, machine)
+        self.softmax = at if isinstance(at, Attention) else None
+        """What is between the products, where it has a softmax."""
         scores, product = at.scores, at.product
         batch, (left, _) = len(to_ints(scores.lhs_batch)), scores.free_dims()
         swapped = at.keys >= batch + len(left)
@@ -118,7 +121,7 @@ class AttentionChoice(ScheduledKernel):
         order = [*(a for a in order if a not in (self.keys, self.row)), self.keys, self.row]
         ends = (scores.result, at.x)
         self.chain = ScoreSteps.of(fusion, at, ends, order, machine, self._load_scores)
-        ends = (at.quotient.results[0], weights)
+        ends = (at.x, at.x) if self.softmax is None else (self.softmax.quotient.results[0], weights)
         self.behind = ScoreSteps.of(fusion, at, ends, order, machine, self._give_weights)
         """What becomes of weights: it is linear, so that exponentials are not divided before."""
         self.scored = element_of(scores.result)
@@ -128,7 +131,7 @@ class AttentionChoice(ScheduledKernel):
     @cached_property
     def visible(self) -> VisibleKeys | None:
         """The keys that rows see, where those are not all of them."""
-        return visible_keys(self.at, self.row)
+        return None if self.softmax is None else visible_keys(self.softmax, self.row)
 
     @property
     def _blocks(self) -> tuple[int, int]:
@@ -184,19 +187,17 @@ class AttentionChoice(ScheduledKernel):
             ):
                 continue
             for keys in (asked.keys,) if asked.keys else self._keys_tried():
-                for buffered in (asked.buffered,) if asked.buffered else (2, 1):
-                    first = self._schedule(rows, keys, buffered)
-                    if self._refusal(first) is None:
-                        found = True
-                        yield from (replace(first, grid=grid) for grid in self._grids(rows))
-                        break
+                for places in self._places_tried(keys):
+                    for buffered in (asked.buffered,) if asked.buffered else (2, 1):
+                        first = self._schedule(rows, keys, buffered, places)
+                        if self._refusal(first) is None:
+                            found = True
+                            yield from (replace(first, grid=grid) for grid in self._grids(rows))
+                            break
         if not found:
             if asked.chosen():
-                raise cannot_obey(
-                    name,
-                    self._refusal(self._schedule(asked.rows or 16, asked.keys or 16, asked.buffered or 2))
-                    or "",
-                )
+                least = self._schedule(asked.rows or 16, asked.keys or 16, asked.buffered or 2, asked.places or 1)
+                raise cannot_obey(name, self._refusal(least) or "")
             raise TooLarge(f"{describe(self.at.product)}: 16 rows and keys do not fit on chip")
 
     def _fits_band(self, rows: int) -> bool:
@@ -217,55 +218,66 @@ class AttentionChoice(ScheduledKernel):
         counts = {1, *(-(-whole // most // 2) * 2 for most in KEYS if most < whole)}
         return sorted({round_up(-(-whole // n)) for n in counts if n and whole // n <= KEYS[0]}, reverse=True)
 
-    def _schedule(self, rows: int, keys: int, buffered: int) -> AttentionSchedule:
+    def _places_tried(self, keys: int) -> Sequence[int]:
+        """Whether the last parts of a result are added behind the loop over the keys: that takes more memory, and less
+        time."""
+        if self.asked.places is not None:
+            return (self.asked.places,)
+        return (1,) if self.pieces(keys) == 1 else (2, 1)
+
+    def _schedule(self, rows: int, keys: int, buffered: int, places: int) -> AttentionSchedule:
         asked = self.asked
         counts = [self._tiles(a, rows) for a in self.outer]
         cores = min(asked.cores or self.machine.cube_cores, self.machine.cube_cores)
         grid = asked.grid or tuple(n for n, _ in divide_grid(counts, cores))
         found = [
-            self._completed(rows, keys, scored, columns, sums, buffered)
-            for scored, columns, sums in self._summed_at_once(rows, keys)
+            self._completed(rows, keys, scored, columns, sums, buffered, places)
+            for scored, columns, sums in self._summed_at_once(rows, keys, places)
         ]
         return replace(min(found, key=self._cube_cycles), grid=grid)
 
     def _completed(
-        self, rows: int, keys: int, scored: int, columns: int, sums: int, buffered: int
+        self, rows: int, keys: int, scored: int, columns: int, sums: int, buffered: int, places: int
     ) -> AttentionSchedule:
         """A schedule without a grid."""
-        features, summed, buffers = self._steps(rows, keys, scored, columns)
+        features, summed, buffers = self._steps(rows, keys, scored, columns, places)
         slots = self.asked.slots({"l1": 2, "l0a": buffers, "l0b": buffers, "l0c": sums, "ub": 1})
         cores = self.asked.cores
         bands = self.asked.bands
         return AttentionSchedule(
-            rows, keys, scored, columns, buffered, features, summed, None, bands, **slots, cores=cores
+            rows, keys, scored, columns, buffered, features, summed, None, bands, places, **slots, cores=cores
         )
 
-    def _summed_at_once(self, rows: int, keys: int) -> list[tuple[int, int, int]]:
+    def _summed_at_once(self, rows: int, keys: int, places: int) -> list[tuple[int, int, int]]:
         """Keys of a tile of scores and columns of a part of the result that fit in l0c and, with what else is there, in
         l1, each in equal parts; and how often they fit: twice, so that one is stored while the next one is summed up,
         or once. The longest ones of each kind."""
         asked, wide, q, p = self.asked, self._wide, itemsize(self.scored_from), itemsize(self.weighed)
         others = (
             2 * rows * round_up(self._shared) * q
-            + 2 * keys * (wide + rows * (1 if self.pieces(keys) == 1 else 2)) * p
+            + 2 * keys * (wide * places + rows * (1 if self.pieces(keys) == 1 else 2)) * p
         )
         loaded = (self.machine.spaces["l1"].bytes - others) // (2 * round_up(self._shared) * q)
         scored = [asked.scored] if asked.scored else [n for n in equal_parts(keys)[:2] if n <= loaded]
         found = []
-        for columns in (asked.columns,) if asked.columns else equal_parts(wide):
+        for columns in (asked.columns,) if asked.columns else self._columns_tried:
             for sums in (asked.l0c,) if asked.l0c else (2, 1):
                 room = self.machine.spaces["l0c"].bytes // (rows * 4 * sums)
-                fitting = [n for n in scored if n + columns <= room]
+                fitting = [n for n in scored if n + columns * self._totals(places) <= room]
                 found += [(fitting[0], columns, sums)] if fitting else []
         return found or [
-            ((scored or equal_parts(keys))[-1], asked.columns or equal_parts(wide)[-1], asked.l0c or 1)
+            ((scored or equal_parts(keys))[-1], asked.columns or self._columns_tried[-1], asked.l0c or 1)
         ]
+
+    def _totals(self, places: int) -> int:
+        """Sums of weights and values in l0c: one at each place, unless all are added to one."""
+        return 1 if self.softmax is None else places
 
     def zeros_stored(self, keys: int) -> int:
         """The keys of weights of zero that are stored at once."""
         return equal_parts(keys)[-1]
 
-    def _steps(self, rows: int, keys: int, scored: int, columns: int) -> tuple[int, int, int]:
+    def _steps(self, rows: int, keys: int, scored: int, columns: int, places: int) -> tuple[int, int, int]:
         """Elements along the summed axes of the steps of both products, and how often l0a and l0b hold them: the
         longest ones that fit."""
         asked = self.asked
@@ -279,8 +291,8 @@ class AttentionChoice(ScheduledKernel):
                 (f, s)
                 for f in first
                 for s in second
-                if buffers * (scored * f * q + columns * s * p) <= room[0]
-                and buffers * rows * (f * q + s * p) <= room[1]
+                if buffers * (scored * f * q + places * columns * s * p) <= room[0]
+                and buffers * rows * (f * q + places * s * p) <= room[1]
             ]
             if fitting:
                 features, summed = max(fitting, key=lambda steps: (min(steps), sum(steps)))
@@ -301,6 +313,11 @@ class AttentionChoice(ScheduledKernel):
     def _wide(self) -> int:
         """Columns of the values, in whole fractals."""
         return round_up(self.extents.get(self.feature, 1))
+
+    @property
+    def _columns_tried(self) -> list[int]:
+        """Columns of a part of the result: all, where sums stay in l0c over the pieces."""
+        return [self._wide] if self.softmax is None else equal_parts(self._wide)
 
     @property
     def columns_stored(self) -> int:
@@ -328,10 +345,17 @@ class AttentionChoice(ScheduledKernel):
             return f"steps of {s.summed} keys do not divide {s.keys}"
         if self._wide % s.columns:
             return f"{s.columns} columns at once do not divide {self._wide}"
+        if s.columns not in self._columns_tried:
+            return f"its sums stay in l0c, so that columns must be all {self._wide}"
+        if (s.places or 1) > (1 if self.pieces(s.keys) == 1 else 2):
+            return f"{s.places} places are too many: there can be 2 where there are several pieces of keys"
         if s.buffered not in (1, 2):
             return f"{s.buffered} tiles of scores are buffered, and there can be 1 or 2"
         if s.buffered == 1 and (
-            self.chain.over is None or self.is_masked(s.keys) or itemsize(self.scored) != 4
+            self.chain.over is None
+            or self.is_masked(s.keys)
+            or itemsize(self.scored) != 4
+            or self.softmax is None
         ):
             return "its scores cannot be worked on in place: buffered must be 2"
         if s.keys % s.scored:
@@ -357,10 +381,11 @@ class AttentionChoice(ScheduledKernel):
         shared = -(-self._shared // s.features) * s.features
         l1 = slots["l1"] * s.rows * shared * q
         weights = s.rows * s.keys * p * (1 if self.pieces(s.keys) == 1 else 2)
-        l1 += slots["l1"] * (s.scored * shared * q + weights + s.keys * wide * p)
-        l0a = slots["l0a"] * (s.scored * s.features * q + s.columns * s.summed * p)
-        l0b = slots["l0b"] * s.rows * (s.features * q + s.summed * p)
-        l0c = slots["l0c"] * s.rows * (s.scored + s.columns) * 4
+        places = s.places or 1
+        l1 += slots["l1"] * (s.scored * shared * q + weights + places * s.keys * wide * p)
+        l0a = slots["l0a"] * (s.scored * s.features * q + places * s.columns * s.summed * p)
+        l0b = slots["l0b"] * s.rows * (s.features * q + places * s.summed * p)
+        l0c = slots["l0c"] * s.rows * (s.scored + self._totals(places) * s.columns) * 4
         return {"l1": l1, "l0a": l0a, "l0b": l0b, "l0c": l0c, "ub": self._ub_bytes(s)}
 
     def _ub_bytes(self, s: AttentionSchedule) -> int:
@@ -377,7 +402,7 @@ class AttentionChoice(ScheduledKernel):
         each = self.columns_stored
         crossing += padded_bytes([h, each], self.result)
         end = each * h * 4 * (2 if each == wide else 1) + padded_bytes([each, h], self.result)
-        carried = 0 if once else wideness + 6 * row
+        carried = 0 if once or self.softmax is None else wideness * (s.places or 1) + 8 * row
         softmax = held * (2 if self.is_masked(keys) else 1) + 8 * row
         softmax += held * itemsize(element_of(self.at.x)) // 4 if itemsize(element_of(self.at.x)) != 4 else 0
         if s.buffered == 1:
@@ -407,14 +432,14 @@ class AttentionChoice(ScheduledKernel):
         s, machine = as_attention("", schedule), self.machine
         assert s.rows and s.keys and s.grid and s.features and s.summed
         pieces, cores = self.pieces(s.keys), size(s.grid)
-        turns = pieces + (0 if pieces == 1 else BEHIND)
+        turns = pieces + (0 if pieces == 1 else BEHIND / 2 if s.places == 2 else BEHIND)
         tiles = size([share(self._tiles(a, s.rows), n)[1] for a, n in zip(self.outer, s.grid, strict=True)])
         signal = machine.cross_us * machine.clock_mhz
         vector, *moves = self._vector_cycles(s)
         step = max(self._cube_cycles(s), vector + SIGNALS * signal, *moves)
         cycles = tiles * (turns * step + step + 4 * signal)
         q, p, wide = itemsize(self.scored_from), itemsize(self.weighed), self._wide
-        crossing = 2 * s.rows * (s.keys * (itemsize(self.scored) + p) + wide * 4)
+        crossing = 2 * s.rows * (s.keys * (itemsize(self.scored) + p) + (0 if self.softmax is None else wide * 4))
         moved = crossing + s.keys * (self._shared * q + wide * p)
         cycles = max(cycles, tiles * turns * moved * cores / machine.l2_bytes_per_cycle)
         return machine.cycles_to_microseconds(cycles) + machine.launch_microseconds(cores, mixed=True)
@@ -432,8 +457,11 @@ class AttentionChoice(ScheduledKernel):
         softmax += s.keys * repeats * (1 + meets)
         update = wideness + wide * repeats * (1 + meets)
         work = softmax + update + (ops + 16) * unit.streamed_cycles
+        if self.softmax is None:
+            work = (ops + 1) * held + (ops + 4) * unit.streamed_cycles
         load, store = machine.moves["gm", "ub"], machine.moves["ub", "gm"]
-        brought = load.cycles(h * s.keys * itemsize(self.scored), 1) + load.cycles(h * wide * 4, 1)
+        brought = load.cycles(h * s.keys * itemsize(self.scored), 1)
+        brought += 0 if self.softmax is None else load.cycles(h * wide * 4, 1)
         work += brought / 2 if s.buffered == 1 else 0
         return work, brought, store.cycles(h * s.keys * itemsize(self.weighed))
 
@@ -455,7 +483,7 @@ class AttentionChoice(ScheduledKernel):
             drains.cycles(s.rows * s.scored * itemsize(self.scored)),
             drains.cycles(s.rows * s.columns * 4),
         )
-        fix = parts[0] * drained[0] + parts[1] * drained[1]
+        fix = parts[0] * drained[0] + (0 if self.softmax is None else parts[1] * drained[1])
         load = machine.moves["gm", "l1"]
         mte2 = load.cycles(s.keys * self._shared * q, 1) + load.cycles(s.keys * wide * p, 1)
         mte2 += load.cycles(s.rows * s.keys * p, 1)

@@ -23,6 +23,7 @@ from ...dialects.tile import TileType
 from ...machine import Machine
 from ..access import Load
 from ..graph.attention import Attention, attention_at
+from ..graph.chained import Chained, chained_at
 from ..graph.layout_axes import Axes, base_of
 from .axes import StoredPart, behind_transposes
 from .builder import KernelBuilder
@@ -38,15 +39,24 @@ def products_in(fusion: FusionOp) -> list[ContractOp]:
     return [op for op in fusion.body.block.ops if isinstance(op, ContractOp)]
 
 
-def is_attention(fusion: FusionOp) -> bool:
-    """Whether a fusion has two products: only attention does."""
+def is_chained(fusion: FusionOp) -> bool:
+    """Whether a fusion has two products."""
     return len(products_in(fusion)) > 1
+
+
+def chained_in(fusion: FusionOp, machine: Machine) -> Chained:
+    """The chained products that a fusion is, as attention if it is such."""
+    product = products_in(fusion)[-1]
+    attention = attention_at(product, machine)
+    found = attention if isinstance(attention, Attention) else chained_at(product, machine)
+    assert found is not None, "a fusion of two products is chained"
+    return found
 
 
 def attention_in(fusion: FusionOp, machine: Machine) -> Attention:
     """The attention that a fusion is."""
-    found = attention_at(products_in(fusion)[-1], machine)
-    assert isinstance(found, Attention), "a fusion of two products is attention"
+    found = chained_in(fusion, machine)
+    assert isinstance(found, Attention)
     return found
 
 
@@ -80,10 +90,12 @@ class ProductPart(ContractKernel):
         left: Sequence[SSAValue],
         right: Sequence[SSAValue],
         begin: Mapping[int, Expr] | None = None,
+        onto: tuple[SSAValue, Expr] | None = None,
     ) -> SSAValue:
-        """The accumulator of a tile whose operands are in l1; `begin`: where in them, along an axis of the whole."""
+        """The accumulator of a tile whose operands are in l1; `begin`: where in them, along an axis of the whole; onto:
+        one to go on with, and the steps before."""
         at = {self.number[a]: place for a, place in (begin or {}).items()}
-        return self._accumulate(b, plan, position, [left, right], dict(enumerate(plan.lhs)), at)
+        return self._accumulate(b, plan, position, [left, right], dict(enumerate(plan.lhs)), at, onto)
 
     def takes(self, row: int) -> None:
         """Makes the right operand a tile in l1 that another part brings: keys by rows."""
@@ -124,7 +136,7 @@ class ProductPart(ContractKernel):
         )
 
 
-def result_strides(at: Attention, value: SSAValue) -> dict[int, int]:
+def result_strides(at: Chained, value: SSAValue) -> dict[int, int]:
     """Elements between neighbours of a stored result of attention along each axis."""
     _, strides = behind_transposes(value, row_strides(shape_of(value)))
     axes = at.axes[at.product.result]
@@ -227,7 +239,7 @@ class ScoreSteps(FusionSteps):
     @staticmethod
     def of(
         fusion: FusionOp,
-        at: Attention,
+        at: Chained,
         ends: tuple[SSAValue, SSAValue],
         order: Sequence[int],
         machine: Machine,

@@ -15,7 +15,7 @@ from ..fingerprint import structure
 from ..pins import pinned_for
 from ..rewriting import inline_for
 from .attention import AttentionKernel
-from .attention_parts import is_attention
+from .attention_parts import is_chained
 from .contraction_choice import CLEARLY_BETTER
 from .fronts import Chosen
 from .launches import LaunchPlan, banded, launches_of
@@ -79,7 +79,7 @@ class AttentionWays:
         """The fusions that attention of few rows is in parts, in its place, where it does not take clearly less time as
         one; None where it does, or something is pinned."""
         scheduler, machine = self.scheduler, self.scheduler.machine
-        if not scheduler.may_join or fusion.schedule is not None or not is_attention(fusion):
+        if not scheduler.may_join or fusion.schedule is not None or not is_chained(fusion):
             return None
         (plan,) = launches_of(fusion, machine)
         if not issubclass(plan.choices, RowAttentionSchedule):

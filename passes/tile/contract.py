@@ -125,6 +125,10 @@ class ContractKernel(ContractionChoice):
             part = (axis, unit, units) if axis is not None else None
             self._begin_epilogue(b, plan, start, loops, part).rest(0)
 
+    def nothing(self, b: KernelBuilder, rows: int, cols: int) -> SSAValue:
+        """An accumulator without sums."""
+        return b.add(ops.ZeroOp, [], [TileType.of([rows, cols], self.acc_type, "l0c")]).results[0]
+
     def _accumulate(
         self,
         b: KernelBuilder,
@@ -133,17 +137,18 @@ class ContractKernel(ContractionChoice):
         loaded: Sequence[Sequence[SSAValue] | None],
         summed: Mapping[int, int] | None = None,
         begin: Mapping[int, Expr] | None = None,
+        onto: tuple[SSAValue, Expr] | None = None,
     ) -> SSAValue:
         """The accumulator of one tile; `loaded` are the parts of lhs and rhs in l1 where they were loaded for several
-        tiles. summed: how much of each k axis is summed over, from its position on, where that is not all. begin: where
-        the tile begins in what was loaded, along axes along which that is longer.
+        tiles. summed: how much of each k axis is summed over, from its position on, where that is not all. begin:
+        where the tile begins in what was loaded, along axes along which that is longer. onto: an accumulator to go on
+        with, and the number of steps before, which is 0 where what it holds is not used.
 
         Where a load of one operand covers more steps than the other's, the shorter one has a loop inside it."""
         rows, cols = (size([plan.l0[a] for a in axes]) for axes in (self.m_axes, self.n_axes))
-        acc = TileType.of([rows, cols], self.acc_type, "l0c")
-        carried: list[SSAValue] = [b.add(ops.ZeroOp, [], [acc]).results[0]]
+        start, step = (self.nothing(b, rows, cols), Expr()) if onto is None else onto
+        carried: list[SSAValue] = [start]
         position = dict(position)
-        step = Expr()
         with ExitStack() as stack:
             stacks: list[tuple[list[SSAValue], list[SSAValue]]] = []
 
@@ -188,7 +193,7 @@ class ContractKernel(ContractionChoice):
             indices, offsets = pack([step])
             bias = [self.rows["bt"]] if "bt" in self.rows else []
             operands = [lhs, rhs, carried[0], *index, *bias, *indices]
-            carried[0] = b.add(ops.MmaOp, operands, [acc], offsets=offsets).results[0]
+            carried[0] = b.add(ops.MmaOp, operands, [start.type], offsets=offsets).results[0]
             first = stacks[0][0] if stacks else carried
         return first[0]
 

@@ -42,7 +42,7 @@ from ..access import splat_of
 from ..fingerprint import structure
 from .attention import AttentionKernel
 from .attention_choice import Band
-from .attention_parts import attention_in, is_attention
+from .attention_parts import chained_in, is_chained
 from .contract import ContractKernel
 from .cumulate import CumulateKernel
 from .gather import GatherKernel
@@ -90,22 +90,22 @@ def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
     key, details = structure(fusion)
     shaping = shaping_op(fusion)
     cube = isinstance(shaping, ContractOp | ConvOp)
-    attention = is_attention(fusion)
-    few = attention and attention_in(fusion, machine).few
+    chained = is_chained(fusion)
+    few = chained and chained_in(fusion, machine).few
 
     def kernel(name: str, asked: Schedule | None) -> ScheduledKernel:
         if isinstance(fusion.prepared, _Kept) and fusion.prepared.serves(key, details, asked):
             return fusion.prepared.kernel
         if few:
             return RowAttentionKernel(fusion, machine, as_row_attention(name, asked))
-        if attention:
+        if chained:
             return AttentionKernel(fusion, machine, as_attention(name, asked))
         if shaping is None:
             return VectorKernel(fusion, machine, as_vector(name, asked))
         return KERNELS[type(shaping)](shaping, fusion, machine, name, asked)
 
     own = RowAttentionSchedule if few else AttentionSchedule
-    choices = own if attention else CubeSchedule if cube else VectorSchedule
+    choices = own if chained else CubeSchedule if cube else VectorSchedule
     plan = LaunchPlan(
         stem_of(fusion), key, details, kernel, list(fusion.inputs), choices, cube or shaping is None
     )
@@ -203,8 +203,8 @@ def shaping_op(fusion: FusionOp) -> Operation | None:
 
 def stem_of(fusion: FusionOp) -> str:
     """A readable stem for the kernel's name: the op that shapes it."""
-    if is_attention(fusion):
-        return "attention"
+    if is_chained(fusion):
+        return "attention" if any(isinstance(op, ReduceOp) for op in fusion.body.block.ops) else "chain"
     body = fusion.body.block
     shaping = shaping_op(fusion) or next((op for op in body.ops if isinstance(op, ReduceOp)), None)
     if shaping is not None:

@@ -34,7 +34,7 @@ from ..base import TargetPass
 from ..errors import PassError
 from ..rewriting import inline_for
 from .attention import AttentionKernel
-from .attention_parts import is_attention
+from .attention_parts import is_chained
 from .joining import is_joined
 from .launch_order import MICROSECONDS, order_launches
 from .launches import LaunchPlan, banded, launches_of
@@ -117,7 +117,7 @@ class Lowering:
             raise PassError(f"{describe(fusion)} {lacks}: run graph-schedule before graph-to-tile")
         parts = parts_of_sums(schedules)
         if parts is not None:
-            (self.split_keys if is_attention(fusion) else self.split)(fusion, schedules, parts)
+            (self.split_keys if is_chained(fusion) else self.split)(fusion, schedules, parts)
             return
         bands = bands_of(schedules)
         if bands is not None and bands > 1:

@@ -2,8 +2,8 @@
 ones whose flags are too many, so that they have barriers.
 
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
-`barriers 1`, `attention 3`, `winograd 1`, `skinny 2`, `decoding 1`. Nothing here imports JAX before a program is
-compiled.
+`barriers 1`, `attention 3`, `chained 1`, `winograd 1`, `skinny 2`, `decoding 1`. Nothing here imports JAX before a
+program is compiled.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw
+from tilewright.passes.graph import chained
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [
@@ -83,6 +85,8 @@ def subject(source: str, target: str) -> Subject:
         return barriers_subject(int(number), target)
     if kind == "attention":
         return attention_subject(int(number), target)
+    if kind == "chained":
+        return chained_subject(int(number), target)
     if kind == "winograd":
         return winograd_subject(int(number), target)
     if kind == "decoding":
@@ -264,6 +268,27 @@ def attention_subject(number: int, target: str) -> Subject:
         schedule = tw.Schedule(rows=32, keys=48, bands=2)
     module = tw.compile(attention, *args, target=target, options=tw.Options(schedule=schedule)).module()
     return Subject(f"attention {number} for {target}", module, target)
+
+
+def chained_subject(number: int, target: str) -> Subject:
+    """Two products without a softmax between them, in small tiles of several pieces of the keys: the last parts are
+    added in the loop over them, and behind it for odd numbers. From 2 on, scores are handed over in two steps."""
+    import jax
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(number)
+    rows, keys = int(rng.integers(17, 60)), int(rng.integers(70, 150))
+
+    def chained_products(q: Any, k: Any, v: Any, bias: Any) -> Any:
+        return jnp.einsum("hqk,hkd->hqd", jax.nn.relu(jnp.einsum("hqd,hkd->hqk", q, k) + bias), v)
+
+    shapes = ((2, rows, 16), (2, keys, 16), (2, keys, 24), (keys,))
+    args = [rng.standard_normal(shape).astype(("f2", "f4")[number // 2 % 2]) for shape in shapes]
+    stepwise = {"scored": 16} if number // 2 % 2 else {}
+    schedule = tw.Schedule(rows=16, keys=32, places=1 + number % 2, cores=2, **stepwise)
+    with patch.multiple(chained, LEAST_BYTES=0, LEAST_TILE=0):
+        module = tw.compile(chained_products, *args, target=target, options=tw.Options(schedule=schedule)).module()
+    return Subject(f"chained {number} for {target}", module, target)
 
 
 def winograd_subject(number: int, target: str) -> Subject:

@@ -94,6 +94,18 @@ def test_no_mutant_of_attention_escapes() -> None:
     assert total >= 60
 
 
+def test_no_mutant_of_chained_products_escapes() -> None:
+    """The sums stay in l0c while tiles go from core to core and back."""
+    total = 0
+    for found in (subject(f"chained {i}", TARGETS[0]) for i in (0, 3)):
+        summaries, alarms = summaries_of(found.module, Machine.load(found.target))
+        assert not alarms and list(launched(found.module)) == ["chain_0"]
+        tally = KernelSubject(found, "chain_0", summaries).mutants(36, seed=7)
+        assert not tally.escapes
+        total += tally.total
+    assert total >= 60
+
+
 def test_no_mutant_of_a_winograd_convolution_escapes() -> None:
     """Its kernels store parts of one tensor side by side."""
     total = 0

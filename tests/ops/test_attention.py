@@ -210,6 +210,18 @@ def test_keys_behind_the_last_one_do_not_reach_other_rows() -> None:
     assert np.isnan(got[5]).all() and np.isfinite(np.delete(got, 5, 0)).all()
 
 
+@pytest.mark.parametrize(("heads", "length", "size"), [(3, 1000, 40), (3, 350, 40), (1, 1000, 64)])
+def test_lengths_that_leave_places_empty(heads: int, length: int, size: int) -> None:
+    """The temporaries of a softmax in f32 of scores in f16 fit on chip, with a mask of what is behind the last key."""
+
+    def scaled(q: Any, k: Any, v: Any) -> Any:
+        scores = jnp.einsum("hqd,hkd->hqk", q, k) * np.float16(0.125)
+        return jax.nn.softmax(scores.astype(np.float32), -1).astype(q.dtype) @ v
+
+    q, k, v = inputs("f16", *[(heads, length, size)] * 3)
+    assert "attention_0" in kernels(check(scaled, q, k, v, length=length + size))
+
+
 def test_scores_in_place() -> None:
     """Scores that are worked on where they were loaded, summed up in parts, give what others give."""
     q, k, v = inputs("f16", (1, 100, 32), (1, 256, 32), (1, 256, 64))

@@ -704,7 +704,7 @@ builtin.module attributes {tilewright.precision = {mode = "mixed_float16", produ
 ^bb0(%a: tensor<4xf32>):
   graph.yield %a : (tensor<4xf32>)
 }
-// CHECK: AttentionSchedule has no 'base_m': there are bands, buffered, columns, cores, features, grid, keys, l0a, l0b, l0c, l1, rows, scored, summed, ub
+// CHECK: AttentionSchedule has no 'base_m': there are bands, buffered, columns, cores, features, grid, keys, l0a, l0b, l0c, l1, places, rows, scored, summed, ub
 
 // -----
 

@@ -122,3 +122,26 @@ npu.kernel @k {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
 // CHECK: %one = npu.alloc {address = 0} :
 // CHECK: %in = npu.alloc {address = 32} :
 // CHECK: %two = npu.alloc {address = 194592} :
+
+// -----
+
+// Where best fit takes more than there is, places are searched: %a and %c are never live at once, but behind %a there is no
+// room for %c beside %b.
+npu.kernel @k {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
+^bb0(%i: index):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc : () -> !npu.buffer<352x64xf16, ub>
+    %b = npu.alloc : () -> !npu.buffer<352x64xf32, ub>
+    %c = npu.alloc : () -> !npu.buffer<352x64xf32, ub>
+    %d = npu.alloc : () -> !npu.buffer<1x64xf32, ub>
+    npu.vfill %a {value = 1.0 : f64} : (!npu.buffer<352x64xf16, ub>)
+    npu.vconvert %a, %b : (!npu.buffer<352x64xf16, ub>, !npu.buffer<352x64xf32, ub>)
+    npu.vmask %b, %c at [0, 0] {bounds = [350, 64], value = 0.0 : f64} : (!npu.buffer<352x64xf32, ub>, !npu.buffer<352x64xf32, ub>)
+    npu.vreduce %c, %d {dims = [0], kind = "max"} : (!npu.buffer<352x64xf32, ub>, !npu.buffer<1x64xf32, ub>)
+  }
+}
+// CHECK: %a = npu.alloc {address = [[FIRST:[0-9]+]]} : () -> !npu.buffer<352x64xf16, ub>
+// CHECK: %b = npu.alloc {address = {{[0-9]+}}} : () -> !npu.buffer<352x64xf32, ub>
+// CHECK: %c = npu.alloc {address = {{[0-9]+}}} : () -> !npu.buffer<352x64xf32, ub>
+// CHECK: npu.vreduce
