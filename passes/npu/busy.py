@@ -14,11 +14,12 @@ from ...dialects.npu.interface import NpuOp
 from ...dialects.npu.structure import KernelOp
 from ...dialects.npu.synchronization import OrderOp
 from ...dialects.npu.waking import blocks_at_once
-from ...dialects.open_sizes import any_open
+from ...dialects.open_sizes import any_open, choosing
 from ...machine import Machine
 from .loops import trip_count
 
 
+@choosing()
 def busy_microseconds(kernel: KernelOp, machine: Machine) -> float:
     """Microseconds in which the busiest pipe of a core works, all that it reads coming from HBM at the rate of a core
     alone; 0 where its grid or its loops are open."""
