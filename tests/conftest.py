@@ -44,6 +44,7 @@ def processor() -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "sampled(every): of these cases one in so many runs in the first tier")
+    config.addinivalue_line("markers", "later: only the second tier has it")
     config.addinivalue_line("markers", "covering: the first tier has each value of each parameter in one case")
     if not hasattr(config, "workerinput") and KEPT.exists():
         if sum(path.stat().st_size for path in KEPT.rglob("*")) > MOST_KEPT:

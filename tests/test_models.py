@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 from loading import example_module, load
-from tiers import sampled
+from tiers import later, sampled
 
 import tilewright as tw
 
@@ -55,7 +55,7 @@ FULL = (
 """Compiled in full size too: their shapes differ in kind from the small ones'."""
 
 
-@sampled(2)
+@sampled(3)
 @pytest.mark.parametrize("model", SMALL)
 def test_values(model: str) -> None:
     """f32 throughout: the small models are short enough for 1e-4 of the largest number of each result."""
@@ -82,6 +82,7 @@ def test_products_run_on_the_npu(model: str) -> None:
     assert report.npu_flops_fraction >= 0.999
 
 
+@later()
 def test_two_hundred_steps_on_digits_follow_jax() -> None:
     """The loss of each step, and what the weights have learnt by the end."""
     found = example_module("train_cnn")

@@ -210,6 +210,7 @@ def test_keys_behind_the_last_one_do_not_reach_other_rows() -> None:
     assert np.isnan(got[5]).all() and np.isfinite(np.delete(got, 5, 0)).all()
 
 
+@sampled(3)
 @pytest.mark.parametrize(("heads", "length", "size"), [(3, 1000, 40), (3, 350, 40), (1, 1000, 64)])
 def test_lengths_that_leave_places_empty(heads: int, length: int, size: int) -> None:
     """The temporaries of a softmax in f32 of scores in f16 fit on chip, with a mask of what is behind the last key."""

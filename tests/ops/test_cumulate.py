@@ -49,7 +49,7 @@ LONG: dict[str, tuple[Callable[..., Any], jax.Array]] = {
 }
 
 
-@sampled(2)
+@sampled(4)
 @pytest.mark.parametrize("name", LONG)
 def test_long_rows(name: str) -> None:
     fn, x = LONG[name]

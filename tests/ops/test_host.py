@@ -49,7 +49,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
-@sampled(3)
+@sampled(6)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_functions_of_the_library(name: str) -> None:
     fn, args = PROGRAMS[name]

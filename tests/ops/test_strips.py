@@ -86,7 +86,7 @@ SHAPES = [(1, 256, 256, 16), (3, 200, 256, 8), (2, 131, 197, 16), (1, 67, 400, 4
 """Heads, rows, keys and the size of a head."""
 
 
-@sampled(6)
+@sampled(14)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("fn", [attention_step, attention_vjp])

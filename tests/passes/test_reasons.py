@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.passes.graph import attention, fuse, groups
+from tilewright.passes.graph import chained, fuse, groups
 from tilewright.passes.reasons import Reason, asked_reasons, reasons_asked
 
 
@@ -135,7 +135,7 @@ NEARLY: dict[str, tuple[Callable[..., Any], list[Any], str]] = {
     "few rows": (attend, [(3, 64), (80, 64), (80, 32)], "attention of few rows takes"),
     "few keys": (attend, [(48, 64), (7, 64), (7, 32)], "it has 7 keys"),
     "weights are needed": (needs_weights, [(48, 64), (80, 64), (80, 32)], "needs its scores or weights, too"),
-    "over rows": (over_rows, [(48, 64), (80, 64), (80, 32)], attention.MIXED),
+    "over rows": (over_rows, [(48, 64), (80, 64), (80, 32)], chained.MIXED),
 }
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from tiers import covering
+from tiers import covering, sampled
 
 import tilewright as tw
 
@@ -60,6 +60,7 @@ def test_the_program_computes_what_its_twin_does(kind: str, mode: str) -> None:
         assert made.table.sqnr > LEAST[mode]
 
 
+@sampled(3)
 @pytest.mark.parametrize("mode", TARGETS)
 def test_8_bit_floats_are_multiplied_and_kept_as_they_are_stored(mode: str) -> None:
     net, params, x = NETS["mlp"](3)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import sampled
 
 import tilewright as tw
 
@@ -25,6 +26,7 @@ def model(w: np.ndarray, group: int) -> np.ndarray:
     return (stored * scale).reshape(k, n).astype(np.float16)
 
 
+@sampled(3)
 @pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
 @pytest.mark.parametrize(
     ("k", "n", "group"),

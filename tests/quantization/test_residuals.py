@@ -45,7 +45,7 @@ def inputs(channels: int, size: int, dtype: str, seed: int = 0):
     return params, jnp.asarray(rng.standard_normal((2, size, size, 3)), dtype)
 
 
-@sampled(4)
+@sampled(8)
 @pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize(("channels", "size"), [(16, 8), (7, 6)])

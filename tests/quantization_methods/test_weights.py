@@ -254,7 +254,7 @@ CONVOLUTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@sampled(3)
+@sampled(6)
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolutions_are_products_of_patches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = dict(CONVOLUTIONS[name])

@@ -41,6 +41,12 @@ def covering() -> pytest.MarkDecorator:
     return pytest.mark.covering
 
 
+def later() -> pytest.MarkDecorator:
+    """In the second tier alone: a test, or a case of one, that takes more than half a minute, where smaller ones look
+    at the same in the first."""
+    return pytest.mark.later
+
+
 def some(kinds: Sequence[Kind], part: int, parts: int) -> Sequence[Kind]:
     """In the first tier, part number `part` of `parts` of a list, every so manieth; all of it in the second. A test
     that takes each part at least once sees each kind."""
@@ -56,7 +62,7 @@ def first_tier(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """The tests of the first tier, in their order."""
     items = list(items)
     groups: dict[str, list[pytest.Item]] = {}
-    for item in items:
+    for item in (x for x in items if not x.get_closest_marker("later")):
         groups.setdefault(item.nodeid.split("[")[0], []).append(item)
     kept: set[pytest.Item] = set()
     for group in groups.values():

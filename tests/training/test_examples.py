@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from loading import example_module
-from tiers import ALL, sampled
+from tiers import ALL, later, sampled
 
 import tilewright as tw
 
@@ -43,7 +43,7 @@ def start(mixed: ModuleType, net: str, **scale: float) -> Any:
     return mixed.start(params, **scale)
 
 
-@sampled(2)
+@sampled(4)
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("net", ["dense", "cnn", pytest.param("accumulated", marks=sampled(2))])
 def test_a_step_that_overflows_is_skipped_on_the_device(mixed: ModuleType, net: str, memory: str) -> None:
@@ -64,7 +64,7 @@ def test_a_step_that_overflows_is_skipped_on_the_device(mixed: ModuleType, net: 
     close(loss, want_loss, 1e-3)
 
 
-@sampled(2)
+@sampled(4)
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("net", ["dense", "cnn"])
 def test_a_good_step_is_that_of_jax(mixed: ModuleType, net: str, memory: str) -> None:
@@ -203,6 +203,7 @@ def test_the_small_net_is_as_good_and_four_times_smaller() -> None:
     assert right["pruned and distilled"] >= right["trained"] - 0.01 > right["pruned"]
 
 
+@later()
 def test_in_integers_it_is_ten_times_smaller() -> None:
     """At most a point of accuracy is lost, and int8 is faster than f32."""
     rows = {row.name: row for row in example_module("compress").rows()}
@@ -214,6 +215,7 @@ def test_in_integers_it_is_ten_times_smaller() -> None:
     assert rows["and in w8a8"].microseconds < small.microseconds
 
 
+@later()
 def test_pruning_at_once_has_a_front() -> None:
     """What is chosen is smaller and faster, at a point of the accuracy on the training digits."""
     found = example_module("compress").searched()

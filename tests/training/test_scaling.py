@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import examples
+from tiers import examples, later
 
 import tilewright as tw
 from tilewright import training
@@ -234,6 +234,7 @@ def quadratic(params: Any, x: jax.Array) -> jax.Array:
     return jnp.mean(jnp.square(x @ params["w"].astype(x.dtype) + params["b"].astype(x.dtype)))
 
 
+@later()
 @given(st.integers(0, 12), st.sampled_from(FLOATS), st.tuples(st.integers(1, 6), st.integers(1, 6)))
 @examples(30)
 def test_the_gradient_of_a_scaled_loss_is_that_of_the_loss(

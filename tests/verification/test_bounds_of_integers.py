@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from tiers import sampled
+from tiers import later, sampled
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
@@ -52,6 +52,7 @@ def whole_numbers(kind: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndar
     return x.astype(kind), e.astype(np.float32), other.astype(kind)
 
 
+@sampled(2)
 @pytest.mark.parametrize("kind", STORED)
 def test_bits_stay_within_their_bounds(kind: str) -> None:
     x, e, other = whole_numbers(kind, 1)
@@ -224,6 +225,7 @@ def test_little_of_a_quantized_residual_is_open(mode: str, share: float) -> None
     assert (allowed > np.abs(np.asarray(y)).max()).mean() <= share
 
 
+@later()
 def test_the_twin_alone_is_not_open() -> None:
     """A quantized program as a JAX function, which tests bits for NaN: those of numbers about 0 are all unsure."""
     params, x = inputs(3)

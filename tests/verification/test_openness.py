@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from models import MODELS, data
-from tiers import ALL
+from tiers import ALL, later
 from train_steps import train_step, train_step_inputs
 
 import tilewright as tw
@@ -69,6 +69,7 @@ def test_comparing_in_pieces_finds_the_worst_of_all() -> None:
     assert (exact.element, exact.count) == ((1, 7), 3)
 
 
+@later()
 def test_a_training_step() -> None:
     """Dropout, a scan and its gradient: each pass is judged, and the results are not open. In the first tier the
     layers have no attention."""

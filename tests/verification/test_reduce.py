@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from models import MODELS, data
+from tiers import later
 from wrong_passes import CASES, corrupted
 from xdsl.dialects.builtin import ModuleOp
 
@@ -58,6 +59,7 @@ def test_a_wrong_value_at_the_graph_level() -> None:
     assert found.inputs[1].item() == x[0].max()
 
 
+@later()
 def test_a_wrong_value_that_takes_several_kernels() -> None:
     module, args = module_of("chain")
     found = reduced(module, args, Fails(("wrong value",), TARGET, stages_of("plan-overlaps-argument")))
