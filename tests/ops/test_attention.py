@@ -234,6 +234,17 @@ def test_scores_in_place() -> None:
     np.testing.assert_array_equal(*got)
 
 
+def test_places() -> None:
+    """Where the last parts are added changes no bit, if both ways sum up in steps of one length."""
+    q, k, v = inputs("f16", (1, 100, 32), (1, 250, 32), (1, 250, 64))
+    got = []
+    for places in (1, 2):
+        pins = tw.Schedule(rows=32, keys=64, summed=32, columns=32, places=places)
+        program = check(in_f32, q, k, v, length=290, options=tw.Options(schedule=pins))
+        got.append(np.asarray(program(q, k, v)))
+    np.testing.assert_array_equal(*got)
+
+
 def test_weights_on_the_right() -> None:
     """The products may have their operands either way round."""
 

@@ -1,12 +1,12 @@
 // RUN: tilewright-opt %s -p 'graph-schedule,graph-to-tile' --split-input-file | filecheck %s
 // RUN: tilewright-opt %s -p 'graph-schedule,graph-to-tile,tile-to-npu' --split-input-file | filecheck %s --check-prefix NPU
 
-// A pinned schedule: four pieces of 16 keys. Maximum, sum, two corrections, the sums of two pieces and the result are
-// carried over them; parts of the result come two pieces late, so that two pieces more are walked, and what they make is
-// taken and not used.
+// A pinned schedule: four pieces of 16 keys, and all of it in the loop over them. Maximum, sum, two corrections, the sums
+// of two pieces and the result are carried over them; parts of the result come two pieces late, so that two pieces more
+// are walked, and what they make is taken and not used.
 builtin.module attributes {tilewright.target = "ascend-910b1"} {
   func.func @main(%q: tensor<2x32x16xf16>, %k: tensor<2x64x16xf16>, %v: tensor<2x64x16xf16>) -> tensor<2x32x16xf16> {
-    %o = graph.fusion %q, %k, %v {domain = [2, 32, 64, 16], kind = "mix", schedule = #graph.attention_schedule<rows = 32, keys = 16>} : (tensor<2x32x16xf16>, tensor<2x64x16xf16>, tensor<2x64x16xf16>) -> tensor<2x32x16xf16> {
+    %o = graph.fusion %q, %k, %v {domain = [2, 32, 64, 16], kind = "mix", schedule = #graph.attention_schedule<rows = 32, keys = 16, places = 1>} : (tensor<2x32x16xf16>, tensor<2x64x16xf16>, tensor<2x64x16xf16>) -> tensor<2x32x16xf16> {
     ^bb0(%0: tensor<2x32x16xf16>, %1: tensor<2x64x16xf16>, %2: tensor<2x64x16xf16>):
       %s = graph.contract %0, %1 {lhs_batch = [0], lhs_contract = [2], rhs_batch = [0], rhs_contract = [2]} attributes {axes = array<i64: 0, 1, 2>} : (tensor<2x32x16xf16>, tensor<2x64x16xf16>) -> tensor<2x32x64xf32>
       %c = graph.constant {value = #graph.data<f32, [], (0.25)>} : () -> tensor<f32>
