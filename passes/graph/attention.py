@@ -25,8 +25,8 @@ from .chained import (
     MOST_GENERATED,
     Chained,
     Members,
+    better_apart,
     chained_at,
-    is_worth_it,
     made_by,
     scores_behind,
     unfit,
@@ -50,7 +50,7 @@ class Attention(Chained):
 
 def chained_products(block: Block, machine: Machine, reasons: list[Reason] | None = None) -> list[Chained]:
     """What of a block one kernel of a machine computes that has two products: all attention, and of what else is
-    chained what is worth it. `reasons` gets why softmaxes before products are no attention."""
+    chained what is worth it. `reasons` gets why the others are not such."""
     if machine.fused and reasons is None:
         return []
     products = [op for op in block.ops if isinstance(op, ContractOp)]
@@ -59,8 +59,13 @@ def chained_products(block: Block, machine: Machine, reasons: list[Reason] | Non
         pairs = zip(products, ways, strict=True)
         reasons += [Reason("not attention", (op,), why) for op, why in pairs if isinstance(why, str)]
     found: list[Chained] = [at for at in ways if isinstance(at, Attention)]
-    others = (chained_at(op, machine) for op, why in zip(products, ways, strict=True) if why is None)
-    found += [at for at in others if at is not None and is_worth_it(at, machine)]
+    for product, way in zip(products, ways, strict=True):
+        other = chained_at(product, machine) if way is None else None
+        why = None if other is None else better_apart(other, machine)
+        if other is not None and why is None:
+            found.append(other)
+        elif why is not None and reasons is not None:
+            reasons.append(Reason("not chained", (product,), why))
     kept: list[Chained] = []
     taken: set[Operation] = set()
     for at in found:
@@ -77,7 +82,7 @@ def stays_one(product: ContractOp, machine: Machine) -> bool:
     if isinstance(attention, Attention):
         return True
     found = chained_at(product, machine) if attention is None else None
-    return found is not None and is_worth_it(found, machine)
+    return found is not None and better_apart(found, machine) is None
 
 
 def attention_at(product: ContractOp, machine: Machine) -> Attention | str | None:

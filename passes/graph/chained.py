@@ -45,7 +45,6 @@ core to core, but for the vector cores alone."""
 MOST_GENERATED = 16
 """Ops of positions and numbers that are computed anew for each tile; what takes more of them is an input."""
 
-
 MOST_SUMMED = 256
 """Most elements that are summed up for a score, and most columns of a result, of chained products without a softmax:
 with more, each of the products works longer than its result takes to be stored and loaded."""
@@ -54,9 +53,8 @@ LEAST_BYTES = STRIP
 """Least bytes of what is between these: less of it stays in L2 between two kernels, and its way from core to core costs
 more than that. More would be made in strips (graph-strips)."""
 
-
 LEAST_TILE = 128
-"""Least rows for half of the cores."""
+"""Rows that each core of one half of them has at least."""
 
 
 @dataclass(kw_only=True)
@@ -109,16 +107,25 @@ def chained_at(product: ContractOp, machine: Machine) -> Chained | None:
     return None
 
 
-def is_worth_it(at: Chained, machine: Machine) -> bool:
-    """Whether chained products without a softmax are better off in one kernel: there is much between them, few elements
-    are summed up for a score, and there are tiles of rows for half of the cores."""
+def better_apart(at: Chained, machine: Machine) -> str | None:
+    """Why chained products without a softmax are better off in two kernels; None where there is much between them, few
+    elements are summed up for a score, and there are tiles of rows for half of the cores."""
     extents = shape_of(at.scores.result)
     shared = size([shape_of(at.scores.lhs)[d] for d in to_ints(at.scores.lhs_contract)])
-    if any_open([*at.domain, shared]) or max(shared, at.domain[-1]) > MOST_SUMMED:
-        return False
+    if any_open([*at.domain, shared]):
+        return "its sizes are open"
+    if max(shared, at.domain[-1]) > MOST_SUMMED:
+        return (
+            f"it sums up {shared} elements for a number between the products, and has {at.domain[-1]} columns: "
+            f"with more than {MOST_SUMMED} the products take longer than what is between them"
+        )
     rows = size([n for a, n in enumerate(extents) if a != at.keys])
+    if rows < LEAST_TILE * machine.cube_cores // 2:
+        return f"its {rows} rows are no tiles of {LEAST_TILE} for half of the {machine.cube_cores} cores"
     between = size(extents) * itemsize(element_of(at.product.operands[at.weights]))
-    return between > LEAST_BYTES and rows >= LEAST_TILE * machine.cube_cores // 2
+    if between <= LEAST_BYTES:
+        return f"the {between} bytes between the products stay in L2, as any up to {LEAST_BYTES} do"
+    return None
 
 
 def unfit(at: Chained, machine: Machine) -> str | None:

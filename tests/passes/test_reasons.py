@@ -154,6 +154,21 @@ def test_attention_is_not_for_every_machine_and_type() -> None:
     assert whys("not attention", chain, (37, 64), (64, 48), (48, 31)) == []
 
 
+APART: dict[str, tuple[list[Any], str]] = {
+    "little between them": ([(4096, 64), (64, 512), (512, 64)], "the 4194304 bytes between the products stay in L2"),
+    "long sums": ([(4096, 512), (512, 8192), (8192, 64)], "it sums up 512 elements"),
+    "many columns": ([(4096, 64), (64, 8192), (8192, 512)], "has 512 columns"),
+    "few rows": ([(512, 64), (64, 65536), (65536, 64)], "rows are no tiles of 128 for half of the 24 cores"),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_why_chained_products_are_two_kernels(name: str) -> None:
+    shapes, want = APART[name]
+    (why,) = whys("not chained", chain, *shapes)
+    assert want in why
+
+
 # -- launches ------------------------------------------------------------------------------------------------
 
 
