@@ -100,13 +100,12 @@ class LaunchOp(Command, KernelUser):
     """Runs a kernel on the device: inputs, outputs and workspaces in the kernel's order. Where the kernel takes a
     device tensor of rank 0, an input may be a number of the host, which travels with the launch's arguments.
 
-    `joined`: it runs in the launch of the npu.launch before it, behind a barrier over all cores of that launch. The two
-    then are of one *group*, which is one launch of the device. `nowait`: no barrier stands before it, so cores begin
-    with it that are done with what is before it. `first_core`: its blocks are on the cores of the group from this one
-    on, in cube cores or the share of the chip that one is: on others than launches before it, which it runs beside.
-    `ahead`: numbers of inputs that cores read before they wait at the barrier: each goes on until it comes to another
-    tensor. `again`: it makes what an equal launch before it made, so
-    that this need not stay in memory.
+    `joined`: it runs in the launch of the npu.launch before it, behind a barrier over all cores of that launch. The
+    two then are of one *group*, which is one launch of the device. `nowait`: no barrier stands before it, so cores
+    begin with it that are done with what is before it. `first_core`: its blocks are on the cores of the group from
+    this one on, in cube cores or the share of the chip that one is: on others than launches before it, which it runs
+    beside. `ahead`: numbers of inputs that cores read before they wait at the barrier: each goes on until it comes to
+    another tensor. `again`: it makes what an equal launch before it made, so that this need not stay in memory.
 
     `updates`: the numbers of outputs that the kernel writes in part: what their tensors hold stays elsewhere."""
 

@@ -22,7 +22,7 @@ from .loops import trip_count
 @choosing()
 def busy_microseconds(kernel: KernelOp, machine: Machine) -> float:
     """Microseconds in which the busiest pipe of a core works, all that it reads coming from HBM at the rate of a core
-    alone; 0 where its grid or its loops are open."""
+    alone; 0 where its grid or its loops are open, or the machine cannot run it, which is for npu-check to say."""
     loops = [trip_count(op) for op in kernel.walk() if isinstance(op, ForOp)]
     if any_open([*to_ints(kernel.grid), *loops]):
         return 0.0
@@ -31,7 +31,10 @@ def busy_microseconds(kernel: KernelOp, machine: Machine) -> float:
     for section in kernel.sections():
         pipes: Counter[str] = Counter()
         for op, times in _instructions(section.body.block, 1):
-            cost = op.cost(machine, [0] * len(op.index_operands()))
+            try:
+                cost = op.cost(machine, [0] * len(op.index_operands()))
+            except KeyError:
+                return 0.0
             missed = 0.0 if cost.write else cost.bus_bytes * cost.miss_cycles
             pipes[op.PIPE] += round((cost.cycles + missed) * times)
         most = max(most, *pipes.values(), 0)
