@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from loading import EXAMPLES, example_module
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.dialects.npu import structure
@@ -62,6 +63,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
+@sampled(3)
 @pytest.mark.parametrize("model", ["llama_7b:token", "llama_7b:prefill", "moe:mixtral"])
 def test_no_weight_is_made(model: str) -> None:
     """Compiling from shapes takes at most 300 MB more memory than before; one layer's weights have more."""

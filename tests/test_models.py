@@ -75,6 +75,7 @@ def test_values(model: str) -> None:
             assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), "the memory modes differ"
 
 
+@sampled(2)
 @pytest.mark.parametrize("model", FULL)
 def test_products_run_on_the_npu(model: str) -> None:
     fn, args = load(model)

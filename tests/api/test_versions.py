@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import export
-from tiers import examples
+from tiers import examples, sampled
 from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw
@@ -187,6 +187,7 @@ def kernels(module: ModuleOp) -> list[str]:
     return [str(op) for op in module.ops if isinstance(op, npu.structure.KernelOp)]
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_every_class_of_ops_is_right_at_each_size(name: str) -> None:
     fn, specs, every, ranged = CASES[name]

@@ -14,6 +14,7 @@ from harness import MEMORIES, check, host_ops
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.machine import Machine
@@ -202,6 +203,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
 }
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name: str) -> None:
     fn, args = PROGRAMS[name]

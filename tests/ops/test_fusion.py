@@ -14,7 +14,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 from jax import lax
 from programs import STEPS, STEPS_FOLDED, RandomProgram, programs
-from tiers import covering, examples
+from tiers import covering, examples, sampled
 
 import tilewright as tw
 
@@ -165,6 +165,7 @@ def test_more_results_than_events(target: str) -> None:
     check(fn, data("f32", (5, 7)), data("f32", ()), target=target, length=7)
 
 
+@sampled(2)
 @pytest.mark.parametrize(("count", "rows", "columns"), [(9, 128, 10), (3, 128, 10), (9, 64, 48)])
 @pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
 def test_a_reduction_to_one_number_decides_over_many_tensors(

@@ -68,6 +68,7 @@ def test_lengths(dtype: str, batch: int, heads: int, group: int, keys: int, size
     assert all(kernel.kind == "vector" for kernel in program.report().kernels)
 
 
+@sampled(2)
 @pytest.mark.parametrize("dtype", ["f16", "f32"])
 @pytest.mark.parametrize(("rows", "keys"), [(1, 24), (4, 24), (4, 96), (1, 40)])
 def test_pinned_tiles(dtype: str, rows: int, keys: int) -> None:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from harness import check, data
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.api.program import Program
@@ -31,6 +32,7 @@ def product(x: Any, w: Any) -> Any:
     return x @ w
 
 
+@sampled(3)
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 @pytest.mark.parametrize(
     ("m", "k", "n"),
@@ -97,6 +99,7 @@ def test_sums_in_f32_of_two_types() -> None:
     check(mixed, x, w, length=300, options=VECTOR)
 
 
+@sampled(2)
 @pytest.mark.parametrize("dtype", ["f16", "f32"])
 @pytest.mark.parametrize(("parts", "k"), [(2, 512), (3, 333), (5, 301), (4, 1024)])
 def test_sums_in_parts(dtype: str, parts: int, k: int) -> None:

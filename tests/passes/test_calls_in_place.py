@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from harness import data
 from jax import lax
+from tiers import sampled
 from xdsl.dialects.func import FuncOp
 
 import tilewright as tw
@@ -115,6 +116,7 @@ def compiled(name: str) -> tuple[tw.Program, list[np.ndarray]]:
     return tw.compile(fn, *arrays, options=tw.Options(donate=0 if free else ())), arrays
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_copies(name: str) -> None:
     fn, _, updates, copies = CASES[name]

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loading import load
-from tiers import examples
+from tiers import examples, sampled
 from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw
@@ -161,6 +161,7 @@ def test_what_happens_between_launches_parts_them(name: str) -> None:
         assert before.queue == op.queue == "compute"
 
 
+@sampled(2)
 @pytest.mark.parametrize("memory", ["typed", "bytes"])
 @pytest.mark.parametrize("model", ["gpt2:tiny", "chain", "host"])
 def test_values_are_the_same(model: str, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from harness import assert_close, tolerance
+from tiers import sampled
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
@@ -112,6 +113,7 @@ def changed(page: Path, module: ModuleOp) -> ModuleOp:
 CASES = [(page, i) for page in PAGES for i, module in enumerate(modules(page)) if runs(module)]
 
 
+@sampled(2)
 @pytest.mark.parametrize(("page", "i"), CASES, ids=lambda p: p.stem if isinstance(p, Path) else str(p))
 def test_values_stay(page: Path, i: int) -> None:
     module = modules(page)[i]

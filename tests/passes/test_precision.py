@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tiers import examples
+from tiers import examples, sampled
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
 
@@ -305,6 +305,7 @@ def test_products_run_on_the_cube_of_a_machine_without_f32() -> None:
 # -- verification --------------------------------------------------------------------------------------------
 
 
+@sampled(2)
 @pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize("mode", MODES)
 def test_a_cast_program_verifies(mode: str, quick: bool) -> None:

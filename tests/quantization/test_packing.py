@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.passes.errors import CompileError
@@ -15,6 +16,7 @@ from tilewright.passes.errors import CompileError
 from .nets import NETS
 
 
+@sampled(3)
 @pytest.mark.parametrize("mode", ["w8a8-dynamic", "w4a16-g4", None])
 @pytest.mark.parametrize("kind", NETS)
 def test_packed_weights_change_nothing(kind: str, mode: str | None) -> None:

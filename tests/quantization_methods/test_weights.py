@@ -155,6 +155,7 @@ def test_odd_shapes_and_float_types(method: str, shape: tuple[int, int, int], dt
     assert loss <= 1e-3 * output_loss(np.asarray(x, np.float32), wide, 0 * wide) + 1e-12
 
 
+@sampled(2)
 @pytest.mark.parametrize("method", ["nearest", "gptq", "gptq groups", "gptq order", "awq", "awq clip"])
 def test_several_matrices_are_each_alone(method: str) -> None:
     parts = [layer(60, 12, 5, seed) for seed in range(3)]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import examples, later
+from tiers import examples, later, sampled
 
 import tilewright as tw
 from tilewright import training
@@ -134,6 +134,7 @@ def test_what_has_no_floats_is_finite() -> None:
     assert bool(all_finite({})) and bool(all_finite([np.arange(3), None]))
 
 
+@sampled(3)
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_an_overflow_in_any_leaf_skips_a_compiled_step(dtype: str, memory: str) -> None:

@@ -97,6 +97,7 @@ def test_what_is_cut_off_or_kept_does_not_cost_more() -> None:
     ]
 
 
+@sampled(3)
 @pytest.mark.parametrize("relative", [1e-7, 1e-3, 1e-1])
 @pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16"])
 def test_floats_read_as_bits_and_back(kind: str, relative: float) -> None:
@@ -213,6 +214,7 @@ def test_chains_stay_within_their_bounds(net: Callable[..., Any], seed: int) -> 
             assert contains(np.asarray(y), np.asarray(bound, np.float64), moved)
 
 
+@sampled(2)
 @pytest.mark.parametrize(("mode", "share"), [("w8a8", 0), ("w8a8-dynamic", 0), ("w4a8", 0), ("w8a16", 0.5)])
 def test_little_of_a_quantized_residual_is_open(mode: str, share: float) -> None:
     """Scales are floats whose last bits are cut off, which flips few weights, and these move sums by little. The two
