@@ -215,9 +215,9 @@ class BlockFuser:
             return None
         group = self.grouper.owner[made].find()
         stores = group.chained or (group.kind in ("cube", "mix", "vector") and not group.closed)
-        if not stores:
+        axes = group.axes.get(made)
+        if not stores or axes is None:  # parts that are stacked have axes, what they are parts of has none
             return None
-        axes = group.axes[made]
         for each in reversed(chain):
             axes = tuple(axes[p] for p in to_ints(each.perm))
         group.axes[op.result] = axes

@@ -21,7 +21,7 @@ from fuzz.shrink import reduced
 from fuzz.tables import TABLE, program_of
 from tilewright.backends.interpreter import values
 
-SAMPLE = 24
+SAMPLE = 40
 """Programs of the sample, from seed 0 on."""
 
 
