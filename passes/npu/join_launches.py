@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import takewhile
 from operator import or_
-from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Block, SSAValue
@@ -52,11 +51,7 @@ class NpuJoinLaunchesPass(TargetPass):
     name = "npu-join-launches"
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
-        kernels = {
-            text(k.sym_name): StagedKernel((Way(woken_by(k, machine), busy_microseconds(k, machine)),), beginnings(k))
-            for k in module.ops
-            if isinstance(k, KernelOp)
-        }
+        kernels = {text(k.sym_name): StagedKernel(k, machine) for k in module.ops if isinstance(k, KernelOp)}
         functions = callers_first(module)
         frames = frames_of(functions)
         reasons = asked_reasons()
@@ -71,11 +66,22 @@ class NpuJoinLaunchesPass(TargetPass):
                     before = run
 
 
-class StagedKernel(NamedTuple):
-    """A kernel as a stage: how it may be run, and the operands that its cores come to first."""
+class StagedKernel:
+    """A kernel as a stage: what it wakes, and the operands that its cores come to first."""
 
-    ways: tuple[Way, ...]
-    beginnings: Sequence[Sequence[int]]
+    def __init__(self, op: KernelOp, machine: Machine) -> None:
+        self.op, self.machine = op, machine
+        self.woken, self.beginnings = woken_by(op, machine), beginnings(op)
+
+    @cached_property
+    def way(self) -> tuple[Way, ...]:
+        """How it is run, whatever it takes: that matters only beside others."""
+        return (Way(self.woken),)
+
+    @cached_property
+    def timed(self) -> tuple[Way, ...]:
+        """The same, and how long its cores are busy."""
+        return (Way(self.woken, busy_microseconds(self.op, self.machine)),)
 
 
 def join(
@@ -88,8 +94,9 @@ def join(
     barrier; what is known of each."""
     staged = [kernels[_callee(op)] for op in run]
     before = independent(run, [kernel.beginnings for kernel in staged], memory)
+    beside = any(free for free, _ in before)
     neighbours = [
-        Neighbour(kernel.ways, late, free)
+        Neighbour(kernel.timed if beside else kernel.way, late, free)
         for late, kernel, (free, _) in zip(late_numbers(run), staged, before, strict=True)
     ]
     members = groups(neighbours, machine)
@@ -100,7 +107,7 @@ def join(
                 op.properties["nowait"] = UnitAttr()
             elif ahead:
                 op.properties["ahead"] = ints(ahead)
-    _place(run, [kernel.ways[0].woken for kernel in staged], members)
+    _place(run, [kernel.woken for kernel in staged], members)
     return neighbours
 
 
