@@ -53,22 +53,13 @@ def chained_products(block: Block, machine: Machine, reasons: list[Reason] | Non
     chained what is worth it. `reasons` gets why the others are not such."""
     if machine.fused and reasons is None:
         return []
-    products = [op for op in block.ops if isinstance(op, ContractOp)]
-    ways = [attention_at(op, machine) for op in products]
+    answers = [in_one_kernel(op, machine) for op in block.ops if isinstance(op, ContractOp)]
     if reasons is not None:
-        pairs = zip(products, ways, strict=True)
-        reasons += [Reason("not attention", (op,), why) for op, why in pairs if isinstance(why, str)]
-    found: list[Chained] = [at for at in ways if isinstance(at, Attention)]
-    for product, way in zip(products, ways, strict=True):
-        other = chained_at(product, machine) if way is None else None
-        why = None if other is None else better_apart(other, machine)
-        if other is not None and why is None:
-            found.append(other)
-        elif why is not None and reasons is not None:
-            reasons.append(Reason("not chained", (product,), why))
+        reasons += [why for why in answers if isinstance(why, Reason)]
+    found = [at for at in answers if isinstance(at, Chained)]
     kept: list[Chained] = []
     taken: set[Operation] = set()
-    for at in found:
+    for at in sorted(found, key=lambda at: not isinstance(at, Attention)):
         own = set(at.members).difference(at.generated)
         if not taken & own:
             kept.append(at)
@@ -76,13 +67,15 @@ def chained_products(block: Block, machine: Machine, reasons: list[Reason] | Non
     return kept
 
 
-def stays_one(product: ContractOp, machine: Machine) -> bool:
-    """Whether a product ends what one kernel of a machine computes that has two."""
+def in_one_kernel(product: ContractOp, machine: Machine) -> Chained | Reason | None:
+    """What ends in a product and one kernel of a machine computes that has two, or why none does; None where nothing
+    asks for one."""
     attention = attention_at(product, machine)
-    if isinstance(attention, Attention):
-        return True
-    found = chained_at(product, machine) if attention is None else None
-    return found is not None and better_apart(found, machine) is None
+    if isinstance(attention, str):
+        return Reason("not attention", (product,), attention)
+    found = attention or chained_at(product, machine)
+    why = None if found is None or found is attention else better_apart(found, machine)
+    return found if why is None else Reason("not chained", (product,), why)
 
 
 def attention_at(product: ContractOp, machine: Machine) -> Attention | str | None:

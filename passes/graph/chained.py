@@ -157,9 +157,11 @@ def scores_behind(x: SSAValue) -> ContractOp | None:
         if isinstance(op, ContractOp):
             if size(shape_of(op.result)) == size(shape_of(x)):
                 found.append(op)
+            if len(found) > 1:
+                return None
         elif isinstance(op, (ElementwiseOp, *PLAIN_LAYOUT)):
             stack += [v.owner for v in op.operands]
-    return found[0] if len(found) == 1 else None
+    return found[0] if found else None
 
 
 UNKNOWN = "the size of its heads, or whether they have 16 rows, is known only when it runs"

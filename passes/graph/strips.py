@@ -42,7 +42,8 @@ from ...support.amounts import STRIP
 from ..access import splat_of
 from ..base import TargetPass
 from ..rewriting import erase_dead
-from .attention import stays_one
+from .attention import in_one_kernel
+from .chained import Chained
 from .hoist import outer_operands, value_bytes
 from .strip_groups import StripGroup, StripWay, groups_at, is_made, needed, way_from_result
 from .tensor_builder import BlockBuilder
@@ -155,7 +156,8 @@ class Cut:
 
     def _stays_one(self, machine: Machine) -> bool:
         """Whether all that the first level gives is the result of two products that one kernel computes."""
-        return all(isinstance(v.owner, ContractOp) and stays_one(v.owner, machine) for v in self.results[0])
+        makers = [v.owner for v in self.results[0]]
+        return all(isinstance(op, ContractOp) and isinstance(in_one_kernel(op, machine), Chained) for op in makers)
 
 
 class _Loop:

@@ -1,5 +1,5 @@
-"""Attention in one kernel: tiles of scores go from the cube core to its vector cores and back as weights, the maximum
-and the sum of each row are carried over the keys, and the result is corrected where a maximum grows.
+"""Attention in one kernel: as chained products (chain.py), but the maximum and the sum of each row are carried over the
+keys, and the result is corrected where a maximum grows.
 
 for each tile of rows of this block of cores:                 load q                                    cube
   for each piece i of the keys, and the lines with i-2 for two that follow:
@@ -10,416 +10,76 @@ for each tile of rows of this block of cores:                 load q            
     l = l c(i-2) + s(i-2);  o = o c(i-2) + part(i-2)                                                    vector
   result = o / l
 
-Tiles of scores have their rows along the last dimension: what each row has lies in one line of numbers, which
-instructions take as it is for each line of a tile, and sums and maxima are those of whole lines.
-The scores of one piece are made while the softmax of another one is computed: so the parts of the result are added two
-pieces late, those before the first one are zero, and the last two are added behind the loop, or in two turns more of
-it, whose scores nobody uses (`places`). Without a softmax the
-sums of all pieces stay in l0c. Milakov and Gimelshein, Online normalizer calculation for softmax,
-2018; Dao et al., FlashAttention, 2022.
+Milakov and Gimelshein, Online normalizer calculation for softmax, 2018; Dao et al., FlashAttention, 2022.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 
-from xdsl.dialects.builtin import Float32Type, StringAttr, UnitAttr
-from xdsl.ir import Attribute, SSAValue
-from xdsl.utils.hints import isa
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import SSAValue
 
 from ...dialects import tile as ops
-from ...dialects.base import Expr, ints, pack
-from ...dialects.graph import AttentionSchedule
+from ...dialects.base import Expr, ints
 from ...dialects.graph.interface import element_of
-from ...dialects.graph.schedules import Schedule
-from ...dialects.npu.legality import MIXED
-from ...dialects.npu.types import GmType
 from ...dialects.tile import TileType
-from ...dialects.tile.vector import IN_PLACE
-from .attention_choice import BEHIND, AttentionChoice
-from .attention_parts import ProductPart, ScoreSteps, result_strides
-from .bound import round_up
-from .builder import KernelBuilder, dense, gm_of, hand_back, number
-from .cube_schedule import CubePlan
-from .schedule import may_repeat, share
-from .scheduled import as_attention
-from .steps import Emitter, Ref
+from .chain import F32, Between, ChainKernel, write_over
 
-F32 = Float32Type()
 LOWEST = -3.4028234663852886e38
 """The least finite f32: what a maximum begins as, so that minus infinity less it is not NaN."""
 
 
-class AttentionKernel(AttentionChoice):
-    """Lowers attention on a chip whose cube and vector cores exchange tiles through device memory. `slot`: where in
-    their workspaces the tiles are that are worked on; `given`: exponentials, for what becomes of weights."""
-
-    slot: Expr
-    given: SSAValue
-
-    def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
-        s = as_attention(name, schedule)
-        assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed and s.grid
-        self.s, self.count = s, self.pieces(s.keys)
-        split = {a: share(self._tiles(a, s.rows), n) for a, n in zip(self.outer, s.grid, strict=True)}
-        on_grid = [a for a in self.outer if may_repeat(split[a][0])]
-        lead = [split[a][0] for a in on_grid]
-        rooms = 1 if self.count == 1 else BEHIND
-        b = self.b = KernelBuilder(
-            self.machine,
-            "mix",
-            lead,
-            [gm_of(v) for v in self.fusion.body.block.args],
-            [gm_of(v) for v in self._yielded],
-            [
-                dense([*lead, rooms, self.units, s.keys, s.rows // self.units], self.scored),
-                dense([*lead, rooms, s.keys, s.rows], self.weighed),
-                dense([*lead, 1 if self.softmax is None else rooms, self.units, self._wide, s.rows // self.units], F32),
-            ],
-            {space: getattr(s, space) for space in ("l1", "l0a", "l0b", "l0c", "ub")},
-        )
-        b.location = self.fusion.location
-        self.here = [Expr.of(b.coordinates[i]) for i in range(len(on_grid))]
-        self._plan(s)
-        with b.section(MIXED, self.units) as unit, ExitStack() as stack:
-            self.number = Expr.of(unit)
-            self.unit = self.number * (s.rows // self.units)
-            position: dict[int, Expr] = {}
-            for a in self.outer:
-                length = s.rows if a == self.row else 1
-                position[a] = (self.here[on_grid.index(a)] if a in on_grid else Expr()) * (
-                    split[a][1] * length
-                )
-            position[self.row] = position[self.row] + self.band.begin
-            self.emitter = Emitter(b, [self._extent(a) for a in self._chain_axes])
-            self.filled = {chain: self._fill_of(chain) for chain in (self.chain, self.behind)}
-            for a in self.outer:
-                if may_repeat(split[a][1]):
-                    index = stack.enter_context(b.loop(split[a][1]))
-                    position[a] = position[a] + index * (s.rows if a == self.row else 1)
-            self._rows(position)
-        return b.finish(name)
-
-    def _fill_of(self, chain: ScoreSteps) -> dict[Ref, SSAValue]:
-        """The numbers that steps take, once for all tiles."""
-        filled: dict[Ref, SSAValue] = {}
-        for i, step in enumerate(chain.steps):
-            if step.kind == "fill":
-                self.emitter.emit(i, step, filled)
-        return filled
-
-    def emitted(self, chain: ScoreSteps) -> dict[Ref, SSAValue]:
-        """The tiles of all steps, where the emitter is."""
-        done = dict(self.filled[chain])
-        for i in chain.steps.ordered(i for i, _ in enumerate(chain.steps) if (i, 0) not in done):
-            self.emitter.emit(i, chain.steps[i], done)
-        return done
-
-    def _extent(self, axis: int) -> int:
-        """Elements of a vector core's tile along an axis of the whole."""
-        assert self.s.rows and self.s.keys
-        if axis == self.row:
-            return self.s.rows // self.units
-        return self.s.keys if axis == self.keys else 1
-
-    def _plan(self, s: AttentionSchedule) -> None:
-        """How the products are cut."""
-        assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed
-        keys = s.keys
-        tile: dict[int, int] = {self.row: s.rows, self.keys: s.scored, self.feature: s.columns}
-        wholes = {**tile, self.feature: self._wide}
-
-        def plan(part: ProductPart, step: int) -> CubePlan:
-            l0, load = [1] * len(part.extents), [1] * len(part.extents)
-            for axis, a in part.number.items():
-                l0[a], load[a] = tile.get(axis, 1), wholes.get(axis, 1)
-            for a in part.k_axes:
-                whole = part.extents[a] if part is self.scores else keys
-                l0[a] = min(step, round_up(whole)) if a == part.k_axes[-1] else whole
-                load[a] = -(-whole // l0[a]) * l0[a]
-            return CubePlan(tuple(l0), tuple(load), tuple(load), (), "m", {}, None)
-
-        self.score_plan = plan(self.scores, s.features)
-        self.value_plan = plan(self.values, s.summed)
-
-    def _rows(self, position: dict[int, Expr]) -> None:
-        """All keys for one tile of rows."""
-        b, loaded, first = self.b, self._load_query(position), Expr(self.band.first)
-        if self.count == 1:
-            self._score(position, first, Expr(), loaded)
-            weights, total = self._between({**position, self.keys: first}, Expr()).alone()
-            self._hand_over(weights, Expr(), Expr())
-            self._sum(position, first, Expr())
-            self._finish(position, self._load_part(Expr()), total)
-            return
-        outer, each, behind = self._begin(), self._piece_keys, self.s.places == 2
-        inner = list(outer)
-        with b.loop(self.count // 2 if behind else (self.count + BEHIND) // 2, inner) as pair:
-            state = list(inner)
-            with b.loop(2, state) as slot:
-                turn = pair * 2 + slot
-                self._score(position, first + turn * each, slot, loaded)
-                self._add_part(state, position, first + (turn - BEHIND) * each, slot, turn)
-                state[:] = self._between({**position, self.keys: first + turn * each}, slot).step(state, slot)
-            hand_back(inner, state)
-        hand_back(outer, inner)
-        if behind:
-            self._add_last(outer, position, first)
-        else:
-            with b.loop(BEHIND) as slot:  # weights of what lies behind the last piece
-                self._load_weights(slot)
-        if self.softmax is None:
-            self._drain(outer[0], 2, Expr(), Expr())
-            self._finish(position, self._load_part(Expr()), None)
-        else:
-            self._finish(position, outer[-1], outer[1])
-
-    def _add_last(self, outer: list[SSAValue], position: Mapping[int, Expr], first: Expr) -> None:
-        """The parts of the last pieces, behind all scores."""
-        state = list(outer)
-        with self.b.loop(BEHIND, state) as slot:
-            turn = slot + self.count
-            self._add_part(state, position, first + (turn - BEHIND) * self._piece_keys, slot, turn)
-            if self.softmax is not None:
-                state[:] = _behind(self, state, slot)
-        hand_back(outer, state)
-
-    def _between(self, position: Mapping[int, Expr], slot: Expr) -> _Softmax | _Elementwise:
-        """What is between the products, of one tile of scores."""
-        return (_Elementwise if self.softmax is None else _Softmax)(self, position, slot)
+class AttentionKernel(ChainKernel):
+    """Lowers attention on a chip whose cube and vector cores exchange tiles through device memory."""
 
     @property
-    def _piece_keys(self) -> int:
-        assert self.s.keys
-        return self.s.keys
+    def _part_rooms(self) -> int:
+        return self._rooms
 
-    # -- the cube core -----------------------------------------------------------------------------------------
+    def _between(self, position: Mapping[int, Expr], slot: Expr) -> Between:
+        return _Softmax(self, position, slot)
 
-    def _load_query(self, position: Mapping[int, Expr]) -> Sequence[SSAValue]:
-        part = self.scores
-        return part.right(self.b, self.score_plan, _named(part, position))
-
-    def _score(self, position: Mapping[int, Expr], keys: Expr, slot: Expr, query: Sequence[SSAValue]) -> None:
-        """The scores of a piece of the keys, to their workspace."""
-        part, b, scored = self.scores, self.b, self.s.scored
-        assert scored
-        with b.loop(self._piece_keys // scored) as index:
-            where = _named(part, {**position, self.keys: keys + index * scored})
-            left = part.left(b, self.score_plan, where)
-            sums = part.sums(b, self.score_plan, where, left, query)
-            self._drain(sums, 0, slot, index * scored)
-
-    def _sum(self, position: Mapping[int, Expr], keys: Expr, slot: Expr) -> None:
-        """Weights by values of a piece of the keys, to their workspace."""
-        part, b = self.values, self.b
-        where = _named(part, position) | dict.fromkeys(part.k_axes, keys)
-        # before the weights, which the vector cores may still work on
-        values = part.left(b, self.value_plan, where)
-        weights, columns = self._load_weights(slot), self.s.columns
-        assert columns
-        with b.loop(self._wide // columns) as index:
-            begin = {self.feature: index * columns}
-            sums = part.sums(b, self.value_plan, where, values, [weights], begin)
-            self._drain(sums, 2, slot, index * columns)
+    def _begin(self) -> list[SSAValue]:
+        """The state before the first piece: maximum, sum, the last two corrections and sums of pieces, result."""
+        row = self.tile(1, F32)
+        states = [self.fill(value, row) for value in (LOWEST, 0.0, 1.0, 1.0, 0.0, 0.0)]
+        return [*states, self.fill(0.0, self.tile(self._wide, F32))]
 
     def _add_part(
         self, state: list[SSAValue], position: Mapping[int, Expr], keys: Expr, slot: Expr, turn: Expr
     ) -> None:
-        """Weights by values of a piece of the keys: to their workspace, from where the vector cores add them, or
-        without a softmax onto the sums of the state."""
-        if self.softmax is None:
-            state[0] = self._sum_onto(state[0], position, keys, slot, turn)
-        else:
-            self._sum(position, keys, slot)
+        """Weights by values of a piece of the keys, to their workspace, from where the vector cores add them."""
+        self._sum(position, keys, slot)
 
-    def _sum_onto(
-        self, sums: SSAValue, position: Mapping[int, Expr], keys: Expr, slot: Expr, turn: Expr
-    ) -> SSAValue:
-        """Weights by values of a piece of the keys, added to the sums of those before, which stay in l0c."""
-        part, b = self.values, self.b
-        where = _named(part, position) | dict.fromkeys(part.k_axes, keys)
-        values = part.left(b, self.value_plan, where)
-        weights, begin = self._load_weights(slot), {self.feature: Expr()}
-        return part.sums(b, self.value_plan, where, values, [weights], begin, (sums, turn))
+    def _behind_scores(self, state: Sequence[SSAValue], slot: Expr) -> list[SSAValue]:
+        peak, total, last, correction, sums, due, result = state
+        total, due = self.op("add", self.op("mul", total, correction), due), self.copied(sums)
+        result = self._corrected(result, correction, slot)
+        return [peak, total, last, self.copied(last), sums, due, result]
 
-    def _load_weights(self, slot: Expr) -> SSAValue:
-        b, s = self.b, self.s
-        assert s.rows and s.keys
-        kind = TileType.of([s.keys, s.rows], self.weighed, "l1")
-        place = [*self.here, slot, Expr(), Expr()]
-        return b.load(b.workspace(1), place, self._box(1, s.keys, s.rows), kind)
-
-    def _drain(self, sums: SSAValue, workspace: int, slot: Expr, line: Expr) -> None:
-        """Stores what the cube has summed up from a line of a tile on, the rows of each vector core side by side."""
-        lines, rows = ops.tile_type(sums).shape
-        each = rows // self.units
-        whole = self.b.workspace(workspace)
-        assert isa(whole.type, GmType)
-        outer, all_lines = len(self.here), whole.type.shape[-2]
-        strides = [*whole.type.strides[: outer + 1], each, all_lines * each, 1]
-        view = self.b.view(whole, [*whole.type.shape[: outer + 1], all_lines, self.units, each], strides)
-        self.b.store(
-            sums, view, [*self.here, slot, line, Expr(), Expr()], self._box(1, lines, self.units, each)
-        )
-
-    def _box(self, *extents: int) -> list[int]:
-        return [*(1 for _ in self.here), *extents]
-
-    # -- the vector cores --------------------------------------------------------------------------------------
-
-    def tile(self, lines: int, element: Attribute) -> TileType:
-        """The type of a vector core's tile with so many numbers for each row of scores, which is a column of it."""
-        return TileType.of([*(1 for _ in self.others), lines, self._extent(self.row)], element, "ub")
-
-    def op(self, name: str, *operands: SSAValue, result: TileType | None = None) -> SSAValue:
-        return self.b.add(ops.ELEMENTWISE[name], operands, [result or operands[0].type]).results[0]
+    def _end(self, position: Mapping[int, Expr], state: Sequence[SSAValue]) -> None:
+        self._finish(position, state[-1], state[1])
 
     def copied(self, value: SSAValue) -> SSAValue:
         """The same numbers in a tile of their own, which a loop needs to carry them twice."""
         return self.op("max", value, value)
 
-    def fill(self, value: float, kind: TileType) -> SSAValue:
-        return self.b.add(ops.FillOp, [], [kind], value=number(value)).results[0]
-
-    def cast(self, value: SSAValue, element: Attribute) -> SSAValue:
-        kind = ops.tile_type(value)
-        if kind.element == element:
-            return value
-        return self.op("convert", value, result=TileType.of(kind.shape, element, "ub"))
-
-    def _load_scores(self, e: Emitter) -> SSAValue:
-        return self._load_own(0, self.slot, self._piece_keys, self.scored)
-
-    def _give_weights(self, e: Emitter) -> SSAValue:
-        return self.given
-
-    def _load_part(self, slot: Expr) -> SSAValue:
-        return self._load_own(2, slot, self._wide, F32)
-
-    def _load_own(self, workspace: int, slot: Expr, lines: int, element: Attribute) -> SSAValue:
-        """This vector core's part of what the cube has summed up."""
-        b = self.b
-        box = self._box(1, 1, lines, self._extent(self.row))
-        at = [*self.here, slot, self.number, Expr(), Expr()]
-        return b.load(b.workspace(workspace), at, box, self.tile(lines, element))
-
-    def _hand_over(self, weights: SSAValue, slot: Expr, line: Expr) -> None:
-        """Stores weights from a line of a tile on."""
-        box = self._box(1, *ops.tile_type(weights).shape[-2:])
-        self.b.store(weights, self.b.workspace(1), [*self.here, slot, line, self.unit], box)
-
-    def _begin(self) -> list[SSAValue]:
-        """The state before the first piece (maximum, sum, the last two corrections and sums of pieces, result; without
-        a softmax the sums in l0c), and weights of zero in the place of those before it."""
-        few = self.zeros_stored(self._piece_keys)
-        nothing = self.fill(0.0, self.tile(few, self.weighed))
-        with self.b.loop(BEHIND) as slot, self.b.loop(self._piece_keys // few) as index:
-            self._hand_over(nothing, slot, index * few)
-        if self.softmax is None:
-            assert self.s.rows
-            return [self.values.nothing(self.b, self._wide, self.s.rows)]
-        row = self.tile(1, F32)
-        states = [self.fill(value, row) for value in (LOWEST, 0.0, 1.0, 1.0, 0.0, 0.0)]
-        return [*states, self.fill(0.0, self.tile(self._wide, F32))]
-
     def _corrected(self, result: SSAValue, correction: SSAValue, slot: Expr) -> SSAValue:
         """The result with the part that is in its workspace."""
-        return self.op("add", _write_over(self.op("mul", result, correction)), self._load_part(slot))
-
-    def _finish(self, position: Mapping[int, Expr], result: SSAValue, total: SSAValue | None) -> None:
-        """Divides by the sums if there are some, turns rows of scores into rows, and stores: a part of the columns
-        after the other, as each takes room until it is stored."""
-        b, rank, each = self.b, len(self.others), self.columns_stored
-        ones = [1 for _ in self.others]
-        with b.loop(self._wide // each) as index:
-            indices, offsets = pack([*(Expr() for _ in ones), index * each, Expr()])
-            kind = self.tile(each, F32)
-            part = result
-            if kind != result.type:
-                part = b.add(
-                    ops.ExtractOp,
-                    [result, *indices],
-                    [kind],
-                    offsets=offsets,
-                    sizes=ints(kind.shape),
-                    steps=ints([1] * (rank + 2)),
-                ).results[0]
-            quotient = self.cast(part if total is None else self.op("div", part, total), self.result)
-            turned = TileType.of([*ones, self._extent(self.row), each], self.result, "ub")
-            perm = ints([*range(rank), rank + 1, rank])
-            out = b.add(ops.TransposeOp, [quotient], [turned], perm=perm).results[0]
-            axes = [*self.others, self.row, self.feature]
-            at = [*(position[a] for a in self.others), position[self.row] + self.unit, index * each]
-            for i, value in enumerate(self._yielded):
-                strides = result_strides(self.at, value)
-                view = b.view(
-                    b.output(i), [self.whole.get(a, 1) for a in axes], [strides.get(a, 1) for a in axes]
-                )
-                b.store(out, view, at, [*ones, self._extent(self.row), each])
+        return self.op("add", write_over(self.op("mul", result, correction)), self._load_part(slot))
 
 
-def _named(part: ProductPart, position: Mapping[int, Expr]) -> dict[int, Expr]:
-    """Positions along the axes of a part."""
-    return {own: position[a] for a, own in part.number.items() if a in position}
-
-
-def _write_over(value: SSAValue) -> SSAValue:
-    """Marks what an elementwise op gives as taking the place of its first operand."""
-    assert isinstance(value.owner, ops.ElementwiseTileOp)
-    value.owner.attributes[IN_PLACE] = UnitAttr()
-    return value
-
-
-class _Between:
-    """What is between the products, of one tile of scores."""
-
-    def __init__(self, kernel: AttentionKernel, position: Mapping[int, Expr], slot: Expr) -> None:
-        self.k = k = kernel
-        k.slot = slot
-        k.emitter.position = {i: position.get(a, Expr()) for i, a in enumerate(k._chain_axes)}
-        rows = k._chain_axes.index(k.row)
-        k.emitter.position[rows] = k.emitter.position[rows] + k.unit
-        self.done = k.emitted(k.chain)
-
-    def masked(self, x: SSAValue, value: float) -> SSAValue:
-        """A tile with a value in the place of keys behind the last one."""
-        k = self.k
-        at = [k.emitter.at(i) if a == k.keys else Expr() for i, a in enumerate(k._chain_axes)]
-        indices, offsets = pack(at)
-        bounds = [k.whole[a] if a == k.keys else k._extent(a) for a in k._chain_axes]
-        return k.b.add(
-            ops.MaskOp, [x, *indices], [x.type], offsets=offsets, bounds=ints(bounds), value=number(value)
-        ).results[0]
-
-
-class _Elementwise(_Between):
-    """What is computed element by element."""
-
-    def weights(self) -> SSAValue:
-        """What the second product takes."""
-        k = self.k
-        x = k.cast(self.done[k.chain.result], k.weighed)
-        return self.masked(x, 0.0) if k.is_masked(k._piece_keys) else x
-
-    def alone(self) -> tuple[SSAValue, None]:
-        """Weights where there is one piece."""
-        return self.weights(), None
-
-    def step(self, state: Sequence[SSAValue], slot: Expr) -> list[SSAValue]:
-        """The state, which is the cube core's."""
-        self.k._hand_over(self.weights(), slot, Expr())
-        return list(state)
-
-
-class _Softmax(_Between):
+class _Softmax(Between):
     """The softmax of one tile of scores."""
+
+    k: AttentionKernel
 
     def __init__(self, kernel: AttentionKernel, position: Mapping[int, Expr], slot: Expr) -> None:
         super().__init__(kernel, position, slot)
         k, done, steps = kernel, self.done, kernel.chain.steps
         if k.s.buffered == 1 and k.chain.over is not None and steps[k.chain.over[0]].kind != "load":
-            _write_over(done[k.chain.over])
+            write_over(done[k.chain.over])
         x = k.cast(done[k.chain.result], F32)
         self.x = self.masked(x, float("-inf")) if k.is_masked(k._piece_keys) else x
 
@@ -438,13 +98,13 @@ class _Softmax(_Between):
         difference = k.op("sub", self.x, peak)
         loaded = isinstance(self.x.owner, ops.LoadOp)
         if not loaded or k.s.buffered == 1:
-            _write_over(difference)
-        return _write_over(k.op("exp", difference))
+            write_over(difference)
+        return write_over(k.op("exp", difference))
 
     def weights(self, e: SSAValue) -> SSAValue:
         """What the second product takes, of exponentials that are not divided by their sum."""
         k = self.k
-        assert k.softmax is not None
+        assert k.softmax is not None and k.behind is not None
         k.given = k.cast(e, element_of(k.softmax.quotient.results[0]))
         weights = k.emitted(k.behind)[k.behind.result]
         # of what is behind the last key, it may make anything
@@ -453,7 +113,6 @@ class _Softmax(_Between):
         return k.cast(weights, k.weighed)
 
     def alone(self) -> tuple[SSAValue, SSAValue]:
-        """Weights and sums where there is one piece."""
         k = self.k
         peak = k.op(
             "max",
@@ -478,11 +137,3 @@ class _Softmax(_Between):
         correction = k.copied(last)
         peak = k.op("max", peak, here)
         return [peak, total, k.op("exp", change), correction, sums, due, result]
-
-
-def _behind(k: AttentionKernel, state: Sequence[SSAValue], slot: Expr) -> list[SSAValue]:
-    """The state with the part of one of the last pieces, behind all scores."""
-    peak, total, last, correction, sums, due, result = state
-    total, due = k.op("add", k.op("mul", total, correction), due), k.copied(sums)
-    result = k._corrected(result, correction, slot)
-    return [peak, total, last, k.copied(last), sums, due, result]

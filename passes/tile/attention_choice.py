@@ -86,6 +86,8 @@ class AttentionChoice(ScheduledKernel):
     while its schedule is chosen. It is that of a `band` of the rows, which may be all of them."""
 
     kinds = frozenset({"cube", "vector"})
+    given: SSAValue
+    """A vector core's tile of exponentials, while their weights are written."""
 
     def __init__(
         self, fusion: FusionOp, machine: Machine, asked: AttentionSchedule, band: Band | None = None
@@ -121,9 +123,12 @@ class AttentionChoice(ScheduledKernel):
         order = [*(a for a in order if a not in (self.keys, self.row)), self.keys, self.row]
         ends = (scores.result, at.x)
         self.chain = ScoreSteps.of(fusion, at, ends, order, machine, self._load_scores)
-        ends = (at.x, at.x) if self.softmax is None else (self.softmax.quotient.results[0], weights)
-        self.behind = ScoreSteps.of(fusion, at, ends, order, machine, self._give_weights)
-        """What becomes of weights: it is linear, so that exponentials are not divided before."""
+        self.behind = None
+        """What becomes of the weights of a softmax: it is linear, so that exponentials are not divided before."""
+        if self.softmax is not None:
+            ends = (self.softmax.quotient.results[0], weights)
+            self.behind = ScoreSteps.of(fusion, at, ends, order, machine, lambda _: self.given)
+        self.chains = [self.chain] if self.behind is None else [self.chain, self.behind]
         self.scored = element_of(scores.result)
         self.weighed = element_of(weights)
         self.result = element_of(product.result)
@@ -174,10 +179,6 @@ class AttentionChoice(ScheduledKernel):
     @abstractmethod
     def _load_scores(self, e: Emitter) -> SSAValue:
         """Brings a vector core's tile of scores."""
-
-    @abstractmethod
-    def _give_weights(self, e: Emitter) -> SSAValue:
-        """Gives a vector core's tile of exponentials."""
 
     def candidates(self, name: str) -> Iterator[AttentionSchedule]:
         asked, found = self.asked, False
@@ -394,7 +395,7 @@ class AttentionChoice(ScheduledKernel):
         assert s.rows and s.keys
         h, keys, wide, once = s.rows // self.units, s.keys, self._wide, self.pieces(s.keys) == 1
         tile = [h if a == self.row else keys if a == self.keys else 1 for a in self._chain_axes]
-        loads = [_loaded(chain, tile) for chain in (self.chain, self.behind)]
+        loads = [_loaded(chain, tile) for chain in self.chains]
         scores = max(self.chain.steps.ub_bytes(tile, 1, in_place=True) - loads[0], 0)
         held, wideness = padded_bytes([keys, h], f32), padded_bytes([wide, h], f32)
         row = padded_bytes([h], f32)
@@ -407,11 +408,13 @@ class AttentionChoice(ScheduledKernel):
         softmax += held * itemsize(element_of(self.at.x)) // 4 if itemsize(element_of(self.at.x)) != 4 else 0
         if s.buffered == 1:
             scores, softmax = 0, 8 * row
-        behind = sum(step.kind == "op" for step in self.behind.steps)
-        behind += self.behind.computes and self.is_masked(keys)
-        softmax += held * min(max(behind - 1, 0), 2)  # the last one gives what is stored
-        given = self.behind.loads.get(("scores",))  # exponentials, which are counted as what the softmax has
-        again = 0 if given is None else held * itemsize(self.behind.steps[given[0]].elements[0]) // 4
+        again = 0
+        if self.behind is not None:
+            behind = sum(step.kind == "op" for step in self.behind.steps)
+            behind += self.behind.computes and self.is_masked(keys)
+            softmax += held * min(max(behind - 1, 0), 2)  # the last one gives what is stored
+            given = self.behind.loads.get(("scores",))  # exponentials, which are counted as what the softmax has
+            again = 0 if given is None else held * itemsize(self.behind.steps[given[0]].elements[0]) // 4
         return crossing + carried + sum(loads) - again + max(scores, softmax, end)
 
     def is_masked(self, keys: int) -> bool:
@@ -451,17 +454,18 @@ class AttentionChoice(ScheduledKernel):
         h, wide, lanes = s.rows // self.units, self._wide, unit.repeat_bytes // 4
         held, wideness, repeats = h * s.keys / lanes, h * wide / lanes, -(-h // lanes)
         meets = 0.0 if unit.banks is None else unit.banks.read_cycles / 2
-        ops = sum(step.kind == "op" for chain in (self.chain, self.behind) for step in chain.steps)
+        ops = sum(step.kind == "op" for chain in self.chains for step in chain.steps)
         ops += self.is_masked(s.keys)
-        softmax = (ops + 2) * held + h * s.keys / unit.rates["exp"]["f32"]
-        softmax += s.keys * repeats * (1 + meets)
-        update = wideness + wide * repeats * (1 + meets)
-        work = softmax + update + (ops + 16) * unit.streamed_cycles
-        if self.softmax is None:
-            work = (ops + 1) * held + (ops + 4) * unit.streamed_cycles
         load, store = machine.moves["gm", "ub"], machine.moves["ub", "gm"]
         brought = load.cycles(h * s.keys * itemsize(self.scored), 1)
-        brought += 0 if self.softmax is None else load.cycles(h * wide * 4, 1)
+        if self.softmax is None:
+            work = (ops + 1) * held + (ops + 4) * unit.streamed_cycles
+        else:
+            softmax = (ops + 2) * held + h * s.keys / unit.rates["exp"]["f32"]
+            softmax += s.keys * repeats * (1 + meets)
+            update = wideness + wide * repeats * (1 + meets)
+            work = softmax + update + (ops + 16) * unit.streamed_cycles
+            brought += load.cycles(h * wide * 4, 1)
         work += brought / 2 if s.buffered == 1 else 0
         return work, brought, store.cycles(h * s.keys * itemsize(self.weighed))
 

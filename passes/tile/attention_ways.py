@@ -14,8 +14,8 @@ from ..errors import TooLarge
 from ..fingerprint import structure
 from ..pins import pinned_for
 from ..rewriting import inline_for
-from .attention import AttentionKernel
 from .attention_parts import is_chained
+from .chain import ChainKernel
 from .contraction_choice import CLEARLY_BETTER
 from .fronts import Chosen
 from .launches import LaunchPlan, banded, launches_of
@@ -44,7 +44,7 @@ class AttentionWays:
         """The best schedules of attention, its rows in bands where that is better. Raises PassError, and TooLarge."""
         whole, asked = self.scheduler.whole, as_attention(name, self._asked(plan, name, given))
         kernel = plan.kernel(name, asked)
-        assert isinstance(kernel, AttentionKernel)
+        assert isinstance(kernel, ChainKernel)
 
         def cut(count: int) -> Chosen:
             wanted = replace(asked, bands=count)

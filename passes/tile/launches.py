@@ -40,9 +40,11 @@ from ...machine import Machine
 from ...support.rules import Rules
 from ..access import splat_of
 from ..fingerprint import structure
+from ..graph.attention import Attention
 from .attention import AttentionKernel
 from .attention_choice import Band
 from .attention_parts import chained_in, is_chained
+from .chain import ChainKernel
 from .contract import ContractKernel
 from .cumulate import CumulateKernel
 from .gather import GatherKernel
@@ -90,22 +92,23 @@ def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
     key, details = structure(fusion)
     shaping = shaping_op(fusion)
     cube = isinstance(shaping, ContractOp | ConvOp)
-    chained = is_chained(fusion)
-    few = chained and chained_in(fusion, machine).few
+    chained = chained_in(fusion, machine) if is_chained(fusion) else None
+    few = chained is not None and chained.few
 
     def kernel(name: str, asked: Schedule | None) -> ScheduledKernel:
         if isinstance(fusion.prepared, _Kept) and fusion.prepared.serves(key, details, asked):
             return fusion.prepared.kernel
         if few:
             return RowAttentionKernel(fusion, machine, as_row_attention(name, asked))
-        if chained:
-            return AttentionKernel(fusion, machine, as_attention(name, asked))
+        if chained is not None:
+            kind = AttentionKernel if isinstance(chained, Attention) else ChainKernel
+            return kind(fusion, machine, as_attention(name, asked))
         if shaping is None:
             return VectorKernel(fusion, machine, as_vector(name, asked))
         return KERNELS[type(shaping)](shaping, fusion, machine, name, asked)
 
     own = RowAttentionSchedule if few else AttentionSchedule
-    choices = own if chained else CubeSchedule if cube else VectorSchedule
+    choices = own if chained is not None else CubeSchedule if cube else VectorSchedule
     plan = LaunchPlan(
         stem_of(fusion), key, details, kernel, list(fusion.inputs), choices, cube or shaping is None
     )
@@ -153,7 +156,7 @@ def _places(fusion: FusionOp) -> list[Attribute | None]:
 def keep(kernel: ScheduledKernel, schedule: Schedule) -> None:
     """Keeps a kernel with the schedule that was chosen for it, so that graph-to-tile need not look at the fusion
     again."""
-    if not isinstance(kernel, CopyKernel) and (not isinstance(kernel, AttentionKernel) or kernel.band.of == 1):
+    if not isinstance(kernel, CopyKernel) and (not isinstance(kernel, ChainKernel) or kernel.band.of == 1):
         kernel.proven = schedule
         fusion = kernel.fusion
         fusion.prepared = _Kept(*structure(fusion), _places(fusion), schedule, kernel)

@@ -82,25 +82,15 @@ def test_no_mutant_of_a_product_with_a_sparse_side_escapes() -> None:
     assert sum(sample(s, 12, 4) for s in found) >= 30
 
 
-def test_no_mutant_of_attention_escapes() -> None:
-    """Its cube core and its vector cores hand tiles to each other in turns."""
+@pytest.mark.parametrize(("kind", "kernel"), [("attention", "attention_0"), ("chained", "chain_0")])
+def test_no_mutant_of_two_products_escapes(kind: str, kernel: str) -> None:
+    """The cube core and its vector cores hand tiles to each other in turns; chained products keep their sums in
+    l0c meanwhile."""
     total = 0
-    for found in (subject(f"attention {i}", TARGETS[0]) for i in (0, 3)):
+    for found in (subject(f"{kind} {i}", TARGETS[0]) for i in (0, 3)):
         summaries, alarms = summaries_of(found.module, Machine.load(found.target))
-        assert not alarms and list(launched(found.module)) == ["attention_0"]
-        tally = KernelSubject(found, "attention_0", summaries).mutants(36, seed=7)
-        assert not tally.escapes
-        total += tally.total
-    assert total >= 60
-
-
-def test_no_mutant_of_chained_products_escapes() -> None:
-    """The sums stay in l0c while tiles go from core to core and back."""
-    total = 0
-    for found in (subject(f"chained {i}", TARGETS[0]) for i in (0, 3)):
-        summaries, alarms = summaries_of(found.module, Machine.load(found.target))
-        assert not alarms and list(launched(found.module)) == ["chain_0"]
-        tally = KernelSubject(found, "chain_0", summaries).mutants(36, seed=7)
+        assert not alarms and list(launched(found.module)) == [kernel]
+        tally = KernelSubject(found, kernel, summaries).mutants(36, seed=7)
         assert not tally.escapes
         total += tally.total
     assert total >= 60
