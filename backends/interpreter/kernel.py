@@ -309,6 +309,8 @@ class NpuKernel(GridWalker):
         loops move along. A product of a dense tile takes less work than one of rows of a wide matrix."""
         loops = [op for op in loop.body.walk() if isinstance(op, scf.ForOp)]
         inside: dict[SSAValue, tuple[int, int, int]] = {x.body.block.args[0]: bounds(x) for x in loops}
+        each: set[SSAValue] = {loop.body.block.args[0]}
+        each.update(op.result for op in loop.body.walk() if isinstance(op, ops.LoadScalarOp))
         for op in loop.body.walk():
             if not isinstance(op, ops.LoadL0Op) or op not in self.direct or op in self.packed:
                 continue
@@ -316,7 +318,7 @@ class NpuKernel(GridWalker):
             moving = [v for v in box.indices if v in inside and v not in self.batch.counts]
             tiles = prod(inside[v][2] for v in moving)
             size = tiles * prod(box.sizes) * numpy_dtype(load.view.element).itemsize
-            if tiles < 2 or size > PACKED_BYTES or loop.body.block.args[0] in box.indices:
+            if tiles < 2 or size > PACKED_BYTES or not each.isdisjoint(box.indices):
                 continue
             if all(inside[v][:2] == (0, 1) for v in moving):
                 batch = Batch({**self.batch.counts, **{v: inside[v][2] for v in moving}}, self.batch.starts)

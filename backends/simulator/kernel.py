@@ -12,7 +12,7 @@ from ...dialects import npu as ops
 from ...dialects.base import integer, source_of, text, to_ints
 from ...dialects.dtypes import dtype_name, is_float, itemsize
 from ...dialects.npu import Pipe, buffer, structure
-from ...dialects.npu.interface import vector_dtype
+from ...dialects.npu.interface import gm, vector_dtype
 from ...dialects.npu.waking import blocks_at_once, woken_by
 from ...machine import Machine
 from .core import BarrierWait, Block, Core, Event
@@ -149,7 +149,8 @@ class TimedKernel:
         self.blocks, self.woken = blocks_at_once(op, machine), woken_by(op, machine)
         self.totals = self._totals()
         self.bypassing = bypassing
-        self.reuse = Reuse(self.sections, self.grid, machine.l2_bytes, bypassing)
+        sizes = [gm(arg).bytes for arg in op.body.block.args[len(self.grid) :]]
+        self.reuse = Reuse(self.sections, self.grid, machine.l2_bytes, bypassing, sizes)
         self._runs: dict[tuple[float, ...], KernelRun] = {}
         self._beside: dict[tuple[tuple[float, ...], int], int] = {}
         self._held: dict[tuple[tuple[float, ...], BarrierWait], int] = {}

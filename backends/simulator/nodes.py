@@ -59,7 +59,8 @@ class TimedInstruction(TimedNode):
 
     `variants` are the costs it can have; which one holds follows from how its rows are clipped. `tile_bytes`
     are the bytes of on-chip memory it reads and writes each time, by memory level. `moves` are the bytes of
-    device memory it asks for where nothing is clipped, `moves_with` the index variables that change which.
+    device memory it asks for where nothing is clipped, `moves_with` the index variables that change which; `indirect`
+    says that some do so by numbers that are read, so that it is not known which bytes these are.
     """
 
     __slots__ = (
@@ -68,6 +69,7 @@ class TimedInstruction(TimedNode):
         "counted",
         "guards",
         "indices",
+        "indirect",
         "moves",
         "moves_with",
         "number",
@@ -89,8 +91,10 @@ class TimedInstruction(TimedNode):
         rows: Sequence[TransferRow],
         operand: int | None,
         counted: Extents = (),
+        behind: frozenset[int] = frozenset(),
     ) -> None:
-        """`counted`: the extents that its cost goes by, where they may be less than the buffers'."""
+        """`counted`: the extents that its cost goes by, where they may be less than the buffers'; `behind`: the index
+        variables that change which numbers its own indices are."""
         super().__init__(WORK, op)
         self.number, self.pipe, self.operand = number, number_of(op.PIPE, machine, op), operand
         self.guards: tuple[TransferRow, ...] = ()
@@ -100,8 +104,9 @@ class TimedInstruction(TimedNode):
         self.moves, self.moves_with, self.writes = 0, frozenset[int](), False
         if isinstance(op, ops.TransferOp):
             self.moves = size(op.box_sizes) * itemsize(op.view.element)
-            self.moves_with = frozenset(v for index in self._used(op) for v, _ in index.terms)
+            self.moves_with = behind | {v for index in self._used(op) for v, _ in index.terms}
             self.writes = op.DEVICE_OPERAND == 1
+        self.indirect = bool(behind)
         self.variants: list[Cost] = []
         self._known: dict[tuple[int, ...], int] = {}
         self._machine = machine

@@ -3,7 +3,8 @@ capacity of L2.
 
 A load that does not depend on a loop's index reads the same bytes in every trip. They are still in L2 the next
 time if what all cores move in one trip of that loop fits there; otherwise they cross HBM again. Cores side by
-side that read the same bytes fetch them once, unless L2 is told not to keep them.
+side that read the same bytes fetch them once, unless L2 is told not to keep them. Slices at places that are read, of
+which nobody knows which they are, are taken as all of their tensor, one after the other: it crosses HBM once at most.
 """
 
 from __future__ import annotations
@@ -30,16 +31,26 @@ class Reuse:
     """The reuse within one launch of a kernel."""
 
     def __init__(
-        self, sections: Sequence[TimedSection], grid: Sequence[int], capacity: int, bypassing: frozenset[int]
+        self,
+        sections: Sequence[TimedSection],
+        grid: Sequence[int],
+        capacity: int,
+        bypassing: frozenset[int],
+        sizes: Sequence[int],
     ) -> None:
-        self.grid, self.capacity, self.bypassing = tuple(grid), capacity, bypassing
+        """sizes: bytes of each operand."""
+        self.grid, self.capacity, self.bypassing, self.sizes = tuple(grid), capacity, bypassing, sizes
         self.streams = [stream for s in sections for stream in self._top(s)]
 
     def crossing_share(self, operand: int) -> float:
         """The share of the bytes read of an operand that crosses HBM."""
         mine = [s for s in self.streams if s.work.operand == operand and not s.work.writes]
         asked = sum(s.asked for s in mine)
-        return sum(s.crossing for s in mine) / asked if asked else 0.0
+        known = sum(s.crossing for s in mine if not s.work.indirect)
+        places = sum(s.crossing for s in mine if s.work.indirect)
+        if operand not in self.bypassing:
+            places = min(places, self.sizes[operand])
+        return (known + places) / asked if asked else 0.0
 
     def distinct_bytes(self, operand: int, writes: bool) -> float:
         """Distinct bytes of an operand that all cores together read, or write; overlaps are counted twice."""

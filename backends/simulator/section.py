@@ -181,6 +181,8 @@ class TimedSection(TimedBody):
         self._values: dict[SSAValue, Expr[int]] = {
             arg: Expr.of(i) for i, arg in enumerate(kernel.args[: len(grid)])
         }
+        self._behind: dict[SSAValue, frozenset[int]] = {}
+        """For numbers that the scalar unit reads, the index variables that change which number it is."""
         self._operands: dict[SSAValue, int] = {arg: i for i, arg in enumerate(kernel.args[len(grid) :])}
         self._values[op.body.block.args[0]] = Expr.of(len(grid))
         for outside in kernel.ops:
@@ -247,6 +249,7 @@ class TimedSection(TimedBody):
             self._guard(op, work, scope)
             if isinstance(op, ops.LoadScalarOp):
                 self._values[op.result] = Expr(integer(op.low))
+                self._behind[op.result] = frozenset(v for row in work.indices for v, _ in row.terms)
         elif not isinstance(op, ops.SlotOp | scf.YieldOp):
             raise SimulationError(f"{describe(op)} is not an instruction the simulator knows")
 
@@ -312,6 +315,7 @@ class TimedSection(TimedBody):
         clipped = [row if row in moving else None for row in box]
         self._validity.scope = frozenset([*range(self._outside), *self._open])
         counted = self._validity.follow(op, clipped, indices, self._ranges)
-        work = TimedInstruction(op, len(self.works), self.machine, indices, moving, operand, counted)
+        behind = frozenset[int]().union(*(self._behind.get(v, ()) for v in op.index_operands()))
+        work = TimedInstruction(op, len(self.works), self.machine, indices, moving, operand, counted, behind)
         self.works.append(work)
         return work

@@ -32,6 +32,7 @@ from ...dialects.graph import (
     ElementwiseOp,
     ExpandOp,
     FusionOp,
+    GatherOp,
     GraphOp,
     IotaOp,
     PadOp,
@@ -407,7 +408,7 @@ class BlockFuser:
         kind = group.kind
         if (
             kind == "cube"
-            and sum(not is_layout(m) and not isinstance(m, ExpandOp) for m in group.members) > 1
+            and sum(not is_layout(m) and not isinstance(m, ExpandOp | GatherOp) for m in group.members) > 1
         ):
             kind = "mix"
         anchor = next((m for m in group.members if isinstance(m, ContractOp | ConvOp)), None)

@@ -33,6 +33,7 @@ from ..access import is_layout, splat_of
 from ..tile.schedule import UB_FRACTION
 from .chained import Chained
 from .dependencies import Dependencies, Group
+from .gathered_operands import gathers_of
 from .held import Facts, Held
 from .layout_axes import Axes, Broadcast, FoundAxes, axes_behind, backward_axes, base_of, behind
 from .sparse_products import expansion_of
@@ -381,9 +382,9 @@ class Grouper(Dependencies):
         for value in op.operands:
             self.add_needs(group, self.needs_of(value))
         expansion = expansion_of(op)
-        if expansion is not None:
-            self._enter(group, expansion)
-            for value in expansion.operands:
+        for inside in (*gathers_of(op), *([] if expansion is None else [expansion])):
+            self._enter(group, inside)
+            for value in inside.operands:
                 self.add_needs(group, self.needs_of(value))
 
     def chained(self, found: Chained) -> None:

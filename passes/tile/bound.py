@@ -125,6 +125,8 @@ class CubeProblem:
     """Cycles of a vector core for each piece of a tile on top."""
     sparse: bool = False
     """Whether of rhs 2 of 4 numbers along the last k axis are stored, with their positions."""
+    even: frozenset[int] = frozenset()
+    """Axes of which all cores have as many tiles: the scalar unit reads a number for each, and none behind the last."""
 
     @property
     def rhs_parts(self) -> tuple[int, ...]:
@@ -259,11 +261,12 @@ MOST_ROUNDS = 6
 """Numbers of cores that are tried for a tile: from all of them on, each with one tile more for the busiest."""
 
 
-def grids(counts: Sequence[int], cores: int) -> Iterator[list[int]]:
-    """Cores along each axis for so many tiles along each: the divisions over at most `cores` that are worth trying."""
+def grids(counts: Sequence[int], cores: int, even: Sequence[bool] = ()) -> Iterator[list[int]]:
+    """Cores along each axis for so many tiles along each: the divisions over at most `cores` that are worth trying.
+    even: axes of which all cores have as many tiles."""
     total, most = size(counts), cores
     for _ in range(MOST_ROUNDS):
-        split = divide_grid(counts, most)
+        split = divide_grid(counts, most, even)
         used, tiles = size([c for c, _ in split]), size([t for _, t in split])
         yield [c for c, _ in split]
         most = min(-(-total // (tiles + 1)), used - 1)

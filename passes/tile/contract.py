@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects import tile as ops
@@ -94,7 +95,10 @@ class ContractKernel(ContractionChoice):
             rows.begin(b, start, {a: plan.l0[a] * dict(loops).get(a, 1) for a in self.n_axes})
             known = max((i + 1 for i, (axis, _) in enumerate(loops) if axis in self.n_axes), default=0)
             epilogue = self._begin_epilogue(b, plan, position, loops, None) if self.machine.fused else None
+            batches = sum(axis in self.b_axes for axis, _ in loops)  # the outermost loops
             for i, (axis, trips) in enumerate(loops):
+                if i == batches:
+                    self._read_places(b, position)
                 if epilogue is not None:
                     epilogue.before(i)
                 if i == known:
@@ -108,6 +112,8 @@ class ContractKernel(ContractionChoice):
                 position[axis] = position[axis] + index * plan.l0[axis]
                 if epilogue is not None:
                     epilogue.enter(i, index)
+            if batches == len(loops):
+                self._read_places(b, position)
             if known == len(loops):
                 self.rows = rows.take(b, position, plan.l0)
             self.acc = self._accumulate(b, plan, position, loaded)
@@ -209,6 +215,27 @@ class ContractKernel(ContractionChoice):
         owner = self.fusion.inputs[o.source].owner
         return isinstance(owner, Operation) and not isinstance(owner, ConstantOp)
 
+    def _read_places(self, b: KernelBuilder, position: Mapping[int, Expr]) -> None:
+        """Reads where the slices begin that operands are, once it is known which product of the batch it is."""
+        self.begins = {}
+        for d in (d for o in self.operands for d in o.dims):
+            if d.begins is None:
+                continue
+            at = [
+                sum((position.get(a, Expr()) * c for a, c in e.terms), Expr(e.constant)) for e in d.begins.at
+            ]
+            indices, offsets = pack(at)
+            view = b.view(b.gm(d.begins.source), d.begins.shape, row_strides(d.begins.shape))
+            found = b.add(
+                ops.ScalarOp,
+                [view, *indices],
+                [IndexType()],
+                offsets=offsets,
+                low=integer_attr(0),
+                high=integer_attr(d.begins.highest),
+            )
+            self.begins[d] = Expr.of(found.results[0])
+
     def _load_l1(
         self, b: KernelBuilder, extents: Sequence[int], position: dict[int, Expr], o: Operand
     ) -> list[SSAValue]:
@@ -221,7 +248,7 @@ class ContractKernel(ContractionChoice):
         view = b.view(b.gm(o.source), [d.extent for d in o.dims], [d.stride for d in o.dims], o.offset)
         offsets = []
         for d in o.dims:
-            at = Expr(d.constant)
+            at = self.begins.get(d, Expr()) + d.constant
             for a, c in d.terms.items():
                 at = at + d.shared(position.get(a, Expr())) * c
             offsets.append(at)

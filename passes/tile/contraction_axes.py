@@ -16,13 +16,15 @@ from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from ...dialects.base import Expr, integer, to_ints
 from ...dialects.dtypes import is_float, itemsize, size
-from ...dialects.graph import ContractOp, ConvOp, ExpandOp, FusionOp
+from ...dialects.graph import ContractOp, ConvOp, ExpandOp, FusionOp, GatherOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.interface import gm_traffic
-from ...dialects.npu.types import GmType
+from ...dialects.npu.types import GmType, row_strides
+from ...dialects.open_sizes import certain
 from ...dialects.sparsity import INDEXED, KEPT_OF
 from ...machine import Machine
 from ..access import resolve
+from ..graph.gathered_operands import gathers_of
 from ..graph.sparse_products import expansion_of
 from .fusion_steps import FusionSteps
 from .schedule import merge_axes
@@ -123,6 +125,17 @@ def nest_of(op: Product) -> Nest:
     return nest_of_contract(op) if isinstance(op, ContractOp) else nest_of_conv(op)
 
 
+@dataclass
+class PlaceRead:
+    """Where a slice of a table begins along a dimension: a number of another tensor, which the scalar unit reads and
+    clamps to [0, highest]. source: the kernel's input; shape: its extents; at: where the number is, by batch axes."""
+
+    source: int
+    shape: Sequence[int]
+    at: Sequence[Expr[int]]
+    highest: int
+
+
 @dataclass(eq=False)
 class Dim:
     """One dimension of an operand's view, equal to itself only: extent, stride (elements), the axes it is indexed by, a
@@ -136,6 +149,8 @@ class Dim:
     """Elements along its axis that one element here stands for: several in what is stored of a sparse operand."""
     strided: bool = False
     """Whether it is loaded with what lies between its steps, as elements that are next to each other in memory are."""
+    begins: PlaceRead | None = None
+    """Where it begins, as far as that is known only at run time."""
 
     @property
     def windowed(self) -> bool:
@@ -210,6 +225,7 @@ class ContractionSteps(FusionSteps):
         self.acc_type = accumulated_in(anchor)
         self.nest = nest_of(anchor)
         self.expansion = expansion_of(anchor)
+        self.gathers = gathers_of(anchor)
         super().__init__(fusion, machine, groups)
 
     def _operand(self, value: SSAValue, indices: Sequence[Expr[int]]) -> Operand:
@@ -217,6 +233,8 @@ class ContractionSteps(FusionSteps):
         or padding make the index reach outside."""
         if self.expansion is not None and value is self.anchor.rhs:
             return self._sparse(self.expansion, indices)
+        if self.gathers and (gathered := self._gathered(value, indices)) is not None:
+            return gathered
         shape = shape_of(value)
         extents = dict(enumerate(self.nest.extents))
         inside = all(
@@ -296,8 +314,43 @@ class ContractionSteps(FusionSteps):
         found.index = stored(op.index, INDEXED)
         return found
 
+    def _gathered(self, value: SSAValue, indices: Sequence[Expr[int]]) -> Operand | None:
+        """The view of the table that lhs or rhs is slices of; None where it is another value."""
+        load = resolve(value, indices, dict(enumerate(self.nest.extents)), self._is_base)
+        op = load.base.owner
+        if op not in self.gathers:
+            return None
+        assert isinstance(op, GatherOp)
+        offset, index_dim, starts = to_ints(op.offset_dims), integer(op.index_dim), shape_of(op.indices)
+        kept, moved = op.slice_dims(), to_ints(op.start_map)
+        inside = dict(zip(kept, (load.position[d] for d in offset), strict=True))
+        batch = [at for d, at in enumerate(load.position) if d not in offset]
+        places = [d for d in range(len(starts)) if d != index_dim]
+        inside |= {
+            d: batch[places.index(i)]
+            for d, i in zip(to_ints(op.x_batch), to_ints(op.indices_batch), strict=True)
+        }
+        x, numbers = op.x, op.indices
+        assert isinstance(x, BlockArgument) and isinstance(numbers, BlockArgument)
+
+        def begins(d: int, n: int, count: int) -> PlaceRead | None:
+            if d not in moved or certain(n, "==", count):
+                return None
+            number: Expr[int] = Expr(moved.index(d))
+            at = [number if i == index_dim else batch[places.index(i)] for i in range(len(starts))]
+            return PlaceRead(numbers.index, starts, at, n - count)
+
+        table, dims = shape_of(x), []
+        spans = zip(table, row_strides(table), to_ints(op.slice_sizes), strict=True)
+        for d, (n, stride, count) in enumerate(spans):
+            at: Expr[int] = inside.get(d, Expr())
+            dims.append(Dim(n, stride, dict(at.terms), at.constant, begins=begins(d, n, count)))
+        used = [d for d in dims if d.terms or d.constant or d.begins is not None]
+        return Operand(x.index, used, 0, element_of(value))
+
     def _merge(self) -> None:
-        self.members = [op for op in self.members if op is not self.anchor and op is not self.expansion]
+        inside = (self.anchor, self.expansion, *self.gathers)
+        self.members = [op for op in self.members if op not in inside]
         self.operands: list[Operand] = [
             self._operand(self.anchor.lhs, self.nest.lhs),
             self._operand(self.anchor.rhs, self.nest.rhs),
@@ -310,6 +363,8 @@ class ContractionSteps(FusionSteps):
                     step[a] = d.stride * c
                 if len(d.terms) != 1 or d.constant or next(iter(d.terms.values())) != 1 or self._partial(d):
                     fixed |= set(d.terms)
+                if d.begins is not None:
+                    fixed |= {a for at in d.begins.at for a in at.variables}
             strides.append(step)
             presence.append(frozenset(a for a, r in self.nest.roles.items() if r in roles))
         presence.append(frozenset(a for a, r in self.nest.roles.items() if r in "bmn"))
@@ -345,9 +400,17 @@ class ContractionSteps(FusionSteps):
                 last = self.merged[axis][-1]
                 if last in d.terms:
                     kept[axis] = Dim(self.extents[axis], d.stride, {axis: 1})
-            elif terms or d.constant:
+            elif terms or d.constant or d.begins is not None:
                 others.append(replace(d, terms=terms))
         operand.dims = [*others, *kept.values()]
+        for d in operand.dims:
+            if d.begins is not None:
+                at = [self._renumbered(e) for e in d.begins.at]
+                d.begins = replace(d.begins, at=at)
+
+    def _renumbered(self, place: Expr[int]) -> Expr[int]:
+        """A place by the axes of the nest, by those that are walked: others have one place."""
+        return Expr(place.constant, {self.new_axis[a]: c for a, c in place.terms if a in self.new_axis})
 
     def _full_extent(self, axis: int) -> int:
         return self.nest.extents[axis]

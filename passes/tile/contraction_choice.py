@@ -8,7 +8,7 @@ from functools import cached_property
 
 from xdsl.ir import SSAValue
 
-from ...dialects.base import describe
+from ...dialects.base import Expr, describe
 from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.graph import CubeSchedule, FusionOp
 from ...dialects.graph.interface import element_of
@@ -17,6 +17,7 @@ from ...dialects.npu.types import padded_bytes
 from ...machine import Machine
 from ..errors import PassError
 from .bound import CubeCost, CubeProblem
+from .contraction_axes import Dim
 from .cube_schedule import CubePlan, Refused, cube_schedules, refusal
 from .draining import Drain, PartialDrain, drain_of, has_room, partial_drain_of
 from .epilogue import EpilogueSteps
@@ -49,6 +50,8 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
             self.problem = self.with_epilogue = self._problem(self.drained)
         self.rows: dict[str, SSAValue] = {}
         """What there is for the columns of the tile that is built, by memory space."""
+        self.begins: dict[Dim, Expr] = {}
+        """Where the slices begin that operands are, of the product that is built, by the dimension of the table."""
         self.pieces = {}
         self.costs: dict[tuple, CubeCost] = {}
         """What a step and its loads cost, as far as known."""
@@ -210,6 +213,9 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
             stored=itemsize(element_of(stored)),
             epilogue=each,
             epilogue_head=head,
+            even=frozenset(
+                a for o in self.operands for d in o.dims if d.begins for e in d.begins.at for a in e.variables
+            ),
         )
 
     def _l1_bytes(self, lhs: Sequence[int], rhs: Sequence[int]) -> int:

@@ -10,7 +10,7 @@ from ...dialects.dtypes import size
 from ...dialects.graph import CubeSchedule
 from ...dialects.graph.schedules import SPACES
 from ...dialects.npu.types import ROW_BYTES
-from ...dialects.open_sizes import is_open
+from ...dialects.open_sizes import certain, is_open
 from ...machine import Machine
 from .bound import FRACTAL, CubeProblem, Extents, grids, round_up, sides
 from .builder import divide_grid
@@ -182,7 +182,7 @@ def _grids(
     elif pins.split_m or pins.split_n:
         yield _on_axes(problem, _split(problem, counts, cores, pins))
     else:
-        for found in grids(list(counts.values()), cores):
+        for found in grids(list(counts.values()), cores, [a in problem.even for a in counts]):
             yield _on_axes(problem, dict(zip(counts, found, strict=True)))
             if pins.cores:
                 return
@@ -210,7 +210,7 @@ def _split(problem: CubeProblem, counts: dict[int, int], cores: int, pins: CubeS
         wanted = f"split_m={pins.split_m or 1} x split_n={pins.split_n or 1}"
         raise Refused(f"{wanted} needs more than the {there} cores there are")
     free = [a for a in counts if a not in pinned]
-    divided = divide_grid([counts[a] for a in free], cores)
+    divided = divide_grid([counts[a] for a in free], cores, [a in problem.even for a in free])
     return {**pinned, **{a: used for a, (used, _) in zip(free, divided, strict=True)}}
 
 
@@ -378,6 +378,8 @@ def _misshapen(plan: CubePlan, problem: CubeProblem, machine: Machine) -> str | 
         tiles, cores = -(-extent // step), lists["grid"][a]
         if not is_open(tiles) and share(tiles, cores)[0] != cores:
             return f"axis {a} cannot be split over {cores} cores, as it has {tiles} tiles"
+        if a in problem.even and not certain(tiles % cores, "==", 0):
+            return f"axis {a} has {tiles} products that begin at places of their own, which {cores} cores cannot share"
     counts = problem.counts(lists["step"])
     points, cores = size(lists["grid"]), machine.cube_cores
     if points > cores and points != size(counts):

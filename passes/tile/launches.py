@@ -46,6 +46,7 @@ from .attention_choice import Band
 from .attention_parts import chained_in, is_chained
 from .chain import ChainKernel
 from .contract import ContractKernel
+from .contraction_axes import product_in
 from .cumulate import CumulateKernel
 from .gather import GatherKernel
 from .moves import BoxCopy, CopyKernel, Start
@@ -200,7 +201,11 @@ KERNELS: Rules[Maker] = Rules(
 
 
 def shaping_op(fusion: FusionOp) -> Operation | None:
-    """The op that gives a fusion its class; None for a vector kernel."""
+    """The op that gives a fusion its class: its product, which may read slices at their places; None for a vector
+    kernel."""
+    product = product_in(fusion)
+    if product is not None:
+        return product
     return next((op for op in fusion.body.block.ops if KERNELS.of(type(op)) is not None), None)
 
 

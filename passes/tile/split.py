@@ -17,6 +17,7 @@ from ...dialects.graph.control import AXES
 from ...dialects.graph.interface import element_of, shape_of
 from ...machine import Machine
 from ..graph.fuse import fuse_block
+from ..graph.gathered_operands import gathers_of
 from ..graph.reductions import even_parts
 from ..graph.sparse_products import expansion_of
 from ..graph.tensor_builder import BlockBuilder, TensorBuilder
@@ -68,6 +69,8 @@ def split_extents(op: Product) -> list[int]:
         return [] if integer(op.groups) > 1 else [shape_of(op.rhs)[to_ints(op.rhs_layout)[0]]]
     if expansion_of(op) is not None:
         return []  # a part might begin inside a byte of positions
+    if gathers_of(op):
+        return []  # each part would be a slice of its own
     return [shape_of(op.lhs)[d] for d in to_ints(op.lhs_contract)]
 
 

@@ -22,6 +22,7 @@ from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.open_sizes import any_open
 from ...machine import Machine
 from ..access import resolve
+from ..graph.gathered_operands import gathers_of
 from ..graph.sparse_products import expansion_of
 from ..graph.tensor_builder import BlockBuilder
 from .axes import is_member
@@ -45,6 +46,8 @@ def why_not_spread(fusion: FusionOp, machine: Machine) -> str | None:
         return "its product has open dimensions"
     if not is_float(element_of(op.lhs)) or not is_float(element_of(op.rhs)) or expansion_of(op) is not None:
         return "its product is of integers or of a sparse operand"
+    if gathers_of(op):
+        return "its product reads slices at places that the scalar unit of a cube core reads"
     axes = to_ints(attr) if isinstance(attr, DenseArrayBase) else None
     if axes is None or to_ints(fusion.domain) != out or any(a not in (d, -1) for d, a in enumerate(axes)):
         return "its product does not have the axes of its domain"

@@ -2,8 +2,8 @@
 ones whose flags are too many, so that they have barriers.
 
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
-`barriers 1`, `attention 3`, `chained 1`, `winograd 1`, `skinny 2`, `decoding 1`. Nothing here imports JAX before a
-program is compiled.
+`barriers 1`, `attention 3`, `chained 1`, `grouped 1`, `winograd 1`, `skinny 2`, `decoding 1`. Nothing here imports JAX
+before a program is compiled.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 import sys
 import tempfile
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -21,7 +22,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw
-from tilewright.passes.graph import chained
+from tilewright.passes.graph import chained, grouped_products
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [
@@ -87,6 +88,8 @@ def subject(source: str, target: str) -> Subject:
         return attention_subject(int(number), target)
     if kind == "chained":
         return chained_subject(int(number), target)
+    if kind == "grouped":
+        return grouped_subject(int(number), target)
     if kind == "winograd":
         return winograd_subject(int(number), target)
     if kind == "decoding":
@@ -289,6 +292,27 @@ def chained_subject(number: int, target: str) -> Subject:
     with patch.multiple(chained, LEAST_BYTES=0, LEAST_TILE=0):
         module = tw.compile(chained_products, *args, target=target, options=tw.Options(schedule=schedule)).module()
     return Subject(f"chained {number} for {target}", module, target)
+
+
+def grouped_subject(number: int, target: str) -> Subject:
+    """Rows in groups, each with a matrix of its own: the places of tiles are read by the scalar unit. Odd numbers have
+    an epilogue on the vector cores."""
+    import jax
+
+    rng = np.random.default_rng(number)
+    rows, groups = int(rng.integers(40, 90)), int(rng.integers(2, 5))
+
+    def grouped_product(x: Any, w: Any, sizes: Any) -> Any:
+        y = jax.lax.ragged_dot(x, w, sizes)
+        return jax.nn.relu(y) if number % 2 else y
+
+    kind = ("f2", "f4")[number // 2 % 2]
+    shapes = ((rows, 40), (groups, 40, 24))
+    args = [rng.standard_normal(shape).astype(kind) for shape in shapes]
+    sizes = np.full(groups, rows // groups, np.int32)
+    with patch.multiple(grouped_products, LAUNCHES=-inf, TILES=(16,)):
+        module = tw.compile(grouped_product, *args, sizes, target=target).module()
+    return Subject(f"grouped {number} for {target}", module, target)
 
 
 def winograd_subject(number: int, target: str) -> Subject:

@@ -18,7 +18,7 @@ from subjects import NARROW_TARGET, TARGETS, Subject, example, subject
 
 import tilewright as tw
 from tilewright.dialects.base import to_ints
-from tilewright.dialects.npu import MmadOp, NpuOp, VectorOp
+from tilewright.dialects.npu import LoadScalarOp, MmadOp, NpuOp, VectorOp
 from tilewright.dialects.npu.structure import CallOp, LaunchOp
 from tilewright.machine import Machine
 
@@ -94,6 +94,20 @@ def test_no_mutant_of_two_products_escapes(kind: str, kernel: str) -> None:
         assert not tally.escapes
         total += tally.total
     assert total >= 60
+
+
+def test_no_mutant_of_a_grouped_product_escapes() -> None:
+    """The scalar unit reads where the rows and the matrix of each tile begin."""
+    total = 0
+    for i in (0, 1):
+        found = subject(f"grouped {i}", TARGETS[i % 2])
+        summaries, alarms = summaries_of(found.module, Machine.load(found.target))
+        assert not alarms
+        assert any(isinstance(op, LoadScalarOp) for op in launched(found.module)["contract_0"].walk())
+        tally = KernelSubject(found, "contract_0", summaries).mutants(24, seed=7)
+        assert not tally.escapes
+        total += tally.total
+    assert total >= 30
 
 
 def test_no_mutant_of_a_winograd_convolution_escapes() -> None:
