@@ -62,6 +62,24 @@ class SameInputTypes(GraphPattern):
         rewriter.replace(op, (), [build.add(type(op), operands, op.result.type, **op.properties)])
 
 
+class OrderContracted(GraphPattern):
+    """A product sums over dimensions in the order in which they lie in lhs.
+
+    A load of it then takes what is next to each other in memory first.
+    """
+
+    name = "order-contracted"
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ContractOp, rewriter: PatternRewriter, /) -> None:
+        pairs = [*zip(to_ints(op.lhs_contract), to_ints(op.rhs_contract), strict=True)]
+        ordered = sorted(pairs)
+        if pairs == ordered:
+            return
+        op.lhs_contract, op.rhs_contract = (ints(dims) for dims in zip(*ordered, strict=True))
+        rewriter.notify_op_modified(op)
+
+
 class SwapContractOperands(GraphPattern):
     """A product whose transpose has a dimension of lhs innermost is computed as rhs times lhs.
 

@@ -1,0 +1,39 @@
+// RUN: tilewright-opt %s -p graph-simplify --split-input-file | filecheck %s
+
+// What is summed over, in the order in which it lies in lhs.
+func.func @main(%x: tensor<8x32x64xf16>, %w: tensor<64x8x48xf16>) -> tensor<32x48xf16> {
+  %y = graph.contract %x, %w {lhs_batch = [], lhs_contract = [2, 0], rhs_batch = [], rhs_contract = [0, 1]} : (tensor<8x32x64xf16>, tensor<64x8x48xf16>) -> tensor<32x48xf16>
+  func.return %y : tensor<32x48xf16>
+}
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: graph.contract %x, %w {lhs_batch = [], lhs_contract = [0, 2], rhs_batch = [], rhs_contract = [1, 0]}
+
+// -----
+
+// Rows in groups that follow each other, each group with a matrix of its own: tiles of 128 rows, with the matrix of
+// their group, and of these the row of each row; 0 behind all groups. (4096 + 16 * 127) / 128 tiles, for 8 cores each.
+func.func @main(%x: tensor<4096x32xf16>, %w: tensor<16x32x64xf16>, %n: tensor<16xi32>) -> tensor<4096x64xf16> {
+  %last = graph.cumulate %n {dim = 0, kind = "sum", reverse = 0} : tensor<16xi32>
+  %c = graph.constant {value = #graph.data<i32, [1], (0)>} : () -> tensor<1xi32>
+  %s = graph.slice %last {limits = [15], starts = [0], strides = [1]} : (tensor<16xi32>) -> tensor<15xi32>
+  %first = graph.concat %c, %s {dim = 0} : (tensor<1xi32>, tensor<15xi32>) -> tensor<16xi32>
+  %row = graph.iota {dim = 1} : () -> tensor<16x4096x32xi32>
+  %a = graph.broadcast %first {dims = [0]} : (tensor<16xi32>) -> tensor<16x4096x32xi32>
+  %b = graph.broadcast %last {dims = [0]} : (tensor<16xi32>) -> tensor<16x4096x32xi32>
+  %le = graph.le %a, %row : (tensor<16x4096x32xi32>, tensor<16x4096x32xi32>) -> tensor<16x4096x32xi1>
+  %lt = graph.lt %row, %b : (tensor<16x4096x32xi32>, tensor<16x4096x32xi32>) -> tensor<16x4096x32xi1>
+  %in = graph.and %le, %lt : tensor<16x4096x32xi1>
+  %xs = graph.broadcast %x {dims = [1, 2]} : (tensor<4096x32xf16>) -> tensor<16x4096x32xf16>
+  %z = graph.constant {value = #graph.data<f16, [16, 4096, 32], splat 0.0>} : () -> tensor<16x4096x32xf16>
+  %m = graph.select %in, %xs, %z : (tensor<16x4096x32xi1>, tensor<16x4096x32xf16>, tensor<16x4096x32xf16>) -> tensor<16x4096x32xf16>
+  %y = graph.contract %m, %w {lhs_batch = [], lhs_contract = [0, 2], rhs_batch = [], rhs_contract = [0, 1]} : (tensor<16x4096x32xf16>, tensor<16x32x64xf16>) -> tensor<4096x64xf16>
+  func.return %y : tensor<4096x64xf16>
+}
+// CHECK-LABEL: func.func @main
+// CHECK: %[[ROWS:.*]] = graph.gather %x, %{{.*}} {collapsed_dims = [], index_dim = 1, {{.*}}slice_sizes = [[[R:.*]], 32]{{.*}} -> tensor<[[T:.*]]x[[R]]x32xf16>
+// CHECK: %[[MATRICES:.*]] = graph.gather %w, %{{.*}} {collapsed_dims = [0], {{.*}}slice_sizes = [1, 32, 64]{{.*}} -> tensor<[[T]]x32x64xf16>
+// CHECK: %[[TILES:.*]] = graph.contract %[[ROWS]], %[[MATRICES]] {lhs_batch = [0], lhs_contract = [2], rhs_batch = [0], rhs_contract = [1]}
+// CHECK: %[[EACH:.*]] = graph.reshape %[[TILES]]
+// CHECK: %[[TAKEN:.*]] = graph.gather %[[EACH]], %{{.*}} -> tensor<4096x64xf16>
+// CHECK: %[[Y:.*]] = graph.select %{{.*}}, %[[TAKEN]]
+// CHECK-NEXT: func.return %[[Y]]
