@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT / "benchmarks")]
 
 from run import load  # noqa: E402  # found on the path above
 
-MODELS = ("gpt2:token", "llama_7b:token", "llama_7b:prefill", "moe:mixtral")
+MODELS = ("gpt2:token", "llama_7b:token", "llama_7b:prefill", "moe:mixtral", "moe:qwen3")
 MOST = 5
 """Kernels of each model that are listed."""
 

@@ -1,7 +1,8 @@
-"""A mixture-of-experts feed-forward layer with top-2 routing and expert capacity, in plain JAX: `forward` and `tiny`,
-which bring tokens to experts by products, and `mixtral` and `tiny_mixtral`, which gather them.
+"""A mixture-of-experts feed-forward layer in plain JAX: `forward` and `tiny`, which bring tokens to experts by
+products, `mixtral` and `tiny_mixtral`, which gather them, and `qwen3` and `tiny_qwen3`, which sort them by expert.
 
-The products of all experts are one batched product, an expert's tokens padded to its capacity.
+The products of all experts are one batched product, an expert's tokens padded to its capacity; sorted tokens are
+multiplied in groups (`jax.lax.ragged_dot`), and none is dropped.
 """
 
 import math
@@ -15,17 +16,21 @@ Params = dict[str, jax.Array]
 
 
 class Config(NamedTuple):
-    """Shape of the layer and of its example input; an expert takes `capacity` tokens."""
+    """Shape of the layer and of its example input."""
 
     n_experts: int
     d_model: int
     d_ff: int
     n_tokens: int
     capacity: int
+    """Tokens that an expert takes at most; where tokens are sorted, any number."""
+    choices: int = 2
+    """Experts of a token."""
 
 
 MIXTRAL = Config(n_experts=8, d_model=4096, d_ff=14336, n_tokens=512, capacity=192)
 SMALL = Config(n_experts=8, d_model=768, d_ff=3072, n_tokens=512, capacity=192)
+QWEN3 = Config(n_experts=128, d_model=2048, d_ff=768, n_tokens=2048, capacity=2048, choices=8)
 TINY = Config(n_experts=4, d_model=16, d_ff=24, n_tokens=13, capacity=8)
 
 
@@ -77,6 +82,21 @@ def gathered(config: Config, params: Params, x: jax.Array) -> jax.Array:
     hidden = hidden * jnp.einsum("ecd,edf->ecf", inputs, params["up"])
     outputs = jnp.einsum("ecf,efd->ecd", hidden, params["down"]).reshape(-1, d)
     return x + jnp.einsum("tj,tjd->td", weights.astype(x.dtype), jnp.pad(outputs, [(0, 1), (0, 0)])[places])
+
+
+def dropless(config: Config, params: Params, x: jax.Array) -> jax.Array:
+    """The layer with gated experts, each of which takes all tokens that choose it; x and result [tokens, d]."""
+    t, d = x.shape
+    scores = jax.nn.softmax((x @ params["router"]).astype(jnp.float32), axis=-1)
+    weights, experts = jax.lax.top_k(scores, config.choices)
+    weights = (weights / jnp.sum(weights, axis=-1, keepdims=True)).astype(x.dtype)
+    order = jnp.argsort(experts.reshape(-1))
+    sizes = jnp.sum(experts.reshape(-1, 1) == jnp.arange(config.n_experts), axis=0, dtype=jnp.int32)
+    rows = x[order // config.choices]
+    hidden = jax.nn.silu(jax.lax.ragged_dot(rows, params["gate"], sizes))
+    hidden = hidden * jax.lax.ragged_dot(rows, params["up"], sizes)
+    outputs = jax.lax.ragged_dot(hidden, params["down"], sizes)[jnp.argsort(order)]
+    return x + jnp.einsum("tj,tjd->td", weights, outputs.reshape(t, config.choices, d))
 
 
 def init(config: Config, dtype: Any, seed: int = 0) -> Params:
@@ -138,3 +158,24 @@ def tiny_mixtral_inputs() -> tuple[Params, jax.Array]:
     """f32 weights and activations."""
     params = init(TINY, jnp.float32)
     return {**params, "gate": init(TINY, jnp.float32, seed=2)["up"]}, example_tokens(TINY, jnp.float32)
+
+
+def qwen3(params: Params, x: jax.Array) -> jax.Array:
+    """The layer of Qwen3-30B-A3B; x bf16 [2048, 2048], result bf16 [2048, 2048]."""
+    return dropless(QWEN3, params, x)
+
+
+def qwen3_inputs() -> tuple[dict[str, Any], Any]:
+    """Shapes without arrays: bf16 weights, 1.2 GB of them, and activations."""
+    e, d, f = QWEN3.n_experts, QWEN3.d_model, QWEN3.d_ff
+    shapes = {"router": (d, e), "gate": (e, d, f), "up": (e, d, f), "down": (e, f, d)}
+    params = {name: jax.ShapeDtypeStruct(shape, jnp.bfloat16) for name, shape in shapes.items()}
+    return params, jax.ShapeDtypeStruct((QWEN3.n_tokens, d), jnp.bfloat16)
+
+
+def tiny_qwen3(params: Params, x: jax.Array) -> jax.Array:
+    """Four experts for tests, three for each token; x f32 [13, 16]."""
+    return dropless(TINY._replace(choices=3), params, x)
+
+
+tiny_qwen3_inputs = tiny_mixtral_inputs
