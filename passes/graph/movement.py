@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+from xdsl.ir import Operation
 from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 
 from ...dialects.base import ints, to_ints
 from ...dialects.dtypes import tensor
 from ...dialects.graph import BroadcastOp, ConstantOp, DataAttr, DynamicUpdateSliceOp, PadOp, ReshapeOp
 from ...dialects.graph import movement as canonical
-from ...dialects.graph.interface import INDEX_TENSOR, element_of, shape_of
-from ..access import splat_of
+from ...dialects.graph.interface import INDEX_TENSOR, GraphOp, element_of, shape_of
+from ...dialects.open_sizes import certain
+from ..access import is_layout, splat_of
 from .patterns import GraphPattern
 from .tensor_builder import RewriteBuilder
 
@@ -34,6 +36,35 @@ class DropIdentityBroadcast(GraphPattern):
     def match_and_rewrite(self, op: BroadcastOp, rewriter: PatternRewriter, /) -> None:
         if (same := op.fold()) is not None:
             rewriter.replace(op, (), same)
+
+
+class BroadcastAsReshape(GraphPattern):
+    """A broadcast that only adds dimensions of one place, for an op that reads dense tensors, is a reshape.
+
+    A reshape is another view of what is in memory; a broadcast there would be a kernel.
+    """
+
+    name = "broadcast-as-reshape"
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: BroadcastOp, rewriter: PatternRewriter, /) -> None:
+        dims, shape = to_ints(op.dims), shape_of(op.result)
+        kept = all(certain(n, "==", shape[d]) for n, d in zip(shape_of(op.x), dims, strict=True))
+        added = all(certain(n, "==", 1) for d, n in enumerate(shape) if d not in dims)
+        dense = [use for use in op.result.uses if _reads_dense(use.operation)]
+        if not (kept and added and dense and list(dims) == sorted(dims)):
+            return
+        viewed = RewriteBuilder(rewriter).reshape(op.x, shape)
+        for use in dense:
+            use.operation.operands[use.index] = viewed
+            rewriter.notify_op_modified(use.operation)
+        if not op.result.uses:
+            rewriter.erase(op)
+
+
+def _reads_dense(op: Operation) -> bool:
+    """Whether the kernel of an op folds no layout op into its loads."""
+    return isinstance(op, GraphOp) and not op.regions and not (op.READS_THROUGH_LAYOUT or is_layout(op))
 
 
 class SimplifyReshapes(GraphPattern):

@@ -69,6 +69,7 @@ _OURS = (
     "neutral:DropNeutralOperand",
     "movement:SimplifyBroadcasts",
     "movement:DropIdentityBroadcast",
+    "movement:BroadcastAsReshape",
     "movement:SimplifyReshapes",
     "movement:DropIdentityReshape",
     "movement:PadAsUpdate",

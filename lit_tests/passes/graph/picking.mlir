@@ -78,3 +78,18 @@ func.func @main(%x: tensor<6x10xf32>) -> (tensor<6x10xf32>, tensor<10x6xf32>) {
 // CHECK-LABEL: func.func @main
 // CHECK-NEXT: %[[C:.*]] = graph.reshape %x : (tensor<6x10xf32>) -> tensor<10x6xf32>
 // CHECK-NEXT: func.return %x, %[[C]]
+
+// -----
+
+// Places with one dimension more are another view of them, for the gather; the sum reads them as they are spread.
+func.func @main(%x: tensor<90x8xf32>, %i: tensor<6xi32>) -> (tensor<6x8xf32>, tensor<6x1xi32>) {
+  %b = graph.broadcast %i {dims = [0]} : (tensor<6xi32>) -> tensor<6x1xi32>
+  %g = graph.gather %x, %b {offset_dims = [1], collapsed_dims = [0], x_batch = [], indices_batch = [], start_map = [0], index_dim = 1, slice_sizes = [1, 8]} : (tensor<90x8xf32>, tensor<6x1xi32>) -> tensor<6x8xf32>
+  %s = graph.add %b, %b : tensor<6x1xi32>
+  func.return %g, %s : tensor<6x8xf32>, tensor<6x1xi32>
+}
+// CHECK-LABEL: func.func @main
+// CHECK: %[[I:.*]] = graph.reshape %i : (tensor<6xi32>) -> tensor<6x1xi32>
+// CHECK-NEXT: %[[B:.*]] = graph.broadcast %i {dims = [0]}
+// CHECK-NEXT: graph.gather %x, %[[I]]
+// CHECK-NEXT: graph.add %[[B]], %[[B]]
