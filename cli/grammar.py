@@ -164,7 +164,7 @@ def _choices(common: OneLineParser) -> None:
     common.add_argument(
         "--no-attention",
         action="store_true",
-        help="leave the products and the softmax of attention kernels of their own",
+        help="leave the products and the softmax of attention, and other chained products, kernels of their own",
     )
     common.add_argument(
         "--strips",
