@@ -85,6 +85,7 @@ _OURS = (
     "vector_products:ConvOnVector",
     "vector_products:ContractOnVector",
     "grouped_products:GroupProduct",
+    "grouped_products:GroupSums",
     "products:SwapContractOperands",
     "reductions:SplitReduce",
     "picking:GatherBeforeElementwise",

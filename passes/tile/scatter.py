@@ -7,7 +7,7 @@ batches and reads only their updates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
@@ -33,10 +33,22 @@ def parts_of(
 ) -> tuple[int, int, int] | None:
     """(rows, columns, updates at once) of a tile: few passes over the updates for the busiest core,
     then few columns to a core. None where nothing fits, or no whole group."""
-    room = machine.spaces["ub"].bytes * UB_FRACTION
+    cores, block = machine.vector_cores, max(1, 32 // width)
+    shares = [max(-(-columns // n), min(columns, block)) for n in range(1, cores + 1)]
+    best = _best_part(rows, columns, updates, width, machine, groups, {*shares})
+    if best is not None:
+        return best
+    while shares[-1] > block:  # rows too long for one part to each core
+        shares.append(-(-shares[-1] // 2))
+    return _best_part(rows, columns, updates, width, machine, groups, {*shares[cores:]})
+
+
+def _best_part(
+    rows: int, columns: int, updates: int, width: int, machine: Machine, groups: int, cuts: Iterable[int]
+) -> tuple[int, int, int] | None:
+    """The best of the parts of so many columns as `cuts` says; None where none fits."""
+    room, block = machine.spaces["ub"].bytes * UB_FRACTION, max(1, 32 // width)
     best: tuple[tuple[float, int], tuple[int, int, int]] | None = None
-    block = max(1, 32 // width)
-    cuts = {max(-(-columns // n), min(columns, block)) for n in range(1, machine.vector_cores + 1)}
     for wide in sorted({min(-(-c // block) * block, columns) for c in cuts}):
         line = wide * width if columns == 1 else -(-wide * width // 32) * 32
         chunk = min(updates, LONGEST_PART, max(1, int(room / 4 // (2 * (line + 4)))))

@@ -36,7 +36,10 @@ def loaded_at_places(program: tw.Program) -> int:
     fusions = [op for op in program.module("graph").walk() if isinstance(op, FusionOp)]
     blocks = [[*op.body.block.ops] for op in fusions]
     return sum(
-        isinstance(op, GatherOp) for ops in blocks for op in ops if any(isinstance(o, ContractOp) for o in ops)
+        isinstance(op, GatherOp)
+        for ops in blocks
+        for op in ops
+        if any(isinstance(o, ContractOp) for o in ops)
     )
 
 
@@ -60,7 +63,9 @@ def experts(x: Any, w: Any, i: Any) -> Any:
 
 @covering()
 @pytest.mark.parametrize(("target", "dtype"), CUBES)
-@pytest.mark.parametrize("sizes", [(6, 40, 96, 200), (1, 5, 7, 3), (29, 16, 130, 33), (25, 1, 300, 17)], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [(6, 40, 96, 200), (1, 5, 7, 3), (29, 16, 130, 33), (25, 1, 300, 17)], ids=str
+)
 def test_a_matrix_for_each_product(target: str, dtype: str, sizes: tuple[int, ...]) -> None:
     """Places outside of the table are clamped, as JAX's are; a prime number of products is not for all cores."""
     count, rows, summed, columns = sizes
@@ -92,7 +97,9 @@ def test_pins_and_bytes() -> None:
     shape = jax.ShapeDtypeStruct
     args = shape((9, 128, 512), "float16"), shape((4, 512, 512), "float16"), shape((9,), "int32")
     schedule = tw.Schedule(grid=(2, 1, 1, 1))
-    with pytest.raises(tw.CompileError, match="9 products that begin at places of their own, which 2 cores cannot"):
+    with pytest.raises(
+        tw.CompileError, match="9 products that begin at places of their own, which 2 cores cannot"
+    ):
         tw.compile(experts, *args, options=tw.Options(schedule={"contract_0": schedule}))
     obeyed = tw.Options(schedule={"contract_0": replace(schedule, grid=(3, 1, 1, 1))})
     rows, table = 9 * 128 * 512 * 2, 4 * 512 * 512 * 2
@@ -182,6 +189,45 @@ def test_the_gradient_of_the_rows_is_in_tiles_too() -> None:
         return jax.grad(lambda x: (ragged(x, w, sizes) ** 2).sum())(x)
 
     check(gradient, x, w, sizes, slices=4)
+
+
+@covering()
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize(("target", "dtype"), CUBES)
+@pytest.mark.parametrize(
+    ("sizes", "rows", "left", "right"),
+    [
+        ((10, 0, 33, 1, 20), 64, 40, 24),
+        ((0, 0, 0), 20, 7, 5),
+        ((0, 301, 0, 16), 333, 17, 64),
+        ((1,) * 31, 31, 16, 1),
+    ],
+    ids=str,
+)
+def test_sums_over_the_rows_of_groups(
+    target: str, dtype: str, sizes: tuple[int, ...], rows: int, left: int, right: int
+) -> None:
+    """As the gradient of the matrices is; rows of other groups that are infinite or NaN do not count."""
+    x, y = data(dtype, (rows, left), (rows, right))
+    x[sum(sizes) :], y[sum(sizes) :] = np.nan, np.inf
+    numbers = jax.lax.RaggedDotDimensionNumbers((((0,), (0,)), ((), ())), [0], [])
+
+    def sums(x: Any, y: Any, sizes: Any) -> Any:
+        return jax.lax.ragged_dot_general(x, y, sizes, numbers)
+
+    program = check(sums, x, y, np.array(sizes, np.int32), slices=0, target=target)
+    assert "scatter_0" in [k.name for k in program.report().kernels]
+
+
+@pytest.mark.usefixtures("always")
+def test_the_gradient_of_the_matrices_is_in_tiles() -> None:
+    x, w = data("f32", (70, 24), (4, 24, 40))
+    sizes = np.array([20, 3, 40, 7], np.int32)
+
+    def gradient(x: Any, w: Any, sizes: Any) -> Any:
+        return jax.grad(lambda w: (ragged(x, w, sizes) ** 2).sum())(w)
+
+    check(gradient, x, w, sizes, slices=2)
 
 
 def test_where_it_pays() -> None:

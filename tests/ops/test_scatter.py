@@ -18,6 +18,8 @@ from tiers import examples, sampled
 
 import tilewright as tw
 from tilewright.backends.interpreter.host import run_text
+from tilewright.machine import Machine
+from tilewright.passes.tile.scatter import parts_of
 
 TARGETS = targets()
 BODIES = (lax.scatter, lax.scatter_add, lax.scatter_mul, lax.scatter_min, lax.scatter_max)
@@ -201,3 +203,27 @@ def test_any_number_of_updates_fits_ub(count: int) -> None:
     index, updates = (jax.ShapeDtypeStruct((count,), dtype) for dtype in ("int32", "float32"))
     tw.compile(lambda i, u: jnp.zeros(1000).at[i].add(u), index, updates)
     tw.compile(lambda x: jnp.nonzero(x, size=100)[0], updates)
+
+
+def test_rows_too_long_for_one_part_to_each_core() -> None:
+    """They are cut into more parts than there are cores, each of which reads its part of the updates once."""
+    shape = jax.ShapeDtypeStruct
+    rows, columns = 128, 2048 * 768
+
+    def add(x: Any, at: Any, updates: Any) -> Any:
+        return x.at[at].add(updates)
+
+    args = shape((rows, columns), "float32"), shape((64,), "int32"), shape((64, columns), "float32")
+    (kernel,) = [k for k in tw.compile(add, *args).report().kernels if k.name == "scatter_0"]
+    assert kernel.cores == 48
+    assert kernel.bytes["read"] < 1.1 * (rows + 64) * columns * 4
+
+
+def test_parts_of_long_rows() -> None:
+    machine = Machine.load("ascend-910b1")
+    room = machine.spaces["ub"].bytes
+    for columns in (50_000, 1_000_003, 5_000_000):
+        found = parts_of(3, columns, 7, 4, machine)
+        assert found is not None
+        high, wide, _ = found
+        assert high == 3 and high * wide * 4 < room
