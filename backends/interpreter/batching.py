@@ -40,7 +40,7 @@ from ...dialects.npu import (
 from ...dialects.npu.interface import NpuOp, buffer
 from ...dialects.npu.structure import KernelOp, SectionOp
 from . import boxes
-from .liveness import bounds, carried
+from .liveness import bounds, carried, perfect_nest
 from .open_kernels import is_open_kernel
 from .products import SAME_KERNEL_COLUMNS, SAME_KERNEL_PANEL, SAME_KERNEL_ROWS, SAME_KERNEL_TERMS
 from .scope import Box, Offset, Scope, traced
@@ -137,8 +137,10 @@ def find_batch(kernel: KernelOp, section: SectionOp) -> Batch:
     candidates[section.body.block.args[0]] = units
     inner = list(section.body.walk())
     cells = carried(list(section.body.block.ops), {}).cells
+    nests = [perfect_nest(loop, {}) for loop, own in cells.items() if own and isinstance(loop, scf.ForOp)]
+    carrying = {loop for nest in nests for loop in nest}
     for op in inner:
-        if isinstance(op, scf.ForOp) and bounds(op)[1] == 1 and bounds(op)[0] == 0 and not cells.get(op):
+        if isinstance(op, scf.ForOp) and bounds(op)[1] == 1 and bounds(op)[0] == 0 and op not in carrying:
             candidates[op.body.block.args[0]] = bounds(op)[2]
     candidates = {v: n for v, n in candidates.items() if n > 1}
     moved = _dependencies(inner)

@@ -2,16 +2,18 @@
 capacity of L2.
 
 A load that does not depend on a loop's index reads the same bytes in every trip. They are still in L2 the next
-time if what all cores move in one trip of that loop fits there; otherwise they cross HBM again. Cores side by
-side that read the same bytes fetch them once, unless L2 is told not to keep them. Slices at places that are read, of
-which nobody knows which they are, are taken as all of their tensor, one after the other: it crosses HBM once at most.
+time if what all cores move in one trip of that loop fits there; otherwise they cross HBM again. The same holds for
+what a body reads once more, as a second loop over the same pieces does. Cores side by side that read the same bytes
+fetch them once, unless L2 is told not to keep them. Slices at places that are read, of which nobody knows which they
+are, are taken as all of their tensor, one after the other: it crosses HBM once at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 
+from ...dialects import npu as ops
 from .nodes import LOOP, WORK, TimedInstruction, TimedNode
 from .section import TimedLoop, TimedSection
 
@@ -19,12 +21,27 @@ from .section import TimedLoop, TimedSection
 @dataclass
 class _Stream:
     """What one instruction moves within some loops, on one core: bytes asked for, distinct bytes, bytes that
-    cross HBM."""
+    cross HBM. loops: those around it, by their variables."""
 
     work: TimedInstruction
     asked: float
     distinct: float
     crossing: float
+    loops: dict[int, TimedLoop] = field(default_factory=dict)
+
+    def bytes_read(self) -> Hashable:
+        """Which bytes it reads, in all trips of its loops: streams for which this is equal read the same."""
+        op = self.work.op
+        assert isinstance(op, ops.TransferOp)
+        places = []
+        for offset in op.linear_over(self.work.indices):
+            walked = [
+                (c * self.loops[v].step, self.loops[v].typical_trips, self.loops[v].lower)
+                for v, c in offset.terms
+                if v in self.loops
+            ]
+            places.append((offset.without(self.loops), tuple(walked)))
+        return op.view, tuple(places), tuple(op.box_sizes), tuple(op.box_steps)
 
 
 class Reuse:
@@ -80,20 +97,43 @@ class Reuse:
             if node.kind == WORK:
                 assert isinstance(node, TimedInstruction)
                 if node.operand is not None and node.moves:
-                    found.append(_Stream(node, *[float(node.moves)] * 3))
+                    moved = float(node.moves)
+                    found.append(_Stream(node, moved, moved, moved))
             elif node.kind == LOOP:
                 assert isinstance(node, TimedLoop)
                 found += self._loop(node, ranks)
+        self._read_again(found, ranks)
         return found
+
+    def _read_again(self, streams: Sequence[_Stream], ranks: Sequence[int]) -> None:
+        """Takes away what a body reads a second time, if L2 keeps it until then."""
+        reads: dict[int | None, list[_Stream]] = {}
+        for s in streams:
+            if not (s.work.writes or s.work.indirect) and s.work.operand not in self.bypassing:
+                reads.setdefault(s.work.operand, []).append(s)
+        known: set[Hashable] = set()
+        again: list[_Stream] = []
+        for s in (s for each in reads.values() if len(each) > 1 for s in each):
+            bytes_ = s.work.operand, s.bytes_read()
+            if bytes_ in known:
+                again.append(s)
+            known.add(bytes_)
+        once = [s for s in streams if not any(s is other for other in again)] if again else streams
+        if self._all_cores(once, ranks) <= self.capacity:
+            for s in again:
+                s.distinct = s.crossing = 0.0
 
     def _loop(self, loop: TimedLoop, ranks: Sequence[int]) -> list[_Stream]:
         inside = self._nodes(loop.body, ranks)
         trips = max(loop.typical_trips, 0)
         if trips <= 1:
+            for s in inside:
+                s.loops[loop.variable] = loop
             return inside
         kept = self._all_cores(inside, ranks) <= self.capacity
         for s in inside:
             s.asked *= trips
+            s.loops[loop.variable] = loop
             if loop.variable in s.work.moves_with:
                 s.distinct *= trips
                 s.crossing *= trips

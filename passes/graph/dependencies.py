@@ -25,7 +25,8 @@ class Group:
     outputs: list[SSAValue] = field(default_factory=list)
     needs: int = 0
     """Bit mask of the groups this one must run after, transitively."""
-    reduced: set[int] = field(default_factory=set)
+    reductions: set[frozenset[int]] = field(default_factory=set)
+    """The axes of each reduction."""
     inside: set[Operation] = field(default_factory=set)
     """The members, to ask for one."""
     reads: dict[SSAValue, dict[tuple[SSAValue, Axes], None]] = field(default_factory=dict)
@@ -43,6 +44,11 @@ class Group:
     stacked: bool = False
     """Whether it stores values of its own side by side, as parts of one tensor."""
     merged_into: Group | None = None
+
+    @property
+    def reduced(self) -> frozenset[int]:
+        """The axes along which it reduces."""
+        return frozenset[int]().union(*self.reductions)
 
     @property
     def bit(self) -> int:

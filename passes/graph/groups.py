@@ -8,7 +8,7 @@ A rule that keeps an op out of a group says why: a clause about the two, or None
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,16 +26,15 @@ from ...dialects.graph import (
     ReduceOp,
 )
 from ...dialects.graph.interface import GraphOp, Grouping, element_of, shape_of
-from ...dialects.npu.types import ROW_BYTES
-from ...dialects.open_sizes import any_open, certain, choosing
+from ...dialects.open_sizes import any_open, choosing
 from ...machine import Machine
-from ..access import is_layout, splat_of
-from ..tile.schedule import UB_FRACTION
+from ..access import is_layout
 from .chained import Chained
-from .dependencies import Dependencies, Group
+from .dependencies import Group
 from .gathered_operands import gathers_of
-from .held import Facts, Held
-from .layout_axes import Axes, Broadcast, FoundAxes, axes_behind, backward_axes, base_of, behind
+from .layout_axes import Axes, Broadcast, backward_axes, behind
+from .long_rows import why_not_in_pieces, why_not_whole
+from .places import ADDED, ALONG, NOT_FOLLOWED, ValuePlaces
 from .sparse_products import expansion_of
 
 ABSORB_RATIO = 16
@@ -44,15 +43,8 @@ ABSORB_RATIO = 16
 MOST_STACKED = 64
 """A kernel stores at most so many parts of one tensor: each takes room in ub."""
 
-ROW_VALUES = 6
-"""Row buffers a fused row reduction is planned with: loads twice buffered, temporaries and the result."""
 
-
-ALONG = "it takes the value along other axes than those it is made along, so that a tile of one is none of the other"
-NOT_FOLLOWED = "it reads the value through a reshape or a slice that the axes of one kernel do not follow"
-ADDED = "it is larger along a dimension that the kernel of the value does not walk"
 NEEDS_ALL = "it needs elements of the value that another core, or a later step, makes"
-LATER = "what it combines the value with is made from it, in a kernel that runs between the two"
 BETWEEN = "a third kernel must run between the two"
 TWO_PRODUCTS = "both have a product of their own, and one kernel walks one of them"
 DOMAINS = "they walk domains of other sizes"
@@ -66,23 +58,14 @@ UNSTACKED = "its parts are not all of one size and made by one kernel of the vec
 OPENED = "it begins with an op that only begins kernels of the vector cores"
 
 
-class Grouper(Dependencies):
+class Grouper(ValuePlaces):
     """Grows the groups of one block, which does not change meanwhile."""
 
     def __init__(self, machine: Machine, noting: bool = False):
         """noting: whether it keeps why ops are not in the groups that make what they read, in `refusals`."""
         super().__init__()
         self.machine = machine
-        self.facts: dict[SSAValue, Facts] = {}
         self.refusals: dict[Operation, list[tuple[Group, str]]] | None = {} if noting else None
-
-    def of(self, value: SSAValue) -> Facts:
-        found = self.facts.get(value)
-        if found is None:
-            splat = splat_of(value) is not None
-            found = Facts(size(shape_of(value)), itemsize(element_of(value)), splat, base_of(value))
-            self.facts[value] = found
-        return found
 
     def add(self, op: GraphOp) -> bool:
         """Puts `op` into a group; False for ops that are not grouped."""
@@ -121,7 +104,7 @@ class Grouper(Dependencies):
             groups.sort(key=lambda g: (-size(g.domain), g.kind == "vector", -g.number))
         for group in groups:
             axes = self.place(group, op)
-            why = axes if isinstance(axes, str) else self._rows_misfit(group, group.reduced, [op])
+            why = axes if isinstance(axes, str) else self._rows_misfit(group, [op])
             if why is not None:
                 self.refuse(op, group, why)
                 continue
@@ -162,7 +145,7 @@ class Grouper(Dependencies):
         if why is not None:
             return why
         large, small = sorted((first, second), key=lambda g: len(g.members), reverse=True)
-        why = self._rows_misfit(large, first.reduced | second.reduced, small.members)
+        why = self._rows_misfit(large, small.members, small.reductions)
         if why is not None:
             return why
         if not (self._sees(first, second) and self._sees(second, first)):
@@ -180,7 +163,7 @@ class Grouper(Dependencies):
         first.recomputed |= second.recomputed
         first.axes.update(second.axes)
         first.outputs += [o for o in second.outputs if o not in first.outputs]
-        first.reduced |= second.reduced
+        first.reductions |= second.reductions
         first.stacked |= second.stacked
         self.replace(second, first)
         return None
@@ -266,7 +249,7 @@ class Grouper(Dependencies):
         found: dict[SSAValue, Axes] = {}
         traced = self._trace(group, small, op, axes, found) and not self._read_as_wholes(group, found)
         makers = [v.owner for v in found if isinstance(v.owner, Operation)]
-        if traced and self._rows_misfit(group, group.reduced, makers) is None:
+        if traced and self._rows_misfit(group, makers) is None:
             for value, at in found.items():
                 maker = value.owner
                 assert isinstance(maker, Operation)
@@ -312,9 +295,10 @@ class Grouper(Dependencies):
         return True
 
     def reduction(self, op: ReduceOp | ArgReduceOp) -> None:
-        """Joins the group of the operand where whole rows fit on chip; starts a group otherwise."""
+        """Joins the group of the operand where whole rows fit on chip, or are read in pieces; starts a group
+        otherwise."""
         dims = set(to_ints(op.dims)) if isinstance(op, ReduceOp) else {integer(op.dim)}
-        for group in self.candidates([op.x]):
+        for group in [*self.candidates([op.x]), *self._long_readers(op, dims)]:
             axes = self.axes_in(group, op.x)
             if group.kind != "vector" or group.closed or group.stacked:
                 self.refuse(op, group, group.closed or (STACKED if group.stacked else SUMS))
@@ -323,9 +307,8 @@ class Grouper(Dependencies):
                 self.refuse(op, group, NOT_FOLLOWED if axes is None else ADDED)
                 continue
             named = tuple(a if isinstance(a, int) else None for a in axes)
-            reduced = {named[d] for d in dims if named[d] is not None}
-            rows = group.reduced | {a for a in reduced if a is not None}
-            why = self._rows_misfit(group, rows, [op])
+            reduced = frozenset(a for d in dims if (a := named[d]) is not None)
+            why = self._rows_misfit(group, [op], [reduced])
             if why is not None:
                 self.refuse(op, group, why)
                 continue
@@ -333,37 +316,34 @@ class Grouper(Dependencies):
             return
         shape = shape_of(op.x)
         group = self.new_group("vector", shape)
-        group.closed = self._rows_misfit(group, dims, [op]) or ""
         self._add_reduction(group, op, tuple(None if s == 1 else d for d, s in enumerate(shape)), dims)
 
     @choosing()
-    def _rows_misfit(self, group: Group, rows: set[int], more: Sequence[Operation]) -> str | None:
-        """Why whole rows of what a group holds at once, if the ops `more` join, do not fit on chip: what it loads and
-        what others use of it, twice each, what is broadcast to a row, and three temporaries. None where they do."""
-        if not rows:
+    def _long_readers(self, op: ReduceOp | ArgReduceOp, dims: set[int]) -> list[Group]:
+        """Groups that reduce a tensor from outside, of which an op reduces rows too long to fit on chip: what loads
+        them once may do so for both."""
+        alone = Group(-1, "vector", shape_of(op.x))
+        if why_not_whole(alone, dims, [op], self.of, self.machine) is None:
+            return []
+        return [g for g in self.live.values() if op.x in g.axes and g.reductions and op.x.owner not in g.inside]
+
+    @choosing()
+    def _rows_misfit(
+        self, group: Group, more: Sequence[Operation], others: Collection[frozenset[int]] = ()
+    ) -> str | None:
+        """Why the rows that a group reduces, if the ops `more` join, with reductions along these `others`, neither fit
+        on chip whole nor are read in pieces. None where they do, or are."""
+        reductions = {*group.reductions, *others}
+        rows = frozenset[int]().union(*reductions)
+        why = why_not_whole(group, rows, more, self.of, self.machine) if rows else None
+        if why is None:
             return None
-        row, run = size([group.domain[a] for a in rows]), 1
-        if row == 0:
-            return None
-        for a in reversed(range(len(group.domain))):
-            if a not in rows and group.domain[a] != 1:
-                break
-            run *= group.domain[a]
-        if group.held is None:
-            group.held = Held(self.of)
-            for op in group.members:
-                group.held.add(op)
-        buffers, width = group.held.buffers(row, more)
-        # what is next to each other takes whole blocks, however few elements there are
-        taken = row // run * -(-run * width // ROW_BYTES) * ROW_BYTES
-        room, need = self.machine.spaces["ub"].bytes * UB_FRACTION, taken * max(ROW_VALUES, buffers + 3)
-        if need <= room:
-            return None
-        return f"whole rows of {row} elements of all that one kernel would hold take {need} bytes of {room:.0f}"
+        pieces = why_not_in_pieces(group, rows, more, reductions, self.of, self.machine)
+        return None if pieces is None else f"{why}; {pieces}"
 
     def _add_reduction(self, group: Group, op: ReduceOp | ArgReduceOp, axes: Axes, dims: set[int]) -> None:
         self._enter(group, op)
-        group.reduced |= {a for d in dims if (a := axes[d]) is not None}
+        group.reductions.add(frozenset(a for d in dims if (a := axes[d]) is not None))
         kept = tuple(a for d, a in enumerate(axes) if d not in dims)
         for result in op.results:
             group.axes[result] = kept
@@ -458,65 +438,6 @@ class Grouper(Dependencies):
             self.owner[result] = group
         for value in op.operands:
             self.add_needs(group, self.needs_of(value))
-
-    # -- where a value stands in a group ---------------------------------------------------------------------
-
-    def axes_in(self, group: Group, value: SSAValue) -> FoundAxes | None:
-        """Axes of `value` where it is a value of `group` seen through layout ops; None otherwise."""
-        chain, base = behind(value, group.axes)
-        return axes_behind(chain, group.axes[base]) if base in group.axes else None
-
-    def _complete(self, group: Group, axes: FoundAxes, shape: Sequence[int]) -> Axes | None:
-        """Gives dimensions that a broadcast added the group's unused axes of the same extent, in order."""
-        used = {a for a in axes if isinstance(a, int)}
-        free = [a for a in range(len(group.domain)) if a not in used]
-        out: list[int | None] = []
-        for a, s in zip(axes, shape, strict=True):
-            if a is not Broadcast.ADDED:
-                out.append(a if isinstance(a, int) else None)
-                continue
-            match = next((f for f in free if certain(group.domain[f], "==", s)), None)
-            if match is None:
-                return None
-            free.remove(match)
-            out.append(match)
-        taken = [a for a in out if a is not None]
-        return tuple(out) if taken == sorted(taken) else None
-
-    def _agrees(self, group: Group, value: SSAValue, axes: Axes) -> bool | None:
-        """Whether `value`, used with `axes`, is a value of the group (True), comes from outside (None), or is one
-        in a way the group's tiles cannot give (False)."""
-        return self._matches(group, value, self.axes_in(group, value), axes)
-
-    def _matches(
-        self, group: Group, value: SSAValue, found: Sequence[int | Broadcast | None] | None, axes: Axes
-    ) -> bool | None:
-        """`_agrees`, where the axes of `value` in the group are found already."""
-        if found is None:
-            return (
-                False
-                if self.needs_of(value) & group.bit or self.of(value).base.owner in group.inside
-                else None
-            )
-        return all(f in (Broadcast.ADDED, None) or f == a for f, a in zip(found, axes, strict=True))
-
-    def place(self, group: Group, op: Operation) -> Axes | str:
-        """The axes an elementwise op would have in `group`, or why it cannot join."""
-        if group.closed:
-            return group.closed
-        found = {v: self.axes_in(group, v) for v in op.operands}
-        guesses = [a for a in found.values() if a is not None]
-        if not guesses:
-            return NOT_FOLLOWED
-        axes = self._complete(
-            group, min(guesses, key=lambda a: a.count(Broadcast.ADDED)), shape_of(op.results[0])
-        )
-        if axes is None:
-            return ADDED
-        for value, at in found.items():
-            if self._matches(group, value, at, axes) is False:
-                return LATER if at is None else ALONG
-        return axes
 
 
 @choosing()

@@ -20,7 +20,7 @@ from ...dialects.open_sizes import choosing
 from ...machine import Machine
 from ..access import is_layout
 from ..pins import Pins, Schedule
-from .groups import ROW_VALUES
+from .long_rows import ROW_VALUES
 from .patterns import GraphPattern
 from .tensor_builder import RewriteBuilder
 

@@ -319,7 +319,9 @@ class FusionSteps(FusionAxes):
             ).results
 
         function = REDUCTION_FUNCTION[kind]
-        ref = self._step(Step([native], span, [source], emit, "reduce", reduces=dims, function=function))
+        ref = self._step(
+            Step([native], span, [source], emit, "reduce", reduces=dims, combines=kind, function=function)
+        )
         self.made[op.result] = self._cast(ref, out)
 
     def _counted(self, e: Emitter, dims: Sequence[int]) -> DenseArrayBase | None:
@@ -355,7 +357,9 @@ class FusionSteps(FusionAxes):
                 counted=self._counted(e, [dim]),
             ).results
 
-        number_of, _ = self._step(Step([native, index], span, [source], emit, "reduce", reduces=dims))
+        number_of, _ = self._step(
+            Step([native, index], span, [source], emit, "reduce", reduces=dims, combines=kind)
+        )
         self.made[op.value] = self._cast((number_of, 0), out)
         self.made[op.index] = (number_of, 1)
 

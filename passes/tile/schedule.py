@@ -93,6 +93,20 @@ def divisor(extent: int, limit: int) -> int:
     return next(n for n in range(longest, 0, -1) if certain(extent % n, "==", 0))
 
 
+def reaches_over(extent: int, piece: int) -> bool:
+    """Whether the last of several pieces may reach over the end of an axis."""
+    return not certain(extent % piece, "==", 0)
+
+
+def equal_piece(extent: int, limit: int, unit: int) -> int | None:
+    """The longest piece of at most `limit`, and more than half of that, that cuts an axis into equal ones, each a
+    multiple of `unit`; None where there is none, or sizes are open."""
+    if is_open(extent) or is_open(limit):
+        return None
+    most = min(limit, extent) // unit * unit
+    return next((n for n in range(most, limit // 2, -unit) if extent % n == 0), None)
+
+
 def merge_axes(
     domain: Sequence[int],
     strides: Sequence[dict[int, int]],

@@ -33,6 +33,8 @@ class Step:
     moves: frozenset[int] = frozenset()
     """Axes whose loop indices the step itself reads."""
     reduces: frozenset[int] = frozenset()
+    combines: str | None = None
+    """The kind of a reduction: what partial results of it are combined by."""
     function: str | None = None
     """What the vector unit computes."""
     view: GmType | None = None
@@ -77,11 +79,23 @@ class Steps(list[Step]):
             found.append((step.moves - rows).union(*(found[j] for j, _ in step.operands)))
         return found
 
-    def ub_bytes(self, tile: Sequence[int], slots: int, in_place: bool = False) -> int:
+    def needed(self) -> list[int]:
+        """The steps that something stored is made of, stores included."""
+        stores = [i for i, s in enumerate(self) if s.kind == "store"]
+        return sorted({j for i in stores for j in [*self.ancestors(i), i]})
+
+    def ub_bytes(
+        self,
+        tile: Sequence[int],
+        slots: int,
+        in_place: bool = False,
+        places: Sequence[tuple[int, frozenset[int]]] = (),
+    ) -> int:
         """Bytes of the unified buffer that the steps need at once with these tile extents. Temporaries of one loop
         share memory; what a loop further in uses keeps its own. in_place: whether results are counted as written over
-        operands that end there, as npu-allocate does."""
-        varies = self.varies()
+        operands that end there, as npu-allocate does. places: where each step stands, if that is not said by the axes
+        that it varies along; results of reductions are carried from one to another."""
+        varies = places or [(0, axes) for axes in self.varies()]
         last: dict[int, int] = {}
         crossing: set[int] = set()
         kept: set[int] = set()
@@ -90,7 +104,7 @@ class Steps(list[Step]):
                 last[j] = i
                 if step.kind == "store":
                     crossing.add(j)
-                if varies[j] != varies[i]:
+                if varies[j] != varies[i] and not (places and self[j].reduces):
                     kept.add(j)
             if step.kind == "load":
                 crossing.add(i)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import cached_property
 
 from xdsl.ir import SSAValue
 
 from ...dialects import tile as ops
-from ...dialects.base import Expr, describe, text, to_ints
+from ...dialects.base import Expr, describe, to_ints
 from ...dialects.dtypes import dtype_name, itemsize, size
-from ...dialects.graph import ArgReduceOp, FusionOp, ReduceOp, VectorSchedule
+from ...dialects.graph import FusionOp, VectorSchedule
 from ...dialects.graph.schedules import Schedule
 from ...dialects.open_sizes import is_open
 from ...machine import Machine
@@ -22,10 +23,18 @@ from ..errors import TooLarge
 from .bound import VectorWork, copy_cycles
 from .builder import KernelBuilder, divide_grid, gm_of
 from .fusion_steps import FusionSteps
-from .schedule import UB_FRACTION, cut_tile, largest_tile, may_repeat, share
+from .schedule import (
+    UB_FRACTION,
+    cut_tile,
+    equal_piece,
+    largest_tile,
+    may_repeat,
+    reaches_over,
+    share,
+)
 from .scheduled import ScheduledKernel, as_vector, cannot_obey
-from .steps import Emitter, Ref
-from .streaming import RowPieces, combining_bytes
+from .steps import Emitter, Ref, Step, tile_bytes
+from .streaming import RowPieces
 
 
 class VectorKernel(FusionSteps, ScheduledKernel):
@@ -66,6 +75,8 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         last = len(self.extents) - 1
         if not self.rows or last in self.rows or tile[last] == self.extents[last] or self._why_whole():
             return
+        if len(self.pieces.walks.walks) > 1:
+            return  # whole rows are loaded once
         # rows that lie side by side may also be read in pieces, so that more of them go by at once: what moves is then
         # long runs
         yield from (self._schedule(name, tile, cores) for tile in self._tiles_of_pieces(cores))
@@ -102,20 +113,40 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         if self._why_whole() is not None:
             raise TooLarge(f"{describe(self.fusion)} needs more of ub than {self.machine.name} has")
 
-        def fits(tile: Sequence[int]) -> bool:
-            tile = self._whole_pairs(tile)
-            return self._ub_bytes(tile) + combining_bytes(self.steps, tile) <= self._capacity
+        def longest(cores: int, masked: bool, kept: bool = False) -> tuple[int, ...] | None:
+            def fits(tile: Sequence[int]) -> bool:
+                tile = self._whole_pairs(tile)
+                return self.pieces.walks.ub_bytes(tile, self.slots, masked) <= self._capacity
 
-        def cut_for(cores: int) -> tuple[int, ...] | None:
             caps = cut_tile(self.extents, self.extents, self.rows, self._width, cores)
-            return largest_tile(caps, frozenset(), fits)
+            return largest_tile(self._kept(caps) if kept else caps, frozenset(), fits)
 
         most = 1 if self.asked.grid else cores
-        each = (cut_for(n) for n in range(1, most + 1) if most // n > most // (n + 1))
-        tiles = {self._whole_pairs(tile) for tile in each if tile}
+        tried = [n for n in range(1, most + 1) if most // n > most // (n + 1)]
+        found = [*(longest(n, masked=True) for n in tried), *(self._alike(longest(n, masked=False)) for n in tried)]
+        if len(self.pieces.walks.walks) > 1:
+            found += (longest(n, masked=True, kept=True) for n in tried)
+        tiles = {self._whole_pairs(tile) for tile in found if tile}
         if not tiles:
             raise TooLarge(f"{describe(self.fusion)}: one element of each value does not fit ub")
         return sorted(tiles, reverse=True)
+
+    def _kept(self, tile: Sequence[int]) -> tuple[int, ...]:
+        """A tile with as many of the rows that lie side by side as L2 keeps until they are walked over again."""
+        last, caps = len(self.extents) - 1, list(tile)
+        while last not in self.rows and caps[last] > 8 and not self._rows_kept(caps):
+            caps[last] = -(-caps[last] // 16) * 8
+        return tuple(caps)
+
+    def _alike(self, tile: Sequence[int] | None) -> tuple[int, ...] | None:
+        """A tile with as long pieces of rows that are all alike, so that none is masked; None where there are none."""
+        if tile is None:
+            return None
+        last = len(self.extents) - 1
+        pieces = {a: equal_piece(self.extents[a], tile[a], 8 if a == last else 1) for a in self.rows}
+        if None in pieces.values():
+            return None
+        return tuple(pieces.get(a) or n for a, n in enumerate(tile))
 
     def walked(self) -> list[list[int]]:
         return self.merged
@@ -174,17 +205,41 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         unit = self.machine.vector
         cycles: dict[str, float] = {"load": 0.0, "op": 0.0, "store": 0.0}
         started = unit.streamed_cycles * (size(self._counts(tile)) - 1) if starts else 0
-        for step in self.steps:
+        again, kept = self._again(tile), self._rows_kept(tile)
+        for i, step in enumerate(self.steps):
             if step.view is not None:
                 box = [1 if a is None else tile[a] // (1 + (a == step.paired)) for a in step.along]
                 warm = step.source in self.warm
                 cycles[step.kind] += copy_cycles(step.kind, step.view, box, self.machine, warm)
+                if again[i]:
+                    hits = warm or kept
+                    cycles[step.kind] += again[i] * copy_cycles(step.kind, step.view, box, self.machine, hits)
             elif step.function is not None:
                 elements = size([n for a, n in enumerate(self.extents) if a in step.axes | step.reduces])
                 dtype = dtype_name(step.elements[0])
                 known = [f for f in (step.function, "add") if unit.supports(f, dtype)]
-                cycles["op"] += started + (unit.cycles(known[0], dtype, elements) if known else elements)
+                once = started + (unit.cycles(known[0], dtype, elements) if known else elements)
+                if self._masked(step, tile):
+                    once += started + (unit.cycles("select", dtype, elements) if known else elements)
+                cycles["op"] += (1 + again[i]) * once
         return cycles
+
+    def _masked(self, step: Step, tile: Sequence[int]) -> bool:
+        """Whether the pieces that a step reduces are masked, as the last one reaches over the end of the rows."""
+        return self._in_pieces(tile) and any(reaches_over(self.extents[a], tile[a]) for a in step.reduces)
+
+    def _again(self, tile: Sequence[int]) -> list[int]:
+        """How often each step is done anew with this tile: in each walk over the pieces of rows but its first."""
+        if not self._in_pieces(tile):
+            return [0] * len(self.steps)
+        return [self.pieces.walks.times(i) - 1 for i in range(len(self.steps))]
+
+    def _rows_kept(self, tile: Sequence[int]) -> bool:
+        """Whether L2 still has the rows that all cores have read at a time when they walk over them again, beside what
+        they store."""
+        rows = [self.extents[a] if a in self.rows else n for a, n in enumerate(tile)]
+        moved = sum(tile_bytes(rows, s.axes, [s.view.element], s.paired) for s in self.steps if s.view is not None)
+        return moved * self.machine.vector_cores <= self.machine.l2_bytes
 
     # -- pins --------------------------------------------------------------------------------------------------
 
@@ -202,8 +257,17 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         """Bytes of ub with this tile, what combines pieces of rows included."""
         if not self._in_pieces(tile):
             return self._ub_bytes(tile)
-        ragged = any(self.extents[a] % tile[a] for a in self.rows)
-        return self._ub_bytes(tile) + combining_bytes(self.steps, tile, ragged)
+        return self._piece_bytes(self._pieces_of(tile, self.slots), tile, self.slots)
+
+    def _piece_bytes(self, pieces: RowPieces, tile: Sequence[int], slots: int) -> int:
+        ragged = any(reaches_over(self.extents[a], tile[a]) for a in self.rows)
+        return pieces.walks.ub_bytes(tile, slots, ragged)
+
+    def _pieces_of(self, tile: Sequence[int], slots: int) -> RowPieces:
+        """What emits the steps with pieces of these extents: combined lane by lane where there is room for that."""
+        if self._piece_bytes(self.pieces, tile, slots) <= self.machine.spaces["ub"].bytes:
+            return self.pieces
+        return RowPieces(self.steps, self.extents)
 
     def _check_tile(self, name: str, tile: Sequence[int]) -> None:
         """Raises PassError for a tile that does not fit, or cuts rows or pairs that must be whole."""
@@ -261,12 +325,8 @@ class VectorKernel(FusionSteps, ScheduledKernel):
 
     def _why_whole(self) -> str | None:
         """Why rows cannot be read in pieces; None where they can."""
-        reductions = [i for i, s in enumerate(self.steps) if s.reduces]
-        if len(reductions) != 1:
-            return "rows are reduced more than once, so they cannot be read in pieces"
-        wide = [i for i in self.steps.along(self.rows) if i != reductions[0]]
-        if any(reductions[0] in self.steps.ancestors(i) for i in wide):
-            return "what its rows are reduced to is used along them, so they must be whole"
+        if any(s.reduces and s.reduces != self.rows for s in self.steps):
+            return "it reduces along different axes, so its rows cannot be read in pieces"
         return None
 
     def _grid(self, name: str, counts: Sequence[int], cores: int) -> tuple[int, ...]:
@@ -302,7 +362,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         plan = as_vector(name, schedule)
         assert plan.tile is not None and plan.grid is not None and plan.ub is not None
         tile, rows, outer = plan.tile, self.rows, self.outer
-        pieces, counts = self._in_pieces(tile), self._counts(tile)
+        in_pieces, counts = self._in_pieces(tile), self._counts(tile)
         split = {a: share(counts[a], plan.grid[a]) for a in outer}
         axes_on_grid = [a for a in outer if may_repeat(split[a][0])]
         builder = KernelBuilder(
@@ -317,21 +377,22 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         emitter = Emitter(builder, tile)
         core = "fused" if self.machine.fused else "vector"
         loops = [(a, split[a][1]) for a in outer if may_repeat(split[a][1])]
-        if pieces:
+        if in_pieces:
             loops += [(a, counts[a]) for a in sorted(rows) if may_repeat(counts[a])]
         with builder.section(core):
             for a in outer:
                 on_grid = Expr.of(builder.coordinates[axes_on_grid.index(a)]) if a in axes_on_grid else Expr()
                 emitter.position[a] = on_grid * (split[a][1] * tile[a])
-            if pieces:
-                self.pieces().emit(emitter, loops)
+            if in_pieces:
+                self._pieces_of(tile, plan.ub).emit(emitter, loops)
             else:
                 self._emit_loops(emitter, loops)
         return builder.finish(name)
 
+    @cached_property
     def pieces(self) -> RowPieces:
-        """What emits the steps where rows are read in pieces."""
-        return RowPieces(self.steps, self.extents, self._reduction_kind())
+        """What emits the steps where rows are read in pieces, and there is room."""
+        return RowPieces(self.steps, self.extents, lanewise=True)
 
     def _emit_loops(self, emitter: Emitter, loops: Sequence[tuple[int, int]]) -> None:
         """Each step in the outermost of `loops` (axis, trips) that knows everything it depends on."""
@@ -344,7 +405,3 @@ class VectorKernel(FusionSteps, ScheduledKernel):
                     index = stack.enter_context(emitter.builder.loop(trips))
                     emitter.position[axis] = emitter.position[axis] + index * emitter.tile[axis]
                 emitter.emit_level(self.steps, level, depth, done)
-
-    def _reduction_kind(self) -> str:
-        op = next(o for o in self.members if isinstance(o, ReduceOp | ArgReduceOp))
-        return text(op.kind)

@@ -24,7 +24,7 @@ from .split import split_extents
 from .spreading import innermost, longer_operand, spread, why_not_spread
 from .step_costs import computing, copying
 from .steps import spanning, tile_bytes
-from .streaming import PeeledPieces, RowPieces, combining_bytes
+from .streaming import PeeledPieces, RowPieces
 from .vector import VectorKernel
 
 LINES = (1, 2)
@@ -140,15 +140,19 @@ class VectorProductKernel(VectorKernel):
         ):  # what is left behind the whole pieces is loaded to a place of its own
             loads = [self.steps[i] for i in self._of_pieces if self.steps[i].kind == "load"]
             needed += self.slots * sum(tile_bytes(rest, s.axes, s.elements) for s in loads)
-        return needed + combining_bytes(self.steps, tile, ragged=self._masked(tile))
+        return needed + self.pieces.walks.combining_bytes(tile, ragged=self._masked(tile))
 
     def _masked(self, tile: Sequence[int]) -> bool:
         """Whether pieces are masked: where the last one is shorter along more than the one axis of a plain product."""
         return len(self.rows) > 1 and any(self.extents[a] % tile[a] for a in self.rows)
 
+    def _pieces_of(self, tile: Sequence[int], slots: int) -> RowPieces:
+        return self.pieces
+
+    @cached_property
     def pieces(self) -> RowPieces:
         kind = PeeledPieces if len(self.rows) == 1 else RowPieces
-        return kind(self.steps, self.extents, self._reduction_kind())
+        return kind(self.steps, self.extents)
 
     def bound(self, schedule: Schedule) -> float:
         """The pipes overlap; the first loads, the work on the last piece and the last store do not."""

@@ -47,3 +47,13 @@ def test_an_overlap_changes_numbers_in_bytes_mode_only() -> None:
 def test_a_buffer_beyond_its_space_is_refused() -> None:
     with pytest.raises(VerifyException, match="ends at byte 69632 of l0a, which has 65536"):
         run(matmul(64, 64, 32, l0a_address=65536), random(64, 32), random(32, 64), memory="bytes")
+
+
+@pytest.mark.parametrize("memory", ["typed", "bytes"])
+def test_what_is_summed_up_by_one_loop_in_another(memory: str) -> None:
+    """The inner loop of a nest carries what the outer one does: its trips are no batch."""
+    x = random(6, 40).reshape(6, 1, 40) + np.zeros((1, 5, 1), np.float32)
+    pins = tw.Options(schedule=tw.Schedule(tile=(4, 2, 16)))
+    program = tw.compile(lambda x: x.sum((0, 2)), x, options=pins)
+    got = program.executable(memory)(*program.flatten((x,)))[0]
+    np.testing.assert_allclose(np.asarray(got), x.sum((0, 2)), rtol=1e-4, atol=1e-4)

@@ -2,8 +2,8 @@
 ones whose flags are too many, so that they have barriers.
 
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
-`barriers 1`, `attention 3`, `chained 1`, `grouped 1`, `winograd 1`, `skinny 2`, `decoding 1`. Nothing here imports JAX
-before a program is compiled.
+`barriers 1`, `attention 3`, `chained 1`, `grouped 1`, `rows 1`, `winograd 1`, `skinny 2`, `decoding 1`. Nothing here
+imports JAX before a program is compiled.
 """
 
 from __future__ import annotations
@@ -90,6 +90,8 @@ def subject(source: str, target: str) -> Subject:
         return chained_subject(int(number), target)
     if kind == "grouped":
         return grouped_subject(int(number), target)
+    if kind == "rows":
+        return rows_subject(int(number), target)
     if kind == "winograd":
         return winograd_subject(int(number), target)
     if kind == "decoding":
@@ -313,6 +315,28 @@ def grouped_subject(number: int, target: str) -> Subject:
     with patch.multiple(grouped_products, LAUNCHES=-inf, TILES=(16,)):
         module = tw.compile(grouped_product, *args, sizes, target=target).module()
     return Subject(f"grouped {number} for {target}", module, target)
+
+
+def rows_subject(number: int, target: str) -> Subject:
+    """Softmax whose rows are read in pieces, several rows on each core. Odd numbers have one core, and store what is
+    made in the first walk as well; from 2 on, the last piece is as long as the others."""
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(number)
+    rows, piece = int(rng.integers(5, 12)), 8 * int(rng.integers(1, 4))
+    length = piece * 3 if number // 2 % 2 else piece * 3 + int(rng.integers(1, piece))
+
+    def softmax(x: Any, w: Any) -> Any:
+        y = x * w
+        weights = jnp.exp(y - y.max(-1, keepdims=True))
+        out = weights / weights.sum(-1, keepdims=True)
+        return (y, out) if number % 2 else out
+
+    kind = ("f2", "f4")[number // 4 % 2]
+    args = [rng.standard_normal(shape).astype(kind) for shape in ((rows, length), (length,))]
+    options = tw.Options(schedule=tw.Schedule(tile=(2, piece), **({"cores": 1} if number % 2 else {})))
+    module = tw.compile(softmax, *args, target=target, options=options).module()
+    return Subject(f"rows {number} for {target}", module, target)
 
 
 def winograd_subject(number: int, target: str) -> Subject:

@@ -130,6 +130,18 @@ def test_no_mutant_of_a_product_of_few_rows_escapes() -> None:
     assert sum(sample(s, 20, 4) for s in found) >= 40
 
 
+def test_no_mutant_of_rows_in_pieces_escapes() -> None:
+    """Each walk over the pieces has loads of its own, which run ahead of the walk before it."""
+    total = 0
+    for found in (subject(f"rows {i}", TARGETS[0]) for i in (0, 3)):
+        summaries, alarms = summaries_of(found.module, Machine.load(found.target))
+        assert not alarms and list(launched(found.module)) == ["reduce_0"]
+        tally = KernelSubject(found, "reduce_0", summaries).mutants(24, seed=7)
+        assert not tally.escapes
+        total += tally.total
+    assert total >= 36
+
+
 def test_no_mutant_of_attention_of_few_rows_escapes() -> None:
     """Keys and values are double-buffered, and the state is carried over their pieces."""
     total = 0

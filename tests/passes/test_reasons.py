@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.passes.graph import chained, fuse, groups
+from tilewright.passes.graph import chained, fuse, groups, long_rows, places
 from tilewright.passes.reasons import Reason, asked_reasons, reasons_asked
 
 
@@ -48,7 +48,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any], list[str]]] = {
     "a value and its transpose": (
         lambda x: jnp.tanh(x) + jnp.tanh(x).T,
         [(48, 48)],
-        [groups.ALONG],
+        [places.ALONG],
     ),
     "two products that meet": (
         lambda x, w, v: x @ w + x @ v,
@@ -79,7 +79,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any], list[str]]] = {
     "a residual that comes before a product": (
         lambda x, w, v: (y := x @ w) + jnp.tanh(y) @ v,
         [(37, 64), (64, 48), (48, 48)],
-        [groups.LATER, PRODUCT],
+        [places.LATER, PRODUCT],
     ),
 }
 
@@ -91,13 +91,22 @@ def test_the_rule_that_decides_says_why(name: str) -> None:
 
 
 def test_rows_that_do_not_fit() -> None:
-    """The sentence has the row, what it takes and what there is."""
+    """The sentence has the row, what it takes and what there is, and why it is not read in pieces."""
     fn = lambda x, w: jnp.tanh(x) + jnp.sum(jnp.tanh(x) * w, axis=1, keepdims=True)  # noqa: E731
     start = "whole rows of 20000 elements of all that one kernel would hold take "
     shape = ((8, 20_000), "float32")
     why = next(why for why in whys("not fused", fn, shape, shape) if why.startswith(start))
-    need, room = (int(n) for n in why.replace(" bytes", "").split(" take ")[1].split(" of "))
+    whole, pieces = why.split("; to read them in pieces takes ")
+    need, room = (int(n) for n in whole.replace(" bytes", "").split(" take ")[1].split(" of "))
     assert need > room and room < tw.Machine.load("ascend-910b1").spaces["ub"].bytes
+    one, two = (float(n) for n in pieces.replace(" us", "").split(", and two kernels "))
+    assert one > two
+
+
+def test_long_rows_of_different_axes_are_reduced_in_two_kernels() -> None:
+    fn = lambda x: (jnp.tanh(x).sum(0), jnp.tanh(x).max(1))  # noqa: E731
+    found = whys("not fused", fn, ((64, 20_000), "float32"))
+    assert any(why.endswith(long_rows.OTHER_AXES) for why in found)
 
 
 def test_nothing_is_noted_where_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:

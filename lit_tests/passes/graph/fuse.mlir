@@ -58,7 +58,64 @@ func.func @main(%x: tensor<64x128xf32>) -> tensor<64x128xf32> {
 
 // -----
 
-// Rows too long for the unified buffer: the reduction and its use are two kernels.
+// Softmax of rows too long for the unified buffer: one kernel, which reads them in pieces.
+func.func @main(%x: tensor<64x32000xf32>) -> tensor<64x32000xf32> {
+  %m = graph.reduce %x {dims = [1], kind = "max"} : (tensor<64x32000xf32>) -> tensor<64xf32>
+  %mb = graph.broadcast %m {dims = [0]} : (tensor<64xf32>) -> tensor<64x32000xf32>
+  %d = graph.sub %x, %mb : tensor<64x32000xf32>
+  %e = graph.exp %d : tensor<64x32000xf32>
+  %s = graph.reduce %e {dims = [1], kind = "sum"} : (tensor<64x32000xf32>) -> tensor<64xf32>
+  %sb = graph.broadcast %s {dims = [0]} : (tensor<64xf32>) -> tensor<64x32000xf32>
+  %r = graph.div %e, %sb : tensor<64x32000xf32>
+  func.return %r : tensor<64x32000xf32>
+}
+// CHECK: func.func @main
+// CHECK: graph.fusion %x {domain = [64, 32000], kind = "vector"}
+// CHECK: graph.reduce {{.*}} {dims = [1], kind = "max"}
+// CHECK: graph.reduce {{.*}} {dims = [1], kind = "sum"}
+// CHECK: graph.div
+// CHECK-NOT: graph.fusion
+// CHECK: func.return
+
+// -----
+
+// Reductions of one tensor along long rows are one kernel, which loads them once.
+func.func @main(%x: tensor<64x32000xf32>) -> (tensor<64xf32>, tensor<64xi32>) {
+  %m = graph.reduce %x {dims = [1], kind = "sum"} : (tensor<64x32000xf32>) -> tensor<64xf32>
+  %v, %i = graph.arg_reduce %x {dim = 1, kind = "max"} : (tensor<64x32000xf32>) -> (tensor<64xf32>, tensor<64xi32>)
+  func.return %m, %i : tensor<64xf32>, tensor<64xi32>
+}
+// CHECK: func.func @main
+// CHECK: graph.fusion %x {domain = [64, 32000], kind = "vector"}
+// CHECK: graph.arg_reduce
+// CHECK: graph.reduce
+// CHECK-NOT: graph.fusion
+// CHECK: func.return
+
+// -----
+
+// A long value that takes much to compute from much is stored and loaded, not computed in each walk.
+func.func @main(%x: tensor<64x32000xf32>, %y: tensor<64x32000xf32>, %z: tensor<64x32000xf32>) -> tensor<64x32000xf32> {
+  %p = graph.mul %x, %y : tensor<64x32000xf32>
+  %q = graph.sin %p : tensor<64x32000xf32>
+  %t = graph.tan %q : tensor<64x32000xf32>
+  %e = graph.atan2 %t, %z : tensor<64x32000xf32>
+  %m = graph.reduce %e {dims = [1], kind = "max"} : (tensor<64x32000xf32>) -> tensor<64xf32>
+  %mb = graph.broadcast %m {dims = [0]} : (tensor<64xf32>) -> tensor<64x32000xf32>
+  %d = graph.sub %e, %mb : tensor<64x32000xf32>
+  func.return %d : tensor<64x32000xf32>
+}
+// CHECK: func.func @main
+// CHECK: %[[E:.*]] = graph.fusion %x, %y, %z
+// CHECK: graph.atan2
+// CHECK: graph.fusion %[[E]] {domain
+// CHECK: graph.reduce
+// CHECK: graph.sub
+// CHECK: func.return
+
+// -----
+
+// Few rows too long for the unified buffer leave cores idle: the reduction and its use are two kernels.
 func.func @main(%x: tensor<4x1048576xf32>) -> tensor<4x1048576xf32> {
   %m = graph.reduce %x {dims = [1], kind = "max"} : (tensor<4x1048576xf32>) -> tensor<4xf32>
   %mb = graph.broadcast %m {dims = [0]} : (tensor<4xf32>) -> tensor<4x1048576xf32>

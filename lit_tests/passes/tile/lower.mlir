@@ -201,18 +201,18 @@ func.func @main(%x: tensor<1x8x8x16xf32>) -> tensor<1x4x4x16xf32> {
 
 // -----
 
-// A row too long for the unified buffer is reduced piece by piece.
+// A row too long for the unified buffer is reduced piece by piece: pieces lane by lane, and lanes at the end.
 func.func @main(%x: tensor<4x1048576xf32>) -> tensor<4xf32> {
   %m = graph.reduce %x {dims = [1], kind = "max"} : (tensor<4x1048576xf32>) -> tensor<4xf32>
   func.return %m : tensor<4xf32>
 }
 // CHECK: tile.kernel @reduce_0
-// CHECK: tile.fill {value = 0xfff0000000000000 : f64}
-// CHECK: scf.for
-// CHECK: tile.mask
-// CHECK: tile.reduce
-// CHECK: tile.max
+// CHECK: %[[START:.*]] = tile.fill {value = 0xfff0000000000000 : f64} : () -> !tile.tile<1x8192xf32, ub>
+// CHECK: %[[ALL:.*]] = scf.for {{.*}} iter_args(%[[BEST:.*]] = %[[START]])
+// CHECK: %[[PIECE:.*]] = tile.load
+// CHECK: tile.max %[[BEST]], %[[PIECE]]
 // CHECK: scf.yield
+// CHECK: tile.reduce %[[ALL]]
 // CHECK: tile.store
 
 // -----
