@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ...dialects.dtypes import numbers_in, size
 from ...dialects.npu.interface import gm_traffic
@@ -73,8 +74,18 @@ FRACTAL = 16
 Extents = Sequence[int]
 """Elements along each axis of a contraction."""
 
-Loads = Callable[[Extents], Sequence[tuple[float, float]]]
-"""(MTE2 cycles where all is in L2, bytes) of the load of each operand for a box of the contraction's axes."""
+
+
+class LoadCost(NamedTuple):
+    """One load to l1: cycles of MTE2 where all is in L2, bytes, and the bytes of bandwidth that they take."""
+
+    cycles: float
+    bytes: float
+    bus: float
+
+
+Loads = Callable[[Extents], Sequence[LoadCost]]
+"""The load of each operand for a box of the contraction's axes."""
 
 
 @dataclass(frozen=True)
@@ -148,19 +159,48 @@ class CubeProblem:
 
 
 @dataclass(frozen=True)
-class CubeCost:
-    """Estimated cycles of one core for one tile of the result, by pipe; `whole` and `tile` are bytes loaded for the
-    whole problem (once) and for the tile."""
+class OperandLoads:
+    """The loads of one operand to l1: each, and how many a tile of the result takes (less than 1 where several tiles
+    share one); alike: whether cores side by side read the same; crossing: bytes that all cores together bring from
+    HBM."""
 
-    mte2: float
+    each: LoadCost
+    times: float
+    alike: bool = False
+    crossing: float = 0.0
+
+    def busy(self, cores: int, tiles: int, machine: Machine) -> float:
+        """Cycles of MTE2 for a tile, of `tiles` on each of `cores` cores, as backends/simulator/pricing.py has them."""
+        asked = tiles * self.times * self.each.bytes
+        if not asked:
+            return 0.0
+        load, bus = machine.moves["gm", "l1"], self.each.bus
+        missed = min(self.crossing / cores / asked, 1.0)
+        hit = bus * (1 - missed)
+        own = self.each.cycles * (1 - missed)
+        if self.alike and machine.cube_cores > 1:
+            crowd = (cores - 1) / (machine.cube_cores - 1)
+            own += crowd * max(0.0, hit / load.shared_bytes_per_cycle - own)
+        alone = self.each.cycles * missed + bus * missed * load.miss_cycles
+        misses = max(alone, bus * missed * cores / machine.hbm_bytes_per_cycle)
+        return self.times * (misses + max(own, hit * cores / machine.l2_bytes_per_cycle))
+
+
+@dataclass(frozen=True)
+class CubeCost:
+    """Estimated cycles of one core for one tile of the result, by pipe."""
+
+    loads: tuple[OperandLoads, OperandLoads]
+    """Of lhs and of rhs."""
+    wait: float
+    """Cycles of MTE2 before a load that waits for its buffer."""
+    also: float
+    """Cycles of MTE2 for what an epilogue loads."""
+    also_bytes: float
     mte1: float
     mma: float
     fix: float
     epilogue: float
-    whole: float
-    tile: float
-    first: float
-    """The share of a tile's loads that nothing overlaps with."""
     held: float
     """How long the sums stay in l0c behind the product."""
     stored: float
@@ -177,13 +217,12 @@ class CubeCost:
         rhs: Extents,
         machine: Machine,
         loads: Loads,
-        whole: float,
         fused: FusedEpilogue | None = None,
         pieces: int = 1,
     ) -> CubeCost:
         """The cost of tiles of `step` along the result's axes, in mma steps of `step` along k; `lhs`, `rhs`: the
-        extents of a load of each operand; `whole`: bytes of both operands; `fused`: what the same core does to the
-        sums, where it does; `pieces`: in how many the cores beside it take a tile, where they do."""
+        extents of a load of each operand; `fused`: what the same core does to the sums, where it does; `pieces`: in
+        how many the cores beside it take a tile, where they do."""
         rows, cols = sides(problem, step)
         depth = size([step[a] for a in problem.k])
         steps = problem.times(step)
@@ -198,21 +237,18 @@ class CubeCost:
         drain = machine.moves["l0c", "ub" if machine.fused else "gm"].cycles(rows * cols * problem.stored)
         each = [problem.times(load) for load in (lhs, rhs)]
         left_load = loads(lhs)
-        loaded = [left_load[0], (left_load if rhs == lhs else loads(rhs))[1]]
-        waits = machine.wait_cycles.get("MTE2", 0) * max(each)
+        loaded = left_load[0], (left_load if rhs == lhs else loads(rhs))[1]
         units = max(machine.vector_cores // machine.cube_cores, 1)
-        mte2 = sum(cycles * times for (cycles, _), times in zip(loaded, each, strict=True)) + waits
-        bytes_ = sum(bytes_ * times for (_, bytes_), times in zip(loaded, each, strict=True))
         mte1, mma = steps * moved, steps * (machine.cube_fixed_cycles + blocks)
         cost = CubeCost(
-            mte2=mte2,
+            loads=(OperandLoads(loaded[0], each[0]), OperandLoads(loaded[1], each[1])),
+            wait=machine.wait_cycles.get("MTE2", 0),
+            also=0.0,
+            also_bytes=0.0,
             mte1=mte1,
             mma=mma,
             fix=drain,
             epilogue=problem.epilogue_head * pieces + problem.epilogue * rows * cols / units,
-            whole=whole,
-            tile=bytes_,
-            first=1 / max(each),
             held=drain,
             stored=0.0,
             turn=0.0,
@@ -220,39 +256,54 @@ class CubeCost:
         if fused is None:
             return cost
         ahead = min(EPILOGUE_SLOTS / fused.pieces, 1.0)
+        mte2 = sum(o.each.cycles * o.times for o in cost.loads) + cost.waits
         turn = fused.vector * (1 - ahead) + mte2 + fused.loaded / fused.pieces + max(mte1, mma)
         return replace(
             cost,
-            mte2=mte2 + fused.loaded,
+            also=fused.loaded,
+            also_bytes=fused.bytes,
             fix=0.0,
             epilogue=fused.vector,
-            whole=whole + fused.bytes * size(problem.counts(step)),
-            tile=bytes_ + fused.bytes,
             held=fused.vector * max(fused.pieces - 1, 1) / fused.pieces,
             stored=fused.stored,
             turn=turn if fused.loaded and ahead < 1 else 0.0,
         )
 
-    def microseconds(
-        self, cores: int, tiles: int, drain_overlaps: bool, machine: Machine, again: float = 0.0
-    ) -> float:
-        """Of the kernel on `cores` cores, the busiest of which has `tiles` tiles; `again`: bytes that are loaded once
-        more when L2 does not have them any longer."""
+    def loading_once(self, side: int, tiles: int) -> CubeCost:
+        """The same where one operand (0: lhs, 1: rhs) is loaded once for so many tiles."""
+        once = self.loads[side]
+        fewer = replace(once, times=once.times / tiles)
+        return replace(self, loads=(fewer, self.loads[1]) if side == 0 else (self.loads[0], fewer))
+
+    def microseconds(self, cores: int, tiles: int, drain_overlaps: bool, machine: Machine) -> float:
+        """Of the kernel on `cores` cores, the busiest of which has `tiles` tiles."""
         load = machine.moves["gm", "l1"]
-        moved = tiles * self.tile
-        missed = min((self.whole + again) / cores / moved, 1.0) if moved else 0.0
-        shared = moved / load.shared_bytes_per_cycle if cores > 1 else 0.0
-        hits = max(tiles * self.mte2, shared, moved * cores / machine.l2_bytes_per_cycle)
-        alone = tiles * self.mte2 + moved * load.miss_cycles
-        misses = max(alone, moved * cores / machine.hbm_bytes_per_cycle)
-        loading = missed * misses + (1 - missed) * hits
-        product = self.mma if drain_overlaps else self.mma + self.held
-        streamed = max(
-            loading, tiles * max(self.mte1, product, self.fix, self.epilogue, self.stored, self.turn)
-        )
-        cycles = streamed + loading / tiles * self.first + self.fix + self.epilogue
+        # what an epilogue loads is read once, of HBM
+        alone = self.also + self.also_bytes * load.miss_cycles
+        others = max(alone, self.also_bytes * cores / machine.hbm_bytes_per_cycle)
+        busy = [each.busy(cores, tiles, machine) for each in self.loads]
+        begin = sum(cycles / each.times for cycles, each in zip(busy, self.loads, strict=True)) + self.wait
+        product = max(self.mte1, self.mma if drain_overlaps else self.mma + self.held)
+        product += self._starved(begin, product)
+        streamed = max(sum(busy) + self.waits + others, product, self.fix, self.epilogue, self.stored, self.turn)
+        cycles = tiles * streamed + begin + self.fix + self.epilogue
         return machine.cycles_to_microseconds(cycles) + machine.launch_microseconds(cores, self.epilogue > 0)
 
+    @property
+    def waits(self) -> float:
+        """Cycles of MTE2 that wait for buffers, for a tile: loads of one length share a flag."""
+        left, right = (each.times for each in self.loads)
+        return self.wait * (left if left == right else left + right)
+
+    def _starved(self, both: float, product: float) -> float:
+        """Cycles for a tile that the cube has nothing to do while a long load, and a short one behind it, are on their
+        way (`both`, in cycles): there are two buffers of the short ones, which the product uses up meanwhile."""
+        rare, often = sorted(each.times for each in self.loads)
+        return rare * max(0.0, both + self.wait - AHEAD * product / often) if rare < often else 0.0
+
+
+AHEAD = 1.6
+"""Short loads that the cube has in l1 while a long one is on its way: of two buffers one is filled anew until then."""
 
 EPILOGUE_SLOTS = 2
 """Pieces of a tile that there are buffers in ub for, unless they are pinned."""

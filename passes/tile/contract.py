@@ -46,9 +46,7 @@ class ContractKernel(ContractionChoice):
         return -(-self.extents[axis] // self.plan.l0[axis])
 
     def _emit_kernel(self, name: str, plan: CubePlan, element: Attribute) -> ops.KernelOp:
-        inner_n = plan.inner == "n"
-        outer = [*self.b_axes, *(self.m_axes if inner_n else self.n_axes)]
-        outer += self.n_axes if inner_n else self.m_axes
+        outer = self.walk(plan.inner)
         order = [*self.b_axes, *self.m_axes, *self.n_axes]
         split = {a: share(self._tiles(a), plan.grid[a]) for a in order}
         on_grid = [a for a in order if may_repeat(split[a][0])]
@@ -85,9 +83,8 @@ class ContractKernel(ContractionChoice):
         loops: Sequence[tuple[int, int]],
         element: Attribute,
     ) -> None:
-        """The products of all tiles in `loops` (axis, trips). An operand that is one load, and the same for all tiles
-        of the loops further in, is loaded before those."""
-        whole = [all(load[a] >= self.extents[a] for a in self.k_axes) for load in (plan.lhs, plan.rhs)]
+        """The products of all tiles in `loops` (axis, trips)."""
+        once = self.loaded_once(plan, [axis for axis, _ in loops])
         with b.section("fused" if self.machine.fused else "cube"), ExitStack() as stack:
             position = dict(start)
             loaded: list[Sequence[SSAValue] | None] = [None, None]
@@ -103,11 +100,9 @@ class ContractKernel(ContractionChoice):
                     epilogue.before(i)
                 if i == known:
                     self.rows = rows.take(b, position, plan.l0)
-                rest = {a for a, _ in loops[i:]}
-                if whole[1] and loaded == [None, None] and rest <= set(self.m_axes):
-                    loaded[1] = self._load_l1(b, plan.rhs, position, self.operands[1])
-                elif whole[0] and loaded == [None, None] and rest <= set(self.n_axes):
-                    loaded[0] = self._load_l1(b, plan.lhs, position, self.operands[0])
+                if once is not None and once[0] == i:
+                    side = once[1]
+                    loaded[side] = self._load_l1(b, (plan.lhs, plan.rhs)[side], position, self.operands[side])
                 index = stack.enter_context(b.loop(trips))
                 position[axis] = position[axis] + index * plan.l0[axis]
                 if epilogue is not None:

@@ -26,6 +26,7 @@ from ...machine import Machine
 from ..access import resolve
 from ..graph.gathered_operands import gathers_of
 from ..graph.sparse_products import expansion_of
+from .bound import LoadCost
 from .fusion_steps import FusionSteps
 from .schedule import merge_axes
 
@@ -193,16 +194,17 @@ class Operand:
         reach = zip(self.dims, self.l1_sizes(extents), strict=True)
         return GmType.of([max(d.extent, n) for d, n in reach], self.element, [d.stride for d in self.dims])
 
-    def load_cost(self, views: Sequence[GmType], box: Sequence[int], machine: Machine) -> tuple[float, float]:
-        """(MTE2 cycles where all is in L2, bytes) of a load of its parts for a box of the axes."""
-        move, cycles, moved = machine.moves["gm", "l1"], 0.0, 0.0
+    def load_cost(self, views: Sequence[GmType], box: Sequence[int], machine: Machine) -> LoadCost:
+        """A load of its parts for a box of the axes."""
+        move, cycles, moved, bus = machine.moves["gm", "l1"], 0, 0, 0
         for part, view in zip(self.parts, views, strict=True):
             sizes = part.l1_sizes(box)
             align = part.alignment(view, sizes, machine)
             traffic = gm_traffic(view, [0] * len(sizes), sizes, part.l1_steps(), machine, align)
-            cycles += max(move.run_cycles * traffic.runs, traffic.bus / move.bytes_per_cycle)
-            moved += traffic.bus
-        return cycles, moved
+            cycles += move.cycles(traffic.bytes, traffic.runs)
+            moved += traffic.bytes
+            bus += traffic.bus
+        return LoadCost(cycles, moved, bus)
 
     def alignment(self, view: GmType, sizes: Sequence[int], machine: Machine) -> int:
         """What divides the starts of all boxes of these sizes, in bytes: a line where each begins at one."""

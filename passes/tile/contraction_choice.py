@@ -16,15 +16,19 @@ from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.types import padded_bytes
 from ...machine import Machine
 from ..errors import PassError
-from .bound import CubeCost, CubeProblem
+from .bound import CubeCost, CubeProblem, LoadCost, OperandLoads
 from .contraction_axes import Dim
-from .cube_schedule import CubePlan, Refused, cube_schedules, refusal
+from .cube_loads import L1_FRACTION, other_loads
+from .cube_schedule import CubePlan, Refused, cube_schedules, is_free, refusal
 from .draining import Drain, PartialDrain, drain_of, has_room, partial_drain_of
 from .epilogue import EpilogueSteps
 from .scheduled import ScheduledKernel, as_cube, cannot_obey
 
 CLEARLY_BETTER = 0.9
 """The share of the best schedule's bound below which another one is better beyond the error of the bound."""
+
+REFINED = 8
+"""How many steps are tried with other loads, those with the best schedules."""
 
 
 class ContractionChoice(EpilogueSteps, ScheduledKernel):
@@ -74,6 +78,25 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         yield from [s for s in tried if s is usual or self.bound(s) < limit]
 
     def _tried(self, name: str) -> Iterator[CubeSchedule]:
+        """The schedules that are worth judging; the best of them with other loads, too, where nothing is pinned."""
+        tried = list(self._tried_at_first(name))
+        yield from tried
+        if not is_free(self.asked):
+            return
+        room = self.machine.spaces["l1"].bytes
+        if self.drain is not None:
+            room = int(room * L1_FRACTION)
+        tried.sort(key=self.bound)
+        # shorter loads bring less ahead of a barrier, and the bound does not know the neighbours
+        barrier = self.machine.barrier_microseconds(self.machine.cube_cores, not self.plain)
+        limit = self.bound(tried[0]) - barrier
+        of_step = {schedule.step: schedule for schedule in reversed(tried)}
+        for schedule in sorted(of_step.values(), key=self.bound)[:REFINED]:
+            for other in other_loads(schedule, self.problem, self._l1_bytes, room):
+                if self.bound(other) < limit:
+                    yield other
+
+    def _tried_at_first(self, name: str) -> Iterator[CubeSchedule]:
         axes = tuple(map(tuple, self.merged))
         found = False
         try:
@@ -89,7 +112,7 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
             tile = [n if a in self.problem.windows else 1 for a, n in enumerate(self.extents)]
             raise PassError(
                 f"{describe(self.anchor)}: a load of both operands (twice buffered, "
-                f"{2 * self._l1_bytes(tile, tile)} bytes for one output and whole windows) does not fit l1 of "
+                f"{2 * sum(self._l1_bytes(tile, tile))} bytes for one output and whole windows) does not fit l1 of "
                 f"{self.machine.name}"
             )
 
@@ -134,23 +157,67 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         if cost is None:
             whole = CubePlan.of(plan)
             fused, pieces = self._fused_epilogue(whole), self._epilogue_pieces(whole)
-            cost = CubeCost.of(problem, *loads, self.machine, self._loads, self._whole_bytes, fused, pieces)
+            cost = CubeCost.of(problem, *loads, self.machine, self._loads, fused, pieces)
             self.costs[key] = cost
         points, counts = size(grid), problem.counts(step)
         cores = min(points, self.machine.cube_cores)
-        own = {a: -(-n // grid[a]) for n, a in zip(counts, problem.out, strict=True)}
-        tiles = size([*own.values()]) * -(-points // cores)
-        again = self._loaded_again(own, plan.inner or "m")
-        return cost.microseconds(cores, tiles, (plan.l0c or 1) > 1, self.machine, again)
+        tiles = dict(zip(problem.out, counts, strict=True))
+        own = {a: -(-n // grid[a]) for a, n in tiles.items()}
+        mine = size([*own.values()]) * -(-points // cores)
+        read = self._read(cost, tiles, own, cores, plan.inner or "m")
+        cost = replace(cost, loads=read)
+        once = self.loaded_once(CubePlan.of(plan), [a for a in self.walk(plan.inner or "m") if own[a] > 1])
+        if once is not None:
+            place, side = once
+            axes = [a for a in self.walk(plan.inner or "m") if own[a] > 1][place:]
+            cost = cost.loading_once(side, size([own[a] for a in axes]))
+        return cost.microseconds(cores, mine, (plan.l0c or 1) > 1, self.machine)
 
-    def _loaded_again(self, own: Mapping[int, int], inner: str) -> float:
-        """Bytes of the operand that is read once for each tile of the loop around `inner`, beyond the first time, where
-        L2 has no room for it beside what its epilogue moves meanwhile; `own`: a core's tiles along each axis of the
-        result."""
-        swept = self._operand_bytes[0 if inner == "m" else 1]
-        sweeps = size([own[a] for a in (self.n_axes if inner == "m" else self.m_axes)])
-        crowded = swept + self._epilogue_traffic / sweeps > self.machine.l2_bytes
-        return swept * (sweeps - 1) if crowded else 0.0
+    def walk(self, inner: str) -> list[int]:
+        """The axes of the result in the order of the loops over tiles, the inner one last."""
+        outer, last = (self.n_axes, self.m_axes) if inner == "m" else (self.m_axes, self.n_axes)
+        return [*self.b_axes, *outer, *last]
+
+    def loaded_once(self, plan: CubePlan, loops: Sequence[int]) -> tuple[int, int] | None:
+        """An operand (0: lhs, 1: rhs) that is one load, and the same for all tiles of the loops further in: with the
+        number of the loop before which it is loaded."""
+        whole = [all(load[a] >= self.extents[a] for a in self.k_axes) for load in (plan.lhs, plan.rhs)]
+        for i in range(len(loops)):
+            rest = set(loops[i:])
+            if whole[1] and rest <= set(self.m_axes):
+                return i, 1
+            if whole[0] and rest <= set(self.n_axes):
+                return i, 0
+        return None
+
+    def _read(
+        self, cost: CubeCost, tiles: Mapping[int, int], own: Mapping[int, int], cores: int, inner: str
+    ) -> tuple[OperandLoads, OperandLoads]:
+        """What the loads of both operands take where a core has its `own` tiles along each axis of the result: cores
+        side by side along the axes of one operand read the same of the other. What L2 has no room for beside all that
+        the cores move in a sweep of a loop over tiles is read again in the next one, as in
+        backends/simulator/reuse.py."""
+        stored = self._epilogue_traffic / size([*tiles.values()])
+        sides = [[*self.b_axes, *self.m_axes], [*self.b_axes, *self.n_axes]]
+        abreast = {a: -(-n // own[a]) for a, n in tiles.items()}
+        each = [
+            load.times * load.each.bytes * size([abreast[a] for a in axes])
+            for load, axes in zip(cost.loads, sides, strict=True)
+        ]
+        sweeps = [size([own[a] for a in axes]) for axes in (self.m_axes, self.n_axes)]
+        swept, kept = (0, 1) if inner == "m" else (1, 0)
+        one = each[0] + each[1] + stored * cores
+        sweep = each[swept] * sweeps[swept] + each[kept] + stored * cores * sweeps[swept]
+        room = self.machine.l2_bytes
+        again = [1.0, 1.0]
+        again[swept] = 1.0 if sweep <= room else sweeps[kept]
+        again[kept] = 1.0 if one <= room else sweeps[swept]
+        alike = [any(abreast[a] > 1 for a in axes) for axes in (self.n_axes, self.m_axes)]
+        lhs, rhs = (
+            replace(load, alike=same, crossing=whole * times)
+            for load, same, whole, times in zip(cost.loads, alike, self._operand_bytes, again, strict=True)
+        )
+        return lhs, rhs
 
     @cached_property
     def _epilogue_traffic(self) -> float:
@@ -218,22 +285,26 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
             ),
         )
 
-    def _l1_bytes(self, lhs: Sequence[int], rhs: Sequence[int]) -> int:
-        tiles = zip(self.operands, (lhs, rhs), strict=True)
-        return sum(padded_bytes(p.l1_sizes(tile), p.element) for o, tile in tiles for p in o.parts)
+    def _l1_bytes(self, lhs: Sequence[int], rhs: Sequence[int]) -> tuple[int, int]:
+        left, right = (
+            sum(padded_bytes(p.l1_sizes(tile), p.element) for p in o.parts)
+            for o, tile in zip(self.operands, (lhs, rhs), strict=True)
+        )
+        return left, right
 
-    def _loads(self, box: Sequence[int]) -> list[tuple[float, float]]:
-        """(MTE2 cycles where all is in L2, bytes) to load each operand for a box of the axes."""
+    def _loads(self, box: Sequence[int]) -> list[LoadCost]:
+        """The load of each operand for a box of the axes."""
         return [
             o.load_cost(views, box, self.machine) for o, views in zip(self.operands, self.views, strict=True)
         ]
 
     @cached_property
     def _operand_bytes(self) -> list[float]:
-        """Bytes of lhs and of rhs."""
-        return [bytes_ for _, bytes_ in self._loads(self.extents)]
-
-    @property
-    def _whole_bytes(self) -> float:
-        """Bytes of both operands."""
-        return sum(self._operand_bytes)
+        """Bytes of lhs and of rhs: of a table, those that its slices have, at most all."""
+        loads, found = self._loads(self.extents), []
+        for o, load, views in zip(self.operands, loads, self.views, strict=True):
+            places = {a for d in o.dims if d.begins for e in d.begins.at for a in e.variables}
+            slices = load.bytes * size([self.extents[a] for a in places])
+            table = sum(size(view.shape) * itemsize(view.element) for view in views)
+            found.append(min(slices, table) if places else load.bytes)
+        return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -14,11 +15,9 @@ from ...dialects.open_sizes import certain, is_open
 from ...machine import Machine
 from .bound import FRACTAL, CubeProblem, Extents, grids, round_up, sides
 from .builder import divide_grid
+from .cube_loads import LoadBytes, even, loads_of
 from .schedule import share
 
-L1_FRACTION = 0.9
-LONGEST_LOAD = 8
-"""Steps of the last k axis that one load covers, at most."""
 ROWS, COLUMNS = (128, 256, 64), (256, 128, 64)
 """Rows and columns of a mma step that are tried; among equals the first, as rows of rhs are runs in memory.
 Fewer than the last make steps of few cycles each, and rounding that depends on the tile where the interpreter runs
@@ -26,9 +25,8 @@ them (docs/numerics.md)."""
 ROWS_BETWEEN = (192, 96)
 """Rows that are tried as well where the vector unit works on the sums in the cube's own core: what it needs for each of
 them leaves room in ub for so many."""
-
-LoadBytes = Callable[[Extents, Extents], int]
-"""Bytes in l1 of one load of lhs and one of rhs with those tile extents."""
+SLACK = 1.25
+"""How many more tiles the busiest core may have than with the best division of the grid, where others are tried."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,6 @@ class CubePlan:
     inner: str
     slots: dict[str, int]
     epilogue: Extents | None
-
     @staticmethod
     def of(schedule: CubeSchedule) -> CubePlan:
         step, lhs, rhs, grid, inner = schedule.step, schedule.lhs, schedule.rhs, schedule.grid, schedule.inner
@@ -66,15 +63,6 @@ class CubePlan:
     def short(self) -> Extents:
         """Extents of the shorter load."""
         return tuple(min(pair) for pair in zip(self.lhs, self.rhs, strict=True))
-
-
-def even(extent: int, limit: int, multiple: int = 1) -> int:
-    """The extent of equal parts not longer than `limit`, rounded up to `multiple` where the limit allows."""
-    if extent <= limit:
-        return extent
-    length = -(-extent // -(-extent // limit))
-    rounded = -(-length // multiple) * multiple
-    return rounded if rounded <= limit else length
 
 
 def _depth(problem: CubeProblem, l0: dict[int, int], machine: Machine) -> int:
@@ -104,7 +92,7 @@ def cube_schedules(
     for l0 in _steps_tried(problem, machine, pins):
         buffers = {"l1": 2, "l0a": 2, "l0b": 2, "l0c": _accumulators(problem, l0, machine), "ub": 2}
         slots = pins.slots(buffers)
-        found = _loads(problem, machine, l0, l1_bytes, slots["l1"], pins)
+        found = loads_of(problem, machine, l0, l1_bytes, slots["l1"], pins)
         if found is None:
             continue
         step, lhs, rhs = (tuple(extents.values()) for extents in found)
@@ -126,38 +114,9 @@ def cube_schedules(
             )
 
 
-def _loads(
-    problem: CubeProblem,
-    machine: Machine,
-    l0: dict[int, int],
-    l1_bytes: LoadBytes,
-    slots: int,
-    pins: CubeSchedule,
-) -> tuple[dict[int, int], dict[int, int], dict[int, int]] | None:
-    """A mma step and the loads of both operands; None where one step does not fit l1. Pinned ones are not checked."""
-    if pins.step_k_a or pins.step_k_b:
-        lhs, rhs = (_loaded(problem, l0, steps) for steps in (pins.step_k_a, pins.step_k_b))
-        room = machine.spaces["l1"].bytes // slots
-        steps = pins.step_k_a or pins.step_k_b or 1
-        while lhs is None or rhs is None:  # One is pinned: the other as long as fits, in whole multiples.
-            twice = _loaded(problem, l0, steps * 2)
-            own = lhs or rhs or l0
-            fits = l1_bytes(_extents(lhs or twice or l0), _extents(rhs or twice or l0)) <= room
-            if not fits or twice == _loaded(problem, l0, steps):
-                longest = _loaded(problem, l0, steps) or own
-                return l0, lhs or longest, rhs or longest
-            steps *= 2
-        return l0, lhs, rhs
-    pinned = bool(pins.step or pins.base_m or pins.base_n or pins.base_k)
-    l1 = _grow_l1(problem, machine, l0, l1_bytes, slots, must_fit=not pinned)
-    while l1 is None:  # Far apart windows: what lies between the rows of a tile is loaded too.
-        wide = next((a for a in (*problem.m, *problem.windows) if l0[a] > 1), None)
-        if wide is None:
-            return None
-        half = even(problem.extents[wide], l0[wide] // 2, FRACTAL if wide == problem.m[-1] else 1)
-        l0 = {**l0, wide: 1 if wide in problem.windows else half}
-        l1 = _grow_l1(problem, machine, l0, l1_bytes, slots, must_fit=True)
-    return l0, l1, l1
+def is_free(pins: CubeSchedule) -> bool:
+    """Whether nothing is pinned but what the axes are, and how many cores may work."""
+    return not pins.chosen().keys() - {"axes", "cores"}
 
 
 def _extents(by_axis: dict[int, int]) -> tuple[int, ...]:
@@ -182,10 +141,31 @@ def _grids(
     elif pins.split_m or pins.split_n:
         yield _on_axes(problem, _split(problem, counts, cores, pins))
     else:
-        for found in grids(list(counts.values()), cores, [a in problem.even for a in counts]):
+        even = [a in problem.even for a in counts]
+        tried = [tuple(found) for found in grids(list(counts.values()), cores, even)]
+        if pins.cores:
+            tried = tried[:1]
+        elif is_free(pins):
+            tried += _divisions(tuple(counts.values()), cores, even)
+        for found in dict.fromkeys(tried):
             yield _on_axes(problem, dict(zip(counts, found, strict=True)))
-            if pins.cores:
-                return
+
+
+def _divisions(counts: tuple[int, ...], cores: int, even: Sequence[bool]) -> list[tuple[int, ...]]:
+    """Other divisions of so many tiles along each axis over at most `cores`, with little more for the busiest core:
+    which cores are side by side is what they read alike. even: axes of which all cores have as many tiles."""
+    if any(is_open(n) for n in counts):
+        return []
+    found: dict[tuple[int, ...], int] = {(): 1}
+    for n, evenly in zip(counts, even, strict=True):
+        found = {
+            (*before, used): tiles * -(-n // used)
+            for before, tiles in found.items()
+            for used in range(1, min(n, cores // size(before)) + 1)
+            if share(n, used)[0] == used and not (evenly and n % used)
+        }
+    best = min(found.values())
+    return [division for division, tiles in found.items() if tiles <= best * SLACK]
 
 
 def _on_axes(problem: CubeProblem, cores: dict[int, int]) -> tuple[int, ...]:
@@ -219,10 +199,32 @@ def _steps_tried(problem: CubeProblem, machine: Machine, pins: CubeSchedule) -> 
     if pins.step:
         yield dict(enumerate(pins.step))
         return
+    seen: set[tuple[int, ...]] = set()
+    for m, n in _sides_tried(problem, machine, pins):
+        rows, cols = (m, n) if pins.base_m or pins.base_n else _fitting(m, n, machine)
+        several = is_free(pins) and len(problem.n) > 1
+        for wide, short in product((False, True) if several else (False,), (False, True)):
+            l0 = _tile(problem, rows, cols, 1, pins, wide)
+            depth = pins.base_k or _depth(problem, l0, machine)
+            if short:  # loads of powers of two begin at lines
+                if not is_free(pins) or is_open(depth) or depth.bit_count() == 1:
+                    continue
+                depth = 1 << depth.bit_length() - 1
+            l0 = _tile(problem, rows, cols, depth, pins, wide)
+            key = tuple(l0.values())
+            least = (pins.base_m or rows <= ROWS[-1]) and (pins.base_n or cols <= COLUMNS[-1])
+            if not least and not _fits(problem, l0, machine, pins):
+                continue
+            if key not in seen:
+                seen.add(key)
+                yield l0
+
+
+def _sides_tried(problem: CubeProblem, machine: Machine, pins: CubeSchedule) -> Iterator[tuple[int, int]]:
+    """Rows and columns of a mma step that are tried, at most."""
     cores = min(machine.cube_cores, pins.cores or machine.cube_cores)
     if pins.split_m or pins.split_n:
         cores = min(cores, (pins.split_m or cores) * (pins.split_n or cores))
-    seen: set[tuple[int, ...]] = set()
     extents, last = problem.extents, problem.n[-1] if problem.n else None
     rows_tried = (*ROWS, *ROWS_BETWEEN) if machine.fused else ROWS
     for m in (pins.base_m,) if pins.base_m else rows_tried:
@@ -234,17 +236,25 @@ def _steps_tried(problem: CubeProblem, machine: Machine, pins: CubeSchedule) -> 
             )
             fair = round_up(-(-extents[last] // parts))
             columns += [fair] if COLUMNS[-1] < fair < COLUMNS[0] else []
-        for n in columns:
-            rows, cols = (m, n) if pins.base_m or pins.base_n else _fitting(m, n, machine)
-            l0 = _tile(problem, rows, cols, 1, pins)
-            l0 = _tile(problem, rows, cols, pins.base_k or _depth(problem, l0, machine), pins)
-            key = tuple(l0.values())
-            least = (pins.base_m or rows <= ROWS[-1]) and (pins.base_n or cols <= COLUMNS[-1])
-            if not least and not _fits(problem, l0, machine, pins):
-                continue
-            if key not in seen:
-                seen.add(key)
-                yield l0
+        yield from ((m, n) for n in columns)
+    if not is_free(pins):
+        return
+    square = math.isqrt(machine.spaces["l0c"].bytes // 4) // FRACTAL * FRACTAL
+    if square not in ROWS:
+        yield square, square
+    if problem.m and not is_open(extents[problem.m[-1]]):
+        for most, columns in ((ROWS[0], COLUMNS[0]), (square, square)):
+            yield from ((rows, columns) for rows in _fair_rows(extents[problem.m[-1]], most, cores))
+
+
+def _fair_rows(extent: int, most: int, cores: int) -> list[int]:
+    """Rows of a step, little less than `most`, with which equal groups of cores have equal tiles."""
+    found: dict[int, None] = {}
+    for groups in (n for n in range(1, cores + 1) if cores % n == 0):
+        each = -(-extent // (groups * -(-extent // (groups * most))))
+        if most * 3 // 4 <= each < most:
+            found[each] = None
+    return [*found]
 
 
 def _fits(problem: CubeProblem, l0: dict[int, int], machine: Machine, pins: CubeSchedule) -> bool:
@@ -266,8 +276,11 @@ def _fitting(rows: int, columns: int, machine: Machine) -> tuple[int, int]:
     return rows, columns
 
 
-def _tile(problem: CubeProblem, rows: int, columns: int, depth: int, pins: CubeSchedule) -> dict[int, int]:
-    """Extents of a mma step of at most so many rows, columns and k, in even parts unless they are pinned."""
+def _tile(
+    problem: CubeProblem, rows: int, columns: int, depth: int, pins: CubeSchedule, wide: bool = False
+) -> dict[int, int]:
+    """Extents of a mma step of at most so many rows, columns and k, in even parts unless they are pinned; `wide`:
+    whether its columns may span several n axes, which pinned ones do."""
     extents = problem.extents
     l0 = dict.fromkeys(range(len(extents)), 1)
     left = rows
@@ -280,7 +293,7 @@ def _tile(problem: CubeProblem, rows: int, columns: int, depth: int, pins: CubeS
     for a in reversed(problem.n):
         l0[a] = _piece(extents[a], left, FRACTAL if a == problem.n[-1] else 1, pinned)
         left //= max(l0[a], 1)
-        if l0[a] < extents[a] or left <= 1 or not pinned:
+        if l0[a] < extents[a] or left <= 1 or not (pinned or wide):
             break
     left = depth
     for a in reversed(problem.k):
@@ -305,14 +318,6 @@ def _piece(extent: int, limit: int, multiple: int, pinned: bool) -> int:
     if pinned:
         return min(limit, -(-extent // multiple) * multiple)
     return even(extent, max(limit, 1), multiple)
-
-
-def _loaded(problem: CubeProblem, l0: dict[int, int], steps: int | None) -> dict[int, int] | None:
-    """The extents of a load that covers `steps` mma steps of the last k axis, no more than there are."""
-    if steps is None or not problem.k:
-        return None
-    last = problem.k[-1]
-    return {**l0, last: l0[last] * min(steps, -(-problem.extents[last] // l0[last]))}
 
 
 def refusal(
@@ -342,7 +347,7 @@ def refusal(
         ("l0c", m * n * 4, f"an accumulator of {m} x {n}"),
         ("l0a", m * k * width, f"a step of {m} x {k}"),
         ("l0b", deep * n * width, f"a step of {k} x {n}"),
-        ("l1", l1_bytes(lhs, rhs), "one load of both operands"),
+        ("l1", sum(l1_bytes(lhs, rhs)), "one load of both operands"),
     ]
     for space, need, what in needs:
         slots, room = plan.slots[space], machine.spaces[space].bytes
@@ -413,33 +418,3 @@ def _beyond(plan: CubePlan, problem: CubeProblem, machine: Machine, pins: CubeSc
                 f"{name}={getattr(pins, name)} is more than the {steps} mma step{'s' * (steps != 1)} along k"
             )
     return None
-
-
-def _grow_l1(
-    problem: CubeProblem,
-    machine: Machine,
-    l0: dict[int, int],
-    l1_bytes: LoadBytes,
-    slots: int,
-    must_fit: bool,
-) -> dict[int, int] | None:
-    """Lengthens the load along k: whole windows first (their halo is then loaded once), then more of the last k
-    axis, as long as `slots` loads fit l1. None where one step does not fit, if it must."""
-    capacity = int(machine.spaces["l1"].bytes * L1_FRACTION) // slots
-    l1 = dict(l0)
-    if l1_bytes(_extents(l1), _extents(l1)) > capacity:
-        return None if must_fit else l1
-    for a in reversed([a for a in problem.k if a in problem.windows]):
-        trial = {**l1, a: problem.extents[a]}
-        if l1_bytes(_extents(trial), _extents(trial)) <= capacity:
-            l1 = trial
-    if problem.k and problem.k[-1] not in problem.windows:
-        last = problem.k[-1]
-        steps = -(-problem.extents[last] // l0[last])
-        best = 1
-        for factor in range(2, min(steps, LONGEST_LOAD) + 1):
-            trial = {**l1, last: l0[last] * factor}
-            if steps % factor == 0 and l1_bytes(_extents(trial), _extents(trial)) <= capacity:
-                best = factor
-        l1[last] = l0[last] * best
-    return l1

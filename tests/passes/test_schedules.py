@@ -83,8 +83,8 @@ def test_cube_schedules(m: int, n: int, k: int, batch: int, itemsize: int, machi
     """In each a mma step fits l0a, l0b and l0c, a load fits l1 twice, and the load is whole steps."""
     extents = [batch, m, n, k]
 
-    def l1_bytes(lhs: Sequence[int], rhs: Sequence[int]) -> int:
-        return (lhs[1] * lhs[3] + rhs[2] * rhs[3]) * itemsize
+    def l1_bytes(lhs: Sequence[int], rhs: Sequence[int]) -> tuple[int, int]:
+        return lhs[1] * lhs[3] * itemsize, rhs[2] * rhs[3] * itemsize
 
     dtype = {1: "i8", 2: "f16", 4: "f32"}[itemsize]
     problem = CubeProblem(extents, [0], [1], [2], [3], itemsize, dtype=dtype)
@@ -97,7 +97,7 @@ def test_cube_schedules(m: int, n: int, k: int, batch: int, itemsize: int, machi
         assert all(n >= 1 for n in plan.l0)
         assert all(plan.l0[a] <= extents[a] or plan.l0[a] <= 16 for a in range(4))
         assert plan.l1[3] % plan.l0[3] == 0
-        assert l1_bytes(plan.lhs, plan.rhs) * plan.slots["l1"] <= machine.spaces["l1"].bytes
+        assert sum(l1_bytes(plan.lhs, plan.rhs)) * plan.slots["l1"] <= machine.spaces["l1"].bytes
         step = [-(-plan.l0[a] // 16) * 16 for a in (1, 2, 3)]
         assert step[0] * step[1] * 4 * plan.slots["l0c"] <= machine.spaces["l0c"].bytes
         assert step[0] * step[2] * itemsize * plan.slots["l0a"] <= machine.spaces["l0a"].bytes
@@ -110,8 +110,8 @@ def test_no_cube_schedule_without_room() -> None:
     spaces = machine.spaces | {"l1": dataclasses.replace(machine.spaces["l1"], bytes=64)}
     problem = CubeProblem([64, 64, 3, 64], [], [0], [1], [2, 3], 4, windows=frozenset({2}))
 
-    def l1_bytes(lhs: Sequence[int], rhs: Sequence[int]) -> int:
-        return (lhs[0] * lhs[2] * lhs[3] + rhs[1] * rhs[2] * rhs[3]) * 4
+    def l1_bytes(lhs: Sequence[int], rhs: Sequence[int]) -> tuple[int, int]:
+        return lhs[0] * lhs[2] * lhs[3] * 4, rhs[1] * rhs[2] * rhs[3] * 4
 
     tight = dataclasses.replace(machine, spaces=spaces)
     assert not list(cube_schedules(problem, (), tight, l1_bytes, CubeSchedule()))

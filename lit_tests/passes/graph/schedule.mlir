@@ -65,3 +65,41 @@ func.func @main(%x: tensor<64x3072xf16>, %w: tensor<3072x768xf16>, %b: tensor<64
 // CHECK: graph.reduce
 // CHECK-NOT: graph.fusion
 // CHECK: func.return
+
+// -----
+
+// 8192 rows on 24 cores: 72 steps of 114 rows, three for each core, which no other core reads.
+func.func @main(%x: tensor<8192x8192xf16>, %w: tensor<8192x8192xf16>) -> tensor<8192x8192xf16> {
+  %r = graph.contract %x, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<8192x8192xf16>, tensor<8192x8192xf16>) -> tensor<8192x8192xf16>
+  func.return %r : tensor<8192x8192xf16>
+}
+// CHECK: step = [114, 256, 64], lhs = [114, 256, 256], rhs = [114, 256, 256], grid = [24, 1, 1], inner = m
+
+// -----
+
+// Of both operands k lies side by side: columns need not be whole lines, and a square step loads least. Its loads begin
+// at lines.
+func.func @main(%x: tensor<8192x8192xf16>, %w: tensor<8192x8192xf16>) -> tensor<8192x8192xf16> {
+  %r = graph.contract %x, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [1]} : (tensor<8192x8192xf16>, tensor<8192x8192xf16>) -> tensor<8192x8192xf16>
+  func.return %r : tensor<8192x8192xf16>
+}
+// CHECK: step = [171, 176, 64], lhs = [171, 176, 256], rhs = [171, 176, 256], grid = [24, 1, 1], inner = m
+
+// -----
+
+// Rows of 8000 do not begin at lines, and longer loads straddle fewer of them: those of the left operand are longer, and
+// neither length divides the sums.
+func.func @main(%x: tensor<4096x8000xf16>, %w: tensor<8000x4096xf16>) -> tensor<4096x4096xf16> {
+  %r = graph.contract %x, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<4096x8000xf16>, tensor<8000x4096xf16>) -> tensor<4096x4096xf16>
+  func.return %r : tensor<4096x4096xf16>
+}
+// CHECK: step = [125, 256, 64], lhs = [125, 256, 512], rhs = [125, 256, 256], grid = [3, 8, 1]
+
+// -----
+
+// Columns in blocks of 16: a step has several blocks.
+func.func @main(%x: tensor<160x2048xf16>, %w: tensor<384x2048x16xf16>) -> tensor<160x384x16xf16> {
+  %r = graph.contract %x, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [1]} : (tensor<160x2048xf16>, tensor<384x2048x16xf16>) -> tensor<160x384x16xf16>
+  func.return %r : tensor<160x384x16xf16>
+}
+// CHECK: step = [160, 11, 16, 64], lhs = [160, 11, 16, 256], rhs = [160, 11, 16, 256], grid = [1, 18, 1, 1]

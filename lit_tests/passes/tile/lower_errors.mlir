@@ -24,7 +24,7 @@ func.func @main(%x: tensor<1x2048x2048x64xf16>, %k: tensor<2x2x64x16xf16>) -> te
   func.return %y : tensor<1x48x48x16xf16>
 }
 // CHECK: tile.kernel @conv_0
-// CHECK: tile.load {{.*}} : (!npu.gm<2048x2048x64xf16>) -> !tile.tile<5x48x64xf16, l1>
+// CHECK: tile.load {{.*}} : (!npu.gm<2048x2048x64xf16>) -> !tile.tile<3x48x64xf16, l1>
 
 // -----
 

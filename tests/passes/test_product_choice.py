@@ -1,0 +1,180 @@
+"""What is tried of products beside the usual: rows in equal shares, columns of several axes, loads of unequal lengths;
+the values of such kernels, and that the bound finds what the simulator does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiers import sampled
+
+import tilewright as tw
+from tilewright.dialects.graph import CubeSchedule
+from tilewright.dialects.graph.schedules import Schedule
+from tilewright.machine import Machine
+from tilewright.passes import oracle
+from tilewright.passes.npu.check import check as hazards
+from tilewright.passes.tile import contraction_choice
+from tilewright.passes.tile.scheduled import ScheduledKernel
+
+Wanted = Callable[[CubeSchedule], bool]
+
+
+class Prefers:
+    """Takes the best schedule that is wanted; counts those."""
+
+    def __init__(self, wanted: Wanted):
+        self.wanted, self.found = wanted, 0
+
+    def microseconds(self, kernel: ScheduledKernel, schedule: Schedule) -> float:
+        if isinstance(schedule, CubeSchedule) and self.wanted(schedule):
+            self.found += 1
+            return kernel.bound(schedule)
+        return 1e9 + kernel.bound(schedule)
+
+
+@pytest.fixture
+def refined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other loads are judged whatever they gain."""
+    monkeypatch.setattr(Machine, "barrier_microseconds", lambda *_: -1e6)
+
+
+@pytest.fixture
+def preferring() -> Iterator[Callable[[Wanted], Prefers]]:
+    """Makes an oracle that `taken` is judged by."""
+
+    def register(wanted: Wanted) -> Prefers:
+        judge = Prefers(wanted)
+        oracle.register("taken", judge)
+        return judge
+
+    yield register
+    oracle.unregister("taken")
+
+
+def uneven_rows(schedule: CubeSchedule) -> bool:
+    """A step of rows that are no whole fractals."""
+    return bool(schedule.step and schedule.step[0] % 16 and schedule.step[0] > 16)
+
+
+def unequal(schedule: CubeSchedule) -> bool:
+    """Loads of two lengths."""
+    return schedule.lhs is not None and schedule.rhs is not None and schedule.lhs[-1] != schedule.rhs[-1]
+
+
+def columns_of_two_axes(schedule: CubeSchedule) -> bool:
+    """A step with several places of the axis before the last one of columns."""
+    return bool(schedule.step and len(schedule.step) == 4 and schedule.step[1] > 1)
+
+
+def short_step(schedule: CubeSchedule) -> bool:
+    """A step of a power of two where a longer one fits."""
+    return bool(schedule.step and schedule.step[-1] in (32, 64) and schedule.step[1] == 176)
+
+
+def check(fn: Callable[..., Any], shapes: Sequence[tuple[int, ...]], judge: Prefers, dtype: str = "float16") -> None:
+    """The values of the schedule that is taken in both memories, and no hazards."""
+    rng = np.random.default_rng(sum(map(sum, shapes)))
+    args = [(rng.standard_normal(s) / 8).astype(dtype) for s in shapes]
+    program = tw.compile(fn, *args, options=tw.Options(oracle="taken"))
+    assert judge.found
+    assert hazards(program.module("npu"), Machine.load("ascend-910b1")) == []
+    want = np.asarray(fn(*(np.asarray(x, np.float32) for x in args)), np.float32)
+    for memory in ("typed", "bytes"):
+        got = np.asarray(program.executable(memory)(*program.flatten(args))[0], np.float32)
+        np.testing.assert_allclose(got, want, atol=2e-3 * np.abs(want).max(initial=0), rtol=0)
+
+
+@sampled(4)
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("sizes", [(300, 130, 200), (331, 97, 40), (115, 1, 17), (619, 300, 257)], ids=str)
+def test_rows_in_equal_shares(
+    dtype: str, sizes: tuple[int, int, int], preferring: Callable[[Wanted], Prefers]
+) -> None:
+    """Rows that are no whole fractals, so that groups of cores have equal tiles."""
+    m, k, n = sizes
+    check(lambda a, b: a @ b, [(m, k), (k, n)], preferring(uneven_rows), dtype)
+
+
+@sampled(3)
+@pytest.mark.usefixtures("refined")
+@pytest.mark.parametrize("sizes", [(130, 1000, 270), (64, 9001, 33), (300, 4099, 17)], ids=str)
+@pytest.mark.parametrize("turned", [False, True])
+def test_loads_of_unequal_lengths(
+    sizes: tuple[int, int, int], turned: bool, preferring: Callable[[Wanted], Prefers]
+) -> None:
+    """One operand in longer loads than the other, also where neither divides the sums."""
+    m, k, n = sizes
+    fn = (lambda a, b: a @ b.T) if turned else (lambda a, b: a @ b)
+    check(fn, [(m, k), (n, k) if turned else (k, n)], preferring(unequal))
+
+
+@sampled(2)
+@pytest.mark.parametrize("sizes", [(70, 130, 12), (33, 64, 5), (257, 40, 19)], ids=str)
+def test_columns_of_several_axes(
+    sizes: tuple[int, int, int], preferring: Callable[[Wanted], Prefers]
+) -> None:
+    """Weights in blocks of 16 columns, each with all of k."""
+    m, k, blocks = sizes
+    fn = lambda a, b: jnp.einsum("mk,jkc->mjc", a, b)  # noqa: E731
+    check(fn, [(m, k), (blocks, k, 16)], preferring(columns_of_two_axes))
+
+
+def test_steps_of_powers_of_two(preferring: Callable[[Wanted], Prefers]) -> None:
+    """A step that is shorter than what l0a and l0b hold, as its loads begin at lines then."""
+    check(lambda a, b: a @ b.T, [(190, 300), (352, 300)], preferring(short_step))
+
+
+FIGURES = [
+    (lambda a, b: a @ b, [(8192, 8192), (8192, 8192)], "float16", "ascend-910b1", 3850.0),
+    (lambda a, b: a @ b.T, [(8192, 8192), (8192, 8192)], "float16", "ascend-910b1", 3370.0),
+    (lambda a, b: a @ b.T, [(8192, 8192), (8192, 8192)], "float16", "ascend-950pr", 2610.0),
+    (lambda a, b: a @ b, [(4096, 8000), (8000, 4096)], "float16", "ascend-910b1", 1115.0),
+    (lambda a, b: jnp.einsum("mk,jkc->mjc", a, b), [(160, 2048), (384, 2048, 16)], "float16", "ascend-910b3", 41.0),
+    (lambda a, b: a @ b, [(2048, 2048), (2048, 2048)], "float32", "ascend-910b1", 220.0),
+]
+"""Products, and how many modelled microseconds they take at most."""
+
+
+@pytest.mark.parametrize(("fn", "shapes", "dtype", "target", "most"), FIGURES)
+def test_large_products(
+    fn: Callable[..., Any], shapes: Sequence[tuple[int, ...]], dtype: str, target: str, most: float
+) -> None:
+    """The schedule that is chosen takes what the bound says, to 3 %, and no longer than is written here."""
+    bounds: list[float] = []
+
+    class Notes:
+        def microseconds(self, kernel: ScheduledKernel, schedule: Schedule) -> float:
+            bounds.append(kernel.bound(schedule))
+            return bounds[-1]
+
+    oracle.register("notes", Notes())
+    try:
+        args = [jax.ShapeDtypeStruct(s, dtype) for s in shapes]
+        program = tw.compile(fn, *args, target=target, options=tw.Options(oracle="notes"))
+    finally:
+        oracle.unregister("notes")
+    us = program.report().microseconds
+    assert us <= most
+    assert us == pytest.approx(min(bounds), rel=0.03)
+
+
+def test_other_loads_are_for_more_than_a_barrier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorter loads bring less ahead of a barrier: they are taken only where they win more than that."""
+    tried: list[Schedule] = []
+    real = contraction_choice.other_loads
+
+    def noted(*args: Any) -> Iterator[CubeSchedule]:
+        for schedule in real(*args):
+            tried.append(schedule)
+            yield schedule
+
+    monkeypatch.setattr(contraction_choice, "other_loads", noted)
+    args = [jax.ShapeDtypeStruct((128, 768), "float16"), jax.ShapeDtypeStruct((768, 2304), "float16")]
+    program = tw.compile(lambda a, b: a @ b, *args)
+    assert any(isinstance(s, CubeSchedule) and unequal(s) for s in tried)
+    assert "lhs = [128, 256, 256], rhs = [128, 256, 256]" in program.ir("graph")
