@@ -23,12 +23,13 @@ from ..reasons import Reason
 from .chained import (
     LEAST_ROWS,
     MOST_GENERATED,
+    OWN_SCORES,
     Chained,
     Members,
     better_apart,
     chained_at,
     made_by,
-    scores_behind,
+    products_behind,
     unfit,
 )
 
@@ -74,18 +75,20 @@ def in_one_kernel(product: ContractOp, machine: Machine) -> Chained | Reason | N
     if isinstance(attention, str):
         return Reason("not attention", (product,), attention)
     found = attention or chained_at(product, machine)
-    why = None if found is None or found is attention else better_apart(found, machine)
+    if found is None or found is attention or OWN_SCORES in product.attributes:
+        return found
+    why = better_apart(found, machine)
     return found if why is None else Reason("not chained", (product,), why)
 
 
-def attention_at(product: ContractOp, machine: Machine) -> Attention | str | None:
+def attention_at(product: ContractOp, machine: Machine, shared: bool = False) -> Attention | str | None:
     """The attention that ends in a product, or why it is not computed as such though a softmax of scores is an operand;
-    None where none is."""
+    None where none is. shared: something else may need what is between the products."""
     why = None
     for side in (0, 1):
         found = _softmax(product, side)
         if found is not None:
-            why = unfit(found, machine) or _AttentionMembers(found).misfit()
+            why = unfit(found, machine) or _AttentionMembers(found, shared).misfit()
             if why is None:
                 return found
     return why
@@ -111,11 +114,11 @@ def _softmax(product: ContractOp, side: int) -> Attention | None:
         peak = reduced[0] if len(reduced) == 1 and least == [float("-inf")] else None
     if not isinstance(peak, ReduceOp) or text(peak.kind) != "max" or made_by(peak.x) is not made_by(x):
         return None
-    scores = scores_behind(x)
-    if scores is None:
+    first = products_behind(x)
+    if len(first) != 1:
         return None
     return Attention(
-        scores=scores,
+        scores=first[0],
         x=x,
         weights=side,
         product=product,
@@ -154,8 +157,8 @@ def _linear_in(op: Operation) -> Sequence[SSAValue]:
 class _AttentionMembers(Members):
     """Finds the members of attention and their axes."""
 
-    def __init__(self, attention: Attention) -> None:
-        super().__init__(attention)
+    def __init__(self, attention: Attention, shared: bool) -> None:
+        super().__init__(attention, shared)
         self.attention = attention
 
     def unfit(self) -> str | None:

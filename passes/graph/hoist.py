@@ -109,6 +109,17 @@ def hoist_region(loop: WhileOp, region: Region) -> None:
             block.insert_op_before(op, loop)
 
 
+def needed_by(op: Operation) -> set[Operation]:
+    """What an op depends on, and the op itself."""
+    needed, stack = set[Operation](), [op]
+    while stack:
+        op = stack.pop()
+        if op not in needed:
+            needed.add(op)
+            stack += [v.owner for v in outer_operands(op) if isinstance(v.owner, Operation)]
+    return needed
+
+
 def outer_operands(op: Operation) -> list[SSAValue]:
     """Values from outside that an op, or an op inside it, uses."""
     return [v for inner in op.walk() for v in inner.operands if inner is op or not op.is_ancestor(v.owner)]

@@ -83,6 +83,9 @@ def backward_axes(chain: Sequence[Operation], axes: Axes) -> Axes | None:
             for i, o in zip(wide_in, wide_out, strict=True):
                 out[i] = axes[o]
             axes = tuple(out)
+        elif isinstance(op, TransposeOp):
+            perm = to_ints(op.perm)
+            axes = tuple(axes[perm.index(d)] for d in range(len(perm)))
         else:
             return None
     return axes

@@ -1,5 +1,7 @@
 """graph-strips: makes what is large between products in strips, one after the other.
 
+Products that are kernels where each has scores of its own are given these first (own_scores.py). What else is large:
+
 Before:  %s = graph.contract %q, %k : [4096, 64], [4096, 64] -> [4096, 4096] ; %e = graph.exp %s ; ... of %e ;
          %a = graph.contract %e, %v : [4096, 64] ; %b = graph.contract %e, %d over rows : [4096, 64]
 After:   %a, %b = graph.while with a counter, of 8 iterations: a strip of %q and %d, 512 rows of %s and %e ;
@@ -41,10 +43,12 @@ from ...machine import Machine
 from ...support.amounts import STRIP
 from ..access import splat_of
 from ..base import TargetPass
+from ..reasons import asked_reasons
 from ..rewriting import erase_dead
 from .attention import in_one_kernel
 from .chained import Chained
 from .hoist import outer_operands, value_bytes
+from .own_scores import give_own_scores, with_own_scores
 from .strip_groups import StripGroup, StripWay, groups_at, is_made, needed, way_from_result
 from .tensor_builder import BlockBuilder
 
@@ -67,8 +71,11 @@ class GraphStripsPass(TargetPass):
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         for func in module.ops:
-            if self.strips and isinstance(func, FuncOp) and func.body.blocks:
-                Stripper(self.strips, machine if self.attention else None).block(func.body.block)
+            if isinstance(func, FuncOp) and func.body.blocks:
+                if self.attention:
+                    give_own_scores(func.body.block, machine, asked_reasons())
+                if self.strips:
+                    Stripper(self.strips, machine if self.attention else None).block(func.body.block)
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,8 @@ class Stripper:
                 for region in op.regions:
                     for inner in region.blocks:
                         self.block(inner)
-        for seed in [op for op in block.ops if isinstance(op, ContractOp)]:
+        whole = with_own_scores(block)
+        for seed in [op for op in block.ops if isinstance(op, ContractOp) and op not in whole]:
             if seed.parent is block and seed.result.first_use is not None:
                 cut = self.choose(seed)
                 for body in cut.apply(self.machine) if cut is not None else ():

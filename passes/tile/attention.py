@@ -24,6 +24,7 @@ from ...dialects import tile as ops
 from ...dialects.base import Expr, ints
 from ...dialects.graph.interface import element_of
 from ...dialects.tile import TileType
+from .attention_parts import result_strides
 from .chain import F32, Between, ChainKernel, write_over
 
 LOWEST = -3.4028234663852886e38
@@ -59,7 +60,22 @@ class AttentionKernel(ChainKernel):
         return [peak, total, last, self.copied(last), sums, due, result]
 
     def _end(self, position: Mapping[int, Expr], state: Sequence[SSAValue]) -> None:
-        self._finish(position, state[-1], state[1])
+        self._finish(position, state[-1], state[:2])
+
+    def _store_statistics(self, position: Mapping[int, Expr], statistics: Sequence[SSAValue]) -> None:
+        """Stores the maximum and the sum of each row, where something else needs them."""
+        assert self.softmax is not None
+        b, ones = self.b, [1 for _ in self.others]
+        peak, total = statistics
+        made: dict[SSAValue, SSAValue] = {self.softmax.peak.result: peak, self.softmax.total.result: total}
+        axes = [*self.others, self.row]
+        for i, value, base in self.statistics:
+            strides = result_strides(self.at, value)
+            *outer, rows = [self.whole.get(a, 1) for a in axes]
+            *steps, step = [strides.get(a, 1) for a in axes]
+            view = b.view(b.output(i), [*outer, 1, rows], [*steps, 1, step])
+            at = [*(position[a] for a in self.others), Expr(), position[self.row] + self.unit]
+            b.store(self.cast(made[base], element_of(base)), view, at, [*ones, 1, self._extent(self.row)])
 
     def copied(self, value: SSAValue) -> SSAValue:
         """The same numbers in a tile of their own, which a loop needs to carry them twice."""
@@ -81,7 +97,7 @@ class _Softmax(Between):
         if k.s.buffered == 1 and k.chain.over is not None and steps[k.chain.over[0]].kind != "load":
             write_over(done[k.chain.over])
         x = k.cast(done[k.chain.result], F32)
-        self.x = self.masked(x, float("-inf")) if k.is_masked(k._piece_keys) else x
+        self.x = self.masked(x, float("-inf")) if k.is_masked(k.s) else x
 
     def reduced(self, kind: str, x: SSAValue) -> SSAValue:
         k = self.k
@@ -108,11 +124,11 @@ class _Softmax(Between):
         k.given = k.cast(e, element_of(k.softmax.quotient.results[0]))
         weights = k.emitted(k.behind)[k.behind.result]
         # of what is behind the last key, it may make anything
-        if k.is_masked(k._piece_keys) and k.behind.computes:
+        if k.is_masked(k.s) and k.behind.computes:
             weights = self.masked(weights, 0.0)
         return k.cast(weights, k.weighed)
 
-    def alone(self) -> tuple[SSAValue, SSAValue]:
+    def alone(self) -> tuple[SSAValue, Sequence[SSAValue]]:
         k = self.k
         peak = k.op(
             "max",
@@ -120,7 +136,7 @@ class _Softmax(Between):
             k.fill(LOWEST, TileType.of([1] * len(k._chain_axes), F32, "ub")),
         )
         e = self.exponentials(peak)
-        return self.weights(e), self.reduced("sum", e)
+        return self.weights(e), (peak, self.reduced("sum", e))
 
     def step(self, state: Sequence[SSAValue], slot: Expr) -> list[SSAValue]:
         """The state behind this piece. What it writes over is read before: a loop has one place for each tile."""

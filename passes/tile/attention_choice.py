@@ -5,16 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from math import gcd
 
 from xdsl.dialects.builtin import f32
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 
 from ...dialects.base import describe, to_ints
-from ...dialects.dtypes import dtype_name, itemsize, size
-from ...dialects.graph import AttentionSchedule, FusionOp
+from ...dialects.dtypes import itemsize, size
+from ...dialects.graph import AttentionSchedule, ContractOp, FusionOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.types import padded_bytes
@@ -22,6 +22,7 @@ from ...dialects.open_sizes import any_open, certain, example
 from ...machine import Machine
 from ..errors import TooLarge
 from ..graph.attention import Attention
+from ..graph.layout_axes import base_of
 from ..graph.visible_keys import VisibleKeys, visible_keys
 from .attention_parts import ProductPart, ScoreSteps, chained_in, result_dims
 from .bound import FRACTAL, grids, round_up
@@ -36,14 +37,6 @@ KEYS = (512, 384, 320, 256, 192, 128, 96, 64, 48, 32, 16)
 
 BEHIND = 2
 """Pieces of the keys behind the last one: parts of the result are added two pieces late."""
-
-
-SIGNALS = 1.5
-"""Signals of other cores that a vector core waits for with each piece, by the simulator's figures."""
-
-LATE = 1.25, 1.1
-"""How much longer the stores of sums take as they wait for these, with one place for sums and with two: fitted to the
-simulator."""
 
 MOST_BANDS = 8
 """Bands of rows that are tried, at most."""
@@ -97,15 +90,16 @@ class AttentionChoice(ScheduledKernel):
         self.softmax = at if isinstance(at, Attention) else None
         """What is between the products, where it has a softmax."""
         scores, product = at.scores, at.product
-        batch, (left, _) = len(to_ints(scores.lhs_batch)), scores.free_dims()
-        swapped = at.keys >= batch + len(left)
-        own = tuple(a if n != 1 else None for a, n in enumerate(shape_of(scores.result)))
-        self.scores = ProductPart.of(fusion, scores, own, swapped, [], machine)
+        batch = len(to_ints(scores.lhs_batch))
+        self.scores = [
+            ProductPart.of(fusion, op, at.axes[op.result], self._swapped(op), [], machine) for op in at.first
+        ]
+        """The first products, with what is loaded for each of them."""
         weights = product.operands[at.weights]
         self.values = ProductPart.of(
             fusion, product, at.axes[product.result], at.weights == 0, [weights], machine
         )
-        order = result_dims(scores, swapped)
+        order = result_dims(scores, self._swapped(scores))
         extents = [*shape_of(scores.result), at.domain[-1]]
         self.whole: Mapping[int, int] = {a: n for a, n in enumerate(extents) if n != 1}
         """The extent of each axis; `extents`: of what is computed here."""
@@ -121,17 +115,22 @@ class AttentionChoice(ScheduledKernel):
         self.units = machine.vector_cores // machine.cube_cores
         self.values.takes(self.row)
         order = [*(a for a in order if a not in (self.keys, self.row)), self.keys, self.row]
-        ends = (scores.result, at.x)
-        self.chain = ScoreSteps.of(fusion, at, ends, order, machine, self._load_scores)
+        first, brought = [op.result for op in at.first], [partial(self._load_scores, i) for i, _ in enumerate(at.first)]
+        self.chain = ScoreSteps.of(fusion, at, first, at.x, order, machine, brought)
         self.behind = None
         """What becomes of the weights of a softmax: it is linear, so that exponentials are not divided before."""
         if self.softmax is not None:
-            ends = (self.softmax.quotient.results[0], weights)
-            self.behind = ScoreSteps.of(fusion, at, ends, order, machine, lambda _: self.given)
+            quotient = self.softmax.quotient.results[0]
+            self.behind = ScoreSteps.of(fusion, at, [quotient], weights, order, machine, [lambda _: self.given])
         self.chains = [self.chain] if self.behind is None else [self.chain, self.behind]
-        self.scored = element_of(scores.result)
+        self.scored = [element_of(op.result) for op in at.first]
         self.weighed = element_of(weights)
         self.result = element_of(product.result)
+
+    def _swapped(self, op: ContractOp) -> bool:
+        """Whether the keys are on the right of a first product."""
+        batch, (left, _) = len(to_ints(op.lhs_batch)), op.free_dims()
+        return self.at.axes[op.result].index(self.at.keys) >= batch + len(left)
 
     @cached_property
     def visible(self) -> VisibleKeys | None:
@@ -177,8 +176,12 @@ class AttentionChoice(ScheduledKernel):
         return last.operands
 
     @abstractmethod
-    def _load_scores(self, e: Emitter) -> SSAValue:
-        """Brings a vector core's tile of scores."""
+    def _load_scores(self, i: int, e: Emitter) -> SSAValue:
+        """Brings a vector core's tile of what a first product gives."""
+
+    @abstractmethod
+    def _cube_cycles(self, s: AttentionSchedule) -> float:
+        """Cycles of the slowest pipe of a cube core for one piece of the keys."""
 
     def candidates(self, name: str) -> Iterator[AttentionSchedule]:
         asked, found = self.asked, False
@@ -253,18 +256,16 @@ class AttentionChoice(ScheduledKernel):
         """Keys of a tile of scores and columns of a part of the result that fit in l0c and, with what else is there, in
         l1, each in equal parts; and how often they fit: twice, so that one is stored while the next one is summed up,
         or once. The longest ones of each kind."""
-        asked, wide, q, p = self.asked, self._wide, itemsize(self.scored_from), itemsize(self.weighed)
-        others = (
-            2 * rows * round_up(self._shared) * q
-            + 2 * keys * (wide * places + rows * (1 if self.pieces(keys) == 1 else 2)) * p
-        )
-        loaded = (self.machine.spaces["l1"].bytes - others) // (2 * round_up(self._shared) * q)
+        asked, wide, p = self.asked, self._wide, itemsize(self.weighed)
+        each = sum(round_up(shared) * q for shared, q in self.loaded)
+        others = 2 * rows * each + 2 * keys * (wide * places + rows * (1 if self.pieces(keys) == 1 else 2)) * p
+        loaded = (self.machine.spaces["l1"].bytes - others) // (2 * each)
         scored = [asked.scored] if asked.scored else [n for n in equal_parts(keys)[:2] if n <= loaded]
         found = []
         for columns in (asked.columns,) if asked.columns else self._columns_tried:
             for sums in (asked.l0c,) if asked.l0c else (2, 1):
                 room = self.machine.spaces["l0c"].bytes // (rows * 4 * sums)
-                fitting = [n for n in scored if n + columns * self._totals(places) <= room]
+                fitting = [n for n in scored if n * len(self.loaded) + columns * self._totals(places) <= room]
                 found += [(fitting[0], columns, sums)] if fitting else []
         return found or [
             ((scored or equal_parts(keys))[-1], asked.columns or self._columns_tried[-1], asked.l0c or 1)
@@ -282,9 +283,9 @@ class AttentionChoice(ScheduledKernel):
         """Elements along the summed axes of the steps of both products, and how often l0a and l0b hold them: the
         longest ones that fit."""
         asked = self.asked
-        q, p = itemsize(self.scored_from), itemsize(self.weighed)
+        q, p = sum(q for _, q in self.loaded), itemsize(self.weighed)
         room = [self.machine.spaces[space].bytes for space in ("l0a", "l0b")]
-        whole = round_up(self._shared)
+        whole = round_up(max(shared for shared, _ in self.loaded))
         first = [asked.features] if asked.features else [n for n in _even_steps(whole) if whole % n == 0]
         second = [asked.summed] if asked.summed else [n for n in _even_steps(keys) if keys % n == 0]
         for buffers in (2, 1):
@@ -300,15 +301,10 @@ class AttentionChoice(ScheduledKernel):
                 return features, summed, buffers
         return first[-1], second[-1], 1
 
-    @property
-    def scored_from(self) -> Attribute:
-        """The element type of q and k."""
-        return element_of(self.at.scores.lhs)
-
     @cached_property
-    def _shared(self) -> int:
-        """Elements that q and k share."""
-        return size([self.scores.extents[a] for a in self.scores.k_axes])
+    def loaded(self) -> list[tuple[int, int]]:
+        """Elements that are summed up for a number that each first product gives, and the bytes of one."""
+        return [(size([p.extents[a] for a in p.k_axes]), itemsize(element_of(p.anchor.lhs))) for p in self.scores]
 
     @property
     def _wide(self) -> int:
@@ -354,8 +350,8 @@ class AttentionChoice(ScheduledKernel):
             return f"{s.buffered} tiles of scores are buffered, and there can be 1 or 2"
         if s.buffered == 1 and (
             self.chain.over is None
-            or self.is_masked(s.keys)
-            or itemsize(self.scored) != 4
+            or self.is_masked(s)
+            or itemsize(self.scored[0]) != 4
             or self.softmax is None
         ):
             return "its scores cannot be worked on in place: buffered must be 2"
@@ -377,16 +373,16 @@ class AttentionChoice(ScheduledKernel):
     def _bytes(self, s: AttentionSchedule) -> dict[str, int]:
         """Bytes of each memory space that a tile takes."""
         assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed
-        wide, q, p = self._wide, itemsize(self.scored_from), itemsize(self.weighed)
+        wide, p, q, first = self._wide, itemsize(self.weighed), sum(q for _, q in self.loaded), len(self.loaded)
         slots = {space: getattr(s, space) for space in ("l1", "l0a", "l0b", "l0c")}
-        shared = -(-self._shared // s.features) * s.features
-        l1 = slots["l1"] * s.rows * shared * q
+        each = sum(-(-shared // s.features) * s.features * q for shared, q in self.loaded)
+        l1 = slots["l1"] * s.rows * each
         weights = s.rows * s.keys * p * (1 if self.pieces(s.keys) == 1 else 2)
         places = s.places or 1
-        l1 += slots["l1"] * (s.scored * shared * q + weights + places * s.keys * wide * p)
+        l1 += slots["l1"] * (s.scored * each + weights + places * s.keys * wide * p)
         l0a = slots["l0a"] * (s.scored * s.features * q + places * s.columns * s.summed * p)
         l0b = slots["l0b"] * s.rows * (s.features * q + places * s.summed * p)
-        l0c = slots["l0c"] * s.rows * (s.scored + self._totals(places) * s.columns) * 4
+        l0c = slots["l0c"] * s.rows * (s.scored * first + self._totals(places) * s.columns) * 4
         return {"l1": l1, "l0a": l0a, "l0b": l0b, "l0c": l0c, "ub": self._ub_bytes(s)}
 
     def _ub_bytes(self, s: AttentionSchedule) -> int:
@@ -404,22 +400,38 @@ class AttentionChoice(ScheduledKernel):
         crossing += padded_bytes([h, each], self.result)
         end = each * h * 4 * (2 if each == wide else 1) + padded_bytes([each, h], self.result)
         carried = 0 if once or self.softmax is None else wideness * (s.places or 1) + 8 * row
-        softmax = held * (2 if self.is_masked(keys) else 1) + 8 * row
+        softmax = held * (2 if self.is_masked(s) else 1) + 8 * row
         softmax += held * itemsize(element_of(self.at.x)) // 4 if itemsize(element_of(self.at.x)) != 4 else 0
         if s.buffered == 1:
             scores, softmax = 0, 8 * row
         again = 0
         if self.behind is not None:
             behind = sum(step.kind == "op" for step in self.behind.steps)
-            behind += self.behind.computes and self.is_masked(keys)
+            behind += self.behind.computes and self.is_masked(s)
             softmax += held * min(max(behind - 1, 0), 2)  # the last one gives what is stored
-            given = self.behind.loads.get(("scores",))  # exponentials, which are counted as what the softmax has
+            # exponentials are counted as what the softmax has
+            given = next(iter(self.behind.scored.values()), None)
             again = 0 if given is None else held * itemsize(self.behind.steps[given[0]].elements[0]) // 4
         return crossing + carried + sum(loads) - again + max(scores, softmax, end)
 
-    def is_masked(self, keys: int) -> bool:
-        """Whether pieces of so many keys have places behind the last one."""
-        return not certain(self.band.first + self.pieces(keys) * keys, "<=", self.whole[self.keys])
+    def is_masked(self, s: AttentionSchedule) -> bool:
+        """Whether the pieces of a schedule have places behind the last key that count: maxima that are stored must not
+        see those of the pieces that follow the last one."""
+        assert s.keys
+        count = self.pieces(s.keys)
+        if self.statistics and count > 1 and s.places != 2:
+            return True
+        return not certain(self.band.first + count * s.keys, "<=", self.whole[self.keys])
+
+    @property
+    def results(self) -> list[tuple[int, SSAValue, SSAValue]]:
+        """What is stored: its number, the value, and the one behind layout ops."""
+        return [(i, value, base_of(value)) for i, value in enumerate(self._yielded)]
+
+    @property
+    def statistics(self) -> list[tuple[int, SSAValue, SSAValue]]:
+        """What is stored of maxima and sums."""
+        return [each for each in self.results if each[2] is not self.at.product.result]
 
     @cached_property
     def _chain_axes(self) -> list[int]:
@@ -430,79 +442,3 @@ class AttentionChoice(ScheduledKernel):
         reason = self._refusal(as_attention(name, schedule))
         if reason is not None:
             raise cannot_obey(name, reason)
-
-    def bound(self, schedule: Schedule) -> float:
-        s, machine = as_attention("", schedule), self.machine
-        assert s.rows and s.keys and s.grid and s.features and s.summed
-        pieces, cores = self.pieces(s.keys), size(s.grid)
-        turns = pieces + (0 if pieces == 1 else BEHIND / 2 if s.places == 2 else BEHIND)
-        tiles = size([share(self._tiles(a, s.rows), n)[1] for a, n in zip(self.outer, s.grid, strict=True)])
-        signal = machine.cross_us * machine.clock_mhz
-        vector, *moves = self._vector_cycles(s)
-        step = max(self._cube_cycles(s), vector + SIGNALS * signal, *moves)
-        cycles = tiles * (turns * step + step + 4 * signal)
-        q, p, wide = itemsize(self.scored_from), itemsize(self.weighed), self._wide
-        crossing = 2 * s.rows * (s.keys * (itemsize(self.scored) + p) + (0 if self.softmax is None else wide * 4))
-        moved = crossing + s.keys * (self._shared * q + wide * p)
-        cycles = max(cycles, tiles * turns * moved * cores / machine.l2_bytes_per_cycle)
-        return machine.cycles_to_microseconds(cycles) + machine.launch_microseconds(cores, mixed=True)
-
-    def _vector_cycles(self, s: AttentionSchedule) -> tuple[float, float, float]:
-        """Cycles of V, MTE2 and MTE3 of a vector core for one piece of the keys."""
-        assert s.rows and s.keys
-        machine, unit = self.machine, self.machine.vector
-        h, wide, lanes = s.rows // self.units, self._wide, unit.repeat_bytes // 4
-        held, wideness, repeats = h * s.keys / lanes, h * wide / lanes, -(-h // lanes)
-        meets = 0.0 if unit.banks is None else unit.banks.read_cycles / 2
-        ops = sum(step.kind == "op" for chain in self.chains for step in chain.steps)
-        ops += self.is_masked(s.keys)
-        load, store = machine.moves["gm", "ub"], machine.moves["ub", "gm"]
-        brought = load.cycles(h * s.keys * itemsize(self.scored), 1)
-        if self.softmax is None:
-            work = (ops + 1) * held + (ops + 4) * unit.streamed_cycles
-        else:
-            softmax = (ops + 2) * held + h * s.keys / unit.rates["exp"]["f32"]
-            softmax += s.keys * repeats * (1 + meets)
-            update = wideness + wide * repeats * (1 + meets)
-            work = softmax + update + (ops + 16) * unit.streamed_cycles
-            brought += load.cycles(h * wide * 4, 1)
-        work += brought / 2 if s.buffered == 1 else 0
-        return work, brought, store.cycles(h * s.keys * itemsize(self.weighed))
-
-    def _cube_cycles(self, s: AttentionSchedule) -> float:
-        """Cycles of the slowest pipe of a cube core for one piece of the keys."""
-        assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed
-        machine, wide = self.machine, self._wide
-        q, p = itemsize(self.scored_from), itemsize(self.weighed)
-        rate = machine.cube[dtype_name(self.scored_from)], machine.cube[dtype_name(self.weighed)]
-        parts = s.keys // s.scored, wide // s.columns
-        steps = parts[0] * -(-self._shared // s.features), parts[1] * (s.keys // s.summed)
-        products = (
-            s.rows / rate[0].m * s.keys / rate[0].n * self._shared / rate[0].k,
-            s.rows / rate[1].m * wide / rate[1].n * s.keys / rate[1].k,
-        )
-        mma = sum(products) + sum(steps) * machine.cube_fixed_cycles
-        drains = machine.moves["l0c", "gm"]
-        drained = (
-            drains.cycles(s.rows * s.scored * itemsize(self.scored)),
-            drains.cycles(s.rows * s.columns * 4),
-        )
-        fix = parts[0] * drained[0] + (0 if self.softmax is None else parts[1] * drained[1])
-        load = machine.moves["gm", "l1"]
-        mte2 = load.cycles(s.keys * self._shared * q, 1) + load.cycles(s.keys * wide * p, 1)
-        mte2 += load.cycles(s.rows * s.keys * p, 1)
-        left, right = machine.moves["l1", "l0a"], machine.moves["l1", "l0b"]
-        moves = [
-            n * (left.cycles(of_left, overlapped=True) + right.cycles(of_right, overlapped=True))
-            for n, of_left, of_right in (
-                (steps[0], s.scored * s.features * q, s.rows * s.features * q),
-                (steps[1], s.columns * s.summed * p, s.rows * s.summed * p),
-            )
-        ]
-        if s.l0c == 1:  # what is summed up waits until what was there is stored
-            made = [max(both) / n for both, n in zip(zip(products, moves, strict=True), parts, strict=True)]
-            waits = [max(made[i] - drained[1 - i], 0) + (parts[i] - 1) * made[i] for i in (0, 1)]
-            fix = max(fix + sum(waits), LATE[0] * fix)
-        else:
-            fix *= LATE[1]
-        return max(mma, fix, mte2, sum(moves)) + 4 * machine.cube_fixed_cycles

@@ -138,8 +138,8 @@ class ProductPart(ContractKernel):
 
 def result_strides(at: Chained, value: SSAValue) -> dict[int, int]:
     """Elements between neighbours of a stored result of attention along each axis."""
-    _, strides = behind_transposes(value, row_strides(shape_of(value)))
-    axes = at.axes[at.product.result]
+    made, strides = behind_transposes(value, row_strides(shape_of(value)))
+    axes = at.axes[made]
     return {a: stride for a, stride in zip(axes, strides, strict=True) if a is not None}
 
 
@@ -153,12 +153,15 @@ def result_dims(op: ContractOp, swapped: bool) -> list[int]:
 
 class ScoreSteps(FusionSteps):
     """What becomes of a tile of one number for each score: of scores before the softmax, or of weights behind it.
-    `load` brings the tile; `result` is the step that gives what becomes of it. The last two axes are those of keys and
-    rows."""
+    `load` brings the tile, one for each product; `result` is the step that gives what becomes of them. The last two
+    axes are those of keys and rows."""
 
-    def __init__(self, fusion: FusionOp, machine: Machine, load: Callable[[Emitter], SSAValue]):
+    def __init__(self, fusion: FusionOp, machine: Machine, load: Sequence[Callable[[Emitter], SSAValue]]):
         super().__init__(fusion, machine, apart=True)
-        self.load = load
+        self.scored: dict[SSAValue, Ref] = {}
+        """The loads of tiles of products."""
+        given = fusion.body.block.args[-len(load) :]
+        self.load: Mapping[SSAValue, Callable[[Emitter], SSAValue]] = dict(zip(given, load, strict=True))
         self.result: Ref = (-1, 0)
         self.turned: dict[Ref, Ref] = {}
         self.build_steps()
@@ -174,7 +177,7 @@ class ScoreSteps(FusionSteps):
         each score: the loaded ones themselves, or the one step on them. None where there is more."""
         computed = [(i, step) for i, step in enumerate(self.steps) if step.kind not in ("fill", "load")]
         loads = [(i, 0) for i, step in enumerate(self.steps) if step.kind == "load"]
-        if len(loads) != 1 or ("scores",) not in self.loads:
+        if len(loads) != 1 or not self.scored:
             return None
         if not computed:
             return loads[0] if self.result == loads[0] else None
@@ -184,16 +187,16 @@ class ScoreSteps(FusionSteps):
         return (i, 0) if alone and same and step.operands[0] == loads[0] and self.result == (i, 0) else None
 
     def _load(self, load: Load, element: Attribute) -> Ref:
-        if load.base is not self.block.args[-1]:
+        bring = self.load.get(load.base)
+        if bring is None:
             ref = super()._load(load, element)
             if ref not in self.turned:
                 self.turned[ref] = self._turned(ref, load, element)
             return self.turned[ref]
-        key = ("scores",)
-        if key not in self.loads:
+        if load.base not in self.scored:
             axes = frozenset(range(len(self.extents)))
-            self.loads[key] = self._step(Step([element], axes, (), lambda e, _: [self.load(e)], "load", axes))
-        return self.loads[key]
+            self.scored[load.base] = self._step(Step([element], axes, (), lambda e, _: [bring(e)], "load", axes))
+        return self.scored[load.base]
 
     def _turned(self, ref: Ref, load: Load, element: Attribute) -> Ref:
         """What a load brings, turned in ub where keys are neighbours in memory: by single elements it takes long."""
@@ -240,14 +243,14 @@ class ScoreSteps(FusionSteps):
     def of(
         fusion: FusionOp,
         at: Chained,
-        ends: tuple[SSAValue, SSAValue],
+        first: Sequence[SSAValue],
+        last: SSAValue,
         order: Sequence[int],
         machine: Machine,
-        load: Callable[[Emitter], SSAValue],
+        load: Sequence[Callable[[Emitter], SSAValue]],
     ) -> ScoreSteps:
-        """The ops of a fusion from one value on to another, over the dimensions of the scores in this order."""
-        first, last = ends
-        copied = CopiedFusion(fusion, [first], {axis: i for i, axis in enumerate(order)})
+        """The ops of a fusion from some values on to another, over the dimensions of the scores in this order."""
+        copied = CopiedFusion(fusion, first, {axis: i for i, axis in enumerate(order)})
         shape = [shape_of(at.scores.result)[d] for d in order]
         return ScoreSteps(copied.fusion("vector", shape, copied.value(last)), machine, load)
 

@@ -1,6 +1,8 @@
 """Chained products in one kernel: tiles of scores go from the cube core to its vector cores and back as weights, and
 the sums of weights by values stay in l0c over all keys.
 
+There may be two first products, whose tiles of scores f takes both.
+
 for each tile of rows of this block of cores:                 load q                                    cube
   for each piece i of the keys, and the lines with i-2 for two that follow:
     scores(i) = q k(i)           to a workspace                                                         cube
@@ -34,7 +36,8 @@ from ...dialects.npu.legality import MIXED
 from ...dialects.npu.types import GmType
 from ...dialects.tile import TileType
 from ...dialects.tile.vector import IN_PLACE
-from .attention_choice import BEHIND, AttentionChoice
+from .attention_choice import BEHIND
+from .attention_costs import AttentionCosts
 from .attention_parts import ProductPart, ScoreSteps, result_strides
 from .bound import round_up
 from .builder import KernelBuilder, dense, gm_of, hand_back, number
@@ -46,7 +49,7 @@ from .steps import Emitter, Ref
 F32 = Float32Type()
 
 
-class ChainKernel(AttentionChoice):
+class ChainKernel(AttentionCosts):
     """Lowers chained products on a chip whose cube and vector cores exchange tiles through device memory. `slot`: where
     in their workspaces the tiles are that are worked on."""
 
@@ -66,7 +69,7 @@ class ChainKernel(AttentionChoice):
             [gm_of(v) for v in self.fusion.body.block.args],
             [gm_of(v) for v in self._yielded],
             [
-                dense([*lead, self._rooms, self.units, s.keys, s.rows // self.units], self.scored),
+                *(dense([*lead, self._rooms, self.units, s.keys, s.rows // self.units], e) for e in self.scored),
                 dense([*lead, self._rooms, s.keys, s.rows], self.weighed),
                 dense([*lead, self._part_rooms, self.units, self._wide, s.rows // self.units], F32),
             ],
@@ -128,23 +131,23 @@ class ChainKernel(AttentionChoice):
             for axis, a in part.number.items():
                 l0[a], load[a] = tile.get(axis, 1), wholes.get(axis, 1)
             for a in part.k_axes:
-                whole = part.extents[a] if part is self.scores else keys
+                whole = keys if part is self.values else part.extents[a]
                 l0[a] = min(step, round_up(whole)) if a == part.k_axes[-1] else whole
                 load[a] = -(-whole // l0[a]) * l0[a]
             return CubePlan(tuple(l0), tuple(load), tuple(load), (), "m", {}, None)
 
-        self.score_plan = plan(self.scores, s.features)
+        self.score_plans = [plan(part, s.features) for part in self.scores]
         self.value_plan = plan(self.values, s.summed)
 
     def _rows(self, position: dict[int, Expr]) -> None:
         """All keys for one tile of rows."""
-        b, loaded, first = self.b, self._load_query(position), Expr(self.band.first)
+        b, loaded, first = self.b, self._load_queries(position), Expr(self.band.first)
         if self.count == 1:
             self._score(position, first, Expr(), loaded)
-            weights, total = self._between({**position, self.keys: first}, Expr()).alone()
+            weights, statistics = self._between({**position, self.keys: first}, Expr()).alone()
             self._hand_over(weights, Expr(), Expr())
             self._sum(position, first, Expr())
-            self._finish(position, self._load_part(Expr()), total)
+            self._finish(position, self._load_part(Expr()), statistics)
             return
         self._zero_weights()
         outer, each, apart = self._begin(), self._piece_keys, self.s.places == 2
@@ -203,8 +206,17 @@ class ChainKernel(AttentionChoice):
 
     def _end(self, position: Mapping[int, Expr], state: Sequence[SSAValue]) -> None:
         """The result of a state behind all pieces."""
-        self._drain(state[0], 2, Expr(), Expr())
-        self._finish(position, self._load_part(Expr()), None)
+        self._drain(state[0], self._of_parts, Expr(), Expr())
+        self._finish(position, self._load_part(Expr()), ())
+
+    @property
+    def _of_weights(self) -> int:
+        """The workspace of weights, behind those of scores; `_of_parts`: of parts of the result."""
+        return len(self.scores)
+
+    @property
+    def _of_parts(self) -> int:
+        return self._of_weights + 1
 
     @property
     def _piece_keys(self) -> int:
@@ -213,26 +225,29 @@ class ChainKernel(AttentionChoice):
 
     # -- the cube core -----------------------------------------------------------------------------------------
 
-    def _load_query(self, position: Mapping[int, Expr]) -> Sequence[SSAValue]:
-        part = self.scores
-        return part.right(self.b, self.score_plan, _named(part, position))
+    def _load_queries(self, position: Mapping[int, Expr]) -> list[Sequence[SSAValue]]:
+        """What each first product has of a tile of rows."""
+        parts = zip(self.scores, self.score_plans, strict=True)
+        return [part.right(self.b, plan, _named(part, position)) for part, plan in parts]
 
-    def _score(self, position: Mapping[int, Expr], keys: Expr, slot: Expr, query: Sequence[SSAValue]) -> None:
-        """The scores of a piece of the keys, to their workspace."""
-        part, b, scored = self.scores, self.b, self.s.scored
+    def _score(
+        self, position: Mapping[int, Expr], keys: Expr, slot: Expr, queries: Sequence[Sequence[SSAValue]]
+    ) -> None:
+        """The scores of a piece of the keys, of each first product to its workspace."""
+        b, scored = self.b, self.s.scored
         assert scored
-        with b.loop(self._piece_keys // scored) as index:
-            where = _named(part, {**position, self.keys: keys + index * scored})
-            left = part.left(b, self.score_plan, where)
-            sums = part.sums(b, self.score_plan, where, left, query)
-            self._drain(sums, 0, slot, index * scored)
+        for i, (part, plan, query) in enumerate(zip(self.scores, self.score_plans, queries, strict=True)):
+            with b.loop(self._piece_keys // scored) as index:
+                where = _named(part, {**position, self.keys: keys + index * scored})
+                sums = part.sums(b, plan, where, part.left(b, plan, where), query)
+                self._drain(sums, i, slot, index * scored)
 
     def _sum(self, position: Mapping[int, Expr], keys: Expr, slot: Expr) -> None:
         """Weights by values of a piece of the keys, to their workspace."""
         product, columns = self._product(position, keys, slot), self.s.columns
         assert columns
         with self.b.loop(self._wide // columns) as index:
-            self._drain(product(index * columns), 2, slot, index * columns)
+            self._drain(product(index * columns), self._of_parts, slot, index * columns)
 
     def _product(
         self, position: Mapping[int, Expr], keys: Expr, slot: Expr, onto: tuple[SSAValue, Expr] | None = None
@@ -251,7 +266,7 @@ class ChainKernel(AttentionChoice):
         assert s.rows and s.keys
         kind = TileType.of([s.keys, s.rows], self.weighed, "l1")
         place = [*self.here, slot, Expr(), Expr()]
-        return b.load(b.workspace(1), place, self._box(1, s.keys, s.rows), kind)
+        return b.load(b.workspace(self._of_weights), place, self._box(1, s.keys, s.rows), kind)
 
     def _drain(self, sums: SSAValue, workspace: int, slot: Expr, line: Expr) -> None:
         """Stores what the cube has summed up from a line of a tile on, the rows of each vector core side by side."""
@@ -287,11 +302,11 @@ class ChainKernel(AttentionChoice):
             return value
         return self.op("convert", value, result=TileType.of(kind.shape, element, "ub"))
 
-    def _load_scores(self, e: Emitter) -> SSAValue:
-        return self._load_own(0, self.slot, self._piece_keys, self.scored)
+    def _load_scores(self, i: int, e: Emitter) -> SSAValue:
+        return self._load_own(i, self.slot, self._piece_keys, self.scored[i])
 
     def _load_part(self, slot: Expr) -> SSAValue:
-        return self._load_own(2, slot, self._wide, F32)
+        return self._load_own(self._of_parts, slot, self._wide, F32)
 
     def _load_own(self, workspace: int, slot: Expr, lines: int, element: Attribute) -> SSAValue:
         """This vector core's part of what the cube has summed up."""
@@ -303,7 +318,7 @@ class ChainKernel(AttentionChoice):
     def _hand_over(self, weights: SSAValue, slot: Expr, line: Expr) -> None:
         """Stores weights from a line of a tile on."""
         box = self._box(1, *ops.tile_type(weights).shape[-2:])
-        self.b.store(weights, self.b.workspace(1), [*self.here, slot, line, self.unit], box)
+        self.b.store(weights, self.b.workspace(self._of_weights), [*self.here, slot, line, self.unit], box)
 
     def _zero_weights(self) -> None:
         """Weights of zero in the place of those before the first piece."""
@@ -312,9 +327,16 @@ class ChainKernel(AttentionChoice):
         with self.b.loop(BEHIND) as slot, self.b.loop(self._piece_keys // few) as index:
             self._hand_over(nothing, slot, index * few)
 
-    def _finish(self, position: Mapping[int, Expr], result: SSAValue, total: SSAValue | None) -> None:
+    def _store_statistics(self, position: Mapping[int, Expr], statistics: Sequence[SSAValue]) -> None:
+        """Stores what else is needed of each row: nothing."""
+
+    def _finish(
+        self, position: Mapping[int, Expr], result: SSAValue, statistics: Sequence[SSAValue]
+    ) -> None:
         """Divides by the sums if there are some, turns rows of scores into rows, and stores: a part of the columns
-        after the other, as each takes room until it is stored."""
+        after the other, as each takes room until it is stored. statistics: the maximum and the sum of each row."""
+        self._store_statistics(position, statistics)
+        total = statistics[1] if statistics else None
         b, rank, each = self.b, len(self.others), self.columns_stored
         ones = [1 for _ in self.others]
         with b.loop(self._wide // each) as index:
@@ -336,7 +358,9 @@ class ChainKernel(AttentionChoice):
             out = b.add(ops.TransposeOp, [quotient], [turned], perm=perm).results[0]
             axes = [*self.others, self.row, self.feature]
             at = [*(position[a] for a in self.others), position[self.row] + self.unit, index * each]
-            for i, value in enumerate(self._yielded):
+            for i, value, base in self.results:
+                if base is not self.at.product.result:
+                    continue
                 strides = result_strides(self.at, value)
                 view = b.view(
                     b.output(i), [self.whole.get(a, 1) for a in axes], [strides.get(a, 1) for a in axes]
@@ -378,8 +402,8 @@ class Between(ABC):
         ).results[0]
 
     @abstractmethod
-    def alone(self) -> tuple[SSAValue, SSAValue | None]:
-        """Weights where there is one piece, and their sums if the result is divided by them."""
+    def alone(self) -> tuple[SSAValue, Sequence[SSAValue]]:
+        """Weights where there is one piece, and the maxima and sums of rows if the result is divided by the latter."""
 
     @abstractmethod
     def step(self, state: Sequence[SSAValue], slot: Expr) -> list[SSAValue]:
@@ -393,10 +417,10 @@ class Elementwise(Between):
         """What the second product takes."""
         k = self.k
         x = k.cast(self.done[k.chain.result], k.weighed)
-        return self.masked(x, 0.0) if k.is_masked(k._piece_keys) else x
+        return self.masked(x, 0.0) if k.is_masked(k.s) else x
 
-    def alone(self) -> tuple[SSAValue, None]:
-        return self.weights(), None
+    def alone(self) -> tuple[SSAValue, Sequence[SSAValue]]:
+        return self.weights(), ()
 
     def step(self, state: Sequence[SSAValue], slot: Expr) -> list[SSAValue]:
         self.k._hand_over(self.weights(), slot, Expr())

@@ -2,8 +2,8 @@
 ones whose flags are too many, so that they have barriers.
 
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
-`barriers 1`, `attention 3`, `chained 1`, `grouped 1`, `rows 1`, `winograd 1`, `skinny 2`, `decoding 1`. Nothing here
-imports JAX before a program is compiled.
+`barriers 1`, `attention 3`, `chained 1`, `gradient 1`, `grouped 1`, `rows 1`, `winograd 1`, `skinny 2`, `decoding 1`.
+Nothing here imports JAX before a program is compiled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw
-from tilewright.passes.graph import chained, grouped_products
+from tilewright.passes.graph import chained, grouped_products, own_scores
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [
@@ -92,6 +92,8 @@ def subject(source: str, target: str) -> Subject:
         return grouped_subject(int(number), target)
     if kind == "rows":
         return rows_subject(int(number), target)
+    if kind == "gradient":
+        return gradient_subject(int(number), target)
     if kind == "winograd":
         return winograd_subject(int(number), target)
     if kind == "decoding":
@@ -337,6 +339,32 @@ def rows_subject(number: int, target: str) -> Subject:
     options = tw.Options(schedule=tw.Schedule(tile=(2, piece), **({"cores": 1} if number % 2 else {})))
     module = tw.compile(softmax, *args, target=target, options=options).module()
     return Subject(f"rows {number} for {target}", module, target)
+
+
+def gradient_subject(number: int, target: str) -> Subject:
+    """Attention that stores its maxima and sums, and its gradient in kernels with two first products, in small tiles of
+    several pieces. Odd numbers add the last parts behind the loop over the pieces, and from 2 on all is in f32."""
+    import jax
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(number)
+    rows, keys = int(rng.integers(33, 60)), int(rng.integers(70, 100))
+
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        scores = jnp.einsum("hqd,hkd->hqk", q, k, preferred_element_type=jnp.float32) * 0.25
+        return jnp.einsum("hqk,hkd->hqd", jax.nn.softmax(scores).astype(v.dtype), v)
+
+    def gradient(q: Any, k: Any, v: Any, d: Any) -> Any:
+        result, back = jax.vjp(attention, q, k, v)
+        return (result, *back(d))
+
+    shapes = ((2, rows, 16), (2, keys, 16), (2, keys, 24), (2, rows, 24))
+    args = [rng.standard_normal(shape).astype(("f2", "f4")[number // 2 % 2]) for shape in shapes]
+    schedule = tw.Schedule(rows=16, keys=32 if number % 2 else 16, places=1 + number % 2, cores=2)
+    small = patch.multiple(chained, LEAST_BYTES=0, LEAST_LENGTH=0, LEAST_TILE=0)
+    with small, patch.object(own_scores, "LEAST_GROWTH", 0):
+        module = tw.compile(gradient, *args, target=target, options=tw.Options(schedule=schedule)).module()
+    return Subject(f"gradient {number} for {target}", module, target)
 
 
 def winograd_subject(number: int, target: str) -> Subject:

@@ -15,6 +15,7 @@ from mutants import KERNEL_MUTATIONS
 from oracle import Crash, Device, Launch, Schedule, Stuck, schedules
 from stream_mutants import STREAM_MUTATIONS
 from subjects import NARROW_TARGET, TARGETS, Subject, example, subject
+from tiers import later
 
 import tilewright as tw
 from tilewright.dialects.base import to_ints
@@ -108,6 +109,21 @@ def test_no_mutant_of_a_grouped_product_escapes() -> None:
         assert not tally.escapes
         total += tally.total
     assert total >= 30
+
+
+@later()
+def test_no_mutant_of_a_gradient_escapes() -> None:
+    """Attention stores more than its result, and kernels of its gradient have two tiles of scores at once."""
+    total = 0
+    for found in (subject(f"gradient {i}", TARGETS[0]) for i in (0, 3)):
+        summaries, alarms = summaries_of(found.module, Machine.load(found.target))
+        kernels = [name for name in launched(found.module) if name.startswith(("attention", "chain"))]
+        assert not alarms and len(kernels) == 4
+        for name in kernels[:1] + kernels[-1:]:
+            tally = KernelSubject(found, name, summaries).mutants(12, seed=7)
+            assert not tally.escapes
+            total += tally.total
+    assert total >= 40
 
 
 def test_no_mutant_of_a_winograd_convolution_escapes() -> None:

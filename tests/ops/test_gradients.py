@@ -1,0 +1,184 @@
+"""The gradient of attention in kernels of chained products: values of JAX's own gradient, in both memories, and where
+there are such kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiers import covering, later
+
+import tilewright as tw
+from tilewright.dialects.graph import ContractOp, WhileOp
+from tilewright.machine import Machine
+from tilewright.passes.graph import chained, own_scores
+from tilewright.passes.npu.check import check as hazards
+from tilewright.passes.reasons import reasons_asked
+
+EPS = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-20}
+TYPES: dict[str, Any] = {"f16": np.float16, "bf16": jnp.bfloat16, "f32": np.float32}
+
+Function = Callable[..., Any]
+
+
+def scores_of(q: Any, k: Any) -> Any:
+    wide = jnp.promote_types(q.dtype, jnp.float32)
+    return jnp.einsum("hqd,hkd->hqk", q, k, preferred_element_type=wide)
+
+
+def scaled(q: Any, k: Any, v: Any) -> Any:
+    weights = jax.nn.softmax(scores_of(q, k) / math.sqrt(q.shape[-1]))
+    return jnp.einsum("hqk,hkd->hqd", weights.astype(v.dtype), v)
+
+
+def causal(q: Any, k: Any, v: Any) -> Any:
+    seen = jnp.arange(k.shape[1]) <= jnp.arange(q.shape[1])[:, None]
+    weights = jax.nn.softmax(jnp.where(seen, scores_of(q, k) * 0.3, -jnp.inf))
+    return jnp.einsum("hqk,hkd->hqd", weights.astype(v.dtype), v)
+
+
+def plain(q: Any, k: Any, v: Any) -> Any:
+    """All of it in the type of the inputs, but for the sums of the softmax."""
+    return jnp.einsum("hqk,hkd->hqd", jax.nn.softmax(jnp.einsum("hqd,hkd->hqk", q, k)), v)
+
+
+def sigmoid(q: Any, k: Any, v: Any) -> Any:
+    return jnp.einsum("hqk,hkd->hqd", jax.nn.sigmoid(scores_of(q, k)).astype(v.dtype), v)
+
+
+def of_softmax(q: Any, k: Any, v: Any, d: Any) -> Any:
+    """The gradient as a softmax with a rule of its own has it: of weights, and the sum of their products with it."""
+    weights = jax.nn.softmax(scores_of(q, k))
+    back = jnp.einsum("hqd,hkd->hqk", d, v)
+    change = weights * (back - (weights * back).sum(-1, keepdims=True))
+    return (
+        jnp.einsum("hqk,hkd->hqd", weights.astype(v.dtype), v),
+        jnp.einsum("hqk,hkd->hqd", change, k),
+        jnp.einsum("hqk,hqd->hkd", change, q),
+        jnp.einsum("hqk,hqd->hkd", weights.astype(v.dtype), d),
+    )
+
+
+def with_gradient(fn: Function) -> Function:
+    def both(q: Any, k: Any, v: Any, d: Any) -> Any:
+        result, back = jax.vjp(fn, q, k, v)
+        return (result, *back(d))
+
+    return both
+
+
+def data(dtype: str, *sizes: int) -> list[Any]:
+    heads, rows, keys, shared, columns = sizes
+    rng = np.random.default_rng(sum(sizes))
+    shapes = ((heads, rows, shared), (heads, keys, shared), (heads, keys, columns), (heads, rows, columns))
+    return [rng.standard_normal(shape).astype(TYPES[dtype]) for shape in shapes]
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products have scores of their own however few these are."""
+    monkeypatch.setattr(chained, "LEAST_BYTES", 0)
+    monkeypatch.setattr(chained, "LEAST_LENGTH", 0)
+    monkeypatch.setattr(chained, "LEAST_TILE", 0)
+    monkeypatch.setattr(own_scores, "LEAST_GROWTH", 0)
+
+
+def kernels(program: tw.Program) -> list[str]:
+    return [k.name for k in program.report().kernels if k.kind == "mix"]
+
+
+def check(fn: Function, dtype: str, *sizes: int, options: tw.Options | None = None) -> tw.Program:
+    """Four kernels, whose values in both memories are as near to those of f64 as JAX's own in this type may be."""
+    args = data(dtype, *sizes)
+    program = tw.compile(fn, *args, options=options or tw.Options())
+    assert len(kernels(program)) == 4
+    assert hazards(program.module("npu"), Machine.load("ascend-910b1")) == []
+    with jax.enable_x64(True):
+        want = [np.asarray(x) for x in jax.jit(fn)(*(np.asarray(x, np.float64) for x in args))]
+    found = [program.executable(memory)(*program.flatten(args)) for memory in ("typed", "bytes")]
+    for typed, stored, exact in zip(*found, want, strict=True):
+        np.testing.assert_array_equal(np.asarray(typed), np.asarray(stored))
+        np.testing.assert_allclose(
+            np.asarray(typed, np.float64), exact, atol=8 * EPS[dtype] * np.abs(exact).max(initial=0), rtol=0
+        )
+    return program
+
+
+SIZES = [(1, 16, 16, 16, 16), (2, 70, 130, 24, 40), (3, 37, 37, 17, 16), (1, 128, 300, 64, 31)]
+"""Heads, rows, keys, size of a head, columns."""
+
+
+@covering()
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("dtype", sorted(EPS))
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize("fn", [scaled, causal, plain, sigmoid])
+def test_values(fn: Function, sizes: tuple[int, ...], dtype: str) -> None:
+    names = kernels(check(with_gradient(fn), dtype, *sizes))
+    assert ("attention_0" in names) == (fn is not sigmoid)
+
+
+@pytest.mark.usefixtures("always")
+def test_the_rule_of_a_softmax() -> None:
+    assert "attention_0" in kernels(check(of_softmax, "f32", 2, 50, 90, 16, 24))
+
+
+@pytest.mark.usefixtures("always")
+def test_maxima_do_not_see_what_is_behind_the_last_piece() -> None:
+    """With one place for the second product, the loop has two turns more."""
+    pins = tw.Schedule(keys=32, places=1)
+    check(with_gradient(scaled), "f32", 1, 32, 64, 16, 16, options=tw.Options(schedule=pins))
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("what", ["scores", "weights"])
+def test_what_else_needs_them_keeps_them(what: str) -> None:
+    def fn(q: Any, k: Any, v: Any, d: Any) -> Any:
+        scores = scores_of(q, k) / math.sqrt(q.shape[-1])
+        weights = jax.nn.softmax(scores)
+        whole = scores.sum() if what == "scores" else (weights * weights).sum(-1)
+        return (*with_gradient(scaled)(q, k, v, d), whole)
+
+    with reasons_asked() as reasons:
+        program = tw.compile(fn, *data("f32", 2, 50, 90, 16, 24))
+        program.report()
+    assert not any(name.startswith("chain") for name in kernels(program))
+    assert any(r.kind == "not chained" and "is a sum of what its scores become" in r.why for r in reasons)
+
+
+def test_many_scores_are_in_kernels_and_few_are_stored() -> None:
+    """Those of 4,096 rows are, which takes less time and a tenth of the memory."""
+
+    def compiled(*shape: int, **options: bool) -> tw.Program:
+        return tw.compile(
+            with_gradient(scaled), *[jax.ShapeDtypeStruct(shape, np.float16)] * 4, options=tw.Options(**options)
+        )
+
+    one, strips = compiled(1, 4096, 64), compiled(1, 4096, 64, attention=False)
+    marked = [op for op in one.module("graph").walk() if isinstance(op, ContractOp) and "own_scores" in op.attributes]
+    assert len(marked) == 4 and not any(isinstance(op, WhileOp) for op in one.module("graph").walk())
+    assert any(isinstance(op, WhileOp) for op in strips.module("graph").walk())
+    assert one.report().microseconds < strips.report().microseconds
+    assert one.report().memory.arena_bytes * 10 < strips.report().memory.arena_bytes
+    for few in (compiled(2, 512, 64), compiled(600, 128, 64)):
+        assert not any(name.startswith("chain") for name in kernels(few))
+
+
+@later()
+@pytest.mark.parametrize("size", [64, 128])
+@pytest.mark.parametrize("heads", [1, 4, 8])
+@pytest.mark.parametrize("rows", [128, 512, 1024, 4096, 8192])
+def test_never_slower(heads: int, rows: int, size: int) -> None:
+    """Than without kernels of two products, nor larger, by more than what the forward half alone makes of it."""
+    arg = jax.ShapeDtypeStruct((heads, rows, size), np.float16)
+    whole, parts = (
+        tw.compile(with_gradient(scaled), arg, arg, arg, arg, options=tw.Options(attention=each)).report()
+        for each in (True, False)
+    )
+    assert whole.microseconds <= parts.microseconds * 1.001
+    assert whole.memory.arena_bytes <= parts.memory.arena_bytes
