@@ -29,6 +29,7 @@ from ..dialects.base import describe, integer, text, to_ints
 from ..dialects.dtypes import numpy_dtype, shape_in
 from ..dialects.graph import control
 from ..dialects.npu.types import GmType
+from ..support.hints import parts_of_hint
 from .bounds import EXACT, Bound, both, distance, host_errors, or_zeros, propagate, settles
 from .compare import SAME, Difference, compare, same_bits
 from .compiled import run_tile_kernel, tile_kernel
@@ -61,6 +62,7 @@ class GraphWalk:
         self.kernels = {text(op.sym_name): op for op in module.ops if isinstance(op, tile.KernelOp)}
         self.visible = {v.name_hint or "" for v in outside_fusions(module)}
         """Tags of the values that are compared."""
+        self.visible |= {parts[0] for tag in self.visible if (parts := parts_of_hint(tag)) is not None}
         self.judged: set[Any] = set()
         """Kernels that gave the right values once."""
         self.golden_bounds: dict[tuple[Key, frozenset[str]], Late] = {}
@@ -142,7 +144,13 @@ class GraphWalk:
     ) -> tuple[Pair, bool]:
         """Compares a result with the golden one; gives what goes on, and whether it has other bits than the result."""
         golden, key = self.settings.golden, (path, value.name_hint or "")
-        if golden is None or key not in golden.values:
+        if golden is None:
+            return pair, False
+        between = frozenset[str]()
+        if key not in golden.values and (parts := parts_of_hint(value.name_hint)) is not None:
+            key = path, parts[0]
+            between = self._between(golden, key, parts[1])
+        if key not in golden.values:
             return pair, False
         (x, e), want = pair, golden.values[key]
         if self.settings.rounds and _is_narrower(x, want):
@@ -154,12 +162,22 @@ class GraphWalk:
             frozenset(r.name_hint or "" for r in op.results) if len(op.results) > 1 else frozenset[str]()
         )
         same = same_bits(x, want)
-        difference = SAME if same else self._compare(x, want, e, self._golden_bound(key, unsettled))
+        difference = SAME if same else self._compare(x, want, e, self._golden_bound(key, unsettled | between))
         self.trace.judge(WrongValue(op, i, path, difference, number), x.size)
         if number is not None and difference.ratio <= 1:
             assert isinstance(op, tile.LaunchOp)
             self.judged.add((op.callee, op.inits))
         return (want, None), not same
+
+    @staticmethod
+    def _between(golden: Trace, key: Key, left_out: str) -> frozenset[str]:
+        """Tags of the golden value that another one is computed without, and of those that are made of it: they are
+        off in a way that the other is not."""
+        found = {left_out}
+        for (path, tag), made in golden.made.items():  # in the order in which they were made
+            if path == key[0] and not found.isdisjoint(made.tags):
+                found.add(tag)
+        return frozenset(found - {key[1]})
 
     def _settle_narrow(self, op: Operation, i: int, pair: Pair, want: Array, path: Path) -> Pair:
         """Compares a result with a golden one of a wider type; the golden one goes on, rounded, and off by that."""

@@ -19,6 +19,7 @@ from ...dialects.base import text, to_ints
 from ...dialects.dtypes import is_float, itemsize, size, tensor
 from ...dialects.graph import ELEMENTWISE, ContractOp, ReduceOp
 from ...dialects.graph.interface import element_of, shape_of
+from ...support.hints import without
 from .attention import Attention
 from .chained import made_by
 from .hoist import needed_by
@@ -29,7 +30,8 @@ from .tensor_builder import BlockBuilder
 @dataclass
 class WeightedSum:
     """The sum over the keys of weights times their gradient, d v^T, times factors of rows, in the terms of a result.
-    gradient: d, with its axes; factors: values of rows, with their axes and whether they divide."""
+    gradient: d, with its axes; left_out: the name of d v^T; factors: values of rows, with their axes and whether they
+    divide."""
 
     op: ReduceOp
     axes: Axes
@@ -38,9 +40,10 @@ class WeightedSum:
     factors: list[tuple[SSAValue, Axes, bool]]
     negative: bool
     divided: bool
+    left_out: str | None = None
 
     def write(self) -> None:
-        """Puts it in the place of the op. It has another name: its error is that of other sums."""
+        """Puts it in the place of the op."""
         block, result = self.op.parent, self.op.result
         assert block is not None
         _widen(self.forward)
@@ -72,7 +75,7 @@ class WeightedSum:
             total = build.elementwise("mul", total, build.convert(factor, kind))
         total = build.convert(build.elementwise("neg", total) if self.negative else total, element)
         Rewriter.inline_block(build.block, InsertPoint.before(self.op))
-        total.name_hint = f"{result.name_hint or 'sum'}_of_result"  # by its name, verify would hold it to that error
+        total.name_hint = without(result.name_hint, self.left_out)
         result.replace_all_uses_with(total)
 
 
@@ -134,7 +137,7 @@ def weighted_sum(op: ReduceOp, forward: Attention, axes: dict[SSAValue, Axes]) -
             gradient = gradient_of(maker, forward, axes[maker.result])
             if gradient is None:
                 return None
-            gradients, found.gradient = gradients + 1, gradient
+            gradients, found.gradient, found.left_out = gradients + 1, gradient, maker.result.name_hint
         elif (factor := _factor(value, forward, axes)) is not None:
             found.factors.append((*factor, divides))
         elif isinstance(maker, (ELEMENTWISE["mul"], ELEMENTWISE["div"])):

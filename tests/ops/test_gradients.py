@@ -156,11 +156,17 @@ def test_many_scores_are_in_kernels_and_few_are_stored() -> None:
 
     def compiled(*shape: int, **options: bool) -> tw.Program:
         return tw.compile(
-            with_gradient(scaled), *[jax.ShapeDtypeStruct(shape, np.float16)] * 4, options=tw.Options(**options)
+            with_gradient(scaled),
+            *[jax.ShapeDtypeStruct(shape, np.float16)] * 4,
+            options=tw.Options(**options),
         )
 
     one, strips = compiled(1, 4096, 64), compiled(1, 4096, 64, attention=False)
-    marked = [op for op in one.module("graph").walk() if isinstance(op, ContractOp) and "own_scores" in op.attributes]
+    marked = [
+        op
+        for op in one.module("graph").walk()
+        if isinstance(op, ContractOp) and "own_scores" in op.attributes
+    ]
     assert len(marked) == 4 and not any(isinstance(op, WhileOp) for op in one.module("graph").walk())
     assert any(isinstance(op, WhileOp) for op in strips.module("graph").walk())
     assert one.report().microseconds < strips.report().microseconds
@@ -182,3 +188,14 @@ def test_never_slower(heads: int, rows: int, size: int) -> None:
     )
     assert whole.microseconds <= parts.microseconds * 1.001
     assert whole.memory.arena_bytes <= parts.memory.arena_bytes
+
+
+@covering()
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize(
+    ("fn", "dtype"), [(plain, "f16"), (scaled, "f16"), (scaled, "bf16"), (causal, "bf16")]
+)
+def test_verify_knows_the_sum_over_the_columns(fn: Function, dtype: str) -> None:
+    """It takes the place of a sum over the keys of what was rounded, which is further off than it."""
+    found = tw.verify(with_gradient(fn), *data(dtype, 1, 16, 33, 16, 16))
+    assert found.ok, found.culprit

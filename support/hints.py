@@ -1,0 +1,19 @@
+"""Names of values that a pass computes in another way, which say what they are to be compared with.
+
+`x_without_y` is x, computed without y, from which it was computed before. The rounding of y is no part of its error.
+"""
+
+from __future__ import annotations
+
+_WITHOUT = "_without_"
+
+
+def without(name: str | None, left_out: str | None) -> str | None:
+    """The name of the value `name` where it is computed without `left_out`; None where either has no name."""
+    return None if name is None or left_out is None else f"{name}{_WITHOUT}{left_out}"
+
+
+def parts_of_hint(name: str | None) -> tuple[str, str] | None:
+    """(the value, what it is computed without) of such a name; None for another one."""
+    before, found, left_out = (name or "").partition(_WITHOUT)
+    return (before, left_out) if found else None
