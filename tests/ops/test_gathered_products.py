@@ -181,14 +181,15 @@ _KEPT: list[tw.Program] = []
 
 
 @pytest.mark.usefixtures("always")
-def test_the_gradient_of_the_rows_is_in_tiles_too() -> None:
+@pytest.mark.parametrize(("argument", "slices"), [(0, 4), (1, 2)], ids=["rows", "matrices"])
+def test_gradients_are_in_tiles_too(argument: int, slices: int) -> None:
     x, w = data("f32", (70, 24), (4, 24, 40))
     sizes = np.array([20, 3, 40, 7], np.int32)
 
     def gradient(x: Any, w: Any, sizes: Any) -> Any:
-        return jax.grad(lambda x: (ragged(x, w, sizes) ** 2).sum())(x)
+        return jax.grad(lambda *args: (ragged(*args, sizes) ** 2).sum(), argument)(x, w)
 
-    check(gradient, x, w, sizes, slices=4)
+    check(gradient, x, w, sizes, slices=slices)
 
 
 @covering()
@@ -217,17 +218,6 @@ def test_sums_over_the_rows_of_groups(
 
     program = check(sums, x, y, np.array(sizes, np.int32), slices=0, target=target)
     assert "scatter_0" in [k.name for k in program.report().kernels]
-
-
-@pytest.mark.usefixtures("always")
-def test_the_gradient_of_the_matrices_is_in_tiles() -> None:
-    x, w = data("f32", (70, 24), (4, 24, 40))
-    sizes = np.array([20, 3, 40, 7], np.int32)
-
-    def gradient(x: Any, w: Any, sizes: Any) -> Any:
-        return jax.grad(lambda w: (ragged(x, w, sizes) ** 2).sum())(w)
-
-    check(gradient, x, w, sizes, slices=2)
 
 
 def test_where_it_pays() -> None:
