@@ -142,7 +142,9 @@ def test_heads_come_before_rows() -> None:
 
     (loop,) = of(4, 64, 4)
     assert [shape_of(v) for v in loop.results[1:]] == 4 * [(4, 64, 4)]
-    assert not any(isinstance(op, ELEMENTWISE["add"]) and shape_of(op.results[0]) for op in loop.body.block.ops)
+    assert not any(
+        isinstance(op, ELEMENTWISE["add"]) and shape_of(op.results[0]) for op in loop.body.block.ops
+    )
     outer, inner = of(2, 256, 16)
     assert outer.is_ancestor(inner)
 
@@ -181,7 +183,10 @@ def test_memory_is_linear_in_the_rows() -> None:
 
     def arena(rows: int, strips: int | None) -> int:
         x = jax.ShapeDtypeStruct((1, rows, 64), "float16")
-        report = tw.compile(attention_step, x, x, x, options=tw.Options(strips=strips)).report()
+        options = tw.Options(
+            strips=strips, attention=False
+        )  # else its gradient is kernels, with nothing large
+        report = tw.compile(attention_step, x, x, x, options=options).report()
         return report.memory.arena_bytes
 
     default = tw.Options().strips
@@ -191,12 +196,21 @@ def test_memory_is_linear_in_the_rows() -> None:
 
 
 def test_strips_that_stay_in_the_cache_take_less_time() -> None:
+    """Of attention with dropout, the gradient of which is no kernel: 1,673 us and 157 MiB, and not 2,188 and 965."""
+
+    def dropped(q: Any, k: Any, v: Any, kept: Any) -> Any:
+        scores = jnp.einsum("hqd,hkd->hqk", q, k).astype(jnp.float32) * 0.125
+        weights = jnp.where(kept, jax.nn.softmax(scores) / 0.9, 0).astype(q.dtype)
+        return jnp.einsum("hqk,hkd->hqd", weights, v).astype(jnp.float32).sum()
+
     x = jax.ShapeDtypeStruct((1, 8192, 64), "float16")
+    kept = jax.ShapeDtypeStruct((1, 8192, 8192), "bool")
     whole, strips = (
-        tw.compile(attention_step, x, x, x, options=options).report()
+        tw.compile(jax.grad(dropped, (0, 1, 2)), x, x, x, kept, options=options).report()
         for options in (tw.Options(strips=None), tw.Options())
     )
-    assert strips.microseconds < 0.75 * whole.microseconds
+    assert strips.microseconds < 0.78 * whole.microseconds
+    assert strips.memory.arena_bytes < whole.memory.arena_bytes / 6
 
 
 def test_levels_count_results_one_behind_the_other() -> None:
