@@ -38,12 +38,12 @@ func.func @main(%q: tensor<2048x4xf32>, %k: tensor<4112x4xf32>, %v: tensor<4112x
 // CHECK-NEXT: %[[P:.*]] = graph.mul %[[E]], %[[L]]
 // CHECK-NEXT: %dv = graph.contract %[[P]], %d {{.*}} attributes {own_scores}
 // CHECK-NEXT: %[[PRODUCT:.*]] = graph.mul %o, %d : tensor<2048x4xf32>
-// CHECK-NEXT: %r_of_result = graph.reduce %[[PRODUCT]] {dims = [1], kind = "sum"} : (tensor<2048x4xf32>) -> tensor<2048xf32>
+// CHECK-NEXT: %r_without_g = graph.reduce %[[PRODUCT]] {dims = [1], kind = "sum"} : (tensor<2048x4xf32>) -> tensor<2048xf32>
 // CHECK-NEXT: graph.contract %q, %k
 // CHECK: graph.exp
 // CHECK: %[[P2:.*]] = graph.mul %{{.*}}, %{{.*}} : tensor<2048x4112xf32>
 // CHECK-NEXT: %[[G:.*]] = graph.contract %d, %v
-// CHECK-NEXT: %[[R:.*]] = graph.broadcast %r_of_result {dims = [0]}
+// CHECK-NEXT: %[[R:.*]] = graph.broadcast %r_without_g {dims = [0]}
 // CHECK-NEXT: %[[C:.*]] = graph.sub %[[G]], %[[R]]
 // CHECK-NEXT: %[[DS:.*]] = graph.mul %[[P2]], %[[C]]
 // CHECK-NEXT: %dq = graph.contract %[[DS]], %k {{.*}} attributes {own_scores}
