@@ -75,7 +75,6 @@ Extents = Sequence[int]
 """Elements along each axis of a contraction."""
 
 
-
 class LoadCost(NamedTuple):
     """One load to l1: cycles of MTE2 where all is in L2, bytes, and the bytes of bandwidth that they take."""
 

@@ -176,6 +176,12 @@ class Operand:
     index: Operand | None = None
 
     @property
+    def placed(self) -> frozenset[int]:
+        """The axes of which each place has a slice of its own."""
+        begins = [d.begins for d in self.dims if d.begins is not None]
+        return frozenset(a for each in begins for at in each.at for a in at.variables)
+
+    @property
     def parts(self) -> list[Operand]:
         """What is loaded of it: itself, and its index."""
         return [self] if self.index is None else [self, self.index]
@@ -365,8 +371,7 @@ class ContractionSteps(FusionSteps):
                     step[a] = d.stride * c
                 if len(d.terms) != 1 or d.constant or next(iter(d.terms.values())) != 1 or self._partial(d):
                     fixed |= set(d.terms)
-                if d.begins is not None:
-                    fixed |= {a for at in d.begins.at for a in at.variables}
+            fixed |= operand.placed
             strides.append(step)
             presence.append(frozenset(a for a, r in self.nest.roles.items() if r in roles))
         presence.append(frozenset(a for a, r in self.nest.roles.items() if r in "bmn"))

@@ -151,11 +151,10 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         plan = as_cube("", schedule)
         step, lhs, rhs, grid = plan.step, plan.lhs, plan.rhs, plan.grid
         assert step is not None and lhs is not None and rhs is not None and grid is not None
-        loads = step, lhs, rhs
+        loads, inner, whole = (step, lhs, rhs), plan.inner or "m", CubePlan.of(plan)
         key = (*loads, plan.inner, problem is self.problem)
         cost = self.costs.get(key)
         if cost is None:
-            whole = CubePlan.of(plan)
             fused, pieces = self._fused_epilogue(whole), self._epilogue_pieces(whole)
             cost = CubeCost.of(problem, *loads, self.machine, self._loads, fused, pieces)
             self.costs[key] = cost
@@ -164,13 +163,12 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         tiles = dict(zip(problem.out, counts, strict=True))
         own = {a: -(-n // grid[a]) for a, n in tiles.items()}
         mine = size([*own.values()]) * -(-points // cores)
-        read = self._read(cost, tiles, own, cores, plan.inner or "m")
-        cost = replace(cost, loads=read)
-        once = self.loaded_once(CubePlan.of(plan), [a for a in self.walk(plan.inner or "m") if own[a] > 1])
+        cost = replace(cost, loads=self._read(cost, tiles, own, cores, inner))
+        loops = [a for a in self.walk(inner) if own[a] > 1]
+        once = self.loaded_once(whole, loops)
         if once is not None:
             place, side = once
-            axes = [a for a in self.walk(plan.inner or "m") if own[a] > 1][place:]
-            cost = cost.loading_once(side, size([own[a] for a in axes]))
+            cost = cost.loading_once(side, size([own[a] for a in loops[place:]]))
         return cost.microseconds(cores, mine, (plan.l0c or 1) > 1, self.machine)
 
     def walk(self, inner: str) -> list[int]:
@@ -280,9 +278,7 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
             stored=itemsize(element_of(stored)),
             epilogue=each,
             epilogue_head=head,
-            even=frozenset(
-                a for o in self.operands for d in o.dims if d.begins for e in d.begins.at for a in e.variables
-            ),
+            even=frozenset[int]().union(*(o.placed for o in self.operands)),
         )
 
     def _l1_bytes(self, lhs: Sequence[int], rhs: Sequence[int]) -> tuple[int, int]:
@@ -303,8 +299,7 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         """Bytes of lhs and of rhs: of a table, those that its slices have, at most all."""
         loads, found = self._loads(self.extents), []
         for o, load, views in zip(self.operands, loads, self.views, strict=True):
-            places = {a for d in o.dims if d.begins for e in d.begins.at for a in e.variables}
-            slices = load.bytes * size([self.extents[a] for a in places])
+            slices = load.bytes * size([self.extents[a] for a in o.placed])
             table = sum(size(view.shape) * itemsize(view.element) for view in views)
-            found.append(min(slices, table) if places else load.bytes)
+            found.append(min(slices, table) if o.placed else load.bytes)
         return found

@@ -27,7 +27,8 @@ def even(extent: int, limit: int, multiple: int = 1) -> int:
     return rounded if rounded <= limit else length
 
 
-def _extents(by_axis: dict[int, int]) -> tuple[int, ...]:
+def extents_of(by_axis: dict[int, int]) -> tuple[int, ...]:
+    """The extents that are known by axis, as a schedule lists them."""
     return tuple(by_axis.values())
 
 
@@ -47,7 +48,7 @@ def loads_of(
         while lhs is None or rhs is None:  # One is pinned: the other as long as fits, in whole multiples.
             twice = loaded(problem, l0, steps * 2)
             own = lhs or rhs or l0
-            fits = sum(l1_bytes(_extents(lhs or twice or l0), _extents(rhs or twice or l0))) <= room
+            fits = sum(l1_bytes(extents_of(lhs or twice or l0), extents_of(rhs or twice or l0))) <= room
             if not fits or twice == loaded(problem, l0, steps):
                 longest = loaded(problem, l0, steps) or own
                 return l0, lhs or longest, rhs or longest
@@ -85,11 +86,11 @@ def _grow_l1(
     axis, as long as `slots` loads fit l1. None where one step does not fit, if it must."""
     capacity = int(machine.spaces["l1"].bytes * L1_FRACTION) // slots
     l1 = dict(l0)
-    if sum(l1_bytes(_extents(l1), _extents(l1))) > capacity:
+    if sum(l1_bytes(extents_of(l1), extents_of(l1))) > capacity:
         return None if must_fit else l1
     for a in reversed([a for a in problem.k if a in problem.windows]):
         trial = {**l1, a: problem.extents[a]}
-        if sum(l1_bytes(_extents(trial), _extents(trial))) <= capacity:
+        if sum(l1_bytes(extents_of(trial), extents_of(trial))) <= capacity:
             l1 = trial
     if problem.k and problem.k[-1] not in problem.windows:
         last = problem.k[-1]
@@ -97,7 +98,7 @@ def _grow_l1(
         best = 1
         for factor in range(2, min(steps, LONGEST_LOAD) + 1):
             trial = {**l1, last: l0[last] * factor}
-            if steps % factor == 0 and sum(l1_bytes(_extents(trial), _extents(trial))) <= capacity:
+            if steps % factor == 0 and sum(l1_bytes(extents_of(trial), extents_of(trial))) <= capacity:
                 best = factor
         l1[last] = l0[last] * best
     return l1
@@ -116,7 +117,6 @@ def other_loads(
     steps = -(-problem.extents[k] // step[k])
     lengths = [1 << i for i in range(LONGEST_LOAD.bit_length()) if 1 << i <= steps]
     lengths += [steps] if steps not in lengths else []
-
 
     def loads(pair: tuple[int, int]) -> tuple[Extents, Extents]:
         lhs, rhs = (tuple(step[k] * n if a == k else e for a, e in enumerate(step)) for n in pair)

@@ -15,7 +15,7 @@ from ...dialects.open_sizes import certain, is_open
 from ...machine import Machine
 from .bound import FRACTAL, CubeProblem, Extents, grids, round_up, sides
 from .builder import divide_grid
-from .cube_loads import LoadBytes, even, loads_of
+from .cube_loads import LoadBytes, even, extents_of, loads_of
 from .schedule import share
 
 ROWS, COLUMNS = (128, 256, 64), (256, 128, 64)
@@ -41,6 +41,7 @@ class CubePlan:
     inner: str
     slots: dict[str, int]
     epilogue: Extents | None
+
     @staticmethod
     def of(schedule: CubeSchedule) -> CubePlan:
         step, lhs, rhs, grid, inner = schedule.step, schedule.lhs, schedule.rhs, schedule.grid, schedule.inner
@@ -68,7 +69,7 @@ class CubePlan:
 def _depth(problem: CubeProblem, l0: dict[int, int], machine: Machine) -> int:
     """The longest k of a mma step that l0a and l0b hold twice."""
     room = min(machine.spaces["l0a"].bytes, machine.spaces["l0b"].bytes) // 2
-    rows, columns = (n * problem.itemsize for n in sides(problem, _extents(l0)))
+    rows, columns = (n * problem.itemsize for n in sides(problem, extents_of(l0)))
     row = -(-columns // ROW_BYTES) * ROW_BYTES  # in l0b a k has whole blocks
     block = max(FRACTAL, ROW_BYTES // problem.itemsize)  # and so has a row in l0a
     return max(room // max(rows, row) // block * block, block)
@@ -117,10 +118,6 @@ def cube_schedules(
 def is_free(pins: CubeSchedule) -> bool:
     """Whether nothing is pinned but what the axes are, and how many cores may work."""
     return not pins.chosen().keys() - {"axes", "cores"}
-
-
-def _extents(by_axis: dict[int, int]) -> tuple[int, ...]:
-    return tuple(by_axis.values())
 
 
 def _grids(
@@ -259,7 +256,7 @@ def _fair_rows(extent: int, most: int, cores: int) -> list[int]:
 
 def _fits(problem: CubeProblem, l0: dict[int, int], machine: Machine, pins: CubeSchedule) -> bool:
     """Whether the accumulator of a mma step, and a pinned base_k's share of both sides, have room."""
-    rows, columns = sides(problem, _extents(l0))
+    rows, columns = sides(problem, extents_of(l0))
     if rows * columns * 4 > machine.spaces["l0c"].bytes:
         return False
     depth = size([round_up(l0[a]) if a == problem.k[-1] else l0[a] for a in problem.k]) * problem.itemsize
@@ -309,7 +306,7 @@ def _tile(
 
 def _accumulators(problem: CubeProblem, l0: dict[int, int], machine: Machine) -> int:
     """How many of a tile's accumulators, up to two, fit l0c."""
-    rows, columns = sides(problem, _extents(l0))
+    rows, columns = sides(problem, extents_of(l0))
     return 2 if rows * columns * 4 * 2 <= machine.spaces["l0c"].bytes else 1
 
 
