@@ -21,21 +21,21 @@ which becomes one for each tile, whose results are added up by group.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr, f32
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 
 from ...dialects.base import ints, to_ints
 from ...dialects.dtypes import dtype_name, is_float, itemsize, size, tensor
-from ...dialects.graph import ELEMENTWISE, ContractOp, ScatterOp
+from ...dialects.graph import ContractOp, ScatterOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.open_sizes import any_open
 from ...machine import Machine
 from .patterns import GraphPattern
-from .row_groups import MaskedRows, TilePlaces, masked_rows, slices, tiles_of
+from .row_groups import MaskedRows, TilePlaces, masked_rows, or_zero, slices, tiles_of, windows
 from .tensor_builder import RewriteBuilder, TensorBuilder
 
 TILES = (16, 32, 64, 128)
@@ -64,74 +64,78 @@ class GroupProduct(GraphPattern):
             masked = masked_rows(mine[0])
             if masked is None or masked.group not in mine[1] or list(mine[2]) != [masked.row]:
                 continue
-            group = other[1][mine[1].index(masked.group)]
-            rows = rows_of_tile(op, mine[0], other[0], masked, self.machine)
+            rows = rows_of_tile(mine[0], other[0], masked, self.machine)
             if rows is not None:
-                found = self._in_tiles(RewriteBuilder(rewriter), op, masked, mine[1], other, group, rows)
+                build = RewriteBuilder(rewriter)
+                places = TilePlaces(build, masked, rows, self.machine)
+                found = _in_tiles(build, op, masked, mine[1], other, places)
                 if mine is sides[1]:
                     rank = len(shape_of(found))
-                    found = RewriteBuilder(rewriter).transpose(found, [*range(1, rank), 0])
+                    found = build.transpose(found, [*range(1, rank), 0])
                 rewriter.replace(op, (), [found])
                 return
 
-    def _in_tiles(
-        self,
-        build: TensorBuilder,
-        op: ContractOp,
-        masked: MaskedRows,
-        summed: Sequence[int],
-        other: tuple[SSAValue, Sequence[int], Sequence[int]],
-        group: int,
-        rows: int,
-    ) -> SSAValue:
-        """The product in tiles of so many rows: [m, *n]. summed: dimensions of the masked operand; other: the other
-        one, what is summed over of it, in the order of `summed`, and what is free; group: its dimension of groups."""
-        matrices, matched, _ = other
-        table, shape = shape_of(masked.x), shape_of(matrices)
-        count = table[masked.x_row]
-        tiles = tiles_of(count, shape[group], rows, self.machine)
-        places = TilePlaces(build, masked, count, rows, tiles)
-        window = [rows if d == masked.x_row else n for d, n in enumerate(table)]
-        lhs = slices(build, masked.x, places.begins(), masked.x_row, window, keep=True)
-        rhs = slices(
-            build, matrices, places.group(), group, [1 if d == group else n for d, n in enumerate(shape)]
-        )
 
-        def inner(dims: Sequence[int], gone: int) -> list[int]:
-            """Where dimensions are behind that of the tiles, without the groups."""
-            return [1 + d - (d > gone) for d in dims if d != gone]
+def _in_tiles(
+    build: TensorBuilder,
+    op: ContractOp,
+    masked: MaskedRows,
+    summed: Sequence[int],
+    other: tuple[SSAValue, Sequence[int], Sequence[int]],
+    places: TilePlaces,
+) -> SSAValue:
+    """The product in tiles: [m, *n]. summed: dimensions of the masked operand; other: the other one, what is summed
+    over of it, in the order of `summed`, and what is free."""
+    matrices, matched, free = other
+    group, shape = matched[summed.index(masked.group)], shape_of(matrices)
+    lhs = windows(build, masked, places)
+    rhs = slices(
+        build, matrices, places.group(), group, [1 if d == group else n for d, n in enumerate(shape)]
+    )
 
-        n = [d for d in range(len(shape)) if d not in matched]
-        out = [tiles, rows, *(shape[d] for d in n)]
-        product = build.add(
-            ContractOp,
-            [lhs, rhs],
-            tensor(out, element_of(op.result)),
-            **{
-                **op.properties,
-                "lhs_batch": ints([0]),
-                "rhs_batch": ints([0]),
-                "lhs_contract": ints(inner(summed, masked.group)),
-                "rhs_contract": ints(inner(matched, group)),
-            },
-        )
-        each = build.reshape(product, [out[0] * rows, *out[2:]])
-        taken = slices(build, each, places.row(), 0, [1, *out[2:]])
-        shape = shape_of(taken)
-        return build.add(
-            ELEMENTWISE["select"],
-            [
-                build.broadcast(places.any(), shape, [0]),
-                taken,
-                build.constant(0, shape, element_of(taken)),
-            ],
-            taken.type,
-        )
+    def inner(dims: Sequence[int], gone: int) -> list[int]:
+        """Where dimensions are behind that of the tiles, without the groups."""
+        return [1 + d - (d > gone) for d in dims if d != gone]
+
+    columns = [shape[d] for d in free]
+    product = _batched(
+        build,
+        op,
+        (lhs, inner(summed, masked.group)),
+        (rhs, inner(matched, group)),
+        tensor([places.tiles, places.rows, *columns], element_of(op.result)),
+    )
+    each = build.reshape(product, [places.tiles * places.rows, *columns])
+    taken = slices(build, each, places.row(), 0, [1, *columns])
+    return or_zero(build, build.broadcast(places.any(), shape_of(taken), [0]), taken)
 
 
-def rows_of_tile(
-    op: ContractOp, rows: SSAValue, matrices: SSAValue, masked: MaskedRows, machine: Machine
+def _batched(
+    build: TensorBuilder,
+    op: ContractOp,
+    lhs: tuple[SSAValue, Sequence[int]],
+    rhs: tuple[SSAValue, Sequence[int]],
+    result: Attribute,
+) -> SSAValue:
+    """A product for each tile, as `op` is one. lhs, rhs: operands, [tiles, ...], and what is summed over of them."""
+    dims = {
+        "lhs_batch": ints([0]),
+        "rhs_batch": ints([0]),
+        "lhs_contract": ints(lhs[1]),
+        "rhs_contract": ints(rhs[1]),
+    }
+    return build.add(ContractOp, [lhs[0], rhs[0]], result, **{**op.properties, **dims})
+
+
+def _least(
+    tried: Sequence[int], cost: Callable[[int], float], without: float, machine: Machine
 ) -> int | None:
+    """The rows of a tile that cost least, in microseconds; None where it costs less `without` tiles."""
+    best = min(tried, key=cost)
+    return best if without - cost(best) > LAUNCHES * machine.vector_launch_microseconds(1) else None
+
+
+def rows_of_tile(rows: SSAValue, matrices: SSAValue, masked: MaskedRows, machine: Machine) -> int | None:
     """Rows of a tile with which a grouped product takes least; None where the product of all rows with all matrices
     takes less.
 
@@ -147,19 +151,19 @@ def rows_of_tile(
     load = numbers * itemsize(element_of(matrices)) / machine.moves["gm", "l1"].bytes_per_cycle
     each = numbers / machine.cube[name].macs
 
-    def cycles(tile: int) -> float:
-        return tiles_of(count, groups, tile, machine) * max(tile * each, load * (1 + tile / COLUMNS))
+    wide = size(shape_of(rows)) * itemsize(element_of(rows))
+    stored = wide / (machine.moves["ub", "gm"].bytes_per_cycle * machine.vector_cores)
+    again = wide / (machine.moves["gm", "l1"].bytes_per_cycle * machine.cube_cores)
+
+    def microseconds(tile: int) -> float:
+        taken = tiles_of(count, groups, tile, machine) * max(tile * each, load * (1 + tile / COLUMNS))
+        return machine.cycles_to_microseconds(taken / machine.cube_cores)
 
     able = [tile for tile in TILES if tile <= count]
     if not able or groups < 2 or not numbers:
         return None
-    best = min(able, key=cycles)
-    wide = size(shape_of(rows)) * itemsize(element_of(rows))
-    stored = wide / (machine.moves["ub", "gm"].bytes_per_cycle * machine.vector_cores)
-    again = wide / (machine.moves["gm", "l1"].bytes_per_cycle * machine.cube_cores)
-    fewer = (count * groups * each - cycles(best)) / machine.cube_cores
-    saved = machine.cycles_to_microseconds(fewer + stored + again)
-    return best if saved > LAUNCHES * machine.vector_launch_microseconds(1) else None
+    without = machine.cycles_to_microseconds(count * groups * each / machine.cube_cores + stored + again)
+    return _least(able, microseconds, without, machine)
 
 
 class GroupSums(GraphPattern):
@@ -209,42 +213,24 @@ class GroupSums(GraphPattern):
             tiles = tiles_of(count, groups, tile, machine)
             return microseconds(tiles * tile, (tiles + 2 * groups) * results)
 
-        best = min(able, key=tiled)
-        saved = microseconds(count * groups, 0) - tiled(best)
-        return best if saved > LAUNCHES * machine.vector_launch_microseconds(1) else None
+        return _least(able, tiled, microseconds(count * groups, 0), machine)
 
     def _added_up(
         self, build: TensorBuilder, op: ContractOp, lhs: MaskedRows, rhs: MaskedRows, rows: int
     ) -> SSAValue:
         """The products of tiles of so many rows, added up by group."""
         groups, *free = shape_of(op.result)
-        count = shape_of(op.lhs)[lhs.row]
-        tiles = tiles_of(count, groups, rows, self.machine)
-        places = TilePlaces(build, lhs, count, rows, tiles)
-        windows = [self._window(build, side, places) for side in (lhs, rhs)]
-        product = build.add(
-            ContractOp,
-            windows,
-            tensor([tiles, *free], f32),
-            **{
-                **op.properties,
-                "lhs_batch": ints([0]),
-                "rhs_batch": ints([0]),
-                "lhs_contract": ints([1 + lhs.x_row]),
-                "rhs_contract": ints([1 + rhs.x_row]),
-            },
-        )
-        each = build.reshape(product, [tiles, size(free)])
+        places = TilePlaces(build, lhs, rows, self.machine)
+        left, right = ((_own_rows(build, side, places), [1 + side.x_row]) for side in (lhs, rhs))
+        product = _batched(build, op, left, right, tensor([places.tiles, *free], f32))
+        each = build.reshape(product, [places.tiles, size(free)])
         zero = build.constant(0, [groups, size(free)], f32)
         kind = StringAttr("sum")
         total = build.add(ScatterOp, [zero, places.group(), each], zero.type, kind=kind)
         return build.convert(build.reshape(total, [groups, *free]), element_of(op.result))
 
-    @staticmethod
-    def _window(build: TensorBuilder, side: MaskedRows, places: TilePlaces) -> SSAValue:
-        """The rows of each tile, and 0 in those that are another tile's."""
-        sizes = [places.rows if d == side.x_row else n for d, n in enumerate(shape_of(side.x))]
-        window = slices(build, side.x, places.begins(), side.x_row, sizes, keep=True)
-        shape, element = shape_of(window), element_of(window)
-        own = build.broadcast(places.own(), shape, [0, 1 + side.x_row])
-        return build.add(ELEMENTWISE["select"], [own, window, build.constant(0, shape, element)], window.type)
+
+def _own_rows(build: TensorBuilder, side: MaskedRows, places: TilePlaces) -> SSAValue:
+    """The rows of each tile, and 0 in those that are another tile's."""
+    window = windows(build, side, places)
+    return or_zero(build, build.broadcast(places.own, shape_of(window), [0, 1 + side.x_row]), window)

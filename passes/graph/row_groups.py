@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from xdsl.dialects.builtin import StringAttr, i1, i32
 from xdsl.ir import SSAValue
@@ -126,6 +127,18 @@ def _along(value: SSAValue) -> Along | None:
     return (None if isinstance(op.x.owner, IotaOp) else op.x), dim
 
 
+def or_zero(build: TensorBuilder, condition: SSAValue, value: SSAValue) -> SSAValue:
+    """A value where a condition holds, 0 elsewhere."""
+    zero = build.constant(0, shape_of(value), element_of(value))
+    return build.add(ELEMENTWISE["select"], [condition, value, zero], value.type)
+
+
+def windows(build: TensorBuilder, masked: MaskedRows, places: TilePlaces) -> SSAValue:
+    """The rows from where each tile begins on, [tiles, ...], those of others behind its own included."""
+    sizes = [places.rows if d == masked.x_row else n for d, n in enumerate(shape_of(masked.x))]
+    return slices(build, masked.x, places.begins, masked.x_row, sizes, keep=True)
+
+
 def slices(
     build: TensorBuilder, x: SSAValue, starts: SSAValue, dim: int, sizes: Sequence[int], keep: bool = False
 ) -> SSAValue:
@@ -149,11 +162,12 @@ def slices(
 class TilePlaces:
     """Where the tiles are of rows in groups: `count` rows, `tiles` of so many `rows`. All places are i32."""
 
-    def __init__(self, build: TensorBuilder, masked: MaskedRows, count: int, rows: int, tiles: int):
-        self.build, self.count, self.rows, self.tiles = build, count, rows, tiles
+    def __init__(self, build: TensorBuilder, masked: MaskedRows, rows: int, machine: Machine):
+        self.build, self.rows = build, rows
+        self.count, self.groups = shape_of(masked.x)[masked.x_row], shape_of(masked.sizes)[0]
+        self.tiles = tiles_of(self.count, self.groups, rows, machine)
         sizes, self.last = build.convert(masked.sizes, i32), build.convert(masked.last, i32)
         self.first = build.elementwise("sub", self.last, sizes)
-        self.groups = shape_of(sizes)[0]
         filled = self._shifted(self._vector("add", sizes, rows - 1), "shr_arithmetic")
         self.end_tile = build.add(
             CumulateOp,
@@ -174,29 +188,21 @@ class TilePlaces:
         """x times, or by, the rows of a tile, which are a power of two."""
         return self._vector(function, x, self.rows.bit_length() - 1)
 
-    def _of_its_group(
-        self, count: int, first: SSAValue, last: SSAValue, values: Sequence[SSAValue]
-    ) -> SSAValue:
-        """For each of `count` places, the number of the group that it is in: first <= place < last; 0 without one.
-        values: what is added up for each place and group, [count, groups]."""
-        place = self._places(count)
-        shape = shape_of(place)
-        inside = self.build.elementwise(
-            "and", self._compared("ge", place, first, 1), self._compared("lt", place, last, 1)
-        )
-        total = values[0]
-        for value in values[1:]:
-            total = self.build.elementwise("add", total, value)
-        zero = self.build.constant(0, shape, i32)
-        return self.build.reduce(
-            self.build.add(ELEMENTWISE["select"], [inside, total, zero], total.type), "sum", [1]
-        )
+    def _of_its_group(self, first: SSAValue, last: SSAValue, values: SSAValue) -> SSAValue:
+        """For each place, the value of the group that it is in: first <= place < last; 0 without one. values: one for
+        each place and group, [places, groups]."""
+        inside = self._between(self._places(shape_of(values)[0]), first, last, 1)
+        return self.build.reduce(or_zero(self.build, inside, values), "sum", [1])
 
-    def _compared(self, name: str, places: SSAValue, bounds: SSAValue, dim: int) -> SSAValue:
-        """A comparison of places with bounds along a dimension."""
+    def _between(self, places: SSAValue, first: SSAValue, last: SSAValue, dim: int) -> SSAValue:
+        """Whether first <= place < last, of bounds along a dimension."""
         shape = shape_of(places)
-        spread = self.build.broadcast(bounds, shape, [dim])
-        return self.build.add(ELEMENTWISE[name], [places, spread], tensor(shape, i1))
+
+        def compared(name: str, bounds: SSAValue) -> SSAValue:
+            spread = self.build.broadcast(bounds, shape, [dim])
+            return self.build.add(ELEMENTWISE[name], [places, spread], tensor(shape, i1))
+
+        return self.build.elementwise("and", compared("ge", first), compared("lt", last))
 
     def _places(self, count: int) -> SSAValue:
         return self.build.add(IotaOp, [], tensor([count, self.groups], i32), dim=integer_attr(0))
@@ -204,10 +210,15 @@ class TilePlaces:
     def _spread(self, value: SSAValue, count: int) -> SSAValue:
         return self.build.broadcast(value, [count, self.groups], [1])
 
+    def _of_tiles(self, values: SSAValue) -> SSAValue:
+        """For each tile, the value of its group: [tiles]; 0 for tiles without rows."""
+        return self._of_its_group(self.first_tile, self.end_tile, values)
+
     def group(self) -> SSAValue:
         """The group of each tile: [tiles]. Tiles without rows have group 0."""
-        numbers = self.build.add(IotaOp, [], tensor([self.tiles, self.groups], i32), dim=integer_attr(1))
-        return self._of_its_group(self.tiles, self.first_tile, self.end_tile, [numbers])
+        return self._of_tiles(
+            self.build.add(IotaOp, [], tensor([self.tiles, self.groups], i32), dim=integer_attr(1))
+        )
 
     def _begin(self, tile: SSAValue, count: int) -> SSAValue:
         """The first row of the tile that is so many after its group's first one, by place and group."""
@@ -217,30 +228,26 @@ class TilePlaces:
         """Where the window of a gather begins for a tile that begins there: none reaches over the last row."""
         return self._vector("min", begin, self.count - self.rows)
 
+    @cached_property
     def _own_begins(self) -> SSAValue:
         """The first row of each tile: [tiles]; 0 for tiles without rows."""
         after = self._vector("sub", self._places(self.tiles), self._spread(self.first_tile, self.tiles))
-        return self._of_its_group(
-            self.tiles, self.first_tile, self.end_tile, [self._begin(after, self.tiles)]
-        )
+        return self._of_tiles(self._begin(after, self.tiles))
 
+    @cached_property
     def begins(self) -> SSAValue:
         """The first row of each tile's window: [tiles]."""
-        return self._window(self._own_begins())
+        return self._window(self._own_begins)
 
+    @cached_property
     def own(self) -> SSAValue:
         """Whether each row of each tile's window is the tile's: [tiles, rows]."""
-        begin = self._own_begins()
-        last = self._of_its_group(
-            self.tiles, self.first_tile, self.end_tile, [self._spread(self.last, self.tiles)]
-        )
-        end = self.build.elementwise("min", last, self._vector("add", begin, self.rows))
+        last = self._of_tiles(self._spread(self.last, self.tiles))
+        end = self.build.elementwise("min", last, self._vector("add", self._own_begins, self.rows))
         shape = [self.tiles, self.rows]
         place = self.build.add(IotaOp, [], tensor(shape, i32), dim=integer_attr(1))
-        row = self.build.elementwise("add", place, self.build.broadcast(self._window(begin), shape, [0]))
-        return self.build.elementwise(
-            "and", self._compared("ge", row, begin, 0), self._compared("lt", row, end, 0)
-        )
+        row = self.build.elementwise("add", place, self.build.broadcast(self.begins, shape, [0]))
+        return self._between(row, self._own_begins, end, 0)
 
     def row(self) -> SSAValue:
         """For each row, its place among the rows of all tiles: [count]."""
@@ -250,7 +257,9 @@ class TilePlaces:
         )
         tile = self._vector("add", after, self._spread(self.first_tile, self.count))
         within = self._vector("sub", place, self._window(self._begin(after, self.count)))
-        return self._of_its_group(self.count, self.first, self.last, [self._shifted(tile, "shl"), within])
+        return self._of_its_group(
+            self.first, self.last, self._vector("add", self._shifted(tile, "shl"), within)
+        )
 
     def any(self) -> SSAValue:
         """Whether each row is in a group: [count]."""
