@@ -106,6 +106,15 @@ class Trace:
     replaced: bool = False
     """Whether a golden value went on in place of one with other bits. If not, all values are the module's own."""
 
+    def made_of(self, path: Path, tag: str) -> frozenset[str]:
+        """The tags of the values at `path` that are made of one, and its own: all of them are off by how it was
+        rounded."""
+        found = {tag}
+        for (where, made_tag), made in self.made.items():  # in the order in which they were made
+            if where == path and not found.isdisjoint(made.tags):
+                found.add(made_tag)
+        return frozenset(found)
+
     def value(self, path: Path, tag: str | None) -> Array | None:
         """The value under a tag as seen from `path`: its own, or one of a loop around it."""
         for n in range(len(path), -1, -1):

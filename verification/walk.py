@@ -149,7 +149,7 @@ class GraphWalk:
         between = frozenset[str]()
         if key not in golden.values and (parts := parts_of_hint(value.name_hint)) is not None:
             key = path, parts[0]
-            between = self._between(golden, key, parts[1])
+            between = golden.made_of(path, parts[1]) - {parts[0]}
         if key not in golden.values:
             return pair, False
         (x, e), want = pair, golden.values[key]
@@ -168,16 +168,6 @@ class GraphWalk:
             assert isinstance(op, tile.LaunchOp)
             self.judged.add((op.callee, op.inits))
         return (want, None), not same
-
-    @staticmethod
-    def _between(golden: Trace, key: Key, left_out: str) -> frozenset[str]:
-        """Tags of the golden value that another one is computed without, and of those that are made of it: they are
-        off in a way that the other is not."""
-        found = {left_out}
-        for (path, tag), made in golden.made.items():  # in the order in which they were made
-            if path == key[0] and not found.isdisjoint(made.tags):
-                found.add(tag)
-        return frozenset(found - {key[1]})
 
     def _settle_narrow(self, op: Operation, i: int, pair: Pair, want: Array, path: Path) -> Pair:
         """Compares a result with a golden one of a wider type; the golden one goes on, rounded, and off by that."""
