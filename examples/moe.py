@@ -110,6 +110,14 @@ def init(config: Config, dtype: Any, seed: int = 0) -> Params:
     return {"router": normal(d, e), "up": normal(e, d, f), "down": normal(e, f, d)}
 
 
+def shapes(config: Config, dtype: Any) -> tuple[dict[str, Any], Any]:
+    """Of the weights of gated experts and of activations, without arrays."""
+    e, d, f = config.n_experts, config.d_model, config.d_ff
+    weights = {"router": (d, e), "gate": (e, d, f), "up": (e, d, f), "down": (e, f, d)}
+    params = {name: jax.ShapeDtypeStruct(shape, dtype) for name, shape in weights.items()}
+    return params, jax.ShapeDtypeStruct((config.n_tokens, d), dtype)
+
+
 def example_tokens(config: Config, dtype: Any, seed: int = 1) -> jax.Array:
     """Random activations [tokens, d] in `dtype`."""
     rng = np.random.default_rng(seed)
@@ -143,10 +151,7 @@ def mixtral(params: Params, x: jax.Array) -> jax.Array:
 
 def mixtral_inputs() -> tuple[dict[str, Any], Any]:
     """Shapes without arrays: f16 weights, 2.8 GB of them, and activations."""
-    e, d, f = MIXTRAL.n_experts, MIXTRAL.d_model, MIXTRAL.d_ff
-    shapes = {"router": (d, e), "gate": (e, d, f), "up": (e, d, f), "down": (e, f, d)}
-    params = {name: jax.ShapeDtypeStruct(shape, jnp.float16) for name, shape in shapes.items()}
-    return params, jax.ShapeDtypeStruct((MIXTRAL.n_tokens, d), jnp.float16)
+    return shapes(MIXTRAL, jnp.float16)
 
 
 def tiny_mixtral(params: Params, x: jax.Array) -> jax.Array:
@@ -167,10 +172,7 @@ def qwen3(params: Params, x: jax.Array) -> jax.Array:
 
 def qwen3_inputs() -> tuple[dict[str, Any], Any]:
     """Shapes without arrays: bf16 weights, 1.2 GB of them, and activations."""
-    e, d, f = QWEN3.n_experts, QWEN3.d_model, QWEN3.d_ff
-    shapes = {"router": (d, e), "gate": (e, d, f), "up": (e, d, f), "down": (e, f, d)}
-    params = {name: jax.ShapeDtypeStruct(shape, jnp.bfloat16) for name, shape in shapes.items()}
-    return params, jax.ShapeDtypeStruct((QWEN3.n_tokens, d), jnp.bfloat16)
+    return shapes(QWEN3, jnp.bfloat16)
 
 
 def tiny_qwen3(params: Params, x: jax.Array) -> jax.Array:
