@@ -10,20 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from products import EPS, assert_as_in_f32, data
 from tiers import covering, sampled
 
 import tilewright as tw
 from tilewright.machine import Machine
 from tilewright.passes.graph import chained
 from tilewright.passes.npu.check import check as hazards
-
-EPS = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-20}
-TYPES: dict[str, Any] = {"f16": np.float16, "bf16": jnp.bfloat16, "f32": np.float32}
-
-
-def data(dtype: str, *shapes: tuple[int, ...]) -> list[Any]:
-    rng = np.random.default_rng(sum(map(sum, shapes)))
-    return [(rng.standard_normal(s) / np.sqrt(s[-1])).astype(TYPES[dtype]) for s in shapes]
 
 
 @pytest.fixture
@@ -38,12 +31,7 @@ def check(fn: Callable[..., Any], *args: Any, options: tw.Options | None = None)
     program = tw.compile(fn, *args, options=options or tw.Options())
     assert [k.name for k in program.report().kernels if k.kind == "mix"] == ["chain_0"]
     assert hazards(program.module("npu"), Machine.load("ascend-910b1")) == []
-    wide = [np.asarray(x, np.float32) for x in args]
-    want = np.asarray(jax.jit(fn)(*wide), np.float32)
-    dtype = next(k for k, v in TYPES.items() if args[0].dtype == v)
-    for memory in ("typed", "bytes"):
-        got = np.asarray(program.executable(memory)(*program.flatten(args))[0], np.float32)
-        np.testing.assert_allclose(got, want, atol=8 * EPS[dtype] * np.abs(want).max(initial=0), rtol=0)
+    assert_as_in_f32(program, fn, args, 8)
     return program
 
 
@@ -147,7 +135,9 @@ def test_large_ones_are_one_kernel_and_small_ones_two() -> None:
     """And the large one takes less time and memory than its parts."""
     large = [jax.ShapeDtypeStruct((8, 4096, 64), np.float16)] * 3
     small = [jax.ShapeDtypeStruct((8, 512, 64), np.float16)] * 3
-    whole, apart = (tw.compile(sigmoid, *large, options=tw.Options(attention=a)).report() for a in (True, False))
+    whole, apart = (
+        tw.compile(sigmoid, *large, options=tw.Options(attention=a)).report() for a in (True, False)
+    )
     assert [k.name for k in whole.kernels] == ["chain_0"]
     assert whole.microseconds < apart.microseconds
     assert whole.memory.arena_bytes < apart.memory.arena_bytes

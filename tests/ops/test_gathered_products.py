@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from products import EPS, assert_as_in_f32, data
 from tiers import covering
 
 import tilewright as tw
@@ -20,15 +21,8 @@ from tilewright.machine import Machine
 from tilewright.passes.graph import grouped_products
 from tilewright.passes.npu.check import check as hazards
 
-EPS = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-20}
-TYPES: dict[str, Any] = {"f16": np.float16, "bf16": jnp.bfloat16, "f32": np.float32}
 CUBES = [("ascend-910b1", "f16"), ("ascend-910b1", "bf16"), ("ascend-910b1", "f32"), ("ascend-310p3", "f16")]
 """Targets, and types that their cubes multiply."""
-
-
-def data(dtype: str, *shapes: tuple[int, ...]) -> list[Any]:
-    rng = np.random.default_rng(sum(map(sum, shapes)))
-    return [(rng.standard_normal(s) / np.sqrt(max(s[-1], 1))).astype(TYPES[dtype]) for s in shapes]
 
 
 def loaded_at_places(program: tw.Program) -> int:
@@ -48,12 +42,7 @@ def check(fn: Callable[..., Any], *args: Any, slices: int, target: str = CUBES[0
     program = tw.compile(fn, *args, target=target)
     assert loaded_at_places(program) == slices
     assert hazards(program.module("npu"), Machine.load(target)) == []
-    wide = [np.asarray(x, np.float32) if jnp.issubdtype(x.dtype, jnp.floating) else x for x in args]
-    want = np.asarray(jax.jit(fn)(*wide), np.float32)
-    dtype = next(k for k, v in TYPES.items() if args[0].dtype == v)
-    for memory in ("typed", "bytes"):
-        got = np.asarray(program.executable(memory)(*program.flatten(args))[0], np.float32)
-        np.testing.assert_allclose(got, want, atol=4 * EPS[dtype] * np.abs(want).max(initial=0), rtol=0)
+    assert_as_in_f32(program, fn, args, 4)
     return program
 
 

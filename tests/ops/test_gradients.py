@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from products import EPS, TYPES
 from tiers import covering, later
 
 import tilewright as tw
@@ -19,9 +20,6 @@ from tilewright.machine import Machine
 from tilewright.passes.graph import chained, own_scores
 from tilewright.passes.npu.check import check as hazards
 from tilewright.passes.reasons import reasons_asked
-
-EPS = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-20}
-TYPES: dict[str, Any] = {"f16": np.float16, "bf16": jnp.bfloat16, "f32": np.float32}
 
 Function = Callable[..., Any]
 
