@@ -188,7 +188,8 @@ def reduce(record: Record) -> Expressed:
         if elements > block:
             raise Inexpressible(f"a tile of {elements} elements in blocks of {block}")
         extents, tile, reduced = [blocks, block], (1, elements), [1]
-        pins["ub"] = 1  # The running result is a scalar, which is read back before the next step.
+        # The running result is a scalar, which is read back before the next step.
+        pins |= {"ub": 1, "piecewise": 1}
     else:
         extents, reduced = _merged(shape, axes)
         rows = positive(config.get("BLOCK_SIZE_BM") or config.get("BLOCK_SIZE_M")) or (tile or (1,))[0]

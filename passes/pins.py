@@ -48,6 +48,7 @@ class Schedule:
         tile: Extents of the tile of a vector kernel, over its axes after neighbours are merged; a single number
             counts elements of the merged domain.
         copy_length: Elements of one copy of a vector kernel, filled from the innermost axis outwards.
+        piecewise: 1 makes a vector kernel reduce each piece of a row by itself before it combines them.
         grid: Cores along each axis of a vector kernel, or of the result of attention but its last.
         split_keys: Parts of the keys of attention of few rows.
         rows: Rows of a tile of scores of attention.
@@ -81,6 +82,7 @@ class Schedule:
     inner: str | None = None
     tile: tuple[int, ...] | None = None
     copy_length: int | None = None
+    piecewise: int | None = None
     grid: tuple[int, ...] | None = None
     deal: int | None = None
     split_keys: int | None = None

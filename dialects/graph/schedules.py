@@ -103,6 +103,8 @@ class VectorSchedule(_Choices):
         cores: As a pin, the most cores that may work.
         copy_length: As a pin, the elements of a tile, filled from the innermost axis outwards.
         split_k: Parts of a product's sums, each a product of its own; a kernel behind it adds them up.
+        piecewise: As a pin, 1 reduces each piece of a row by itself before it combines them; free, pieces are combined
+            lane by lane where there is room.
     """
 
     NEEDED = frozenset(["tile", "grid", "ub"])
@@ -114,6 +116,7 @@ class VectorSchedule(_Choices):
     cores: int | None = None
     copy_length: int | None = None
     split_k: int | None = None
+    piecewise: int | None = None
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,9 @@ class VectorKernel(FusionSteps, ScheduledKernel):
 
     def _schedule(self, name: str, tile: Sequence[int], cores: int) -> VectorSchedule:
         grid = self._grid(name, self._counts(tile), cores)
-        return VectorSchedule(tuple(map(tuple, self.merged)), tuple(tile), grid, self.slots)
+        return VectorSchedule(
+            tuple(map(tuple, self.merged)), tuple(tile), grid, self.slots, piecewise=self.asked.piecewise
+        )
 
     def _counts(self, tile: Sequence[int]) -> list[int]:
         """Tiles along each axis."""
@@ -392,7 +394,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
     @cached_property
     def pieces(self) -> RowPieces:
         """What emits the steps where rows are read in pieces, and there is room."""
-        return RowPieces(self.steps, self.extents, lanewise=True)
+        return RowPieces(self.steps, self.extents, lanewise=not self.asked.piecewise)
 
     def _emit_loops(self, emitter: Emitter, loops: Sequence[tuple[int, int]]) -> None:
         """Each step in the outermost of `loops` (axis, trips) that knows everything it depends on."""

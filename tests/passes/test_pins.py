@@ -175,6 +175,18 @@ def test_copy_length_and_buffers_are_obeyed() -> None:
     assert grid <= 3
 
 
+@pytest.mark.parametrize("kind", ["sum", "max"])
+def test_piecewise_reduces_each_piece_by_itself(kind: str) -> None:
+    """Free, pieces of a row are combined lane by lane, and their lanes once behind all pieces."""
+    x = np.asarray(np.random.default_rng(3).normal(size=(3, 5000)), "float32")
+    function = {"sum": jnp.sum, "max": jnp.max}[kind]
+    for piecewise, carried in ((None, "1x512xf32"), (1, "1x1xf32")):
+        pins = Schedule(tile=(1, 512), piecewise=piecewise)
+        program = tw.compile(lambda x: function(x, 1), x, options=tw.Options(schedule=pins))
+        assert f"iter_args(%10 = %7) -> (!tile.tile<{carried}, ub>)" in program.ir("tile"), piecewise
+        np.testing.assert_allclose(program(x), function(x, 1), rtol=1e-5)
+
+
 def rows_of(x: jax.Array, i: jax.Array) -> jax.Array:
     """Rows of x [100, 16], or of as many such tables as there are lists of places."""
     return x[i] if i.ndim == 1 else jax.vmap(rows_of)(x, i)

@@ -662,7 +662,7 @@ graph.sort {descending = [], dim = 0, keys = [], total = []}
 ^bb0(%a: tensor<4xf32>):
   graph.yield %a : (tensor<4xf32>)
 }
-// CHECK: VectorSchedule has no 'base_m': there are axes, copy_length, cores, grid, split_k, tile, ub
+// CHECK: VectorSchedule has no 'base_m': there are axes, copy_length, cores, grid, piecewise, split_k, tile, ub
 
 // -----
 
