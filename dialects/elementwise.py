@@ -166,10 +166,10 @@ def _compare(name: str, sign: str, **facts: Any) -> Function:
 
 _ROWS = [
     # Limits in ulps are those of the OpenCL C specification, section 7.4 (relative error as ULPs, full profile);
-    # `logistic` is exp, an add and a division. Limits on complex numbers: add and mul by Higham's lemma 3.5 (Accuracy
-    # and Stability of Numerical Algorithms, section 3.6), sqrt(2) gamma(2) for a product; the others are sums of the
-    # limits of what their formulas apply: a division 5, a root 6, a cube root 4, sin, cos, exp, expm1 and log 8 each,
-    # atan2 12, a power 32.
+    # `logistic` is exp, an add and a division; what `erfc` takes exp of is a square of up to 84, half an ulp off.
+    # Limits on complex numbers: add and mul by Higham's lemma 3.5 (Accuracy and Stability of Numerical Algorithms,
+    # section 3.6), sqrt(2) gamma(2) for a product; the others are sums of the limits of what their formulas apply: a
+    # division 5, a root 6, a cube root 4, sin, cos, exp, expm1 and log 8 each, atan2 12, a power 32.
     _unary(
         "abs", "|x|", "own:absolute", EXACT,
         domain="number", passing="own", merges=False, real=True, complex_flops=8, complex_error=8.0,
@@ -199,6 +199,7 @@ _ROWS = [
     _unary("cos", "cos(x)", "cos", 4.0, "cosine", complex_flops=12, complex_error=30.0, **_ANGLE),
     _unary("tan", "tan(x)", "own:tangent", 5.0, complex_flops=24, complex_error=40.0, **_ANGLE),
     _unary("erf", "erf(x)", "own:error_function", 16.0),
+    _unary("erfc", "1 - erf(x), exact where that is small", "own:complement_of_error_function", 50.0),
     _unary("floor", "floor(x)", "own:floor", EXACT, **_STEPS),
     _unary("ceil", "ceil(x)", "own:ceil", EXACT, **_STEPS),
     _unary(

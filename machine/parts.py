@@ -134,6 +134,7 @@ class VectorUnit:
 
     roundings: the conversions that round by another rule than others, each rule's by the dtype that is converted; what
     they become. order_as: the native dtype in which numbers of one that is not native are compared and chosen from.
+    expands_on: the dtypes on which an op may be expanded, where they are not all.
     """
 
     repeat_bytes: int
@@ -145,6 +146,7 @@ class VectorUnit:
     expansions: Mapping[str, tuple[str, ...]]
     roundings: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     order_as: Mapping[str, str] = field(default_factory=dict)
+    expands_on: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def rounds(self, mode: str, source: str, target: str) -> bool:
         """Whether there is an instruction that converts one dtype to another and rounds by the rule `mode`."""
@@ -179,8 +181,8 @@ class VectorUnit:
     def _instruction_rates(self, op: str, dtype: str) -> tuple[float, ...] | None:
         """Elements per cycle of each instruction of `op`, or None.
 
-        A rate at `dtype` wins; then an expansion every part of which is supported at `dtype`; then the
-        dtype it is computed as. Conversions to that dtype are ops of their own and are not counted here.
+        A rate at `dtype` wins; then an expansion that is for `dtype` and every part of which is supported there;
+        then the dtype it is computed as. Conversions to that dtype are ops of their own and are not counted here.
         """
         own = self._own_rates(op, dtype)
         if own is not None or dtype not in self.compute_as:
@@ -192,7 +194,7 @@ class VectorUnit:
         rate = self.rates.get(op, {}).get(dtype)
         if rate is not None:
             return (rate,)
-        if op not in self.expansions:
+        if op not in self.expansions or dtype not in self.expands_on.get(op, (dtype,)):
             return None
         found: list[float] = []
         for part in self.expansions[op]:

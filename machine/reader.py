@@ -393,6 +393,7 @@ def _vector(table: _Table) -> VectorUnit:
     native = frozenset(table.texts("native"))
     roundings = _roundings(table)
     order_as = _order_as(table, native)
+    expands_on = _expands_on(table, expansions)
     for op, parts in expansions.items():
         for part in parts:
             if part not in rates and part not in expansions:
@@ -414,6 +415,7 @@ def _vector(table: _Table) -> VectorUnit:
         expansions=expansions,
         roundings=roundings,
         order_as=order_as,
+        expands_on=expands_on,
     )
     table.close()
     return unit
@@ -441,6 +443,19 @@ def _order_as(table: _Table, native: frozenset[str]) -> dict[str, str]:
     for dtype, other in found.items():
         if other not in native:
             raise entries.error(dtype, f"is ordered as '{other}', which is not native")
+    entries.close()
+    return found
+
+
+def _expands_on(table: _Table, expansions: Mapping[str, tuple[str, ...]]) -> dict[str, frozenset[str]]:
+    """The dtypes of `[vector.expands_on]` by op; each op has an expansion."""
+    if "expands_on" not in table.table:
+        return {}
+    entries = table.child("expands_on")
+    found = {op: frozenset(entries.texts(op)) for op in list(entries.table)}
+    for op in found:
+        if op not in expansions:
+            raise entries.error(op, "has no expansion")
     entries.close()
     return found
 

@@ -12,6 +12,7 @@ from graph_reference import run, run_stablehlo
 from jax import export
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
 
+import tilewright as tw
 from tilewright.dialects.base import text as text_of
 from tilewright.dialects.graph import ArgReduceOp, CaseOp, GatherOp, GraphOp, HostOp, ReduceOp
 from tilewright.frontends import FrontendError, bindings, is_stablehlo, lower_stablehlo
@@ -351,6 +352,20 @@ def test_exported_programs():
         module = lower_stablehlo(source)
         module.verify()
         np.testing.assert_allclose(run(module, [x])[0], fn(x), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_the_complement_of_erf_is_one_op_in_f32(dtype: str) -> None:
+    x = jnp.asarray(np.linspace(-12, 12, 999), dtype)
+    program = tw.compile(jax.lax.erfc, x)
+    assert [op.name for op in program.module("npu").walk() if "erf" in op.name] == ["npu.verfc"]
+    assert ("npu.vconvert" in program.ir("npu")) == (dtype != "float32")
+    np.testing.assert_allclose(
+        np.asarray(program(x), np.float64),
+        np.asarray(jax.lax.erfc(x), np.float64),
+        rtol=max(float(jnp.finfo(dtype).eps), 1e-5),
+        atol=float(jnp.finfo(dtype).smallest_subnormal),
+    )
 
 
 @pytest.mark.parametrize(

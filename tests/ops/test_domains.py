@@ -66,6 +66,7 @@ ROUNDED: dict[str, Callable[..., Any]] = {
     "cos": lax.cos,
     "tan": lax.tan,
     "erf": lax.erf,
+    "erfc": lax.erfc,
     "pow": lax.pow,
     "atan2": lax.atan2,
 }

@@ -75,7 +75,7 @@ def test_products_stay_within_the_worst_case(k: int, dtype: Any, seed: int) -> N
 
 
 @pytest.mark.parametrize(
-    "name", ["exp", "log", "tanh", "sqrt", "sin", "logistic", "log1p", "expm1", "rsqrt", "erf"]
+    "name", ["exp", "log", "tanh", "sqrt", "sin", "logistic", "log1p", "expm1", "rsqrt", "erf", "erfc"]
 )
 def test_functions_stay_within_their_ulps(name: str) -> None:
     fn = jax.lax.logistic if name == "logistic" else getattr(jax.lax, name)

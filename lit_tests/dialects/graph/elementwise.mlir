@@ -37,6 +37,8 @@
 // CHECK: graph.tan %{{.*}} : tensor<8x16xf32>
 %erf = graph.erf %f : tensor<8x16xf32>
 // CHECK: graph.erf %{{.*}} : tensor<8x16xf32>
+%erfc = graph.erfc %f : tensor<8x16xf32>
+// CHECK: graph.erfc %{{.*}} : tensor<8x16xf32>
 %floor = graph.floor %f : tensor<8x16xf32>
 // CHECK: graph.floor %{{.*}} : tensor<8x16xf32>
 %ceil = graph.ceil %f : tensor<8x16xf32>

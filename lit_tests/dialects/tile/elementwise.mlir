@@ -37,6 +37,8 @@
 // CHECK: tile.tan %{{.*}} : !tile.tile<8x16xf32, ub>
 %erf = tile.erf %f : !tile.tile<8x16xf32, ub>
 // CHECK: tile.erf %{{.*}} : !tile.tile<8x16xf32, ub>
+%erfc = tile.erfc %f : !tile.tile<8x16xf32, ub>
+// CHECK: tile.erfc %{{.*}} : !tile.tile<8x16xf32, ub>
 %floor = tile.floor %f : !tile.tile<8x16xf32, ub>
 // CHECK: tile.floor %{{.*}} : !tile.tile<8x16xf32, ub>
 %ceil = tile.ceil %f : !tile.tile<8x16xf32, ub>
