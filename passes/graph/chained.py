@@ -33,7 +33,7 @@ from ...dialects.graph import (
     TransposeOp,
 )
 from ...dialects.graph.interface import element_of, shape_of
-from ...dialects.open_sizes import any_open, certain
+from ...dialects.open_sizes import any_open, certain, choosing
 from ...machine import Machine
 from ...support.amounts import STRIP
 from ..access import splat_of
@@ -133,6 +133,7 @@ def chained_at(product: ContractOp, machine: Machine, shared: bool = False) -> C
     return None
 
 
+@choosing()
 def better_apart(at: Chained, machine: Machine) -> str | None:
     """Why chained products without a softmax are better off in two kernels; None where there is much between them, few
     elements are summed up for a score, and there are tiles of rows for half of the cores."""
@@ -143,12 +144,11 @@ def better_apart(at: Chained, machine: Machine) -> str | None:
     return why
 
 
+@choosing()
 def unsuited(at: Chained, machine: Machine) -> str | None:
     """Why the products of a chain take longer in one kernel, whatever is between them; None where they do not."""
     extents = shape_of(at.scores.result)
     each = [size([shape_of(op.lhs)[d] for d in to_ints(op.lhs_contract)]) for op in at.first]
-    if any_open([*at.domain, *each]):
-        return "its sizes are open"
     shared = max(each)
     if max(shared, at.domain[-1]) > MOST_SUMMED:
         return (
@@ -188,7 +188,7 @@ def products_behind(x: SSAValue) -> list[ContractOp]:
             continue
         seen.add(op)
         if isinstance(op, ContractOp):
-            if size(shape_of(op.result)) == size(shape_of(x)):
+            if certain(size(shape_of(op.result)), "==", size(shape_of(x))):
                 found.append(op)
         elif isinstance(op, (ElementwiseOp, *PLAIN_LAYOUT)):
             stack += [v.owner for v in op.operands]

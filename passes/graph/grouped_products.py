@@ -32,10 +32,10 @@ from ...dialects.base import ints, to_ints
 from ...dialects.dtypes import dtype_name, is_float, itemsize, size, tensor
 from ...dialects.graph import ContractOp, ScatterOp
 from ...dialects.graph.interface import element_of, shape_of
-from ...dialects.open_sizes import any_open
+from ...dialects.open_sizes import any_open, certain, choosing
 from ...machine import Machine
 from .patterns import GraphPattern
-from .row_groups import MaskedRows, TilePlaces, masked_rows, or_zero, slices, tiles_of, windows
+from .row_groups import MaskedRows, TilePlaces, masked_rows, or_zero, rows_at_most, slices, tiles_of, windows
 from .tensor_builder import RewriteBuilder, TensorBuilder
 
 TILES = (16, 32, 64, 128)
@@ -56,13 +56,15 @@ class GroupProduct(GraphPattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ContractOp, rewriter: PatternRewriter, /) -> None:
-        if to_ints(op.lhs_batch) or any_open([*shape_of(op.lhs), *shape_of(op.rhs)]):
+        if to_ints(op.lhs_batch):
             return
         m, n = op.free_dims()
         sides = (op.lhs, to_ints(op.lhs_contract), m), (op.rhs, to_ints(op.rhs_contract), n)
         for mine, other in (sides, sides[::-1]):
             masked = masked_rows(mine[0])
             if masked is None or masked.group not in mine[1] or list(mine[2]) != [masked.row]:
+                continue
+            if any_open([*masked.others(mine[0]), *shape_of(other[0])]):
                 continue
             rows = rows_of_tile(mine[0], other[0], masked, self.machine)
             if rows is not None:
@@ -135,6 +137,7 @@ def _least(
     return best if without - cost(best) > LAUNCHES * machine.vector_launch_microseconds(1) else None
 
 
+@choosing()
 def rows_of_tile(rows: SSAValue, matrices: SSAValue, masked: MaskedRows, machine: Machine) -> int | None:
     """Rows of a tile with which a grouped product takes least; None where the product of all rows with all matrices
     takes less.
@@ -159,8 +162,8 @@ def rows_of_tile(rows: SSAValue, matrices: SSAValue, masked: MaskedRows, machine
         taken = tiles_of(count, groups, tile, machine) * max(tile * each, load * (1 + tile / COLUMNS))
         return machine.cycles_to_microseconds(taken / machine.cube_cores)
 
-    able = [tile for tile in TILES if tile <= count]
-    if not able or groups < 2 or not numbers:
+    able = [tile for tile in TILES if certain(tile, "<=", count)]
+    if not able or rows_at_most(count) is None or groups < 2 or not numbers:
         return None
     without = machine.cycles_to_microseconds(count * groups * each / machine.cube_cores + stored + again)
     return _least(able, microseconds, without, machine)
@@ -174,10 +177,12 @@ class GroupSums(GraphPattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ContractOp, rewriter: PatternRewriter, /) -> None:
-        if not is_float(element_of(op.result)) or any_open([*shape_of(op.lhs), *shape_of(op.rhs)]):
+        if not is_float(element_of(op.result)):
             return
         lhs, rhs = masked_rows(op.lhs), masked_rows(op.rhs)
         if lhs is None or rhs is None or lhs.sizes is not rhs.sizes:
+            return
+        if any_open([*lhs.others(op.lhs), *rhs.others(op.rhs)]):
             return
         batch = to_ints(op.lhs_batch), to_ints(op.rhs_batch)
         summed = to_ints(op.lhs_contract), to_ints(op.rhs_contract)
@@ -187,6 +192,7 @@ class GroupSums(GraphPattern):
         if rows is not None:
             rewriter.replace(op, (), [self._added_up(RewriteBuilder(rewriter), op, lhs, rhs, rows)])
 
+    @choosing()
     def _rows_of_tile(self, op: ContractOp, lhs: MaskedRows) -> int | None:
         """Rows of a tile with which the sums take least; None where products over all rows for each group take less.
 
@@ -205,8 +211,8 @@ class GroupSums(GraphPattern):
             moved = 2 * all_rows * width * itemsize(element_of(op.lhs)) + 2 * sums * itemsize(f32)
             return machine.cycles_to_microseconds(max(products, moved / machine.hbm_bytes_per_cycle))
 
-        able = [tile for tile in TILES if tile <= count]
-        if not able or groups < 2 or not results:
+        able = [tile for tile in TILES if certain(tile, "<=", count)]
+        if not able or rows_at_most(count) is None or groups < 2 or not results:
             return None
 
         def tiled(tile: int) -> float:

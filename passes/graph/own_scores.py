@@ -24,7 +24,7 @@ from ...dialects.base import describe, to_ints
 from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.graph import ELEMENTWISE, ContractOp, ElementwiseOp, FusionOp, ReduceOp
 from ...dialects.graph.interface import element_of, shape_of
-from ...dialects.open_sizes import any_open
+from ...dialects.open_sizes import certain, choosing
 from ...machine import Machine
 from ..access import splat_of
 from ..reasons import Reason
@@ -71,7 +71,7 @@ class SharedScores:
                         pending.append(user)
             for last in self.last[done:]:
                 for value in last.operands:
-                    if size(shape_of(value)) == whole:
+                    if certain(size(shape_of(value)), "==", whole):
                         found = [op for op in products_behind(value) if op not in self.first]
                         self.first += found
                         pending += found
@@ -83,7 +83,7 @@ class SharedScores:
     @staticmethod
     def _is_wide(op: Operation, count: int) -> bool:
         """Whether an op makes one element of each of so many."""
-        return isinstance(op, (ElementwiseOp, *PLAIN_LAYOUT)) and size(shape_of(op.results[0])) == count
+        return isinstance(op, (ElementwiseOp, *PLAIN_LAYOUT)) and certain(size(shape_of(op.results[0])), "==", count)
 
 
 def give_own_scores(block: Block, machine: Machine, reasons: list[Reason] | None) -> None:
@@ -98,10 +98,12 @@ def give_own_scores(block: Block, machine: Machine, reasons: list[Reason] | None
                     give_own_scores(inner, machine, reasons)
     seen: set[Operation] = set()
     for seed in [op for op in block.ops if isinstance(op, ContractOp)]:
-        if seed in seen or seed.parent is not block or any_open(shape_of(seed.result)):
+        if seed in seen or seed.parent is not block:
             continue
         between = size(shape_of(seed.result)) * itemsize(f32)
-        if between <= chained.LEAST_BYTES and reasons is None:
+        with choosing():
+            few = between <= chained.LEAST_BYTES
+        if few and reasons is None:
             continue
         shared = SharedScores([seed])
         stray = shared.grow()
@@ -164,6 +166,7 @@ class _Rewrite:
             self.sums.append(found)
         return None
 
+    @choosing()
     def better_stored(self, between: int) -> str | None:
         """Why scores of so many bytes are better stored; None where they are not."""
         if between <= chained.LEAST_BYTES:

@@ -25,6 +25,8 @@ from ...dialects.graph import (
     SliceOp,
 )
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.open_sizes import is_open, size_of
+from ...dialects.sizes import bounds
 from ...machine import Machine
 from ..access import splat_of
 from .tensor_builder import TensorBuilder
@@ -42,13 +44,23 @@ class MaskedRows:
     sizes: SSAValue
     last: SSAValue
 
+    def others(self, operand: SSAValue) -> list[int]:
+        """The sizes of the operand's dimensions but that of its rows."""
+        return [n for d, n in enumerate(shape_of(operand)) if d != self.row]
+
 
 def tiles_of(rows: int, groups: int, tile: int, machine: Machine) -> int:
     """The most tiles that rows in groups fill, where each tile has rows of one group; if there are more than cores, as
-    many for each of a part of these: the others take other columns."""
+    many for each of a part of these: the others take other columns. Of an open number of rows, those of the most."""
+    rows = rows_at_most(rows) or 0
     tiles, cores = (rows + groups * (tile - 1)) // tile, machine.cube_cores
     part = cores & -cores
     return tiles if tiles < cores else -(-tiles // part) * part
+
+
+def rows_at_most(rows: int) -> int | None:
+    """The most rows that an open number may be, or the number; None where there is no most."""
+    return bounds(size_of(rows))[1] if is_open(rows) else rows
 
 
 def masked_rows(value: SSAValue) -> MaskedRows | None:
@@ -226,7 +238,12 @@ class TilePlaces:
 
     def _window(self, begin: SSAValue) -> SSAValue:
         """Where the window of a gather begins for a tile that begins there: none reaches over the last row."""
-        return self._vector("min", begin, self.count - self.rows)
+        if not is_open(self.count):
+            return self._vector("min", begin, self.count - self.rows)
+        # the number of rows, as data: a pass cannot ask for a size as an input of the program
+        row = self.build.add(IotaOp, [], tensor([self.count], i32), dim=integer_attr(0))
+        last = self._vector("sub", self.build.reduce(row, "max", [0]), self.rows - 1)
+        return self._vector("min", begin, self.build.broadcast(last, shape_of(begin), []))
 
     @cached_property
     def _own_begins(self) -> SSAValue:

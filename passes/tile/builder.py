@@ -30,7 +30,7 @@ from ...dialects import tile as ops
 from ...dialects.base import INDEX, Expr, integer_attr, ints, pack
 from ...dialects.dtypes import shape_in
 from ...dialects.npu.types import GmType, row_strides
-from ...dialects.open_sizes import is_open
+from ...dialects.open_sizes import example, is_open
 from ...dialects.tile import TileType
 from ...machine import Machine
 from .schedule import may_repeat
@@ -265,9 +265,11 @@ def divide_grid(counts: Sequence[int], cores: int, even: Sequence[bool] = ()) ->
     """For each axis with `counts` tiles: (cores along it, tiles per core), such that the busiest core has as few
     tiles as possible, no core is left without work and at most `cores` are used; among equals, fewest cores and
     then those along the outer axes. even: axes (none where it is empty) along which all cores have as many tiles, none
-    of them behind the last."""
-    best = _divide(tuple(counts), tuple(even) or (False,) * len(counts), max(cores, 1))
-    return [(-(-n // per_core), per_core) for n, per_core in zip(counts, best, strict=True)]
+    of them behind the last. Open counts are divided as their examples are, over numbers of cores."""
+    known = tuple(map(example, counts))
+    best = _divide(known, tuple(even) or (False,) * len(counts), max(cores, 1))
+    used = [-(-n // per_core) for n, per_core in zip(known, best, strict=True)]
+    return [(c, -(-n // c) if is_open(n) else p) for n, c, p in zip(counts, used, best, strict=True)]
 
 
 @functools.cache
