@@ -160,7 +160,10 @@ class _Rewrite:
         self.forward = next(iter(attention), None)
         left = [op for op in self.shared.sums if self.forward is None or op not in self.forward.reductions]
         for op in left:
-            found = None if self.forward is None else weighted_sum(op, self.forward, self._wide_axes(self.forward))
+            found = None
+            if self.forward is not None:
+                made = {*self.shared.first, *self.shared.wide}
+                found = weighted_sum(op, self.forward, self._wide_axes(self.forward), made)
             if found is None:
                 return f"{describe(op)} is a sum of what its scores become, which is none of its result"
             self.sums.append(found)

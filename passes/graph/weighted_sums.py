@@ -5,14 +5,19 @@ of the result.
 
 Before:  g = d v^T ;  r = sum over keys of p g c        with p = e / l, or e itself, and c of rows
 After:   r = sum over columns of d o, times c, and times l where it is of e
+
+Where o = sum_k p_k m_k v_k with a mask or factors m, as dropout has them, the same ones are in the sum: r = sum of
+p m g c.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Container
+from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import f32
-from xdsl.ir import Block, OpResult, SSAValue
+from xdsl.ir import Block, Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialects.base import text, to_ints
@@ -20,11 +25,18 @@ from ...dialects.dtypes import is_float, itemsize, size, tensor
 from ...dialects.graph import ELEMENTWISE, ContractOp, ReduceOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...support.hints import without
+from ..access import splat_of
 from .attention import Attention
 from .chained import made_by
 from .hoist import needed_by
 from .layout_axes import Axes, Broadcast, axes_behind, backward_axes, behind
 from .tensor_builder import BlockBuilder
+
+Given = tuple[SSAValue, Axes, bool]
+"""A value with its axes; whether it is a condition that is inverted."""
+
+Wide = tuple[Given, bool]
+"""What has a number for each score, and whether it divides."""
 
 
 @dataclass
@@ -41,6 +53,16 @@ class WeightedSum:
     negative: bool
     divided: bool
     left_out: str | None = None
+
+    def unless(self, value: SSAValue, axes: Axes, divides: bool) -> None:
+        """Takes a factor, or drops the one that it undoes."""
+        number = splat_of(value)
+        for i, (known, own, other) in enumerate(self.factors):
+            same = (known is value and own == axes) or (number is not None and splat_of(known) == number)
+            if same and other != divides:
+                del self.factors[i]
+                return
+        self.factors.append((value, axes, divides))
 
     def write(self) -> None:
         """Puts it in the place of the op."""
@@ -112,9 +134,11 @@ def aligned(
     return build.broadcast(turned, shape, places)
 
 
-def weighted_sum(op: ReduceOp, forward: Attention, axes: dict[SSAValue, Axes]) -> WeightedSum | None:
+def weighted_sum(
+    op: ReduceOp, forward: Attention, axes: dict[SSAValue, Axes], made: Container[Block | Operation]
+) -> WeightedSum | None:
     """What a reduction is as the sum of weights of attention times their gradient, and of factors of rows; None where
-    it is none. axes: those of all that has an element for each score."""
+    it is none. axes: those of all that has an element for each score; made: what computes such of scores."""
     chain, base = behind(op.x, axes)
     wide = axes_behind(chain, axes[base]) if base in axes else None
     if wide is None or text(op.kind) != "sum" or op in needed_by(forward.product):
@@ -126,6 +150,10 @@ def weighted_sum(op: ReduceOp, forward: Attention, axes: dict[SSAValue, Axes]) -
     )
     found = WeightedSum(op, rest, forward, (op.x, ()), [], False, False)
     weights = gradients = 0
+    linear = _behind_softmax(forward, axes, made)
+    if linear is None:
+        return None
+    wide = Counter[Wide]()
     stack = [(op.x, False)]
     while stack:
         value, divides = stack.pop()
@@ -140,15 +168,91 @@ def weighted_sum(op: ReduceOp, forward: Attention, axes: dict[SSAValue, Axes]) -
             gradients, found.gradient, found.left_out = gradients + 1, gradient, maker.result.name_hint
         elif (factor := _factor(value, forward, axes)) is not None:
             found.factors.append((*factor, divides))
+        elif (given := _given(value, axes, made)) is not None:
+            wide[given, divides] += 1
         elif isinstance(maker, (ELEMENTWISE["mul"], ELEMENTWISE["div"])):
             left, right = maker.operands
             stack += [(left, divides), (right, divides != isinstance(maker, ELEMENTWISE["div"]))]
         elif isinstance(maker, ELEMENTWISE["neg"]):
             found.negative = not found.negative
             stack.append((maker.operands[0], divides))
+        elif isinstance(maker, ELEMENTWISE["select"]) and not divides and (kept := _kept(maker, axes, made)) is not None:
+            wide[kept[0], False] += 1
+            stack.append((kept[1], divides))
         else:
             return None
-    return found if weights == gradients == 1 else None
+    if weights != 1 or gradients != 1 or wide != linear.wide:
+        return None
+    found.negative = found.negative != linear.negative
+    for value, known, divides in linear.factors:
+        found.unless(value, known, not divides)
+    return found
+
+
+@dataclass
+class _Linear:
+    """What becomes of the softmax before it is multiplied by the values: factors of rows, with their axes and whether
+    they divide; wide: those that have a number for each score, and what selects scores, 0 for others."""
+
+    factors: list[tuple[SSAValue, Axes, bool]] = field(default_factory=list)
+    wide: Counter[Wide] = field(default_factory=Counter)
+    negative: bool = False
+
+
+def _behind_softmax(
+    forward: Attention, axes: dict[SSAValue, Axes], made: Container[Block | Operation]
+) -> _Linear | None:
+    """None where it is of another kind."""
+    found, op = _Linear(), made_by(forward.product.operands[forward.weights])
+    while op is not forward.quotient:
+        if op is None:
+            return None
+        inside = [v for v in op.operands if behind(v)[1].owner in made]
+        if isinstance(op, ELEMENTWISE["select"]):
+            kept = _kept(op, axes, made)
+            if kept is None:
+                return None
+            found.wide[kept[0], False] += 1
+            inside = [kept[1]]
+        elif isinstance(op, ELEMENTWISE["neg"]):
+            found.negative = not found.negative
+        elif isinstance(op, (ELEMENTWISE["mul"], ELEMENTWISE["div"])) and len(inside) == 1:
+            (other,) = (v for v in op.operands if v is not inside[0])
+            divides = isinstance(op, ELEMENTWISE["div"])
+            if (factor := _factor(other, forward, axes)) is not None:
+                found.factors.append((*factor, divides))
+            elif (given := _given(other, axes, made)) is not None:
+                found.wide[given, divides] += 1
+            else:
+                return None
+        else:
+            return None
+        op = made_by(inside[0])
+    return found
+
+
+def _kept(
+    select: Operation, axes: dict[SSAValue, Axes], made: Container[Block | Operation]
+) -> tuple[Given, SSAValue] | None:
+    """Which scores a select keeps, and of what; None where others are not 0."""
+    condition, *values = select.operands
+    given = _given(condition, axes, made)
+    for number, value in enumerate(values):
+        if given is not None and splat_of(values[1 - number]) == 0:
+            return (*given[:2], number == 1), value
+    return None
+
+
+def _given(
+    value: SSAValue, axes: dict[SSAValue, Axes], made: Container[Block | Operation]
+) -> Given | None:
+    """What a value is that is not made of scores; None where it is."""
+    chain, base = behind(value)
+    own = next((axes[r] for use in value.uses for r in use.operation.results if r in axes), None)
+    if own is None or base.owner in made:
+        return None
+    found = backward_axes(chain, own)
+    return None if found is None else (base, found, False)
 
 
 def _factor(value: SSAValue, forward: Attention, axes: dict[SSAValue, Axes]) -> tuple[SSAValue, Axes] | None:

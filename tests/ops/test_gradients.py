@@ -49,6 +49,22 @@ def sigmoid(q: Any, k: Any, v: Any) -> Any:
     return jnp.einsum("hqk,hkd->hqd", jax.nn.sigmoid(scores_of(q, k)).astype(v.dtype), v)
 
 
+def dropped(q: Any, k: Any, v: Any) -> Any:
+    """Dropout with given bits."""
+    weights = jax.nn.softmax(scores_of(q, k) / math.sqrt(q.shape[-1]))
+    keep = np.random.default_rng(5).random(weights.shape) < 0.8
+    return jnp.einsum("hqk,hkd->hqd", jnp.where(keep, weights / 0.8, 0).astype(v.dtype), v)
+
+
+def selected(q: Any, k: Any, v: Any) -> Any:
+    """Weights of some keys alone, by positions, times factors of rows and of scores, with another sign."""
+    weights = jax.nn.softmax(scores_of(q, k) / math.sqrt(q.shape[-1]))
+    row, key = jnp.arange(q.shape[1])[:, None], jnp.arange(k.shape[1])
+    factors = np.random.default_rng(6).random(weights.shape).astype(np.float32) + 0.5
+    weights = -jnp.where((row + key) % 3 == 0, 0, weights * factors) * (1 + row % 4) / 3
+    return jnp.einsum("hqk,hkd->hqd", weights.astype(v.dtype), v)
+
+
 def of_softmax(q: Any, k: Any, v: Any, d: Any) -> Any:
     """The gradient as a softmax with a rule of its own has it: of weights, and the sum of their products with it."""
     weights = jax.nn.softmax(scores_of(q, k))
@@ -115,7 +131,7 @@ SIZES = [(1, 16, 16, 16, 16), (2, 70, 130, 24, 40), (3, 37, 37, 17, 16), (1, 128
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("dtype", sorted(EPS))
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-@pytest.mark.parametrize("fn", [scaled, causal, plain, sigmoid])
+@pytest.mark.parametrize("fn", [scaled, causal, plain, sigmoid, dropped, selected])
 def test_values(fn: Function, sizes: tuple[int, ...], dtype: str) -> None:
     names = kernels(check(with_gradient(fn), dtype, *sizes))
     assert ("attention_0" in names) == (fn is not sigmoid)
@@ -131,6 +147,24 @@ def test_maxima_do_not_see_what_is_behind_the_last_piece() -> None:
     """With one place for the second product, the loop has two turns more."""
     pins = tw.Schedule(keys=32, places=1)
     check(with_gradient(scaled), "f32", 1, 32, 64, 16, 16, options=tw.Options(schedule=pins))
+
+
+@pytest.mark.usefixtures("always")
+def test_other_factors_than_those_of_the_result_are_stored() -> None:
+    """The sum of weights times their gradient is then no sum over the columns of the result."""
+
+    def fn(q: Any, k: Any, v: Any, d: Any) -> Any:
+        weights = jax.nn.softmax(scores_of(q, k))
+        kept = np.random.default_rng(5).random(weights.shape) < 0.8
+        back = jnp.einsum("hqd,hkd->hqk", d, v)
+        change = weights * (back - (weights * back).sum(-1, keepdims=True))
+        return jnp.einsum("hqk,hkd->hqd", jnp.where(kept, weights, 0), v), jnp.einsum("hqk,hkd->hqd", change, k)
+
+    args = data("f32", 2, 50, 90, 16, 24)
+    program = tw.compile(fn, *args)
+    assert not any(name.startswith("chain") for name in kernels(program))
+    for got, want in zip(program(*args), fn(*args), strict=True):
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max())
 
 
 @pytest.mark.usefixtures("always")
