@@ -83,7 +83,8 @@ class Chained:
     before the softmax if there is one. weights: the number of the operand of `product` that depends on them. members:
     all ops but layout ops, in order; statistics: results of reductions that something else needs; generated: those of
     the members that are made of positions and numbers alone. axes: of each value of a member. keys: the axis that
-    `product` sums over. few: whether there are fewer rows than a cube takes at once: a step of decoding.
+    `product` sums over; groups: axes that what has the keys has beside them, and rows do not: each has its own product.
+    few: whether there are fewer rows than a cube takes at once: a step of decoding.
     """
 
     scores: ContractOp
@@ -96,6 +97,7 @@ class Chained:
     generated: list[Operation] = field(default_factory=list)
     axes: dict[SSAValue, Axes] = field(default_factory=dict)
     keys: int = -1
+    groups: list[int] = field(default_factory=list)
     few: bool = False
 
     @property
@@ -344,11 +346,14 @@ class Members:
         extents = shape_of(at.scores.result)
         wide = [[a for a in side if extents[a] != 1] for side in sides]
         keys, rows = (wide[0], wide[1]) if at.keys in wide[0] else (wide[1], wide[0])
-        if keys != [at.keys]:
+        at.groups = [a for a in keys if a != at.keys and a in self._batches()]
+        if keys != [a for a in keys if a == at.keys or a in at.groups] or at.keys not in keys:
             return "the softmax is over other axes of its scores than those that its keys alone have"
         if not certain(extents[at.keys], ">=", LEAST_KEYS):
             return f"it has {extents[at.keys]} keys, and the kernels of attention are for {LEAST_KEYS} and more"
         at.few = not any(certain(extents[a], ">=", LEAST_ROWS) for a in rows)
+        if at.few and at.groups:
+            return f"it has fewer than {LEAST_ROWS} rows, whose kernel is for keys that all rows share"
         if at.few and at.statistics:
             return f"it has fewer than {LEAST_ROWS} rows, whose kernel stores no maxima and sums"
         shared = [shape_of(op.lhs)[d] for op in at.first for d in to_ints(op.lhs_contract)]
@@ -357,6 +362,13 @@ class Members:
         if at.few and sum(n != 1 for n in shared) != 1:
             return f"it has fewer than {LEAST_ROWS} rows, whose kernel is for queries and keys that share one axis"
         return None
+
+    def _batches(self) -> set[int | Broadcast | None]:
+        """The axes that weights and values have as batches of their product."""
+        at = self.at
+        axes = self._axes_of(at.product.operands[at.weights])
+        dims = to_ints((at.product.lhs_batch, at.product.rhs_batch)[at.weights])
+        return set() if axes is None else {axes[d] for d in dims}
 
     def _result(self) -> bool:
         """Gives the result its axes: those of the weights without the keys, and the one that v has alone."""
@@ -371,7 +383,7 @@ class Members:
         if [axes[d] for d in contracted if axes[d] is not None] != [at.keys]:
             return False
         extents = shape_of(at.scores.result)
-        shared = {a for a in range(len(to_ints(at.scores.lhs_batch))) if extents[a] != 1}
+        shared = {a for a in (*range(len(to_ints(at.scores.lhs_batch))), *at.groups) if extents[a] != 1}
         if {axes[d] for d in batch if axes[d] is not None} != shared:
             return False
         free = at.product.free_dims()

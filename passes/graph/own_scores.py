@@ -32,6 +32,7 @@ from ..rewriting import erase_dead
 from . import chained
 from .attention import Attention, attention_at
 from .chained import OWN_SCORES, PLAIN_LAYOUT, Chained, chained_at, products_behind, spread_axes, unsuited
+from .grouped_sums import GroupedSum
 from .hoist import needed_by, outer_operands
 from .layout_axes import Axes, behind
 from .strip_groups import LEAST_GROWTH
@@ -115,7 +116,9 @@ def give_own_scores(block: Block, machine: Machine, reasons: list[Reason] | None
         why = why or found.better_stored(between)
         if why is None:
             found.apply()
-        elif reasons is not None and any(attention_of(op, machine) for op in shared.last):
+            continue
+        found.drop()
+        if reasons is not None and any(attention_of(op, machine) for op in shared.last):
             reasons.append(Reason("not chained", (shared.last[-1],), why))
 
 
@@ -146,13 +149,16 @@ class _Rewrite:
         self.copied: dict[SSAValue, SSAValue] = {}
         """What others take in the place of what the softmax makes of its maxima and sums."""
         self.inverse: SSAValue | None = None
+        self.parted: list[GroupedSum] = []
+        """Products over groups of heads and keys, each of which is one for each group."""
 
     def misfit(self) -> str | None:
         """Why they stay as they are; None where they do not."""
-        for op in self.shared.last:
+        for last in self.shared.last:
+            op = self._by_group(last)
             found = attention_of(op, self.machine) or chained_at(op, self.machine, shared=True)
             if found is None or found.few:
-                return f"{describe(op)} and what its scores become are no kernel"
+                return f"{describe(last)} and what its scores become are no kernel"
             self.chained.append(found)
         attention = [at for at in self.chained if isinstance(at, Attention)]
         if len(attention) > 1:
@@ -168,6 +174,22 @@ class _Rewrite:
                 return f"{describe(op)} is a sum of what its scores become, which is none of its result"
             self.sums.append(found)
         return None
+
+    def _by_group(self, op: ContractOp) -> ContractOp:
+        """A product that sums over several axes of scores, as one for each place along all but the longest of them;
+        others as they are."""
+        whole = size(shape_of(self.shared.first[0].result))
+        for side, value in enumerate(op.operands):
+            if certain(size(shape_of(value)), "==", whole) and products_behind(value):
+                found = GroupedSum.of(op, side)
+                self.parted += [found] if found is not None else []
+                return op if found is None else found.product
+        return op
+
+    def drop(self) -> None:
+        """Leaves all as it was."""
+        for each in self.parted:
+            each.drop()
 
     @choosing()
     def better_stored(self, between: int) -> str | None:
@@ -206,6 +228,8 @@ class _Rewrite:
         assert block is not None
         for each in self.sums:
             each.write()
+        for parted in self.parted:
+            parted.write()
         kept = self.forward or self.chained[0]
         if self.forward is not None:
             self._apart(self.forward)

@@ -176,7 +176,7 @@ def weighted_sum(
         elif isinstance(maker, ELEMENTWISE["neg"]):
             found.negative = not found.negative
             stack.append((maker.operands[0], divides))
-        elif isinstance(maker, ELEMENTWISE["select"]) and not divides and (kept := _kept(maker, axes, made)) is not None:
+        elif isinstance(maker, ELEMENTWISE["select"]) and (kept := _kept(maker, axes, made)) and not divides:
             wide[kept[0], False] += 1
             stack.append((kept[1], divides))
         else:

@@ -106,7 +106,7 @@ class AttentionChoice(ScheduledKernel):
         self.keys, self.feature = at.keys, len(extents) - 1
         self.outer = [a for a in order if a in self.whole and a != self.keys]
         """The axes of tiles: all of the result's but the last."""
-        rows = [a for a in self.outer if a >= batch]
+        rows = [a for a in self.outer if a >= batch and a not in at.groups]
         self.row = max(rows, key=lambda a: self.whole[a])
         self.others = [a for a in self.outer if a != self.row]
         self.band = band or Band(0, 1, 0, self.whole[self.row], 0, self.whole[self.keys])

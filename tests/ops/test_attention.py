@@ -201,6 +201,16 @@ def test_weights_that_are_added_to() -> None:
         assert "attention_0" not in kernels(check(fn, q, k, v, data("f32", (2, 32, 40), 3), length=80))
 
 
+@pytest.mark.parametrize("groups", [1, 3, 17])
+def test_queries_that_see_several_groups_of_keys(groups: int) -> None:
+    def fn(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        weights = jax.nn.softmax(jnp.einsum("hqd,ghkd->hgqk", q, k) / 4)
+        return jnp.einsum("hgqk,ghkd->qghd", weights, v)
+
+    q, k, v = inputs("f32", (2, 33, 16), (groups, 2, 40, 16), (groups, 2, 40, 24))
+    assert kernels(check(fn, q, k, v, length=80)) == ["attention_0"]
+
+
 def test_keys_behind_the_last_one_do_not_reach_other_rows() -> None:
     """A row that is no number stays alone, in its tile and in the next one on its core."""
     q, k, v = inputs("f32", (96, 16), (160, 16), (160, 16))

@@ -108,7 +108,10 @@ def kernels(program: tw.Program) -> list[str]:
 
 def check(fn: Function, dtype: str, *sizes: int, options: tw.Options | None = None) -> tw.Program:
     """Four kernels, whose values in both memories are as near to those of f64 as JAX's own in this type may be."""
-    args = data(dtype, *sizes)
+    return compare(fn, data(dtype, *sizes), dtype, options)
+
+
+def compare(fn: Function, args: list[Any], dtype: str, options: tw.Options | None = None) -> tw.Program:
     program = tw.compile(fn, *args, options=options or tw.Options())
     assert len(kernels(program)) == 4
     assert hazards(program.module("npu"), Machine.load("ascend-910b1")) == []
@@ -135,6 +138,25 @@ SIZES = [(1, 16, 16, 16, 16), (2, 70, 130, 24, 40), (3, 37, 37, 17, 16), (1, 128
 def test_values(fn: Function, sizes: tuple[int, ...], dtype: str) -> None:
     names = kernels(check(with_gradient(fn), dtype, *sizes))
     assert ("attention_0" in names) == (fn is not sigmoid)
+
+
+@covering()
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("dtype", sorted(EPS))
+@pytest.mark.parametrize("groups", [2, 3])
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize(("rows", "keys"), [(40, 40), (19, 70)])
+def test_heads_that_share_keys(heads: int, groups: int, rows: int, keys: int, dtype: str) -> None:
+    """Their gradients of keys and values are sums of one for each group."""
+
+    def shared(q: Any, k: Any, v: Any) -> Any:
+        wide = jnp.promote_types(q.dtype, jnp.float32)
+        scores = jnp.einsum("ghqd,hkd->ghqk", q, k, preferred_element_type=wide) / math.sqrt(q.shape[-1])
+        return jnp.einsum("ghqk,hkd->ghqd", jax.nn.softmax(scores).astype(v.dtype), v)
+
+    rng = np.random.default_rng(groups)
+    shapes = (groups, heads, rows, 16), (heads, keys, 16), (heads, keys, 24), (groups, heads, rows, 24)
+    compare(with_gradient(shared), [rng.standard_normal(shape).astype(TYPES[dtype]) for shape in shapes], dtype)
 
 
 @pytest.mark.usefixtures("always")
