@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..dialects.graph.extents import extents_of
 from ..dialects.module import is_bounded, target_of
-from ..frontends.jax import tracing
+from ..frontends.jax import run_by_xla, tracing
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.pipeline import Stage, check_pinnable
 from ..support.collector import collector_paused
@@ -160,7 +160,7 @@ def reference_values(call: Call, module: ModuleOp | None = None) -> list[Any]:
             with jax.disable_jit():
                 made = call.fn(*call.args, **call.kwargs)
         else:
-            made = (call.fn if call.compiled else jax.jit(call.fn))(*call.args, **call.kwargs)
+            made = (call.fn if call.compiled else partial(run_by_xla, call.fn))(*call.args, **call.kwargs)
     extents = () if module is None else extents_of(entry_of(module))
     return with_sizes([physical(leaf) for leaf in jax.tree.leaves(made)], extents)
 

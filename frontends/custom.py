@@ -25,14 +25,30 @@ def custom_call(target: str, reference: Callable[..., Any], *args: Any, **attrib
     return _primitive().bind(*args, target=target, reference=reference, attributes=tuple(sorted(attributes.items())))
 
 
-def private_parameters() -> dict[str, Any]:
-    """What `jax.stages.Traced.lower` has to be told, so that it lowers custom calls for Tilewright: nothing as long as
-    there are none. JAX keeps what it lowers, and this is part of the key."""
-    if not _primitive.cache_info().currsize:
-        return {}
+def private_parameters(calls: bool = True) -> dict[str, Any]:
+    """What `jax.stages.Traced.lower` has to be told, so that it lowers what it lowers otherwise, or not at all, for the
+    host's CPU: products, and `calls` as custom calls as soon as there are some. JAX keeps what it lowers, and this is
+    part of the key."""
     from jax._src.interpreters.mlir import LoweringParameters
+    from jax._src.lax.lax import dot_general_p
 
-    return {"_private_parameters": LoweringParameters(override_lowering_rules=((_primitive(), _as_call),))}
+    rules: Any = [(dot_general_p, _as_product)]
+    if calls and _primitive.cache_info().currsize:
+        rules.append((_primitive(), _as_call))
+    return {"_private_parameters": LoweringParameters(override_lowering_rules=tuple(rules))}
+
+
+def _as_product(ctx: Any, *operands: Any, precision: Any, **others: Any) -> Any:
+    """A product that says how it adds up, as those of `jax.nn.dot_product_attention` in f16 do, is one of any platform:
+    the CPU's has few such ways, and the cube adds up in f32."""
+    from jax._src.lax.lax import (
+        DotAlgorithm,
+        DotAlgorithmPreset,
+        _dot_general_lower,  # pyright: ignore[reportPrivateUsage]
+    )
+
+    platform = "default" if isinstance(precision, (DotAlgorithm, DotAlgorithmPreset)) else "cpu"
+    return _dot_general_lower(ctx, *operands, precision=precision, platform=platform, **others)
 
 
 def _as_call(ctx: Any, *operands: Any, target: str, attributes: tuple[tuple[str, int], ...], **_: Any) -> Any:

@@ -92,6 +92,13 @@ def lower_function(
     return made
 
 
+def run_by_xla(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What XLA computes of `fn(*args, **kwargs)` on the host. Raises whatever JAX raises."""
+    import jax
+
+    return jax.jit(fn).trace(*args, **kwargs).lower(**private_parameters(calls=False)).compile()(*args, **kwargs)
+
+
 def lower_staged(lowered: Any, machine: Machine | None = None) -> Lowered:
     """Convert what JAX has lowered already, a `jax.stages.Lowered`, for a machine. Raises FrontendError."""
     from .bindings import functions, given_name, number_callbacks

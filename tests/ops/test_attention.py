@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from harness import check, data
+from products import EPS
 from tiers import covering, sampled
 
 import tilewright as tw
@@ -199,6 +200,27 @@ def test_weights_that_are_added_to() -> None:
     q, k, v = inputs("f32", (2, 32, 16), (2, 40, 16), (2, 40, 16))
     for fn in (shifted, squared):
         assert "attention_0" not in kernels(check(fn, q, k, v, data("f32", (2, 32, 40), 3), length=80))
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+def test_the_attention_of_jax(dtype: str) -> None:
+    """JAX itself lowers that of f16, which says how its products add up, for no CPU."""
+    args = inputs(dtype, (1, 70, 2, 16), (1, 70, 2, 16), (1, 70, 2, 16))
+    program = tw.compile(lambda q, k, v: jax.nn.dot_product_attention(q, k, v, is_causal=True), *args)
+    assert kernels(program) == ["attention_0"]
+    with jax.default_matmul_precision("highest"):
+        wide = jax.nn.dot_product_attention(*(x.astype("float32") for x in args), is_causal=True)
+    np.testing.assert_allclose(
+        np.asarray(program(*args), np.float32), wide, rtol=0, atol=8 * EPS[dtype] * np.abs(wide).max()
+    )
+
+
+def test_verify_runs_products_that_no_cpu_of_jax_has() -> None:
+    def fn(x: jax.Array) -> jax.Array:
+        return jax.lax.dot(x, x.T, precision="F16_F16_F32", preferred_element_type=jnp.float32)
+
+    found = tw.verify(fn, inputs("f16", (20, 33))[0])
+    assert found.ok, found.culprit
 
 
 @pytest.mark.parametrize("groups", [1, 3, 17])
