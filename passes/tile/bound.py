@@ -284,8 +284,9 @@ class CubeCost:
         begin = sum(cycles / each.times for cycles, each in zip(busy, self.loads, strict=True)) + self.wait
         product = max(self.mte1, self.mma if drain_overlaps else self.mma + self.held)
         product += self._starved(begin, product)
-        streamed = max(sum(busy) + self.waits + others, product, self.fix, self.epilogue, self.stored, self.turn)
-        cycles = tiles * streamed + begin + self.fix + self.epilogue
+        first = max(sum(busy) + self.waits + others, product)
+        streamed = max(first, self.fix, self.epilogue, self.stored, self.turn)
+        cycles = begin + first + (tiles - 1) * streamed + self.fix + self.epilogue
         return machine.cycles_to_microseconds(cycles) + machine.launch_microseconds(cores, self.epilogue > 0)
 
     @property
