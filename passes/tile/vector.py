@@ -36,7 +36,6 @@ from .scheduled import ScheduledKernel, as_vector, cannot_obey
 from .steps import Emitter, Ref, Step, tile_bytes
 from .streaming import RowPieces
 
-
 ACROSS = (64, 128, 256, 512, 1024)
 """Bytes of a run along the axis of a tile that is not its last one, where accesses have their elements side by side
 along that: those that are tried."""
