@@ -19,8 +19,8 @@ ReasonKind = Literal["not fused", "not attention", "not chained", "not joined", 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why something was done or not. "not fused": ops are the fusion that makes a value and one that reads it, result the
-    number of the value among the results of the first; "not attention", "not chained": the product at its end; "not
+    """Why something was done or not. "not fused": ops are the fusion that makes a value and one that reads it, result
+    the number of the value among the results of the first; "not attention", "not chained": the product at its end; "not
     joined": a launch and the one before it; "turned", "not turned": the product of which an operand might be turned.
     why: a clause that goes on after a colon."""
 

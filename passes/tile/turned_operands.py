@@ -282,8 +282,8 @@ class Turner:
     def _note_turned(self, fusion: FusionOp, value: SSAValue, way: _Way) -> None:
         if self.reasons is not None:
             now, then = (sum(us) for us in zip(*((r.now, r.turned) for r in way.readings), strict=True))
-            said = f"of {value.type}, what reads it takes {then:.1f} us instead of {now:.1f}, and turning {way.cost:.1f}"
-            self.reasons.append(Reason("turned", (fusion,), said))
+            said = f"of {value.type}, what reads it takes {then:.1f} us instead of {now:.1f}"
+            self.reasons.append(Reason("turned", (fusion,), f"{said}, and to turn it {way.cost:.1f}"))
 
 
 def _turned_constant(op: ConstantOp, perm: Perm) -> ConstantOp:

@@ -129,8 +129,9 @@ class VectorKernel(FusionSteps, ScheduledKernel):
                 if tile is None:
                     break
                 work = self._work(tile)
+                pieces = work.pieces(self.machine)
                 for n in work.numbers_of_cores(cores, self.machine) if self.asked.cores is None else [cores]:
-                    found[cut_tile(tile, self.extents, frozenset(), self._width, n, work.pieces(self.machine)), n] = None
+                    found[cut_tile(tile, self.extents, frozenset(), self._width, n, pieces), n] = None
         return list(found)
 
     def _whole_pairs(self, tile: Sequence[int]) -> tuple[int, ...]:
