@@ -15,10 +15,12 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, Modul
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from ...dialects.base import text
 from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import BroadcastOp, ConstantOp, ContractOp, TransposeOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.quantized import quantized
+from ..calls import callee_of, callers_first
 from ..rewriting import erase_dead
 from .integer_chains import PACKED
 from .integer_products import MOVES
@@ -212,8 +214,23 @@ def _packing(module: ModuleOp, places: Sequence[tuple[int, int]]) -> ModuleOp:
     last.erase()
     main.function_type = FunctionType.from_lists([a.type for a in block.args], [v.type for v in values])
     main.res_attrs = None
-    erase_dead(block)
+    _keep_needed(block)
+    for func in [op for op in callers_first(copy) if op is not main]:
+        if not any(callee_of(op) == text(func.sym_name) for op in copy.walk()):
+            func.detach()
+            func.erase()
     return copy
+
+
+def _keep_needed(block: Block) -> None:
+    """Erases the ops of a block that its results are not made from: calls and loops, too, whatever they do."""
+    needed: set[SSAValue] = set()
+    for op in reversed(list(block.ops)):
+        if isinstance(op, ReturnOp) or any(r in needed for r in op.results):
+            needed.update(v for inner in op.walk() for v in inner.operands)
+        else:
+            op.detach()
+            op.erase()
 
 
 def _drop_unused(main: FuncOp, flags: Sequence[bool] | None = None) -> list[int]:

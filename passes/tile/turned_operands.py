@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf, isfinite
 
 from xdsl.dialects.builtin import TensorType
@@ -156,6 +157,9 @@ class _Way:
     readings: Sequence[_Reading]
     cost: float
     apply: Callable[[], None]
+    barrier: float
+    """Microseconds: what is less may be lost again among the neighbours of a kernel, of which the bound knows
+    nothing."""
 
     @property
     def saved(self) -> float:
@@ -165,7 +169,7 @@ class _Way:
     @property
     def pays(self) -> bool:
         """Whether it saves more than the bound may be wrong by."""
-        return bool(self.readings) and self.saved > BEYOND * sum(r.now for r in self.readings)
+        return bool(self.readings) and self.saved > max(BEYOND * sum(r.now for r in self.readings), self.barrier)
 
 
 class Turner:
@@ -173,6 +177,7 @@ class Turner:
 
     def __init__(self, judge: TurnJudge):
         self.judge, self.machine = judge, judge.machine
+        self.barrier = self.machine.barrier_microseconds(self.machine.cube_cores)
         self.reasons = asked_reasons()
 
     def block(self, block: Block) -> None:
@@ -207,7 +212,8 @@ class Turner:
             )
         readings = [self._reading(fusion, number, perm) for fusion, number in wishing]
         readings = [r for r in readings if r.saved > 0]
-        ways = [_Way(readings, cost, lambda: self._apart(value, perm, readings, constant))]
+        apart = partial(self._apart, value, perm, readings, constant)
+        ways = [_Way(readings, cost, apart, self.barrier)]
         if stores and (way := self._stored(value, perm)) is not None:
             ways.append(way)
         best = max(ways, key=lambda way: way.saved)
@@ -257,7 +263,7 @@ class Turner:
             for r in readings:
                 read_turned(r.fusion, r.number, made, perm)
 
-        return _Way(readings, cost if isfinite(cost) else inf, apply)
+        return _Way(readings, cost if isfinite(cost) else inf, apply, self.barrier)
 
     def _apart(
         self, value: SSAValue, perm: Perm, readings: Sequence[_Reading], constant: ConstantOp | None
