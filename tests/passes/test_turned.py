@@ -209,8 +209,8 @@ PACKED: dict[str, tuple[Callable[..., Any], tuple[int, int], list[tuple[int, ...
 
 @pytest.mark.parametrize("case", PACKED)
 def test_packed(case: str) -> None:
-    """A packed program gives what the program gives that packs on every call, and, but for the lengths of its sums, what
-    the unturned one gives; it takes no longer, and counts what packing takes."""
+    """A packed program gives what the program gives that packs on every call, and, but for the lengths of its sums,
+    what the unturned one gives; it takes no longer, and counts what packing takes."""
     fn, sizes, arrays = PACKED[case]
     rng = np.random.default_rng(1)
     columns = 520 if case != "batched" else 519
