@@ -140,7 +140,7 @@ class OpenParts:
 
         def lower() -> tuple[ModuleOp, Signature]:
             origin = prepared(plain, self.options, self.target)
-            made, signature = split_source(origin, self.options, self.target, moved=False)
+            made, signature = split_source(origin, self.options, self.target)
             if not self.fit(made, len(signature.inputs)):
                 said = ", ".join(f"{name} = {size}" for name, size in sizes.items())
                 raise CompileError(
@@ -165,7 +165,7 @@ def _first_split(whole: OpenSource, options: Options, target: str | None) -> tup
     for sizes in filter(whole.shapes.allows, map(partial(_clamped, whole.shapes), _SIZES)):
         try:
             origin = prepared(whole.specialize(sizes), options, target)
-            return split_source(origin, options, target, moved=False)
+            return split_source(origin, options, target)
         except CompileError as error:
             if not isinstance(error.__cause__, FrontendError):
                 raise
@@ -241,7 +241,7 @@ class PackedVersions(Versions):
         signature = self._whole.signature(assumed.example)
         prepare_open(opened.module, signature, code.donated, source, parts.options, self._target)
         name_arguments(opened.module, signature.names)
-        made = cast_and_split(opened.module, parts.options, self._target, moved=False)
+        made = cast_and_split(opened.module, parts.options, self._target)
         if not parts.fit(made, len(signature.inputs)):
             raise NoTemplate("the weights are packed otherwise than at other sizes")
         return replace(opened, module=made.rest)

@@ -13,6 +13,7 @@ from ..backends.report import Report
 from ..dialects.module import target_of
 from ..machine import DEFAULT_TARGET
 from ..passes.graph.pack import SplitProgram, split_weights
+from ..passes.graph.turned_weights import turn_weights, weights_to_turn
 from ..passes.pipeline import run_stage
 from ..support.precisions import ORIGIN
 from ..support.winograd import OFF
@@ -204,24 +205,47 @@ def without_weights(options: Options) -> Options:
     return replace(options, weights=None, quantization=None, precision=ORIGIN, winograd=OFF)
 
 
-def cast_and_split(
-    module: ModuleOp, options: Options, target: str | None, moved: bool = True
-) -> SplitProgram:
-    """Splits a module of the graph level, which it changes. Casts and Winograd's transforms come before it, so those of
-    weights are packed. moved: as `split_weights` takes it. Raises PassError for weights that are no arguments."""
+def cast(module: ModuleOp, options: Options, target: str | None) -> None:
+    """Does to a module of the graph level, in place, what comes before it is split: casts and Winograd's transforms, so
+    that those of weights are packed."""
     for stage in options.stages():
         if stage.level == "graph" and stage.optional and stage.asked:
             run_stage(stage, module, target_of(module) or target or DEFAULT_TARGET)
-    return split_weights(module, options.weight_patterns, moved)
+
+
+def cast_and_split(module: ModuleOp, options: Options, target: str | None) -> SplitProgram:
+    """Splits a module of the graph level, which it changes, so that it is for other sizes, too. Raises PassError for
+    weights that are no arguments."""
+    cast(module, options, target)
+    return split_weights(module, options.weight_patterns, moved=False)
 
 
 def split_source(
-    origin: Source, options: Options, target: str | None, moved: bool = True
+    origin: Source, options: Options, target: str | None
 ) -> tuple[SplitProgram, Signature]:
-    """The parts of a source, and how it is called. Raises as `cast_and_split` does."""
+    """The parts of a source, for other sizes, too, and how it is called. Raises as `cast_and_split` does."""
     with as_compile_error():
         module, signature = named_module(origin)
-        return cast_and_split(module, options, target, moved), signature
+        return cast_and_split(module, options, target), signature
+
+
+def split_turned(
+    origin: Source, options: Options, target: str | None
+) -> tuple[list[SplitProgram], Signature]:
+    """The parts of a source, and how it is called: with all weights turned that may take less time so, and where that
+    is not sure of some, without these. Raises as `cast_and_split` does."""
+    with as_compile_error():
+        module, signature = named_module(origin)
+        cast(module, options, target)
+        patterns = options.weight_patterns
+        found = weights_to_turn(module, patterns, options.stages(), target)
+        sure = [each for each in found if each.sure]
+        made: list[SplitProgram] = []
+        for turned in [found] if len(sure) == len(found) else [found, sure]:
+            copied = module.clone()
+            turn_weights(copied, turned)
+            made.append(split_weights(copied, patterns, turned=options.turned))
+        return made, signature
 
 
 def part(module: ModuleOp, name: str, places: tuple[int, ...] | None) -> Source:
@@ -243,9 +267,15 @@ def compile_packing(
 
 
 def compile_packed(lowering: Lowering, origin: Source, target: str | None, options: Options) -> Program:
-    """Compiles a source in two parts. Raises PassError for weights that are no arguments."""
-    made, signature = split_source(origin, options, target)
+    """Compiles a source in two parts, of which the second one takes least. Raises PassError for weights that are no
+    arguments."""
+    ways, signature = split_turned(origin, options, target)
+
+    def rest_of(made: SplitProgram) -> Program:
+        rest = part(made.rest, origin.name, origin.places)
+        return compile_source(lowering, rest, target, without_weights(options))
+
+    found = [(made, rest_of(made)) for made in ways]
+    made, rest = found[0] if len(found) == 1 else min(found, key=lambda way: way[1].report().microseconds)
     packing = compile_packing(lowering, made, origin.name, target, options)
-    rest_source = part(made.rest, origin.name, origin.places)
-    rest = compile_source(lowering, rest_source, target, without_weights(options))
     return PackedProgram(origin, signature, made, packing, rest)

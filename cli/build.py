@@ -176,6 +176,7 @@ def options_of(args: argparse.Namespace) -> Options:
         strips=None if args.strips == OFF else parse_bytes(args.strips, "--strips") or STRIP,
         winograd=args.winograd,
         memory_limit=parse_bytes(args.memory_limit, "--memory-limit"),
+        turned=not args.no_turned,
     )
 
 

@@ -29,6 +29,7 @@ from xdsl.ir import Operation, SSAValue
 
 from .. import frontends
 from ..api.compiling import compile_with
+from ..api.packing import PackedProgram
 from ..api.program import Options, Program
 from ..backends.simulator import Launch, Rest
 from ..backends.spans import Span, program_spans
@@ -57,12 +58,15 @@ def compile_with_levels(
     source: Any, *args: Any, target: str | None = None, options: Options | None = None
 ) -> tuple[Program, list[LevelView]]:
     """A program, and its levels as they were on its way down. Raises as `compile`."""
-    views: list[LevelView] = []
+    lowered: list[list[LevelView]] = []
 
     def lowering(module: ModuleOp, target: str | None, stages: Sequence[Stage]) -> None:
-        views[:] = views_of(module, target, stages)  # of two programs, those of the second: the one behind the packing
+        lowered.append(views_of(module, target, stages))
 
-    return compile_with(lowering, source, *args, target=target, options=options), views
+    made = compile_with(lowering, source, *args, target=target, options=options)
+    if isinstance(made, PackedProgram):  # those of what is behind the packing, which may be lowered in two ways
+        lowered = [views for views in lowered if views[-1].module is made.module()]
+    return made, lowered[-1] if lowered else []
 
 
 def page_data(

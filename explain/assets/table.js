@@ -176,14 +176,15 @@
   }
 
   // Why a kernel is not one with those whose values it reads, or that read its own, and not in the launch before it.
-  const APART = { "not fused": "Not fused", "not attention": "Not attention in one kernel", "not chained": "Not one kernel with the product before it", "not joined": "Not in one launch" };
+  const APART = { "not fused": "Not fused", "not attention": "Not attention in one kernel", "not chained": "Not one kernel with the product before it", "not joined": "Not in one launch", "turned": "An operand is turned in memory", "not turned": "No operand is turned in memory" };
+  const ALONE = ["not attention", "not chained", "turned", "not turned"];
   function apart(kernel) {
     const rows = data.apart.filter((a) => a.to === kernel || a.from === kernel);
     const box = document.getElementById("apart");
     box.hidden = !rows.length;
     document.getElementById("apart-count").textContent = rows.length;
     list("apart-list", rows.map((a) => {
-      const other = a.kind === "not attention" || a.kind === "not chained" ? "" : ` with ${a.to === kernel ? `@${a.from} before` : `@${a.to} behind`} it`;
+      const other = ALONE.includes(a.kind) ? "" : ` with ${a.to === kernel ? `@${a.from} before` : `@${a.to} behind`} it`;
       const value = a.value ? `, by ${a.value} (${bytes(a.bytes)})` : "";
       return { what: `${APART[a.kind]}${other}${value}${a.times > 1 ? `, ${a.times} times` : ""}`, help: a.why };
     }));

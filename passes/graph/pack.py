@@ -15,10 +15,12 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, Modul
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from ...dialects.base import text
 from ...dialects.dtypes import itemsize, size
-from ...dialects.graph import BroadcastOp, ConstantOp
+from ...dialects.graph import BroadcastOp, ConstantOp, ContractOp, TransposeOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.quantized import quantized
+from ..calls import callee_of, callers_first
 from ..rewriting import erase_dead
 from .integer_chains import PACKED
 from .integer_products import MOVES
@@ -29,6 +31,7 @@ from .products_named import main_function, mark_weights, weight_values
 class SplitProgram:
     """packing: the module of what depends on weights alone, and `taken`, the arguments of the program that it takes;
     rest: the module of the rest. It takes the arguments `left` of the program, and behind these what `packing` gives.
+    kept: where @main made that: the number of the op in its block, and of the result.
     """
 
     packing: ModuleOp
@@ -36,17 +39,23 @@ class SplitProgram:
     rest: ModuleOp
     left: tuple[int, ...]
     weights: tuple[bool, ...]
+    kept: tuple[tuple[int, int], ...] = ()
 
 
-def split_weights(module: ModuleOp, patterns: Sequence[str] | None = None, moved: bool = True) -> SplitProgram:
+def split_weights(
+    module: ModuleOp, patterns: Sequence[str] | None = None, moved: bool = True, turned: bool = False
+) -> SplitProgram:
     """Splits a module of the graph level, which it changes. patterns: of the arguments that are weights, where the
     module does not say; moved: whether weights that are only moved, or made of spread ones, are packed, which programs
-    do in other ways where other sizes differ. Raises PassError for a pattern that no argument fits."""
+    do in other ways where other sizes differ; turned: whether those are turned already that are to be, so that
+    transposes which only products read are none of the packing. Raises PassError for a pattern that no argument
+    fits."""
     flags = mark_weights(module, patterns)
     main = main_function(module)
-    kept = _kept(main, weight_values(main, flags), flags, moved)
+    kept = _kept(main, weight_values(main, flags), flags, moved, turned)
     order = {op: i for i, op in enumerate(main.body.block.ops)}
-    packing = _packing(module, [_place(order, v) for v in kept])
+    places = [_place(order, v) for v in kept]
+    packing = _packing(module, places)
     taken = _drop_unused(main_function(packing))
     block = main.body.block
     for value in kept:
@@ -55,12 +64,14 @@ def split_weights(module: ModuleOp, patterns: Sequence[str] | None = None, moved
         value.replace_all_uses_with(arg)
     erase_dead(block)
     left = _drop_unused(main, flags)
-    return SplitProgram(packing, tuple(taken), module, tuple(left), tuple(flags))
+    return SplitProgram(packing, tuple(taken), module, tuple(left), tuple(flags), tuple(places))
 
 
-def _kept(main: FuncOp, values: set[SSAValue], flags: Sequence[bool], moved: bool) -> list[SSAValue]:
+def _kept(
+    main: FuncOp, values: set[SSAValue], flags: Sequence[bool], moved: bool, turned: bool
+) -> list[SSAValue]:
     """The values that are made once: results of ops that are marked so, and others that are read beside weights and
-    are no larger than these. Arguments are no part of them. moved: as `split_weights` takes it."""
+    are no larger than these. Arguments are no part of them. moved, turned: as `split_weights` takes them."""
     block = main.body.block
     late = _behind_marks(main, values)
     args = {arg for arg, flag in zip(block.args, flags, strict=True) if flag}
@@ -87,12 +98,21 @@ def _kept(main: FuncOp, values: set[SSAValue], flags: Sequence[bool], moved: boo
             found[value] = None
         elif isinstance(op, ConstantOp):
             continue
-        elif value in late or _bytes(value) > roots.size_of(value):
+        elif value in late or _bytes(value) > roots.size_of(value) or (turned and _multiplied(op, values)):
             pending += op.operands
         else:
             found[value] = None
     order = {op: i for i, op in enumerate(block.ops)}
     return sorted(found, key=lambda v: order[v.owner])  # pyright: ignore[reportArgumentType]
+
+
+def _multiplied(op: Operation, values: set[SSAValue]) -> bool:
+    """Whether an op is a transpose that only products read, which see through it, beside what makes values of weights
+    alone."""
+    if not isinstance(op, TransposeOp):
+        return False
+    readers = [use.operation for use in op.result.uses if not _within(use.operation, values)]
+    return all(isinstance(reader, ContractOp) for reader in readers)
 
 
 def _moved(block: Block, values: set[SSAValue], roots: _Roots) -> set[SSAValue]:
@@ -194,8 +214,23 @@ def _packing(module: ModuleOp, places: Sequence[tuple[int, int]]) -> ModuleOp:
     last.erase()
     main.function_type = FunctionType.from_lists([a.type for a in block.args], [v.type for v in values])
     main.res_attrs = None
-    erase_dead(block)
+    _keep_needed(block)
+    for func in [op for op in callers_first(copy) if op is not main]:
+        if not any(callee_of(op) == text(func.sym_name) for op in copy.walk()):
+            func.detach()
+            func.erase()
     return copy
+
+
+def _keep_needed(block: Block) -> None:
+    """Erases the ops of a block that its results are not made from: calls and loops, too, whatever they do."""
+    needed: set[SSAValue] = set()
+    for op in reversed(list(block.ops)):
+        if isinstance(op, ReturnOp) or any(r in needed for r in op.results):
+            needed.update(v for inner in op.walk() for v in inner.operands)
+        else:
+            op.detach()
+            op.erase()
 
 
 def _drop_unused(main: FuncOp, flags: Sequence[bool] | None = None) -> list[int]:

@@ -5,9 +5,10 @@ After:   %r = graph.fusion %x, %w {domain = [256, 512], kind = "cube",
              schedule = #graph.cube_schedule<axes = [[0], [1], [2]], step = [64, 128, 128], ...>} ...
 
 Equal fusions are judged once. How a kernel is cut depends on its neighbours, as most launches run as stages of one
-(fronts.py), unless the option `join` says that they do not. What is pinned, by the option `schedule` or by a schedule
-that a fusion has already, is obeyed or refused. A fusion whose values do not fit on chip together is split in two
-(halves.py).
+(fronts.py), unless the option `join` says that they do not. Operands of products are turned first where that takes
+less time (turned_operands.py), unless the option `turned` says that they are not. What is pinned, by the option
+`schedule` or by a schedule that a fusion has already, is obeyed or refused. A fusion whose values do not fit on chip
+together is split in two (halves.py).
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ from .names import KernelNames, Memo
 from .scheduled import ScheduledKernel, as_cube, cannot_obey
 from .split import parts_worth_trying, product_of, split_extents, split_fusion
 from .spreading import why_not_spread
+from .turned_operands import Turner, TurnJudge
 from .vector_product import vector_parts
 
 
@@ -71,9 +73,14 @@ class GraphSchedulePass(TargetPass):
     """The name of who judges schedules, as oracle.py knows it."""
     join: bool = True
     """Whether neighbouring launches will run as stages of one."""
+    turned: bool = True
+    """Whether operands of products may be turned."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
-        Scheduler(machine, oracle_of(self.oracle), parse_pins(self.schedule), join=self.join).module(module)
+        scheduler = Scheduler(machine, oracle_of(self.oracle), parse_pins(self.schedule), join=self.join)
+        if self.turned:
+            scheduler.turn(module)
+        scheduler.module(module)
 
 
 Kinds = tuple[type[CubeSchedule | VectorSchedule], ...]
@@ -112,6 +119,32 @@ class Scheduler:
             self.runs.choose()
         for finish in self.finish:
             finish()
+
+    def turn(self, module: ModuleOp) -> None:
+        """Turns operands of products where that takes less time, unless choices are pinned."""
+        turner = Turner(TurnJudge(self.machine, self.estimate))
+        for func in module.ops:
+            if self.may_join and isinstance(func, FuncOp) and func.body.blocks:
+                turner.block(func.body.block)
+
+    def estimate(self, fusion: FusionOp) -> float:
+        """Microseconds of a fusion alone, which gets no schedule; infinity where it is none for one kernel, or several
+        products in one."""
+        if not self.may_split(fusion):
+            pack_for_drain(fusion, self.machine)
+        found: list[Chosen] = []
+        try:
+            for plan in launches_of(fusion, self.machine):
+                if plan.choices is CubeSchedule:
+                    found.append(self.free_best(fusion, plan, plan.stem, (CubeSchedule, VectorSchedule)))
+                elif plan.choices is VectorSchedule:
+                    kernel = self.kernel(fusion, plan, plan.stem, VectorSchedule(), [])
+                    found.append(self.whole(kernel, plan.stem, VectorSchedule()))
+                else:
+                    return inf
+        except PassError:
+            return inf
+        return sum(chosen.microseconds for chosen in found)
 
     def block(self, block: Block, times: int = 1) -> None:
         """Finds schedules for the fusions of a block and of the control flow in it, which runs so many times."""

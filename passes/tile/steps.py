@@ -47,6 +47,14 @@ class Step:
     location: LocationAttr | None = None
     """Where the graph op it belongs to came from."""
 
+    def nearest(self) -> int | None:
+        """The axis along which what it loads or stores lies side by side; None where it moves single elements, or
+        nothing."""
+        if self.view is None:
+            return None
+        moved = zip(self.view.strides, self.along, self.view.shape, strict=True)
+        return min(((abs(s), a) for s, a, n in moved if s and a is not None and n != 1), default=(0, None))[1]
+
 
 def spanning(tile: Sequence[int], axes: frozenset[int], paired: int | None = None) -> list[int]:
     """Extents of what spans only `axes` of a tile, with pairs along one of them."""

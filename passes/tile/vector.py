@@ -36,6 +36,10 @@ from .scheduled import ScheduledKernel, as_vector, cannot_obey
 from .steps import Emitter, Ref, Step, tile_bytes
 from .streaming import RowPieces
 
+ACROSS = (64, 128, 256, 512, 1024)
+"""Bytes of a run along the axis of a tile that is not its last one, where accesses have their elements side by side
+along that: those that are tried."""
+
 
 class VectorKernel(FusionSteps, ScheduledKernel):
     """Lowers one vector or move fusion."""
@@ -71,6 +75,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
             yield from (self._schedule(name, tile, cores) for tile in self._tiles_of_pieces(cores))
             return
         yield from (self._schedule(name, tile, number) for tile, number in whole)
+        yield from (self._schedule(name, tile, number) for tile, number in self._tiles_across(cores))
         tile, cores = whole[0]
         last = len(self.extents) - 1
         if not self.rows or last in self.rows or tile[last] == self.extents[last] or self._why_whole():
@@ -105,6 +110,29 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         pieces = work.pieces(self.machine)
         cut = {n: cut_tile(largest, self.extents, self.rows, self._width, n, pieces) for n in numbers}
         return [(self._whole_pairs(tile), n) for n, tile in cut.items()]
+
+    def _tiles_across(self, cores: int) -> list[tuple[tuple[int, ...], int]]:
+        """Tiles that have long runs along two axes, where some accesses have their elements side by side along another
+        axis than the last one, as one of the two sides of a transpose; and on how many cores each. None where rows are
+        reduced, or sizes are open."""
+        last = len(self.extents) - 1
+        if self.rows or self.paired or any(map(is_open, self.extents)):
+            return []
+        found: dict[tuple[tuple[int, ...], int], None] = {}
+        for across in sorted({axis for s in self.steps if (axis := s.nearest()) is not None} - {last}):
+            for run in ACROSS:
+                length = run // self._width
+                if length >= self.extents[across]:
+                    break
+                caps = [length if a == across else n for a, n in enumerate(self.extents)]
+                tile = largest_tile(caps, frozenset({across}), lambda t: self._ub_bytes(t) <= self._capacity)
+                if tile is None:
+                    break
+                work = self._work(tile)
+                pieces = work.pieces(self.machine)
+                for n in work.numbers_of_cores(cores, self.machine) if self.asked.cores is None else [cores]:
+                    found[cut_tile(tile, self.extents, frozenset(), self._width, n, pieces), n] = None
+        return list(found)
 
     def _whole_pairs(self, tile: Sequence[int]) -> tuple[int, ...]:
         """A tile with even extents where numbers are loaded in pairs, along which extents are even."""

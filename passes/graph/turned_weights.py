@@ -1,0 +1,273 @@
+"""Turns weights that are packed: they are stored in the order of dimensions in which the products take least.
+
+Before:  @main(%w {graph.weight}: [k, n], %x)    %y = graph.contract %x, %w
+After:   %t = graph.transpose %w : [n, k], marked as to be packed ; %u = graph.transpose %t ; %y = graph.contract %x, %u
+
+The packing program makes %t once, and the loads of the product see through %u. A tensor has one order for all that
+reads it: the one with which all of that takes least. It is asked of a copy of the program, fused as it will be, by the
+oracle that judges schedules. Weights that functions take which are called are turned, too, if all calls give such.
+
+What is left as it is: weights that something reads which cannot read another order (a gather, a loop, the program's
+result); weights that another pass packs in an order of its own, as quantized ones; programs with open sizes, of which
+all versions share one packing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+
+from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType, UnitAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from ...dialects.base import ints, text
+from ...dialects.dtypes import PAIR
+from ...dialects.graph import FusionOp, TransposeOp
+from ...dialects.graph.interface import shape_of
+from ...dialects.module import target_of
+from ...machine import DEFAULT_TARGET, Machine
+from ..calls import callee_of, callers_first
+from ..oracle import oracle_of
+from ..pipeline import remaining, run_stage
+from ..stages import Stage
+from ..tile.choose import Scheduler
+from ..tile.turned import Perm, inverse, multiplied, orders, reads_turned, turned_type
+from ..tile.turned_operands import TurnJudge
+from .integer_chains import PACKED
+from .pack import SplitProgram, split_weights
+from .products_named import main_function
+
+LEAST_SAVED = 0.005
+"""The share of what all that reads a tensor takes that has to be saved: a smaller one is no reason to pack it."""
+
+SCHEDULES = "graph-schedule"
+"""The stage before which kernels are known and not yet cut."""
+
+
+@dataclass(frozen=True)
+class TurnedWeights:
+    """Tensors that are to have another order. sure: whether each product that reads them takes less by more than a
+    barrier: what is less may be lost again among its neighbours, of which the bound knows nothing. values: where @main
+    has them, arguments by number, and results by the numbers of the op and of the result."""
+
+    perm: Perm
+    sure: bool
+    kind: TensorType
+    values: Sequence[int | tuple[int, int]]
+    passed: Sequence[tuple[str, int]]
+
+
+def weights_to_turn(
+    module: ModuleOp, patterns: Sequence[str] | None, stages: Sequence[Stage], target: str | None
+) -> list[TurnedWeights]:
+    """The weights of a module of the graph level that are to be turned before it is split. patterns: of the arguments
+    that are weights, as `split_weights` takes them; stages: those that the program will run through. Nothing is turned
+    where schedules are pinned, as pins are for the kernels that there are. Raises PassError as these passes do."""
+    schedules = next((s for s in stages if s.name == SCHEDULES), None)
+    if schedules is None or schedules.choices.schedule or not schedules.choices.turned:
+        return []
+    ops = list(main_function(module).body.block.ops)
+    made = split_weights(module.clone(), patterns, turned=True)
+    rest = made.rest
+    functions = callers_first(rest)
+    for stage in remaining(rest, "graph", stages):
+        if stage.name == SCHEDULES:
+            break
+        if not stage.optional:
+            run_stage(stage, rest, target_of(rest) or target or DEFAULT_TARGET)
+    machine = Machine.load(target_of(rest) or target or DEFAULT_TARGET)
+    scheduler = Scheduler(machine, oracle_of(schedules.choices.oracle), join=schedules.choices.join)
+    readers = _Readers(functions, _turnable(made, ops), TurnJudge(machine, scheduler.estimate))
+    first, found = len(made.left), list[TurnedWeights]()
+    for tensor in readers.tensors():
+        best = readers.best(tensor)
+        if best is not None:
+            values = [made.left[i] if i < first else made.kept[i - first] for i in tensor.weights]
+            found.append(TurnedWeights(*best, tensor.kind, values, tensor.passed))
+    return found
+
+
+def _turnable(made: SplitProgram, ops: Sequence[Operation]) -> set[int]:
+    """The arguments of the rest of a program that are weights, packed or as they are, but not those that another pass
+    has packed. ops: those of @main before it was split."""
+    found = {i for i, which in enumerate(made.left) if made.weights[which]}
+    first = len(made.left)
+    return found | {first + i for i, (at, _) in enumerate(made.kept) if PACKED not in ops[at].attributes}
+
+
+@dataclass
+class _Tensor:
+    """Tensors that have one order, as a function takes them in the same place. weights: arguments of @main, by number;
+    passed: arguments of called functions, by name and number; readings: the fusions that read them, as which input,
+    and how often each runs; kind: their type."""
+
+    kind: TensorType
+    weights: list[int] = field(default_factory=list)
+    passed: list[tuple[str, int]] = field(default_factory=list)
+    readings: list[tuple[FusionOp, int, int]] = field(default_factory=list)
+
+
+class _Readers:
+    """What reads the weights of a program of fusions."""
+
+    def __init__(self, functions: Sequence[FuncOp], weights: set[int], judge: TurnJudge):
+        """functions: each behind those that call it; weights: arguments of @main that may be turned, by number."""
+        self.functions, self.weights, self.judge = functions, weights, judge
+        self._named = {text(func.sym_name): func for func in functions}
+        self._same: dict[SSAValue, SSAValue] = {}
+        self._times = Counter[str]({"main": 1})
+        for func in functions:
+            for op in func.walk():
+                callee = callee_of(op)
+                if callee is not None:
+                    self._times[callee] += self._times[text(func.sym_name)]
+                    for value, arg in zip(op.operands, self._named[callee].body.block.args, strict=True):
+                        self._same[self._first(value)] = self._first(arg)
+
+    def _first(self, value: SSAValue) -> SSAValue:
+        """The one that stands for all tensors with the order of this one."""
+        while value in self._same and self._same[value] is not value:
+            value = self._same[value]
+        return value
+
+    def tensors(self) -> list[_Tensor]:
+        """The weights that may have another order, all that have one together."""
+        members: dict[SSAValue, list[SSAValue]] = {}
+        values = {v for func in self.functions for v in func.body.block.args} | {*self._same}
+        order = [v for func in self.functions for v in func.body.block.args]
+        for value in [*order, *(v for v in values if v not in {*order})]:
+            members.setdefault(self._first(value), []).append(value)
+        found = [self._tensor(each) for each in members.values()]
+        return [tensor for tensor in found if tensor is not None and tensor.weights]
+
+    def _tensor(self, members: Sequence[SSAValue]) -> _Tensor | None:
+        kind = members[0].type
+        if not isinstance(kind, TensorType) or len(kind.get_shape()) < 2 or kind.get_element_type() == PAIR:
+            return None
+        found = _Tensor(kind)
+        for value in members:
+            func = value.owner.parent_op() if isinstance(value, BlockArgument) else None
+            if not isinstance(value, BlockArgument) or not isinstance(func, FuncOp) or value.type != kind:
+                return None
+            name = text(func.sym_name)
+            if name != "main":
+                found.passed.append((name, value.index))
+            elif value.index in self.weights:
+                found.weights.append(value.index)
+            else:
+                return None
+            for use in value.uses:
+                op = use.operation
+                if isinstance(op, FusionOp) and op.schedule is None and reads_turned(op, use.index):
+                    found.readings.append((op, use.index, self._times[name]))
+                elif callee_of(op) is None:
+                    return None
+        return found
+
+    def best(self, tensor: _Tensor) -> tuple[Perm, bool] | None:
+        """The order in which all that reads a tensor takes least, and whether that is sure; None where it is its
+        own."""
+        tried: dict[Perm, None] = {}
+        for fusion, number, _ in tensor.readings:
+            if multiplied(fusion) is not None:
+                wished = [*orders(fusion), *orders(fusion, "free")]
+                tried.update((perm, None) for which, perm in wished if which == number)
+        if not tried:
+            return None
+        now = self._microseconds(tensor, None)
+        times = {perm: self._microseconds(tensor, perm) for perm in tried}
+        perm = min(times, key=times.__getitem__)
+        saved, machine = now - times[perm], self.judge.machine
+        if not isfinite(now) or not saved > LEAST_SAVED * now:
+            return None
+        return perm, saved > machine.barrier_microseconds(machine.cube_cores) * sum(
+            n for _, _, n in tensor.readings
+        )
+
+    def _microseconds(self, tensor: _Tensor, perm: Perm | None) -> float:
+        judged: Callable[..., float] = self.judge.microseconds
+        return sum(
+            times * judged(fusion, {number: perm} if perm is not None else None)
+            for fusion, number, times in tensor.readings
+        )
+
+
+def turn_weights(module: ModuleOp, found: Sequence[TurnedWeights]) -> None:
+    """Has weights of a module turned, in place, as was found for it."""
+    main = main_function(module)
+    ops = list(main.body.block.ops)
+    # none of them is another one's, so that places stay what they are until all values are known
+    values = [
+        [main.body.block.args[at] if isinstance(at, int) else ops[at[0]].results[at[1]] for at in each.values]
+        for each in found
+    ]
+    for each, given in zip(found, values, strict=True):
+        _turn(module, each, given)
+
+
+def _turn(module: ModuleOp, tensor: TurnedWeights, values: Sequence[SSAValue]) -> None:
+    """Has values turned once, marked as what is to be packed, and all that reads them read them turned back, or, where
+    it is a function that is called, take them turned."""
+    perm = tensor.perm
+    functions = {text(f.sym_name): f for f in module.ops if isinstance(f, FuncOp) and f.body.blocks}
+    args = [(functions.get(name), number) for name, number in tensor.passed]
+    if any(func is None or func.body.block.args[number].type != tensor.kind for func, number in args):
+        return
+    turned: dict[SSAValue, SSAValue] = {}
+    for value in values:
+        made = _transposed(value, perm)
+        made.attributes[PACKED] = UnitAttr()
+        turned[_turned_back(value, made, perm)] = made.result
+    passed = {*tensor.passed}
+    for op in list(module.walk()):
+        callee = callee_of(op)
+        if callee is not None:
+            for i, value in enumerate(op.operands):
+                if (callee, i) in passed and value in turned:
+                    op.operands[i] = turned[value]
+    for func, number in args:
+        assert func is not None
+        block = func.body.block
+        arg = Rewriter.replace_value_with_new_type(block.args[number], turned_type(tensor.kind, perm))
+        back = _turned_back(arg, None, perm)
+        for op in func.walk():  # what it hands on to another function
+            callee = callee_of(op)
+            if callee is not None:
+                for i, value in enumerate(op.operands):
+                    if (callee, i) in passed and value is back:
+                        op.operands[i] = arg
+        func.function_type = FunctionType.from_lists(
+            [a.type for a in block.args], list(func.function_type.outputs)
+        )
+
+
+def _transposed(value: SSAValue, perm: Sequence[int]) -> TransposeOp:
+    """A transpose right behind what makes a value."""
+    shape = shape_of(value)
+    assert len(shape) == len(perm)
+    op = TransposeOp.create(
+        operands=[value], result_types=[turned_type(value.type, perm)], properties={"perm": ints(perm)}
+    )
+    owner = value.owner
+    if isinstance(owner, Operation):
+        assert owner.parent is not None
+        owner.parent.insert_op_after(op, owner)
+    else:
+        first = owner.first_op
+        assert first is not None
+        owner.insert_op_before(op, first)
+    op.result.name_hint = value.name_hint
+    return op
+
+
+def _turned_back(value: SSAValue, made: TransposeOp | None, perm: Perm) -> SSAValue:
+    """What a turned value is turned back, for all that read `value` but what turns it; made: what turns it, None where
+    it is turned itself."""
+    source = value if made is None else made.result
+    back = _transposed(source, inverse(perm))
+    value.replace_uses_with_if(back.result, lambda use: use.operation not in (made, back))
+    return back.result

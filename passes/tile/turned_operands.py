@@ -1,0 +1,300 @@
+"""Turns operands of products that are computed or given on every call, where that takes less time.
+
+Before:  %y = graph.fusion %x, %w {kind = "cube"} : (tensor<8192x4096xf16>, tensor<4096x8192xf16>)
+After:   %t = graph.fusion %w {kind = "move"} : (tensor<4096x8192xf16>) -> tensor<8192x4096xf16>
+         %y = graph.fusion %x, %t {kind = "cube"}, which reads %t turned back
+
+An operand that a kernel of the same block computes may be stored turned by that kernel, if all that read it take it so.
+A constant is turned at compile time. Whether one of these pays, the oracle says: the time of all products that read the
+tensor, before and after, and of what turns it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import inf, isfinite
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Block, Operation, OpResult, SSAValue
+
+from ...dialects.dtypes import dtype_name, itemsize, numbers_in, size
+from ...dialects.graph import ConstantOp, DataAttr, FusionOp
+from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.graph.schedules import Schedule
+from ...machine import Machine
+from ..fingerprint import structure
+from ..instances import has_open_sizes
+from ..reasons import Reason, asked_reasons
+from .launches import launches_of
+from .names import Memo
+from .scheduled import as_vector
+from .turned import (
+    Perm,
+    copy_of,
+    macs,
+    multiplied,
+    orders,
+    read_turned,
+    reads_turned,
+    store_turned,
+    stores_turned,
+    turned_type,
+    turning,
+)
+from .vector import VectorKernel
+
+BEYOND = 0.02
+"""The share of what products take that has to be saved beyond what turning takes: less is within the error of the
+bound."""
+
+MOST_SAVED = 0.25
+"""The share of what a product takes that turning an operand of whole lines of memory may save: twice what it does for
+large products (8192^3 in f16 on ascend-910b1: 3,351 us instead of 3,826). So small products need not be judged."""
+
+Estimate = Callable[[FusionOp], float]
+"""Microseconds of a fusion with its best schedule, infinity where it has none."""
+
+
+class TurnJudge:
+    """Says what fusions take that read or store tensors turned, and what a kernel takes that turns one. Equal ones are
+    judged once. estimate: says what a fusion takes."""
+
+    def __init__(self, machine: Machine, estimate: Estimate):
+        self.machine, self._estimate = machine, estimate
+        self._known: Memo[float] = Memo()
+        self._turns: dict[tuple[TensorType, Perm], float] = {}
+        self._copies: list[FusionOp] = []
+        """Fusions that were judged: what is known of their schedules refers to them."""
+
+    def microseconds(
+        self,
+        fusion: FusionOp,
+        inputs: Mapping[int, Perm] | None = None,
+        stored: Mapping[int, Perm] | None = None,
+    ) -> float:
+        """What a fusion takes that reads some inputs, and stores some results, turned."""
+        inputs, stored = inputs or {}, stored or {}
+        key, details = structure(fusion)
+        whole = key, tuple(sorted(inputs.items())), tuple(sorted(stored.items()))
+        known = self._known.find(whole, details)
+        if known is None:
+            judged = fusion
+            if inputs or stored:
+                judged = copy_of(fusion, inputs, stored)
+                self._copies.append(judged)
+            known = self._known.keep(whole, details, self._estimate(judged))
+        return known
+
+    def turn(self, value: SSAValue, perm: Perm) -> float:
+        """What a kernel takes that turns a tensor: its copies side by side, or its bytes over HBM. What it reads is
+        counted even where L2 still has it, what it stores where L2 has no room for both."""
+        kind = value.type
+        assert isinstance(kind, TensorType)
+        if (kind, perm) not in self._turns:
+            fusion = turning(Block(arg_types=[kind]).args[0], perm)
+            self._copies.append(fusion)
+            (plan,) = launches_of(fusion, self.machine)
+            kernel = plan.kernel(plan.stem, as_vector(plan.stem, plan.choices()))
+            assert isinstance(kernel, VectorKernel)
+            crossing = _bytes(value) * (1 if 2 * _bytes(value) <= self.machine.l2_bytes else 2)
+            moved = self.machine.cycles_to_microseconds(crossing / self.machine.hbm_bytes_per_cycle)
+
+            def takes(schedule: Schedule) -> float:
+                launch = kernel.woken(schedule).launch_microseconds(self.machine)
+                return launch + max(kernel.overlapped(schedule) - launch, moved)
+
+            self._turns[kind, perm] = min(map(takes, kernel.candidates(plan.stem)))
+        return self._turns[kind, perm]
+
+    def most_saved(self, fusion: FusionOp, value: SSAValue) -> float:
+        """Microseconds that a fusion with a matrix product may take less where an operand is turned, at most."""
+        now = self.microseconds(fusion)
+        if not isfinite(now):
+            return 0.0
+        lines = shape_of(value)[-1] * itemsize(element_of(value)) % self.machine.gm_align == 0
+        return min(now - self.floor(fusion), now * MOST_SAVED if lines else inf)
+
+    def floor(self, fusion: FusionOp) -> float:
+        """Microseconds that a fusion with a matrix product takes however its operands lie in memory: its launch, and
+        behind it its multiplications on as many cubes, or what it reads over HBM."""
+        product = multiplied(fusion)
+        assert product is not None
+        machine, kind = self.machine, dtype_name(element_of(product.lhs))
+        rate = machine.cube[kind]
+        cycles = macs(product) * numbers_in(kind) / (rate.m * rate.k * rate.n)
+        read = sum(map(_bytes, fusion.inputs)) / machine.hbm_bytes_per_cycle
+        return min(
+            machine.launch_microseconds(cores) + machine.cycles_to_microseconds(max(cycles / cores, read))
+            for cores in range(1, machine.cube_cores + 1)
+        )
+
+
+def _bytes(value: SSAValue) -> int:
+    return size(shape_of(value)) * itemsize(element_of(value))
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """A fusion that reads a tensor turned, as its input `number`, and what it takes then, and takes now."""
+
+    fusion: FusionOp
+    number: int
+    turned: float
+    now: float
+
+    @property
+    def saved(self) -> float:
+        """Microseconds less than now."""
+        return self.now - self.turned if isfinite(self.now) and isfinite(self.turned) else -inf
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How a tensor is turned: microseconds that all take, of which turning takes `cost`; apply: does it."""
+
+    readings: Sequence[_Reading]
+    cost: float
+    apply: Callable[[], None]
+    barrier: float
+    """Microseconds: what is less may be lost again among the neighbours of a kernel, of which the bound knows
+    nothing."""
+
+    @property
+    def saved(self) -> float:
+        """Microseconds less than now, what turning takes counted."""
+        return sum(r.saved for r in self.readings) - self.cost
+
+    @property
+    def pays(self) -> bool:
+        """Whether it saves more than the bound may be wrong by."""
+        return bool(self.readings) and self.saved > max(BEYOND * sum(r.now for r in self.readings), self.barrier)
+
+
+class Turner:
+    """Turns operands of products in blocks of fusions."""
+
+    def __init__(self, judge: TurnJudge):
+        self.judge, self.machine = judge, judge.machine
+        self.barrier = self.machine.barrier_microseconds(self.machine.cube_cores)
+        self.reasons = asked_reasons()
+
+    def block(self, block: Block) -> None:
+        """Turns what pays in a block and in the control flow of it. Fusions with open sizes, or schedules, stay."""
+        for op in block.ops:
+            if not isinstance(op, FusionOp):
+                for region in op.regions:
+                    for inner in region.blocks:
+                        self.block(inner)
+        tried: set[tuple[SSAValue, Perm]] = set()
+        for fusion in [op for op in block.ops if isinstance(op, FusionOp)]:
+            if multiplied(fusion) is None or not self._free(fusion):
+                continue
+            for number, perm in orders(fusion):
+                if (fusion.inputs[number], perm) not in tried:
+                    tried.add((fusion.inputs[number], perm))
+                    self._value(fusion.inputs[number], perm, fusion)
+
+    def _free(self, fusion: FusionOp) -> bool:
+        return not fusion.on_host and fusion.schedule is None and not has_open_sizes(fusion)
+
+    def _value(self, value: SSAValue, perm: Perm, first: FusionOp) -> None:
+        """Turns a tensor for the products that read it from `first` on, if that pays."""
+        wishing = self._wishing(value, perm, first.parent)
+        constant = value.owner if isinstance(value.owner, ConstantOp) else None
+        stores = stores_turned(value, self.machine) and value.owner.parent is first.parent
+        cost = 0.0 if constant is not None else self.judge.turn(value, perm)
+        most = sum(self.judge.most_saved(fusion, value) for fusion, _ in wishing)
+        if not stores and most <= cost:
+            return self._note(
+                first, value, f"to turn it takes {cost:.1f} us, and {most:.1f} is all that might be saved"
+            )
+        readings = [self._reading(fusion, number, perm) for fusion, number in wishing]
+        readings = [r for r in readings if r.saved > 0]
+        apart = partial(self._apart, value, perm, readings, constant)
+        ways = [_Way(readings, cost, apart, self.barrier)]
+        if stores and (way := self._stored(value, perm)) is not None:
+            ways.append(way)
+        best = max(ways, key=lambda way: way.saved)
+        if best.pays:
+            best.apply()
+            self._note_turned(first, value, best)
+        else:
+            saved = sum(r.saved for r in best.readings)
+            self._note(first, value, f"to turn it takes {best.cost:.1f} us, and saves {saved:.1f}")
+
+    def _wishing(self, value: SSAValue, perm: Perm, block: Block | None) -> list[tuple[FusionOp, int]]:
+        """The products of a block that would read a tensor in this order, and as which input."""
+        uses = [(use.operation, use.index) for use in value.uses]
+        return [
+            (op, number)
+            for op, number in uses
+            if isinstance(op, FusionOp)
+            and op.parent is block
+            and multiplied(op) is not None
+            and self._free(op)
+            and (number, perm) in orders(op)
+        ]
+
+    def _reading(self, fusion: FusionOp, number: int, perm: Perm) -> _Reading:
+        judged = self.judge.microseconds
+        return _Reading(fusion, number, judged(fusion, {number: perm}), judged(fusion))
+
+    def _stored(self, value: SSAValue, perm: Perm) -> _Way | None:
+        """The way in which the kernel that computes a tensor stores it turned; None where something reads it that
+        cannot read it so."""
+        maker = value.owner
+        assert isinstance(maker, FusionOp) and isinstance(value, OpResult)
+        users = [(use.operation, use.index) for use in value.uses]
+        if not self._free(maker):
+            return None
+        readings: list[_Reading] = []
+        for op, number in users:
+            if not isinstance(op, FusionOp) or op.parent is not maker.parent or not self._free(op):
+                return None
+            if not reads_turned(op, number):
+                return None
+            readings.append(self._reading(op, number, perm))
+        cost = self.judge.microseconds(maker, stored={value.index: perm}) - self.judge.microseconds(maker)
+
+        def apply() -> None:
+            made = store_turned(value, perm)
+            for r in readings:
+                read_turned(r.fusion, r.number, made, perm)
+
+        return _Way(readings, cost if isfinite(cost) else inf, apply, self.barrier)
+
+    def _apart(
+        self, value: SSAValue, perm: Perm, readings: Sequence[_Reading], constant: ConstantOp | None
+    ) -> None:
+        """A kernel of its own turns a tensor, before the first fusion that reads it so; a constant is made turned."""
+        block = readings[0].fusion.parent
+        assert block is not None
+        made: Operation = turning(value, perm) if constant is None else _turned_constant(constant, perm)
+        readers = {r.fusion for r in readings}
+        block.insert_op_before(made, next(op for op in block.ops if op in readers))
+        made.results[0].name_hint = value.name_hint
+        for r in readings:
+            read_turned(r.fusion, r.number, made.results[0], perm)
+        if constant is not None and constant.result.first_use is None:
+            constant.detach()
+            constant.erase()
+
+    def _note(self, fusion: FusionOp, value: SSAValue, why: str) -> None:
+        if self.reasons is not None:
+            self.reasons.append(Reason("not turned", (fusion,), f"of {value.type}, {why}"))
+
+    def _note_turned(self, fusion: FusionOp, value: SSAValue, way: _Way) -> None:
+        if self.reasons is not None:
+            now, then = (sum(us) for us in zip(*((r.now, r.turned) for r in way.readings), strict=True))
+            said = f"of {value.type}, what reads it takes {then:.1f} us instead of {now:.1f}"
+            self.reasons.append(Reason("turned", (fusion,), f"{said}, and to turn it {way.cost:.1f}"))
+
+
+def _turned_constant(op: ConstantOp, perm: Perm) -> ConstantOp:
+    return ConstantOp.create(
+        result_types=[turned_type(op.result.type, perm)],
+        properties={"value": DataAttr.of(op.value.data.array().transpose(perm))},
+        location=op.location,
+    )

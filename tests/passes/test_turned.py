@@ -1,0 +1,246 @@
+"""Operands of products that are turned in memory: the values stay what they are, and what is turned is what pays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.dialects.graph import FusionOp
+from tilewright.passes.reasons import reasons_asked
+from tilewright.passes.tile.turned import Perm
+from tilewright.passes.tile.turned_operands import TurnJudge
+
+LARGE = 8192
+
+
+def shape(*sizes: int, dtype: str = "float16") -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(sizes, dtype)
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has everything turned that can be."""
+
+    def microseconds(
+        self: TurnJudge,
+        fusion: FusionOp,
+        inputs: Mapping[int, Perm] | None = None,
+        stored: Mapping[int, Perm] | None = None,
+    ) -> float:
+        return 100.0 - 10 * len(inputs or {})
+
+    monkeypatch.setattr(TurnJudge, "turn", lambda self, value, perm: 1.0)
+    monkeypatch.setattr(TurnJudge, "most_saved", lambda self, fusion, value: 100.0)
+    monkeypatch.setattr(TurnJudge, "microseconds", microseconds)
+
+
+def matmul(x: jax.Array, w: jax.Array) -> jax.Array:
+    return jnp.matmul(x, w)
+
+
+def of_both(x: jax.Array, w: jax.Array) -> jax.Array:
+    """Both operands are the wrong way round."""
+    return jnp.einsum("km,kn->mn", x, w)
+
+
+def batched_first(x: jax.Array, w: jax.Array) -> jax.Array:
+    return jnp.einsum("bmk,kbn->bmn", x, w)
+
+
+def two_sums(x: jax.Array, w: jax.Array) -> jax.Array:
+    return jnp.einsum("mkj,jkn->mn", x, w)
+
+
+def reshaped(x: jax.Array, w: jax.Array) -> jax.Array:
+    return x @ w.reshape(w.shape[0], -1)
+
+
+def with_users(x: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The matrix is read by two products and by another kernel."""
+    return jax.nn.relu(x @ w), jnp.tanh(w) * (x @ (w * 2)).sum()
+
+
+def after_kernel(x: jax.Array, w: jax.Array) -> jax.Array:
+    """A kernel computes the right side."""
+    return x @ jnp.tanh(w.astype(jnp.float32)).astype(w.dtype)
+
+
+def after_product(x: jax.Array, w: jax.Array) -> jax.Array:
+    """A product computes the right side of another one."""
+    return x @ (x.T @ w)
+
+
+def in_loop(x: jax.Array, w: jax.Array) -> jax.Array:
+    return jax.lax.fori_loop(0, 3, lambda _, y: jnp.tanh(y @ w), x)
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], int]] = {
+    "primes": (matmul, (37, 53), (53, 29), 1),
+    "one column": (matmul, (37, 53), (53, 1), 0),
+    "one row": (matmul, (1, 53), (53, 31), 1),
+    "one term": (matmul, (37, 1), (1, 29), 0),
+    "batched": (matmul, (3, 17, 40), (3, 40, 23), 1),
+    "both": (of_both, (47, 19), (47, 33), 2),
+    "a batch in the middle": (batched_first, (3, 17, 20), (20, 3, 23), 1),
+    "two sums": (two_sums, (11, 6, 16), (16, 6, 23), 1),
+    "reshaped": (reshaped, (19, 24), (24, 5, 7), 1),
+    "several users": (with_users, (17, 48), (48, 24), 1),
+    "computed": (after_kernel, (17, 48), (48, 24), 0),
+    "of a product": (after_product, (17, 48), (17, 24), 2),
+    "in a loop": (in_loop, (17, 32), (32, 32), 1),
+}
+
+
+OTHER_TYPES = [(case, dtype) for case in ("primes", "both", "batched") for dtype in ("bfloat16", "float32")]
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize(("case", "dtype"), [*((case, "float16") for case in CASES), *OTHER_TYPES])
+def test_values(case: str, dtype: str) -> None:
+    """What is turned gives the numbers that it gives unturned, bit by bit."""
+    fn, left, right, moves = CASES[case]
+    rng = np.random.default_rng(0)
+    args = [jnp.asarray(rng.standard_normal(s), dtype) for s in (left, right)]
+    turned = tw.compile(fn, *args)
+    plain = tw.compile(fn, *args, options=tw.Options(turned=False))
+    graphs = [str(program.module("graph")) for program in (turned, plain)]
+    assert graphs[0].count('kind = "move"') - graphs[1].count('kind = "move"') == moves
+    assert (graphs[0] == graphs[1]) == (case in ("one column", "one term"))
+    for a, b in zip(jax.tree.leaves(turned(*args)), jax.tree.leaves(plain(*args)), strict=True):
+        assert np.array_equal(np.asarray(a), np.asarray(b))
+
+
+def test_large_product() -> None:
+    """A right side that is given on every call is turned where that pays, and a small one is not: the reasons say
+    so."""
+    with reasons_asked() as found:
+        program = tw.compile(
+            matmul, shape(LARGE, LARGE), shape(LARGE, LARGE), options=tw.Options(check=False)
+        )
+    plain = tw.compile(
+        matmul, shape(LARGE, LARGE), shape(LARGE, LARGE), options=tw.Options(check=False, turned=False)
+    )
+    assert program.report().microseconds < 0.92 * plain.report().microseconds
+    assert [r.kind for r in found if "turned" in r.kind] == ["turned"]
+    with reasons_asked() as found:
+        tw.compile(matmul, shape(64, 512), shape(512, 512))
+    (why,) = (r.why for r in found if r.kind == "not turned")
+    assert "to turn it takes" in why
+
+
+def test_kernel_that_turns() -> None:
+    """A kernel that turns a tensor has long runs on both sides: it takes little more than its bytes over HBM."""
+    program = tw.compile(jnp.transpose, shape(LARGE, LARGE), options=tw.Options(check=False))
+    (kernel,) = program.report().kernels
+    assert kernel.microseconds < 1.15 * kernel.floor_microseconds
+
+
+@pytest.mark.usefixtures("eager")
+def test_constant() -> None:
+    """A constant is turned at compile time, and no kernel does it."""
+    matrix = np.arange(48 * 23).reshape(48, 23).astype(np.float16) / 64
+    program = tw.compile(lambda x: x @ matrix, shape(17, 48))
+    text = str(program.module("graph"))
+    assert text.count("graph.constant") == 1 and "tensor<23x48xf16>" in text and 'kind = "move"' not in text
+    x = np.random.default_rng(0).standard_normal((17, 48)).astype(np.float16)
+    plain = tw.compile(lambda x: x @ matrix, shape(17, 48), options=tw.Options(turned=False))
+    assert np.array_equal(program(x), plain(x))
+
+
+def test_pins_keep_operands() -> None:
+    """Where schedules are pinned nothing is turned, as pins are for the kernels that there are."""
+    options = tw.Options(check=False, schedule=tw.Schedule(base_m=128))
+    program = tw.compile(matmul, shape(LARGE, LARGE), shape(LARGE, LARGE), options=options)
+    assert len(program.report().kernels) == 1
+
+
+Params = dict[str, jax.Array]
+
+
+def layer(params: Params, x: jax.Array) -> jax.Array:
+    return x @ params["w"]
+
+
+def twice(params: Params, x: jax.Array) -> jax.Array:
+    """One matrix, read in one order and in the other one."""
+    return jnp.tanh(x @ params["w"]) @ params["w"].T
+
+
+def shared(params: Params, x: jax.Array) -> jax.Array:
+    """A matrix of which rows are picked, too: it keeps its order."""
+    return x @ params["w"] + params["w"][jnp.array([3, 1, 2])].sum()
+
+
+def batched(params: Params, x: jax.Array) -> jax.Array:
+    return jnp.einsum("bmk,kbn->bmn", x.reshape(3, -1, x.shape[1]), params["w"].reshape(x.shape[1], 3, -1))
+
+
+@jax.jit
+def block(x: jax.Array, w: jax.Array, v: jax.Array) -> jax.Array:
+    """Large enough that it stays a function, which is called."""
+    for i in range(30):
+        x = jnp.tanh(x * 1.01) + i
+    return jnp.tanh(x @ w) @ v
+
+
+def called(params: Params, x: jax.Array) -> jax.Array:
+    return block(block(x, params["w"], params["v"]), params["w"] * 2, params["v"] * 2)
+
+
+def looped(params: Params, x: jax.Array) -> jax.Array:
+    return jax.lax.fori_loop(0, 3, lambda _, y: jnp.tanh(y @ params["w"] @ params["v"]), x)
+
+
+PACKED: dict[str, tuple[Callable[..., Any], tuple[int, int], list[tuple[int, ...]] | None]] = {
+    "a layer": (layer, (300, 509), [(520, 509)]),
+    "both orders": (twice, (300, 509), [(520, 509)]),
+    "shared": (shared, (300, 509), None),
+    "batched": (batched, (300, 509), None),
+    "called": (called, (300, 509), None),
+    "in a loop": (looped, (300, 509), None),
+}
+
+
+@pytest.mark.parametrize("case", PACKED)
+def test_packed(case: str) -> None:
+    """A packed program gives what the program gives that packs on every call, and, but for the lengths of its sums,
+    what the unturned one gives; it takes no longer, and counts what packing takes."""
+    fn, sizes, arrays = PACKED[case]
+    rng = np.random.default_rng(1)
+    columns = 520 if case != "batched" else 519
+    params = {
+        "w": jnp.asarray(rng.standard_normal((sizes[1], columns)) * 0.05, "float16"),
+        "v": jnp.asarray(rng.standard_normal((columns, sizes[1])) * 0.05, "float16"),
+    }
+    x = jnp.asarray(rng.standard_normal(sizes), "float16")
+    program = tw.compile(fn, params, x, options=tw.Options(weights="params"))
+    plain = tw.compile(fn, params, x, options=tw.Options(turned=False))
+    packed = program.pack(params)
+    given = np.asarray(program(packed, x))
+    assert np.array_equal(given, program(params, x))
+    assert np.allclose(
+        given.astype(np.float32), np.asarray(plain(params, x), np.float32), rtol=4e-3, atol=4e-3
+    )
+    assert program.report().microseconds <= plain.report().microseconds
+    if arrays is not None:
+        assert [a.shape for a in packed.arrays] == arrays
+        assert program.report().microseconds < plain.report().microseconds
+        assert program.report().packing_microseconds
+
+
+def test_called_weights() -> None:
+    """What a function that is called takes is turned where all calls give weights, and once for each."""
+    params = {"w": shape(4096, 4096), "v": shape(4096, 4096)}
+    options = tw.Options(check=False, weights="params")
+    turned = tw.compile(called, params, shape(512, 4096), options=options).report()
+    plain = tw.compile(
+        called, params, shape(512, 4096), options=tw.Options(check=False, weights="params", turned=False)
+    )
+    assert turned.microseconds < 0.97 * plain.report().microseconds
+    assert turned.packing_microseconds
