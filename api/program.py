@@ -69,6 +69,7 @@ class Options:
         check: Whether npu-check proves the program free of hazards.
         join: Whether neighbouring launches run as one, with barriers between them, where that takes less time.
         attention: Whether softmax(f(q k)) v becomes one kernel, where the target can run it so.
+        tails: Whether what reduces rows of a product may be part of its kernel, where that takes less time.
         strips: What is large between products, as the scores behind the gradient of attention, is made in strips, one
             after the other, so that only one of them takes memory: the most bytes of a tensor of a strip, as a number
             or as text such as `"32MiB"`. None: it is made in one piece.
@@ -115,6 +116,7 @@ class Options:
     banks: bool = True
     winograd: str | Mapping[str, str] = OFF
     memory_limit: int | str | None = None
+    tails: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.quantization, QuantConfig | str | Path | None):
@@ -171,6 +173,7 @@ class Options:
             self.banks,
             self.join,
             self.memory_limit_bytes,
+            self.tails,
         )
         left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
         return [s for s in pinned(stages, choices) if s.name not in left_out]

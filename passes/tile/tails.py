@@ -1,0 +1,166 @@
+"""Joins a contraction with the vector fusion behind it where that takes less time than one kernel for each.
+
+There are two ways: cores that have all columns of their rows reduce these in the kernel of the product, and where sums
+are split the kernel that adds up the parts does the work of the tail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Operation
+
+from ...dialects.base import describe
+from ...dialects.graph import CubeSchedule, FusionOp, VectorSchedule
+from ...dialects.graph.schedules import to_schedules
+from ..errors import TooLarge
+from ..fingerprint import structure
+from ..instances import has_open_sizes
+from ..pins import Schedule as Pin
+from ..reasons import Reason, asked_reasons
+from .contraction_axes import product_in
+from .fronts import Chosen
+from .joining import join, put_in_place, tail_of, why_no_rows
+from .launches import launches_of
+from .names import Memo
+from .scheduled import cannot_obey
+
+if TYPE_CHECKING:
+    from .choose import Scheduler
+
+KINDS = (CubeSchedule, VectorSchedule)
+
+
+NOTHING_BEHIND = "no kernel behind it reduces its rows"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of a contraction's tail. rows: whether it may be in the same kernel; kernels: 1 where it has to be,
+    2 where it must not, None where that is free; name: that of the kernel, where it is asked of that alone."""
+
+    rows: bool
+    kernels: int | None
+    name: str | None
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """What was found of a contraction and its tail, in microseconds: as one, and as a kernel for each."""
+
+    one: float
+    two: float
+
+    @property
+    def better(self) -> bool:
+        return self.one < self.two
+
+
+class Tails:
+    """Joins contractions with their tails for a scheduler."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.known: Memo[_Judged] = Memo()
+        """What was found, for those joined so far."""
+
+    def joined(self, fusion: FusionOp, position: Mapping[Operation, int]) -> FusionOp | None:
+        """A contraction and the vector fusion behind it as one, put in their place; None where that does not pay.
+
+        `position`: that of each op of the block. Raises PassError where they are to be one by name, and cannot.
+        """
+        asked = self._asked(fusion)
+        if asked is None or product_in(fusion) is None:
+            return None
+        scheduler = self.scheduler
+        split = asked.kernels is None and scheduler.may_join and bool(scheduler.splits(fusion))
+        if not asked.rows and not split:
+            return None
+        tail = tail_of(fusion, position)
+        why = NOTHING_BEHIND if tail is None else why_no_rows(fusion, tail, scheduler.machine)
+        if tail is None or (why is not None and not split) or (asked.kernels == 1 and why is not None):
+            return self._refused(asked, why)
+        rows = asked.rows and why is None
+        joined = join(fusion, tail, rows)
+        key, details = structure(joined)
+        judged = self.known.find((key, asked.kernels), details)
+        if judged is None:
+            found = _Judged(self._row_microseconds(joined), inf) if asked.kernels == 1 else None
+            judged = found or self._judge(fusion, tail, joined, rows)
+            self.known.keep((key, asked.kernels), details, judged)
+        if judged.better:
+            joined.schedule = fusion.schedule
+            put_in_place(joined, fusion, tail)
+            return joined
+        joined.erase()
+        if rows and judged.one < inf:
+            one, two = judged.one, judged.two
+            _note(fusion, tail, f"one kernel that has whole rows takes {one:.1f} us, and two kernels {two:.1f}")
+        return self._refused(asked, "one row of its epilogue does not fit on chip")
+
+    def _asked(self, fusion: FusionOp) -> _Asked | None:
+        """What is asked of a contraction's tail; None where the fusion stays as it is."""
+        scheduler = self.scheduler
+        if scheduler.keeps_whole or has_open_sizes(fusion):
+            return None
+        schedules = to_schedules(fusion.schedule)
+        if schedules:
+            (first, *others) = schedules
+            if others or not isinstance(first, CubeSchedule) or first.complete or first.tail is None:
+                return None
+            return _Asked(first.tail == 1, first.tail, describe(fusion))
+        if scheduler.pins is None:
+            return _Asked(scheduler.joins_rows, None, None)
+        if isinstance(scheduler.pins, Pin):
+            return _Asked(scheduler.pins.tail == 1, scheduler.pins.tail or 2, None)
+        (plan,) = launches_of(fusion, scheduler.machine)
+        name = scheduler.names.next(plan.stem)
+        kernels = scheduler.pins[name].tail if name in scheduler.pins else None
+        return _Asked(scheduler.joins_rows if kernels is None else kernels == 1, kernels, name)
+
+    def _refused(self, asked: _Asked, why: str | None) -> None:
+        """Raises PassError where one kernel is asked for by its name."""
+        if asked.kernels == 1 and asked.name is not None:
+            raise cannot_obey(asked.name, f"tail=1: {why}")
+
+    def _row_microseconds(self, joined: FusionOp) -> float:
+        """How long one kernel takes, whose cores have whole rows; infinity where there is none."""
+        (plan,), free = launches_of(joined, self.scheduler.machine), CubeSchedule()
+        try:
+            return self.scheduler.whole(plan.kernel("joined", free), "joined", free).microseconds
+        except TooLarge:
+            return inf
+
+    def _judge(self, fusion: FusionOp, tail: FusionOp, joined: FusionOp, rows: bool) -> _Judged:
+        """How long a contraction and its tail take, and `joined`, with `rows` whole on each core or its sums split."""
+        scheduler, (plan,), name = self.scheduler, launches_of(fusion, self.scheduler.machine), "joined"
+        try:
+            found = [scheduler.free_best(fusion, plan, name, KINDS)]
+            for other in launches_of(tail, scheduler.machine):
+                kernel = scheduler.kernel(tail, other, name, VectorSchedule(), [fusion])
+                found.append(scheduler.whole(kernel, name, VectorSchedule()))
+            one = self._as_one(joined, name, rows)
+        except TooLarge:
+            return _Judged(inf, inf)
+        return _Judged(one.microseconds, scheduler.microseconds(found))
+
+    def _as_one(self, joined: FusionOp, name: str, rows: bool) -> Chosen:
+        """The best schedules of what is joined. Raises TooLarge where there are none."""
+        if not rows:
+            return self.scheduler.free_split(joined, name, KINDS)
+        (plan,) = launches_of(joined, self.scheduler.machine)
+        return self.scheduler.free_best(joined, plan, name, KINDS)
+
+
+def _note(fusion: FusionOp, tail: FusionOp, why: str) -> None:
+    """Notes why a contraction and its tail are two kernels, where somebody asks."""
+    reasons = asked_reasons()
+    if reasons is None:
+        return
+    for result in fusion.results:
+        if result in tail.inputs:
+            reasons.append(Reason("not fused", (fusion, tail), why, result.index))
