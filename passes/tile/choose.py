@@ -135,7 +135,7 @@ class Scheduler:
                 for piece in pieces or ():
                     self.fusion(piece)
                 if pieces is None:
-                    self.fusion(self.tails.joined(op, position) or op)
+                    self.fusion(self.tails.joined(op, position))
                 continue
             if isinstance(op, GraphOp) and op.KERNEL and not isinstance(op, FusionOp):
                 raise PassError(f"{describe(op)} is not in a fusion: run graph-fuse before graph-schedule")

@@ -7,8 +7,7 @@ are split the kernel that adds up the parts does the work of the tail.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ from ..pins import Schedule as Pin
 from ..reasons import Reason, asked_reasons
 from .contraction_axes import product_in
 from .fronts import Chosen
-from .joining import join, put_in_place, tail_of, why_no_rows
+from .joining import is_joined, join, put_in_place, tail_of, why_no_rows
 from .launches import launches_of
 from .names import Memo
 from .scheduled import cannot_obey
@@ -68,14 +67,26 @@ class Tails:
         self.known: Memo[_Judged] = Memo()
         """What was found, for those joined so far."""
 
-    def joined(self, fusion: FusionOp, position: Mapping[Operation, int]) -> FusionOp | None:
-        """A contraction and the vector fusion behind it as one, put in their place; None where that does not pay.
+    def joined(self, fusion: FusionOp, position: dict[Operation, int]) -> FusionOp:
+        """A contraction and the vector fusions behind it as one, put in their place; the contraction where that does
+        not pay.
 
         `position`: that of each op of the block. Raises PassError where they are to be one by name, and cannot.
         """
         asked = self._asked(fusion)
-        if asked is None or product_in(fusion) is None:
-            return None
+        while asked is not None and product_in(fusion) is not None and not is_joined(fusion):
+            joined = self._with_tail(fusion, asked, position)
+            if joined is None:
+                break
+            position[joined] = position[fusion]
+            fusion, asked = joined, replace(asked, name=None)
+        return fusion
+
+    def _with_tail(
+        self, fusion: FusionOp, asked: _Asked, position: Mapping[Operation, int]
+    ) -> FusionOp | None:
+        """A contraction and the first vector fusion behind it as one; None where that does not pay. Raises
+        PassError."""
         scheduler = self.scheduler
         split = asked.kernels is None and scheduler.may_join and bool(scheduler.splits(fusion))
         if not asked.rows and not split:
