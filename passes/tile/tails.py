@@ -7,6 +7,7 @@ are split the kernel that adds up the parts does the work of the tail.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from ..instances import has_open_sizes
 from ..pins import Schedule as Pin
 from ..reasons import Reason, asked_reasons
 from .contraction_axes import product_in
-from .fronts import Chosen
+from .contraction_choice import CLEARLY_BETTER
 from .joining import is_joined, join, put_in_place, tail_of, why_no_rows
 from .launches import launches_of
 from .names import Memo
@@ -49,14 +50,18 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Judged:
-    """What was found of a contraction and its tail, in microseconds: as one, and as a kernel for each."""
+    """What was found of a contraction and its tail, in microseconds: as one kernel that has whole rows, with its sums
+    split, and as a kernel for each."""
 
     one: float
+    split: float
     two: float
 
     @property
     def better(self) -> bool:
-        return self.one < self.two
+        """Whether they take less time as one fusion. Kernels of few vector cores cost their neighbours little, which
+        is not known here: so one kernel has to be clearly better."""
+        return self.one < self.two * CLEARLY_BETTER or self.split < self.two
 
 
 class Tails:
@@ -100,7 +105,7 @@ class Tails:
         key, details = structure(joined)
         judged = self.known.find((key, asked.kernels), details)
         if judged is None:
-            found = _Judged(self._row_microseconds(joined), inf) if asked.kernels == 1 else None
+            found = _Judged(self._row_microseconds(joined), inf, inf) if asked.kernels == 1 else None
             judged = found or self._judge(fusion, tail, joined, rows)
             self.known.keep((key, asked.kernels), details, judged)
         if judged.better:
@@ -110,7 +115,8 @@ class Tails:
         joined.erase()
         if rows and judged.one < inf:
             one, two = judged.one, judged.two
-            _note(fusion, tail, f"one kernel that has whole rows takes {one:.1f} us, and two kernels {two:.1f}")
+            less = ", which is not clearly more" if one < two else ""
+            _note(fusion, tail, f"one kernel that has whole rows takes {one:.1f} us, and two kernels {two:.1f}{less}")
         return self._refused(asked, "one row of its epilogue does not fit on chip")
 
     def _asked(self, fusion: FusionOp) -> _Asked | None:
@@ -154,17 +160,13 @@ class Tails:
             for other in launches_of(tail, scheduler.machine):
                 kernel = scheduler.kernel(tail, other, name, VectorSchedule(), [fusion])
                 found.append(scheduler.whole(kernel, name, VectorSchedule()))
-            one = self._as_one(joined, name, rows)
         except TooLarge:
-            return _Judged(inf, inf)
-        return _Judged(one.microseconds, scheduler.microseconds(found))
-
-    def _as_one(self, joined: FusionOp, name: str, rows: bool) -> Chosen:
-        """The best schedules of what is joined. Raises TooLarge where there are none."""
-        if not rows:
-            return self.scheduler.free_split(joined, name, KINDS)
-        (plan,) = launches_of(joined, self.scheduler.machine)
-        return self.scheduler.free_best(joined, plan, name, KINDS)
+            return _Judged(inf, inf, inf)
+        split = inf
+        with suppress(TooLarge):
+            split = scheduler.free_split(joined, name, KINDS).microseconds
+        one = self._row_microseconds(joined) if rows else inf
+        return _Judged(one, split, scheduler.microseconds(found))
 
 
 def _note(fusion: FusionOp, tail: FusionOp, why: str) -> None:
