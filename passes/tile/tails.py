@@ -110,13 +110,14 @@ class Tails:
             self.known.keep((key, asked.kernels), details, judged)
         if judged.better:
             joined.schedule = fusion.schedule
+            _said(fusion, tail, None)
             put_in_place(joined, fusion, tail)
             return joined
         joined.erase()
         if rows and judged.one < inf:
             one, two = judged.one, judged.two
             less = ", which is not clearly more" if one < two else ""
-            _note(fusion, tail, f"one kernel that has whole rows takes {one:.1f} us, and two kernels {two:.1f}{less}")
+            _said(fusion, tail, f"one kernel that has whole rows takes {one:.1f} us, and two kernels {two:.1f}{less}")
         return self._refused(asked, "one row of its epilogue does not fit on chip")
 
     def _asked(self, fusion: FusionOp) -> _Asked | None:
@@ -169,11 +170,13 @@ class Tails:
         return _Judged(one, split, scheduler.microseconds(found))
 
 
-def _note(fusion: FusionOp, tail: FusionOp, why: str) -> None:
-    """Notes why a contraction and its tail are two kernels, where somebody asks."""
+def _said(fusion: FusionOp, tail: FusionOp, why: str | None) -> None:
+    """Notes why a contraction and its tail are two kernels, in the place of what was said of that before, where
+    somebody asks; None where they are one."""
     reasons = asked_reasons()
     if reasons is None:
         return
-    for result in fusion.results:
+    reasons[:] = [r for r in reasons if r.kind != "not fused" or r.ops != (fusion, tail)]
+    for result in fusion.results if why is not None else ():
         if result in tail.inputs:
-            reasons.append(Reason("not fused", (fusion, tail), why, result.index))
+            reasons.append(Reason("not fused", (fusion, tail), why or "", result.index))
