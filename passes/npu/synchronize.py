@@ -26,7 +26,7 @@ from xdsl.dialects.scf import ForOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects.affine import Expr
-from ...dialects.base import describe, integer_attr, ints, text
+from ...dialects.base import describe, integer_attr, ints
 from ...dialects.npu import (
     AllocOp,
     NpuOp,

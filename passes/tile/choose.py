@@ -12,7 +12,7 @@ that a fusion has already, is obeyed or refused. A fusion whose values do not fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial

@@ -26,7 +26,7 @@ ROWS_BETWEEN = (192, 96)
 """Rows that are tried as well where the vector unit works on the sums in the cube's own core: what it needs for each of
 them leaves room in ub for so many."""
 ROWS_WHOLE = (32, 16)
-"""Rows that are tried as well where a core has all columns of its rows: there are no more cores than blocks of these."""
+"""Rows that are tried as well where a core has all columns of its rows: no more cores work than there are blocks."""
 SLACK = 1.25
 """How many more tiles the busiest core may have than with the best division of the grid, where others are tried."""
 

@@ -83,7 +83,7 @@ class _Reader(FusionAxes):
         yielded = maker.body.block.last_op
         assert isinstance(yielded, YieldOp)
         inner = dict(zip(maker.results, yielded.operands, strict=True))
-        made = {
+        made: dict[SSAValue, SSAValue] = {
             arg: inner[outer]
             for arg, outer in zip(self.block.args, self.fusion.inputs, strict=True)
             if isinstance(outer, OpResult) and outer in inner

@@ -382,10 +382,9 @@ class _SectionBuilder:
 
     def _fills(self, node: CheckedNode, variable: int) -> bool:
         """Whether a node stores a workspace at places that move with a variable."""
-        stores = (t for t in node.device if t.write and t.tensor in self.kernel.workspaces and t.box is not None)
-        return any(variable in offset.variables for t in stores for offset in t.box.offsets) or any(
-            self._fills(n, variable) for n in node.body
-        )
+        stores = (t.box for t in node.device if t.write and t.tensor in self.kernel.workspaces)
+        moves = any(variable in offset.variables for box in stores if box is not None for offset in box.offsets)
+        return moves or any(self._fills(n, variable) for n in node.body)
 
     def work(self, op: NpuOp) -> CheckedNode:
         kernel = self.kernel
