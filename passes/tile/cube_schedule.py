@@ -25,8 +25,8 @@ them (docs/numerics.md)."""
 ROWS_BETWEEN = (192, 96)
 """Rows that are tried as well where the vector unit works on the sums in the cube's own core: what it needs for each of
 them leaves room in ub for so many."""
-ROWS_WHOLE = (32, 16)
-"""Rows that are tried as well where a core has all columns of its rows: no more cores work than there are blocks."""
+ROWS_WHOLE, COLUMNS_WHOLE = (128, 64, 32, 16), (256, 128)
+"""Those that are tried where a core has all columns of its rows: no more cores work than there are blocks of rows."""
 SLACK = 1.25
 """How many more tiles the busiest core may have than with the best division of the grid, where others are tried."""
 
@@ -228,10 +228,9 @@ def _sides_tried(problem: CubeProblem, machine: Machine, pins: CubeSchedule) -> 
         cores = min(cores, (pins.split_m or cores) * (pins.split_n or cores))
     extents, last = problem.extents, problem.n[-1] if problem.n else None
     rows_tried = (*ROWS, *ROWS_BETWEEN) if machine.fused else ROWS
-    if problem.whole:
-        rows_tried = (*rows_tried, *ROWS_WHOLE)
+    rows_tried = ROWS_WHOLE if problem.whole else rows_tried
     for m in (pins.base_m,) if pins.base_m else rows_tried:
-        columns = [pins.base_n] if pins.base_n else [*COLUMNS]
+        columns = [pins.base_n] if pins.base_n else [*(COLUMNS_WHOLE if problem.whole else COLUMNS)]
         if last is not None and not pins.base_n and last not in problem.whole:  # as give each core a tile
             tile = _tile(problem, m, 1, FRACTAL, pins)
             parts = max(
@@ -242,7 +241,7 @@ def _sides_tried(problem: CubeProblem, machine: Machine, pins: CubeSchedule) -> 
         if problem.whole and machine.fused and not pins.base_n:
             columns = [round_up(size([extents[a] for a in problem.whole]))]
         yield from ((m, n) for n in columns)
-    if not is_free(pins):
+    if not is_free(pins) or problem.whole:
         return
     square = math.isqrt(machine.spaces["l0c"].bytes // 4) // FRACTAL * FRACTAL
     if square not in ROWS:

@@ -14,9 +14,10 @@ from xdsl.dialects.builtin import DenseArrayBase, StringAttr
 from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 
 from ...dialects.base import Expr, integer, text, to_ints
+from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import ArgReduceOp, ConcatOp, ElementwiseOp, FusionOp, ReduceOp, YieldOp
 from ...dialects.graph.control import AXES
-from ...dialects.graph.interface import shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...machine import Machine
 from ..access import Load, splat_of
 from ..graph.groups import DOMAINS, GROUPED, OPENED
@@ -65,9 +66,7 @@ def why_no_rows(fusion: FusionOp, tail: FusionOp, machine: Machine) -> str | Non
     if any(len(terms) > 1 for terms in nest.out):
         return GROUPED
     for op in reductions:
-        along = to_ints(op.dims) if isinstance(op, ReduceOp) else [integer(op.dim)]
-        axes = [to_ints(_axes(op))[d] for d in along]
-        if any(a >= 0 and nest.roles[a] != "n" for a in axes):
+        if any(nest.roles[a] != "n" for a in reduced_along(op)):
             return "it sums over rows of a product, of which each core has some"
     members = (op for op in tail.body.block.ops if AXES in op.attributes)
     if not all(isinstance(op, ElementwiseOp | ReduceOp | ArgReduceOp) for op in members):
@@ -105,6 +104,33 @@ def _is_at(load: Load, made: SSAValue) -> bool:
     wide = [d for d, n in enumerate(shape_of(made)) if n != 1]
     axes = to_ints(_axes(op))
     return all(load.position[d] == Expr.of(axes[d]) for d in wide)
+
+
+def reduced_along(op: ReduceOp | ArgReduceOp) -> list[int]:
+    """The axes of its fusion's domain that a reduction is along."""
+    along = to_ints(op.dims) if isinstance(op, ReduceOp) else [integer(op.dim)]
+    axes = to_ints(_axes(op))
+    return [axes[d] for d in along if axes[d] >= 0]
+
+
+def least_microseconds(fusion: FusionOp, tail: FusionOp, machine: Machine) -> float:
+    """Less than one kernel takes that does the work of both, whose cores load all that the columns of their rows are
+    made of."""
+    product = product_of(fusion)
+    assert product is not None
+    nest = nest_of(product)
+    reductions = (op for op in tail.body.block.ops if isinstance(op, ReduceOp | ArgReduceOp))
+    columns = {a for op in reductions for a in reduced_along(op)}
+    loaded = size([n for a, n in enumerate(nest.extents) if a in columns or nest.roles[a] == "k"])
+    cycles = loaded * itemsize(element_of(product.rhs)) / machine.moves["gm", "l1"].bytes_per_cycle
+    return machine.launch_microseconds(1, True) + machine.cycles_to_microseconds(cycles)
+
+
+def wiring_of(fusion: FusionOp, tail: FusionOp) -> tuple[int, ...]:
+    """How two fusions are connected: where each input of `tail` comes from, and which results others use."""
+    known = {v: i for i, v in enumerate((*fusion.results, *fusion.inputs))}
+    shared = _shared(fusion, tail)
+    return (*(known.get(v, -1) for v in tail.inputs), *(r in shared for r in fusion.results))
 
 
 def _axes(op: Operation) -> DenseArrayBase:

@@ -24,7 +24,7 @@ from ..pins import Schedule as Pin
 from ..reasons import Reason, asked_reasons
 from .contraction_axes import product_in
 from .contraction_choice import CLEARLY_BETTER
-from .joining import is_joined, join, put_in_place, tail_of, why_no_rows
+from .joining import is_joined, join, least_microseconds, put_in_place, tail_of, why_no_rows, wiring_of
 from .launches import launches_of
 from .names import Memo
 from .scheduled import cannot_obey
@@ -36,6 +36,7 @@ KINDS = (CubeSchedule, VectorSchedule)
 
 
 NOTHING_BEHIND = "no kernel behind it reduces its rows"
+NO_ROOM = "one row of its epilogue does not fit on chip"
 
 
 @dataclass(frozen=True)
@@ -50,18 +51,33 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Judged:
-    """What was found of a contraction and its tail, in microseconds: as one kernel that has whole rows, with its sums
-    split, and as a kernel for each."""
+    """What was found of a contraction and its tail, in microseconds.
 
-    one: float
-    split: float
-    two: float
+    apart: why no kernel has whole rows, None where one may. one: of that kernel; least: less than that; split: with
+    sums in parts, the last kernel doing the work of the tail; two: of a kernel for each.
+    """
+
+    apart: str | None
+    one: float = inf
+    split: float = inf
+    two: float = inf
+    least: float = 0.0
 
     @property
     def better(self) -> bool:
         """Whether they take less time as one fusion. Kernels of few vector cores cost their neighbours little, which
         is not known here: so one kernel has to be clearly better."""
         return self.one < self.two * CLEARLY_BETTER or self.split < self.two
+
+    @property
+    def said(self) -> str | None:
+        """Why there is no kernel that has whole rows though there could be one; None where there could not."""
+        if self.apart is not None or (self.one == inf and self.least < self.two):
+            return None
+        if self.one == inf:
+            return f"one kernel that has whole rows takes at least {self.least:.1f} us, and two kernels {self.two:.1f}"
+        less = ", which is not clearly more" if self.one < self.two else ""
+        return f"one kernel that has whole rows takes {self.one:.1f} us, and two kernels {self.two:.1f}{less}"
 
 
 class Tails:
@@ -94,31 +110,25 @@ class Tails:
         PassError."""
         scheduler = self.scheduler
         split = asked.kernels is None and scheduler.may_join and bool(scheduler.splits(fusion))
-        if not asked.rows and not split:
-            return None
-        tail = tail_of(fusion, position)
-        why = NOTHING_BEHIND if tail is None else why_no_rows(fusion, tail, scheduler.machine)
-        if tail is None or (why is not None and not split) or (asked.kernels == 1 and why is not None):
-            return self._refused(asked, why)
-        rows = asked.rows and why is None
-        joined = join(fusion, tail, rows)
-        key, details = structure(joined)
-        judged = self.known.find((key, asked.kernels), details)
+        tail = tail_of(fusion, position) if asked.rows or split else None
+        if tail is None:
+            return self._refused(asked, NOTHING_BEHIND) if asked.rows else None
+        wanted = asked.rows, asked.kernels, split
+        (key, details), (more, others) = structure(fusion), structure(tail)
+        wiring = wiring_of(fusion, tail)
+        judged = self.known.find((key, more, wiring, wanted), (details, others))
         if judged is None:
-            found = _Judged(self._row_microseconds(joined), inf, inf) if asked.kernels == 1 else None
-            judged = found or self._judge(fusion, tail, joined, rows)
-            self.known.keep((key, asked.kernels), details, judged)
+            judged = self._judge(fusion, tail, asked, split)
+            self.known.keep((key, more, wiring, wanted), (details, others), judged)
         if judged.better:
+            joined = join(fusion, tail, judged.apart is None)
             joined.schedule = fusion.schedule
             _said(fusion, tail, None)
             put_in_place(joined, fusion, tail)
             return joined
-        joined.erase()
-        if rows and judged.one < inf:
-            one, two = judged.one, judged.two
-            less = ", which is not clearly more" if one < two else ""
-            _said(fusion, tail, f"one kernel that has whole rows takes {one:.1f} us, and two kernels {two:.1f}{less}")
-        return self._refused(asked, "one row of its epilogue does not fit on chip")
+        if judged.said is not None:
+            _said(fusion, tail, judged.said)
+        return self._refused(asked, judged.apart or NO_ROOM)
 
     def _asked(self, fusion: FusionOp) -> _Asked | None:
         """What is asked of a contraction's tail; None where the fusion stays as it is."""
@@ -145,6 +155,38 @@ class Tails:
         if asked.kernels == 1 and asked.name is not None:
             raise cannot_obey(asked.name, f"tail=1: {why}")
 
+    def _judge(self, fusion: FusionOp, tail: FusionOp, asked: _Asked, split: bool) -> _Judged:
+        """How long a contraction and its tail take: as one kernel, with their sums `split`, and as two kernels."""
+        scheduler, name = self.scheduler, "joined"
+        apart = why_no_rows(fusion, tail, scheduler.machine) if asked.rows else ""
+        if apart is not None and not split:
+            return _Judged(apart)
+        if asked.kernels == 1:
+            joined = join(fusion, tail, rows=True)
+            judged = _Judged(None, one=self._row_microseconds(joined))
+            joined.erase()
+            return judged
+        (plan,) = launches_of(fusion, scheduler.machine)
+        try:
+            found = [scheduler.free_best(fusion, plan, name, KINDS)]
+            for other in launches_of(tail, scheduler.machine):
+                kernel = scheduler.kernel(tail, other, name, VectorSchedule(), [fusion])
+                found.append(scheduler.whole(kernel, name, VectorSchedule()))
+        except TooLarge:
+            return _Judged(apart)
+        judged = _Judged(apart, two=scheduler.microseconds(found))
+        joined = join(fusion, tail, rows=apart is None)
+        with suppress(TooLarge):
+            if split:
+                judged = replace(judged, split=scheduler.free_split(joined, name, KINDS).microseconds)
+        if apart is None:
+            least = least_microseconds(fusion, tail, scheduler.machine)
+            judged = replace(judged, least=least)
+            if least < judged.two * CLEARLY_BETTER:
+                judged = replace(judged, one=self._row_microseconds(joined))
+        joined.erase()
+        return judged
+
     def _row_microseconds(self, joined: FusionOp) -> float:
         """How long one kernel takes, whose cores have whole rows; infinity where there is none."""
         (plan,), free = launches_of(joined, self.scheduler.machine), CubeSchedule()
@@ -152,22 +194,6 @@ class Tails:
             return self.scheduler.whole(plan.kernel("joined", free), "joined", free).microseconds
         except TooLarge:
             return inf
-
-    def _judge(self, fusion: FusionOp, tail: FusionOp, joined: FusionOp, rows: bool) -> _Judged:
-        """How long a contraction and its tail take, and `joined`, with `rows` whole on each core or its sums split."""
-        scheduler, (plan,), name = self.scheduler, launches_of(fusion, self.scheduler.machine), "joined"
-        try:
-            found = [scheduler.free_best(fusion, plan, name, KINDS)]
-            for other in launches_of(tail, scheduler.machine):
-                kernel = scheduler.kernel(tail, other, name, VectorSchedule(), [fusion])
-                found.append(scheduler.whole(kernel, name, VectorSchedule()))
-        except TooLarge:
-            return _Judged(inf, inf, inf)
-        split = inf
-        with suppress(TooLarge):
-            split = scheduler.free_split(joined, name, KINDS).microseconds
-        one = self._row_microseconds(joined) if rows else inf
-        return _Judged(one, split, scheduler.microseconds(found))
 
 
 def _said(fusion: FusionOp, tail: FusionOp, why: str | None) -> None:
