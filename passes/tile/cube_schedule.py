@@ -229,6 +229,7 @@ def _sides_tried(problem: CubeProblem, machine: Machine, pins: CubeSchedule) -> 
     extents, last = problem.extents, problem.n[-1] if problem.n else None
     rows_tried = (*ROWS, *ROWS_BETWEEN) if machine.fused else ROWS
     rows_tried = ROWS_WHOLE if problem.whole else rows_tried
+    wide = round_up(size([extents[a] for a in problem.whole])) if problem.whole and machine.fused else 0
     for m in (pins.base_m,) if pins.base_m else rows_tried:
         columns = [pins.base_n] if pins.base_n else [*(COLUMNS_WHOLE if problem.whole else COLUMNS)]
         if last is not None and not pins.base_n and last not in problem.whole:  # as give each core a tile
@@ -238,16 +239,19 @@ def _sides_tried(problem: CubeProblem, machine: Machine, pins: CubeSchedule) -> 
             )
             fair = round_up(-(-extents[last] // parts))
             columns += [fair] if COLUMNS[-1] < fair < COLUMNS[0] else []
-        if problem.whole and machine.fused and not pins.base_n:
-            columns = [round_up(size([extents[a] for a in problem.whole]))]
+        if wide and not pins.base_n:
+            columns = [wide]
         yield from ((m, n) for n in columns)
-    if not is_free(pins) or problem.whole:
+    if not is_free(pins):
         return
     square = math.isqrt(machine.spaces["l0c"].bytes // 4) // FRACTAL * FRACTAL
-    if square not in ROWS:
+    if square not in ROWS and not problem.whole:
         yield square, square
     if problem.m and not is_open(extents[problem.m[-1]]):
-        for most, columns in ((ROWS[0], COLUMNS[0]), (square, square)):
+        pairs = ((ROWS[0], COLUMNS[0]), (square, square))
+        if problem.whole:
+            pairs = ((ROWS_WHOLE[0], wide or COLUMNS_WHOLE[0]),)
+        for most, columns in pairs:
             yield from ((rows, columns) for rows in _fair_rows(extents[problem.m[-1]], most, cores))
 
 
