@@ -71,6 +71,7 @@ class Options:
         attention: Whether softmax(f(q k)) v becomes one kernel, where the target can run it so.
         turned: Whether operands of products may be stored with what is summed over side by side, where that takes less
             time: those that are packed weights once, others by a kernel before the product.
+        tails: Whether what reduces rows of a product may be part of its kernel, where that takes less time.
         strips: What is large between products, as the scores behind the gradient of attention, is made in strips, one
             after the other, so that only one of them takes memory: the most bytes of a tensor of a strip, as a number
             or as text such as `"32MiB"`. None: it is made in one piece.
@@ -118,6 +119,7 @@ class Options:
     winograd: str | Mapping[str, str] = OFF
     memory_limit: int | str | None = None
     turned: bool = True
+    tails: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.quantization, QuantConfig | str | Path | None):
@@ -175,6 +177,7 @@ class Options:
             self.join,
             self.memory_limit_bytes,
             self.turned,
+            self.tails,
         )
         left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
         return [s for s in pinned(stages, choices) if s.name not in left_out]

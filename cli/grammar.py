@@ -172,6 +172,11 @@ def _choices(common: OneLineParser) -> None:
         help="leave the operands of products in memory as they are, whatever their loads cost",
     )
     common.add_argument(
+        "--no-tails",
+        action="store_true",
+        help="leave what reduces rows of a product, as a norm behind it, a kernel of its own",
+    )
+    common.add_argument(
         "--strips",
         metavar="BYTES",
         help="the most bytes of a tensor in the strips in which what is large between products is made, such as the "

@@ -131,6 +131,8 @@ def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) ->
         command.append("--no-attention")
     if args.no_turned:
         command.append("--no-turned")
+    if args.no_tails:
+        command.append("--no-tails")
     if args.strips is not None:
         command += ["--strips", shlex.quote(args.strips)]
     if args.winograd != OFF:

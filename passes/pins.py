@@ -44,6 +44,7 @@ class Schedule:
         l1: Buffers in flight in l1; 1 is single, 2 is double buffering. `l0a`, `l0b`, `l0c` and `ub` likewise.
         on: Which cores compute a product, "cube" or "vector".
         inner: Which loop over tiles is the inner one, "m" or "n".
+        tail: 1 makes what reduces rows of a product part of its kernel, 2 a kernel of its own.
         deal: 1 makes every tile of the result a grid point of its own, dealt to the cores in turn.
         tile: Extents of the tile of a vector kernel, over its axes after neighbours are merged; a single number
             counts elements of the merged domain.
@@ -95,6 +96,7 @@ class Schedule:
     summed: int | None = None
     bands: int | None = None
     places: int | None = None
+    tail: int | None = None
 
     def __post_init__(self) -> None:
         for name, value in self.pinned().items():

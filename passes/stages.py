@@ -48,7 +48,7 @@ class PassChoices:
     attention: whether it becomes one kernel. strips: the most bytes of a tensor of a strip, 0 for no strips. banks:
     whether neighbours in ub lie in different banks. join: whether neighbouring launches will be stages of one.
     memory_limit: the most bytes of device memory, None for all there are. turned: whether operands of products may be
-    turned in memory.
+    turned in memory. tails: whether what reduces rows of a product may be part of its kernel.
     """
 
     schedule: str = ""
@@ -62,6 +62,7 @@ class PassChoices:
     join: bool = True
     memory_limit: int | None = None
     turned: bool = True
+    tails: bool = True
 
 
 @dataclass(frozen=True)

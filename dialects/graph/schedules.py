@@ -142,6 +142,7 @@ class CubeSchedule(_Choices):
         split_k: Parts of the sums, each a product of its own; a kernel behind it adds them up.
         cores: As a pin, the most cores that may work.
         deal: As a pin, 1 makes every tile of the result a grid point of its own.
+        tail: As a pin, 1 makes what reduces rows of the result part of the kernel, 2 a kernel of its own.
     """
 
     NEEDED = frozenset(["axes", "step", "lhs", "rhs", "grid", "inner", *SPACES])
@@ -168,6 +169,7 @@ class CubeSchedule(_Choices):
     split_k: int | None = None
     cores: int | None = None
     deal: int | None = None
+    tail: int | None = None
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 
+from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, StringAttr
 from xdsl.dialects.scf import ForOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects.affine import Expr
-from ...dialects.base import describe, integer_attr, ints, text
+from ...dialects.base import describe, integer_attr, ints
 from ...dialects.npu import (
     AllocOp,
     NpuOp,
@@ -40,7 +41,7 @@ from ...dialects.npu import (
 )
 from ...dialects.npu.handing import Handed, handed_over
 from ...dialects.npu.structure import KernelOp, SectionOp
-from ...dialects.open_sizes import assuming, choosing, example_sizes, size_of, value_at
+from ...dialects.open_sizes import assuming, certain, choosing, example_sizes, size_of, value_at
 from ...dialects.sizes import Sizes, symbols_of
 from ...machine import Machine
 from ..base import TargetPass
@@ -352,9 +353,10 @@ def _depth(op: Operation, section: SectionOp) -> int:
 def synchronize_cores(kernel: KernelOp) -> None:
     """A section waits for each tile of a workspace that another one brings into it.
 
-    Where tiles go one way, a workspace has room for all of them. The wait stands in the reader's loop nest at the depth
-    where the writer stores: both sections walk the tiles in the same order. Where tiles go both ways, a workspace has
-    room for one, which is read once: then the writer waits, too, until it has been read.
+    Where tiles go one way, a workspace has room for all of them. Both sections walk it in the same order, in loops that
+    go on by as much. The writer signals inside the loops that both have, and behind those of its own; the reader waits
+    before its own. Where tiles go both ways, a workspace has room for one, which is read once: then the writer waits,
+    too, until it has been read.
     """
     if any(isinstance(op, SetCrossOp) for op in kernel.body.walk()):
         return
@@ -366,20 +368,55 @@ def synchronize_cores(kernel: KernelOp) -> None:
             event += 2
             continue
         for store in handed.stores:
-            _forward(kernel, handed, store, event)
+            _forward(handed, store, event)
             event += 1
 
 
-def _forward(kernel: KernelOp, handed: Handed, store: TransferOp, event: int) -> None:
-    """Raises an event behind a store, and waits for it before the first load, as deep in loops as the store is."""
-    load, depth = handed.loads[0], _depth(store, handed.writer)
-    _raise_after(store, store, event)
-    chain = list(reversed(_ancestors(load, handed.reader.body.block)))
-    if len(chain) <= depth:
-        raise PassError(
-            f"{describe(kernel)} @{text(kernel.sym_name)}: its sections walk the tiles differently"
-        )
-    _wait_before(_lift(load, chain[depth]), load, event)
+def _forward(handed: Handed, store: TransferOp, event: int) -> None:
+    """Raises an event behind a store, and waits for it before the first load, inside the loops that both go through
+    alike."""
+    load = handed.loads[0]
+    written, read = (
+        list(reversed(_ancestors(op, section.body.block)))
+        for op, section in ((store, handed.writer), (load, handed.reader))
+    )
+    alike = 0
+    for one, other in zip(written[1:], read[1:], strict=False):
+        if not _go_alike(one, store, other, load):
+            break
+        alike += 1
+    _raise_after(_lift(store, written[alike]), store, event)
+    _wait_before(_lift(load, read[alike]), load, event)
+
+
+def _go_alike(one: Block, store: TransferOp, other: Block, load: TransferOp) -> bool:
+    """Whether the loops with these bodies make as many iterations, and each of them moves a store and a load of one
+    tensor as far on."""
+    loops = one.parent_op(), other.parent_op()
+    if not all(isinstance(loop, ForOp) for loop in loops):
+        return False
+    first, second = (loop.operands[:3] for loop in loops if loop is not None)
+    if not all(map(_equal, first, second)):
+        return False
+    return certain(_moved_by(one, store), "==", _moved_by(other, load))
+
+
+def _equal(one: SSAValue, other: SSAValue) -> bool:
+    """Whether two bounds of loops are known to be the same number."""
+    if one is other:
+        return True
+    numbers = [v.owner.value for v in (one, other) if isinstance(v.owner, ConstantOp)]
+    return len(numbers) == 2 and numbers[0] == numbers[1]
+
+
+def _moved_by(body: Block, op: TransferOp) -> int:
+    """Elements of a tensor that an iteration of the loop with this body moves a transfer on."""
+    return sum(
+        c * stride
+        for offset, stride in zip(op.linear(), op.view.strides, strict=True)
+        for v, c in offset.terms
+        if v is body.args[0]
+    )
 
 
 def _in_turns(handed: Handed, event: int) -> None:

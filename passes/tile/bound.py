@@ -137,6 +137,8 @@ class CubeProblem:
     """Whether of rhs 2 of 4 numbers along the last k axis are stored, with their positions."""
     even: frozenset[int] = frozenset()
     """Axes of which all cores have as many tiles: the scalar unit reads a number for each, and none behind the last."""
+    whole: frozenset[int] = frozenset()
+    """Axes of the result that a core has all of, as what stands behind the product is reduced along them."""
 
     @property
     def rhs_parts(self) -> tuple[int, ...]:
@@ -207,6 +209,8 @@ class CubeCost:
     turn: float
     """Cycles from a tile to the next where loads of both take turns: what an epilogue loads waits for room in
     ub, and the operands of the next tile behind it."""
+    tail: float = 0.0
+    """Cycles of the epilogue behind that of the last tile, where it waits for several tiles, whose rows it reduces."""
 
     @staticmethod
     def of(
@@ -286,7 +290,7 @@ class CubeCost:
         product += self._starved(begin, product)
         first = max(sum(busy) + self.waits + others, product)
         streamed = max(first, self.fix, self.epilogue, self.stored, self.turn)
-        cycles = begin + first + (tiles - 1) * streamed + self.fix + self.epilogue
+        cycles = begin + first + (tiles - 1) * streamed + self.fix + self.epilogue + self.tail
         return machine.cycles_to_microseconds(cycles) + machine.launch_microseconds(cores, self.epilogue > 0)
 
     @property

@@ -13,7 +13,7 @@ together is split in two (halves.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -51,13 +51,14 @@ from .attention_ways import AttentionWays
 from .draining import pack_for_drain
 from .fronts import Chosen, Front, Runs, apart, best_ways, fixed, together
 from .halves import cut_in_two
-from .joining import is_joined, join, put_in_place, tail_of
+from .joining import is_joined
 from .launch_order import FREE
 from .launches import LaunchPlan, keep, launches_of
 from .names import KernelNames, Memo
 from .scheduled import ScheduledKernel, as_cube, cannot_obey
 from .split import parts_worth_trying, product_of, split_extents, split_fusion
 from .spreading import why_not_spread
+from .tails import Tails
 from .turned_operands import Turner, TurnJudge
 from .vector_product import vector_parts
 
@@ -75,9 +76,12 @@ class GraphSchedulePass(TargetPass):
     """Whether neighbouring launches will run as stages of one."""
     turned: bool = True
     """Whether operands of products may be turned."""
+    tails: bool = True
+    """Whether what reduces rows of a product may be part of its kernel."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
-        scheduler = Scheduler(machine, oracle_of(self.oracle), parse_pins(self.schedule), join=self.join)
+        pins = parse_pins(self.schedule)
+        scheduler = Scheduler(machine, oracle_of(self.oracle), pins, join=self.join, tails=self.tails)
         if self.turned:
             scheduler.turn(module)
         scheduler.module(module)
@@ -91,9 +95,15 @@ class Scheduler:
     """Gives each fusion a schedule."""
 
     def __init__(
-        self, machine: Machine, oracle: Oracle, pins: Pins = None, whole: bool = False, join: bool = True
+        self,
+        machine: Machine,
+        oracle: Oracle,
+        pins: Pins = None,
+        whole: bool = False,
+        join: bool = True,
+        tails: bool = True,
     ):
-        self.machine, self.oracle, self.pins, self.join = machine, oracle, pins, join
+        self.machine, self.oracle, self.pins, self.join, self.joins_rows = machine, oracle, pins, join, tails
         self.keeps_whole = whole
         """Whether a fusion that is too large is an error, and no sum is split."""
         self.by_size = True
@@ -103,8 +113,6 @@ class Scheduler:
         """The best schedules of contractions of which nothing is asked, split or not."""
         self.cut: Memo[Chosen] = Memo()
         """Those of their split sums."""
-        self.joins: Memo[bool] = Memo()
-        """Whether it pays to split a contraction together with what is behind it, for those joined so far."""
         self.runs = Runs(machine)
         self.finish: list[Callable[[], None]] = []
         """What gives fusions their schedules once those are known."""
@@ -160,7 +168,7 @@ class Scheduler:
                 for piece in pieces or ():
                     self.fusion(piece)
                 if pieces is None:
-                    self.fusion(self.with_tail(op, position) or op)
+                    self.fusion(self.tails.joined(op, position))
                 continue
             if isinstance(op, GraphOp) and op.KERNEL and not isinstance(op, FusionOp):
                 raise PassError(f"{describe(op)} is not in a fusion: run graph-fuse before graph-schedule")
@@ -296,6 +304,11 @@ class Scheduler:
         """Schedules attention."""
         return AttentionWays(self)
 
+    @cached_property
+    def tails(self) -> Tails:
+        """Joins contractions with what is behind them."""
+        return Tails(self)
+
     def best_product(self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule | None) -> Chosen:
         """The best schedules of a contraction: of those for the cores that are asked for, or for either."""
         free = asked is None and cores_pinned(self.pins, name)[0] is None
@@ -372,28 +385,6 @@ class Scheduler:
             kernel.warm = frozenset(fresh)
         return kernel
 
-    def with_tail(self, fusion: FusionOp, position: Mapping[Operation, int]) -> FusionOp | None:
-        """A contraction and the vector fusion behind it as one, put in their place, where its sums are split and the
-        kernel that adds up the parts does the work of the other better; None where that does not pay.
-
-        `position`: that of each op of the block.
-        """
-        if fusion.schedule is not None or not self.may_join or has_open_sizes(fusion):
-            return None
-        tail = tail_of(fusion, position) if self.splits(fusion) else None
-        if tail is None:
-            return None
-        joined = join(fusion, tail)
-        key, details = structure(joined)
-        better = self.joins.find(key, details)
-        if better is None:
-            better = self.joins.keep(key, details, self.pays(fusion, tail, joined))
-        if better:
-            put_in_place(joined, fusion, tail)
-            return joined
-        joined.erase()
-        return None
-
     @cached_property
     def inner(self) -> Scheduler:
         """Schedules the fusions that split sums become."""
@@ -404,19 +395,6 @@ class Scheduler:
         """Whether fusions may be joined, or taken apart: not where anything is pinned, as pins are for kernels that
         there are."""
         return not self.keeps_whole and self.pins is None
-
-    def pays(self, fusion: FusionOp, tail: FusionOp, joined: FusionOp) -> bool:
-        """Whether a split contraction with its tail takes less time than the contraction and the tail one by one."""
-        (plan,), name = launches_of(fusion, self.machine), "joined"
-        kinds: Kinds = (CubeSchedule, VectorSchedule)
-        try:
-            found = [self.free_best(fusion, plan, name, kinds)]
-            for other in launches_of(tail, self.machine):
-                kernel = self.kernel(tail, other, name, VectorSchedule(), [fusion])
-                found.append(self.whole(kernel, name, VectorSchedule()))
-            return self.free_split(joined, name, kinds).microseconds < self.microseconds(found)
-        except TooLarge:
-            return False
 
     def whole(self, kernel: ScheduledKernel, name: str, asked: Schedule) -> Chosen:
         """The best schedule of a kernel as it is. Raises TooLarge, and PassError for one that cannot be obeyed."""

@@ -15,7 +15,7 @@ from ...dialects.graph.interface import element_of
 from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.types import padded_bytes
 from ...machine import Machine
-from ..errors import PassError
+from ..errors import PassError, TooLarge
 from .bound import CubeCost, CubeProblem, LoadCost, OperandLoads
 from .contraction_axes import Dim
 from .cube_loads import L1_FRACTION, other_loads
@@ -56,7 +56,9 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         """What there is for the columns of the tile that is built, by memory space."""
         self.begins: dict[Dim, Expr] = {}
         """Where the slices begin that operands are, of the product that is built, by the dimension of the table."""
-        self.pieces = {}
+        self.pieces, self.blocks = {}, {}
+        if not self.whole <= {*self.n_axes}:
+            raise TooLarge(f"{describe(fusion)} reduces along rows of its product, of which each core has some")
         self.costs: dict[tuple, CubeCost] = {}
         """What a step and its loads cost, as far as known."""
         element = self.anchor.result if self.drain is not None and not self.members else self.drained
@@ -120,6 +122,8 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
     def _inner_loops(self) -> tuple[str, ...]:
         """Which loop over tiles may be the inner one: that over rows, and where L2 would not have them for the next
         columns, that over columns."""
+        if self.whole:
+            return ("n",)
         crowded = self._operand_bytes[0] + self._epilogue_traffic > self.machine.l2_bytes
         return ("m", "n") if crowded else ("m",)
 
@@ -169,12 +173,16 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         if once is not None:
             place, side = once
             cost = cost.loading_once(side, size([own[a] for a in loops[place:]]))
+        if self.whole and not self.machine.fused:
+            block, tiles_of = self._row_cycles(whole), size([own[a] for a in self.whole])
+            cost = replace(cost, epilogue=block / tiles_of, tail=block - block / tiles_of)
         return cost.microseconds(cores, mine, (plan.l0c or 1) > 1, self.machine)
 
     def walk(self, inner: str) -> list[int]:
         """The axes of the result in the order of the loops over tiles, the inner one last."""
         outer, last = (self.n_axes, self.m_axes) if inner == "m" else (self.m_axes, self.n_axes)
-        return [*self.b_axes, *outer, *last]
+        order = [*self.b_axes, *outer, *last]
+        return sorted(order, key=self.whole.__contains__) if self.whole else order
 
     def loaded_once(self, plan: CubePlan, loops: Sequence[int]) -> tuple[int, int] | None:
         """An operand (0: lhs, 1: rhs) that is one load, and the same for all tiles of the loops further in: with the
@@ -279,6 +287,7 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
             epilogue=each,
             epilogue_head=head,
             even=frozenset[int]().union(*(o.placed for o in self.operands)),
+            whole=self.whole,
         )
 
     def _l1_bytes(self, lhs: Sequence[int], rhs: Sequence[int]) -> tuple[int, int]:

@@ -25,6 +25,8 @@ them (docs/numerics.md)."""
 ROWS_BETWEEN = (192, 96)
 """Rows that are tried as well where the vector unit works on the sums in the cube's own core: what it needs for each of
 them leaves room in ub for so many."""
+ROWS_WHOLE, COLUMNS_WHOLE = (128, 64, 32, 16), (256, 128)
+"""Those that are tried where a core has all columns of its rows: no more cores work than there are blocks of rows."""
 SLACK = 1.25
 """How many more tiles the busiest core may have than with the best division of the grid, where others are tried."""
 
@@ -90,11 +92,12 @@ def cube_schedules(
     """The schedules of a contraction over these `axes` that are worth judging, as pinned where they are; none where
     even the smallest load overflows l1. `inner`: the inner loops over tiles that are tried. Raises Refused for a split
     that leaves cores without work."""
+    free = is_free(pins)
     for l0 in _steps_tried(problem, machine, pins):
         buffers = {"l1": 2, "l0a": 2, "l0b": 2, "l0c": _accumulators(problem, l0, machine), "ub": 2}
         slots = pins.slots(buffers)
         found = loads_of(problem, machine, l0, l1_bytes, slots["l1"], pins)
-        if found is None:
+        if found is None or (free and machine.fused and any(l0[a] < problem.extents[a] for a in problem.whole)):
             continue
         step, lhs, rhs = (tuple(extents.values()) for extents in found)
         choices = product(_grids(problem, step, machine, pins), (pins.inner,) if pins.inner else inner)
@@ -116,8 +119,8 @@ def cube_schedules(
 
 
 def is_free(pins: CubeSchedule) -> bool:
-    """Whether nothing is pinned but what the axes are, and how many cores may work."""
-    return not pins.chosen().keys() - {"axes", "cores"}
+    """Whether nothing is pinned but what the axes are, how many cores may work, and what the kernel does."""
+    return not pins.chosen().keys() - {"axes", "cores", "tail"}
 
 
 def _grids(
@@ -128,6 +131,7 @@ def _grids(
         yield pins.grid
         return
     counts = dict(zip(problem.out, problem.counts(step), strict=True))
+    counts |= dict.fromkeys(problem.whole, 1)
     available = machine.cube_cores
     cores = min(available, pins.cores or available)
     if pins.deal:
@@ -224,23 +228,30 @@ def _sides_tried(problem: CubeProblem, machine: Machine, pins: CubeSchedule) -> 
         cores = min(cores, (pins.split_m or cores) * (pins.split_n or cores))
     extents, last = problem.extents, problem.n[-1] if problem.n else None
     rows_tried = (*ROWS, *ROWS_BETWEEN) if machine.fused else ROWS
+    rows_tried = ROWS_WHOLE if problem.whole else rows_tried
+    wide = round_up(size([extents[a] for a in problem.whole])) if problem.whole and machine.fused else 0
     for m in (pins.base_m,) if pins.base_m else rows_tried:
-        columns = [pins.base_n] if pins.base_n else [*COLUMNS]
-        if last is not None and not pins.base_n:  # as many columns as give each core a tile
+        columns = [pins.base_n] if pins.base_n else [*(COLUMNS_WHOLE if problem.whole else COLUMNS)]
+        if last is not None and not pins.base_n and last not in problem.whole:  # as give each core a tile
             tile = _tile(problem, m, 1, FRACTAL, pins)
             parts = max(
                 cores // max(size([-(-extents[a] // tile[a]) for a in problem.out if a != last]), 1), 1
             )
             fair = round_up(-(-extents[last] // parts))
             columns += [fair] if COLUMNS[-1] < fair < COLUMNS[0] else []
+        if wide and not pins.base_n:
+            columns = [wide]
         yield from ((m, n) for n in columns)
     if not is_free(pins):
         return
     square = math.isqrt(machine.spaces["l0c"].bytes // 4) // FRACTAL * FRACTAL
-    if square not in ROWS:
+    if square not in ROWS and not problem.whole:
         yield square, square
     if problem.m and not is_open(extents[problem.m[-1]]):
-        for most, columns in ((ROWS[0], COLUMNS[0]), (square, square)):
+        pairs = ((ROWS[0], COLUMNS[0]), (square, square))
+        if problem.whole:
+            pairs = ((ROWS_WHOLE[0], wide or COLUMNS_WHOLE[0]),)
+        for most, columns in pairs:
             yield from ((rows, columns) for rows in _fair_rows(extents[problem.m[-1]], most, cores))
 
 
@@ -378,11 +389,17 @@ def _misshapen(plan: CubePlan, problem: CubeProblem, machine: Machine) -> str | 
         if lists["lhs"][a] != step or lists["rhs"][a] != step:
             return f"loads and steps differ along axis {a} of the result"
         tiles, cores = -(-extent // step), lists["grid"][a]
+        if a in problem.whole and cores != 1:
+            return f"axis {a} cannot be split over {cores} cores, as rows along it are reduced"
+        if a in problem.whole and machine.fused and tiles > 1:
+            return f"a step of {step} along axis {a}: its rows of {extent} are reduced where a step leaves its sums"
         if not is_open(tiles) and share(tiles, cores)[0] != cores:
             return f"axis {a} cannot be split over {cores} cores, as it has {tiles} tiles"
         if a in problem.even and not certain(tiles % cores, "==", 0):
             return f"axis {a} has {tiles} products that begin at places of their own, which {cores} cores cannot share"
-    counts = problem.counts(lists["step"])
+    if problem.whole and plan.inner != "n":
+        return f"rows are reduced once all their columns are there: the inner loop must be n, not {plan.inner}"
+    counts = [1 if a in problem.whole else n for a, n in zip(problem.out, problem.counts(plan.l0), strict=True)]
     points, cores = size(lists["grid"]), machine.cube_cores
     if points > cores and points != size(counts):
         return f"a grid of {points} is more than the {cores} cube cores of {machine.name}"

@@ -1,16 +1,22 @@
-"""The epilogue of a contraction on the vector cores: steps over the tiles of its result, in parts that fit ub."""
+"""The epilogue of a contraction on the vector cores: steps over the tiles of its result, in parts that fit ub.
+
+Where it reduces along columns of the result, it waits for all tiles of a block of rows, and takes whole rows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf
 
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects import tile as ops
-from ...dialects.base import Expr, describe, ints, pack
+from ...dialects.base import Expr, describe, integer, ints, pack, to_ints
 from ...dialects.dtypes import dtype_name, itemsize, size
+from ...dialects.graph import ArgReduceOp, ReduceOp
 from ...dialects.graph.interface import element_of
 from ..errors import TooLarge
 from .bound import FusedEpilogue
@@ -30,16 +36,25 @@ class EpilogueSteps(ContractionSteps):
     acc: SSAValue
     pieces: dict[tuple[int, ...], int]
     """In how many pieces a vector core takes its part of a tile, by the extents of that part, as far as known."""
+    blocks: dict[tuple[int, ...], float]
+    """Cycles of a block of rows that is reduced, by the extents of a vector core's part, as far as known."""
 
     @property
     def has_epilogue(self) -> bool:
         """Whether vector cores work on what the cube computes."""
         raise NotImplementedError
 
+    @cached_property
+    def whole(self) -> frozenset[int]:
+        """The axes that the epilogue reduces along: a core has all of them of its rows."""
+        found = (op for op in self.members if isinstance(op, ReduceOp | ArgReduceOp))
+        dims = ((op, to_ints(op.dims) if isinstance(op, ReduceOp) else [integer(op.dim)]) for op in found)
+        return frozenset[int]().union(*(self._new([self._axes_of(op)[d] for d in along]) for op, along in dims))
+
     def _epilogue_cycles(self) -> tuple[float, float]:
         """Cycles of a vector core beside a cube for each element of the result, and for each piece of a tile on top: an
         estimate from what it copies and computes. Zero where the vector unit is in the cube's own core."""
-        if not self.members or self.machine.fused:
+        if not self.members or self.machine.fused or self.whole:
             return 0.0, 0.0
         moves, unit = self.machine.moves, self.machine.vector
         load, store, width = moves["gm", "ub"], moves["ub", "gm"], itemsize(self.acc_type)
@@ -50,7 +65,7 @@ class EpilogueSteps(ContractionSteps):
 
     def _epilogue_pieces(self, plan: CubePlan) -> int:
         """In how many pieces a vector core takes its part of a tile; 1 where not even a row fits ub."""
-        if not self.members:
+        if not self.members or self.whole:
             return 1
         extent = self._epilogue_extent(plan)
         known = self.pieces.get(tuple(extent))
@@ -95,22 +110,50 @@ class EpilogueSteps(ContractionSteps):
             return FusedEpilogue(loaded=moves["gm", "ub"].cycles(bytes_), bytes=bytes_)
         if step.kind == "store":
             return FusedEpilogue(stored=moves["ub", "gm"].cycles(n * itemsize(kinds[0])))
-        if step.kind != "op":
+        if step.kind not in ("op", "reduce"):
             return FusedEpilogue()
         dtype = dtype_name(max(kinds, key=itemsize))
-        function = step.function or "broadcast"
+        function = step.function or ("max" if step.reduces else "broadcast")
         return FusedEpilogue(vector=unit.cycles(function, dtype, n) if unit.supports(function, dtype) else 0.0)
+
+    def _row_cycles(self, plan: CubePlan) -> float:
+        """Cycles of the vector cores beside a cube for a block of rows that they reduce, their pipes side by side but
+        for the first piece; infinity where not even a row fits ub."""
+        extent = self._epilogue_extent(plan)
+        known = self.blocks.get(tuple(extent))
+        if known is None:
+            known = self.blocks[tuple(extent)] = self._block_cycles(plan, extent)
+        return known
+
+    def _block_cycles(self, plan: CubePlan, extent: Sequence[int]) -> float:
+        try:
+            chunk = plan.epilogue or self._epilogue_tile(plan)
+        except TooLarge:
+            return inf
+        pieces = size([-(-n // part) for n, part in zip(extent, chunk, strict=True)])
+        total = FusedEpilogue()
+        for step, varies in zip(self.steps, self.steps.varies(), strict=True):
+            if varies:  # else it stands before the loops, while the cube multiplies
+                total = total.also(self._step_cycles(step, spanning(chunk, step.axes | step.reduces)), 1)
+        pipes = total.vector, total.loaded, total.stored
+        return max(pipes) * (pieces - 1) + sum(pipes)
 
     def _units(self, plan: CubePlan) -> tuple[int | None, int]:
         """The axis along which the vector cores beside a cube share each tile, and how many do; None and 1 where no
         axis can be cut."""
         per_cube = self.machine.vector_cores // self.machine.cube_cores
-        axis = next((a for a in (*self.m_axes, *self.n_axes) if plan.l0[a] % per_cube == 0), None)
+        shared = [a for a in (*self.m_axes, *self.n_axes) if a not in self.whole]
+        axis = next((a for a in shared if plan.l0[a] % per_cube == 0), None)
         return axis, per_cube if axis is not None else 1
+
+    def _handed(self, plan: CubePlan) -> dict[int, int]:
+        """Elements along each axis of the result that the cube hands over before the vector cores begin."""
+        kept = (a for a in range(len(self.extents)) if self.role[a] != "k")
+        return {a: self.extents[a] if a in self.whole else plan.l0[a] for a in kept}
 
     def _epilogue_extent(self, plan: CubePlan) -> list[int]:
         """What one vector core has of each tile of the result, by axis."""
-        extent = [plan.l0[a] for a in range(len(self.extents)) if self.role[a] != "k"]
+        extent = [*self._handed(plan).values()]
         axis, units = (None, 1) if self.machine.fused else self._units(plan)
         if axis is not None:
             extent[axis] //= units
@@ -124,7 +167,8 @@ class EpilogueSteps(ContractionSteps):
         extent = self._epilogue_extent(plan)
         capacity = int(self.machine.spaces["ub"].bytes * UB_FRACTION)
         chunk = list(extent)
-        axes = [*(self.m_axes[:1] if self.machine.fused else self.m_axes), *self.n_axes]
+        cut_along = [*(self.m_axes[:1] if self.machine.fused else self.m_axes), *self.n_axes]
+        axes = [a for a in cut_along if a not in self.whole]
         while self._epilogue_bytes(chunk) > capacity:
             cut = {a: _smaller_divisor(extent[a], chunk[a]) for a in axes if chunk[a] > 1}
             if not cut:
@@ -150,7 +194,7 @@ class EpilogueSteps(ContractionSteps):
         if any(n % part for n, part in zip(extent, chunk, strict=True)):
             return f"a tile of {shown} of the epilogue does not divide the {extent} that a vector core has"
         rows = self.m_axes[1:] if self.machine.fused else ()
-        if any(chunk[a] != extent[a] for a in (*self.b_axes, *rows)):
+        if any(chunk[a] != extent[a] for a in (*self.b_axes, *rows, *self.whole)):
             return f"a tile of {shown} of the epilogue cuts an axis that is not cut"
         need, room = self._epilogue_bytes(chunk), self.machine.spaces["ub"].bytes
         return (
@@ -206,7 +250,7 @@ class EpilogueSteps(ContractionSteps):
     ) -> Epilogue:
         """The vector steps over the tiles of `tile_loops` (axis, trips) and, inside each, the chunks that fit ub;
         `unit` = (axis that is split over the vector cores of a block, number of this one, how many)."""
-        extent = {a: plan.l0[a] for a in range(len(self.extents)) if self.role[a] != "k"}
+        extent = self._handed(plan)
         position = {a: position.get(a, Expr()) for a in extent}
         self.chunk_position: dict[int, Expr] = {}
         if unit is not None:
@@ -215,7 +259,7 @@ class EpilogueSteps(ContractionSteps):
             position[axis] = position[axis] + Expr.of(number_of) * extent[axis]
         assert plan.epilogue is not None
         chunk = dict(zip(extent, plan.epilogue, strict=True))
-        loops = [(a, trips, plan.l0[a]) for a, trips in tile_loops]
+        loops = [(a, trips, plan.l0[a]) for a, trips in tile_loops if a not in self.whole]
         parts = [(a, extent[a] // chunk[a], chunk[a]) for a in extent if extent[a] != chunk[a]]
         levels = self.steps.levels({a: i + 1 for i, (a, *_) in enumerate([*loops, *parts])})
         emitter = Emitter(b, [*plan.epilogue], position)

@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from ...dialects.base import ints, text, to_ints
 from ...dialects.dtypes import element_type, is_float, size, tensor
-from ...dialects.graph import ELEMENTWISE, ContractOp, FusionOp
+from ...dialects.graph import ELEMENTWISE, ArgReduceOp, ContractOp, FusionOp, ReduceOp
 from ...dialects.graph.control import AXES
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.open_sizes import any_open
@@ -55,6 +55,8 @@ def why_not_spread(fusion: FusionOp, machine: Machine) -> str | None:
     rows, columns = size([shape_of(op.lhs)[d] for d in m]), size([shape_of(op.rhs)[d] for d in n])
     if min(rows, columns) > MOST_ROWS:
         return f"its product has more than {MOST_ROWS} rows and columns"
+    if any(isinstance(inside, ReduceOp | ArgReduceOp) for inside in fusion.body.block.ops):
+        return "rows of its result are reduced behind it"
     if 0 in out or size([shape_of(op.lhs)[d] for d in to_ints(op.lhs_contract)]) < 2:
         return "its product adds nothing up"
     return None

@@ -2,7 +2,8 @@
 ones whose flags are too many, so that they have barriers.
 
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
-`barriers 1`, `attention 3`, `chained 1`, `gradient 1`, `grouped 1`, `rows 1`, `winograd 1`, `skinny 2`, `decoding 1`.
+`barriers 1`, `attention 3`, `chained 1`, `gradient 1`, `grouped 1`, `rows 1`, `statistics 1`, `winograd 1`,
+`skinny 2`, `decoding 1`.
 Nothing here imports JAX before a program is compiled.
 """
 
@@ -92,6 +93,8 @@ def subject(source: str, target: str) -> Subject:
         return grouped_subject(int(number), target)
     if kind == "rows":
         return rows_subject(int(number), target)
+    if kind == "statistics":
+        return statistics_subject(int(number), target)
     if kind == "gradient":
         return gradient_subject(int(number), target)
     if kind == "winograd":
@@ -339,6 +342,30 @@ def rows_subject(number: int, target: str) -> Subject:
     options = tw.Options(schedule=tw.Schedule(tile=(2, piece), **({"cores": 1} if number % 2 else {})))
     module = tw.compile(softmax, *args, target=target, options=options).module()
     return Subject(f"rows {number} for {target}", module, target)
+
+
+def statistics_subject(number: int, target: str) -> Subject:
+    """A product whose kernel reduces rows of its result, with the result beside what becomes of it: several blocks of
+    rows on a core, and on a split machine several tiles of columns in each. Odd numbers have one core, and from 2 on
+    there are batches."""
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(number)
+    batch = (2,) if number // 2 % 2 else ()
+    rows, terms, columns = (int(rng.integers(17, most)) for most in (70, 60, 90))
+
+    def normed(x: Any, w: Any, r: Any) -> Any:
+        y = (x @ w + r).astype("f4")
+        centred = y - y.mean(-1, keepdims=True)
+        return y, centred / jnp.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5)
+
+    kind = ("f2", "f4")[number // 4 % 2 if target == TARGETS[0] else 0]
+    shapes = ((*batch, rows, terms), (*batch, terms, columns), (columns,))
+    args = [rng.standard_normal(shape).astype(kind) for shape in shapes]
+    split = {"base_n": 16} if target == TARGETS[0] else {}
+    schedule = tw.Schedule(tail=1, base_m=16, base_k=32, cores=1 + (number + 1) % 2, **split)
+    module = tw.compile(normed, *args, target=target, options=tw.Options(schedule=schedule)).module()
+    return Subject(f"statistics {number} for {target}", module, target)
 
 
 def gradient_subject(number: int, target: str) -> Subject:

@@ -111,6 +111,19 @@ def test_no_mutant_of_a_grouped_product_escapes() -> None:
     assert total >= 30
 
 
+def test_no_mutant_of_a_product_that_reduces_its_rows_escapes() -> None:
+    """Vector cores wait once for all tiles of a block of rows; of a fused core, columns are one tile."""
+    total = 0
+    for number, target in ((1, TARGETS[0]), (2, TARGETS[0]), (1, TARGETS[1])):
+        found = subject(f"statistics {number}", target)
+        summaries, alarms = summaries_of(found.module, Machine.load(found.target))
+        assert not alarms and list(launched(found.module)) == ["contract_0"]
+        tally = KernelSubject(found, "contract_0", summaries).mutants(24, seed=7)
+        assert not tally.escapes
+        total += tally.total
+    assert total >= 50
+
+
 @later()
 def test_no_mutant_of_a_gradient_escapes() -> None:
     """Attention stores more than its result, and kernels of its gradient have two tiles of scores at once."""

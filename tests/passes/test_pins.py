@@ -306,3 +306,52 @@ def test_vector_kernels_do_not_change_under_pins(
     program = tw.compile(function, x, y, options=tw.Options(schedule=pins))
     for got, want in zip(jax.tree.leaves(program(x, y)), jax.tree.leaves(function(x, y)), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+# -- what reduces rows of a product -----------------------------------------------------------------------------
+
+
+def normalized(x: np.ndarray, w: np.ndarray) -> jax.Array:
+    return jax.nn.softmax(x @ w)
+
+
+@pytest.mark.parametrize(("tail", "kernels"), [(1, ["contract_0"]), (2, ["contract_0", "reduce_0"])])
+def test_tail_says_in_which_kernel_rows_are_reduced(tail: int, kernels: list[str]) -> None:
+    args = array(48, 40), array(40, 33)
+    for pins in (Schedule(tail=tail, base_n=16), {"contract_0": Schedule(tail=tail, base_n=16)}):
+        program = tw.compile(normalized, *args, options=tw.Options(schedule=pins))
+        assert [k.name for k in program.report().kernels] == kernels
+        np.testing.assert_allclose(program(*args), normalized(*args), atol=1e-5)
+
+
+def test_a_kernel_with_whole_rows_may_be_pinned_by_its_name() -> None:
+    """Pins by name leave it to the compiler whether there is such a kernel."""
+    args = [jax.ShapeDtypeStruct(s, "float16") for s in ((512, 64), (64, 64))]
+    pins = {"contract_0": Schedule(base_m=32, split_m=8)}
+    fn = lambda x, w: jax.nn.softmax((x @ w).astype(jnp.float32))  # noqa: E731
+    program = tw.compile(fn, *args, options=tw.Options(schedule=pins))
+    (kernel,) = program.report().kernels
+    assert kernel.cores == 8 and "grid = [8]" in program.ir("tile")
+
+
+@pytest.mark.parametrize(
+    ("pin", "said"),
+    [
+        ({"split_n": 2}, "split_n=2 leaves cores without work"),
+        ({"inner": "m"}, "the inner loop must be n, not m"),
+    ],
+)
+def test_rows_are_whole(pin: dict[str, int | str], said: str) -> None:
+    args = [jax.ShapeDtypeStruct(s, "float16") for s in ((512, 64), (64, 64))]
+    options = tw.Options(schedule={"contract_0": Schedule(tail=1, base_n=16, **pin)})
+    with pytest.raises(tw.CompileError, match=said):
+        tw.compile(normalized, *args, options=options)
+
+
+def test_what_cannot_be_one_kernel_is_refused_by_name() -> None:
+    args = [jax.ShapeDtypeStruct(s, "float16") for s in ((512, 64), (64, 64))]
+    options = tw.Options(schedule={"contract_0": Schedule(tail=1)})
+    with pytest.raises(tw.CompileError, match="tail=1: it sums over rows of a product"):
+        tw.compile(lambda x, w: jax.nn.softmax(x @ w, 0), *args, options=options)
+    with pytest.raises(tw.CompileError, match="tail=1: no kernel behind it reduces its rows"):
+        tw.compile(lambda x, w: x @ w, *args, options=options)

@@ -41,7 +41,7 @@ INDEX, MOVE, VECTOR = (groups.GROUPINGS[name].apart for name in ("index", "move"
 CASES: dict[str, tuple[Callable[..., Any], list[Any], list[str]]] = {
     "a product after a product": (chain, [(37, 64), (64, 48), (48, 31)], [PRODUCT]),
     "sums over a product's rows": (
-        lambda x, w: jax.nn.softmax((x @ w).astype(jnp.float32)),
+        lambda x, w: jax.nn.softmax((x @ w).astype(jnp.float32), axis=0),
         [(37, 64), (64, 48)],
         [groups.SUMS],
     ),
@@ -101,6 +101,22 @@ def test_rows_that_do_not_fit() -> None:
     assert need > room and room < tw.Machine.load("ascend-910b1").spaces["ub"].bytes
     one, two = (float(n) for n in pieces.replace(" us", "").split(", and two kernels "))
     assert one > two
+
+
+def normalized(x: jax.Array, w: jax.Array) -> jax.Array:
+    return jax.nn.softmax((x @ w).astype(jnp.float32))
+
+
+def test_rows_of_a_product_are_reduced_where_that_pays() -> None:
+    """Nothing is said of two kernels that are one; of others how long either takes, and nothing else."""
+    assert whys("not fused", normalized, (512, 64), (64, 64)) == []
+    (why,) = whys("not fused", normalized, (512, 3072), (3072, 768))
+    start = "one kernel that has whole rows takes "
+    assert why.startswith(start)
+    one, two = (float(n) for n in why.removeprefix(start).replace(" us", "").split(", and two kernels "))
+    assert one > two
+    options = tw.Options(tails=False)
+    assert whys("not fused", normalized, (512, 64), (64, 64), options=options) == [groups.SUMS]
 
 
 def test_long_rows_of_different_axes_are_reduced_in_two_kernels() -> None:

@@ -110,6 +110,34 @@ npu.kernel @k {grid = [1], kind = "mix", outputs = 1, workspaces = 1} {
 
 // -----
 
+// A reader that takes at once what a loop of the writer stores tile by tile waits for all of it.
+npu.kernel @k {grid = [1], kind = "mix", outputs = 0, workspaces = 1} {
+^bb0(%i: index, %w: !npu.gm<64x64xf32>):
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %four = arith.constant 4 : index
+  npu.section {core = "cube", units = 1} {
+  ^bb1(%unit: index):
+    %c = npu.alloc : () -> !npu.buffer<16x64xf32, l0c>
+    scf.for %j = %zero to %four step %one {
+      npu.fixpipe %c, %w at [%j * 16, 0] {sizes = [16, 64]} : (!npu.buffer<16x64xf32, l0c>, !npu.gm<64x64xf32>)
+    }
+  }
+  npu.section {core = "vector", units = 2} {
+  ^bb1(%unit: index):
+    %a = npu.alloc : () -> !npu.buffer<64x64xf32, ub>
+    npu.load_nd %w, %a at [0, 0] {sizes = [64, 64]} : (!npu.gm<64x64xf32>, !npu.buffer<64x64xf32, ub>)
+  }
+}
+// CHECK: npu.fixpipe
+// CHECK-NEXT: }
+// CHECK-NEXT: npu.set_cross {event = 0, source = "FIX"}
+// CHECK: npu.section {core = "vector"
+// CHECK: npu.wait_cross {event = 0, target = "MTE2"}
+// CHECK-NEXT: npu.load_nd
+
+// -----
+
 // A program that has flags already keeps them.
 npu.kernel @k {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
 ^bb0(%i: index, %x: !npu.gm<8x64xf32>):

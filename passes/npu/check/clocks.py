@@ -207,7 +207,7 @@ class Clocks:
                 self.walk((node,))
 
     def _trips(self, node: CheckedNode) -> int:
-        return node.trips if self.full else reduced_trips(node.trips, self.kernel.period)
+        return node.trips if self.full or node.fills else reduced_trips(node.trips, self.kernel.period)
 
     def _loop(self, node: CheckedNode) -> None:
         trips, period, variable = self._trips(node), self.kernel.period, node.variable

@@ -75,6 +75,8 @@ class CheckedNode:
     trips: int = 0
     body: list[CheckedNode] = field(default_factory=list)
     crosses: bool = False
+    fills: bool = False
+    """Whether each iteration of the loop stores a part of a workspace before other cores are told."""
 
 
 @dataclass(slots=True)
@@ -375,7 +377,14 @@ class _SectionBuilder:
             self.fill(op.body.block, node.body)
         self.loops = outer
         node.crosses = any(n.crosses or n.kind in (SET_CROSS, WAIT_CROSS) for n in node.body)
+        node.fills = not node.crosses and any(self._fills(n, variable) for n in node.body)
         return node
+
+    def _fills(self, node: CheckedNode, variable: int) -> bool:
+        """Whether a node stores a workspace at places that move with a variable."""
+        stores = (t.box for t in node.device if t.write and t.tensor in self.kernel.workspaces)
+        moves = any(variable in offset.variables for box in stores if box is not None for offset in box.offsets)
+        return moves or any(self._fills(n, variable) for n in node.body)
 
     def work(self, op: NpuOp) -> CheckedNode:
         kernel = self.kernel
