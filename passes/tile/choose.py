@@ -54,6 +54,7 @@ from .joining import is_joined, join, put_in_place, tail_of
 from .launch_order import FREE
 from .launches import LaunchPlan, keep, launches_of
 from .names import KernelNames, Memo
+from .pooling_choice import PoolingChoice
 from .scheduled import ScheduledKernel, as_cube, cannot_obey
 from .split import parts_worth_trying, product_of, split_extents, split_fusion
 from .spreading import why_not_spread
@@ -127,7 +128,7 @@ class Scheduler:
                 for piece in pieces or ():
                     self.fusion(piece)
                 if pieces is None:
-                    self.fusion(self.with_tail(op, position) or op)
+                    self.fusion(self.pools.joined(op, position) or self.with_tail(op, position) or op)
                 continue
             if isinstance(op, GraphOp) and op.KERNEL and not isinstance(op, FusionOp):
                 raise PassError(f"{describe(op)} is not in a fusion: run graph-fuse before graph-schedule")
@@ -360,6 +361,16 @@ class Scheduler:
             return joined
         joined.erase()
         return None
+
+    @cached_property
+    def pools(self) -> PoolingChoice:
+        """Joins products with what pools them."""
+        return PoolingChoice(self)
+
+    @property
+    def pins_for_all(self) -> Pins:
+        """What is pinned of all kernels."""
+        return self.pins if isinstance(self.pins, Pin) else None
 
     @cached_property
     def inner(self) -> Scheduler:

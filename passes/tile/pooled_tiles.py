@@ -1,0 +1,45 @@
+"""Tiles of the rows of a product that is pooled: those of whole windows that are worth trying."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from ...dialects.dtypes import size
+from .bound import CubeProblem, round_up
+from .cube_loads import even
+
+
+def tiles_of_rows(problem: CubeProblem, most: int, abreast: int) -> Iterator[dict[int, int]]:
+    """Extents along the m axes of tiles of at most `most` rows: the one of which all tiles together have the fewest
+    rows, and that with which the busiest of `abreast` cores has the fewest. A tile of several places along axes that
+    are not pooled has all windows. None where a window of one place has more rows."""
+    pooled, extents = problem.pooled, problem.extents
+    own, others = [a for a in problem.m if a in pooled], [a for a in problem.m if a not in pooled]
+    found: list[tuple[int, int, dict[int, int]]] = []
+    for windows in product(*(_numbers(pooled[a].places) for a in own)):
+        tile = dict.fromkeys(problem.m, 1)
+        tile |= {a: pooled[a].reach(n) for a, n in zip(own, windows, strict=True)}
+        left = most // size([*tile.values()])
+        if not left:
+            continue
+        whole = all(n == pooled[a].places for a, n in zip(own, windows, strict=True))
+        for a in reversed(others) if whole else ():
+            tile[a] = even(extents[a], left)
+            if tile[a] < extents[a]:
+                break
+            left //= tile[a]
+        tiles = size([problem.tiles(a, n) for a, n in tile.items()])
+        rows = round_up(size([*tile.values()]))
+        found.append((rows * tiles, rows * -(-tiles // abreast), tile))
+    if not found:
+        return
+    least, busiest = min(found, key=lambda f: f[:2]), min(found, key=lambda f: (f[1], f[0]))
+    yield least[2]
+    if busiest[2] != least[2]:
+        yield busiest[2]
+
+
+def _numbers(places: int) -> list[int]:
+    """Windows of a tile along an axis that are worth trying: equal parts of all."""
+    return sorted({-(-places // parts) for parts in range(1, places + 1)})
