@@ -69,6 +69,7 @@ class Options:
         check: Whether npu-check proves the program free of hazards.
         join: Whether neighbouring launches run as one, with barriers between them, where that takes less time.
         attention: Whether softmax(f(q k)) v becomes one kernel, where the target can run it so.
+        pooling: Whether a product and the windows that pool its result become one kernel, where that takes less time.
         strips: What is large between products, as the scores behind the gradient of attention, is made in strips, one
             after the other, so that only one of them takes memory: the most bytes of a tensor of a strip, as a number
             or as text such as `"32MiB"`. None: it is made in one piece.
@@ -111,6 +112,7 @@ class Options:
     pool_bytes: int | None = None
     join: bool = True
     attention: bool = True
+    pooling: bool = True
     strips: int | str | None = STRIP
     banks: bool = True
     winograd: str | Mapping[str, str] = OFF
@@ -171,6 +173,7 @@ class Options:
             self.banks,
             self.join,
             self.memory_limit_bytes,
+            self.pooling,
         )
         left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
         return [s for s in pinned(stages, choices) if s.name not in left_out]

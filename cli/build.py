@@ -173,6 +173,7 @@ def options_of(args: argparse.Namespace) -> Options:
         pool_bytes=None if pool is None else parse_bytes(args.pool_bytes),
         join=not args.no_join,
         attention=not args.no_attention,
+        pooling=not args.no_pooling,
         strips=None if args.strips == OFF else parse_bytes(args.strips, "--strips") or STRIP,
         winograd=args.winograd,
         memory_limit=parse_bytes(args.memory_limit, "--memory-limit"),

@@ -167,6 +167,11 @@ def _choices(common: OneLineParser) -> None:
         help="leave the products and the softmax of attention, and other chained products, kernels of their own",
     )
     common.add_argument(
+        "--no-pooling",
+        action="store_true",
+        help="leave the windows that pool the result of a product a kernel of their own",
+    )
+    common.add_argument(
         "--strips",
         metavar="BYTES",
         help="the most bytes of a tensor in the strips in which what is large between products is made, such as the "

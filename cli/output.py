@@ -129,6 +129,8 @@ def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) ->
         command.append("--no-join")
     if args.no_attention:
         command.append("--no-attention")
+    if args.no_pooling:
+        command.append("--no-pooling")
     if args.strips is not None:
         command += ["--strips", shlex.quote(args.strips)]
     if args.winograd != OFF:

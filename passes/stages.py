@@ -47,7 +47,8 @@ class PassChoices:
     oracle: who judges schedules. precision: what f32 products are cast to. winograd: which convolutions are Winograd's.
     attention: whether it becomes one kernel. strips: the most bytes of a tensor of a strip, 0 for no strips. banks:
     whether neighbours in ub lie in different banks. join: whether neighbouring launches will be stages of one.
-    memory_limit: the most bytes of device memory, None for all there are.
+    memory_limit: the most bytes of device memory, None for all there are. pooling: whether products and what pools
+    their results may be one kernel.
     """
 
     schedule: str = ""
@@ -60,6 +61,7 @@ class PassChoices:
     banks: bool = True
     join: bool = True
     memory_limit: int | None = None
+    pooling: bool = True
 
 
 @dataclass(frozen=True)

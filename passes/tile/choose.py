@@ -72,9 +72,12 @@ class GraphSchedulePass(TargetPass):
     """The name of who judges schedules, as oracle.py knows it."""
     join: bool = True
     """Whether neighbouring launches will run as stages of one."""
+    pooling: bool = True
+    """Whether products and the windows that pool their results may become one kernel."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
-        Scheduler(machine, oracle_of(self.oracle), parse_pins(self.schedule), join=self.join).module(module)
+        pins, oracle = parse_pins(self.schedule), oracle_of(self.oracle)
+        Scheduler(machine, oracle, pins, join=self.join, pooling=self.pooling).module(module)
 
 
 Kinds = tuple[type[CubeSchedule | VectorSchedule], ...]
@@ -85,9 +88,15 @@ class Scheduler:
     """Gives each fusion a schedule."""
 
     def __init__(
-        self, machine: Machine, oracle: Oracle, pins: Pins = None, whole: bool = False, join: bool = True
+        self,
+        machine: Machine,
+        oracle: Oracle,
+        pins: Pins = None,
+        whole: bool = False,
+        join: bool = True,
+        pooling: bool = True,
     ):
-        self.machine, self.oracle, self.pins, self.join = machine, oracle, pins, join
+        self.machine, self.oracle, self.pins, self.join, self.pooling = machine, oracle, pins, join, pooling
         self.keeps_whole = whole
         """Whether a fusion that is too large is an error, and no sum is split."""
         self.by_size = True

@@ -16,20 +16,24 @@ def tiles_of_rows(problem: CubeProblem, most: int, abreast: int) -> Iterator[dic
     are not pooled has all windows. None where a window of one place has more rows."""
     pooled, extents = problem.pooled, problem.extents
     own, others = [a for a in problem.m if a in pooled], [a for a in problem.m if a not in pooled]
+    numbers = [
+        [(along.reach(n), -(-along.places // n)) for n in _numbers(along.places)]
+        for along in map(pooled.__getitem__, own)
+    ]
+    elsewhere = size([extents[a] for a in others])
     found: list[tuple[int, int, dict[int, int]]] = []
-    for windows in product(*(_numbers(pooled[a].places) for a in own)):
-        tile = dict.fromkeys(problem.m, 1)
-        tile |= {a: pooled[a].reach(n) for a, n in zip(own, windows, strict=True)}
-        left = most // size([*tile.values()])
+    for chosen in product(*numbers):
+        reached = size([n for n, _ in chosen])
+        left, tiles = most // reached, size([count for _, count in chosen]) * elsewhere
         if not left:
             continue
-        whole = all(n == pooled[a].places for a, n in zip(own, windows, strict=True))
-        for a in reversed(others) if whole else ():
+        tile = dict.fromkeys(problem.m, 1) | {a: n for a, (n, _) in zip(own, chosen, strict=True)}
+        for a in reversed(others) if tiles == elsewhere else ():
             tile[a] = even(extents[a], left)
+            tiles = tiles // extents[a] * -(-extents[a] // tile[a])
             if tile[a] < extents[a]:
                 break
             left //= tile[a]
-        tiles = size([problem.tiles(a, n) for a, n in tile.items()])
         rows = round_up(size([*tile.values()]))
         found.append((rows * tiles, rows * -(-tiles // abreast), tile))
     if not found:

@@ -28,7 +28,9 @@ PoolOp = ReduceWindowOp | ReduceOp
 NOT_ALONE = "what is not pooled is read elsewhere, too, so that it has to be in memory"
 OTHERS = "the kernel of the windows reads other tensors that are made later"
 ORDER = "the windows are over a view of the product's result, which is in another order"
-COLUMNS = "the windows are over columns of the product, or over products side by side, and a tile has few of these"
+COLUMNS = (
+    "the windows are over columns of the product, or over products side by side, and a tile has few of these"
+)
 ONE_PLACE = "the windows are over a dimension of one element"
 LARGE = f"there are more than {UNROLLED_TAPS} elements in a window along a dimension, and several windows"
 GROUPED = "the kernel of a convolution in groups has no epilogue"
@@ -47,7 +49,9 @@ def windows_of(op: PoolOp) -> dict[int, PooledAxis]:
     """The windows along each dimension of what an op reduces, as far as there are."""
     shape = shape_of(op.x)
     if isinstance(op, ReduceOp):
-        return {d: PooledAxis(shape[d], 1, shape[d], max(shape[d], 1)) for d in to_ints(op.dims) if shape[d] != 1}
+        return {
+            d: PooledAxis(shape[d], 1, shape[d], max(shape[d], 1)) for d in to_ints(op.dims) if shape[d] != 1
+        }
     lists = (to_ints(p) for p in (op.window, op.strides, op.dilation, op.low, op.high))
     found: dict[int, PooledAxis] = {}
     out = shape_of(op.result)
@@ -103,7 +107,11 @@ def _pool_in(fusion: FusionOp) -> PoolOp | None:
     """The one op of a fusion of the vector cores that pools, where the others are elementwise."""
     members = _members(fusion) if text(fusion.kind) == "vector" else []
     found = [op for op in members if isinstance(op, PoolOp)]
-    return found[0] if len(found) == 1 and all(isinstance(op, ElementwiseOp | PoolOp) for op in members) else None
+    return (
+        found[0]
+        if len(found) == 1 and all(isinstance(op, ElementwiseOp | PoolOp) for op in members)
+        else None
+    )
 
 
 def _reader(fusion: FusionOp) -> FusionOp | None:
@@ -111,7 +119,9 @@ def _reader(fusion: FusionOp) -> FusionOp | None:
     reader = fusion.results[0].get_user_of_unique_use() if len(fusion.results) == 1 else None
     if not isinstance(reader, FusionOp) or reader.parent is not fusion.parent or reader.schedule is not None:
         return None
-    elementwise = text(reader.kind) == "vector" and all(isinstance(op, ElementwiseOp) for op in _members(reader))
+    elementwise = text(reader.kind) == "vector" and all(
+        isinstance(op, ElementwiseOp) for op in _members(reader)
+    )
     return reader if elementwise else None
 
 
@@ -119,9 +129,7 @@ def _members(fusion: FusionOp) -> list[Operation]:
     return [op for op in fusion.body.block.ops if AXES in op.attributes]
 
 
-def _is_ready(
-    fusion: FusionOp, tail: FusionOp, given: SSAValue, position: Mapping[Operation, int]
-) -> bool:
+def _is_ready(fusion: FusionOp, tail: FusionOp, given: SSAValue, position: Mapping[Operation, int]) -> bool:
     """Whether all that a fusion behind a product reads, but what it is given of it, is made before the product."""
     owners = (v.owner for v in tail.inputs if v is not given)
     return all(isinstance(o, Block) or position.get(o, -1) < position[fusion] for o in owners)
@@ -229,7 +237,9 @@ def _in_order(tail: FusionOp, given: SSAValue) -> bool:
     """Whether a fusion behind another one uses what it is given as it is, dimension by dimension."""
     argument = tail.body.block.args[list(tail.inputs).index(given)]
     users = [use.operation for use in argument.uses]
-    if not all(AXES in op.attributes and all(a in (d, -1) for d, a in enumerate(_axes_of(op))) for op in users):
+    if not all(
+        AXES in op.attributes and all(a in (d, -1) for d, a in enumerate(_axes_of(op))) for op in users
+    ):
         return False
     windows = any(isinstance(op, ReduceWindowOp) for op in users)
     return windows or list(to_ints(tail.domain)) == list(shape_of(given))

@@ -39,7 +39,7 @@ class PoolingChoice:
     def joined(self, fusion: FusionOp, position: Mapping[Operation, int]) -> FusionOp | None:
         """A product's fusion and those that pool its result as one, put in their place, where that takes less time.
         `position`: that of each op of the block."""
-        chain, why = chain_behind(fusion, position)
+        chain, why = chain_behind(fusion, position) if self.scheduler.pooling else ([], "")
         if not chain:
             return None
         one = None
@@ -68,7 +68,7 @@ class PoolingChoice:
             return DOES_NOT_FIT
         apart = self.scheduler.microseconds([found for each in chain for found in self._each(each, chain)])
         whole = self.scheduler.microseconds([together])
-        if whole < apart:
+        if pays(whole, apart):
             return ""
         number = len(chain)
         return f"one kernel takes {whole:.1f} us, with the rows of windows that overlap, and {number} take {apart:.1f}"
@@ -90,6 +90,11 @@ class PoolingChoice:
             return [scheduler.free_best(fusion, plan, NAME, (CubeSchedule, VectorSchedule))]
         kernel = scheduler.kernel(fusion, plan, NAME, VectorSchedule(), chain)
         return [scheduler.whole(kernel, NAME, VectorSchedule())]
+
+
+def pays(together: float, apart: float) -> bool:
+    """Whether one kernel that takes so many microseconds is better than several that take so many."""
+    return together < apart
 
 
 def _note(chain: Sequence[FusionOp], why: str) -> None:
