@@ -156,7 +156,7 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         cost = self.costs.get(key)
         if cost is None:
             fused, pieces = self._fused_epilogue(whole), self._epilogue_pieces(whole)
-            cost = CubeCost.of(problem, *loads, self.machine, self._loads, fused, pieces)
+            cost = self._costed(CubeCost.of(problem, *loads, self.machine, self._loads, fused, pieces), whole)
             self.costs[key] = cost
         points, counts = size(grid), problem.counts(step)
         cores = min(points, self.machine.cube_cores)
@@ -170,6 +170,10 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
             place, side = once
             cost = cost.loading_once(side, size([own[a] for a in loops[place:]]))
         return cost.microseconds(cores, mine, (plan.l0c or 1) > 1, self.machine)
+
+    def _costed(self, cost: CubeCost, plan: CubePlan) -> CubeCost:
+        """The cost of a tile with what is known better than from the product alone."""
+        return cost
 
     def walk(self, inner: str) -> list[int]:
         """The axes of the result in the order of the loops over tiles, the inner one last."""

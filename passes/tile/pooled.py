@@ -13,9 +13,10 @@ one element for each window in the place of the elements of the windows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from math import inf
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
@@ -26,16 +27,24 @@ from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
 from ...dialects.graph import CubeSchedule, FusionOp, ReduceOp
 from ...dialects.graph.interface import element_of
+from ...dialects.npu.interface import Traffic, gm_traffic
+from ...dialects.npu.types import GmType, padded_bytes
 from ...machine import Machine
-from ..errors import PassError
-from .bound import CubeProblem
-from .builder import KernelBuilder, number
+from ..errors import PassError, TooLarge
+from .bound import CubeCost, CubeProblem
+from .builder import KernelBuilder, dense, number
 from .contract import ContractKernel
 from .cube_schedule import CubePlan
 from .pooled_axes import PooledAxis, scaled
 from .pooling import Pooling, pooling_in
 from .steps import Emitter, Ref, Step, Steps, spanning
 from .windows import UNROLLED_TAPS
+
+
+TURNED = (
+    "the rows of the product lie side by side in memory, so that a tile has those of one dimension, and windows are "
+    "over several"
+)
 
 
 class PooledSteps(Steps):
@@ -102,26 +111,40 @@ class PooledKernel(ContractKernel):
     pooling: Pooling
     pooled: Mapping[int, PooledAxis]
     done: frozenset[int] = frozenset()
+    beside: dict[Sequence[int], tuple[float, float]]
+    """Cycles of the way to the workspace and of a vector core for a tile, by its extents, as far as known."""
 
     def __init__(self, fusion: FusionOp, machine: Machine, asked: CubeSchedule):
         found = pooling_in(fusion)
         assert found is not None
-        self.pooling = found
+        self.pooling, self.beside = found, {}
         super().__init__(fusion, machine, asked)
-        if self.operands[0].transpose and len(self.m_axes) > 1:
-            raise PassError(
-                f"{describe(self.anchor)}: a tile of its columns of lhs is of one dimension, and windows are of several"
-            )
+
+    @property
+    def turned(self) -> bool:
+        """Whether the rows of lhs lie side by side in memory, so that a tile has those of the last axis, and windows
+        are along others."""
+        return self.operands[0].transpose and self.pooled.keys() != {self.m_axes[-1]}
+
+    def candidates(self, name: str) -> Iterator[CubeSchedule]:
+        if self.turned:
+            raise PassError(f"{describe(self.anchor)}: {TURNED}")
+        yield from super().candidates(name)
 
     # -- axes --------------------------------------------------------------------------------------------------
 
     def _constraints(self) -> tuple[list[dict[int, int]], list[frozenset[int]], set[int]]:
         strides, presence, fixed = super()._constraints()
-        return strides, presence, fixed | set(self.pooling.axes)
+        whole = frozenset(a for a, along in self.pooling.axes.items() if along.is_whole and not along.bordered)
+        return strides, [*presence, whole], fixed | (self.pooling.axes.keys() - whole)
 
     def _merge(self) -> None:
         super()._merge()
-        self.pooled = {self.new_axis[a]: along for a, along in self.pooling.axes.items()}
+        self.pooled = {}
+        for a, along in self.pooling.axes.items():
+            axis = self.new_axis[a]
+            n = self.extents[axis]
+            self.pooled[axis] = along if len(self.merged[axis]) == 1 else PooledAxis(n, 1, n, n)
 
     def _problem(self, stored: SSAValue) -> CubeProblem:
         return replace(super()._problem(stored), pooled=self.pooled)
@@ -140,7 +163,12 @@ class PooledKernel(ContractKernel):
         return in_workspace(self.pooled.get(axis), self.plan.l0[axis], position)
 
     def _handed_extent(self, axis: int) -> int:
-        return self._tiles(axis) * self.plan.l0[axis] if axis in self.pooled else self.extents[axis]
+        return self._handed_in(self.plan, axis)
+
+    def _handed_in(self, plan: CubePlan, axis: int) -> int:
+        """Elements along an axis of the workspace with a plan: tiles have room of their own."""
+        whole = plan.l0[axis]
+        return self.problem.tiles(axis, whole) * whole if axis in self.pooled else self.extents[axis]
 
     def _stored_extent(self, axis: int) -> int:
         return self.pooled[axis].places if axis in self.pooled else self.extents[axis]
@@ -158,6 +186,48 @@ class PooledKernel(ContractKernel):
         for group in self._turns():
             looked += 2 * size([self.pooled[a].window for a in group]) * fewer
         return each + looked * width / unit.repeat_bytes, head
+
+    def _costed(self, cost: CubeCost, plan: CubePlan) -> CubeCost:
+        """With what the cores beside a cube do to a tile, step by step: windows are few elements side by side, and what
+        lies across them moves in short runs."""
+        if self.machine.fused:
+            return cost
+        key = plan.l0[: len(self._result_tile(plan))]
+        if key not in self.beside:
+            try:
+                self.beside[key] = self._beside(plan)
+            except TooLarge:
+                self.beside[key] = inf, inf
+        drained, epilogue = self.beside[key]
+        return replace(cost, fix=drained, held=drained, epilogue=epilogue)
+
+    def _beside(self, plan: CubePlan) -> tuple[float, float]:
+        """Cycles of the way to the workspace, and of a vector core, for a tile. Raises TooLarge."""
+        chunk = plan.epilogue or self._epilogue_tile(plan)
+        extent = self._epilogue_extent(plan)
+        pieces = size([-(-n // part) for n, part in zip(extent, chunk, strict=True)])
+        moves, unit = self.machine.moves, self.machine.vector
+        handed = dense([self._handed_in(plan, a) for a in self._result_tile(plan)], element_of(self.drained))
+        cycles = {"load": 0.0, "op": 0.0, "store": 0.0}
+        for step, varies in zip(self.steps, self.steps.varies(), strict=True):
+            shape = spanning(self.steps.extents(step, chunk), step.axes)
+            if step.kind in ("load", "store") and varies:
+                box = [1 if a is None else shape[a] for a in step.along] if step.view is not None else shape
+                moved = self._traffic(step.view or handed, box)
+                way = moves[("gm", "ub") if step.kind == "load" else ("ub", "gm")]
+                cycles[step.kind] += way.cycles(moved.bytes, moved.runs)
+            elif step.kind in ("op", "reduce") and varies:
+                taken = [step, *(self.steps[j] for j, _ in step.operands if step.kind == "reduce")]
+                element = max((e for s in taken for e in s.elements), key=itemsize)
+                function, dtype = step.function or "copy", dtype_name(element)
+                shapes = [spanning(self.steps.extents(s, chunk), s.axes) for s in taken]
+                lanes = max(padded_bytes(n, element) // itemsize(element) for n in shapes)
+                cycles["op"] += unit.cycles(function, dtype, lanes) if unit.supports(function, dtype) else lanes
+        tile = self._traffic(handed, [n for a, n in enumerate(plan.l0) if self.role[a] != "k"])
+        return moves["l0c", "gm"].cycles(tile.bytes, tile.runs), pieces * max(cycles.values())
+
+    def _traffic(self, view: GmType, box: Sequence[int]) -> Traffic:
+        return gm_traffic(view, [0] * len(box), box, [1] * len(box), self.machine, self.machine.gm_align)
 
     # -- steps -------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from ..reasons import Reason, asked_reasons
 from .fronts import Chosen
 from .launches import launches_of
 from .names import Memo
+from .pooled import TURNED, PooledKernel
 from .pooling import chain_behind, pooled_fusion, put_in_place
 
 if TYPE_CHECKING:
@@ -62,6 +63,10 @@ class PoolingChoice:
 
     def _why_apart(self, chain: Sequence[FusionOp], one: FusionOp) -> str:
         """Why several fusions take no longer than one; "" where they do."""
+        (plan,) = launches_of(one, self.scheduler.machine)
+        kernel = plan.kernel(NAME, None)
+        if isinstance(kernel, PooledKernel) and kernel.turned:
+            return TURNED
         try:
             together = self._best(one)
         except (TooLarge, PassError):
