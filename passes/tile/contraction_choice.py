@@ -109,12 +109,15 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         except Refused as error:
             raise cannot_obey(name, str(error)) from None
         if not found:
-            tile = [n if a in self.problem.windows else 1 for a, n in enumerate(self.extents)]
-            raise PassError(
-                f"{describe(self.anchor)}: a load of both operands (twice buffered, "
-                f"{2 * sum(self._l1_bytes(tile, tile))} bytes for one output and whole windows) does not fit l1 of "
-                f"{self.machine.name}"
-            )
+            raise PassError(f"{describe(self.anchor)}: {self._too_large()}")
+
+    def _too_large(self) -> str:
+        """What is said where not even the smallest step fits."""
+        tile = [n if a in self.problem.windows else 1 for a, n in enumerate(self.extents)]
+        return (
+            f"a load of both operands (twice buffered, {2 * sum(self._l1_bytes(tile, tile))} bytes for one output and "
+            f"whole windows) does not fit l1 of {self.machine.name}"
+        )
 
     @property
     def _inner_loops(self) -> tuple[str, ...]:

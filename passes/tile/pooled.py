@@ -40,7 +40,6 @@ from .pooling import Pooling, pooling_in
 from .steps import Emitter, Ref, Step, Steps, spanning
 from .windows import UNROLLED_TAPS
 
-
 TURNED = (
     "the rows of the product lie side by side in memory, so that a tile has those of one dimension, and windows are "
     "over several"
@@ -130,6 +129,12 @@ class PooledKernel(ContractKernel):
         if self.turned:
             raise PassError(f"{describe(self.anchor)}: {TURNED}")
         yield from super().candidates(name)
+
+    def _too_large(self) -> str:
+        if self.asked.base_m is not None:
+            return f"no tile of whole windows has base_m={self.asked.base_m} rows, and fits"
+        windows = " x ".join(str(along.reach(1)) for along in self.pooled.values())
+        return f"the rows of one window of {windows} do not fit on chip of {self.machine.name} as one tile"
 
     # -- axes --------------------------------------------------------------------------------------------------
 

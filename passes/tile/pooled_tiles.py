@@ -11,10 +11,13 @@ from .bound import CubeProblem, round_up
 from .cube_loads import even
 
 
-def tiles_of_rows(problem: CubeProblem, most: int, abreast: int) -> Iterator[dict[int, int]]:
+def tiles_of_rows(
+    problem: CubeProblem, most: int, abreast: int, exactly: bool = False
+) -> Iterator[dict[int, int]]:
     """Extents along the m axes of tiles of at most `most` rows: the longest of which all tiles together have the fewest
     rows, and the longest with which the busiest of `abreast` cores has the fewest. A tile of several places along axes
-    that are not pooled has all windows. None where a window of one place has more rows."""
+    that are not pooled has all windows. None where a window of one place has more rows. exactly: of tiles that have so
+    many rows, in whole fractals."""
     pooled, extents = problem.pooled, problem.extents
     own, others = [a for a in problem.m if a in pooled], [a for a in problem.m if a not in pooled]
     numbers = [
@@ -36,6 +39,8 @@ def tiles_of_rows(problem: CubeProblem, most: int, abreast: int) -> Iterator[dic
                 break
             left //= tile[a]
         rows = round_up(size([*tile.values()]))
+        if exactly and rows != round_up(most):
+            continue
         found.append((rows * tiles, rows * -(-tiles // abreast), -rows, tile))
     if not found:
         return

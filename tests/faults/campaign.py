@@ -422,6 +422,7 @@ def tasks(args: argparse.Namespace, claims: str) -> list[Task]:
     sources += [(f"chained {i}", TARGETS[0]) for i in range(args.chained)]
     sources += [(f"grouped {i}", TARGETS[i % 2]) for i in range(args.grouped)]
     sources += [(f"rows {i}", TARGETS[i % 2]) for i in range(args.rows)]
+    sources += [(f"pooled {i}", target) for i in range(args.pooled) for target in TARGETS]
     sources += [(f"gradient {i}", TARGETS[0]) for i in range(args.gradient)]
     sources += [(f"decoding {i}", TARGETS[0]) for i in range(args.decoding)]
     sources += [(f"skinny {i}", TARGETS[0]) for i in range(args.skinny)]
@@ -452,6 +453,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--chained", type=int, default=4, help="two products in one kernel, without a softmax")
     parser.add_argument("--grouped", type=int, default=4, help="rows in groups, each with a matrix of its own")
     parser.add_argument("--rows", type=int, default=8, help="softmaxes whose rows are read in pieces")
+    parser.add_argument("--pooled", type=int, default=4, help="convolutions that are pooled in their kernel")
     parser.add_argument("--gradient", type=int, default=4, help="attention and its gradient in kernels")
     parser.add_argument("--decoding", type=int, default=8, help="attention of few rows")
     parser.add_argument("--skinny", type=int, default=8, help="products of few rows on the vector cores")
