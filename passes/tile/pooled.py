@@ -140,7 +140,9 @@ class PooledKernel(ContractKernel):
 
     def _constraints(self) -> tuple[list[dict[int, int]], list[frozenset[int]], set[int]]:
         strides, presence, fixed = super()._constraints()
-        whole = frozenset(a for a, along in self.pooling.axes.items() if along.is_whole and not along.bordered)
+        whole = frozenset(
+            a for a, along in self.pooling.axes.items() if along.is_whole and not along.bordered
+        )
         return strides, [*presence, whole], fixed | (self.pooling.axes.keys() - whole)
 
     def _merge(self) -> None:
@@ -227,7 +229,9 @@ class PooledKernel(ContractKernel):
                 function, dtype = step.function or "copy", dtype_name(element)
                 shapes = [spanning(self.steps.extents(s, chunk), s.axes) for s in taken]
                 lanes = max(padded_bytes(n, element) // itemsize(element) for n in shapes)
-                cycles["op"] += unit.cycles(function, dtype, lanes) if unit.supports(function, dtype) else lanes
+                cycles["op"] += (
+                    unit.cycles(function, dtype, lanes) if unit.supports(function, dtype) else lanes
+                )
         tile = self._traffic(handed, [n for a, n in enumerate(plan.l0) if self.role[a] != "k"])
         return moves["l0c", "gm"].cycles(tile.bytes, tile.runs), pieces * max(cycles.values())
 

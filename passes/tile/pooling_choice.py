@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation
@@ -71,30 +73,33 @@ class PoolingChoice:
             together = self._best(one)
         except (TooLarge, PassError):
             return DOES_NOT_FIT
-        apart = self.scheduler.microseconds([found for each in chain for found in self._each(each, chain)])
+        apart = inf
+        with suppress(TooLarge, PassError):  # nor can several where the first one cannot obey what is pinned
+            apart = self.scheduler.microseconds([self._one_of(each, chain) for each in chain])
         whole = self.scheduler.microseconds([together])
         if pays(whole, apart):
             return ""
         number = len(chain)
-        return f"one kernel takes {whole:.1f} us, with the rows of windows that overlap, and {number} take {apart:.1f}"
+        return f"one kernel takes {whole:.1f} us, in tiles of whole windows, and {number} take {apart:.1f}"
 
     def _best(self, one: FusionOp) -> Chosen:
-        """The best schedules of one kernel. Raises TooLarge, and PassError where it cannot obey what is pinned of all
+        """The best schedules of a product. Raises TooLarge, and PassError where it cannot obey what is pinned of all
         kernels."""
         scheduler = self.scheduler
         (plan,) = launches_of(one, scheduler.machine)
-        free = scheduler.free_best(one, plan, NAME, (CubeSchedule, VectorSchedule))
         asked = pinned_for(scheduler.pins_for_all, NAME, CubeSchedule, plan.obeys_all, product=True)
-        return scheduler.whole(plan.kernel(NAME, asked), NAME, asked) if asked.chosen() else free
+        if asked.chosen() and asked.parts is None:
+            return scheduler.whole(plan.kernel(NAME, asked), NAME, asked)
+        return scheduler.free_best(one, plan, NAME, (CubeSchedule, VectorSchedule))
 
-    def _each(self, fusion: FusionOp, chain: Sequence[FusionOp]) -> list[Chosen]:
-        """The best schedules of one of several fusions."""
+    def _one_of(self, fusion: FusionOp, chain: Sequence[FusionOp]) -> Chosen:
+        """The best schedules of one of several fusions. Raises TooLarge, and PassError."""
         scheduler = self.scheduler
-        (plan,) = launches_of(fusion, scheduler.machine)
         if fusion is chain[0]:
-            return [scheduler.free_best(fusion, plan, NAME, (CubeSchedule, VectorSchedule))]
+            return self._best(fusion)
+        (plan,) = launches_of(fusion, scheduler.machine)
         kernel = scheduler.kernel(fusion, plan, NAME, VectorSchedule(), chain)
-        return [scheduler.whole(kernel, NAME, VectorSchedule())]
+        return scheduler.whole(kernel, NAME, VectorSchedule())
 
 
 def pays(together: float, apart: float) -> bool:
