@@ -16,7 +16,7 @@ from ...dialects.base import ints, text, to_ints
 from ...dialects.graph import BroadcastOp, ElementwiseOp, FusionOp, ReduceOp, ReduceWindowOp, YieldOp
 from ...dialects.graph.control import AXES
 from ...dialects.graph.interface import shape_of
-from ..access import splat_of
+from ..access import is_layout, splat_of
 from .axes import behind_transposes
 from .contraction_axes import Nest, nest_of, product_in
 from .pooled_axes import PooledAxis
@@ -168,9 +168,9 @@ def _why_illegal(joined: FusionOp, nest: Nest) -> str:
     behind: set[SSAValue] = set(op.results)
     before = {r for m in members[: members.index(op)] for r in m.results}
     for m in members[members.index(op) + 1 :]:
-        depends = any(v in behind for v in m.operands)
+        depends = any(_behind_layout(v) in behind for v in m.operands)
         wide = {d for d, a in enumerate(_axes_of(m)) if a in windows}
-        if not depends and wide:
+        if any(shape_of(m.results[0])[d] != windows[_axes_of(m)[d]].places for d in wide) or (wide and not depends):
             return MIXED
         if not all(v in behind or not wide or splat_of(v) is not None or _lacks(v, wide) for v in m.operands):
             return MIXED
@@ -178,6 +178,13 @@ def _why_illegal(joined: FusionOp, nest: Nest) -> str:
     last = joined.body.block.last_op
     assert isinstance(last, YieldOp)
     return "" if all(behind_transposes(v)[0] in behind for v in last.values) else MIXED
+
+
+def _behind_layout(value: SSAValue) -> SSAValue:
+    """The value that layout ops turn into this one."""
+    while is_layout(value.owner):
+        value = value.owner.operands[0]
+    return value
 
 
 def _lacks(value: SSAValue, dims: Iterable[int]) -> bool:

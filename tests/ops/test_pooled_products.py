@@ -203,6 +203,12 @@ APART: dict[str, tuple[Callable[..., Any], str]] = {
         ),
         pooling.COLUMNS,
     ),
+    "a mean that is spread over the image": (
+        lambda x, w, b: jnp.tanh(
+            layer(lambda y, _: jnp.broadcast_to(y.mean((1, 2), keepdims=True), y.shape))(x, w, b)
+        ),
+        pooling.MIXED,
+    ),
     "long windows": (layer(Pool("max", (17, 1), (1, 1), [(0, 0)] * 2)), pooling.LARGE),
 }
 
