@@ -72,6 +72,7 @@ class Options:
         turned: Whether operands of products may be stored with what is summed over side by side, where that takes less
             time: those that are packed weights once, others by a kernel before the product.
         tails: Whether what reduces rows of a product may be part of its kernel, where that takes less time.
+        pooling: Whether a product and the windows that pool its result become one kernel, where that takes less time.
         strips: What is large between products, as the scores behind the gradient of attention, is made in strips, one
             after the other, so that only one of them takes memory: the most bytes of a tensor of a strip, as a number
             or as text such as `"32MiB"`. None: it is made in one piece.
@@ -114,6 +115,7 @@ class Options:
     pool_bytes: int | None = None
     join: bool = True
     attention: bool = True
+    pooling: bool = True
     strips: int | str | None = STRIP
     banks: bool = True
     winograd: str | Mapping[str, str] = OFF
@@ -178,6 +180,7 @@ class Options:
             self.memory_limit_bytes,
             self.turned,
             self.tails,
+            self.pooling,
         )
         left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
         return [s for s in pinned(stages, choices) if s.name not in left_out]

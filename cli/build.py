@@ -174,6 +174,7 @@ def options_of(args: argparse.Namespace) -> Options:
         join=not args.no_join,
         attention=not args.no_attention,
         tails=not args.no_tails,
+        pooling=not args.no_pooling,
         strips=None if args.strips == OFF else parse_bytes(args.strips, "--strips") or STRIP,
         winograd=args.winograd,
         memory_limit=parse_bytes(args.memory_limit, "--memory-limit"),

@@ -177,6 +177,11 @@ def _choices(common: OneLineParser) -> None:
         help="leave what reduces rows of a product, as a norm behind it, a kernel of its own",
     )
     common.add_argument(
+        "--no-pooling",
+        action="store_true",
+        help="leave the windows that pool the result of a product a kernel of their own",
+    )
+    common.add_argument(
         "--strips",
         metavar="BYTES",
         help="the most bytes of a tensor in the strips in which what is large between products is made, such as the "

@@ -133,6 +133,8 @@ def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) ->
         command.append("--no-turned")
     if args.no_tails:
         command.append("--no-tails")
+    if args.no_pooling:
+        command.append("--no-pooling")
     if args.strips is not None:
         command += ["--strips", shlex.quote(args.strips)]
     if args.winograd != OFF:

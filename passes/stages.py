@@ -48,7 +48,8 @@ class PassChoices:
     attention: whether it becomes one kernel. strips: the most bytes of a tensor of a strip, 0 for no strips. banks:
     whether neighbours in ub lie in different banks. join: whether neighbouring launches will be stages of one.
     memory_limit: the most bytes of device memory, None for all there are. turned: whether operands of products may be
-    turned in memory. tails: whether what reduces rows of a product may be part of its kernel.
+    turned in memory. tails: whether what reduces rows of a product may be part of its kernel. pooling: whether products
+    and what pools their results may be one kernel.
     """
 
     schedule: str = ""
@@ -63,6 +64,7 @@ class PassChoices:
     memory_limit: int | None = None
     turned: bool = True
     tails: bool = True
+    pooling: bool = True
 
 
 @dataclass(frozen=True)

@@ -182,11 +182,16 @@ def _fill(op: Any, scope: Scope, sources: Sequence[Array], out: Spec, rank: int)
 def _mask(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
     x, inside = sources[0], None
     for d, (offset, bound) in enumerate(zip(offsets_of(op, scope), to_ints(op.bounds), strict=True)):
-        if offset.high + x.shape[d] <= span_of(bound)[0]:
+        ends = offset.high + x.shape[d] > span_of(bound)[0]
+        if offset.low >= 0 and not ends:
             continue
         at = lax.broadcasted_iota(np.int32, x.shape, d) + traced(offset.value)
-        here = lax.lt(at, traced(scope.sizes.value(bound)))
-        inside = here if inside is None else lax.bitwise_and(inside, here)
+        if ends:
+            here = lax.lt(at, traced(scope.sizes.value(bound)))
+            inside = here if inside is None else lax.bitwise_and(inside, here)
+        if offset.low < 0:
+            here = lax.ge(at, np.int32(0))
+            inside = here if inside is None else lax.bitwise_and(inside, here)
     if inside is None:
         return [x]
     return [lax.select(inside, x, values.full(x.shape, fill_value(op.value), x.dtype))]

@@ -364,7 +364,7 @@ class VFillOp(VectorOp):
 
 @irdl_op_definition
 class VMaskOp(VectorOp):
-    """Replaces elements whose coordinate, counted from `at [...]`, reaches `bounds` by `value`."""
+    """Replaces elements whose coordinate, counted from `at [...]`, is negative or reaches `bounds` by `value`."""
 
     name = "npu.vmask"
     ADDRESSED: ClassVar[bool] = True

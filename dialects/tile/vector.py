@@ -249,7 +249,7 @@ class FillOp(VectorTileOp):
 
 @irdl_op_definition
 class MaskOp(VectorTileOp):
-    """Replaces elements whose coordinate, counted from `at [...]`, reaches `bounds` by `value`."""
+    """Replaces elements whose coordinate, counted from `at [...]`, is negative or reaches `bounds` by `value`."""
 
     name = "tile.mask"
     INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.VMaskOp

@@ -6,8 +6,8 @@ cores and the order of launches around host calls are all judged by them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ...dialects.dtypes import numbers_in, size
@@ -16,6 +16,7 @@ from ...dialects.npu.types import GmType
 from ...dialects.sparsity import INDEXED, KEPT_OF
 from ...machine import Machine
 from .builder import divide_grid
+from .pooled_axes import PooledAxis
 from .schedule import COPY_BYTES
 
 SHARES = 4
@@ -139,6 +140,8 @@ class CubeProblem:
     """Axes of which all cores have as many tiles: the scalar unit reads a number for each, and none behind the last."""
     whole: frozenset[int] = frozenset()
     """Axes of the result that a core has all of, as what stands behind the product is reduced along them."""
+    pooled: Mapping[int, PooledAxis] = field(default_factory=dict[int, PooledAxis])
+    """Rows that are pooled behind the product, by axis: a step has those of whole windows."""
 
     @property
     def rhs_parts(self) -> tuple[int, ...]:
@@ -152,7 +155,21 @@ class CubeProblem:
 
     def counts(self, step: Extents) -> list[int]:
         """Tiles along each axis of the result."""
-        return [-(-self.extents[a] // step[a]) for a in self.out]
+        return [self.tiles(a, step[a]) for a in self.out]
+
+    def tiles(self, axis: int, step: int) -> int:
+        """Tiles of `step` elements along an axis of the result."""
+        along = self.pooled.get(axis)
+        return -(-self.extents[axis] // step) if along is None else -(-along.places // along.windows(step))
+
+    def apart(self, axis: int, step: int) -> int:
+        """Elements from where a tile of `step` elements along an axis begins to where the next one does."""
+        along = self.pooled.get(axis)
+        return step if along is None else along.windows(step) * along.stride
+
+    def first(self, axis: int) -> int:
+        """Where the first tile along an axis begins."""
+        return -self.pooled[axis].low if axis in self.pooled else 0
 
     def times(self, load: Extents) -> int:
         """How many loads of these extents follow each other along k."""

@@ -55,6 +55,7 @@ from .joining import is_joined
 from .launch_order import FREE
 from .launches import LaunchPlan, keep, launches_of
 from .names import KernelNames, Memo
+from .pooling_choice import PoolingChoice
 from .scheduled import ScheduledKernel, as_cube, cannot_obey
 from .split import parts_worth_trying, product_of, split_extents, split_fusion
 from .spreading import why_not_spread
@@ -78,10 +79,18 @@ class GraphSchedulePass(TargetPass):
     """Whether operands of products may be turned."""
     tails: bool = True
     """Whether what reduces rows of a product may be part of its kernel."""
+    pooling: bool = True
+    """Whether products and the windows that pool their results may become one kernel."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
-        pins = parse_pins(self.schedule)
-        scheduler = Scheduler(machine, oracle_of(self.oracle), pins, join=self.join, tails=self.tails)
+        scheduler = Scheduler(
+            machine,
+            oracle_of(self.oracle),
+            parse_pins(self.schedule),
+            join=self.join,
+            tails=self.tails,
+            pooling=self.pooling,
+        )
         if self.turned:
             scheduler.turn(module)
         scheduler.module(module)
@@ -102,8 +111,10 @@ class Scheduler:
         whole: bool = False,
         join: bool = True,
         tails: bool = True,
+        pooling: bool = True,
     ):
-        self.machine, self.oracle, self.pins, self.join, self.joins_rows = machine, oracle, pins, join, tails
+        self.machine, self.oracle, self.pins, self.join = machine, oracle, pins, join
+        self.joins_rows, self.pooling = tails, pooling
         self.keeps_whole = whole
         """Whether a fusion that is too large is an error, and no sum is split."""
         self.by_size = True
@@ -168,7 +179,7 @@ class Scheduler:
                 for piece in pieces or ():
                     self.fusion(piece)
                 if pieces is None:
-                    self.fusion(self.tails.joined(op, position))
+                    self.fusion(self.pools.joined(op, position) or self.tails.joined(op, position))
                 continue
             if isinstance(op, GraphOp) and op.KERNEL and not isinstance(op, FusionOp):
                 raise PassError(f"{describe(op)} is not in a fusion: run graph-fuse before graph-schedule")
@@ -384,6 +395,16 @@ class Scheduler:
         if sum(size(shape_of(v)) * itemsize(element_of(v)) for v in fresh.values()) <= self.machine.l2_bytes:
             kernel.warm = frozenset(fresh)
         return kernel
+
+    @cached_property
+    def pools(self) -> PoolingChoice:
+        """Joins products with what pools them."""
+        return PoolingChoice(self)
+
+    @property
+    def pins_for_all(self) -> Pins:
+        """What is pinned of all kernels."""
+        return self.pins if isinstance(self.pins, Pin) else None
 
     @cached_property
     def inner(self) -> Scheduler:

@@ -43,7 +43,15 @@ class ContractKernel(ContractionChoice):
 
     def _tiles(self, axis: int) -> int:
         """Tiles along an axis of the result."""
-        return -(-self.extents[axis] // self.plan.l0[axis])
+        return self.problem.tiles(axis, self.plan.l0[axis])
+
+    def _handed(self, axis: int, position: Expr) -> Expr:
+        """Where a tile lies along an axis of the workspace: where it does in the result."""
+        return position
+
+    def _handed_extent(self, axis: int) -> int:
+        """Elements along an axis of the workspace: those of the result."""
+        return self.extents[axis]
 
     def _emit_kernel(self, name: str, plan: CubePlan, element: Attribute) -> ops.KernelOp:
         outer = self.walk(plan.inner)
@@ -53,7 +61,7 @@ class ContractKernel(ContractionChoice):
         workspaces: list[GmType] = []
         if not self.plain and not self.machine.fused:
             kept = [a for a in range(len(self.extents)) if self.role[a] != "k"]
-            workspaces.append(dense([self.extents[a] for a in kept] or [1], element))
+            workspaces.append(dense([self._handed_extent(a) for a in kept] or [1], element))
         builder = KernelBuilder(
             self.machine,
             "cube" if self.plain else "mix",
@@ -66,7 +74,8 @@ class ContractKernel(ContractionChoice):
         builder.location = self.fusion.location
         start = {
             a: (Expr.of(builder.coordinates[on_grid.index(a)]) if a in on_grid else Expr())
-            * (split[a][1] * plan.l0[a])
+            * (split[a][1] * self.problem.apart(a, plan.l0[a]))
+            + self.problem.first(a)
             for a in outer
         }
         loops = [(a, split[a][1]) for a in outer if may_repeat(split[a][1])]
@@ -104,7 +113,7 @@ class ContractKernel(ContractionChoice):
                     side = once[1]
                     loaded[side] = self._load_l1(b, (plan.lhs, plan.rhs)[side], position, self.operands[side])
                 index = stack.enter_context(b.loop(trips))
-                position[axis] = position[axis] + index * plan.l0[axis]
+                position[axis] = position[axis] + index * self.problem.apart(axis, plan.l0[axis])
                 if epilogue is not None:
                     epilogue.enter(i, index)
             if batches == len(loops):
@@ -315,17 +324,18 @@ class ContractKernel(ContractionChoice):
     def _store_acc(
         self, b: KernelBuilder, plan: CubePlan, position: dict[int, Expr], element: Attribute
     ) -> None:
+        extents = {a: self.extents[a] if self.plain else self._handed_extent(a) for a in position}
         if self.plain:
             strides = self._out_strides(self.yielded[0])
             by_axis = {self.new_axis[a]: s for a, s in sorted(strides.items()) if a in self.new_axis}
             target = b.output(0)
         else:
             kept = [a for a in range(len(self.extents)) if self.role[a] != "k"]
-            by_axis = dict(zip(kept, row_strides([self.extents[a] for a in kept]), strict=True))
+            by_axis = dict(zip(kept, row_strides([extents[a] for a in kept]), strict=True))
             target = b.workspace(0)
         dims = [*self.b_axes, *self.m_axes, *self.n_axes]
-        view = b.view(target, [self.extents[a] for a in dims] or [1], [by_axis[a] for a in dims] or [1])
-        offsets = [position[a] for a in dims] or [Expr()]
+        view = b.view(target, [extents[a] for a in dims] or [1], [by_axis[a] for a in dims] or [1])
+        offsets = [position[a] if self.plain else self._handed(a, position[a]) for a in dims] or [Expr()]
         drain = self.drain or Drain()
         sizes = [plan.l0[a] for a in dims] or [1]
         b.store(

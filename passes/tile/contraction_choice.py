@@ -111,12 +111,15 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         except Refused as error:
             raise cannot_obey(name, str(error)) from None
         if not found:
-            tile = [n if a in self.problem.windows else 1 for a, n in enumerate(self.extents)]
-            raise PassError(
-                f"{describe(self.anchor)}: a load of both operands (twice buffered, "
-                f"{2 * sum(self._l1_bytes(tile, tile))} bytes for one output and whole windows) does not fit l1 of "
-                f"{self.machine.name}"
-            )
+            raise PassError(f"{describe(self.anchor)}: {self._too_large()}")
+
+    def _too_large(self) -> str:
+        """What is said where not even the smallest step fits."""
+        tile = [n if a in self.problem.windows else 1 for a, n in enumerate(self.extents)]
+        return (
+            f"a load of both operands (twice buffered, {2 * sum(self._l1_bytes(tile, tile))} bytes for one output and "
+            f"whole windows) does not fit l1 of {self.machine.name}"
+        )
 
     @property
     def _inner_loops(self) -> tuple[str, ...]:
@@ -160,7 +163,7 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         cost = self.costs.get(key)
         if cost is None:
             fused, pieces = self._fused_epilogue(whole), self._epilogue_pieces(whole)
-            cost = CubeCost.of(problem, *loads, self.machine, self._loads, fused, pieces)
+            cost = self._costed(CubeCost.of(problem, *loads, self.machine, self._loads, fused, pieces), whole)
             self.costs[key] = cost
         points, counts = size(grid), problem.counts(step)
         cores = min(points, self.machine.cube_cores)
@@ -177,6 +180,10 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
             block, tiles_of = self._row_cycles(whole), size([own[a] for a in self.whole])
             cost = replace(cost, epilogue=block / tiles_of, tail=block - block / tiles_of)
         return cost.microseconds(cores, mine, (plan.l0c or 1) > 1, self.machine)
+
+    def _costed(self, cost: CubeCost, plan: CubePlan) -> CubeCost:
+        """The cost of a tile with what is known better than from the product alone."""
+        return cost
 
     def walk(self, inner: str) -> list[int]:
         """The axes of the result in the order of the loops over tiles, the inner one last."""

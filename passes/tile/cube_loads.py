@@ -57,7 +57,8 @@ def loads_of(
     pinned = bool(pins.step or pins.base_m or pins.base_n or pins.base_k)
     l1 = _grow_l1(problem, machine, l0, l1_bytes, slots, must_fit=not pinned)
     while l1 is None:  # Far apart windows: what lies between the rows of a tile is loaded too.
-        wide = next((a for a in (*problem.m, *problem.windows) if l0[a] > 1), None)
+        free = [a for a in (*problem.m, *problem.windows) if a not in problem.pooled]
+        wide = next((a for a in free if l0[a] > 1), None)
         if wide is None:
             return None
         half = even(problem.extents[wide], l0[wide] // 2, FRACTAL if wide == problem.m[-1] else 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -16,6 +16,7 @@ from ...machine import Machine
 from .bound import FRACTAL, CubeProblem, Extents, grids, round_up, sides
 from .builder import divide_grid
 from .cube_loads import LoadBytes, even, extents_of, loads_of
+from .pooled_tiles import tiles_of_rows
 from .schedule import share
 
 ROWS, COLUMNS = (128, 256, 64), (256, 128, 64)
@@ -27,6 +28,9 @@ ROWS_BETWEEN = (192, 96)
 them leaves room in ub for so many."""
 ROWS_WHOLE, COLUMNS_WHOLE = (128, 64, 32, 16), (256, 128)
 """Those that are tried where a core has all columns of its rows: no more cores work than there are blocks of rows."""
+POOLED_ROWS = (512, 384, 192, 96)
+"""Rows that are tried as well where they are pooled, as far as an accumulator of them fits: of a larger tile fewer are
+those of windows of others, too."""
 SLACK = 1.25
 """How many more tiles the busiest core may have than with the best division of the grid, where others are tried."""
 
@@ -204,21 +208,35 @@ def _steps_tried(problem: CubeProblem, machine: Machine, pins: CubeSchedule) -> 
     for m, n in _sides_tried(problem, machine, pins):
         rows, cols = (m, n) if pins.base_m or pins.base_n else _fitting(m, n, machine)
         several = is_free(pins) and len(problem.n) > 1
-        for wide, short in product((False, True) if several else (False,), (False, True)):
-            l0 = _tile(problem, rows, cols, 1, pins, wide)
+        wides = (False, True) if several else (False,)
+        for along_m, wide, short in product(_rows_tried(problem, rows, cols, machine, pins), wides, (False, True)):
+            l0 = _tile(problem, along_m, cols, 1, pins, wide)
             depth = pins.base_k or _depth(problem, l0, machine)
             if short:  # loads of powers of two begin at lines
                 if not is_free(pins) or is_open(depth) or depth.bit_count() == 1:
                     continue
                 depth = 1 << depth.bit_length() - 1
-            l0 = _tile(problem, rows, cols, depth, pins, wide)
+            l0 = _tile(problem, along_m, cols, depth, pins, wide)
             key = tuple(l0.values())
             least = (pins.base_m or rows <= ROWS[-1]) and (pins.base_n or cols <= COLUMNS[-1])
+            least = least and not problem.pooled
             if not least and not _fits(problem, l0, machine, pins):
                 continue
             if key not in seen:
                 seen.add(key)
                 yield l0
+
+
+def _rows_tried(
+    problem: CubeProblem, rows: int, cols: int, machine: Machine, pins: CubeSchedule
+) -> list[dict[int, int]]:
+    """Extents along the m axes of tiles of at most so many rows, or as many as pinned: one, or several where they are
+    pooled."""
+    if not problem.pooled:
+        return [_along_m(problem, rows, pins)]
+    columns = size([problem.extents[a] for a in problem.n])
+    abreast = max(machine.cube_cores // max(-(-columns // cols), 1), 1)
+    return list(tiles_of_rows(problem, rows, abreast, pins.base_m is not None))
 
 
 def _sides_tried(problem: CubeProblem, machine: Machine, pins: CubeSchedule) -> Iterator[tuple[int, int]]:
@@ -229,20 +247,22 @@ def _sides_tried(problem: CubeProblem, machine: Machine, pins: CubeSchedule) -> 
     extents, last = problem.extents, problem.n[-1] if problem.n else None
     rows_tried = (*ROWS, *ROWS_BETWEEN) if machine.fused else ROWS
     rows_tried = ROWS_WHOLE if problem.whole else rows_tried
+    rows_tried = (*ROWS, *POOLED_ROWS) if problem.pooled else rows_tried
     wide = round_up(size([extents[a] for a in problem.whole])) if problem.whole and machine.fused else 0
     for m in (pins.base_m,) if pins.base_m else rows_tried:
         columns = [pins.base_n] if pins.base_n else [*(COLUMNS_WHOLE if problem.whole else COLUMNS)]
         if last is not None and not pins.base_n and last not in problem.whole:  # as give each core a tile
-            tile = _tile(problem, m, 1, FRACTAL, pins)
-            parts = max(
-                cores // max(size([-(-extents[a] // tile[a]) for a in problem.out if a != last]), 1), 1
-            )
+            along_m = next(iter(_rows_tried(problem, m, COLUMNS[0], machine, pins)), None)
+            if along_m is None:
+                continue
+            tile = _tile(problem, along_m, 1, FRACTAL, pins)
+            parts = max(cores // max(size([problem.tiles(a, tile[a]) for a in problem.out if a != last]), 1), 1)
             fair = round_up(-(-extents[last] // parts))
             columns += [fair] if COLUMNS[-1] < fair < COLUMNS[0] else []
         if wide and not pins.base_n:
             columns = [wide]
         yield from ((m, n) for n in columns)
-    if not is_free(pins):
+    if not is_free(pins) or problem.pooled:
         return
     square = math.isqrt(machine.spaces["l0c"].bytes // 4) // FRACTAL * FRACTAL
     if square not in ROWS and not problem.whole:
@@ -284,19 +304,24 @@ def _fitting(rows: int, columns: int, machine: Machine) -> tuple[int, int]:
     return rows, columns
 
 
-def _tile(
-    problem: CubeProblem, rows: int, columns: int, depth: int, pins: CubeSchedule, wide: bool = False
-) -> dict[int, int]:
-    """Extents of a mma step of at most so many rows, columns and k, in even parts unless they are pinned; `wide`:
-    whether its columns may span several n axes, which pinned ones do."""
-    extents = problem.extents
-    l0 = dict.fromkeys(range(len(extents)), 1)
-    left = rows
+def _along_m(problem: CubeProblem, rows: int, pins: CubeSchedule) -> dict[int, int]:
+    """Extents along the m axes of a mma step of at most so many rows, in even parts unless they are pinned."""
+    extents, l0, left = problem.extents, dict.fromkeys(problem.m, 1), rows
     for a in reversed(problem.m):
         l0[a] = _piece(extents[a], left, FRACTAL if a == problem.m[-1] else 1, pins.base_m is not None)
         left //= max(l0[a], 1)
         if l0[a] < extents[a] or not problem.wide_m:
             break
+    return l0
+
+
+def _tile(
+    problem: CubeProblem, rows: Mapping[int, int], columns: int, depth: int, pins: CubeSchedule, wide: bool = False
+) -> dict[int, int]:
+    """Extents of a mma step with these along the m axes, and at most so many columns and k, in even parts unless they
+    are pinned; `wide`: whether its columns may span several n axes, which pinned ones do."""
+    extents = problem.extents
+    l0 = {**dict.fromkeys(range(len(extents)), 1), **rows}
     left, pinned = columns, pins.base_n is not None
     for a in reversed(problem.n):
         l0[a] = _piece(extents[a], left, FRACTAL if a == problem.n[-1] else 1, pinned)
@@ -374,7 +399,11 @@ def _misshapen(plan: CubePlan, problem: CubeProblem, machine: Machine) -> str | 
             return f"the contraction has {rank} axes, and {name} {len(given)}"
     for a, extent in enumerate(problem.extents):
         step, most = lists["step"][a], round_up(extent)
-        if (a in problem.windows or not is_open(extent)) and step > most:
+        along = problem.pooled.get(a)
+        if along is not None:
+            if not along.holds(step):
+                return f"a step of {step} along axis {a} is not as long as windows of {along.window} are together"
+        elif (a in problem.windows or not is_open(extent)) and step > most:
             return f"a step of {step} along axis {a}, which has {extent}"
         if a in problem.k:
             uneven = next((n for n in ("lhs", "rhs") if lists[n][a] % step and lists[n][a] < extent), None)
@@ -388,7 +417,7 @@ def _misshapen(plan: CubePlan, problem: CubeProblem, machine: Machine) -> str | 
             continue
         if lists["lhs"][a] != step or lists["rhs"][a] != step:
             return f"loads and steps differ along axis {a} of the result"
-        tiles, cores = -(-extent // step), lists["grid"][a]
+        tiles, cores = problem.tiles(a, step), lists["grid"][a]
         if a in problem.whole and cores != 1:
             return f"axis {a} cannot be split over {cores} cores, as rows along it are reduced"
         if a in problem.whole and machine.fused and tiles > 1:
@@ -422,6 +451,8 @@ def _beyond(plan: CubePlan, problem: CubeProblem, machine: Machine, pins: CubeSc
         if pinned and pinned > whole:
             return f"{name}={pinned} is more than the {size(extents)} {what} that there are"
         step = size([own[a] for a in axes[:-1]]) * round_up(own[axes[-1]]) if axes else FRACTAL
+        if problem.pooled and name == "base_m":
+            step = round_up(size([own[a] for a in axes]))
         if pinned and name != "base_k" and step != round_up(pinned):
             return f"{name}={pinned}: the axes {extents} can be cut into steps of {step}"
     last = problem.k[-1] if problem.k else None

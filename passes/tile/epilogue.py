@@ -96,7 +96,8 @@ class EpilogueSteps(ContractionSteps):
             if inner and not varies & inner:
                 continue  # it stands before the inner loop over tiles
             often = pieces if any(extent[a] != chunk[a] for a in varies) else 1
-            total = total.also(self._step_cycles(step, spanning(chunk, step.axes)), often)
+            shape = spanning(self.steps.extents(step, chunk), step.axes)
+            total = total.also(self._step_cycles(step, shape), often)
         return total
 
     def _step_cycles(self, step: Step, shape: Sequence[int]) -> FusedEpilogue:
@@ -142,18 +143,24 @@ class EpilogueSteps(ContractionSteps):
         """The axis along which the vector cores beside a cube share each tile, and how many do; None and 1 where no
         axis can be cut."""
         per_cube = self.machine.vector_cores // self.machine.cube_cores
+        tile = self._result_tile(plan)
         shared = [a for a in (*self.m_axes, *self.n_axes) if a not in self.whole]
-        axis = next((a for a in shared if plan.l0[a] % per_cube == 0), None)
+        axis = next((a for a in shared if tile[a] % per_cube == 0), None)
         return axis, per_cube if axis is not None else 1
 
-    def _handed(self, plan: CubePlan) -> dict[int, int]:
+    def _result_tile(self, plan: CubePlan) -> dict[int, int]:
         """Elements along each axis of the result that the cube hands over before the vector cores begin."""
-        kept = (a for a in range(len(self.extents)) if self.role[a] != "k")
+        kept = (a for a, role in enumerate(self.role) if role != "k")
         return {a: self.extents[a] if a in self.whole else plan.l0[a] for a in kept}
+
+    def _emitter(self, b: KernelBuilder, plan: CubePlan, position: dict[int, Expr]) -> Emitter:
+        """What builds the steps of an epilogue for tiles from a position of the product on."""
+        assert plan.epilogue is not None
+        return Emitter(b, [*plan.epilogue], position)
 
     def _epilogue_extent(self, plan: CubePlan) -> list[int]:
         """What one vector core has of each tile of the result, by axis."""
-        extent = [*self._handed(plan).values()]
+        extent = [*self._result_tile(plan).values()]
         axis, units = (None, 1) if self.machine.fused else self._units(plan)
         if axis is not None:
             extent[axis] //= units
@@ -162,13 +169,16 @@ class EpilogueSteps(ContractionSteps):
     def _epilogue_bytes(self, chunk: Sequence[int]) -> int:
         return self.steps.ub_bytes(chunk, self.slots, self.machine.fused)
 
+    def _cut_rows(self, plan: CubePlan) -> Sequence[int]:
+        """The m axes along which a tile may be in parts: what is drained from l0c has rows side by side."""
+        return self.m_axes[:1] if self.machine.fused else self.m_axes
+
     def _epilogue_tile(self, plan: CubePlan) -> list[int]:
         """Equal parts of a tile of the result that fit ub. Raises TooLarge."""
         extent = self._epilogue_extent(plan)
         capacity = int(self.machine.spaces["ub"].bytes * UB_FRACTION)
         chunk = list(extent)
-        cut_along = [*(self.m_axes[:1] if self.machine.fused else self.m_axes), *self.n_axes]
-        axes = [a for a in cut_along if a not in self.whole]
+        axes = [a for a in (*self._cut_rows(plan), *self.n_axes) if a not in self.whole]
         while self._epilogue_bytes(chunk) > capacity:
             cut = {a: _smaller_divisor(extent[a], chunk[a]) for a in axes if chunk[a] > 1}
             if not cut:
@@ -193,8 +203,8 @@ class EpilogueSteps(ContractionSteps):
             return f"its result has {len(extent)} axes, and the epilogue {len(chunk)}"
         if any(n % part for n, part in zip(extent, chunk, strict=True)):
             return f"a tile of {shown} of the epilogue does not divide the {extent} that a vector core has"
-        rows = self.m_axes[1:] if self.machine.fused else ()
-        if any(chunk[a] != extent[a] for a in (*self.b_axes, *rows, *self.whole)):
+        whole = [*self.b_axes, *(a for a in self.m_axes if a not in self._cut_rows(plan)), *self.whole]
+        if any(chunk[a] != extent[a] for a in whole):
             return f"a tile of {shown} of the epilogue cuts an axis that is not cut"
         need, room = self._epilogue_bytes(chunk), self.machine.spaces["ub"].bytes
         return (
@@ -212,7 +222,7 @@ class EpilogueSteps(ContractionSteps):
             if self.machine.fused:
                 return [self._drain(e, element)]
             source = e.builder.workspace(0)
-            offsets = [e.at(a) for a in dims] or [Expr()]
+            offsets = [e.handed(a) for a in dims] or [Expr()]
             sizes = [e.tile[a] for a in dims] or [1]
             return [e.builder.load(source, offsets, sizes, e.type(axes, element))]
 
@@ -250,19 +260,18 @@ class EpilogueSteps(ContractionSteps):
     ) -> Epilogue:
         """The vector steps over the tiles of `tile_loops` (axis, trips) and, inside each, the chunks that fit ub;
         `unit` = (axis that is split over the vector cores of a block, number of this one, how many)."""
-        extent = self._handed(plan)
-        position = {a: position.get(a, Expr()) for a in extent}
+        extent = self._result_tile(plan)
+        loops = [(a, trips, extent[a]) for a, trips in tile_loops if a not in self.whole]
+        emitter = self._emitter(b, plan, {a: position.get(a, Expr()) for a in extent})
         self.chunk_position: dict[int, Expr] = {}
         if unit is not None:
             axis, number_of, units = unit
             extent[axis] //= units
-            position[axis] = position[axis] + Expr.of(number_of) * extent[axis]
+            emitter.move(axis, Expr.of(number_of), extent[axis], whole=False)
         assert plan.epilogue is not None
         chunk = dict(zip(extent, plan.epilogue, strict=True))
-        loops = [(a, trips, plan.l0[a]) for a, trips in tile_loops if a not in self.whole]
         parts = [(a, extent[a] // chunk[a], chunk[a]) for a in extent if extent[a] != chunk[a]]
         levels = self.steps.levels({a: i + 1 for i, (a, *_) in enumerate([*loops, *parts])})
-        emitter = Emitter(b, [*plan.epilogue], position)
         return Epilogue(b, emitter, self.steps, levels, loops, parts, self.chunk_position)
 
 
@@ -289,7 +298,7 @@ class Epilogue:
     def enter(self, depth: int, index: Expr) -> None:
         """Goes into the loop over tiles with that number, whose index this is."""
         axis, _, extent = self.loops[depth]
-        self.emitter.position[axis] = self.emitter.position[axis] + index * extent
+        self.emitter.move(axis, index, extent, whole=True)
 
     def rest(self, depth: int) -> None:
         """Builds all that is left inside so many loops over tiles."""
@@ -300,8 +309,7 @@ class Epilogue:
             for d, (axis, trips, extent) in enumerate(self.parts, start=len(self.loops)):
                 self.before(d)
                 index = stack.enter_context(self.builder.loop(trips))
-                self.chunk_position[axis] = index * extent
-                self.emitter.position[axis] = self.emitter.position[axis] + index * extent
+                self.chunk_position[axis] = self.emitter.move(axis, index, extent, whole=False)
             self.before(len(self.loops) + len(self.parts))
 
 

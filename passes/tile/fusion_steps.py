@@ -53,12 +53,16 @@ class FusionSteps(FusionAxes):
     ):
         super().__init__(fusion, machine, groups, apart)
         self.location = fusion.location
-        self.steps = Steps()
+        self.steps = self._no_steps()
         self.made: dict[SSAValue, Ref] = {}
         self.loads: dict[tuple, Ref] = {}
         self.casts: dict[tuple, Ref] = {}
         self.paired: frozenset[int] = frozenset()
         """Axes along which numbers are loaded in pairs: tiles have even extents there."""
+
+    def _no_steps(self) -> Steps:
+        """What steps are added to."""
+        return Steps()
 
     def build_steps(self) -> None:
         """Fills `steps`. Raises PassError for an op that no vector kernel has."""
@@ -79,9 +83,17 @@ class FusionSteps(FusionAxes):
             elif isinstance(op, UnpackOp):
                 self._unpack(op)
             else:
-                raise PassError(f"{describe(op)} cannot be part of a vector kernel")
+                self._other(op)
         for part in self.stored:
             self._store(part)
+
+    def _other(self, op: Operation) -> None:
+        """Makes the steps of an op that is in some kernels only. Raises PassError where this is none of them."""
+        raise PassError(f"{describe(op)} cannot be part of a vector kernel")
+
+    def _stored_extent(self, axis: int) -> int:
+        """Elements along an axis of what is stored."""
+        return self.extents[axis]
 
     def _step(self, step: Step) -> Ref:
         step.location = self.location
@@ -403,7 +415,7 @@ class FusionSteps(FusionAxes):
         def emit(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
             dest = e.builder.view(
                 e.builder.output(part.output),
-                [self.extents[a] for a in dims] or [1],
+                [self._stored_extent(a) for a in dims] or [1],
                 [by_axis[a] for a in dims] or [1],
                 part.offset,
             )
@@ -412,5 +424,6 @@ class FusionSteps(FusionAxes):
             )
             return ()
 
-        whole = GmType.of([self.extents[a] for a in dims], self._element(ref), [by_axis[a] for a in dims])
+        stored = [self._stored_extent(a) for a in dims]
+        whole = GmType.of(stored, self._element(ref), [by_axis[a] for a in dims])
         self._step(Step([], axes, [ref], emit, "store", axes, view=whole, along=dims))

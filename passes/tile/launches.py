@@ -50,6 +50,8 @@ from .contraction_axes import product_in
 from .cumulate import CumulateKernel
 from .gather import GatherKernel
 from .moves import BoxCopy, CopyKernel, Start
+from .pooled import PooledKernel
+from .pooling import pooling_in
 from .row_attention import RowAttentionKernel
 from .scatter import ScatterKernel
 from .scheduled import ScheduledKernel, as_attention, as_cube, as_row_attention, as_vector, cannot_obey
@@ -176,7 +178,8 @@ def _contraction(
         if why is not None:
             raise cannot_obey(name, f"the vector cores do not compute it, as {why}")
         return VectorProductKernel(fusion, machine, asked)
-    return ContractKernel(fusion, machine, as_cube(name, asked))
+    kind = ContractKernel if pooling_in(fusion) is None else PooledKernel
+    return kind(fusion, machine, as_cube(name, asked))
 
 
 def _box(cls: Callable[..., ScheduledKernel]) -> Maker:

@@ -22,6 +22,7 @@ from ..graph.reductions import even_parts
 from ..graph.sparse_products import expansion_of
 from ..graph.tensor_builder import BlockBuilder, TensorBuilder
 from .contraction_axes import Product, product_in
+from .pooling import pooling_in
 
 TILE = 128
 """Rows and columns of results that one core computes together."""
@@ -37,8 +38,8 @@ MANY_BYTES = 1 << 19
 
 
 def product_of(fusion: FusionOp) -> Product | None:
-    """The contraction of a fusion, None where it has none, or several."""
-    return product_in(fusion)
+    """The contraction of a fusion, None where it has none, or several, or is pooled, which needs whole sums."""
+    return None if pooling_in(fusion) is not None else product_in(fusion)
 
 
 def parts_worth_trying(op: Product, machine: Machine) -> int | None:

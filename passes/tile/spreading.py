@@ -27,6 +27,7 @@ from ..graph.sparse_products import expansion_of
 from ..graph.tensor_builder import BlockBuilder
 from .axes import is_member
 from .contraction_axes import Nest, nest_of_contract, product_in
+from .pooling import pooling_in
 
 MOST_ROWS = 4
 """A product of more rows and more columns than this is the cube's: each takes the vector unit as long again, the cube
@@ -59,6 +60,8 @@ def why_not_spread(fusion: FusionOp, machine: Machine) -> str | None:
         return "rows of its result are reduced behind it"
     if 0 in out or size([shape_of(op.lhs)[d] for d in to_ints(op.lhs_contract)]) < 2:
         return "its product adds nothing up"
+    if pooling_in(fusion) is not None:
+        return "its result is pooled"
     return None
 
 

@@ -44,6 +44,8 @@ class Step:
     """The number of the input that a load reads."""
     paired: int | None = None
     """The axis along which an element of its results is a pair of numbers."""
+    pooled: frozenset[int] = frozenset()
+    """Axes along which it has windows in the place of their elements."""
     location: LocationAttr | None = None
     """Where the graph op it belongs to came from."""
 
@@ -74,6 +76,10 @@ _ORDER = {"load": 0, "store": 2}
 
 class Steps(list[Step]):
     """Steps in an order in which each comes after what it uses."""
+
+    def extents(self, step: Step, tile: Sequence[int]) -> Sequence[int]:
+        """The extents of a step's results along all axes, for those of a tile."""
+        return tile
 
     def rows(self) -> frozenset[int]:
         """The axes that are reduced."""
@@ -119,7 +125,7 @@ class Steps(list[Step]):
         total = live = peak = 0
         ends: dict[int, list[int]] = {}
         for i, step in enumerate(self):
-            need = tile_bytes(tile, step.axes, step.elements, step.paired)
+            need = tile_bytes(self.extents(step, tile), step.axes, step.elements, step.paired)
             if i in crossing:
                 total += need * slots
             elif step.kind == "fill" or i in kept:
@@ -188,6 +194,17 @@ class Emitter:
 
     def at(self, axis: int) -> Expr:
         return self.position.get(axis, Expr())
+
+    def handed(self, axis: int) -> Expr:
+        """Where what the cube hands over is."""
+        return self.at(axis)
+
+    def move(self, axis: int, index: Expr, extent: int, whole: bool) -> Expr:
+        """Goes so many tiles, which are `whole` or parts of one, of this extent ahead along an axis; the elements from
+        the place before to this one."""
+        ahead = index * extent
+        self.position[axis] = self.at(axis) + ahead
+        return ahead
 
     def emit(self, i: int, step: Step, done: dict[Ref, SSAValue]) -> None:
         """Builds step number `i` from the tiles in `done`, and adds its own."""

@@ -2,8 +2,8 @@
 ones whose flags are too many, so that they have barriers.
 
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
-`barriers 1`, `attention 3`, `chained 1`, `gradient 1`, `grouped 1`, `rows 1`, `statistics 1`, `winograd 1`,
-`skinny 2`, `decoding 1`.
+`barriers 1`, `attention 3`, `chained 1`, `gradient 1`, `grouped 1`, `rows 1`, `statistics 1`, `pooled 1`,
+`winograd 1`, `skinny 2`, `decoding 1`.
 Nothing here imports JAX before a program is compiled.
 """
 
@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw
 from tilewright.passes.graph import chained, grouped_products, own_scores
+from tilewright.passes.tile import pooling_choice
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [
@@ -95,6 +96,8 @@ def subject(source: str, target: str) -> Subject:
         return rows_subject(int(number), target)
     if kind == "statistics":
         return statistics_subject(int(number), target)
+    if kind == "pooled":
+        return pooled_subject(int(number), target)
     if kind == "gradient":
         return gradient_subject(int(number), target)
     if kind == "winograd":
@@ -320,6 +323,32 @@ def grouped_subject(number: int, target: str) -> Subject:
     with patch.multiple(grouped_products, LAUNCHES=-inf, TILES=(16,)):
         module = tw.compile(grouped_product, *args, sizes, target=target).module()
     return Subject(f"grouped {number} for {target}", module, target)
+
+
+def pooled_subject(number: int, target: str) -> Subject:
+    """A convolution whose result is pooled in its kernel, over several tiles of windows on each core. Windows overlap,
+    with a border around the images, where the number is even; from 2 on there are several tiles of columns."""
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    rng = np.random.default_rng(number)
+    height, width = 16, 2 * int(rng.integers(5, 8))
+    window, border = (3, 1) if number % 2 == 0 else (2, 0)
+
+    def pooled_layer(x: Any, w: Any, b: Any) -> Any:
+        y = lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        y, start = jax.nn.relu(y + b), jnp.asarray(-inf, x.dtype)
+        padding = [(0, 0), (border, border), (border, border), (0, 0)]
+        return lax.reduce_window(y, start, lax.max, (1, window, window, 1), (1, 2, 2, 1), padding)
+
+    columns = 16 * (1 + number // 2 % 2)
+    shapes = ((1, height, width, 16), (3, 3, 16, columns), (columns,))
+    args = [rng.standard_normal(shape).astype("f2") for shape in shapes]
+    schedule = tw.Schedule(base_m=64, base_n=16, base_k=16, cores=1 + number % 2)
+    with patch.object(pooling_choice, "pays", lambda together, apart: True):
+        module = tw.compile(pooled_layer, *args, target=target, options=tw.Options(schedule=schedule)).module()
+    return Subject(f"pooled {number} for {target}", module, target)
 
 
 def rows_subject(number: int, target: str) -> Subject:

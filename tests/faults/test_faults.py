@@ -122,6 +122,17 @@ def test_no_mutant_of_a_product_that_reduces_its_rows_escapes() -> None:
         assert not tally.escapes
         total += tally.total
     assert total >= 50
+def test_no_mutant_of_a_pooled_convolution_escapes() -> None:
+    """Tiles of windows that overlap are handed over one by one, and what lies outside of the image is masked."""
+    total = 0
+    for i, target in ((0, TARGETS[0]), (1, TARGETS[0]), (2, TARGETS[1])):
+        found = subject(f"pooled {i}", target)
+        summaries, alarms = summaries_of(found.module, Machine.load(found.target))
+        assert not alarms and list(launched(found.module)) == ["conv_0"]
+        tally = KernelSubject(found, "conv_0", summaries).mutants(24, seed=7)
+        assert not tally.escapes
+        total += tally.total
+    assert total >= 40
 
 
 @later()

@@ -1,0 +1,128 @@
+"""Whether a product and the reduction of windows behind it are one kernel: where that takes less time than two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from math import inf
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Operation
+
+from ...dialects.graph import CubeSchedule, FusionOp, VectorSchedule
+from ..errors import PassError, TooLarge
+from ..fingerprint import structure
+from ..instances import has_open_sizes
+from ..pins import pinned_for
+from ..reasons import Reason, asked_reasons
+from .fronts import Chosen
+from .launches import launches_of
+from .names import Memo
+from .pooled import TURNED, PooledKernel
+from .pooling import chain_behind, pooled_fusion, put_in_place
+
+if TYPE_CHECKING:
+    from .choose import Scheduler
+
+NAME = "pooled"
+"""What errors of a judged kernel call it; nobody sees them."""
+
+DOES_NOT_FIT = "the rows that one window reaches do not fit on chip as one tile"
+OPEN = "sizes are open, and tiles of whole windows have known ones"
+
+
+class PoolingChoice:
+    """Joins products with what pools them, for a scheduler."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.known: Memo[str] = Memo()
+        """Why chains of fusions are not one kernel; "" for those that are."""
+
+    def joined(self, fusion: FusionOp, position: Mapping[Operation, int]) -> FusionOp | None:
+        """A product's fusion and those that pool its result as one, put in their place, where that takes less time.
+        `position`: that of each op of the block."""
+        chain, why = chain_behind(fusion, position) if self.scheduler.pooling else ([], "")
+        if not chain:
+            return None
+        one = None
+        if not why and any(has_open_sizes(each) for each in chain):
+            why = OPEN
+        elif not why:
+            one = pooled_fusion(chain)
+            assert one is not None
+            key, details = structure(one)
+            known = self.known.find(key, details)
+            why = self.known.keep(key, details, self._why_apart(chain, one)) if known is None else known
+        if one is not None and not why:
+            _rename(chain, one)
+            put_in_place(one, chain)
+            return one
+        if one is not None:
+            one.erase()
+        _note(chain, why)
+        return None
+
+    def _why_apart(self, chain: Sequence[FusionOp], one: FusionOp) -> str:
+        """Why several fusions take no longer than one; "" where they do."""
+        (plan,) = launches_of(one, self.scheduler.machine)
+        kernel = plan.kernel(NAME, None)
+        if isinstance(kernel, PooledKernel) and kernel.turned:
+            return TURNED
+        try:
+            together = self._best(one)
+        except (TooLarge, PassError):
+            return DOES_NOT_FIT
+        apart = inf
+        with suppress(TooLarge, PassError):  # nor can several where the first one cannot obey what is pinned
+            apart = self.scheduler.microseconds([self._one_of(each, chain) for each in chain])
+        whole = self.scheduler.microseconds([together])
+        if pays(whole, apart):
+            return ""
+        number = len(chain)
+        return f"one kernel takes {whole:.1f} us, in tiles of whole windows, and {number} take {apart:.1f}"
+
+    def _best(self, one: FusionOp) -> Chosen:
+        """The best schedules of a product. Raises TooLarge, and PassError where it cannot obey what is pinned of all
+        kernels."""
+        scheduler = self.scheduler
+        (plan,) = launches_of(one, scheduler.machine)
+        asked = pinned_for(scheduler.pins_for_all, NAME, CubeSchedule, plan.obeys_all, product=True)
+        if asked.chosen() and asked.parts is None:
+            return scheduler.whole(plan.kernel(NAME, asked), NAME, asked)
+        return scheduler.free_best(one, plan, NAME, (CubeSchedule, VectorSchedule))
+
+    def _one_of(self, fusion: FusionOp, chain: Sequence[FusionOp]) -> Chosen:
+        """The best schedules of one of several fusions. Raises TooLarge, and PassError."""
+        scheduler = self.scheduler
+        if fusion is chain[0]:
+            return self._best(fusion)
+        (plan,) = launches_of(fusion, scheduler.machine)
+        kernel = scheduler.kernel(fusion, plan, NAME, VectorSchedule(), chain)
+        return scheduler.whole(kernel, NAME, VectorSchedule())
+
+
+def pays(together: float, apart: float) -> bool:
+    """Whether one kernel that takes so many microseconds is better than several that take so many."""
+    return together < apart
+
+
+def _note(chain: Sequence[FusionOp], why: str) -> None:
+    """Notes why a product and what pools it are apart, in the place of what graph-fuse said, where somebody asks."""
+    reasons = asked_reasons()
+    if reasons is not None:
+        pair = chain[0], chain[1]
+        reasons[:] = [r for r in reasons if r.ops != pair]
+        reasons.append(Reason("not fused", pair, why))
+
+
+def _rename(chain: Sequence[FusionOp], one: FusionOp) -> None:
+    """Lets what was said of the first or the last of several fusions be said of the one that they are now."""
+    reasons = asked_reasons()
+    if reasons is None:
+        return
+    inside = set(chain)
+    kept = [r for r in reasons if not (len(r.ops) == 2 and set(r.ops) <= inside)]
+    reasons[:] = [
+        Reason(r.kind, tuple(one if op in inside else op for op in r.ops), r.why, r.result) for r in kept
+    ]
