@@ -6,13 +6,13 @@ these sentences with the ops that they are about; elsewhere they are dropped whe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, OpResult
 
 ReasonKind = Literal["not fused", "not attention", "not chained", "not joined", "turned", "not turned"]
 
@@ -47,3 +47,25 @@ def reasons_asked() -> Iterator[list[Reason]]:
 def asked_reasons() -> list[Reason] | None:
     """Where reasons are noted; None where nobody asks for them."""
     return _ASKED.get()
+
+
+def join_reasons(joined: Operation, parts: Sequence[Operation], results: Sequence[OpResult]) -> None:
+    """Lets what was said of several ops be said of the one that takes their place. results: those of their results that
+    it gives, in its order. What was said of two of them, or of a result that is inside now, is dropped. Nothing is done
+    where nobody asks for reasons."""
+    reasons = asked_reasons()
+    if reasons is None:
+        return
+    inside, kept = set(parts), list[Reason]()
+    numbers = {(result.op, result.index): number for number, result in enumerate(results)}
+    for reason in reasons:
+        number = reason.result
+        if len(reason.ops) == 2 and inside.issuperset(reason.ops):
+            continue
+        if reason.kind == "not fused" and reason.ops[0] in inside:
+            if (reason.ops[0], reason.result) not in numbers:
+                continue
+            number = numbers[reason.ops[0], reason.result]
+        ops = tuple(joined if op in inside else op for op in reason.ops)
+        kept.append(replace(reason, ops=ops, result=number))
+    reasons[:] = kept

@@ -22,6 +22,7 @@ from ...machine import Machine
 from ..access import Load, splat_of
 from ..graph.groups import DOMAINS, GROUPED, OPENED
 from ..graph.places import ALONG
+from ..reasons import join_reasons
 from .axes import FusionAxes, is_member
 from .contraction_axes import Product, nest_of
 from .split import product_of
@@ -48,7 +49,7 @@ def tail_of(fusion: FusionOp, position: Mapping[Operation, int]) -> FusionOp | N
     return None
 
 
-def _shared(fusion: FusionOp, tail: FusionOp) -> list[SSAValue]:
+def _shared(fusion: FusionOp, tail: FusionOp) -> list[OpResult]:
     """The results of a fusion that others than `tail` use."""
     return [r for r in fusion.results if any(use.operation is not tail for use in r.uses)]
 
@@ -179,6 +180,7 @@ def put_in_place(joined: FusionOp, fusion: FusionOp, tail: FusionOp) -> None:
     assert block is not None
     old = [*_shared(fusion, tail), *tail.results]
     block.insert_op_before(joined, fusion)
+    join_reasons(joined, (fusion, tail), old)
     for value, new in zip(old, joined.results, strict=True):
         new.name_hint = value.name_hint
         value.replace_all_uses_with(new)

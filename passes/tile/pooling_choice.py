@@ -14,7 +14,7 @@ from ..errors import PassError, TooLarge
 from ..fingerprint import structure
 from ..instances import has_open_sizes
 from ..pins import pinned_for
-from ..reasons import Reason, asked_reasons
+from ..reasons import Reason, asked_reasons, join_reasons
 from .fronts import Chosen
 from .launches import launches_of
 from .names import Memo
@@ -55,7 +55,7 @@ class PoolingChoice:
             known = self.known.find(key, details)
             why = self.known.keep(key, details, self._why_apart(chain, one)) if known is None else known
         if one is not None and not why:
-            _rename(chain, one)
+            join_reasons(one, chain, chain[-1].results)
             put_in_place(one, chain)
             return one
         if one is not None:
@@ -114,15 +114,3 @@ def _note(chain: Sequence[FusionOp], why: str) -> None:
         pair = chain[0], chain[1]
         reasons[:] = [r for r in reasons if r.ops != pair]
         reasons.append(Reason("not fused", pair, why))
-
-
-def _rename(chain: Sequence[FusionOp], one: FusionOp) -> None:
-    """Lets what was said of the first or the last of several fusions be said of the one that they are now."""
-    reasons = asked_reasons()
-    if reasons is None:
-        return
-    inside = set(chain)
-    kept = [r for r in reasons if not (len(r.ops) == 2 and set(r.ops) <= inside)]
-    reasons[:] = [
-        Reason(r.kind, tuple(one if op in inside else op for op in r.ops), r.why, r.result) for r in kept
-    ]
