@@ -206,7 +206,8 @@ def test_what_else_needs_them_keeps_them(what: str) -> None:
 
 
 def test_many_scores_are_in_kernels_and_few_are_stored() -> None:
-    """Those of 4,096 rows are, which takes less time and a tenth of the memory."""
+    """Those of 4,096 rows are, which takes less time, and a tenth of the memory that strips take whose softmax is no
+    part of the first product's kernel."""
 
     def compiled(*shape: int, **options: bool) -> tw.Program:
         return tw.compile(
@@ -216,6 +217,7 @@ def test_many_scores_are_in_kernels_and_few_are_stored() -> None:
         )
 
     one, strips = compiled(1, 4096, 64), compiled(1, 4096, 64, attention=False)
+    stored = compiled(1, 4096, 64, attention=False, tails=False)
     marked = [
         op
         for op in one.module("graph").walk()
@@ -224,7 +226,8 @@ def test_many_scores_are_in_kernels_and_few_are_stored() -> None:
     assert len(marked) == 4 and not any(isinstance(op, WhileOp) for op in one.module("graph").walk())
     assert any(isinstance(op, WhileOp) for op in strips.module("graph").walk())
     assert one.report().microseconds < strips.report().microseconds
-    assert one.report().memory.arena_bytes * 10 < strips.report().memory.arena_bytes
+    assert one.report().memory.arena_bytes * 8 < strips.report().memory.arena_bytes
+    assert one.report().memory.arena_bytes * 10 < stored.report().memory.arena_bytes
     for few in (compiled(2, 512, 64), compiled(600, 128, 64)):
         assert not any(name.startswith("chain") for name in kernels(few))
 
