@@ -207,7 +207,10 @@ class Clocks:
                 self.walk((node,))
 
     def _trips(self, node: CheckedNode) -> int:
-        return node.trips if self.full or node.fills else reduced_trips(node.trips, self.kernel.period)
+        """All of a loop that fills a workspace where another section may read what it has not stored."""
+        if self.full or (node.fills and self.tracked):
+            return node.trips
+        return reduced_trips(node.trips, self.kernel.period)
 
     def _loop(self, node: CheckedNode) -> None:
         trips, period, variable = self._trips(node), self.kernel.period, node.variable
