@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, StringAttr, i1
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
@@ -31,6 +31,13 @@ from .schedules import to_schedules
 AXES = "axes"
 """Attribute of an op in a fusion: the domain's axis of each dimension of its result (of its operand, for a
 reduction); -1 for a dimension of size 1 without one."""
+
+
+def axes_of(op: Operation) -> tuple[int, ...] | None:
+    """The axes that an op in a fusion has as `AXES`; None where it has none."""
+    named = op.attributes.get(AXES)
+    return to_ints(named) if isinstance(named, DenseArrayBase) else None
+
 
 FUSION_KINDS = ("vector", "cube", "mix", "move", "index", "scalar")
 """What a fusion becomes: loops on vector cores; a contraction; a contraction with a vector epilogue; data
@@ -116,11 +123,11 @@ class FusionOp(RegionOp):
             raise self.error(str(error)) from error
         axes = len(to_ints(self.domain))
         for op in self.body.block.ops:
-            named = op.attributes.get(AXES)
-            if isinstance(named, DenseArrayBase) and not all(-1 <= a < axes for a in to_ints(named)):
+            named = axes_of(op)
+            if named is not None and not all(-1 <= a < axes for a in named):
                 raise self.error(
                     f"has a domain of {axes} dimension{'s' * (axes != 1)}, and {describe(op)} names the axes "
-                    f"{list(to_ints(named))} of it"
+                    f"{list(named)} of it"
                 )
 
 

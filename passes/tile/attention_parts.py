@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from xdsl.dialects.builtin import DenseArrayBase, StringAttr
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects import tile as ops
 from ...dialects.base import Expr, ints, to_ints
 from ...dialects.dtypes import tensor
 from ...dialects.graph import ContractOp, CubeSchedule, FusionOp, YieldOp
-from ...dialects.graph.control import AXES
+from ...dialects.graph.control import AXES, axes_of
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import row_strides
 from ...dialects.tile import TileType
@@ -281,9 +281,9 @@ class CopiedFusion:
         return self.inside[value]
 
     def _copy(self, op: Operation) -> None:
-        attributes, axes = dict(op.attributes), op.attributes.get(AXES)
-        if isinstance(axes, DenseArrayBase) and self.renumbered:
-            attributes[AXES] = ints([self.renumbered.get(a, -1) for a in to_ints(axes)])
+        attributes, axes = dict(op.attributes), axes_of(op)
+        if axes is not None and self.renumbered:
+            attributes[AXES] = ints([self.renumbered.get(a, -1) for a in axes])
         new = type(op).create(
             operands=[self.inside[v] for v in op.operands],
             result_types=[r.type for r in op.results],

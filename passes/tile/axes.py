@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ...dialects.base import Expr, describe, integer, to_ints
@@ -19,8 +18,8 @@ from ...dialects.graph import (
     ReduceOp,
     TransposeOp,
     UnpackOp,
-    YieldOp,
 )
+from ...dialects.graph.control import axes_of
 from ...dialects.graph.interface import shape_of
 from ...dialects.npu.types import row_strides
 from ...machine import Machine
@@ -65,6 +64,13 @@ def is_member(value: SSAValue) -> bool:
     return isinstance(value.owner, Operation) and "axes" in value.owner.attributes
 
 
+def reduced_dims(op: Operation) -> tuple[int, ...]:
+    """The dimensions of its operand that an op reduces."""
+    if isinstance(op, ArgReduceOp):
+        return (integer(op.dim),)
+    return to_ints(op.dims) if isinstance(op, ReduceOp) else ()
+
+
 class FusionAxes:
     """A fusion's values by the axes of its domain, neighbouring axes merged where every access allows it.
 
@@ -88,27 +94,20 @@ class FusionAxes:
         self.domain = to_ints(fusion.domain)
         self.inputs = {a: i for i, a in enumerate(self.block.args)}
         self.members = [op for op in self.block.ops if "axes" in op.attributes]
-        last = self.block.last_op
-        assert isinstance(last, YieldOp)
-        self.yielded = last.values
+        self.yielded = fusion.yielded(0).values
         self.stored = [
-            part for i, v in enumerate(last.values) for part in stored_parts(i, v, row_strides(shape_of(v)))
+            part for i, v in enumerate(self.yielded) for part in stored_parts(i, v, row_strides(shape_of(v)))
         ]
         self.new_axis: dict[int, int] = {}
         self._merge()
 
     def _axes_of(self, op: Operation) -> list[int | None]:
-        attr = op.attributes["axes"]
-        assert isinstance(attr, DenseArrayBase)
-        return [None if a < 0 else a for a in to_ints(attr)]
+        axes = axes_of(op)
+        assert axes is not None
+        return [None if a < 0 else a for a in axes]
 
     def _result_axes(self, op: Operation) -> list[int | None]:
-        axes = self._axes_of(op)
-        if isinstance(op, ReduceOp):
-            return [a for d, a in enumerate(axes) if d not in to_ints(op.dims)]
-        if isinstance(op, ArgReduceOp):
-            return [a for d, a in enumerate(axes) if d != integer(op.dim)]
-        return axes
+        return [a for d, a in enumerate(self._axes_of(op)) if d not in reduced_dims(op)]
 
     def _is_base(self, value: SSAValue) -> bool:
         return isinstance(value, BlockArgument) or is_member(value)

@@ -18,14 +18,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from ...dialects.base import Expr, ints, to_ints
 from ...dialects.dtypes import dtype_name, element_type, tensor
 from ...dialects.graph import ELEMENTWISE, ConstantOp, FusionOp
 from ...dialects.graph.attributes import DataAttr
-from ...dialects.graph.control import AXES
+from ...dialects.graph.control import AXES, axes_of
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import row_strides
 from ...machine import Machine
@@ -54,10 +53,10 @@ class Columns:
 def columns_of(value: SSAValue, user: Operation, fusion: FusionOp, nest: Nest) -> Columns | None:
     """How an operand of an op behind a product has a number for each column, from an input of the fusion or from the
     words that are one; None where it does not."""
-    named = user.attributes.get(AXES)
-    if not isinstance(named, DenseArrayBase) or any(len(terms) > 1 for terms in nest.out):
+    named = axes_of(user)
+    if named is None or any(len(terms) > 1 for terms in nest.out):
         return None
-    indices: list[Expr[int]] = [Expr() if a < 0 else Expr.of(a) for a in to_ints(named)]
+    indices: list[Expr[int]] = [Expr() if a < 0 else Expr.of(a) for a in named]
     load = resolve(value, indices, to_ints(fusion.domain), _is_base)
     argument, masked = _words_behind(load.base, fusion) or (load.base, False)
     if load.fill is not None or not isinstance(argument, BlockArgument):

@@ -14,11 +14,11 @@ from math import inf
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects import tile as ops
-from ...dialects.base import Expr, describe, integer, ints, pack, to_ints
+from ...dialects.base import Expr, describe, ints, pack
 from ...dialects.dtypes import dtype_name, itemsize, size
-from ...dialects.graph import ArgReduceOp, ReduceOp
 from ...dialects.graph.interface import element_of
 from ..errors import TooLarge
+from .axes import reduced_dims
 from .bound import FusedEpilogue
 from .builder import KernelBuilder
 from .contraction_axes import ContractionSteps
@@ -47,9 +47,9 @@ class EpilogueSteps(ContractionSteps):
     @cached_property
     def whole(self) -> frozenset[int]:
         """The axes that the epilogue reduces along: a core has all of them of its rows."""
-        found = (op for op in self.members if isinstance(op, ReduceOp | ArgReduceOp))
-        dims = ((op, to_ints(op.dims) if isinstance(op, ReduceOp) else [integer(op.dim)]) for op in found)
-        return frozenset[int]().union(*(self._new([self._axes_of(op)[d] for d in along]) for op, along in dims))
+        return frozenset[int]().union(
+            *(self._new([self._axes_of(op)[d] for d in reduced_dims(op)]) for op in self.members)
+        )
 
     def _epilogue_cycles(self) -> tuple[float, float]:
         """Cycles of a vector core beside a cube for each element of the result, and for each piece of a tile on top: an

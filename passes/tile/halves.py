@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 
-from xdsl.dialects.builtin import DenseArrayBase, StringAttr
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialects.base import ints, to_ints
 from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import ContractOp, ConvOp, FusionOp, YieldOp
+from ...dialects.graph.control import axes_of
 from ...dialects.graph.interface import element_of, shape_of
 
 
@@ -22,7 +23,7 @@ def cut_in_two(fusion: FusionOp) -> list[FusionOp]:
     members = [op for op in fusion.body.block.ops if "axes" in op.attributes]
     if len(members) < 2:
         return []
-    results = _yielded(fusion)
+    results = fusion.yielded(0).values
     middle = range(max(len(members) // 4, 1), max(len(members) * 3 // 4, 1) + 1)
     cuts = [_Cut(results, set(members[:n]), set(members[n:])) for n in middle]
     cut = min(cuts, key=lambda c: (c.bytes_over, abs(len(c.first) - len(c.second))))
@@ -60,12 +61,6 @@ class _Cut:
         self.given = list(dict.fromkeys([*over, *(v for v in results if v not in self.late)]))
 
 
-def _yielded(fusion: FusionOp) -> Sequence[SSAValue]:
-    last = fusion.body.block.last_op
-    assert isinstance(last, YieldOp)
-    return last.operands
-
-
 def _behind(values: Sequence[SSAValue], stop: Set[Operation]) -> tuple[set[Operation], list[SSAValue]]:
     """The ops that make these values, as far back as ops in `stop` and block arguments; what is taken from those."""
     ops: set[Operation] = set()
@@ -94,11 +89,7 @@ def _part(
         block.add_op(copy)
     block.add_op(YieldOp.create(operands=[copies[v] for v in outputs]))
     members = [op for op in order if "axes" in op.attributes]
-    used: set[int] = set()
-    for op in members:
-        axes = op.attributes["axes"]
-        assert isinstance(axes, DenseArrayBase)
-        used |= set(to_ints(axes))
+    used = {a for op in members for a in axes_of(op) or ()}
     # an axis that only the other part has is none to divide this one along
     domain = ints([n if a in used else 1 for a, n in enumerate(to_ints(fusion.domain))])
     product = any(isinstance(op, ContractOp | ConvOp) for op in members)

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, OpResult, SSAValue
 from ...dialects import tile as ops
 from ...dialects.base import describe
 from ...dialects.dtypes import itemsize, size
-from ...dialects.graph import FusionOp, SortOp, VectorSchedule, YieldOp
+from ...dialects.graph import FusionOp, SortOp, VectorSchedule
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import padded_bytes
 from ...dialects.tile import TileType
@@ -43,10 +43,9 @@ class SortKernel(BoxKernel):
 
     def __init__(self, op: SortOp, fusion: FusionOp, machine: Machine, asked: VectorSchedule):
         super().__init__(fusion, machine, asked)
-        self.op, last = op, fusion.body.block.last_op
+        self.op = op
         self.args: list[SSAValue] = [*fusion.body.block.args]
-        assert isinstance(last, YieldOp)
-        self.yielded = list(last.values)
+        self.yielded = list(fusion.yielded(0).values)
         self.elements = [element_of(x) for x in op.xs]
         *outer, n = shape_of(op.xs[0])
         self.keep, self.domain = op.kept(), [size(outer), n]

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import DenseArrayBase, StringAttr
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from ...dialects.base import ints, text, to_ints
 from ...dialects.dtypes import element_type, is_float, size, tensor
 from ...dialects.graph import ELEMENTWISE, ArgReduceOp, ContractOp, FusionOp, ReduceOp
-from ...dialects.graph.control import AXES
+from ...dialects.graph.control import AXES, axes_of
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.open_sizes import any_open
 from ...machine import Machine
@@ -42,14 +42,13 @@ def why_not_spread(fusion: FusionOp, machine: Machine) -> str | None:
         return "it is no product"
     if machine.fused:
         return f"on {machine.name} the cube and the vector unit load over one pipe"
-    attr, out = op.attributes.get(AXES), shape_of(op.result)
+    axes, out = axes_of(op), shape_of(op.result)
     if any_open([*shape_of(op.lhs), *shape_of(op.rhs)]):
         return "its product has open dimensions"
     if not is_float(element_of(op.lhs)) or not is_float(element_of(op.rhs)) or expansion_of(op) is not None:
         return "its product is of integers or of a sparse operand"
     if gathers_of(op):
         return "its product reads slices at places that the scalar unit of a cube core reads"
-    axes = to_ints(attr) if isinstance(attr, DenseArrayBase) else None
     if axes is None or to_ints(fusion.domain) != out or any(a not in (d, -1) for d, a in enumerate(axes)):
         return "its product does not have the axes of its domain"
     m, n = op.free_dims()
@@ -114,9 +113,9 @@ def spread(fusion: FusionOp) -> FusionOp:
             values[op.result] = build.converted(total, element_of(op.result), axes)
             continue
         copy = each.clone(values)
-        attr = copy.attributes.get(AXES)
-        if isinstance(attr, DenseArrayBase):
-            copy.attributes[AXES] = ints([a if a < 0 else place[a] for a in to_ints(attr)])
+        named = axes_of(copy)
+        if named is not None:
+            copy.attributes[AXES] = ints([a if a < 0 else place[a] for a in named])
         build.block.add_op(copy)
     return FusionOp.create(
         operands=Block(arg_types=types).args,

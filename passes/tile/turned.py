@@ -134,14 +134,7 @@ def stores_turned(value: SSAValue, machine: Machine) -> bool:
     if multiplied(fusion) is None and text(fusion.kind) != "vector":
         return False
     assert isinstance(value, OpResult)
-    return is_member(behind_transposes(yielded(fusion)[value.index])[0])
-
-
-def yielded(fusion: FusionOp) -> Sequence[SSAValue]:
-    """What a fusion gives, inside of it."""
-    last = fusion.body.block.last_op
-    assert isinstance(last, YieldOp)
-    return last.values
+    return is_member(behind_transposes(fusion.yielded(0).values[value.index])[0])
 
 
 def store_turned(value: OpResult, perm: Sequence[int]) -> SSAValue:
