@@ -6,7 +6,7 @@ these sentences with the ops that they are about; elsewhere they are dropped whe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -47,6 +47,15 @@ def reasons_asked() -> Iterator[list[Reason]]:
 def asked_reasons() -> list[Reason] | None:
     """Where reasons are noted; None where nobody asks for them."""
     return _ASKED.get()
+
+
+def say_apart(maker: Operation, reader: Operation, why: str, results: Iterable[int] = (0,)) -> None:
+    """Notes why a fusion and one that reads these results of it are two, in the place of what was said of that before.
+    Nothing is done where nobody asks for reasons."""
+    reasons = asked_reasons()
+    if reasons is not None:
+        reasons[:] = [r for r in reasons if r.kind != "not fused" or r.ops != (maker, reader)]
+        reasons += [Reason("not fused", (maker, reader), why, number) for number in results]
 
 
 def join_reasons(joined: Operation, parts: Sequence[Operation], results: Sequence[OpResult]) -> None:

@@ -10,21 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xdsl.dialects.builtin import DenseArrayBase, StringAttr
-from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 
-from ...dialects.base import Expr, integer, text, to_ints
+from ...dialects.base import Expr, text, to_ints
 from ...dialects.dtypes import itemsize, size
-from ...dialects.graph import ArgReduceOp, ConcatOp, ElementwiseOp, FusionOp, ReduceOp, YieldOp
-from ...dialects.graph.control import AXES
+from ...dialects.graph import ArgReduceOp, ConcatOp, ElementwiseOp, FusionOp, ReduceOp
+from ...dialects.graph.control import AXES, axes_of
 from ...dialects.graph.interface import element_of, shape_of
 from ...machine import Machine
 from ..access import Load, splat_of
 from ..graph.groups import DOMAINS, GROUPED, OPENED
 from ..graph.places import ALONG
-from ..reasons import join_reasons
-from .axes import FusionAxes, is_member
+from .axes import FusionAxes, is_member, reduced_dims
 from .contraction_axes import Product, nest_of
+from .merged import MergedBody
 from .split import product_of
 
 
@@ -80,9 +79,7 @@ class _Reader(FusionAxes):
 
     def reads_alike(self, maker: FusionOp) -> bool:
         """Whether each element of a result of `maker` is read where that makes it, in the domain that both walk."""
-        yielded = maker.body.block.last_op
-        assert isinstance(yielded, YieldOp)
-        inner = dict(zip(maker.results, yielded.operands, strict=True))
+        inner = dict(zip(maker.results, maker.yielded(0).values, strict=True))
         made: dict[SSAValue, SSAValue] = {
             arg: inner[outer]
             for arg, outer in zip(self.block.args, self.fusion.inputs, strict=True)
@@ -103,15 +100,14 @@ def _is_at(load: Load, made: SSAValue) -> bool:
     if load.fill is not None or not is_member(made) or not isinstance(op, ElementwiseOp | Product):
         return False
     wide = [d for d, n in enumerate(shape_of(made)) if n != 1]
-    axes = to_ints(_axes(op))
+    axes = axes_of(op) or ()
     return all(load.position[d] == Expr.of(axes[d]) for d in wide)
 
 
-def reduced_along(op: ReduceOp | ArgReduceOp) -> list[int]:
+def reduced_along(op: Operation) -> list[int]:
     """The axes of its fusion's domain that a reduction is along."""
-    along = to_ints(op.dims) if isinstance(op, ReduceOp) else [integer(op.dim)]
-    axes = to_ints(_axes(op))
-    return [axes[d] for d in along if axes[d] >= 0]
+    axes = axes_of(op) or ()
+    return [axes[d] for d in reduced_dims(op) if axes[d] >= 0]
 
 
 def least_microseconds(fusion: FusionOp, tail: FusionOp, machine: Machine) -> float:
@@ -134,56 +130,19 @@ def wiring_of(fusion: FusionOp, tail: FusionOp) -> tuple[int, ...]:
     return (*(known.get(v, -1) for v in tail.inputs), *(r in shared for r in fusion.results))
 
 
-def _axes(op: Operation) -> DenseArrayBase:
-    axes = op.attributes[AXES]
-    assert isinstance(axes, DenseArrayBase)
-    return axes
+def results_of(fusion: FusionOp, tail: FusionOp) -> list[OpResult]:
+    """The results of what `join` makes of two fusions: those of `fusion` that others use, and those of `tail`."""
+    return [*_shared(fusion, tail), *tail.results]
 
 
 def join(fusion: FusionOp, tail: FusionOp, rows: bool = False) -> FusionOp:
-    """A fusion that does what two do, in no block yet. Its results are those of `fusion` that others use, and those of
-    `tail`. rows: whether one kernel may be made of it."""
-    outer = list(dict.fromkeys([*fusion.inputs, *(v for v in tail.inputs if v.owner is not fusion)]))
-    block = Block(arg_types=[v.type for v in outer])
-    known: dict[SSAValue, SSAValue] = dict(zip(outer, block.args, strict=True))
+    """A fusion that does what two do, in no block yet, with `results_of` them. rows: whether one kernel may be made of
+    it."""
+    body = MergedBody([*fusion.inputs, *(v for v in tail.inputs if v.owner is not fusion)])
+
+    def kept(op: Operation) -> dict[str, Attribute]:
+        return {name: value for name, value in op.attributes.items() if rows or name != AXES}
+
     for one in (fusion, tail):
-        inside: dict[SSAValue, SSAValue] = {
-            a: known[v] for a, v in zip(one.body.block.args, one.inputs, strict=True)
-        }
-        for op in one.body.block.ops:
-            if isinstance(op, YieldOp):
-                known.update((r, inside[v]) for r, v in zip(one.results, op.operands, strict=True))
-                continue
-            copied = type(op).create(
-                operands=[inside[v] for v in op.operands],
-                result_types=op.result_types,
-                properties=op.properties,
-                attributes={name: value for name, value in op.attributes.items() if rows or name != AXES},
-                location=op.location,
-            )
-            block.add_op(copied)
-            inside.update(zip(op.results, copied.results, strict=True))
-    results = [*_shared(fusion, tail), *tail.results]
-    block.add_op(YieldOp.create(operands=[known[r] for r in results]))
-    return FusionOp.create(
-        operands=outer,
-        result_types=[r.type for r in results],
-        properties={"kind": StringAttr("mix"), "domain": fusion.domain},
-        regions=[Region(block)],
-        location=fusion.location,
-    )
-
-
-def put_in_place(joined: FusionOp, fusion: FusionOp, tail: FusionOp) -> None:
-    """Puts what `join` made of two fusions in their place."""
-    block = fusion.parent
-    assert block is not None
-    old = [*_shared(fusion, tail), *tail.results]
-    block.insert_op_before(joined, fusion)
-    join_reasons(joined, (fusion, tail), old)
-    for value, new in zip(old, joined.results, strict=True):
-        new.name_hint = value.name_hint
-        value.replace_all_uses_with(new)
-    for op in (tail, fusion):
-        op.detach()
-        op.erase()
+        body.add(one, kept)
+    return body.fusion(results_of(fusion, tail), fusion)

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import DenseArrayBase, StringAttr
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialects.base import ints, text, to_ints
-from ...dialects.graph import BroadcastOp, ElementwiseOp, FusionOp, ReduceOp, ReduceWindowOp, YieldOp
-from ...dialects.graph.control import AXES
+from ...dialects.graph import BroadcastOp, ElementwiseOp, FusionOp, ReduceOp, ReduceWindowOp
+from ...dialects.graph.control import AXES, axes_of
 from ...dialects.graph.interface import shape_of
 from ..access import is_layout, splat_of
-from .axes import behind_transposes
+from .axes import behind_transposes, reduced_dims
 from .contraction_axes import Nest, nest_of, product_in
+from .merged import MergedBody
 from .pooled_axes import PooledAxis
 from .windows import UNROLLED_TAPS
 
@@ -67,16 +67,11 @@ def pooling_in(fusion: FusionOp) -> Pooling | None:
     product = product_in(fusion) if op is not None else None
     if op is None or product is None or AXES not in product.attributes:
         return None
-    axes, roles = _axes_of(op), nest_of(product).roles
+    axes, roles = axes_of(op) or (), nest_of(product).roles
     found = {axes[d]: along for d, along in windows_of(op).items()}
     if not found or any(roles.get(a) != "m" for a in found):
         return None
     return Pooling(op, found)
-
-
-def _axes_of(op: Operation) -> Sequence[int]:
-    named = op.attributes.get(AXES)
-    return to_ints(named) if isinstance(named, DenseArrayBase) else ()
 
 
 def chain_behind(fusion: FusionOp, position: Mapping[Operation, int]) -> tuple[list[FusionOp], str]:
@@ -155,7 +150,8 @@ def _why_illegal(joined: FusionOp, nest: Nest) -> str:
     """Why a joined fusion is no kernel; "" where it is one."""
     members = _members(joined)
     op = next(m for m in members if isinstance(m, PoolOp))
-    windows = {_axes_of(op)[d]: along for d, along in windows_of(op).items()}
+    axes = axes_of(op) or ()
+    windows = {axes[d]: along for d, along in windows_of(op).items()}
     for a, along in windows.items():
         if a < 0 or along.extent == 1:
             return ONE_PLACE
@@ -169,15 +165,13 @@ def _why_illegal(joined: FusionOp, nest: Nest) -> str:
     before = {r for m in members[: members.index(op)] for r in m.results}
     for m in members[members.index(op) + 1 :]:
         depends = any(_behind_layout(v) in behind for v in m.operands)
-        wide = {d for d, a in enumerate(_axes_of(m)) if a in windows}
-        if any(shape_of(m.results[0])[d] != windows[_axes_of(m)[d]].places for d in wide) or (wide and not depends):
+        wide = {d: windows[a] for d, a in enumerate(axes_of(m) or ()) if a in windows}
+        if any(shape_of(m.results[0])[d] != along.places for d, along in wide.items()) or (wide and not depends):
             return MIXED
         if not all(v in behind or not wide or splat_of(v) is not None or _lacks(v, wide) for v in m.operands):
             return MIXED
         (behind if depends else before).update(m.results)
-    last = joined.body.block.last_op
-    assert isinstance(last, YieldOp)
-    return "" if all(behind_transposes(v)[0] in behind for v in last.values) else MIXED
+    return "" if all(behind_transposes(v)[0] in behind for v in joined.yielded(0).values) else MIXED
 
 
 def _behind_layout(value: SSAValue) -> SSAValue:
@@ -196,70 +190,43 @@ def pooled_fusion(chain: Sequence[FusionOp]) -> FusionOp | None:
     """One fusion, in no block yet, that does what several one behind the other do, with the results of the last one.
     None where one of them sees what it is given in another order."""
     first = chain[0]
-    inner = [[v for v in one.inputs if i == 0 or v.owner is not chain[i - 1]] for i, one in enumerate(chain)]
-    outer = list(dict.fromkeys(v for values in inner for v in values))
-    block = Block(arg_types=[v.type for v in outer])
-    known: dict[SSAValue, SSAValue] = dict(zip(outer, block.args, strict=True))
+    taken = [v for i, one in enumerate(chain) for v in one.inputs if i == 0 or v.owner is not chain[i - 1]]
+    body = MergedBody(taken)
     axes: Sequence[int] = range(len(to_ints(first.domain)))
     """The axis of the product's domain of each dimension of what a fusion is given."""
+
+    def renamed(op: Operation) -> dict[str, Attribute]:
+        named = axes_of(op)
+        known = {} if named is None else {AXES: ints([-1 if a < 0 else axes[a] for a in named])}
+        return {**op.attributes, **known}
+
     for i, one in enumerate(chain):
         if i and not _in_order(one, chain[i - 1].results[0]):
             return None
-        inside: dict[SSAValue, SSAValue] = {
-            a: known[v] for a, v in zip(one.body.block.args, one.inputs, strict=True)
-        }
-        for op in one.body.block.ops:
-            if isinstance(op, YieldOp):
-                known.update((r, inside[v]) for r, v in zip(one.results, op.operands, strict=True))
-                continue
-            copy = op.clone(inside)
-            if AXES in op.attributes:
-                copy.attributes[AXES] = ints([-1 if a < 0 else axes[a] for a in _axes_of(op)])
-            block.add_op(copy)
-        given = known[one.results[0]]
+        body.add(one, renamed)
+        given = body.known[one.results[0]]
         found = _result_axes(given)
         if found is None or (i == 0 and shape_of(given) != to_ints(first.domain)):
             return None
         axes = found
-    block.add_op(YieldOp.create(operands=[known[r] for r in chain[-1].results]))
-    return FusionOp.create(
-        operands=outer,
-        result_types=[r.type for r in chain[-1].results],
-        properties={"kind": StringAttr("mix"), "domain": first.domain},
-        regions=[Region(block)],
-        location=first.location,
-    )
+    return body.fusion(chain[-1].results, first)
 
 
 def _result_axes(value: SSAValue) -> Sequence[int] | None:
     """The axes of the dimensions of what a member computes; None for another value."""
     op = value.owner
-    if not isinstance(op, Operation) or AXES not in op.attributes:
+    axes = axes_of(op) if isinstance(op, Operation) else None
+    if axes is None or not isinstance(op, Operation):
         return None
-    dropped = to_ints(op.dims) if isinstance(op, ReduceOp) else ()
-    return [a for d, a in enumerate(_axes_of(op)) if d not in dropped]
+    return [a for d, a in enumerate(axes) if d not in reduced_dims(op)]
 
 
 def _in_order(tail: FusionOp, given: SSAValue) -> bool:
     """Whether a fusion behind another one uses what it is given as it is, dimension by dimension."""
     argument = tail.body.block.args[list(tail.inputs).index(given)]
     users = [use.operation for use in argument.uses]
-    if not all(
-        AXES in op.attributes and all(a in (d, -1) for d, a in enumerate(_axes_of(op))) for op in users
-    ):
+    named = [axes_of(op) for op in users]
+    if any(axes is None or any(a not in (d, -1) for d, a in enumerate(axes)) for axes in named):
         return False
     windows = any(isinstance(op, ReduceWindowOp) for op in users)
     return windows or list(to_ints(tail.domain)) == list(shape_of(given))
-
-
-def put_in_place(joined: FusionOp, chain: Sequence[FusionOp]) -> None:
-    """Puts what `pooled_fusion` made of several fusions in their place."""
-    block = chain[0].parent
-    assert block is not None
-    block.insert_op_before(joined, chain[0])
-    for old, new in zip(chain[-1].results, joined.results, strict=True):
-        new.name_hint = old.name_hint
-        old.replace_all_uses_with(new)
-    for op in reversed(chain):
-        op.detach()
-        op.erase()

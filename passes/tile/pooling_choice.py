@@ -14,12 +14,13 @@ from ..errors import PassError, TooLarge
 from ..fingerprint import structure
 from ..instances import has_open_sizes
 from ..pins import pinned_for
-from ..reasons import Reason, asked_reasons, join_reasons
+from ..reasons import say_apart
 from .fronts import Chosen
 from .launches import launches_of
+from .merged import put_in_place
 from .names import Memo
 from .pooled import TURNED, PooledKernel
-from .pooling import chain_behind, pooled_fusion, put_in_place
+from .pooling import chain_behind, pooled_fusion
 
 if TYPE_CHECKING:
     from .choose import Scheduler
@@ -55,12 +56,11 @@ class PoolingChoice:
             known = self.known.find(key, details)
             why = self.known.keep(key, details, self._why_apart(chain, one)) if known is None else known
         if one is not None and not why:
-            join_reasons(one, chain, chain[-1].results)
-            put_in_place(one, chain)
+            put_in_place(one, chain, chain[-1].results)
             return one
         if one is not None:
             one.erase()
-        _note(chain, why)
+        say_apart(chain[0], chain[1], why)
         return None
 
     def _why_apart(self, chain: Sequence[FusionOp], one: FusionOp) -> str:
@@ -105,12 +105,3 @@ class PoolingChoice:
 def pays(together: float, apart: float) -> bool:
     """Whether one kernel that takes so many microseconds is better than several that take so many."""
     return together < apart
-
-
-def _note(chain: Sequence[FusionOp], why: str) -> None:
-    """Notes why a product and what pools it are apart, in the place of what graph-fuse said, where somebody asks."""
-    reasons = asked_reasons()
-    if reasons is not None:
-        pair = chain[0], chain[1]
-        reasons[:] = [r for r in reasons if r.ops != pair]
-        reasons.append(Reason("not fused", pair, why))

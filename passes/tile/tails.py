@@ -21,11 +21,12 @@ from ..errors import TooLarge
 from ..fingerprint import structure
 from ..instances import has_open_sizes
 from ..pins import Schedule as Pin
-from ..reasons import Reason, asked_reasons
+from ..reasons import say_apart
 from .contraction_axes import product_in
 from .contraction_choice import CLEARLY_BETTER
-from .joining import is_joined, join, least_microseconds, put_in_place, tail_of, why_no_rows, wiring_of
+from .joining import is_joined, join, least_microseconds, results_of, tail_of, why_no_rows, wiring_of
 from .launches import launches_of
+from .merged import put_in_place
 from .names import Memo
 from .scheduled import cannot_obey
 
@@ -123,11 +124,11 @@ class Tails:
         if judged.better:
             joined = join(fusion, tail, judged.apart is None)
             joined.schedule = fusion.schedule
-            _said(fusion, tail, None)
-            put_in_place(joined, fusion, tail)
+            put_in_place(joined, (fusion, tail), results_of(fusion, tail))
             return joined
         if judged.said is not None:
-            _said(fusion, tail, judged.said)
+            read = [r.index for r in fusion.results if r in tail.inputs]
+            say_apart(fusion, tail, judged.said, read)
         return self._refused(asked, judged.apart or NO_ROOM)
 
     def _asked(self, fusion: FusionOp) -> _Asked | None:
@@ -194,15 +195,3 @@ class Tails:
             return self.scheduler.whole(plan.kernel("joined", free), "joined", free).microseconds
         except TooLarge:
             return inf
-
-
-def _said(fusion: FusionOp, tail: FusionOp, why: str | None) -> None:
-    """Notes why a contraction and its tail are two kernels, in the place of what was said of that before, where
-    somebody asks; None where they are one."""
-    reasons = asked_reasons()
-    if reasons is None:
-        return
-    reasons[:] = [r for r in reasons if r.kind != "not fused" or r.ops != (fusion, tail)]
-    for result in fusion.results if why is not None else ():
-        if result in tail.inputs:
-            reasons.append(Reason("not fused", (fusion, tail), why or "", result.index))
