@@ -24,10 +24,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from ...dialects.base import ints, text
+from ...dialects.base import text
 from ...dialects.dtypes import PAIR
 from ...dialects.graph import FusionOp, TransposeOp
-from ...dialects.graph.interface import shape_of
 from ...dialects.module import target_of
 from ...machine import DEFAULT_TARGET, Machine
 from ..calls import callee_of, callers_first
@@ -35,7 +34,7 @@ from ..oracle import oracle_of
 from ..pipeline import remaining, run_stage
 from ..stages import Stage
 from ..tile.choose import Scheduler
-from ..tile.turned import Perm, inverse, multiplied, orders, reads_turned, turned_type
+from ..tile.turned import Perm, inverse, multiplied, orders, reads_turned, transpose, turned_type
 from ..tile.turned_operands import TurnJudge
 from .integer_chains import PACKED
 from .pack import SplitProgram, split_weights
@@ -222,36 +221,25 @@ def _turn(module: ModuleOp, tensor: TurnedWeights, values: Sequence[SSAValue]) -
         made = _transposed(value, perm)
         made.attributes[PACKED] = UnitAttr()
         turned[_turned_back(value, made, perm)] = made.result
-    passed = {*tensor.passed}
-    for op in list(module.walk()):
-        callee = callee_of(op)
-        if callee is not None:
-            for i, value in enumerate(op.operands):
-                if (callee, i) in passed and value in turned:
-                    op.operands[i] = turned[value]
     for func, number in args:
         assert func is not None
         block = func.body.block
         arg = Rewriter.replace_value_with_new_type(block.args[number], turned_type(tensor.kind, perm))
-        back = _turned_back(arg, None, perm)
-        for op in func.walk():  # what it hands on to another function
-            callee = callee_of(op)
-            if callee is not None:
-                for i, value in enumerate(op.operands):
-                    if (callee, i) in passed and value is back:
-                        op.operands[i] = arg
+        turned[_turned_back(arg, None, perm)] = arg  # which it may hand on to another function
         func.function_type = FunctionType.from_lists(
             [a.type for a in block.args], list(func.function_type.outputs)
         )
+    passed = {*tensor.passed}
+    for op in module.walk():
+        callee = callee_of(op)
+        for i, value in enumerate(op.operands) if callee is not None else ():
+            if (callee, i) in passed and value in turned:
+                op.operands[i] = turned[value]
 
 
 def _transposed(value: SSAValue, perm: Sequence[int]) -> TransposeOp:
     """A transpose right behind what makes a value."""
-    shape = shape_of(value)
-    assert len(shape) == len(perm)
-    op = TransposeOp.create(
-        operands=[value], result_types=[turned_type(value.type, perm)], properties={"perm": ints(perm)}
-    )
+    op = transpose(value, perm, None)
     owner = value.owner
     if isinstance(owner, Operation):
         assert owner.parent is not None

@@ -157,8 +157,7 @@ class Scheduler:
                 if plan.choices is CubeSchedule:
                     found.append(self.free_best(fusion, plan, plan.stem, (CubeSchedule, VectorSchedule)))
                 elif plan.choices is VectorSchedule:
-                    kernel = self.kernel(fusion, plan, plan.stem, VectorSchedule(), [])
-                    found.append(self.whole(kernel, plan.stem, VectorSchedule()))
+                    found.append(self.best_behind(fusion, plan, plan.stem, []))
                 else:
                     return inf
         except PassError:
@@ -308,7 +307,7 @@ class Scheduler:
         written = (
             [v.owner for v in fusion.inputs if isinstance(v.owner, FusionOp)] if self.keeps_whole else []
         )
-        return self.whole(self.kernel(fusion, plan, name, asked, written), name, asked)
+        return self.best_behind(fusion, plan, name, written, asked)
 
     @cached_property
     def attention(self) -> AttentionWays:
@@ -401,11 +400,6 @@ class Scheduler:
         """Joins products with what pools them."""
         return PoolingChoice(self)
 
-    @property
-    def pins_for_all(self) -> Pins:
-        """What is pinned of all kernels."""
-        return self.pins if isinstance(self.pins, Pin) else None
-
     @cached_property
     def inner(self) -> Scheduler:
         """Schedules the fusions that split sums become."""
@@ -416,6 +410,19 @@ class Scheduler:
         """Whether fusions may be joined, or taken apart: not where anything is pinned, as pins are for kernels that
         there are."""
         return not self.keeps_whole and self.pins is None
+
+    def best_behind(
+        self,
+        fusion: FusionOp,
+        plan: LaunchPlan,
+        name: str,
+        before: Sequence[Operation],
+        asked: Schedule | None = None,
+    ) -> Chosen:
+        """The best schedule of a launch behind others, of the vector cores unless one is asked for. Raises as `whole`
+        does."""
+        asked = asked or VectorSchedule()
+        return self.whole(self.kernel(fusion, plan, name, asked, before), name, asked)
 
     def whole(self, kernel: ScheduledKernel, name: str, asked: Schedule) -> Chosen:
         """The best schedule of a kernel as it is. Raises TooLarge, and PassError for one that cannot be obeyed."""

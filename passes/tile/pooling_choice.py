@@ -13,6 +13,7 @@ from ...dialects.graph import CubeSchedule, FusionOp, VectorSchedule
 from ..errors import PassError, TooLarge
 from ..fingerprint import structure
 from ..instances import has_open_sizes
+from ..pins import Schedule as Pin
 from ..pins import pinned_for
 from ..reasons import say_apart
 from .fronts import Chosen
@@ -87,7 +88,8 @@ class PoolingChoice:
         kernels."""
         scheduler = self.scheduler
         (plan,) = launches_of(one, scheduler.machine)
-        asked = pinned_for(scheduler.pins_for_all, NAME, CubeSchedule, plan.obeys_all, product=True)
+        pins = scheduler.pins if isinstance(scheduler.pins, Pin) else None
+        asked = pinned_for(pins, NAME, CubeSchedule, plan.obeys_all, product=True)
         if asked.chosen() and asked.parts is None:
             return scheduler.whole(plan.kernel(NAME, asked), NAME, asked)
         return scheduler.free_best(one, plan, NAME, (CubeSchedule, VectorSchedule))
@@ -98,8 +100,7 @@ class PoolingChoice:
         if fusion is chain[0]:
             return self._best(fusion)
         (plan,) = launches_of(fusion, scheduler.machine)
-        kernel = scheduler.kernel(fusion, plan, NAME, VectorSchedule(), chain)
-        return scheduler.whole(kernel, NAME, VectorSchedule())
+        return scheduler.best_behind(fusion, plan, NAME, chain)
 
 
 def pays(together: float, apart: float) -> bool:

@@ -171,8 +171,7 @@ class Tails:
         try:
             found = [scheduler.free_best(fusion, plan, name, KINDS)]
             for other in launches_of(tail, scheduler.machine):
-                kernel = scheduler.kernel(tail, other, name, VectorSchedule(), [fusion])
-                found.append(scheduler.whole(kernel, name, VectorSchedule()))
+                found.append(scheduler.best_behind(tail, other, name, [fusion]))
         except TooLarge:
             return _Judged(apart)
         judged = _Judged(apart, two=scheduler.microseconds(found))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from xdsl.dialects.builtin import StringAttr, TensorType
+from xdsl.dialects.builtin import LocationAttr, StringAttr, TensorType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
@@ -66,6 +66,16 @@ def turned_type(kind: Attribute, perm: Sequence[int]) -> TensorType:
     return tensor([shape[p] for p in perm], kind.get_element_type())
 
 
+def transpose(value: SSAValue, perm: Sequence[int], location: LocationAttr | None) -> TransposeOp:
+    """A value with its dimensions in another order, in no block yet."""
+    return TransposeOp.create(
+        operands=[value],
+        result_types=[turned_type(value.type, perm)],
+        properties={"perm": ints(perm)},
+        location=location,
+    )
+
+
 def multiplied(fusion: FusionOp) -> ContractOp | None:
     """The matrix product of a fusion; None where there is none, or the fusion has several."""
     product = None if is_chained(fusion) else product_in(fusion)
@@ -112,12 +122,7 @@ def read_turned(fusion: FusionOp, number: int, value: SSAValue, perm: Sequence[i
     argument = Rewriter.replace_value_with_new_type(
         block.args[number], turned_type(block.args[number].type, perm)
     )
-    back = TransposeOp.create(
-        operands=[argument],
-        result_types=[turned_type(argument.type, inverse(perm))],
-        properties={"perm": ints(inverse(perm))},
-        location=fusion.location,
-    )
+    back = transpose(argument, inverse(perm), fusion.location)
     first = block.first_op
     assert first is not None
     block.insert_op_before(back, first)
@@ -141,17 +146,11 @@ def store_turned(value: OpResult, perm: Sequence[int]) -> SSAValue:
     """Has a fusion give its result `value` turned; that in the place of it. Its users have to be told."""
     fusion = value.owner
     assert isinstance(fusion, FusionOp)
-    last, kind = fusion.body.block.last_op, turned_type(value.type, perm)
-    assert last is not None
-    turned = TransposeOp.create(
-        operands=[last.operands[value.index]],
-        result_types=[kind],
-        properties={"perm": ints(perm)},
-        location=fusion.location,
-    )
+    last = fusion.yielded(0)
+    turned = transpose(last.values[value.index], perm, fusion.location)
     fusion.body.block.insert_op_before(turned, last)
     last.operands[value.index] = turned.result
-    return Rewriter.replace_value_with_new_type(value, kind)
+    return Rewriter.replace_value_with_new_type(value, turned_type(value.type, perm))
 
 
 def turning(value: SSAValue, perm: Sequence[int]) -> FusionOp:
@@ -159,9 +158,7 @@ def turning(value: SSAValue, perm: Sequence[int]) -> FusionOp:
     kind = turned_type(value.type, perm)
     body = Block(arg_types=[value.type])
     location = value.owner.location if isinstance(value.owner, Operation) else None
-    turned = TransposeOp.create(
-        operands=[body.args[0]], result_types=[kind], properties={"perm": ints(perm)}, location=location
-    )
+    turned = transpose(body.args[0], perm, location)
     body.add_ops([turned, YieldOp.create(operands=[turned.result])])
     return FusionOp.create(
         operands=[value],
