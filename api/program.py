@@ -115,13 +115,13 @@ class Options:
     pool_bytes: int | None = None
     join: bool = True
     attention: bool = True
-    pooling: bool = True
     strips: int | str | None = STRIP
     banks: bool = True
     winograd: str | Mapping[str, str] = OFF
     memory_limit: int | str | None = None
     turned: bool = True
     tails: bool = True
+    pooling: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.quantization, QuantConfig | str | Path | None):

@@ -22,6 +22,7 @@ from .cache import keep_executables
 from .common import CliError, parse_bytes, working
 from .inputs import SEED, example_inputs, input_structs, random_inputs
 from .source import SourceSpec, find_stages, source_of, user_code
+from .switches import SWITCHES
 
 if TYPE_CHECKING:
     from ..passes.pipeline import Stage
@@ -160,6 +161,7 @@ def options_of(args: argparse.Namespace) -> Options:
     keep_executables(args.cache)
     weights = tuple(w for w in args.weights.split(",") if w) or None
     pool = getattr(args, "pool", None)
+    on: dict[str, Any] = {name: not getattr(args, f"no_{name}") for name in SWITCHES}
     return Options(
         getattr(args, "memory", "typed"),
         schedule=schedule,
@@ -171,14 +173,10 @@ def options_of(args: argparse.Namespace) -> Options:
         cache=args.cache,
         pool=pool or "best-fit",
         pool_bytes=None if pool is None else parse_bytes(args.pool_bytes),
-        join=not args.no_join,
-        attention=not args.no_attention,
-        tails=not args.no_tails,
-        pooling=not args.no_pooling,
+        **on,
         strips=None if args.strips == OFF else parse_bytes(args.strips, "--strips") or STRIP,
         winograd=args.winograd,
         memory_limit=parse_bytes(args.memory_limit, "--memory-limit"),
-        turned=not args.no_turned,
     )
 
 

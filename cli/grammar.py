@@ -14,6 +14,7 @@ from .fmt import add_parser as add_fmt
 from .help import texts
 from .inspect import add_commands
 from .pack import add_parser as add_pack
+from .switches import SWITCHES
 
 PROGRAM = "tilewright"
 
@@ -150,36 +151,13 @@ def _choices(common: OneLineParser) -> None:
         default=ORIGIN,
         help="cast f32 products, and what is as good in a narrow type, to f16 or bf16; float16: all (default origin)",
     )
-    common.add_argument(
-        "--no-join",
-        action="store_true",
-        help="start every kernel by a launch of its own, whatever it costs",
-    )
+    for name, what in SWITCHES.items():
+        common.add_argument(f"--no-{name}", action="store_true", help=what)
     common.add_argument(
         "--winograd",
         metavar="CHOICE",
         default=OFF,
         help="convolutions with a window of 3 x 3 as Winograd's: off, 2, 4, auto, or NAME=CHOICE,... (default off)",
-    )
-    common.add_argument(
-        "--no-attention",
-        action="store_true",
-        help="leave the products and the softmax of attention, and other chained products, kernels of their own",
-    )
-    common.add_argument(
-        "--no-turned",
-        action="store_true",
-        help="leave the operands of products in memory as they are, whatever their loads cost",
-    )
-    common.add_argument(
-        "--no-tails",
-        action="store_true",
-        help="leave what reduces rows of a product, as a norm behind it, a kernel of its own",
-    )
-    common.add_argument(
-        "--no-pooling",
-        action="store_true",
-        help="leave the windows that pool the result of a product a kernel of their own",
     )
     common.add_argument(
         "--strips",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..support.precisions import ORIGIN
 from ..support.winograd import OFF
 from .common import check_output, table, write_output
+from .switches import SWITCHES
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -125,16 +126,7 @@ def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) ->
         command += ["--stages", args.stages]
     if args.precision != ORIGIN:
         command += ["--precision", args.precision]
-    if args.no_join:
-        command.append("--no-join")
-    if args.no_attention:
-        command.append("--no-attention")
-    if args.no_turned:
-        command.append("--no-turned")
-    if args.no_tails:
-        command.append("--no-tails")
-    if args.no_pooling:
-        command.append("--no-pooling")
+    command += [f"--no-{name}" for name in SWITCHES if getattr(args, f"no_{name}")]
     if args.strips is not None:
         command += ["--strips", shlex.quote(args.strips)]
     if args.winograd != OFF:

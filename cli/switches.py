@@ -1,0 +1,12 @@
+"""What the compiler does unless `--no-NAME` leaves it out: the options of `tw.Options` that are on without one."""
+
+from __future__ import annotations
+
+SWITCHES = {
+    "join": "start every kernel by a launch of its own, whatever it costs",
+    "attention": "leave the products and the softmax of attention, and other chained products, kernels of their own",
+    "turned": "leave the operands of products in memory as they are, whatever their loads cost",
+    "tails": "leave what reduces rows of a product, as a norm behind it, a kernel of its own",
+    "pooling": "leave the windows that pool the result of a product a kernel of their own",
+}
+"""The field of `tw.Options`, and what `--no-NAME` does."""
