@@ -248,6 +248,11 @@ def example(number: int) -> int:
         return int(number)
 
 
+def most_of(number: int) -> int | None:
+    """The most that an `OpenSize` may be, by its bounds, or the number; None where there is no most."""
+    return bounds(number.size)[1] if type(number) is OpenSize else number
+
+
 def value_at(number: int, sizes: Sizes) -> int:
     """The value of an int or an `OpenSize` at given sizes."""
     return evaluate(number.size, sizes) if type(number) is OpenSize else number

@@ -32,10 +32,10 @@ from ...dialects.base import ints, to_ints
 from ...dialects.dtypes import dtype_name, is_float, itemsize, size, tensor
 from ...dialects.graph import ContractOp, ScatterOp
 from ...dialects.graph.interface import element_of, shape_of
-from ...dialects.open_sizes import any_open, certain, choosing
+from ...dialects.open_sizes import any_open, certain, choosing, most_of
 from ...machine import Machine
 from .patterns import GraphPattern
-from .row_groups import MaskedRows, TilePlaces, masked_rows, or_zero, rows_at_most, slices, tiles_of, windows
+from .row_groups import MaskedRows, TilePlaces, masked_rows, or_zero, slices, tiles_of, windows
 from .tensor_builder import RewriteBuilder, TensorBuilder
 
 TILES = (16, 32, 64, 128)
@@ -163,7 +163,7 @@ def rows_of_tile(rows: SSAValue, matrices: SSAValue, masked: MaskedRows, machine
         return machine.cycles_to_microseconds(taken / machine.cube_cores)
 
     able = [tile for tile in TILES if certain(tile, "<=", count)]
-    if not able or rows_at_most(count) is None or groups < 2 or not numbers:
+    if not able or most_of(count) is None or groups < 2 or not numbers:
         return None
     without = machine.cycles_to_microseconds(count * groups * each / machine.cube_cores + stored + again)
     return _least(able, microseconds, without, machine)
@@ -212,7 +212,7 @@ class GroupSums(GraphPattern):
             return machine.cycles_to_microseconds(max(products, moved / machine.hbm_bytes_per_cycle))
 
         able = [tile for tile in TILES if certain(tile, "<=", count)]
-        if not able or rows_at_most(count) is None or groups < 2 or not results:
+        if not able or most_of(count) is None or groups < 2 or not results:
             return None
 
         def tiled(tile: int) -> float:

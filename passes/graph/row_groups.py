@@ -25,8 +25,7 @@ from ...dialects.graph import (
     SliceOp,
 )
 from ...dialects.graph.interface import element_of, shape_of
-from ...dialects.open_sizes import is_open, size_of
-from ...dialects.sizes import bounds
+from ...dialects.open_sizes import is_open, most_of
 from ...machine import Machine
 from ..access import splat_of
 from .tensor_builder import TensorBuilder
@@ -52,15 +51,10 @@ class MaskedRows:
 def tiles_of(rows: int, groups: int, tile: int, machine: Machine) -> int:
     """The most tiles that rows in groups fill, where each tile has rows of one group; if there are more than cores, as
     many for each of a part of these: the others take other columns. Of an open number of rows, those of the most."""
-    rows = rows_at_most(rows) or 0
+    rows = most_of(rows) or 0
     tiles, cores = (rows + groups * (tile - 1)) // tile, machine.cube_cores
     part = cores & -cores
     return tiles if tiles < cores else -(-tiles // part) * part
-
-
-def rows_at_most(rows: int) -> int | None:
-    """The most rows that an open number may be, or the number; None where there is no most."""
-    return bounds(size_of(rows))[1] if is_open(rows) else rows
 
 
 def masked_rows(value: SSAValue) -> MaskedRows | None:

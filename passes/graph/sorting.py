@@ -15,9 +15,8 @@ from ...dialects.dtypes import dtype_name, is_float, itemsize, numpy_dtype, tens
 from ...dialects.graph import ConcatOp, HostOp, SortOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.host_text import host_text, number_in_text, type_in_text
-from ...dialects.open_sizes import is_open, size_of
+from ...dialects.open_sizes import is_open, most_of
 from ...dialects.shapes import Keys
-from ...dialects.sizes import bounds
 from ...machine import Machine
 from ..tile.sort import fitting_slots
 from .patterns import GraphPattern
@@ -52,7 +51,7 @@ class SortOpenRows(GraphPattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: SortOp, rewriter: PatternRewriter, /) -> None:
         *outer, n = shape_of(op.xs[0])
-        _, longest = bounds(size_of(n))
+        longest = most_of(n)
         if not is_open(n) or longest is None:
             return
         keep = op.kept()

@@ -13,7 +13,7 @@ p m g c.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import f32
@@ -145,129 +145,113 @@ def weighted_sum(
         return None
     if [wide[d] for d in to_ints(op.dims) if wide[d] is not None] != [forward.keys]:
         return None
-    rest = tuple(
-        a for d, a in enumerate(wide) if d not in to_ints(op.dims) and not isinstance(a, Broadcast)
+    rest = tuple(a for d, a in enumerate(wide) if d not in to_ints(op.dims) and not isinstance(a, Broadcast))
+    scores, weights = _Scores(forward, axes, made), (forward.exponential, forward.quotient)
+    linear = scores.factors_of(
+        forward.product.operands[forward.weights], lambda leaf: leaf is forward.quotient
     )
-    found = WeightedSum(op, rest, forward, (op.x, ()), [], False, False)
-    weights = gradients = 0
-    linear = _behind_softmax(forward, axes, made)
-    if linear is None:
+    summed = scores.factors_of(
+        op.x, lambda leaf: leaf in weights or (isinstance(leaf, ContractOp) and leaf.result in axes)
+    )
+    if linear is None or summed is None or linear.leaves != [forward.quotient] or summed.wide != linear.wide:
         return None
-    wide = Counter[Wide]()
-    stack = [(op.x, False)]
-    while stack:
-        value, divides = stack.pop()
-        maker = made_by(value)
-        if maker in (forward.exponential, forward.quotient) and not divides:
-            weights += 1
-            found.divided = maker is forward.exponential
-        elif isinstance(maker, ContractOp) and maker.result in axes and not divides:
-            gradient = gradient_of(maker, forward, axes[maker.result])
-            if gradient is None:
-                return None
-            gradients, found.gradient, found.left_out = gradients + 1, gradient, maker.result.name_hint
-        elif (factor := _factor(value, forward, axes)) is not None:
-            found.factors.append((*factor, divides))
-        elif (given := _given(value, axes, made)) is not None:
-            wide[given, divides] += 1
-        elif isinstance(maker, (ELEMENTWISE["mul"], ELEMENTWISE["div"])):
-            left, right = maker.operands
-            stack += [(left, divides), (right, divides != isinstance(maker, ELEMENTWISE["div"]))]
-        elif isinstance(maker, ELEMENTWISE["neg"]):
-            found.negative = not found.negative
-            stack.append((maker.operands[0], divides))
-        elif isinstance(maker, ELEMENTWISE["select"]) and (kept := _kept(maker, axes, made)) and not divides:
-            wide[kept[0], False] += 1
-            stack.append((kept[1], divides))
-        else:
-            return None
-    if weights != 1 or gradients != 1 or wide != linear.wide:
+    products = [leaf for leaf in summed.leaves if isinstance(leaf, ContractOp)]
+    if len(summed.leaves) != 2 or len(products) != 1:
         return None
-    found.negative = found.negative != linear.negative
+    (product,) = products
+    gradient = gradient_of(product, forward, axes[product.result])
+    if gradient is None:
+        return None
+    found = WeightedSum(
+        op,
+        rest,
+        forward,
+        gradient,
+        summed.factors,
+        negative=summed.negative != linear.negative,
+        divided=forward.exponential in summed.leaves,
+        left_out=product.result.name_hint,
+    )
     for value, known, divides in linear.factors:
         found.unless(value, known, not divides)
     return found
 
 
 @dataclass
-class _Linear:
-    """What becomes of the softmax before it is multiplied by the values: factors of rows, with their axes and whether
+class _Factors:
+    """A value as a product. leaves: the ops that it is made of; factors: values of rows, with their axes and whether
     they divide; wide: those that have a number for each score, and what selects scores, 0 for others."""
 
+    leaves: list[Operation] = field(default_factory=list)
     factors: list[tuple[SSAValue, Axes, bool]] = field(default_factory=list)
     wide: Counter[Wide] = field(default_factory=Counter)
     negative: bool = False
 
 
-def _behind_softmax(
-    forward: Attention, axes: dict[SSAValue, Axes], made: Container[Block | Operation]
-) -> _Linear | None:
-    """None where it is of another kind."""
-    found, op = _Linear(), made_by(forward.product.operands[forward.weights])
-    while op is not forward.quotient:
-        if op is None:
-            return None
-        inside = [v for v in op.operands if behind(v)[1].owner in made]
-        if isinstance(op, ELEMENTWISE["select"]):
-            kept = _kept(op, axes, made)
-            if kept is None:
-                return None
-            found.wide[kept[0], False] += 1
-            inside = [kept[1]]
-        elif isinstance(op, ELEMENTWISE["neg"]):
-            found.negative = not found.negative
-        elif isinstance(op, (ELEMENTWISE["mul"], ELEMENTWISE["div"])) and len(inside) == 1:
-            (other,) = (v for v in op.operands if v is not inside[0])
-            divides = isinstance(op, ELEMENTWISE["div"])
-            if (factor := _factor(other, forward, axes)) is not None:
+@dataclass(frozen=True)
+class _Scores:
+    """What has an element for each score of attention. axes: those of all of it; made: what computes such of scores."""
+
+    forward: Attention
+    axes: dict[SSAValue, Axes]
+    made: Container[Block | Operation]
+
+    def factors_of(self, value: SSAValue, is_leaf: Callable[[Operation], bool]) -> _Factors | None:
+        """A value as a product of ops that are leaves, and of what is not made of scores; None where it is none."""
+        found, stack = _Factors(), [(value, False)]
+        while stack:
+            value, divides = stack.pop()
+            maker = made_by(value)
+            if maker is not None and is_leaf(maker) and not divides:
+                found.leaves.append(maker)
+            elif (factor := self._of_rows(value)) is not None:
                 found.factors.append((*factor, divides))
-            elif (given := _given(other, axes, made)) is not None:
+            elif (given := self._given(value)) is not None:
                 found.wide[given, divides] += 1
+            elif isinstance(maker, (ELEMENTWISE["mul"], ELEMENTWISE["div"])):
+                left, right = maker.operands
+                stack += [(left, divides), (right, divides != isinstance(maker, ELEMENTWISE["div"]))]
+            elif isinstance(maker, ELEMENTWISE["neg"]):
+                found.negative = not found.negative
+                stack.append((maker.operands[0], divides))
+            elif isinstance(maker, ELEMENTWISE["select"]) and (kept := self._kept(maker)) and not divides:
+                found.wide[kept[0], False] += 1
+                stack.append((kept[1], divides))
             else:
                 return None
-        else:
+        return found
+
+    def _kept(self, select: Operation) -> tuple[Given, SSAValue] | None:
+        """Which scores a select keeps, and of what; None where others are not 0."""
+        condition, *values = select.operands
+        given = self._given(condition)
+        for number, value in enumerate(values):
+            if given is not None and splat_of(values[1 - number]) == 0:
+                return (*given[:2], number == 1), value
+        return None
+
+    def _behind(self, value: SSAValue) -> tuple[SSAValue, Axes] | None:
+        """What is behind the layout of a value that a member takes, with its axes; None where they do not say."""
+        chain, base = behind(value)
+        own = next(
+            (self.axes[r] for use in value.uses for r in use.operation.results if r in self.axes), None
+        )
+        found = None if own is None else backward_axes(chain, own)
+        return None if found is None else (base, found)
+
+    def _given(self, value: SSAValue) -> Given | None:
+        """What a value is that is not made of scores; None where it is."""
+        found = self._behind(value)
+        return None if found is None or found[0].owner in self.made else (*found, False)
+
+    def _of_rows(self, value: SSAValue) -> tuple[SSAValue, Axes] | None:
+        """What is behind a value that has one number for each row, with its axes; None where it has others."""
+        found = self._behind(value)
+        if found is None or found[0] in self.axes or self.forward.keys in found[1]:
             return None
-        op = made_by(inside[0])
-    return found
-
-
-def _kept(
-    select: Operation, axes: dict[SSAValue, Axes], made: Container[Block | Operation]
-) -> tuple[Given, SSAValue] | None:
-    """Which scores a select keeps, and of what; None where others are not 0."""
-    condition, *values = select.operands
-    given = _given(condition, axes, made)
-    for number, value in enumerate(values):
-        if given is not None and splat_of(values[1 - number]) == 0:
-            return (*given[:2], number == 1), value
-    return None
-
-
-def _given(
-    value: SSAValue, axes: dict[SSAValue, Axes], made: Container[Block | Operation]
-) -> Given | None:
-    """What a value is that is not made of scores; None where it is."""
-    chain, base = behind(value)
-    own = next((axes[r] for use in value.uses for r in use.operation.results if r in axes), None)
-    if own is None or base.owner in made:
-        return None
-    found = backward_axes(chain, own)
-    return None if found is None else (base, found, False)
-
-
-def _factor(value: SSAValue, forward: Attention, axes: dict[SSAValue, Axes]) -> tuple[SSAValue, Axes] | None:
-    """What is behind a value that has one number for each row, with its axes; None where it has others."""
-    chain, base = behind(value)
-    users = [use.operation for use in value.uses if use.operation.results]
-    own = next((axes[u.results[0]] for u in users if u.results[0] in axes), None)
-    if own is None or base in axes:
-        return None
-    found = backward_axes(chain, own)
-    if found is None or forward.keys in found or size(shape_of(base)) != size(
-        [n for n, a in zip(shape_of(base), found, strict=True) if a is not None]
-    ):
-        return None
-    return base, found
+        base, axes = found
+        along = [n for n, a in zip(shape_of(base), axes, strict=True) if a is not None]
+        return found if size(shape_of(base)) == size(along) else None
 
 
 def gradient_of(op: ContractOp, forward: Attention, axes: Axes) -> tuple[SSAValue, Axes] | None:

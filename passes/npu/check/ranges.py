@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
-from ....dialects.open_sizes import OpenSize, is_open, size_of
+from ....dialects.open_sizes import OpenSize, is_open, most_of, size_of
 from ....dialects.size_order import KEPT, alternatives, at_most, divides, largest
 from ....dialects.sizes import Size, bounds
 
@@ -95,7 +95,7 @@ def meeting(ranges: Sequence[tuple[int, int, T]]) -> Iterator[tuple[T, T]]:
 def _reach(start: int, end: int) -> tuple[float, float]:
     """The least start and the largest end that a range has at any size."""
     low = bounds(size_of(start))[0] if is_open(start) else start
-    high = bounds(size_of(end))[1] if is_open(end) else end
+    high = most_of(end)
     return float("-inf") if low is None else low, float("inf") if high is None else high
 
 
