@@ -73,6 +73,7 @@ class Options:
             time: those that are packed weights once, others by a kernel before the product.
         tails: Whether what reduces rows of a product may be part of its kernel, where that takes less time.
         pooling: Whether a product and the windows that pool its result become one kernel, where that takes less time.
+        ahead: Whether kernels load what none of them makes, as weights, before they wait at a barrier.
         strips: What is large between products, as the scores behind the gradient of attention, is made in strips, one
             after the other, so that only one of them takes memory: the most bytes of a tensor of a strip, as a number
             or as text such as `"32MiB"`. None: it is made in one piece.
@@ -122,6 +123,7 @@ class Options:
     turned: bool = True
     tails: bool = True
     pooling: bool = True
+    ahead: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.quantization, QuantConfig | str | Path | None):
@@ -181,6 +183,7 @@ class Options:
             self.turned,
             self.tails,
             self.pooling,
+            self.ahead,
         )
         left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
         return [s for s in pinned(stages, choices) if s.name not in left_out]

@@ -49,7 +49,8 @@ class PassChoices:
     whether neighbours in ub lie in different banks. join: whether neighbouring launches will be stages of one.
     memory_limit: the most bytes of device memory, None for all there are. turned: whether operands of products may be
     turned in memory. tails: whether what reduces rows of a product may be part of its kernel. pooling: whether products
-    and what pools their results may be one kernel.
+    and what pools their results may be one kernel. ahead: whether kernels load what none of them makes before they wait
+    at a barrier.
     """
 
     schedule: str = ""
@@ -65,6 +66,7 @@ class PassChoices:
     turned: bool = True
     tails: bool = True
     pooling: bool = True
+    ahead: bool = True
 
 
 @dataclass(frozen=True)

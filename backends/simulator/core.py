@@ -66,10 +66,12 @@ class Event:
 
 
 class BarrierWait(NamedTuple):
-    """A wait of so many cycles from the start, at the first access of a device tensor that is not one of `ahead`."""
+    """A wait of so many cycles from the start, at the first access of a device tensor that is not one of `ahead`.
+    begins: in cycles from the start, when cores of each kind begin, as far as they are busy before."""
 
     cycles: int
     ahead: frozenset[int]
+    begins: tuple[tuple[str, int], ...] = ()
 
     def stops(self, node: TimedInstruction) -> bool:
         """Whether an instruction comes behind the wait."""
@@ -87,6 +89,7 @@ class Core:
         self.pipes: list[Time] = [0] * len(section.machine.pipes)
         self.flags: dict[int, deque[Time]] = {}
         self.held: BarrierWait | None = None
+        """`hold` sets it."""
         self.join: Callable[[Time, Time], Time] = max
         self.events: list[Event] = []
         self.record = 0
@@ -96,6 +99,11 @@ class Core:
         self.heads = [machine.cube_head_cycles if pipe == Pipe.M else 0 for pipe in machine.pipes]
         self.waits = [machine.wait_cycles.get(pipe, 0) for pipe in machine.pipes]
         self.cross_cycles = round(machine.cross_us * machine.clock_mhz)
+
+    def hold(self, held: BarrierWait) -> None:
+        """Lets the core begin as `held` says, and wait."""
+        self.held = held
+        self.pipes[:] = [dict(held.begins).get(self.section.core, 0)] * len(self.pipes)
 
     @property
     def end(self) -> int:

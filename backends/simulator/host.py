@@ -25,7 +25,7 @@ from ...machine import Machine
 from .abreast import Beside, ends
 from .core import BarrierWait
 from .errors import SimulationError
-from .kernel import TimedKernel
+from .kernel import KernelRun, TimedKernel
 from .memory import L2, Snapshot
 from .steps import Copy, EventRecord, EventWait, HostCall, Launch, Repeat, Scalars, Simulation, Step, Transfer
 from .timeline import makespan
@@ -106,6 +106,8 @@ class _Host(HostVisitor[Steps]):
         self._roots: dict[SSAValue, SSAValue] = {}
         self._groups: dict[structure.LaunchOp, Woken] = {}
         self._timed: dict[structure.LaunchOp, Launch] = {}
+        self._stages: list[Sequence[Launch]] = []
+        """The launches of the group so far, between two barriers each."""
         commands = (op for f in functions.values() for op in f.walk() if isinstance(op, Command))
         self.scheduled = any(op.queue is not None for op in commands)
 
@@ -149,6 +151,8 @@ class _Host(HostVisitor[Steps]):
         """Launches that no barrier parts are timed together, where the first of them is."""
         if op not in self._timed:
             together = op.without_barrier()
+            if op.joined is None:
+                self._stages.clear()
             steps: list[Launch] = []
             between: Operation | None = op
             while between is not None and len(steps) < len(together):
@@ -157,7 +161,8 @@ class _Host(HostVisitor[Steps]):
                 else:
                     self.visit(between)  # a view that the next launch takes
                 between = between.next_op
-            self._timed.update(zip(together, self._abreast(steps), strict=True))
+            self._stages.append(self._abreast(steps))
+            self._timed.update(zip(together, self._stages[-1], strict=True))
         return [self._timed.pop(op)]
 
     def _abreast(self, steps: Sequence[Launch]) -> Sequence[Launch]:
@@ -207,13 +212,41 @@ class _Host(HostVisitor[Steps]):
                     self._touch(root, moved[i])
         woken, joined = self._woken(op), op.joined is not None
         overhead = (woken.barrier_microseconds if joined else woken.launch_microseconds)(self.machine)
+        microseconds, saved = self.machine.cycles_to_microseconds(run.cycles), 0.0
         if op.nowait is not None:
             overhead = 0.0
         elif op.ahead is not None:
-            held = BarrierWait(round(overhead * self.machine.clock_mhz), frozenset(to_ints(op.ahead)))
-            overhead = self.machine.cycles_to_microseconds(kernel.held_cycles(run.missing, held))
-        microseconds = overhead + self.machine.cycles_to_microseconds(run.cycles)
-        return Launch(kernel, run, overhead, joined, microseconds, op, op.queue, once)
+            later = self._behind_barrier(op, kernel, run, overhead) - microseconds
+            overhead, saved = max(later, 0.0), max(-later, 0.0)
+        return Launch(kernel, run, overhead, joined, overhead + microseconds - saved, op, op.queue, once, saved)
+
+    def _behind_barrier(
+        self, op: structure.LaunchOp, kernel: TimedKernel, run: KernelRun, barrier: float
+    ) -> float:
+        """Microseconds from the end of the stage before until a launch ends that loads ahead of its barrier."""
+        clock = self.machine.clock_mhz
+        idle = {s.core: round(self._idle(op, s.core) * clock) for s in kernel.sections}
+        first = max(idle.values())
+        begins = tuple((kind, first - cycles) for kind, cycles in sorted(idle.items()) if cycles < first)
+        held = BarrierWait(first + round(barrier * clock), frozenset(to_ints(op.ahead)), begins)
+        return self.machine.cycles_to_microseconds(kernel.held_cycles(run.missing, held) - first)
+
+    def _idle(self, op: structure.LaunchOp, kind: str) -> float:
+        """Microseconds before the stage before a launch ends in which cores of a kind have nothing else to do than to
+        load ahead for it, and the way to HBM is free."""
+        found, machine = 0.0, self.machine
+        for number, stage in enumerate(reversed(self._stages[-op.passes_barriers :]), 1):
+            if any(kind == section.core for step in stage for section in step.kernel.sections):
+                if len(stage) == 1:
+                    (step,) = stage
+                    found += machine.cycles_to_microseconds(step.kernel.idle_cycles(step.run.missing, kind))
+                break
+            moved = sum(step.run.hbm_bytes for step in stage)
+            taken = sum(step.microseconds for step in stage)
+            if number == op.passes_barriers:
+                taken -= stage[0].overhead
+            found += max(taken - machine.cycles_to_microseconds(moved / machine.hbm_bytes_per_cycle), 0.0)
+        return found
 
     def _woken(self, op: structure.LaunchOp) -> Woken:
         """What the group of a launch wakes; found once for all of the group."""

@@ -154,6 +154,7 @@ class TimedKernel:
         self._runs: dict[tuple[float, ...], KernelRun] = {}
         self._beside: dict[tuple[tuple[float, ...], int], int] = {}
         self._held: dict[tuple[tuple[float, ...], BarrierWait], int] = {}
+        self._idle: dict[tuple[tuple[float, ...], str], int] = {}
         self._known_times: dict[tuple[float, ...], dict[Key, int]] = {}
         self._queues: list[Queue] = [tuple(self._keys[first :: self.blocks]) for first in range(self.blocks)]
 
@@ -323,7 +324,8 @@ class TimedKernel:
         ]
         for core in cores:
             core.record = -(-record // len(cores))
-            core.held = held
+            if held is not None:
+                core.hold(held)
         try:
             Block(cores).run()
         except SimulationError as error:
@@ -331,24 +333,42 @@ class TimedKernel:
         return cores
 
     def held_cycles(self, missing: tuple[float, ...], held: BarrierWait) -> int:
-        """Cycles by which a launch ends later where its cores wait for a barrier, but load first what they may: at most
-        those of the wait."""
+        """Cycles from the begin of a wait until a launch ends whose cores wait so, but load first what they may: at
+        most those of the wait and of the launch."""
         key = missing, held
         if key not in self._held:
-            self._held[key] = self._later(missing, held)
+            self._held[key] = self._held_end(missing, held)
         return self._held[key]
 
-    def _later(self, missing: tuple[float, ...], held: BarrierWait) -> int:
-        if self.run(missing).throttled is not None:  # all bytes take that long, whenever they are loaded
-            return held.cycles
+    def _held_end(self, missing: tuple[float, ...], held: BarrierWait) -> int:
+        run = self.run(missing)
+        latest = held.cycles + run.cycles
+        if run.throttled is not None:  # all bytes take that long, whenever they are loaded
+            return latest
         prices, times = self._prices(missing), self._full_times(missing)
         late = {
             key: max(core.end for core in self._block(self._classes[key].point, prices, held=held))
             for key in {queue[0] for queue in self._queues}
         }
         spans = [(sum(times[key] for key in queue), queue[0]) for queue in set(self._queues)]
-        end = max(span for span, _ in spans)
-        return min(max(max(span - times[first] + late[first] for span, first in spans) - end, 0), held.cycles)
+        later = max(span - times[first] + late[first] for span, first in spans) - max(span for span, _ in spans)
+        return min(run.cycles + later, latest)
+
+    def idle_cycles(self, missing: tuple[float, ...], kind: str) -> int:
+        """Cycles before a launch ends in which none of its cores of a kind has anything left to do."""
+        key = missing, kind
+        if key not in self._idle:
+            prices, times = self._prices(missing), self._full_times(missing)
+            over = {
+                key: max(
+                    core.end for core in self._block(self._classes[key].point, prices) if core.section.core == kind
+                )
+                for key in {queue[-1] for queue in self._queues}
+            }
+            spans = [(sum(times[key] for key in queue), queue[-1]) for queue in set(self._queues)]
+            end = max(span for span, _ in spans)
+            self._idle[key] = end - max(span - times[last] + over[last] for span, last in spans)
+        return self._idle[key]
 
     def _simulate(self, missing: tuple[float, ...]) -> KernelRun:
         prices = self._prices(missing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -91,7 +91,7 @@ class GmConstantOp(DeviceTensorOp):
             raise self.error(f"should give {want}, but is written as {self.result.type}")
 
 
-AS_A_STAGE = ("joined", "nowait", "first_core", "ahead")
+AS_A_STAGE = ("joined", "nowait", "first_core", "ahead", "barriers")
 """The properties of a launch that say how it is a stage of another one."""
 
 
@@ -105,7 +105,9 @@ class LaunchOp(Command, KernelUser):
     begin with it that are done with what is before it. `first_core`: its blocks are on the cores of the group from
     this one on, in cube cores or the share of the chip that one is: on others than launches before it, which it runs
     beside. `ahead`: numbers of inputs that cores read before they wait at the barrier: each goes on until it comes to
-    another tensor. `again`: it makes what an equal launch before it made, so that this need not stay in memory.
+    another tensor. `barriers`: they read these ahead of so many barriers, where that is not one: each core as soon as
+    it is done with what it does before. `again`: it makes what an equal launch before it made, so that this need not
+    stay in memory.
 
     `updates`: the numbers of outputs that the kernel writes in part: what their tensors hold stays elsewhere."""
 
@@ -117,6 +119,7 @@ class LaunchOp(Command, KernelUser):
     nowait = opt_prop_def(UnitAttr)
     first_core = opt_prop_def(IntegerAttr)
     ahead = opt_prop_def(DenseArrayBase)
+    barriers = opt_prop_def(IntegerAttr)
     updates = opt_prop_def(DenseArrayBase)
     again = opt_prop_def(UnitAttr)
     arguments = var_operand_def()
@@ -151,6 +154,23 @@ class LaunchOp(Command, KernelUser):
         """The launches of its group from the last barrier before that of this one on, the last one first."""
         before = None if self.joined is None else joinable_before(self)
         return [] if before is None else [before, *before.abreast()]
+
+    def sets_before(self) -> Iterator[list[LaunchOp]]:
+        """The launches of its group before this one between two barriers each, as `stages_before` has them, back to the
+        first."""
+        before = self.stages_before()
+        while before:
+            yield before
+            before = before[-1].stages_before()
+
+    @property
+    def passes_barriers(self) -> int:
+        """Ahead of how many barriers it reads what it reads ahead."""
+        return 1 if self.barriers is None else integer(self.barriers)
+
+    def before_reading(self) -> list[LaunchOp]:
+        """The launches that may still run while this one reads what it reads ahead, the last one first."""
+        return [op for stage in islice(self.sets_before(), self.passes_barriers) for op in stage]
 
     def abreast(self) -> list[LaunchOp]:
         """The launches before this one that no barrier parts from it, the last one first."""
@@ -213,6 +233,12 @@ class LaunchOp(Command, KernelUser):
         if self.ahead is not None and (self.joined is None or self.nowait is not None):
             raise self.error(f"@{name} reads ahead of a barrier, but there is none before it")
         _check_each_once(self, f"@{name} reads {ahead} ahead", ahead, "inputs", len(self.inputs()))
+        if self.barriers is not None:
+            there = sum(1 for _ in self.sets_before()) if self.ahead is not None else 0
+            if not 1 <= self.passes_barriers <= there:
+                raise self.error(
+                    f"@{name} reads ahead of {self.passes_barriers} barriers, but there are {there} that it could pass"
+                )
 
     def misfit(self, kernel: Kernel) -> str | None:
         name = self.callee.root_reference.data

@@ -8,7 +8,8 @@ After:   npu.launch @k %x, %y {..., stream = "compute"}
 launch_groups.py says which take least together. A launch that needs nothing of those before it, and writes nothing that
 they use, waits for no barrier: `joined, nowait`; it is beside them where its group has cores left: `first_core`. One
 that begins with a load of what those since the last barrier do not write, as a product does with its weights, loads
-that before it waits: `ahead`.
+that before it waits: `ahead`. Cores for which the stages before have no work, as the cube in a norm, do so ahead of the
+barriers of these, too: `barriers`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from operator import or_
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Block, SSAValue
 
-from ...dialects.base import describe, integer_attr, ints, text
+from ...dialects.base import describe, integer_attr, ints, text, to_ints
 from ...dialects.npu.beginnings import beginnings
 from ...dialects.npu.host_program import ControlOp
 from ...dialects.npu.structure import (
@@ -49,6 +50,8 @@ class NpuJoinLaunchesPass(TargetPass):
     """Marks launches that run in the one before them, where a barrier costs less than a launch."""
 
     name = "npu-join-launches"
+    ahead: bool = True
+    """Whether they may load what none of them writes before they wait."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         kernels = {text(k.sym_name): StagedKernel(k, machine) for k in module.ops if isinstance(k, KernelOp)}
@@ -60,7 +63,7 @@ class NpuJoinLaunchesPass(TargetPass):
             for block in (block for op in func.walk() for region in op.regions for block in region.blocks):
                 before: list[LaunchOp] = []
                 for run in runs(block, kernels):
-                    neighbours = join(run, kernels, memory, machine)
+                    neighbours = join(run, kernels, memory, machine, self.ahead)
                     if reasons is not None:
                         reasons += _apart(before, run, neighbours, machine)
                     before = run
@@ -72,6 +75,7 @@ class StagedKernel:
     def __init__(self, op: KernelOp, machine: Machine) -> None:
         self.op, self.machine = op, machine
         self.woken, self.beginnings = woken_by(op, machine), beginnings(op)
+        self.kinds = [text(section.core) for section in op.sections()]
 
     @cached_property
     def way(self) -> tuple[Way, ...]:
@@ -89,9 +93,10 @@ def join(
     kernels: Mapping[str, StagedKernel],
     memory: TensorPlaces,
     machine: Machine,
+    ahead: bool,
 ) -> list[Neighbour]:
     """Marks those of some launches that could be one which run in the one before them, and which of these wait for no
-    barrier; what is known of each."""
+    barrier; what is known of each. ahead: whether they may load before they wait."""
     staged = [kernels[_callee(op)] for op in run]
     before = independent(run, [kernel.beginnings for kernel in staged], memory)
     beside = any(free for free, _ in before)
@@ -100,15 +105,40 @@ def join(
         for late, kernel, (free, _) in zip(late_numbers(run), staged, before, strict=True)
     ]
     members = groups(neighbours, machine)
-    for op, member, (free, ahead) in zip(run, members, before, strict=True):
+    for op, member, (free, early) in zip(run, members, before, strict=True):
         if member.joined:
             op.properties["joined"] = UnitAttr()
             if free:
                 op.properties["nowait"] = UnitAttr()
-            elif ahead:
-                op.properties["ahead"] = ints(ahead)
+            elif early and ahead:
+                op.properties["ahead"] = ints(early)
+                if (barriers := _barriers_passed(op, kernels, memory)) > 1:
+                    op.properties["barriers"] = integer_attr(barriers)
     _place(run, [kernel.woken for kernel in staged], members)
     return neighbours
+
+
+def _barriers_passed(op: LaunchOp, kernels: Mapping[str, StagedKernel], memory: TensorPlaces) -> int:
+    """Ahead of how many barriers a launch reads what it reads ahead: of those of the stages before in which one of its
+    kinds of cores has no work, as far as these do not write it."""
+    ahead = {*memory.places(op.operands[i] for i in to_ints(op.ahead))}
+    kernel = kernels[_callee(op)]
+    idle = {
+        kind
+        for kind, begins in zip(kernel.kinds, kernel.beginnings, strict=True)
+        if begins and begins[0] in to_ints(op.ahead)
+    }
+    passed, together = 0, Together(memory.near)
+    for stage in op.sets_before():
+        for each in stage:
+            together.add(*memory.uses(each))
+        if together.meets(ahead, set()):
+            break
+        passed += 1
+        idle.difference_update(*(kernels[_callee(each)].kinds for each in stage))
+        if not idle:
+            break
+    return passed
 
 
 def _place(run: Sequence[LaunchOp], woken: Sequence[Woken], members: Sequence[GroupMember]) -> None:

@@ -310,6 +310,17 @@ class CubeCost:
         cycles = begin + first + (tiles - 1) * streamed + self.fix + self.epilogue + self.tail
         return machine.cycles_to_microseconds(cycles) + machine.launch_microseconds(cores, self.epilogue > 0)
 
+    def behind_barrier(self, side: int, cores: int, tiles: int, waited: float, machine: Machine) -> float:
+        """Microseconds behind a barrier until the last product, on a core with so many tiles that waits for so many
+        microseconds and meanwhile loads an operand (0: lhs, 1: rhs), once."""
+        busy = [each.busy(cores, tiles, machine) for each in self.loads]
+        first = [cycles / each.times for cycles, each in zip(busy, self.loads, strict=True)]
+        begin = max(first[side] - waited * machine.clock_mhz, 0.0) + first[1 - side] + self.wait
+        product = tiles * max(self.mte1, self.mma)
+        last = product / max(tiles * max(each.times for each in self.loads), 1)
+        loads = tiles * (sum(busy) + self.waits) - sum(first)
+        return machine.cycles_to_microseconds(begin + max(loads + last, product))
+
     @property
     def waits(self) -> float:
         """Cycles of MTE2 that wait for buffers, for a tile: loads of one length share a flag."""

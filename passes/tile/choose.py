@@ -81,6 +81,8 @@ class GraphSchedulePass(TargetPass):
     """Whether what reduces rows of a product may be part of its kernel."""
     pooling: bool = True
     """Whether products and the windows that pool their results may become one kernel."""
+    ahead: bool = True
+    """Whether kernels will load what none of them makes before they wait at a barrier."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         scheduler = Scheduler(
@@ -91,6 +93,7 @@ class GraphSchedulePass(TargetPass):
             tails=self.tails,
             pooling=self.pooling,
         )
+        scheduler.runs.ahead = self.ahead
         if self.turned:
             scheduler.turn(module)
         scheduler.module(module)
@@ -461,7 +464,9 @@ class Scheduler:
                 able.append(schedule)
         if not able:
             return Chosen((Front((Way(kernel.woken(best)),), [best], best),), inf)
-        return Chosen((Front(*best_ways(ways, able), best, complete),), min(microseconds))
+        # where sizes are open, another schedule might hold for the example alone
+        late = kernel if self.by_size else None
+        return Chosen((Front(*best_ways(ways, able), best, complete, late),), min(microseconds))
 
     def split(self, fusion: FusionOp, name: str, asked: Schedule, parts: int) -> Chosen:
         """The schedules of a contraction whose sums are cut into parts. Raises TooLarge, and PassError where they
@@ -486,6 +491,9 @@ class Scheduler:
                 product = len(found)
             found += self.inner.fusion(op)
         fronts = tuple(front for chosen in found for front in chosen.fronts)
+        outer = dict(zip(block.args, fusion.inputs, strict=True))
+        for front in fronts:
+            front.outer = {**outer, **front.outer}
         return Chosen(fronts, self.microseconds(found), product, parts)
 
     def microseconds(self, found: Sequence[Chosen]) -> float:

@@ -14,12 +14,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
 from xdsl.dialects.builtin import IndexType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from ...dialects import tile as ops
 from ...dialects.base import Expr, integer_attr, ints, pack
 from ...dialects.dtypes import size
-from ...dialects.graph import ConstantOp
 from ...dialects.graph.interface import element_of
 from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.types import GmType, row_strides
@@ -188,7 +187,7 @@ class ContractKernel(ContractionChoice):
                         position[a] = position[a] + index * short[a]
                         for own, offsets in zip(extents, inner, strict=True):
                             offsets[a] = index * short[a] if own != short else Expr()
-                for i in self._loaded_first():
+                for i in self.loaded_first():
                     if tiles[i] is None and extents[i] == now:
                         tiles[i] = self._load_l1(b, extents[i], position, self.operands[i])
             for a in self.k_axes:
@@ -206,18 +205,6 @@ class ContractKernel(ContractionChoice):
             carried[0] = b.add(ops.MmaOp, operands, [start.type], offsets=offsets).results[0]
             first = stacks[0][0] if stacks else carried
         return first[0]
-
-    def _loaded_first(self) -> Sequence[int]:
-        """The operands in the order in which they are loaded: weights, which no kernel makes, before what one makes, as
-        cores may load them while they wait for that."""
-        return sorted((0, 1), key=lambda i: self._is_made(self.operands[i]))
-
-    def _is_made(self, o: Operand) -> bool:
-        """Whether an operand is what another op of the program makes."""
-        if not 0 <= o.source < len(self.fusion.inputs):
-            return False
-        owner = self.fusion.inputs[o.source].owner
-        return isinstance(owner, Operation) and not isinstance(owner, ConstantOp)
 
     def _read_places(self, b: KernelBuilder, position: Mapping[int, Expr]) -> None:
         """Reads where the slices begin that operands are, once it is known which product of the batch it is."""

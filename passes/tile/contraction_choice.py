@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -17,12 +17,12 @@ from ...dialects.npu.types import padded_bytes
 from ...machine import Machine
 from ..errors import PassError, TooLarge
 from .bound import CubeCost, CubeProblem, LoadCost, OperandLoads
-from .contraction_axes import Dim
-from .cube_loads import L1_FRACTION, other_loads
+from .contraction_axes import Dim, Operand
+from .cube_loads import L1_FRACTION, other_loads, whole_loads
 from .cube_schedule import CubePlan, Refused, cube_schedules, is_free, refusal
 from .draining import Drain, PartialDrain, drain_of, has_room, partial_drain_of
 from .epilogue import EpilogueSteps
-from .scheduled import ScheduledKernel, as_cube, cannot_obey
+from .scheduled import ScheduledKernel, Wait, as_cube, cannot_obey, is_made
 
 CLEARLY_BETTER = 0.9
 """The share of the best schedule's bound below which another one is better beyond the error of the bound."""
@@ -155,6 +155,51 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         return self._bound(schedule, self.problem)
 
     def _bound(self, schedule: Schedule, problem: CubeProblem) -> float:
+        cost, cores, tiles, overlaps = self._cost(schedule, problem)
+        return cost.microseconds(cores, tiles, overlaps, self.machine)
+
+    def idle_behind(self, schedule: Schedule) -> float:
+        if self.machine.fused:
+            return 0.0
+        cost, *_ = self._cost(schedule, self.problem)
+        return self.machine.cycles_to_microseconds(cost.epilogue + cost.tail)
+
+    def loading_ahead(
+        self, schedule: Schedule, waits: Sequence[Wait], given: Callable[[SSAValue], bool]
+    ) -> tuple[Schedule, float]:
+        sides = [o.source >= 0 and given(self.fusion.inputs[o.source]) for o in self.operands]
+        if not is_free(self.asked) or sides[0] == sides[1] or self.problem.pooled or self.problem.sparse:
+            return schedule, 0.0
+        now, side = as_cube("", schedule), int(sides[1])
+
+        def microseconds(each: CubeSchedule, meanwhile: bool) -> float:
+            cost, cores, tiles, _ = self._cost(each, self.problem)
+            total = sum(
+                wait.times * cost.behind_barrier(side, cores, tiles, meanwhile * wait.microseconds, self.machine)
+                for wait in waits
+            )
+            return total / sum(wait.times for wait in waits)
+
+        def fits(each: CubeSchedule) -> bool:
+            return refusal(CubePlan.of(each), self.problem, self.machine, self._l1_bytes, self.asked) is None
+
+        tried = [now, *(each for each in whole_loads(now, side, self.problem) if fits(each))]
+        least, best = min((microseconds(each, True), i) for i, each in enumerate(tried))
+        return tried[best], microseconds(now, False) - least
+
+    def loaded_first(self) -> Sequence[int]:
+        """The operands in the order in which they are loaded: weights, which no kernel makes, before what one makes, as
+        cores may load them while they wait for that. Of equals rhs is first, so that the first product of a net has the
+        same kernel as those behind it."""
+        return sorted((1, 0), key=lambda i: self._is_made(self.operands[i]))
+
+    def _is_made(self, o: Operand) -> bool:
+        """Whether an operand is what another op of the program makes."""
+        return 0 <= o.source < len(self.fusion.inputs) and is_made(self.fusion.inputs[o.source])
+
+    def _cost(self, schedule: Schedule, problem: CubeProblem) -> tuple[CubeCost, int, int, bool]:
+        """What a tile costs, on how many cores, the tiles of the busiest one, and whether the next one begins while its
+        sums leave."""
         plan = as_cube("", schedule)
         step, lhs, rhs, grid = plan.step, plan.lhs, plan.rhs, plan.grid
         assert step is not None and lhs is not None and rhs is not None and grid is not None
@@ -179,7 +224,7 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         if self.whole and not self.machine.fused:
             block, tiles_of = self._row_cycles(whole), size([own[a] for a in self.whole])
             cost = replace(cost, epilogue=block / tiles_of, tail=block - block / tiles_of)
-        return cost.microseconds(cores, mine, (plan.l0c or 1) > 1, self.machine)
+        return cost, cores, mine, (plan.l0c or 1) > 1
 
     def _costed(self, cost: CubeCost, plan: CubePlan) -> CubeCost:
         """The cost of a tile with what is known better than from the product alone."""

@@ -17,7 +17,7 @@ from .bound import FRACTAL, CubeProblem, Extents, grids, round_up, sides
 from .builder import divide_grid
 from .cube_loads import LoadBytes, even, extents_of, loads_of
 from .pooled_tiles import tiles_of_rows
-from .schedule import share
+from .schedule import may_repeat, share
 
 ROWS, COLUMNS = (128, 256, 64), (256, 128, 64)
 """Rows and columns of a mma step that are tried; among equals the first, as rows of rhs are runs in memory.
@@ -60,6 +60,19 @@ class CubePlan:
         )
         slots = {space: getattr(schedule, space) for space in SPACES}
         return CubePlan(step, lhs, rhs, grid, inner, slots, schedule.epilogue)
+
+    def l1_slots(self, problem: CubeProblem) -> tuple[int, int]:
+        """Buffers in l1 of the loads of lhs and of rhs: one of what a core loads once."""
+        looped = {
+            a for a in problem.out if may_repeat(share(problem.tiles(a, self.l0[a]), self.grid[a])[1])
+        }
+        left, right = (
+            1
+            if looped <= {*others} and all(problem.extents[a] <= load[a] for a in problem.k)
+            else self.slots["l1"]
+            for load, others in ((self.lhs, problem.n), (self.rhs, problem.m))
+        )
+        return left, right
 
     @property
     def l1(self) -> Extents:
@@ -380,14 +393,28 @@ def refusal(
         ("l0c", m * n * 4, f"an accumulator of {m} x {n}"),
         ("l0a", m * k * width, f"a step of {m} x {k}"),
         ("l0b", deep * n * width, f"a step of {k} x {n}"),
-        ("l1", sum(l1_bytes(lhs, rhs)), "one load of both operands"),
     ]
     for space, need, what in needs:
-        slots, room = plan.slots[space], machine.spaces[space].bytes
-        if need * slots > room:
-            times = f" x {slots} buffers" if slots > 1 else ""
-            return f"{what} takes {need}{times} bytes of {space}, and {machine.name} has {room}"
+        why = _too_much(space, need, plan.slots[space], what, machine)
+        if why is not None:
+            return why
+    each, slots = l1_bytes(lhs, rhs), plan.l1_slots(problem)
+    if slots[0] == slots[1]:
+        return _too_much("l1", sum(each), slots[0], "one load of both operands", machine)
+    left, right = (f"{n} x {s} buffers" if s > 1 else f"{n}" for n, s in zip(each, slots, strict=True))
+    need, room = sum(n * s for n, s in zip(each, slots, strict=True)), machine.spaces["l1"].bytes
+    if need > room:
+        return f"loads of the operands take {left} and {right} bytes of l1, and {machine.name} has {room}"
     return None
+
+
+def _too_much(space: str, need: int, slots: int, what: str, machine: Machine) -> str | None:
+    """Why there is no room for so many buffers of `need` bytes, as the rest of a sentence; None where there is."""
+    room = machine.spaces[space].bytes
+    if need * slots <= room:
+        return None
+    times = f" x {slots} buffers" if slots > 1 else ""
+    return f"{what} takes {need}{times} bytes of {space}, and {machine.name} has {room}"
 
 
 def _misshapen(plan: CubePlan, problem: CubeProblem, machine: Machine) -> str | None:

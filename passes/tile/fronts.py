@@ -29,6 +29,7 @@ from ...machine import Machine
 from ..errors import PassError
 from ..launch_groups import GroupMember, Groups, Neighbour, Together, Way
 from .launch_order import base
+from .scheduled import ScheduledKernel, Wait, is_made
 
 
 @dataclass(eq=False)
@@ -36,19 +37,50 @@ class Front:
     """The schedules of a launch of which each takes less work than all that wake no more cores.
 
     ways: what each wakes, and its work. schedules: as they were judged. kept: the one that is taken, complete.
-    complete: completes another one; None where there is no other.
+    complete: completes another one; None where there is no other. kernel: whose schedules they are, where another may
+    still be taken for what is around it. outer: of the values that its fusion is given those that are other values
+    outside.
     """
 
     ways: tuple[Way, ...]
     schedules: Sequence[Schedule]
     kept: Schedule
     complete: Callable[[Schedule], Schedule] | None = None
+    kernel: ScheduledKernel | None = None
+    outer: Mapping[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
 
-    def take(self, way: Way) -> None:
+    def given(self, value: SSAValue) -> bool:
+        """Whether no kernel makes a value that its fusion is given."""
+        return not is_made(self.outer.get(value, value))
+
+    def behind(self, waits: Sequence[Wait]) -> tuple[Way, ...]:
+        """Its ways where its launches wait so long, and load meanwhile what they may."""
+        if self.kernel is None or not any(wait.microseconds for wait in waits):
+            return self.ways
+        saved = [self.kernel.loading_ahead(schedule, waits, self.given)[1] for schedule in self.schedules]
+        return tuple(
+            way._replace(microseconds=max(way.microseconds - less, 0.0))
+            for way, less in zip(self.ways, saved, strict=True)
+        )
+
+    def load_ahead(self, waits: Sequence[Wait]) -> None:
+        """Takes the schedule that is best where its launches wait so long, and load meanwhile what they may."""
+        if self.kernel is None or self.complete is None or not any(wait.microseconds for wait in waits):
+            return
+        other, _ = self.kernel.loading_ahead(self.kept, waits, self.given)
+        if other != self.kept:
+            with suppress(PassError):
+                self.kept = self.complete(other)
+
+    def idle_behind(self) -> float:
+        """Microseconds at the end of its launch in which its cube cores have nothing to do."""
+        return 0.0 if self.kernel is None else self.kernel.idle_behind(self.kept)
+
+    def take(self, number: int) -> None:
         """Takes the schedule of one of its ways; the one it has stays where that cannot be built."""
         if self.complete is not None:
             with suppress(PassError):
-                self.kept = self.complete(self.schedules[self.ways.index(way)])
+                self.kept = self.complete(self.schedules[number])
 
     def keep_only(self, fits: Callable[[Schedule], bool]) -> None:
         """Leaves schedules out, but not the one that is taken."""
@@ -58,6 +90,13 @@ class Front:
     def alone(self, machine: Machine) -> Way:
         """The best way for a launch of its own."""
         return min(self.ways, key=lambda way: way.microseconds + way.woken.launch_microseconds(machine))
+
+
+Ways = Mapping[Front, tuple[Way, ...]]
+"""The ways of launches, with what each takes."""
+
+Picked = Mapping[Front, int]
+"""Of each launch the number of the way that it is run in."""
 
 
 def best_ways(ways: Sequence[Way], schedules: Sequence[Schedule]) -> tuple[tuple[Way, ...], list[Schedule]]:
@@ -143,6 +182,8 @@ class Runs:
 
     def __init__(self, machine: Machine):
         self.machine, self.runs = machine, [Run(1)]
+        self.ahead = True
+        """Whether they load what no kernel makes before they wait at a barrier."""
 
     def begin(self, times: int) -> None:
         """Something stands between launches; those behind it run so many times."""
@@ -162,53 +203,92 @@ class Runs:
         """Takes a schedule for each launch, so that all take least.
 
         Equal launches have one kernel. So first each launch may choose for itself, and then the launches of a kernel
-        choose by what they cost together in the groups that they are in.
+        choose by what they cost together in the groups that they are in. Then it is known how long they wait for
+        barriers, and they choose once more by what they cost where they load meanwhile what they may.
         """
         runs = [run for run in self.runs if len(run.fronts) > 1]
         fronts = list(dict.fromkeys(front for run in runs for front in run.fronts))
-        if all(len(front.ways) == 1 for front in fronts):
-            return
-        picked = {front: (front.alone(self.machine),) for front in fronts}
-        least = self._cost(runs, picked)
-        for voted in self._proposals(runs, fronts):
-            cost = self._cost(runs, voted)
+        ways: Ways = {front: front.ways for front in fronts}
+        picked = self._best(runs, ways, {front: front.ways.index(front.alone(self.machine)) for front in fronts})
+        waits = self._waits(runs, picked) if self.ahead else {}
+        ahead: Ways = {front: front.behind(each) for front, each in waits.items()}
+        if ahead and ahead != ways:
+            picked = self._best(runs, ahead, picked)
+            waits = self._waits(runs, picked)
+        for front, number in picked.items():
+            if front.ways[number] != front.alone(self.machine):
+                front.take(number)
+            front.load_ahead(waits.get(front, ()))
+
+    def _best(self, runs: Sequence[Run], ways: Ways, picked: Picked) -> Picked:
+        """The ways with which launches take least, of those `picked` and of what they propose."""
+        if all(len(each) == 1 for each in ways.values()):
+            return picked
+        least = self._cost(runs, ways, picked)
+        for voted in self._proposals(runs, ways):
+            cost = self._cost(runs, ways, voted)
             if cost < least:
                 picked, least = voted, cost
-        for front, (way,) in picked.items():
-            if (way,) != (front.alone(self.machine),):
-                front.take(way)
+        return picked
 
-    def _proposals(self, runs: Sequence[Run], fronts: Sequence[Front]) -> Iterator[dict[Front, tuple[Way, ...]]]:
+    def _waits(self, runs: Sequence[Run], picked: Picked) -> dict[Front, list[Wait]]:
+        """How long the cube cores of each kernel wait in its launches."""
+        found: dict[Front, list[Wait]] = {front: [] for front in picked}
+        for run in runs:
+            for front, microseconds in zip(run.fronts, self._waits_in(run, picked), strict=True):
+                found[front].append(Wait(run.times, microseconds))
+        return found
+
+    def _waits_in(self, run: Run, picked: Picked) -> Iterator[float]:
+        """How long cube cores have nothing to do before each launch, in microseconds: they wait for its barrier, for
+        stages before it in which they have no work, and for vector cores at the end of the last one in which they
+        have."""
+        _, members = run.least(self.machine, lambda front: (front.ways[picked[front]],))
+        for i, member in enumerate(members):
+            if not member.joined or run.frees[i]:
+                yield 0.0
+                continue
+            barrier = found = member.group.barrier_microseconds(self.machine)
+            for j in reversed(range(i)):
+                front = run.fronts[j]
+                way = front.ways[picked[front]]
+                if way.woken.kinds != {"vector"}:
+                    found += front.idle_behind()
+                    break
+                found += way.microseconds
+                if not members[j].joined:
+                    break
+                found += barrier
+            yield found
+
+    def _proposals(self, runs: Sequence[Run], ways: Ways) -> Iterator[Picked]:
         """Ways for all launches: independent ones one after the other, or side by side, and then once more for what
         runs once, when it is known how the kernels of several launches are cut."""
 
-        def votes(ways: Callable[[Front], tuple[Way, ...]], abreast: bool) -> dict[Front, tuple[Way, ...]]:
-            return self._votes(runs, fronts, [run.least(self.machine, ways, abreast)[1] for run in runs])
+        def votes(free: Callable[[Front], tuple[Way, ...]], abreast: bool) -> Picked:
+            return self._votes(runs, ways, [run.least(self.machine, free, abreast)[1] for run in runs])
 
-        yield votes(lambda front: front.ways, False)
+        yield votes(ways.__getitem__, False)
         if not any(free for run in runs for free in run.frees):
             return
-        voted = votes(lambda front: front.ways, True)
+        voted = votes(ways.__getitem__, True)
         yield voted
         uses = Counter(front for run in runs for front in run.fronts)
-        yield votes(lambda front: voted[front] if uses[front] > 1 else front.ways, True)
+        yield votes(lambda f: (ways[f][voted[f]],) if uses[f] > 1 else ways[f], True)
 
-    def _cost(self, runs: Sequence[Run], picked: Mapping[Front, tuple[Way, ...]]) -> float:
-        return sum(run.times * run.least(self.machine, picked.__getitem__)[0] for run in runs)
+    def _cost(self, runs: Sequence[Run], ways: Ways, picked: Picked) -> float:
+        return sum(
+            run.times * run.least(self.machine, lambda front: (ways[front][picked[front]],))[0] for run in runs
+        )
 
-    def _votes(
-        self, runs: Sequence[Run], fronts: Sequence[Front], groups: Sequence[Sequence[GroupMember]]
-    ) -> dict[Front, tuple[Way, ...]]:
+    def _votes(self, runs: Sequence[Run], ways: Ways, groups: Sequence[Sequence[GroupMember]]) -> Picked:
         """For each kernel the way that costs least over all its launches; one that wakes more than a group does would
         be a launch beside it."""
-        costs = {front: [0.0] * len(front.ways) for front in fronts}
+        costs = {front: [0.0] * len(each) for front, each in ways.items()}
         for run, members in zip(runs, groups, strict=True):
             for front, member in zip(run.fronts, members, strict=True):
-                for i, way in enumerate(front.ways):
+                for i, way in enumerate(ways[front]):
                     beside = way.woken | member.woken != member.woken
                     price = way.woken.launch_microseconds(self.machine) if beside else 0.0
                     costs[front][i] += run.times * (way.microseconds + price)
-        return {
-            front: (min(zip(each, range(len(each)), front.ways, strict=True))[2],)
-            for front, each in costs.items()
-        }
+        return {front: each.index(min(each)) for front, each in costs.items()}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+from xdsl.ir import Operation, SSAValue
 
 from ...dialects import tile as ops
 from ...dialects.dtypes import size
 from ...dialects.graph import (
     AttentionSchedule,
+    ConstantOp,
     CubeSchedule,
     FusionOp,
     RowAttentionSchedule,
@@ -26,6 +29,18 @@ Kind = TypeVar("Kind", VectorSchedule, CubeSchedule, AttentionSchedule, RowAtten
 def cannot_obey(kernel: str, reason: str) -> PassError:
     """The error for a schedule, or a part of it that is pinned, that `kernel` cannot obey."""
     return PassError(f"@{kernel} cannot obey its pinned schedule: {reason}")
+
+
+def is_made(value: SSAValue) -> bool:
+    """Whether an op of the program makes a value, which is no constant."""
+    return isinstance(value.owner, Operation) and not isinstance(value.owner, ConstantOp)
+
+
+class Wait(NamedTuple):
+    """So often a launch has to wait for so many microseconds, in which its cube cores have nothing else to do."""
+
+    times: int
+    microseconds: float
 
 
 class ScheduledKernel(ABC):
@@ -77,6 +92,18 @@ class ScheduledKernel(ABC):
     @abstractmethod
     def bound(self, schedule: Schedule) -> float:
         """Microseconds of a launch with a complete schedule by the analytic bound of bound.py."""
+
+    def idle_behind(self, schedule: Schedule) -> float:
+        """Microseconds at the end of a launch in which its cube cores have nothing left to do, at least."""
+        return 0.0
+
+    def loading_ahead(
+        self, schedule: Schedule, waits: Sequence[Wait], given: Callable[[SSAValue], bool]
+    ) -> tuple[Schedule, float]:
+        """A complete schedule, or one with other loads that takes less where the launch waits for barriers, and
+        meanwhile loads what is `given`: values that no kernel makes; and how many microseconds that saves on the
+        mean."""
+        return schedule, 0.0
 
     @abstractmethod
     def build(self, name: str, schedule: Schedule) -> ops.KernelOp:

@@ -47,6 +47,7 @@ class PlainCore:
     until another core's event is here."""
 
     section: int
+    core: str
     sends: set[int]
     items: Iterator[Item]
     heads: Sequence[int]
@@ -58,6 +59,10 @@ class PlainCore:
     held: Item | None = None
     over: bool = False
     barrier: BarrierWait | None = None
+
+    def __post_init__(self) -> None:
+        if self.barrier is not None:
+            self.free[:] = [dict(self.barrier.begins).get(self.core, 0)] * len(self.free)
 
 
 def unrolled(nodes: Sequence[TimedNode], env: Env, price: Price) -> Iterator[Item]:
@@ -90,6 +95,7 @@ def run(kernel, point: tuple[int, ...], prices: Sequence[Price], barrier: Barrie
     cores = [
         PlainCore(
             i,
+            section.core,
             kernel.sections[i].sends,
             unrolled(kernel.sections[i].body, kernel.sections[i].environment(point, unit), prices[i]),
             heads,

@@ -181,3 +181,38 @@ def test_what_is_read_ahead_is_read_while_a_barrier_is_waited_for() -> None:
     load = next(simulate(parse(text), B1).flat())[0].run.cycles / B1.clock_mhz
     assert whole == pytest.approx(B1.barrier_microseconds(24))
     assert hidden == pytest.approx(max(0.0, whole - load), abs=0.01)
+
+
+def test_cores_that_are_done_read_ahead_early() -> None:
+    """Cube cores have nothing to do in a stage of vector cores: what they load ahead of its barrier, too, takes no time
+    any more, and what takes longer than that is not counted of the kernel's own time."""
+    rows = 128
+    w = f"!npu.gm<{rows}x4096xf16>"
+    module = parse(f"""func.func @main(%x: {GM}, %w: {w}) -> {GM} {{
+  %y = npu.gm_alloc : () -> {GM}
+  {launch("cubes")}{launch("vectors", True)}
+  npu.launch @loads %x, %w, %y {{ahead = [1], barriers = 2, joined, outputs = 1, workspaces = 0}} : ({GM}, {w}, {GM})
+  func.return %y : {GM}
+}}
+{KERNELS}
+npu.kernel @loads {{grid = [24], kind = "cube", outputs = 1, workspaces = 0}} {{
+^bb0(%i: index, %a: {GM}, %w: {w}, %b: {GM}):
+  npu.section {{core = "cube", units = 1}} {{
+  ^bb1(%u: index):
+    %t = npu.alloc {{address = 0}} : () -> !npu.buffer<{rows}x2048xf16, l1>
+    npu.load_nd2nz %w, %t at [0, 0] {{sizes = [{rows}, 2048]}} : ({w}, !npu.buffer<{rows}x2048xf16, l1>)
+    npu.load_nd2nz %w, %t at [0, 2048] {{sizes = [{rows}, 2048]}} : ({w}, !npu.buffer<{rows}x2048xf16, l1>)
+  }}
+}}""")
+    one = parse(str(module).replace("barriers = 2, ", ""))
+    none = parse(str(module).replace("ahead = [1], barriers = 2, ", ""))
+    early, late, behind = (list(simulate(each, B1).flat())[-1][0] for each in (module, one, none))
+    assert isinstance(early, Launch) and isinstance(late, Launch) and isinstance(behind, Launch)
+    barrier, load = BOTH * B1.barrier_share, B1.cycles_to_microseconds(early.run.cycles)
+    vectors = list(simulate(module, B1).flat())[1][0]
+    assert isinstance(vectors, Launch)
+    assert behind.microseconds == pytest.approx(barrier + load)
+    assert late.microseconds == pytest.approx(max(barrier, load - (vectors.microseconds - barrier)), abs=0.01)
+    assert early.microseconds == pytest.approx(max(barrier, load - vectors.microseconds), abs=0.01)
+    assert early.microseconds == pytest.approx(early.overhead + load - early.saved)
+    assert load > vectors.microseconds and early.saved > 1 > late.saved

@@ -41,6 +41,10 @@ def check(kernel: TimedKernel, missing: float) -> int:
         late = [core.end for core in kernel._block(alike.point, prices, held=held)]
         assert late == run(kernel, alike.point, prices, held), kernel.name
         assert all(b <= a + held.cycles for a, b in zip(ends, late, strict=True)), kernel.name
+        begins = tuple((section.core, 70 * i) for i, section in enumerate(kernel.sections))
+        held = held._replace(begins=begins)
+        late = [core.end for core in kernel._block(alike.point, prices, held=held)]
+        assert late == run(kernel, alike.point, prices, held), kernel.name
         compared += 1
     return compared
 

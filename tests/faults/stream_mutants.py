@@ -88,6 +88,7 @@ def drop_barrier(module: ModuleOp, rng: Random, machine: Machine) -> str | None:
         return None
     op.properties["nowait"] = UnitAttr()
     op.properties.pop("ahead", None)
+    op.properties.pop("barriers", None)
     return f"drop the barrier before {op.name} @{op.callee.root_reference.data}"
 
 
@@ -101,6 +102,16 @@ def read_ahead(module: ModuleOp, rng: Random, machine: Machine) -> str | None:
         return None
     op.properties["ahead"] = ints(sorted([*to_ints(op.ahead), more := rng.choice(left)]))
     return f"read input {more} of {op.name} @{op.callee.root_reference.data} ahead of the barrier"
+
+
+def pass_barriers(module: ModuleOp, rng: Random, machine: Machine) -> str | None:
+    """A launch passes one more barrier with what it reads ahead."""
+    launches = [o for o in every(module, structure.LaunchOp) if o.ahead is not None]
+    op = pick(rng, [o for o in launches if o.passes_barriers < sum(1 for _ in o.sets_before())])
+    if op is None:
+        return None
+    op.properties["barriers"] = integer_attr(more := op.passes_barriers + 1)
+    return f"{op.name} @{op.callee.root_reference.data} reads ahead of {more} barriers"
 
 
 def leave_the_chip(module: ModuleOp, rng: Random, machine: Machine) -> str | None:
@@ -118,5 +129,6 @@ STREAM_MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "move an event": (move_event,),
     "drop a barrier": (drop_barrier,),
     "read ahead of a barrier": (read_ahead,),
+    "pass more barriers": (pass_barriers,),
     "leave the chip": (leave_the_chip,),
 }

@@ -250,8 +250,13 @@ class StreamRun:
             return True
 
         assert op.queue is not None
-        if before:  # somewhere among what the barrier before it waits for
-            self.queues[op.queue].append(Queued(read_ahead, True))
+        if before:  # somewhere among what the last of the barriers that it passes waits for
+            assert isinstance(op, structure.LaunchOp)
+            queue = self.queues[op.queue]
+            stages = [i for i, q in enumerate(queue) if not q.nowait]
+            passed = op.passes_barriers - 1
+            at = len(queue) if not passed else stages[-passed] if passed <= len(stages) else 0
+            queue.insert(at, Queued(read_ahead, True))
         self.queues[op.queue].append(Queued(run, op.properties.get("nowait") is not None))
 
 

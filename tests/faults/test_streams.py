@@ -19,7 +19,7 @@ import tilewright as tw
 from tilewright.backends.interpreter.program import Executable
 from tilewright.backends.simulator import simulate
 from tilewright.dialects import make_context
-from tilewright.dialects.base import ints, to_ints
+from tilewright.dialects.base import integer_attr, ints, to_ints
 from tilewright.dialects.npu.structure import CallOp, LaunchOp, LoopOp, WaitEventOp
 from tilewright.dialects.text import parse_module
 from tilewright.machine import Machine
@@ -116,6 +116,7 @@ def test_no_missing_barrier_escapes() -> None:
             launch = [op for op in mutant.walk() if isinstance(op, LaunchOp) and op.joined is not None][i]
             launch.properties["nowait"] = UnitAttr()
             launch.properties.pop("ahead", None)
+            launch.properties.pop("barriers", None)
             assert findings(mutant), f"barrier {i} is not needed"
             assert set(outcomes(mutant, 40)) != {wanted}
     assert barriers >= 2
@@ -141,6 +142,37 @@ def test_no_input_that_is_read_too_early_escapes() -> None:
             else:
                 assert set(outcomes(mutant, 40)) == {wanted}
     assert caught >= 2
+
+
+def norms(x: jax.Array, w: jax.Array) -> jax.Array:
+    """Products of what a kernel makes early, with norms between them."""
+
+    def norm(y: jax.Array) -> jax.Array:
+        return y * jax.lax.rsqrt((y * y).mean(-1, keepdims=True) + 1.0)
+
+    v = jax.numpy.tanh(w)
+    return norm(norm(norm(x @ w) @ w) @ v) @ v
+
+
+def test_no_barrier_is_passed_that_is_needed() -> None:
+    """Where cores read ahead of several barriers, every order ends alike; where they passed more of them, both say so
+    or neither."""
+    args = [jax.ShapeDtypeStruct((256, 256), np.float32)] * 2
+    right = tw.compile(norms, *args, options=tw.Options(tails=False)).module()
+    joined = [op for op in right.walk() if isinstance(op, LaunchOp) and op.joined is not None]
+    assert any(op.passes_barriers > 1 for op in joined) and check(right, B1) == []
+    (wanted,) = outcomes(right, 60)
+    caught = 0
+    for number, op in enumerate(joined):
+        for passed in range(op.passes_barriers + 1, sum(1 for _ in op.sets_before()) + 1) if op.ahead else ():
+            mutant = right.clone()
+            launch = [op for op in mutant.walk() if isinstance(op, LaunchOp) and op.joined is not None][number]
+            launch.properties["barriers"] = integer_attr(passed)
+            if findings(mutant):
+                caught += set(outcomes(mutant, 60)) != {wanted}
+            else:
+                assert set(outcomes(mutant, 60)) == {wanted}
+    assert caught
 
 
 @pytest.mark.parametrize(("name", "memory"), [*((name, "typed") for name in PROGRAMS), ("rounds", "bytes")])

@@ -337,6 +337,18 @@ CASES: dict[str, tuple[str, str]] = {
             more=COPY,
         ),
     ),
+    "a launch that reads ahead of two barriers what is written before the first": (
+        "barrier-race",
+        main(
+            f"""{at("y", 512)}
+        {at("z", 1024)}
+        {launch("x", "y")} // 1
+        {launch("x", "z").replace("outputs", "joined, outputs")}
+        {launch("y", "z").replace("outputs", "ahead = [0], barriers = 2, joined, outputs")} // 2
+        func.return %x : {GM}""",
+            more=COPY,
+        ),
+    ),
     "a launch on cores that are not there": (
         "core-bounds",
         main(

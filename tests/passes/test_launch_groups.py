@@ -165,7 +165,7 @@ def test_a_schedule_that_cannot_be_built_is_not_taken() -> None:
     schedules = [VectorSchedule(cores=n) for n in (2, 4)]
     ways = tuple(Way(Woken(n, KINDS[1]), 5.0 - n) for n in (2, 4))
     front = Front(ways, schedules, schedules[0], refuse)
-    front.take(ways[1])
+    front.take(1)
     assert front.kept is schedules[0]
 
 

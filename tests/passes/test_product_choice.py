@@ -4,7 +4,7 @@ the values of such kernels, and that the bound finds what the simulator does."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,10 @@ import pytest
 from tiers import sampled
 
 import tilewright as tw
-from tilewright.dialects.graph import CubeSchedule
-from tilewright.dialects.graph.schedules import Schedule
+from tilewright.dialects.base import to_ints
+from tilewright.dialects.graph import CubeSchedule, FusionOp
+from tilewright.dialects.graph.schedules import Schedule, to_schedules
+from tilewright.dialects.npu.structure import LaunchOp
 from tilewright.machine import Machine
 from tilewright.passes import oracle
 from tilewright.passes.npu.check import check as hazards
@@ -178,3 +180,60 @@ def test_other_loads_are_for_more_than_a_barrier(monkeypatch: pytest.MonkeyPatch
     program = tw.compile(lambda a, b: a @ b, *args)
     assert any(isinstance(s, CubeSchedule) and unequal(s) for s in tried)
     assert "lhs = [128, 256, 256], rhs = [128, 256, 256]" in program.ir("graph")
+
+
+def normed(x: jax.Array, w: jax.Array, v: jax.Array) -> jax.Array:
+    """Two products with a norm between them."""
+    y = (x @ w).astype("float32")
+    y = y * jax.lax.rsqrt((y * y).mean(-1, keepdims=True) + 1.0)
+    return y.astype(x.dtype) @ v
+
+
+NORMED = [(128, 768), (768, 768), (768, 2304)]
+
+
+def test_weights_are_one_load_where_a_product_waits() -> None:
+    """The second product has all of its weights before the norm is over; the first one, which waits for nothing, loads
+    as it would alone."""
+    args = [jax.ShapeDtypeStruct(s, "float16") for s in NORMED]
+    early, late = (tw.compile(normed, *args, options=tw.Options(ahead=ahead)) for ahead in (True, False))
+    first, second = (
+        s
+        for op in early.module("graph").walk()
+        if isinstance(op, FusionOp)
+        for s in to_schedules(op.schedule)
+        if isinstance(s, CubeSchedule)
+    )
+    assert second.rhs is not None and second.lhs is not None and first.rhs is not None
+    assert second.rhs[-1] == 768 > second.lhs[-1] and first.rhs[-1] < 768
+    launch = [op for op in early.module("npu").walk() if isinstance(op, LaunchOp)][-1]
+    assert list(to_ints(launch.ahead)) == [1] and launch.passes_barriers == 2
+    assert not any(op.ahead for op in late.module("npu").walk() if isinstance(op, LaunchOp))
+    assert early.report().microseconds < late.report().microseconds - 3
+
+
+@pytest.mark.parametrize("memory", ["typed", "bytes"])
+@pytest.mark.parametrize("rows", [1, 97, 128, 200])
+def test_values_of_one_load(memory: Literal["typed", "bytes"], rows: int) -> None:
+    """What is loaded once has one buffer, whatever part of it each tile of rows takes."""
+    rng = np.random.default_rng(rows)
+    x, w, v = (rng.standard_normal(s).astype(np.float16) for s in [(rows, 768), *NORMED[1:]])
+    args = x, w / 16, v / 16
+    got = tw.compile(normed, *args, options=tw.Options(memory=memory))(*args)
+    wide = [np.asarray(a, np.float32) for a in args]
+    want = normed(*map(jax.numpy.asarray, wide))
+    np.testing.assert_allclose(np.asarray(got, np.float32), want, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize(("steps", "refused"), [(12, None), (16, "take 65536 x 2 buffers and 524288 bytes of l1")])
+def test_one_load_of_all_of_k_has_one_buffer(steps: int, refused: str | None) -> None:
+    """Twice all of k does not fit l1, and once does, as far as the other side has room."""
+    k = 64 * steps
+    args = [jax.ShapeDtypeStruct(s, "float16") for s in [(128, k), (k, 256)]]
+    pin = tw.Schedule(base_m=128, base_n=256, base_k=64, step_k_a=4, step_k_b=steps)
+    if refused is None:
+        program = tw.compile(lambda a, b: a @ b, *args, options=tw.Options(schedule=pin))
+        assert f"rhs = [128, 256, {k}]" in program.ir("graph")
+        return
+    with pytest.raises(tw.CompileError, match=refused):
+        tw.compile(lambda a, b: a @ b, *args, options=tw.Options(schedule=pin))

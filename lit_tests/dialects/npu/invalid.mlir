@@ -397,6 +397,22 @@ npu.launch @k %x, %x {ahead = [0, 1], joined, outputs = 1, stream = "compute", w
 
 // -----
 
+// It passes barriers with that, of which there are only so many.
+%x = npu.gm_alloc {address = 0} : () -> !npu.gm<4xi32>
+npu.launch @k %x, %x {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>, !npu.gm<4xi32>)
+npu.launch @k %x, %x {ahead = [0], barriers = 2, joined, outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>, !npu.gm<4xi32>)
+// CHECK: 'npu.launch' @k reads ahead of 2 barriers, but there are 1 that it could pass
+
+// -----
+
+// Who reads nothing ahead passes none.
+%x = npu.gm_alloc {address = 0} : () -> !npu.gm<4xi32>
+npu.launch @k %x, %x {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>, !npu.gm<4xi32>)
+npu.launch @k %x, %x {barriers = 1, joined, outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>, !npu.gm<4xi32>)
+// CHECK: 'npu.launch' @k reads ahead of 1 barriers, but there are 0 that it could pass
+
+// -----
+
 // Another command comes between.
 %x = npu.gm_alloc {address = 0} : () -> !npu.gm<4xi32>
 npu.launch @k %x {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<4xi32>)

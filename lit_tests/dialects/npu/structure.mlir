@@ -100,6 +100,8 @@ func.func @main(%x: !npu.gm<64xf32>, %n: !npu.gm<i32>) -> !npu.gm<64xf32> attrib
   // CHECK-NEXT: npu.launch @add %{{.*}} {first_core = 1, joined, nowait, outputs = 1, workspaces = 0} : (
   npu.launch @add %z, %c, %y {ahead = [1], joined, outputs = 1, workspaces = 0} : (!npu.gm<64xf32>, !npu.gm<64xf32>, !npu.gm<64xf32>)
   // CHECK-NEXT: npu.launch @add %{{.*}} {ahead = [1], joined, outputs = 1, workspaces = 0} : (
+  npu.launch @add %y, %c, %z {ahead = [1], barriers = 2, joined, outputs = 1, workspaces = 0} : (!npu.gm<64xf32>, !npu.gm<64xf32>, !npu.gm<64xf32>)
+  // CHECK-NEXT: npu.launch @add %{{.*}} {ahead = [1], barriers = 2, joined, outputs = 1, workspaces = 0} : (
   func.return %y : !npu.gm<64xf32>
 }
 

@@ -536,3 +536,27 @@ npu.kernel @copy {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
   }
 }
 // CHECK: error: barrier-race: 'npu.launch' ({{.*}}) writes device memory that 'npu.launch' ({{.*}}) may read too early: it does so ahead of the barrier, bytes 512..767 of gm
+
+// -----
+
+// Barriers: what is read ahead of two of them is not written before the first one either.
+func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 2048 : i64} {
+  %y = npu.gm_alloc {address = 512} : () -> !npu.gm<64xf32>
+  %z = npu.gm_alloc {address = 1024} : () -> !npu.gm<64xf32>
+  npu.launch @copy %x, %y {outputs = 1, workspaces = 0} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+  npu.launch @copy %x, %z {joined, outputs = 1, workspaces = 0} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+  npu.launch @copy %y, %z {joined, ahead = [0], barriers = 2, outputs = 1, workspaces = 0} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+  func.return %z : !npu.gm<64xf32>
+}
+npu.kernel @copy {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%core: index, %x: !npu.gm<64xf32>, %y: !npu.gm<64xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %b = npu.alloc {address = 0} : () -> !npu.buffer<64xf32, ub>
+    npu.load_nd %x, %b at [0] {sizes = [64]} : (!npu.gm<64xf32>, !npu.buffer<64xf32, ub>)
+    npu.set_flag at [0] {event = 0, slots = 1, source = "MTE2", target = "MTE3"}
+    npu.wait_flag at [0] {event = 0, slots = 1, source = "MTE2", target = "MTE3"}
+    npu.store_nd %b, %y at [0] {sizes = [64]} : (!npu.buffer<64xf32, ub>, !npu.gm<64xf32>)
+  }
+}
+// CHECK: error: barrier-race: 'npu.launch' ({{.*}}) writes device memory that 'npu.launch' ({{.*}}) may read too early: it does so ahead of the barrier, bytes 512..767 of gm

@@ -346,3 +346,41 @@ npu.kernel @right {grid = [24], kind = "cube", outputs = 1, workspaces = 0} {
 // CHECK: npu.launch @right %x, %w, %{{.*}} {outputs
 // CHECK: npu.launch @right %{{.*}}, %w, %{{.*}} {ahead = [1], joined, outputs
 // CHECK-NEXT: npu.launch @right %w, %{{.*}} {joined, outputs
+
+// -----
+
+// Between two products vector cores work alone: the cube loads the weights of the second one ahead of both barriers, but
+// not what the first one or the vector cores make.
+func.func @main(%x: !npu.gm<16x16xf16>, %w: !npu.gm<16x16xf16>) -> !npu.gm<16x16xf16> attributes {npu.addresses = array<i64: 0, 512>, npu.arena_bytes = 20480 : i64} {
+  %a = npu.gm_alloc {address = 4096} : () -> !npu.gm<16x16xf16>
+  %b = npu.gm_alloc {address = 8192} : () -> !npu.gm<16x16xf16>
+  npu.launch @right %x, %w, %a {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<16x16xf16>, !npu.gm<16x16xf16>, !npu.gm<16x16xf16>)
+  npu.launch @norm %a, %b {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<16x16xf16>, !npu.gm<16x16xf16>)
+  npu.launch @right %b, %w, %a {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<16x16xf16>, !npu.gm<16x16xf16>, !npu.gm<16x16xf16>)
+  npu.launch @norm %a, %b {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<16x16xf16>, !npu.gm<16x16xf16>)
+  npu.launch @right %w, %b, %a {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<16x16xf16>, !npu.gm<16x16xf16>, !npu.gm<16x16xf16>)
+  func.return %a : !npu.gm<16x16xf16>
+}
+npu.kernel @right {grid = [24], kind = "cube", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<16x16xf16>, %w: !npu.gm<16x16xf16>, %y: !npu.gm<16x16xf16>):
+  npu.section {core = "cube", units = 1} {
+  ^bb1(%u: index):
+    %0 = npu.alloc {address = 0} : () -> !npu.buffer<16x16xf16, l1>
+    %1 = npu.alloc {address = 512} : () -> !npu.buffer<16x16xf16, l1>
+    npu.load_nd2nz %w, %0 at [0, 0] {sizes = [16, 16]} : (!npu.gm<16x16xf16>, !npu.buffer<16x16xf16, l1>)
+    npu.load_nd2nz %x, %1 at [0, 0] {sizes = [16, 16]} : (!npu.gm<16x16xf16>, !npu.buffer<16x16xf16, l1>)
+  }
+}
+npu.kernel @norm {grid = [48], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<16x16xf16>, %y: !npu.gm<16x16xf16>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%u: index):
+    npu.barrier
+  }
+}
+// CHECK-LABEL: func.func @main
+// CHECK: npu.launch @right %x, %w, %{{.*}} {outputs
+// CHECK: npu.launch @norm %{{.*}} {joined, outputs
+// CHECK: npu.launch @right %{{.*}}, %w, %{{.*}} {ahead = [1], barriers = 2, joined, outputs
+// CHECK: npu.launch @norm %{{.*}} {joined, outputs
+// CHECK: npu.launch @right %w, %{{.*}} {joined, outputs

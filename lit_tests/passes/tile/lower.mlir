@@ -10,8 +10,8 @@ func.func @main(%x: tensor<256x2048xf16>, %w: tensor<2048x512xf16>) -> tensor<25
 // CHECK: tile.section {core = "cube", units = 1}
 // CHECK: %[[ZERO:.*]] = tile.zero : () -> !tile.tile<{{.*}}xf32, l0c>
 // CHECK: scf.for %[[K:.*]] = {{.*}} iter_args(%{{.*}} = %[[ZERO]])
-// CHECK: tile.load {{.*}} at [{{.*}}%[[K]] * {{.*}}] {{.*}} -> !tile.tile<{{.*}}xf16, l1>
 // CHECK: tile.load {{.*}} at [%[[K]] * {{.*}}] {{.*}} -> !tile.tile<{{.*}}xf16, l1>
+// CHECK: tile.load {{.*}} at [{{.*}}%[[K]] * {{.*}}] {{.*}} -> !tile.tile<{{.*}}xf16, l1>
 // CHECK: tile.move {{.*}} -> !tile.tile<{{.*}}xf16, l0a>
 // CHECK: tile.move {{.*}} -> !tile.tile<{{.*}}xf16, l0b>
 // CHECK: tile.mma

@@ -8,9 +8,9 @@ func.func @main(%x: tensor<128x512xi8>, %v: tensor<64x256xi8>, %i: tensor<64x64x
   func.return %y : tensor<128x64xi32>
 }
 // CHECK: tile.launch @contract_0 %v, %i, %x {inits = [-1]}
-// CHECK: tile.load {{.*}} -> !tile.tile<[[M:[0-9]+]]x512xi8, l1>
 // CHECK: tile.load {{.*}} -> !tile.tile<[[N:[0-9]+]]x256xi8, l1>
 // CHECK: tile.load {{.*}} -> !tile.tile<[[N]]x64xi8, l1>
+// CHECK: tile.load {{.*}} -> !tile.tile<[[M:[0-9]+]]x512xi8, l1>
 // CHECK: tile.move {{.*}} -> !tile.tile<[[M]]x[[K:[0-9]+]]xi8, l0a>
 // CHECK: tile.move {{.*}}transpose = 1{{.*}} -> !tile.tile<{{.*}}x[[N]]xi8, l0b>
 // CHECK: tile.move {{.*}}transpose = 1{{.*}} -> !tile.tile<{{.*}}x[[N]]xi8, l0b>

@@ -31,9 +31,8 @@ def check_barriers(callers_first: Sequence[FuncOp]) -> list[Finding]:
         for op in launches:
             uses = memory.uses(op)
             if op.nowait is None:
-                ahead = {*memory.places(op.operands[i] for i in to_ints(op.ahead))}
-                if together.meets(ahead, set()):
-                    out += _read_too_early(op, ahead, memory)
+                if op.ahead is not None:
+                    out += _read_too_early(op, memory)
                 together.clear()
             elif together.meets(*uses):
                 out += _races(op, memory)
@@ -54,8 +53,9 @@ def check_cores(module: ModuleOp, machine: Machine) -> Iterator[Finding]:
                 yield Finding("core-bounds", f"{{first}} {what}", op)
 
 
-def _read_too_early(op: LaunchOp, ahead: set[Place], memory: TensorPlaces) -> Iterator[Finding]:
-    for before in op.stages_before():
+def _read_too_early(op: LaunchOp, memory: TensorPlaces) -> Iterator[Finding]:
+    ahead = {*memory.places(op.operands[i] for i in to_ints(op.ahead))}
+    for before in op.before_reading():
         written = memory.near(memory.uses(before)[1])
         for place in ahead & written:
             yield _race(before, op, place, ("writes", "read"), "it does so ahead of the barrier", memory)
