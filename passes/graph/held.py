@@ -32,9 +32,9 @@ class Held:
 
     facts: Callable[[SSAValue], Facts]
     members: set[Operation] = field(default_factory=set)
-    outer: Counter[int] = field(default_factory=Counter)
-    """How many tensors are loaded from outside or made for others, by their elements. Each way of looking at a
-    tensor, say each of several slices, is a load of its own."""
+    outer: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """How many tensors are loaded from outside or made for others, by the elements that are read or made and by those
+    of the tensor. Each way of looking at a tensor, say each of several slices, is a load of its own."""
     broadcasts: Counter[tuple[int, int]] = field(default_factory=Counter)
     """How many values have more elements than the tensor behind them, by the elements of both."""
     views: dict[SSAValue, Counter[SSAValue]] = field(default_factory=dict)
@@ -84,14 +84,18 @@ class Held:
                 self._outside(view, 1)
         self.members.remove(op)
 
-    def buffers(self, row: int, more: Iterable[Operation]) -> tuple[int, int]:
-        """How many rows of at least `row` elements are held if the ops `more` join, where each tensor that is loaded
-        or made for others has two buffers; and the bytes of the widest element, at least 4."""
+    def buffers(self, row: int, domain: int, more: Iterable[Operation]) -> tuple[float, int]:
+        """How many rows of `row` elements of a domain of so many elements are held if the ops `more` join, where each
+        tensor that is loaded or made for others has two buffers; and the bytes of the widest element, at least 4. What
+        has fewer elements than the domain, as sums over a part of the row have, is a part of a row."""
         added = [op for op in dict.fromkeys(more) if op not in self.members]
         for op in added:
             self.add(op)
-        outer = sum(count for elements, count in self.outer.items() if elements >= row)
-        spread = sum(count for (mine, base), count in self.broadcasts.items() if mine >= row > base)
+        domain = max(domain, 1)
+        outer = sum(n * min(mine / domain, 1) for (mine, base), n in self.outer.items() if base >= row)
+        spread = sum(
+            n * min(mine / domain, 1) for (mine, base), n in self.broadcasts.items() if mine >= row > base
+        )
         widest = max((width for width, count in self.widths.items() if count), default=0)
         for op in reversed(added):
             self.remove(op)
@@ -101,7 +105,7 @@ class Held:
         mine = self.facts(result)
         self.widths[mine.width] += by
         if not mine.splat:
-            self.outer[mine.elements] += by
+            self.outer[mine.elements, mine.elements] += by
 
     @choosing()
     def _viewed(self, value: SSAValue, by: int) -> None:
@@ -114,6 +118,7 @@ class Held:
             self.broadcasts[mine.elements, base.elements] += by
 
     def _outside(self, value: SSAValue, by: int) -> None:
-        base = self.facts(self.facts(value).base)
+        mine = self.facts(value)
+        base = self.facts(mine.base)
         if not base.splat:
-            self.outer[base.elements] += by
+            self.outer[mine.elements, base.elements] += by

@@ -47,13 +47,13 @@ def why_not_whole(
         group.held = Held(of)
         for op in group.members:
             group.held.add(op)
-    buffers, width = group.held.buffers(row, more)
+    buffers, width = group.held.buffers(row, size(group.domain), more)
     # what is next to each other takes whole blocks, however few elements there are
     taken = row // run * -(-run * width // ROW_BYTES) * ROW_BYTES
     room, need = machine.spaces["ub"].bytes * UB_FRACTION, taken * max(ROW_VALUES, buffers + 3)
     if need <= room:
         return None
-    return f"whole rows of {row} elements of all that one kernel would hold take {need} bytes of {room:.0f}"
+    return f"whole rows of {row} elements of all that one kernel would hold take {need:.0f} bytes of {room:.0f}"
 
 
 def why_not_in_pieces(
