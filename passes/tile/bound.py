@@ -310,16 +310,20 @@ class CubeCost:
         cycles = begin + first + (tiles - 1) * streamed + self.fix + self.epilogue + self.tail
         return machine.cycles_to_microseconds(cycles) + machine.launch_microseconds(cores, self.epilogue > 0)
 
-    def behind_barrier(self, side: int, cores: int, tiles: int, waited: float, machine: Machine) -> float:
-        """Microseconds behind a barrier until the last product, on a core with so many tiles that waits for so many
-        microseconds and meanwhile loads an operand (0: lhs, 1: rhs), once."""
+    def behind_barrier(
+        self, side: int, cores: int, tiles: int, drain_overlaps: bool, waited: float, machine: Machine
+    ) -> float:
+        """Microseconds behind a barrier until a core with so many tiles is done, that waits for so many microseconds
+        and meanwhile loads an operand (0: lhs, 1: rhs), once."""
         busy = [each.busy(cores, tiles, machine) for each in self.loads]
         first = [cycles / each.times for cycles, each in zip(busy, self.loads, strict=True)]
         begin = max(first[side] - waited * machine.clock_mhz, 0.0) + first[1 - side] + self.wait
-        product = tiles * max(self.mte1, self.mma)
-        last = product / max(tiles * max(each.times for each in self.loads), 1)
+        one = max(self.mte1, self.mma if drain_overlaps else self.mma + self.held)
+        last = one / max(*(each.times for each in self.loads), 1.0)
         loads = tiles * (sum(busy) + self.waits) - sum(first)
-        return machine.cycles_to_microseconds(begin + max(loads + last, product))
+        products = begin + max(loads + last, tiles * one)
+        late = (tiles - 1) * max(max(self.fix, self.epilogue, self.stored) - one, 0.0)
+        return machine.cycles_to_microseconds(products + late + self.fix + self.epilogue + self.tail)
 
     @property
     def waits(self) -> float:

@@ -92,7 +92,8 @@ class ContractKernel(ContractionChoice):
         element: Attribute,
     ) -> None:
         """The products of all tiles in `loops` (axis, trips)."""
-        once = self.loaded_once(plan, [axis for axis, _ in loops])
+        once, resident = self.loaded_once(plan, [axis for axis, _ in loops]), plan.resident(self.problem)
+        within: dict[int, Expr] = {}
         with b.section("fused" if self.machine.fused else "cube"), ExitStack() as stack:
             position = dict(start)
             loaded: list[Sequence[SSAValue] | None] = [None, None]
@@ -113,13 +114,15 @@ class ContractKernel(ContractionChoice):
                     loaded[side] = self._load_l1(b, (plan.lhs, plan.rhs)[side], position, self.operands[side])
                 index = stack.enter_context(b.loop(trips))
                 position[axis] = position[axis] + index * self.problem.apart(axis, plan.l0[axis])
+                if axis in resident:
+                    within[axis] = index * plan.l0[axis]
                 if epilogue is not None:
                     epilogue.enter(i, index)
             if batches == len(loops):
                 self._read_places(b, position)
             if known == len(loops):
                 self.rows = rows.take(b, position, plan.l0)
-            self.acc = self._accumulate(b, plan, position, loaded)
+            self.acc = self._accumulate(b, plan, position, loaded, begin=within)
             if epilogue is not None:
                 epilogue.rest(len(loops))
             else:

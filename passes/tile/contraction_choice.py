@@ -18,10 +18,11 @@ from ...machine import Machine
 from ..errors import PassError, TooLarge
 from .bound import CubeCost, CubeProblem, LoadCost, OperandLoads
 from .contraction_axes import Dim, Operand
-from .cube_loads import L1_FRACTION, other_loads, whole_loads
+from .cube_loads import L1_FRACTION, other_loads
 from .cube_schedule import CubePlan, Refused, cube_schedules, is_free, refusal
 from .draining import Drain, PartialDrain, drain_of, has_room, partial_drain_of
 from .epilogue import EpilogueSteps
+from .loads_ahead import loads_ahead
 from .scheduled import ScheduledKernel, Wait, as_cube, cannot_obey, is_made
 
 CLEARLY_BETTER = 0.9
@@ -173,17 +174,17 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         now, side = as_cube("", schedule), int(sides[1])
 
         def microseconds(each: CubeSchedule, meanwhile: bool) -> float:
-            cost, cores, tiles, _ = self._cost(each, self.problem)
-            total = sum(
-                wait.times * cost.behind_barrier(side, cores, tiles, meanwhile * wait.microseconds, self.machine)
-                for wait in waits
-            )
+            cost, cores, tiles, overlaps = self._cost(each, self.problem)
+            total = 0.0
+            for times, waited in waits:
+                waited *= meanwhile
+                total += times * cost.behind_barrier(side, cores, tiles, overlaps, waited, self.machine)
             return total / sum(wait.times for wait in waits)
 
         def fits(each: CubeSchedule) -> bool:
             return refusal(CubePlan.of(each), self.problem, self.machine, self._l1_bytes, self.asked) is None
 
-        tried = [now, *(each for each in whole_loads(now, side, self.problem) if fits(each))]
+        tried = [now, *(each for each in loads_ahead(now, side, self.problem, self.machine) if fits(each))]
         least, best = min((microseconds(each, True), i) for i, each in enumerate(tried))
         return tried[best], microseconds(now, False) - least
 
@@ -242,7 +243,7 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         whole = [all(load[a] >= self.extents[a] for a in self.k_axes) for load in (plan.lhs, plan.rhs)]
         for i in range(len(loops)):
             rest = set(loops[i:])
-            if whole[1] and rest <= set(self.m_axes):
+            if whole[1] and rest <= {*self.m_axes, *plan.resident(self.problem)}:
                 return i, 1
             if whole[0] and rest <= set(self.n_axes):
                 return i, 0

@@ -129,23 +129,3 @@ def other_loads(
         if not any((a, b) != (left, right) and a >= left and b >= right for a, b in fit):
             lhs, rhs = loads((left, right))
             yield replace(schedule, lhs=lhs, rhs=rhs)
-
-
-def whole_loads(schedule: CubeSchedule, side: int, problem: CubeProblem) -> Iterator[CubeSchedule]:
-    """The schedule with one load of an operand (0: lhs, 1: rhs) that brings all of k, and loads of the other one as
-    they are, or of half as many steps, and so on."""
-    step, lhs, rhs = schedule.step, schedule.lhs, schedule.rhs
-    assert step is not None and lhs is not None and rhs is not None
-    if any(is_open(problem.extents[a]) for a in problem.k):
-        return
-    whole, other = ((lhs, rhs), (rhs, lhs))[side]
-    extents = {a: -(-problem.extents[a] // step[a]) * step[a] for a in problem.k}
-    whole = tuple(extents.get(a, n) for a, n in enumerate(whole))
-    last = problem.k[-1]
-    while True:
-        both = (whole, other) if side == 0 else (other, whole)
-        yield replace(schedule, lhs=both[0], rhs=both[1])
-        steps = other[last] // step[last]
-        if steps % 2 or last in problem.windows:
-            return
-        other = tuple(steps // 2 * step[a] if a == last else n for a, n in enumerate(other))

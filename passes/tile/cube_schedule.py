@@ -63,16 +63,23 @@ class CubePlan:
 
     def l1_slots(self, problem: CubeProblem) -> tuple[int, int]:
         """Buffers in l1 of the loads of lhs and of rhs: one of what a core loads once."""
-        looped = {
-            a for a in problem.out if may_repeat(share(problem.tiles(a, self.l0[a]), self.grid[a])[1])
-        }
+        looped = {a for a in problem.out if may_repeat(self.tiles_of_core(a, problem))}
+        shared = {*problem.n}, {*problem.m, *self.resident(problem)}
         left, right = (
             1
-            if looped <= {*others} and all(problem.extents[a] <= load[a] for a in problem.k)
+            if looped <= others and all(problem.extents[a] <= load[a] for a in problem.k)
             else self.slots["l1"]
-            for load, others in ((self.lhs, problem.n), (self.rhs, problem.m))
+            for load, others in zip((self.lhs, self.rhs), shared, strict=True)
         )
         return left, right
+
+    def tiles_of_core(self, axis: int, problem: CubeProblem) -> int:
+        """The tiles along an axis of the result that a core has, at most."""
+        return share(problem.tiles(axis, self.l0[axis]), self.grid[axis])[1]
+
+    def resident(self, problem: CubeProblem) -> frozenset[int]:
+        """The axes of rhs along which one load of it has what all tiles of a core are made of."""
+        return frozenset(a for a in problem.n if self.rhs[a] != self.l0[a])
 
     @property
     def l1(self) -> Extents:
@@ -111,7 +118,7 @@ def cube_schedules(
     that leaves cores without work."""
     free = is_free(pins)
     for l0 in _steps_tried(problem, machine, pins):
-        buffers = {"l1": 2, "l0a": 2, "l0b": 2, "l0c": _accumulators(problem, l0, machine), "ub": 2}
+        buffers = {"l1": 2, "l0a": 2, "l0b": 2, "l0c": accumulators(problem, l0, machine), "ub": 2}
         slots = pins.slots(buffers)
         found = loads_of(problem, machine, l0, l1_bytes, slots["l1"], pins)
         if found is None or (free and machine.fused and any(l0[a] < problem.extents[a] for a in problem.whole)):
@@ -353,7 +360,7 @@ def _tile(
     return l0
 
 
-def _accumulators(problem: CubeProblem, l0: dict[int, int], machine: Machine) -> int:
+def accumulators(problem: CubeProblem, l0: dict[int, int], machine: Machine) -> int:
     """How many of a tile's accumulators, up to two, fit l0c."""
     rows, columns = sides(problem, extents_of(l0))
     return 2 if rows * columns * 4 * 2 <= machine.spaces["l0c"].bytes else 1
@@ -442,7 +449,7 @@ def _misshapen(plan: CubePlan, problem: CubeProblem, machine: Machine) -> str | 
             if lists["grid"][a] != 1:
                 return f"axis {a} cannot be split over {lists['grid'][a]} cores, as it is summed over"
             continue
-        if lists["lhs"][a] != step or lists["rhs"][a] != step:
+        if lists["lhs"][a] != step or (lists["rhs"][a] != step and not _has_all(plan, a, problem)):
             return f"loads and steps differ along axis {a} of the result"
         tiles, cores = problem.tiles(a, step), lists["grid"][a]
         if a in problem.whole and cores != 1:
@@ -460,6 +467,14 @@ def _misshapen(plan: CubePlan, problem: CubeProblem, machine: Machine) -> str | 
     if points > cores and points != size(counts):
         return f"a grid of {points} is more than the {cores} cube cores of {machine.name}"
     return None
+
+
+def _has_all(plan: CubePlan, axis: int, problem: CubeProblem) -> bool:
+    """Whether one load of rhs has what all tiles of a core along an axis are made of, and is loaded once."""
+    of_core = plan.tiles_of_core(axis, problem)
+    if axis not in problem.n or is_open(of_core) or problem.pooled or problem.whole:
+        return False
+    return plan.rhs[axis] == of_core * plan.l0[axis] and plan.l1_slots(problem)[1] == 1
 
 
 def _beyond(plan: CubePlan, problem: CubeProblem, machine: Machine, pins: CubeSchedule) -> str | None:

@@ -424,6 +424,7 @@ def tasks(args: argparse.Namespace, claims: str) -> list[Task]:
     sources += [(f"rows {i}", TARGETS[i % 2]) for i in range(args.rows)]
     sources += [(f"statistics {i}", TARGETS[i % 2]) for i in range(args.statistics)]
     sources += [(f"pooled {i}", target) for i in range(args.pooled) for target in TARGETS]
+    sources += [(f"waiting {i}", TARGETS[0]) for i in range(args.waiting)]
     sources += [(f"gradient {i}", TARGETS[0]) for i in range(args.gradient)]
     sources += [(f"decoding {i}", TARGETS[0]) for i in range(args.decoding)]
     sources += [(f"skinny {i}", TARGETS[0]) for i in range(args.skinny)]
@@ -456,6 +457,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=8, help="softmaxes whose rows are read in pieces")
     parser.add_argument("--statistics", type=int, default=8, help="products whose kernel reduces rows of the result")
     parser.add_argument("--pooled", type=int, default=4, help="convolutions that are pooled in their kernel")
+    parser.add_argument("--waiting", type=int, default=4, help="products that wait with their weights on chip")
     parser.add_argument("--gradient", type=int, default=4, help="attention and its gradient in kernels")
     parser.add_argument("--decoding", type=int, default=8, help="attention of few rows")
     parser.add_argument("--skinny", type=int, default=8, help="products of few rows on the vector cores")

@@ -3,7 +3,7 @@ ones whose flags are too many, so that they have barriers.
 
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
 `barriers 1`, `attention 3`, `chained 1`, `gradient 1`, `grouped 1`, `rows 1`, `statistics 1`, `pooled 1`,
-`winograd 1`, `skinny 2`, `decoding 1`.
+`winograd 1`, `skinny 2`, `decoding 1`, `waiting 1`.
 Nothing here imports JAX before a program is compiled.
 """
 
@@ -98,6 +98,8 @@ def subject(source: str, target: str) -> Subject:
         return statistics_subject(int(number), target)
     if kind == "pooled":
         return pooled_subject(int(number), target)
+    if kind == "waiting":
+        return waiting_subject(int(number), target)
     if kind == "gradient":
         return gradient_subject(int(number), target)
     if kind == "winograd":
@@ -349,6 +351,27 @@ def pooled_subject(number: int, target: str) -> Subject:
     with patch.object(pooling_choice, "pays", lambda together, apart: True):
         module = tw.compile(pooled_layer, *args, target=target, options=tw.Options(schedule=schedule)).module()
     return Subject(f"pooled {number} for {target}", module, target)
+
+
+def waiting_subject(number: int, target: str) -> Subject:
+    """A product that waits for a norm, and has all columns of a core in l1 before: it goes through them in two tiles.
+    Odd numbers add to what the vector cores make of it; from 2 on there are several tiles of rows."""
+    import jax
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(number)
+    rows = int(rng.integers(20, 60)) if number < 2 else int(rng.integers(130, 250))
+
+    def waiting_product(x: Any, w: Any, v: Any) -> Any:
+        y = (x @ w).astype("float32")
+        y = (y * jax.lax.rsqrt((y * y).mean(-1, keepdims=True) + 1.0)).astype(x.dtype)
+        z = jnp.tanh(y @ v)
+        return z + y[:, :1] if number % 2 else z
+
+    args = [rng.standard_normal(shape).astype("f2") for shape in ((rows, 40), (40, 64), (64, 128))]
+    program = tw.compile(waiting_product, *args, target=target, options=tw.Options(tails=False))
+    assert re.search(r"step = \[\d+, 64, 64\][^>]*rhs = \[\d+, 128, 64\]", program.ir("graph"))
+    return Subject(f"waiting {number} for {target}", program.module(), target)
 
 
 def rows_subject(number: int, target: str) -> Subject:

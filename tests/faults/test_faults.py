@@ -136,6 +136,20 @@ def test_no_mutant_of_a_pooled_convolution_escapes() -> None:
 
 
 @later()
+def test_no_mutant_of_a_product_that_waits_escapes() -> None:
+    """Tiles of columns are parts of one load, which is there before the rows are."""
+    total = 0
+    for i in range(4):
+        found = subject(f"waiting {i}", TARGETS[0])
+        summaries, alarms = summaries_of(found.module, Machine.load(found.target))
+        kernel = list(launched(found.module))[-1]
+        tally = KernelSubject(found, kernel, summaries).mutants(24, seed=7)
+        assert not alarms and not tally.escapes
+        total += tally.total
+    assert total >= 40
+
+
+@later()
 def test_no_mutant_of_a_gradient_escapes() -> None:
     """Attention stores more than its result, and kernels of its gradient have two tiles of scores at once."""
     total = 0
