@@ -1,4 +1,5 @@
-"""What each mechanism saves: examples compiled without it and with it, in modelled microseconds, and by other judges.
+"""What each mechanism saves: examples compiled with all of them and without each, in modelled microseconds, and by
+other judges.
 
 python benchmarks/ablation.py [MODEL ...] [--target T] [--page docs/ablation.md]
 
@@ -16,6 +17,7 @@ from run import load
 
 import tilewright as tw
 from tilewright.backends.simulator import simulate
+from tilewright.cli.switches import SWITCHES
 from tilewright.machine import Machine
 from tilewright.support.files import write_part
 
@@ -30,12 +32,11 @@ MODELS = (
 BEGIN, END = "<!-- ablation: begin -->", "<!-- ablation: end -->"
 
 STEPS = {
-    "neither": tw.Options(attention=False, join=False),
-    "attention": tw.Options(join=False),
-    "joins": tw.Options(attention=False),
-    "both": tw.Options(),
+    "all": tw.Options(),
+    **{f"without {name}": replace(tw.Options(), **{name: False}) for name in SWITCHES},
+    "none": replace(tw.Options(), **dict.fromkeys(SWITCHES, False)),
 }
-"""Mechanisms that are on, of those that options switch off."""
+"""Which mechanisms are on, of those that options switch off."""
 
 HEADER = (
     "| model | on | us | launches | MiB moved | judge before us | barrier 0.5x us | barrier 2x us |",

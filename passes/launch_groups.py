@@ -73,6 +73,12 @@ class Together(Generic[T]):
         self.read |= reads
         self.written |= writes
 
+    def copy(self) -> Together[T]:
+        """The same, which goes on by itself."""
+        found = Together(self.near)
+        found.add(self.read, self.written)
+        return found
+
     def clear(self) -> None:
         """Behind a barrier."""
         self.read.clear()

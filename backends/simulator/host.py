@@ -25,7 +25,7 @@ from ...machine import Machine
 from .abreast import Beside, ends
 from .core import BarrierWait
 from .errors import SimulationError
-from .kernel import KernelRun, TimedKernel
+from .kernel import TimedKernel
 from .memory import L2, Snapshot
 from .steps import Copy, EventRecord, EventWait, HostCall, Launch, Repeat, Scalars, Simulation, Step, Transfer
 from .timeline import makespan
@@ -167,19 +167,46 @@ class _Host(HostVisitor[Steps]):
 
     def _abreast(self, steps: Sequence[Launch]) -> Sequence[Launch]:
         """Launches that no barrier parts, each with its share of the time that they take together."""
-        if len(steps) == 1:
-            return steps
         machine = self.machine
         launches = [self._beside(step) for step in steps]
-        begin_end = ends(launches)
+        begin_end = ends(launches) if len(steps) > 1 else [(0.0, launches[0].alone)]
         alone = sum(launch.alone for launch in launches)
-        crossing = sum(step.run.hbm_bytes for step in steps) / machine.hbm_bytes_per_cycle
-        taken = max(*(end for _, end in begin_end), machine.cycles_to_microseconds(crossing))
-        saved = max(1 - taken / alone, 0.0) if alone else 0.0
+        crossing = machine.cycles_to_microseconds(
+            sum(step.run.hbm_bytes for step in steps) / machine.hbm_bytes_per_cycle
+        )
+        taken = max(*(end for _, end in begin_end), crossing)
+        first, *others = steps
+        # the last one ends earlier by what each wins that begins at once
+        over = max(
+            end - (0.0 if begin else self._gained(step, first.overhead))
+            for step, (begin, end) in zip(steps, begin_end, strict=True)
+        )
+        whole = max(first.overhead + min(over, taken), crossing)
+        overhead = max(whole - taken, 0.0)
+        saved = max(1 - (whole - overhead) / alone, 0.0) if alone else 0.0
         return [
-            replace(step, microseconds=step.microseconds - saved * launch.alone, saved=saved * launch.alone)
-            for step, launch in zip(steps, launches, strict=True)
+            replace(
+                step,
+                overhead=before,
+                microseconds=before + (1 - saved) * launch.alone,
+                saved=saved * launch.alone,
+            )
+            for step, launch, before in zip(steps, launches, (overhead, *(0.0 for _ in others)), strict=True)
         ]
+
+    def _gained(self, step: Launch, barrier: float) -> float:
+        """By how many microseconds a launch ends earlier because it loads ahead of a barrier that takes so many."""
+        op, kernel, run, clock = step.op, step.kernel, step.run, self.machine.clock_mhz
+        assert isinstance(op, structure.LaunchOp)
+        if op.ahead is None:
+            return 0.0
+        idle = {s.core: round(self._idle(op, s.core) * clock) for s in kernel.sections}
+        first, waits = max(idle.values()), round(barrier * clock)
+        begins = tuple((kind, first - cycles) for kind, cycles in sorted(idle.items()) if cycles < first)
+        held = BarrierWait(first + waits, frozenset(to_ints(op.ahead)), begins)
+        return self.machine.cycles_to_microseconds(
+            first + waits + run.cycles - kernel.held_cycles(run.missing, held)
+        )
 
     def _beside(self, step: Launch) -> Beside:
         """A launch as one beside others."""
@@ -212,24 +239,10 @@ class _Host(HostVisitor[Steps]):
                     self._touch(root, moved[i])
         woken, joined = self._woken(op), op.joined is not None
         overhead = (woken.barrier_microseconds if joined else woken.launch_microseconds)(self.machine)
-        microseconds, saved = self.machine.cycles_to_microseconds(run.cycles), 0.0
         if op.nowait is not None:
             overhead = 0.0
-        elif op.ahead is not None:
-            later = self._behind_barrier(op, kernel, run, overhead) - microseconds
-            overhead, saved = max(later, 0.0), max(-later, 0.0)
-        return Launch(kernel, run, overhead, joined, overhead + microseconds - saved, op, op.queue, once, saved)
-
-    def _behind_barrier(
-        self, op: structure.LaunchOp, kernel: TimedKernel, run: KernelRun, barrier: float
-    ) -> float:
-        """Microseconds from the end of the stage before until a launch ends that loads ahead of its barrier."""
-        clock = self.machine.clock_mhz
-        idle = {s.core: round(self._idle(op, s.core) * clock) for s in kernel.sections}
-        first = max(idle.values())
-        begins = tuple((kind, first - cycles) for kind, cycles in sorted(idle.items()) if cycles < first)
-        held = BarrierWait(first + round(barrier * clock), frozenset(to_ints(op.ahead)), begins)
-        return self.machine.cycles_to_microseconds(kernel.held_cycles(run.missing, held) - first)
+        microseconds = overhead + self.machine.cycles_to_microseconds(run.cycles)
+        return Launch(kernel, run, overhead, joined, microseconds, op, op.queue, once)
 
     def _idle(self, op: structure.LaunchOp, kind: str) -> float:
         """Microseconds before the stage before a launch ends in which cores of a kind have nothing else to do than to

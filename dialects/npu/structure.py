@@ -104,10 +104,10 @@ class LaunchOp(Command, KernelUser):
     two then are of one *group*, which is one launch of the device. `nowait`: no barrier stands before it, so cores
     begin with it that are done with what is before it. `first_core`: its blocks are on the cores of the group from
     this one on, in cube cores or the share of the chip that one is: on others than launches before it, which it runs
-    beside. `ahead`: numbers of inputs that cores read before they wait at the barrier: each goes on until it comes to
-    another tensor. `barriers`: they read these ahead of so many barriers, where that is not one: each core as soon as
-    it is done with what it does before. `again`: it makes what an equal launch before it made, so that this need not
-    stay in memory.
+    beside. `ahead`: numbers of inputs that cores read before they wait at the last barrier: each goes on until it comes
+    to another tensor. `barriers`: they read these ahead of so many barriers, where that is not one: each core as soon
+    as it is done with what it does before. `again`: it makes what an equal launch before it made, so that this need
+    not stay in memory.
 
     `updates`: the numbers of outputs that the kernel writes in part: what their tensors hold stays elsewhere."""
 
@@ -151,8 +151,9 @@ class LaunchOp(Command, KernelUser):
         return 0 if self.first_core is None else integer(self.first_core)
 
     def stages_before(self) -> list[LaunchOp]:
-        """The launches of its group from the last barrier before that of this one on, the last one first."""
-        before = None if self.joined is None else joinable_before(self)
+        """The launches of its group between the barrier before this one and the one before that, the last one first."""
+        first = [self, *self.abreast()][-1]
+        before = None if first.joined is None else joinable_before(first)
         return [] if before is None else [before, *before.abreast()]
 
     def sets_before(self) -> Iterator[list[LaunchOp]]:
@@ -230,11 +231,12 @@ class LaunchOp(Command, KernelUser):
     def _check_ahead(self) -> None:
         """Raises VerifyException where there is no barrier before which something could be read, or it is no input."""
         ahead, name = list(to_ints(self.ahead)), self.callee.root_reference.data
-        if self.ahead is not None and (self.joined is None or self.nowait is not None):
+        if self.ahead is not None and not self.stages_before():
             raise self.error(f"@{name} reads ahead of a barrier, but there is none before it")
         _check_each_once(self, f"@{name} reads {ahead} ahead", ahead, "inputs", len(self.inputs()))
         if self.barriers is not None:
-            there = sum(1 for _ in self.sets_before()) if self.ahead is not None else 0
+            passed = self.passes_barriers if self.ahead is not None else 0
+            there = sum(1 for _ in islice(self.sets_before(), max(passed, 0)))
             if not 1 <= self.passes_barriers <= there:
                 raise self.error(
                     f"@{name} reads ahead of {self.passes_barriers} barriers, but there are {there} that it could pass"

@@ -110,7 +110,7 @@ def join(
             op.properties["joined"] = UnitAttr()
             if free:
                 op.properties["nowait"] = UnitAttr()
-            elif early and ahead:
+            if early and ahead and op.stages_before():
                 op.properties["ahead"] = ints(early)
                 if (barriers := _barriers_passed(op, kernels, memory)) > 1:
                     op.properties["barriers"] = integer_attr(barriers)
@@ -169,18 +169,21 @@ def independent(
     run: Sequence[LaunchOp], beginnings: Sequence[Sequence[Sequence[int]]], memory: TensorPlaces
 ) -> list[tuple[bool, list[int]]]:
     """For each of some launches whether it shares no bytes that are written with those before it, back to the last one
-    that shares some with its own; and of the operands that its cores begin with those that no launch back to there
-    writes."""
-    together = Together(memory.near)
+    that shares some with its own; and of the operands that its cores begin with those that no launch writes which may
+    still run ahead of the barrier behind which it is."""
+    together, before = Together(memory.near), Together(memory.near)
     found: list[tuple[bool, list[int]]] = []
     for op, begins in zip(run, beginnings, strict=True):
         inputs = memory.places(op.inputs())
 
-        def kept(i: int, inputs: Sequence[Place] = inputs) -> bool:
-            return i < len(inputs) and not together.meets({inputs[i]}, set())
+        last = together.copy()
+        free = together.joined_by(*memory.uses(op))
+        before = before if free else last
 
-        ahead = sorted({i for begin in begins for i in takewhile(kept, begin)})
-        found.append((together.joined_by(*memory.uses(op)), ahead))
+        def kept(i: int, inputs: Sequence[Place] = inputs, before: Together[Place] = before) -> bool:
+            return i < len(inputs) and not before.meets({inputs[i]}, set())
+
+        found.append((free, sorted({i for begin in begins for i in takewhile(kept, begin)})))
     return found
 
 

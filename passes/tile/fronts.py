@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from xdsl.ir import SSAValue
 
@@ -97,6 +98,9 @@ Ways = Mapping[Front, tuple[Way, ...]]
 
 Picked = Mapping[Front, int]
 """Of each launch the number of the way that it is run in."""
+
+Waits = Mapping[Front, Sequence[Wait]]
+"""How long each kernel waits in its launches."""
 
 
 def best_ways(ways: Sequence[Way], schedules: Sequence[Schedule]) -> tuple[tuple[Way, ...], list[Schedule]]:
@@ -210,15 +214,33 @@ class Runs:
         fronts = list(dict.fromkeys(front for run in runs for front in run.fronts))
         ways: Ways = {front: front.ways for front in fronts}
         picked = self._best(runs, ways, {front: front.ways.index(front.alone(self.machine)) for front in fronts})
-        waits = self._waits(runs, picked) if self.ahead else {}
-        ahead: Ways = {front: front.behind(each) for front, each in waits.items()}
-        if ahead and ahead != ways:
-            picked = self._best(runs, ahead, picked)
-            waits = self._waits(runs, picked)
+        waits: Waits = {}
+        if self.ahead:
+            picked, waits = self._waiting(runs, picked)
         for front, number in picked.items():
             if front.ways[number] != front.alone(self.machine):
                 front.take(number)
             front.load_ahead(waits.get(front, ()))
+
+    def _waiting(self, runs: Sequence[Run], picked: Picked) -> tuple[Picked, Waits]:
+        """The ways with which launches take least that load meanwhile what they may, and how long they wait then; of
+        those `picked` and of what is best with the waits that follow from these: of all launches, or of those alone
+        that a barrier parts from what is before."""
+        waits = self._waits(runs, picked, crowded=True)
+        free = {front for run in runs for front, free in zip(run.fronts, run.frees, strict=True) if free}
+        tried = [picked]
+        for left_out in (set[Front](), free) if free else ((set[Front]()),):
+            ways: Ways = {f: f.ways if f in left_out else f.behind(each) for f, each in waits.items()}
+            if any(ways[front] != front.ways for front in ways):
+                tried.append(self._best(runs, ways, picked))
+        found: list[tuple[float, int, Picked, Waits]] = []
+        for number, each in enumerate(tried):
+            if each not in tried[:number]:
+                waits = self._waits(runs, each)
+                ways = {front: front.behind(waits[front]) for front in each}
+                found.append((self._cost(runs, ways, each), number, each, waits))
+        _, _, picked, waits = min(found, key=lambda one: one[:2])
+        return picked, waits
 
     def _best(self, runs: Sequence[Run], ways: Ways, picked: Picked) -> Picked:
         """The ways with which launches take least, of those `picked` and of what they propose."""
@@ -231,35 +253,48 @@ class Runs:
                 picked, least = voted, cost
         return picked
 
-    def _waits(self, runs: Sequence[Run], picked: Picked) -> dict[Front, list[Wait]]:
-        """How long the cube cores of each kernel wait in its launches."""
+    def _waits(self, runs: Sequence[Run], picked: Picked, crowded: bool = False) -> Waits:
+        """How long the cube cores of each kernel wait in its launches. crowded: even where launches that no barrier
+        parts have no cores for all of them."""
         found: dict[Front, list[Wait]] = {front: [] for front in picked}
         for run in runs:
-            for front, microseconds in zip(run.fronts, self._waits_in(run, picked), strict=True):
+            for front, microseconds in zip(run.fronts, self._waits_in(run, picked, crowded), strict=True):
                 found[front].append(Wait(run.times, microseconds))
         return found
 
-    def _waits_in(self, run: Run, picked: Picked) -> Iterator[float]:
+    def _waits_in(self, run: Run, picked: Picked, crowded: bool) -> Iterator[float]:
         """How long cube cores have nothing to do before each launch, in microseconds: they wait for its barrier, for
         stages before it in which they have no work, and for vector cores at the end of the last one in which they
-        have."""
+        have. Launches that no barrier parts do so where there are cores for all; else some of them wait for others."""
         _, members = run.least(self.machine, lambda front: (front.ways[picked[front]],))
-        for i, member in enumerate(members):
-            if not member.joined or run.frees[i]:
-                yield 0.0
-                continue
-            barrier = found = member.group.barrier_microseconds(self.machine)
-            for j in reversed(range(i)):
-                front = run.fronts[j]
-                way = front.ways[picked[front]]
-                if way.woken.kinds != {"vector"}:
-                    found += front.idle_behind()
-                    break
-                found += way.microseconds
-                if not members[j].joined:
-                    break
-                found += barrier
-            yield found
+        start = 0
+        while start < len(members):
+            free = takewhile(lambda i: members[i].joined and run.frees[i], range(start + 1, len(members)))
+            stage = [start, *free]
+            cores = sum(self._picked(run, picked, i).woken.cores for i in stage)
+            room = crowded or len(stage) == 1 or cores <= members[start].group.cores
+            waits = members[start].joined and room
+            yield from [self._idle_before(run, members, picked, start) if waits else 0.0] * len(stage)
+            start += len(stage)
+
+    def _idle_before(self, run: Run, members: Sequence[GroupMember], picked: Picked, at: int) -> float:
+        """How long cube cores have nothing to do before a launch behind a barrier, in microseconds."""
+        barrier = found = members[at].group.barrier_microseconds(self.machine)
+        for i in reversed(range(at)):
+            way = self._picked(run, picked, i)
+            if way.woken.kinds != {"vector"}:
+                return found + run.fronts[i].idle_behind()
+            found += way.microseconds
+            if not members[i].joined:
+                break
+            found += barrier
+        return found
+
+    @staticmethod
+    def _picked(run: Run, picked: Picked, number: int) -> Way:
+        """The way that a launch of a run is run in."""
+        front = run.fronts[number]
+        return front.ways[picked[front]]
 
     def _proposals(self, runs: Sequence[Run], ways: Ways) -> Iterator[Picked]:
         """Ways for all launches: independent ones one after the other, or side by side, and then once more for what

@@ -216,3 +216,38 @@ npu.kernel @loads {{grid = [24], kind = "cube", outputs = 1, workspaces = 0}} {{
     assert early.microseconds == pytest.approx(max(barrier, load - vectors.microseconds), abs=0.01)
     assert early.microseconds == pytest.approx(early.overhead + load - early.saved)
     assert load > vectors.microseconds and early.saved > 1 > late.saved
+
+
+def test_launches_side_by_side_are_as_early_as_the_last_one() -> None:
+    """Of two launches behind one barrier both load ahead of it, or the other one ends as late as without."""
+    w = "!npu.gm<128x4096xf16>"
+
+    def loads(number: int, ahead: str) -> str:
+        beside = "first_core = 12, joined, nowait" if number else "joined"
+        given, types = f"%x, %w{number}, %y{number}", f"({GM}, {w}, {GM})"
+        return f"npu.launch @loads {given} {{{ahead}{beside}, outputs = 1, workspaces = 0}} : {types}\n"
+
+    def taken(*ahead: str) -> float:
+        module = parse(f"""func.func @main(%x: {GM}, %w0: {w}, %w1: {w}) -> {GM} {{
+  %y = npu.gm_alloc : () -> {GM}
+  %y0 = npu.gm_alloc : () -> {GM}
+  %y1 = npu.gm_alloc : () -> {GM}
+  {launch("cubes")}{"".join(loads(i, a) for i, a in enumerate(ahead))}
+  func.return %y : {GM}
+}}
+{KERNELS}
+npu.kernel @loads {{grid = [12], kind = "cube", outputs = 1, workspaces = 0}} {{
+^bb0(%i: index, %a: {GM}, %w: {w}, %b: {GM}):
+  npu.section {{core = "cube", units = 1}} {{
+  ^bb1(%u: index):
+    %t = npu.alloc {{address = 0}} : () -> !npu.buffer<128x2048xf16, l1>
+    npu.load_nd2nz %w, %t at [0, 0] {{sizes = [128, 2048]}} : ({w}, !npu.buffer<128x2048xf16, l1>)
+  }}
+}}""")
+        steps = [step for step, _ in simulate(module, B1).flat()][1:]
+        assert all(isinstance(step, Launch) for step in steps)
+        return sum(step.microseconds for step in steps)
+
+    late, one, both = taken("", ""), taken("ahead = [1], ", ""), taken("ahead = [1], ", "ahead = [1], ")
+    assert one == pytest.approx(late)
+    assert both < late - 1

@@ -254,7 +254,7 @@ class StreamRun:
             assert isinstance(op, structure.LaunchOp)
             queue = self.queues[op.queue]
             stages = [i for i, q in enumerate(queue) if not q.nowait]
-            passed = op.passes_barriers - 1
+            passed = op.passes_barriers - (op.nowait is None)  # its own barrier is in the queue already, or is not
             at = len(queue) if not passed else stages[-passed] if passed <= len(stages) else 0
             queue.insert(at, Queued(read_ahead, True))
         self.queues[op.queue].append(Queued(run, op.properties.get("nowait") is not None))

@@ -30,9 +30,9 @@ def check_barriers(callers_first: Sequence[FuncOp]) -> list[Finding]:
         together = Together(memory.near)
         for op in launches:
             uses = memory.uses(op)
+            if op.ahead is not None:
+                out += _read_too_early(op, memory)
             if op.nowait is None:
-                if op.ahead is not None:
-                    out += _read_too_early(op, memory)
                 together.clear()
             elif together.meets(*uses):
                 out += _races(op, memory)
