@@ -81,7 +81,8 @@ class _Timeline:
         return _event(span.name, process, number, span.begin, span.end, args)
 
     def _launch(self, step: Launch, begin: float) -> Iterator[Json]:
-        """What a launch does on the pipes of a core, after its overhead; closer together where others run beside it."""
+        """What a launch does on the pipes of a core, after its overhead; closer together where it loads before that, or
+        others run beside it."""
         start, machine = begin + step.overhead, self._simulation.machine
         taken = machine.cycles_to_microseconds(step.run.cycles)
         shown = 1 - step.saved / taken if step.saved else 1.0

@@ -32,9 +32,9 @@ class Launch(OfOp):
 
     The first `overhead` of its microseconds start it: a launch, or where it is `joined` to the launch before, a barrier
     over the cores of that launch, less the time in which the kernel loads ahead of it. `saved`: microseconds of its run
-    that are not counted, as it is side by side with others: of what these take together, each has the share that it has
-    of what they would take alone. once_bytes: what must cross HBM, as far as L2 does not have it or cannot keep it,
-    however often the kernel moves it.
+    that are not counted, as it loads ahead of its barrier what takes longer than that, or is side by side with others:
+    of what these take together, each has the share that it has of what they would take alone. once_bytes: what must
+    cross HBM, as far as L2 does not have it or cannot keep it, however often the kernel moves it.
     """
 
     kernel: TimedKernel
