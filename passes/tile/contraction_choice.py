@@ -32,6 +32,10 @@ REFINED = 8
 """How many steps are tried with other loads, those with the best schedules."""
 
 
+Costed = tuple[CubeCost, int, int, bool]
+"""What a tile costs, on how many cores, the tiles of the busiest one, whether the next begins while its sums leave."""
+
+
 class ContractionChoice(EpilogueSteps, ScheduledKernel):
     """One cube or mix fusion, its product and what leaves the cube, while its schedule is chosen."""
 
@@ -62,6 +66,8 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
             raise TooLarge(f"{describe(fusion)} reduces along rows of its product, of which each core has some")
         self.costs: dict[tuple, CubeCost] = {}
         """What a step and its loads cost, as far as known."""
+        self.ahead: dict[tuple[CubeSchedule, int], Sequence[tuple[CubeSchedule, Costed]]] = {}
+        """What `_loads_ahead` found."""
         element = self.anchor.result if self.drain is not None and not self.members else self.drained
         self.made[self.drained] = self._accumulator(element_of(element))
         self.build_steps()
@@ -171,22 +177,35 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         sides = [o.source >= 0 and given(self.fusion.inputs[o.source]) for o in self.operands]
         if not is_free(self.asked) or sides[0] == sides[1] or self.problem.pooled or self.problem.sparse:
             return schedule, 0.0
-        now, side = as_cube("", schedule), int(sides[1])
+        side = int(sides[1])
+        tried = self._loads_ahead(as_cube("", schedule), side)
 
-        def microseconds(each: CubeSchedule, meanwhile: bool) -> float:
-            cost, cores, tiles, overlaps = self._cost(each, self.problem)
+        def microseconds(number: int, meanwhile: bool) -> float:
+            cost, cores, tiles, overlaps = tried[number][1]
             total = 0.0
             for times, waited in waits:
                 waited *= meanwhile
                 total += times * cost.behind_barrier(side, cores, tiles, overlaps, waited, self.machine)
             return total / sum(wait.times for wait in waits)
 
-        def fits(each: CubeSchedule) -> bool:
-            return refusal(CubePlan.of(each), self.problem, self.machine, self._l1_bytes, self.asked) is None
+        least, best = min((microseconds(number, True), number) for number in range(len(tried)))
+        return tried[best][0], microseconds(0, False) - least
 
-        tried = [now, *(each for each in loads_ahead(now, side, self.problem, self.machine) if fits(each))]
-        least, best = min((microseconds(each, True), i) for i, each in enumerate(tried))
-        return tried[best], microseconds(now, False) - least
+    def _loads_ahead(self, schedule: CubeSchedule, side: int) -> Sequence[tuple[CubeSchedule, Costed]]:
+        """A schedule, and those with one load of an operand (0: lhs, 1: rhs); what each costs."""
+        known = self.ahead.get((schedule, side))
+        if known is None:
+            room = self.machine.spaces["l1"].bytes
+
+            def fits(each: CubeSchedule) -> bool:
+                plan = CubePlan.of(each)
+                if self._l1_bytes(plan.lhs, plan.rhs)[side] >= room:
+                    return False
+                return refusal(plan, self.problem, self.machine, self._l1_bytes, self.asked) is None
+
+            others = loads_ahead(schedule, side, self.problem, self.machine, fits)
+            known = self.ahead[schedule, side] = [(s, self._cost(s, self.problem)) for s in (schedule, *others)]
+        return known
 
     def loaded_first(self) -> Sequence[int]:
         """The operands in the order in which they are loaded: weights, which no kernel makes, before what one makes, as
@@ -198,7 +217,7 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         """Whether an operand is what another op of the program makes."""
         return 0 <= o.source < len(self.fusion.inputs) and is_made(self.fusion.inputs[o.source])
 
-    def _cost(self, schedule: Schedule, problem: CubeProblem) -> tuple[CubeCost, int, int, bool]:
+    def _cost(self, schedule: Schedule, problem: CubeProblem) -> Costed:
         """What a tile costs, on how many cores, the tiles of the busiest one, and whether the next one begins while its
         sums leave."""
         plan = as_cube("", schedule)

@@ -54,15 +54,15 @@ class Front:
         """Whether no kernel makes a value that its fusion is given."""
         return not is_made(self.outer.get(value, value))
 
-    def behind(self, waits: Sequence[Wait]) -> tuple[Way, ...]:
-        """Its ways where its launches wait so long, and load meanwhile what they may."""
+    def behind(self, waits: Sequence[Wait], only: int | None = None) -> tuple[Way, ...]:
+        """Its ways, or the one of this number, where its launches wait so long, and load meanwhile what they may."""
         if self.kernel is None or not any(wait.microseconds for wait in waits):
             return self.ways
-        saved = [self.kernel.loading_ahead(schedule, waits, self.given)[1] for schedule in self.schedules]
-        return tuple(
-            way._replace(microseconds=max(way.microseconds - less, 0.0))
-            for way, less in zip(self.ways, saved, strict=True)
-        )
+        found = list(self.ways)
+        for i in range(len(found)) if only is None else (only,):
+            _, saved = self.kernel.loading_ahead(self.schedules[i], waits, self.given)
+            found[i] = found[i]._replace(microseconds=max(found[i].microseconds - saved, 0.0))
+        return tuple(found)
 
     def load_ahead(self, waits: Sequence[Wait]) -> None:
         """Takes the schedule that is best where its launches wait so long, and load meanwhile what they may."""
@@ -229,15 +229,16 @@ class Runs:
         waits = self._waits(runs, picked, crowded=True)
         free = {front for run in runs for front, free in zip(run.fronts, run.frees, strict=True) if free}
         tried = [picked]
+        early = {front: front.behind(each) for front, each in waits.items()}
         for left_out in (set[Front](), free) if free else ((set[Front]()),):
-            ways: Ways = {f: f.ways if f in left_out else f.behind(each) for f, each in waits.items()}
+            ways: Ways = {f: f.ways if f in left_out else each for f, each in early.items()}
             if any(ways[front] != front.ways for front in ways):
                 tried.append(self._best(runs, ways, picked))
         found: list[tuple[float, int, Picked, Waits]] = []
         for number, each in enumerate(tried):
             if each not in tried[:number]:
                 waits = self._waits(runs, each)
-                ways = {front: front.behind(waits[front]) for front in each}
+                ways = {front: front.behind(waits[front], only) for front, only in each.items()}
                 found.append((self._cost(runs, ways, each), number, each, waits))
         _, _, picked, waits = min(found, key=lambda one: one[:2])
         return picked, waits

@@ -7,7 +7,7 @@ several tiles then: the epilogue of one is under way while the next one is compu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ...dialects.graph import CubeSchedule
@@ -18,27 +18,30 @@ from .cube_schedule import CubePlan, accumulators
 
 
 def loads_ahead(
-    schedule: CubeSchedule, side: int, problem: CubeProblem, machine: Machine
-) -> Iterator[CubeSchedule]:
-    """Complete schedules but for the tile of the epilogue, with one load of an operand (0: lhs, 1: rhs) that brings all
-    of k, and loads of the other one as they are, or of half as many steps, and so on; each also with tiles of half as
-    many columns, where a core has one tile. Whether they fit is not checked."""
+    schedule: CubeSchedule,
+    side: int,
+    problem: CubeProblem,
+    machine: Machine,
+    fits: Callable[[CubeSchedule], bool],
+) -> list[CubeSchedule]:
+    """Schedules, complete but for the tile of the epilogue, with one load of an operand (0: lhs, 1: rhs) that brings
+    all of k, and loads of the other one as they are, or of half as many steps and so on, until that fits; also with
+    tiles of half as many columns, where a core has one tile."""
     plan = CubePlan.of(schedule)
     if any(is_open(problem.extents[a]) for a in problem.k):
-        return
+        return []
     whole, other = ((plan.lhs, plan.rhs), (plan.rhs, plan.lhs))[side]
     extents = {a: -(-problem.extents[a] // plan.l0[a]) * plan.l0[a] for a in problem.k}
     whole = tuple(extents.get(a, n) for a, n in enumerate(whole))
-    last = problem.k[-1]
+    last, able = problem.k[-1], list[CubeSchedule]()
     while True:
         both = (whole, other) if side == 0 else (other, whole)
         found = replace(schedule, lhs=both[0], rhs=both[1])
-        yield found
-        if side == 1:
-            yield from _halved(found, problem, machine)
+        tried = [found, *(_halved(found, problem, machine) if side == 1 else ())]
         steps = other[last] // plan.l0[last]
-        if steps % 2 or last in problem.windows:
-            return
+        able += [each for each in tried if fits(each)]
+        if found in able or steps % 2 or last in problem.windows:
+            return able
         other = tuple(steps // 2 * plan.l0[a] if a == last else n for a, n in enumerate(other))
 
 

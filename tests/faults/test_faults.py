@@ -15,7 +15,7 @@ from mutants import KERNEL_MUTATIONS
 from oracle import Crash, Device, Launch, Schedule, Stuck, schedules
 from stream_mutants import STREAM_MUTATIONS
 from subjects import NARROW_TARGET, TARGETS, Subject, example, subject
-from tiers import later
+from tiers import ALL, later
 
 import tilewright as tw
 from tilewright.dialects.base import to_ints
@@ -91,10 +91,10 @@ def test_no_mutant_of_two_products_escapes(kind: str, kernel: str) -> None:
     for found in (subject(f"{kind} {i}", TARGETS[0]) for i in (0, 3)):
         summaries, alarms = summaries_of(found.module, Machine.load(found.target))
         assert not alarms and list(launched(found.module)) == [kernel]
-        tally = KernelSubject(found, kernel, summaries).mutants(36, seed=7)
+        tally = KernelSubject(found, kernel, summaries).mutants(36 if ALL else 16, seed=7)
         assert not tally.escapes
         total += tally.total
-    assert total >= 60
+    assert total >= (60 if ALL else 26)
 
 
 def test_no_mutant_of_a_grouped_product_escapes() -> None:

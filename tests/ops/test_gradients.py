@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from products import EPS, TYPES
-from tiers import covering, later
+from tiers import covering, later, sampled
 
 import tilewright as tw
 from tilewright.dialects.graph import ContractOp, WhileOp
@@ -140,7 +140,7 @@ def test_values(fn: Function, sizes: tuple[int, ...], dtype: str) -> None:
     assert ("attention_0" in names) == (fn is not sigmoid)
 
 
-@covering()
+@sampled(6)
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("dtype", sorted(EPS))
 @pytest.mark.parametrize("groups", [2, 3])
@@ -247,7 +247,7 @@ def test_never_slower(heads: int, rows: int, size: int) -> None:
     assert whole.memory.arena_bytes <= parts.memory.arena_bytes
 
 
-@covering()
+@sampled(2)
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize(
     ("fn", "dtype"), [(plain, "f16"), (scaled, "f16"), (scaled, "bf16"), (causal, "bf16")]
