@@ -19,7 +19,8 @@ from ..errors import PassError, TooLarge
 from .bound import CubeCost, CubeProblem, LoadCost, OperandLoads
 from .contraction_axes import Dim, Operand
 from .cube_loads import L1_FRACTION, other_loads
-from .cube_schedule import CubePlan, Refused, cube_schedules, is_free, refusal
+from .cube_refusal import refusal
+from .cube_schedule import CubePlan, Refused, cube_schedules, is_free
 from .draining import Drain, PartialDrain, drain_of, has_room, partial_drain_of
 from .epilogue import EpilogueSteps
 from .loads_ahead import loads_ahead
@@ -66,7 +67,7 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
             raise TooLarge(f"{describe(fusion)} reduces along rows of its product, of which each core has some")
         self.costs: dict[tuple, CubeCost] = {}
         """What a step and its loads cost, as far as known."""
-        self.ahead: dict[tuple[CubeSchedule, int], Sequence[tuple[CubeSchedule, Costed]]] = {}
+        self.costed: dict[tuple[CubeSchedule, int], Sequence[tuple[CubeSchedule, Costed]]] = {}
         """What `_loads_ahead` found."""
         element = self.anchor.result if self.drain is not None and not self.members else self.drained
         self.made[self.drained] = self._accumulator(element_of(element))
@@ -193,7 +194,7 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
 
     def _loads_ahead(self, schedule: CubeSchedule, side: int) -> Sequence[tuple[CubeSchedule, Costed]]:
         """A schedule, and those with one load of an operand (0: lhs, 1: rhs); what each costs."""
-        known = self.ahead.get((schedule, side))
+        known = self.costed.get((schedule, side))
         if known is None:
             room = self.machine.spaces["l1"].bytes
 
@@ -204,7 +205,7 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
                 return refusal(plan, self.problem, self.machine, self._l1_bytes, self.asked) is None
 
             others = loads_ahead(schedule, side, self.problem, self.machine, fits)
-            known = self.ahead[schedule, side] = [(s, self._cost(s, self.problem)) for s in (schedule, *others)]
+            known = self.costed[schedule, side] = [(s, self._cost(s, self.problem)) for s in (schedule, *others)]
         return known
 
     def loaded_first(self) -> Sequence[int]:
@@ -259,13 +260,10 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
     def loaded_once(self, plan: CubePlan, loops: Sequence[int]) -> tuple[int, int] | None:
         """An operand (0: lhs, 1: rhs) that is one load, and the same for all tiles of the loops further in: with the
         number of the loop before which it is loaded."""
-        whole = [all(load[a] >= self.extents[a] for a in self.k_axes) for load in (plan.lhs, plan.rhs)]
         for i in range(len(loops)):
-            rest = set(loops[i:])
-            if whole[1] and rest <= {*self.m_axes, *plan.resident(self.problem)}:
-                return i, 1
-            if whole[0] and rest <= set(self.n_axes):
-                return i, 0
+            side = next((side for side in (1, 0) if plan.shares(side, {*loops[i:]}, self.problem)), None)
+            if side is not None:
+                return i, side
         return None
 
     def _read(
