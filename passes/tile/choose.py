@@ -92,8 +92,8 @@ class GraphSchedulePass(TargetPass):
             join=self.join,
             tails=self.tails,
             pooling=self.pooling,
+            ahead=self.ahead,
         )
-        scheduler.runs.ahead = self.ahead
         if self.turned:
             scheduler.turn(module)
         scheduler.module(module)
@@ -115,6 +115,7 @@ class Scheduler:
         join: bool = True,
         tails: bool = True,
         pooling: bool = True,
+        ahead: bool = True,
     ):
         self.machine, self.oracle, self.pins, self.join = machine, oracle, pins, join
         self.joins_rows, self.pooling = tails, pooling
@@ -127,7 +128,7 @@ class Scheduler:
         """The best schedules of contractions of which nothing is asked, split or not."""
         self.cut: Memo[Chosen] = Memo()
         """Those of their split sums."""
-        self.runs = Runs(machine)
+        self.runs = Runs(machine, ahead)
         self.finish: list[Callable[[], None]] = []
         """What gives fusions their schedules once those are known."""
 

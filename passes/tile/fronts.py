@@ -182,12 +182,11 @@ class Run:
 
 
 class Runs:
-    """The launches of a program in their order, as far as they can be one."""
+    """The launches of a program in their order, as far as they can be one. ahead: whether they load what no kernel
+    makes before they wait at a barrier."""
 
-    def __init__(self, machine: Machine):
-        self.machine, self.runs = machine, [Run(1)]
-        self.ahead = True
-        """Whether they load what no kernel makes before they wait at a barrier."""
+    def __init__(self, machine: Machine, ahead: bool):
+        self.machine, self.ahead, self.runs = machine, ahead, [Run(1)]
 
     def begin(self, times: int) -> None:
         """Something stands between launches; those behind it run so many times."""
@@ -226,22 +225,23 @@ class Runs:
         """The ways with which launches take least that load meanwhile what they may, and how long they wait then; of
         those `picked` and of what is best with the waits that follow from these: of all launches, or of those alone
         that a barrier parts from what is before."""
-        waits = self._waits(runs, picked, crowded=True)
         free = {front for run in runs for front, free in zip(run.fronts, run.frees, strict=True) if free}
+        early: Ways = {f: f.behind(each) for f, each in self._waits(runs, picked, crowded=True).items()}
+        late: Ways = {front: front.ways if front in free else each for front, each in early.items()}
         tried = [picked]
-        early = {front: front.behind(each) for front, each in waits.items()}
-        for left_out in (set[Front](), free) if free else ((set[Front]()),):
-            ways: Ways = {f: f.ways if f in left_out else each for f, each in early.items()}
+        for ways in (early, late) if free else (early,):
             if any(ways[front] != front.ways for front in ways):
-                tried.append(self._best(runs, ways, picked))
-        found: list[tuple[float, int, Picked, Waits]] = []
-        for number, each in enumerate(tried):
-            if each not in tried[:number]:
-                waits = self._waits(runs, each)
-                ways = {front: front.behind(waits[front], only) for front, only in each.items()}
-                found.append((self._cost(runs, ways, each), number, each, waits))
-        _, _, picked, waits = min(found, key=lambda one: one[:2])
-        return picked, waits
+                voted = self._best(runs, ways, picked)
+                tried += [voted] if voted not in tried else []
+
+        def judged(each: Picked) -> tuple[float, Waits]:
+            waits = self._waits(runs, each)
+            ways = {front: front.behind(waits[front], only) for front, only in each.items()}
+            return self._cost(runs, ways, each), waits
+
+        costs = [judged(each) for each in tried]
+        best = min(range(len(tried)), key=lambda number: costs[number][0])
+        return tried[best], costs[best][1]
 
     def _best(self, runs: Sequence[Run], ways: Ways, picked: Picked) -> Picked:
         """The ways with which launches take least, of those `picked` and of what they propose."""
