@@ -62,6 +62,8 @@ class Together(Generic[T]):
         self.near = near
         self.read: set[T] = set()
         self.written: set[T] = set()
+        self.before: set[T] = set()
+        """What the launches write that are ahead of the last barrier, and behind the one before that."""
 
     def meets(self, reads: Set[T], writes: Set[T]) -> bool:
         """Whether a launch that reads and writes these touches what one of them writes, or writes what one reads."""
@@ -73,16 +75,10 @@ class Together(Generic[T]):
         self.read |= reads
         self.written |= writes
 
-    def copy(self) -> Together[T]:
-        """The same, which goes on by itself."""
-        found = Together(self.near)
-        found.add(self.read, self.written)
-        return found
-
     def clear(self) -> None:
         """Behind a barrier."""
-        self.read.clear()
-        self.written.clear()
+        self.before = self.written
+        self.read, self.written = set(), set()
 
     def joined_by(self, reads: Set[T], writes: Set[T]) -> bool:
         """Adds a launch, behind a barrier if it needs one; whether it needs none, and is not the first."""

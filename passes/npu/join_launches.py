@@ -128,11 +128,9 @@ def _barriers_passed(op: LaunchOp, kernels: Mapping[str, StagedKernel], memory: 
         for kind, begins in zip(kernel.kinds, kernel.beginnings, strict=True)
         if begins and begins[0] in to_ints(op.ahead)
     }
-    passed, together = 0, Together(memory.near)
+    passed = 0
     for stage in op.sets_before():
-        for each in stage:
-            together.add(*memory.uses(each))
-        if together.meets(ahead, set()):
+        if any(ahead & memory.near(memory.uses(each)[1]) for each in stage):
             break
         passed += 1
         idle.difference_update(*(kernels[_callee(each)].kinds for each in stage))
@@ -171,17 +169,15 @@ def independent(
     """For each of some launches whether it shares no bytes that are written with those before it, back to the last one
     that shares some with its own; and of the operands that its cores begin with those that no launch writes which may
     still run ahead of the barrier behind which it is."""
-    together, before = Together(memory.near), Together(memory.near)
+    together = Together(memory.near)
     found: list[tuple[bool, list[int]]] = []
     for op, begins in zip(run, beginnings, strict=True):
         inputs = memory.places(op.inputs())
 
-        last = together.copy()
         free = together.joined_by(*memory.uses(op))
-        before = before if free else last
 
-        def kept(i: int, inputs: Sequence[Place] = inputs, before: Together[Place] = before) -> bool:
-            return i < len(inputs) and not before.meets({inputs[i]}, set())
+        def kept(i: int, inputs: Sequence[Place] = inputs) -> bool:
+            return i < len(inputs) and together.before.isdisjoint(memory.near({inputs[i]}))
 
         found.append((free, sorted({i for begin in begins for i in takewhile(kept, begin)})))
     return found
