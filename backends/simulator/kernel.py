@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ...dialects import npu as ops
@@ -345,30 +345,39 @@ class TimedKernel:
         latest = held.cycles + run.cycles
         if run.throttled is not None:  # all bytes take that long, whenever they are loaded
             return latest
-        prices, times = self._prices(missing), self._full_times(missing)
-        late = {
-            key: max(core.end for core in self._block(self._classes[key].point, prices, held=held))
-            for key in {queue[0] for queue in self._queues}
-        }
-        spans = [(sum(times[key] for key in queue), queue[0]) for queue in set(self._queues)]
-        later = max(span - times[first] + late[first] for span, first in spans) - max(span for span, _ in spans)
-        return min(run.cycles + later, latest)
+        late = self._end(missing, 0, lambda point, prices: self._block(point, prices, held=held))
+        return min(run.cycles + late - self._end(missing), latest)
 
     def idle_cycles(self, missing: tuple[float, ...], kind: str) -> int:
         """Cycles before a launch ends in which none of its cores of a kind has anything left to do."""
         key = missing, kind
         if key not in self._idle:
-            prices, times = self._prices(missing), self._full_times(missing)
-            over = {
-                key: max(
-                    core.end for core in self._block(self._classes[key].point, prices) if core.section.core == kind
-                )
-                for key in {queue[-1] for queue in self._queues}
-            }
-            spans = [(sum(times[key] for key in queue), queue[-1]) for queue in set(self._queues)]
-            end = max(span for span, _ in spans)
-            self._idle[key] = end - max(span - times[last] + over[last] for span, last in spans)
+            over = self._end(
+                missing,
+                -1,
+                lambda point, prices: [c for c in self._block(point, prices) if c.section.core == kind],
+            )
+            self._idle[key] = self._end(missing) - over
         return self._idle[key]
+
+    def _end(
+        self,
+        missing: tuple[float, ...],
+        at: int = 0,
+        cores: Callable[[Point, Sequence[Price]], Iterable[Core]] | None = None,
+    ) -> int:
+        """When the last queue of grid points is done while all cores work, in cycles; where `cores` is given, with
+        these running the point number `at` of each."""
+        times = self._full_times(missing)
+        spans = {queue: sum(times[key] for key in queue) for queue in self._queues}
+        if cores is None:
+            return max(spans.values())
+        prices = self._prices(missing)
+        ends = {
+            key: max(core.end for core in cores(self._classes[key].point, prices))
+            for key in {queue[at] for queue in spans}
+        }
+        return max(span - times[queue[at]] + ends[queue[at]] for queue, span in spans.items())
 
     def _simulate(self, missing: tuple[float, ...]) -> KernelRun:
         prices = self._prices(missing)
