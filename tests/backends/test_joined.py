@@ -183,27 +183,38 @@ def test_what_is_read_ahead_is_read_while_a_barrier_is_waited_for() -> None:
     assert hidden == pytest.approx(max(0.0, whole - load), abs=0.01)
 
 
+WEIGHTS = "!npu.gm<128x4096xf16>"
+
+
+def loads(cores: int, count: int) -> str:
+    """A kernel whose cube cores load `count` times half of the weights."""
+    half = "!npu.buffer<128x2048xf16, l1>"
+    each = "".join(
+        f"""
+    npu.load_nd2nz %w, %t at [0, {2048 * i}] {{sizes = [128, 2048]}} : ({WEIGHTS}, {half})"""
+        for i in range(count)
+    )
+    return f"""npu.kernel @loads {{grid = [{cores}], kind = "cube", outputs = 1, workspaces = 0}} {{
+^bb0(%i: index, %a: {GM}, %w: {WEIGHTS}, %b: {GM}):
+  npu.section {{core = "cube", units = 1}} {{
+  ^bb1(%u: index):
+    %t = npu.alloc {{address = 0}} : () -> {half}{each}
+  }}
+}}"""
+
+
 def test_cores_that_are_done_read_ahead_early() -> None:
     """Cube cores have nothing to do in a stage of vector cores: what they load ahead of its barrier, too, takes no time
     any more, and what takes longer than that is not counted of the kernel's own time."""
-    rows = 128
-    w = f"!npu.gm<{rows}x4096xf16>"
-    module = parse(f"""func.func @main(%x: {GM}, %w: {w}) -> {GM} {{
+    module = parse(f"""func.func @main(%x: {GM}, %w: {WEIGHTS}) -> {GM} {{
   %y = npu.gm_alloc : () -> {GM}
   {launch("cubes")}{launch("vectors", True)}
-  npu.launch @loads %x, %w, %y {{ahead = [1], barriers = 2, joined, outputs = 1, workspaces = 0}} : ({GM}, {w}, {GM})
+  npu.launch @loads %x, %w, %y {{ahead = [1], barriers = 2, joined, outputs = 1, workspaces = 0}}
+    : ({GM}, {WEIGHTS}, {GM})
   func.return %y : {GM}
 }}
 {KERNELS}
-npu.kernel @loads {{grid = [24], kind = "cube", outputs = 1, workspaces = 0}} {{
-^bb0(%i: index, %a: {GM}, %w: {w}, %b: {GM}):
-  npu.section {{core = "cube", units = 1}} {{
-  ^bb1(%u: index):
-    %t = npu.alloc {{address = 0}} : () -> !npu.buffer<{rows}x2048xf16, l1>
-    npu.load_nd2nz %w, %t at [0, 0] {{sizes = [{rows}, 2048]}} : ({w}, !npu.buffer<{rows}x2048xf16, l1>)
-    npu.load_nd2nz %w, %t at [0, 2048] {{sizes = [{rows}, 2048]}} : ({w}, !npu.buffer<{rows}x2048xf16, l1>)
-  }}
-}}""")
+{loads(24, 2)}""")
     one = parse(str(module).replace("barriers = 2, ", ""))
     none = parse(str(module).replace("ahead = [1], barriers = 2, ", ""))
     early, late, behind = (list(simulate(each, B1).flat())[-1][0] for each in (module, one, none))
@@ -220,30 +231,22 @@ npu.kernel @loads {{grid = [24], kind = "cube", outputs = 1, workspaces = 0}} {{
 
 def test_launches_side_by_side_are_as_early_as_the_last_one() -> None:
     """Of two launches behind one barrier both load ahead of it, or the other one ends as late as without."""
-    w = "!npu.gm<128x4096xf16>"
 
-    def loads(number: int, ahead: str) -> str:
+    def launched(number: int, ahead: str) -> str:
         beside = "first_core = 12, joined, nowait" if number else "joined"
-        given, types = f"%x, %w{number}, %y{number}", f"({GM}, {w}, {GM})"
+        given, types = f"%x, %w{number}, %y{number}", f"({GM}, {WEIGHTS}, {GM})"
         return f"npu.launch @loads {given} {{{ahead}{beside}, outputs = 1, workspaces = 0}} : {types}\n"
 
     def taken(*ahead: str) -> float:
-        module = parse(f"""func.func @main(%x: {GM}, %w0: {w}, %w1: {w}) -> {GM} {{
+        module = parse(f"""func.func @main(%x: {GM}, %w0: {WEIGHTS}, %w1: {WEIGHTS}) -> {GM} {{
   %y = npu.gm_alloc : () -> {GM}
   %y0 = npu.gm_alloc : () -> {GM}
   %y1 = npu.gm_alloc : () -> {GM}
-  {launch("cubes")}{"".join(loads(i, a) for i, a in enumerate(ahead))}
+  {launch("cubes")}{"".join(launched(i, a) for i, a in enumerate(ahead))}
   func.return %y : {GM}
 }}
 {KERNELS}
-npu.kernel @loads {{grid = [12], kind = "cube", outputs = 1, workspaces = 0}} {{
-^bb0(%i: index, %a: {GM}, %w: {w}, %b: {GM}):
-  npu.section {{core = "cube", units = 1}} {{
-  ^bb1(%u: index):
-    %t = npu.alloc {{address = 0}} : () -> !npu.buffer<128x2048xf16, l1>
-    npu.load_nd2nz %w, %t at [0, 0] {{sizes = [128, 2048]}} : ({w}, !npu.buffer<128x2048xf16, l1>)
-  }}
-}}""")
+{loads(12, 1)}""")
         steps = [step for step, _ in simulate(module, B1).flat()][1:]
         assert all(isinstance(step, Launch) for step in steps)
         return sum(step.microseconds for step in steps)

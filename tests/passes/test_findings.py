@@ -59,6 +59,17 @@ def launch(source: str, dest: str, outputs: int = 1) -> str:
     return f"npu.launch @copy %{source}, %{dest} {{outputs = {outputs}, workspaces = 0}} : ({GM}, {GM})"
 
 
+def as_stage(how: str, source: str, dest: str) -> str:
+    """A launch that runs as a stage of the one before it, as its properties say."""
+    return launch(source, dest).replace("outputs", f"{how}, outputs")
+
+
+def stages(*launches: str) -> str:
+    """A program of launches of a kernel that copies, with two tensors besides its argument."""
+    lines = [at("y", 512), at("z", 1024), *launches, f"func.return %x : {GM}"]
+    return main("\n".join(lines), more=COPY)
+
+
 RETURN = f"func.return %y : {GM}"
 
 HELPER = f"""
@@ -317,48 +328,23 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "a launch that waits for no barrier": (
         "barrier-race",
-        main(
-            f"""{at("y", 512)}
-        {at("z", 1024)}
-        {launch("x", "y")} // 1
-        {launch("y", "z").replace("outputs", "joined, nowait, outputs")} // 2
-        func.return %x : {GM}""",
-            more=COPY,
-        ),
+        stages(launch("x", "y") + "// 1", as_stage("joined, nowait", "y", "z") + "// 2"),
     ),
     "a launch that reads ahead of its barrier what the one before writes": (
         "barrier-race",
-        main(
-            f"""{at("y", 512)}
-        {at("z", 1024)}
-        {launch("x", "y")} // 1
-        {launch("y", "z").replace("outputs", "ahead = [0], joined, outputs")} // 2
-        func.return %x : {GM}""",
-            more=COPY,
-        ),
+        stages(launch("x", "y") + "// 1", as_stage("ahead = [0], joined", "y", "z") + "// 2"),
     ),
     "a launch that reads ahead of two barriers what is written before the first": (
         "barrier-race",
-        main(
-            f"""{at("y", 512)}
-        {at("z", 1024)}
-        {launch("x", "y")} // 1
-        {launch("x", "z").replace("outputs", "joined, outputs")}
-        {launch("y", "z").replace("outputs", "ahead = [0], barriers = 2, joined, outputs")} // 2
-        func.return %x : {GM}""",
-            more=COPY,
+        stages(
+            launch("x", "y") + "// 1",
+            as_stage("joined", "x", "z"),
+            as_stage("ahead = [0], barriers = 2, joined", "y", "z") + "// 2",
         ),
     ),
     "a launch on cores that are not there": (
         "core-bounds",
-        main(
-            f"""{at("y", 512)}
-        {at("z", 1024)}
-        {launch("x", "y")}
-        {launch("x", "z").replace("outputs", "first_core = 24, joined, nowait, outputs")} // 1
-        func.return %x : {GM}""",
-            more=COPY,
-        ),
+        stages(launch("x", "y"), as_stage("first_core = 24, joined, nowait", "x", "z") + "// 1"),
     ),
     "a wait for an event that nobody records": (
         "unrecorded-event",
