@@ -36,17 +36,18 @@ def _unless_set(**options: bool | int) -> Options:
 
 OPTIONS: Options = {
     "xla_allow_excess_precision": False,
-    DISABLED: "while-loop-invariant-code-motion,transpose-folding",
+    DISABLED: "while-loop-invariant-code-motion,transpose-folding,small-while-loop-hoisting",
     "xla_cpu_parallel_codegen_split_count": 1,
     LIBRARY: f"{KINDS}_INDIVIDUAL_DOT,{KINDS}_INDIVIDUAL_CONVOLUTION",
     **_unless_set(**{LEVEL: 2}),
 }
 """A rounding to f16 or bf16 is never skipped. What loops repeat in vain is little, and moving it out costs a tenth of
-the compile time. What becomes of transposed operands of products is for `products.py` to say. Two functions are
-compiled at a time, each on one thread: parts of one for several threads cost up to a sixth more. A library may compute
-products, but not reductions over windows: those of f16 it gets wrong where the input is dilated. LLVM's last level
-costs another tenth, and what it makes is not faster; at its first, one exponential is not always computed like another.
-A level in XLA_FLAGS is obeyed."""
+the compile time. What becomes of transposed operands of products is for `products.py` to say. A loop over few bytes
+stays a loop: XLA would make it one function with products of its own, and bytes memory, which is larger, would have
+those of the library. Two functions are compiled at a time, each on one thread: parts of one for several threads cost up
+to a sixth more. A library may compute products, but not reductions over windows: those of f16 it gets wrong where the
+input is dilated. LLVM's last level costs another tenth, and what it makes is not faster; at its first, one exponential
+is not always computed like another. A level in XLA_FLAGS is obeyed."""
 
 QUICK_OPTIONS: Options = {**OPTIONS, **_unless_set(**{EMITTERS: False})}
 """With XLA's older emitters of fusions. In bytes memory what they make takes twice as long. The newer ones end XLA on

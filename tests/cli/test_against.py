@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -75,6 +78,15 @@ def test_without_a_twin_the_output_says_what_it_compares_with(capsys: pytest.Cap
     assert main(["compile", "rnn.tw", *SIZES, "--emit", "tile", "-o", "tile.mlir"]) == 0
     assert main(["run", "tile.mlir", "--check"]) == 0
     assert "largest error against its own tile level" in capsys.readouterr().out
+
+
+def test_a_users_process_has_xla_on_all_cores() -> None:
+    """XLA then makes one function of a loop over few bytes, in which it would round products otherwise."""
+    command = [sys.executable, "-m", "tilewright.cli.main", "run", "rnn.tw", *SIZES, "--check"]
+    users = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    done = subprocess.run(command, env=users, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "both memory modes agree" in done.stdout
 
 
 @pytest.mark.parametrize(
