@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tiers import ALL, first_tier
+from tiers import ALL, begin, first_tier
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 FLAGS = {"xla_cpu_multi_thread_eigen": "false"}
@@ -45,7 +45,7 @@ def processor() -> str:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "sampled(every): of these cases one in so many runs in the first tier")
     config.addinivalue_line("markers", "later: only the second tier has it")
-    config.addinivalue_line("markers", "covering: the first tier has each value of each parameter in one case")
+    config.addinivalue_line("markers", "covering(most): the first tier has each value of each parameter in one case")
     if not hasattr(config, "workerinput") and KEPT.exists():
         if sum(path.stat().st_size for path in KEPT.rglob("*")) > MOST_KEPT:
             shutil.rmtree(KEPT)
@@ -100,6 +100,12 @@ def nothing_kept(request: pytest.FixtureRequest) -> Iterator[None]:
     for kept in vars(request.module).values():
         if getattr(kept, "__module__", None) == request.module.__name__ and hasattr(kept, "cache_clear"):
             kept.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def own_memories(request: pytest.FixtureRequest) -> None:
+    """Each test counts its programs anew: one in a few runs in addressed memory in the first tier."""
+    begin(request.node)
 
 
 @pytest.fixture(autouse=True)

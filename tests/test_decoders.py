@@ -25,6 +25,7 @@ def close(got: Any, want: Any, tolerance: float) -> None:
     )
 
 
+@sampled(2)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float32, 1e-5), (jnp.float16, 2e-2)])
 def test_tokens_of_gpt2_are_its_forward_pass(dtype: Any, tolerance: float) -> None:
     """One program, for each token of a text in turn, against the logits of the whole text by plain JAX."""

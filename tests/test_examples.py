@@ -29,6 +29,7 @@ SMALL = (
 )
 
 
+@sampled(4)
 @pytest.mark.parametrize("model", MODELS)
 def test_every_level_reads_back_and_everything_runs_on_the_npu(model: str) -> None:
     """Each level prints and parses to a fixed point; the report has no host op."""
@@ -56,7 +57,7 @@ def smaller(model: str, args: Any) -> Any:
     return args
 
 
-@sampled(2)
+@sampled(4)
 @pytest.mark.parametrize("model", SMALL)
 def test_values_of_every_level(model: str) -> None:
     fn, args = load(model)

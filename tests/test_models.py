@@ -57,7 +57,7 @@ FULL = (
 """Compiled in full size too: their shapes differ in kind from the small ones'."""
 
 
-@sampled(3)
+@sampled(24)
 @pytest.mark.parametrize("model", SMALL)
 def test_values(model: str) -> None:
     """f32 throughout: the small models are short enough for 1e-4 of the largest number of each result."""
@@ -77,7 +77,7 @@ def test_values(model: str) -> None:
             assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), "the memory modes differ"
 
 
-@sampled(2)
+@sampled(4)
 @pytest.mark.parametrize("model", FULL)
 def test_products_run_on_the_npu(model: str) -> None:
     fn, args = load(model)

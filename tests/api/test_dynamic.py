@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import export
+from memories import outputs
 from open_programs_of import dims, dynamic, struct
 
 import tilewright as tw
@@ -27,10 +28,7 @@ def random(*shape: int, seed: int = 0) -> np.ndarray:
 def agrees(program: tw.DynamicProgram, fn: Any, *args: Any, tolerance: float = 1e-5, **kwargs: Any) -> None:
     """The program gives what JAX gives, and both memories the same bytes."""
     version = program.at(program.sizes(*args, **kwargs))
-    flat = version.flatten(args, kwargs)
-    typed, raw = (version.executable(memory)(*flat) for memory in ("typed", "bytes"))
-    for a, b in zip(typed, raw, strict=True):
-        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+    outputs(version, version.flatten(args, kwargs))
     got, want = jax.tree.flatten(program(*args, **kwargs)), jax.tree.flatten(fn(*args, **kwargs))
     assert got[1] == want[1]
     for a, b in zip(got[0], want[0], strict=True):

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from loading import example_module, load
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.support.amounts import bytes_in
@@ -84,6 +85,7 @@ def limited(name: str, memory: Literal["typed", "bytes"] = "typed") -> tw.Progra
     return tw.compile(fn, *args, options=tw.Options(memory_limit=limit, memory=memory))
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_the_plan_keeps_the_limit(name: str) -> None:
     before, after = unlimited(name).report(), limited(name).report()
@@ -96,6 +98,7 @@ def test_the_plan_keeps_the_limit(name: str) -> None:
     assert before.memory.limit_bytes is None and not before.memory.less.again_launches
 
 
+@sampled(4)
 @pytest.mark.parametrize("memory", ["typed", "bytes"])
 @pytest.mark.parametrize("name", ["mlp", "heavy"])
 def test_values_are_those_without_a_limit(name: str, memory: Literal["typed", "bytes"]) -> None:

@@ -207,6 +207,7 @@ def check(name: str, sizes: Sizes, seed: int = 0) -> None:
     assert not (case.ranged and reasons), reasons
 
 
+@sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_each_class_is_lowered_for_ranges_of_sizes(name: str) -> None:
     """Nothing runs here: what is compiled for a size holds for another of the range, too."""
@@ -222,7 +223,7 @@ def test_each_class_is_lowered_for_ranges_of_sizes(name: str) -> None:
         )
 
 
-@sampled(2)
+@sampled(6)
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("attention") and "features" not in name])
 def test_attention_with_open_sizes_is_one_kernel(name: str) -> None:
     """Of many rows, keys and batches; more keys than one piece has are taken as they come."""

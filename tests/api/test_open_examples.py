@@ -43,7 +43,7 @@ def drawn(like: Any, shape: tuple[int, ...], rng: np.random.Generator) -> np.nda
     return (rng.random(shape) < 0.8 if kind == "b" else rng.normal(size=shape)).astype(like.dtype)
 
 
-@sampled(3)
+@sampled(12)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_of_open_sizes(name: str) -> None:
     shapes, constraints = EXAMPLES[name]

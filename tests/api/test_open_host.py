@@ -173,7 +173,7 @@ def test_values_are_those_of_jax_at_any_sizes(name: str, memory: Memory, data: s
     check(name, sizes, memory, data.draw(st.integers(0, 99)))
 
 
-@sampled(4)
+@sampled(32)
 @pytest.mark.parametrize("name", CASES)
 def test_kernels_are_compiled_once_for_a_range(name: str) -> None:
     case = CASES[name]
@@ -190,7 +190,7 @@ def test_kernels_are_compiled_once_for_a_range(name: str) -> None:
             assert len(one.compiled) == len(set(one.compilers))
 
 
-@sampled(3)
+@sampled(8)
 @pytest.mark.parametrize("name", [n for n in CASES if CASES[n].same])
 def test_the_host_costs_what_it_does_in_the_static_program(name: str) -> None:
     case = CASES[name]

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.passes.graph import chained, grouped_products, own_scores
@@ -76,6 +77,7 @@ def operands(shapes: Sequence[Shape], rows: int) -> list[Any]:
     return [one(shape) for shape in shapes]
 
 
+@sampled(5)
 @pytest.mark.parametrize("name", CASES)
 def test_one_version_serves_a_range(name: str) -> None:
     fn, shapes, kernels = CASES[name]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from jax import export
 from loading import example_module
+from tiers import sampled
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
@@ -130,6 +131,7 @@ def alone(module: ModuleOp) -> int:
     return arena_of(entry_of(made)) or 0
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_at_every_size_nothing_overlaps_and_the_arena_is_about_as_small(name: str) -> None:
     _, version = planned(name)

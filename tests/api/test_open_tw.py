@@ -101,7 +101,7 @@ def sizes_of(name: str, numbers: Sequence[int]) -> Sizes:
     return {s: numbers[i % len(numbers)] for i, s in enumerate(program_of(name).symbols)}
 
 
-@sampled(6)
+@sampled(66)
 @pytest.mark.parametrize("name", CASES)
 def test_every_construct_is_right_at_each_size(name: str) -> None:
     served, case = 0, CASES[name]
@@ -138,7 +138,7 @@ EXAMPLES = {
 """Programs whose dimensions are open, and sizes of those that have to be others' multiples."""
 
 
-@sampled(6)
+@sampled(12)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_example_is_a_version_for_a_range(name: str) -> None:
     if name.startswith("examples"):

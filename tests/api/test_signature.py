@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import sampled
 
 import tilewright as tw
 
@@ -20,6 +21,7 @@ def words(tree: Any) -> list[np.ndarray]:
     return [np.asarray(jax.random.key_data(v) if k else v) for v, k in zip(leaves, keys, strict=True)]
 
 
+@sampled(2)
 @pytest.mark.parametrize("generator", ["threefry2x32", "rbg"])
 def test_keys_go_in_and_out(generator: str) -> None:
     def draw(key: jax.Array, x: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:

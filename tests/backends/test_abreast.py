@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import examples
+from tiers import examples, sampled
 
 import tilewright as tw
 from tilewright.backends.simulator import simulate
@@ -110,6 +110,7 @@ def test_the_report_says_the_whole_time(program: tw.Program) -> None:
     assert all(k.launch_microseconds >= -1e-9 for k in report.kernels)
 
 
+@sampled(2)
 @pytest.mark.parametrize("memory", ["typed", "bytes"])
 def test_values(program: tw.Program, memory: str) -> None:
     want = np.asarray(jax.jit(branches)(X, W), np.float32)

@@ -62,7 +62,7 @@ REAL = [
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", REAL)
-@sampled(3)
+@sampled(30)
 def test_functions(name: str, dtype: type) -> None:
     function = FUNCTIONS[name]
     result = np.dtype(bool) if function.result == "i1" else np.dtype(dtype)
@@ -82,7 +82,7 @@ def test_functions(name: str, dtype: type) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", [n for n in REAL if FUNCTIONS[n].arity == 1 and FUNCTIONS[n].result == "same"])
-@sampled(3)
+@sampled(22)
 def test_functions_in_loops(name: str, dtype: type) -> None:
     """Where a loop writes parts of an array, XLA makes code as its older emitters do, whatever the options."""
     x = numbers(32 * 64, dtype, 0)
@@ -106,6 +106,7 @@ def test_functions_in_loops(name: str, dtype: type) -> None:
 WIDTHS = [*FLOATS, np.int8, np.uint8, np.int16, np.int32, np.uint32]
 
 
+@sampled(3)
 @pytest.mark.parametrize("dtype", WIDTHS)
 def test_conversions(dtype: type) -> None:
     for source in WIDTHS:
@@ -116,6 +117,7 @@ def test_conversions(dtype: type) -> None:
         assert same(a, b), source
 
 
+@sampled(3)
 @pytest.mark.parametrize("kind", ["sum", "prod", "max", "min"])
 @pytest.mark.parametrize("shape", [(3, 4099), (64, 64), (17,)])
 def test_reductions(kind: str, shape: tuple[int, ...]) -> None:
@@ -161,7 +163,7 @@ def loops(a: jax.Array, b: jax.Array, acc: jax.Array, room: int, apart: bool) ->
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int8])
 @pytest.mark.parametrize("shape", [(128, 32, 256), (64, 7, 64), (64, 1, 8), (3, 5, 2), (1, 128, 1), (96, 512, 64)])
 @pytest.mark.parametrize("room", [0, 3])
-@sampled(3)
+@sampled(12)
 def test_products_with_their_sums(shape: tuple[int, int, int], dtype: type, room: int) -> None:
     """A product that the library adds to its accumulator is rounded as two instructions are."""
     m, k, n = shape
@@ -213,6 +215,7 @@ def test_loops_are_not_unrolled(monkeypatch: pytest.MonkeyPatch, flags: str) -> 
     assert (entry in " ".join(str(options.executable_build_options.debug_options).split())) != bool(flags)
 
 
+@sampled(4)
 @pytest.mark.parametrize("count", [2, 13, 40, 257])
 @pytest.mark.parametrize("batch", [(), (3,)])
 def test_products_of_vectors(count: int, batch: tuple[int, ...]) -> None:
@@ -249,6 +252,7 @@ def test_a_mask_of_zeros_and_ones_keeps_the_sign_of_zero(dtype: str) -> None:
         np.testing.assert_array_equal(np.signbit(found), [True, False, True, True, False])
 
 
+@sampled(2)
 @pytest.mark.parametrize(
     ("shapes", "numbers"),
     [

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from npu_programs import MACHINE, matmul, parse, random, run
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.backends.interpreter import Executable, launch
@@ -41,6 +42,7 @@ CASES: dict[str, tuple[Callable[..., Any], str, list[tuple[int, ...]]]] = {
 }
 
 
+@sampled(5)
 @pytest.mark.parametrize("name", CASES)
 def test_groups_of_cores_use_their_memory_again(name: str) -> None:
     """What a run leaves behind is in no later result, and no later run changes a result; runs may overlap."""
@@ -93,6 +95,7 @@ def convolve(strides: tuple[int, int], x: jax.Array, w: jax.Array, b: jax.Array)
     return jax.nn.relu(jax.lax.conv_general_dilated(x, w, strides, "SAME", dimension_numbers=layout) + b)
 
 
+@sampled(2)
 @pytest.mark.parametrize(
     ("x", "w", "strides"),
     [

@@ -79,7 +79,7 @@ def test_both_modes_add_up_alike() -> None:
     env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
     here = Path(__file__)
     made = subprocess.run(
-        [sys.executable, str(here), "1" if ALL else "3"],
+        [sys.executable, str(here), "1" if ALL else "6"],
         capture_output=True,
         text=True,
         env=env,

@@ -7,6 +7,7 @@ import pytest
 from event_simulation import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiers import ALL
 from xdsl.parser import Parser
 
 from tilewright.backends.simulator import TimedKernel, core
@@ -144,7 +145,7 @@ def kernels(draw: st.DrawFn) -> str:
 
 
 @settings(
-    max_examples=100,
+    max_examples=100 if ALL else 40,
     deadline=None,
     suppress_health_check=[
         HealthCheck.function_scoped_fixture,

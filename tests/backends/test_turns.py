@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from npu_programs import random
+from tiers import sampled
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr
 from xdsl.ir import Operation
@@ -67,6 +68,7 @@ def test_pairs_of_stores_and_loads(program: Program) -> None:
     assert [each.room for each in (*forth, *back)] == [2, 2, 2]
 
 
+@sampled(2)
 @pytest.mark.parametrize("memory", ["typed", "bytes"])
 def test_without_flags(program: Program, memory: str) -> None:
     """Before npu-synchronize, tiles themselves say who waits for whom: values are the same."""
@@ -82,6 +84,7 @@ def test_without_flags(program: Program, memory: str) -> None:
     np.testing.assert_allclose(wanted, attention(*map(jnp.asarray, ARGS)), rtol=1e-4, atol=1e-5)
 
 
+@sampled(2)
 @pytest.mark.parametrize("memory", ["typed", "bytes"])
 def test_tiles_that_are_handed_over_in_parts(memory: str) -> None:
     """A loop that stores a tile part by part has the signals of the tile around it; values are those of whole tiles."""

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from tiers import sampled
 
 from tilewright.backends.interpreter import values
 from tilewright.backends.interpreter.compiling import OPTIONS
@@ -173,6 +174,7 @@ def test_division_of_constants_without_quotient(dtype: type) -> None:
         np.testing.assert_array_equal(run_constants("rem", *pair), [0, 0])
 
 
+@sampled(2)
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32])
 @pytest.mark.parametrize("kind", ["max", "min", "sum", "prod"])
 @pytest.mark.parametrize("shape", [(5,), (4096,), (64, 64), (3, 4099)])

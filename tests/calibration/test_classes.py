@@ -7,6 +7,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from tiers import sampled
 
 from tilewright.calibration import compare
 from tilewright.calibration.compare import program_of, times_on
@@ -116,6 +117,7 @@ def test_more_bandwidth_is_never_slower(name: str) -> None:
     assert task(CLASSES[name], 2.0) <= task(CLASSES[name]) * 1.001
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", CLASSES)
 def test_twice_the_work_is_never_cheaper(name: str) -> None:
     data = CLASSES[name]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from strangers import changed, faults
+from tiers import sampled
 
 from tilewright.calibration import compare
 from tilewright.calibration.records import Record
@@ -59,6 +60,7 @@ BASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
+@sampled(3)
 @pytest.mark.parametrize("number", range(len(BASES)))
 def test_variants(number: int) -> None:
     rng = random.Random(number)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.cli.main import main
@@ -53,6 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@sampled(2)
 @pytest.mark.parametrize("command", [["verify"], ["run"]], ids=" ".join)
 @pytest.mark.parametrize("twin", ["rnn", "wrong"])
 def test_against_a_twin(command: list[str], twin: str, capsys: pytest.CaptureFixture[str]) -> None:

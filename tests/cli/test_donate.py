@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tiers import sampled
 
 from tilewright.cli.main import main
 
@@ -51,6 +52,7 @@ def test_names_and_positions_give_memory(capsys: pytest.CaptureFixture[str]) -> 
     assert donated(capsys, "sgd.tw", "--shapes", "N=1000", "--donate", "p") >= 4000
 
 
+@sampled(2)
 @pytest.mark.parametrize(
     "command", ["run --check", "verify", "compile --emit npu", "reduce --check cost>0 --tests 3"]
 )

@@ -16,6 +16,7 @@ from typing import Any
 import jsonschema
 import pytest
 from records import ADD
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.cli import engines
@@ -83,6 +84,7 @@ def commands() -> dict[str, Any]:
     return subparsers.choices
 
 
+@sampled(2)
 @pytest.mark.parametrize("command", CALLS)
 def test_json_is_as_its_schema_says(folder: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     assert main([*CALLS[command], "--json"]) == 0
@@ -101,6 +103,7 @@ def test_every_command_with_json_has_a_schema() -> None:
     assert commands().keys() - with_json == {"completion"}  # it prints a script
 
 
+@sampled(2)
 @pytest.mark.parametrize("command", CALLS)
 def test_piped_output_is_plain(folder: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     assert main(CALLS[command]) == 0
@@ -116,6 +119,7 @@ def test_a_terminal_gets_a_table(folder: Path) -> None:
     assert "compiling layer" in said
 
 
+@sampled(3)
 @pytest.mark.parametrize(
     ("args", "steps"),
     [

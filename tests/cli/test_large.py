@@ -10,6 +10,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import sampled
 
 from tilewright.cli.commands import build
 from tilewright.cli.grammar import make_parser
@@ -72,6 +73,7 @@ for fn, args in (
 """
 
 
+@sampled(2)
 @pytest.mark.parametrize("code", [COMMAND_LINE, PYTHON], ids=["command line", "Python"])
 def test_a_billion_elements(code: str, tmp_path: Path) -> None:
     (tmp_path / "big.tw").write_text(PROGRAMS)

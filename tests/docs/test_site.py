@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from loading import module_at
-from tiers import later
+from tiers import later, sampled
 
 import tilewright
 from tilewright.passes.pipeline import PIPELINE
@@ -30,7 +30,7 @@ SESSIONS = {
     "tutorial": 9,
 }
 """Pages whose blocks `python tutorial` or `python session` are one program, and how many outputs they show."""
-LATER = ("quantization",)
+LATER = ("quantization", "training")
 """Pages of which a program takes minutes."""
 
 BLOCK = re.compile(r"^```(python tutorial|python session|text output)\n(.*?)^```$", re.M | re.S)
@@ -47,6 +47,7 @@ def as_pattern(text: str) -> str:
     return "".join(out)
 
 
+@sampled(7)
 @pytest.mark.parametrize("name", [pytest.param(x, marks=later()) if x in LATER else x for x in SESSIONS])
 def test_a_session_prints_what_the_page_says(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

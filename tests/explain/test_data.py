@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from explain_models import CASES, OPTIONS, case, data, program
 from loading import load
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.api import program as api_program
@@ -271,6 +272,7 @@ def test_a_loop_shows_its_host_calls() -> None:
 # -- one compilation, one simulation -------------------------------------------------------------------------
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", ["tiny", "lstm", "scan", "digits", "donated"])
 def test_the_figures_are_those_of_the_report(name: str) -> None:
     """What `tilewright report --json` prints is what the page shows, to the last digit."""
@@ -571,6 +573,7 @@ def edges(view: Any) -> set[tuple[int, int, int]]:
     return found
 
 
+@sampled(2)
 @pytest.mark.parametrize("model", ["gpt2:tiny", "gpt2:tiny_token", "moe:tiny_mixtral", "lstm:forward"])
 def test_each_value_between_kernels_has_a_reason(model: str) -> None:
     fn, args = load(model)

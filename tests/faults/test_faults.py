@@ -15,7 +15,7 @@ from mutants import KERNEL_MUTATIONS
 from oracle import Crash, Device, Launch, Schedule, Stuck, schedules
 from stream_mutants import STREAM_MUTATIONS
 from subjects import NARROW_TARGET, TARGETS, Subject, example, subject
-from tiers import ALL, later
+from tiers import ALL, later, sampled
 
 import tilewright as tw
 from tilewright.dialects.base import to_ints
@@ -39,6 +39,7 @@ def sample(found: Subject, each: int, host: int) -> int:
     return total + tally.total
 
 
+@sampled(2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("model", ["gpt2:tiny", "lstm:forward"])
 def test_no_mutant_escapes(model: str, target: str) -> None:
@@ -83,6 +84,7 @@ def test_no_mutant_of_a_product_with_a_sparse_side_escapes() -> None:
     assert sum(sample(s, 12, 4) for s in found) >= 30
 
 
+@sampled(2)
 @pytest.mark.parametrize(("kind", "kernel"), [("attention", "attention_0"), ("chained", "chain_0")])
 def test_no_mutant_of_two_products_escapes(kind: str, kernel: str) -> None:
     """The cube core and its vector cores hand tiles to each other in turns; chained products keep their sums in

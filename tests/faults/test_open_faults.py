@@ -10,6 +10,7 @@ import pytest
 from mutation import Mutation
 from open_campaign import GUARDS, PROGRAMS, Judge, random_program, written
 from open_mutants import OPEN_MUTATIONS, change, changed, places
+from tiers import sampled
 
 from tilewright.dialects.affine import Expr, Symbol
 from tilewright.dialects.npu import WaitFlagOp
@@ -20,6 +21,7 @@ from tilewright.passes.templates import NoTemplate, check_template
 TARGET = "ascend-910b1"
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", ["product", "rows", "parts", "table", "softmax", "attention"])
 def test_no_mutant_escapes(name: str) -> None:
     assert name in PROGRAMS
@@ -51,6 +53,7 @@ def kernel_of(name: str) -> tuple[Judge, str, KernelOp]:
     return Judge(subject), str(kernel.sym_name.data), kernel
 
 
+@sampled(3)
 @pytest.mark.parametrize(
     ("name", "what", "said"),
     [

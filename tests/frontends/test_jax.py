@@ -16,6 +16,7 @@ import pytest
 from graph_reference import run
 from jax import lax
 from jax.experimental import io_callback
+from tiers import sampled
 from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.parser import Parser
 
@@ -118,6 +119,7 @@ HOST: dict[str, tuple[Callable[..., Any], tuple[Any, ...], set[str]]] = {
 }
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", ON_DEVICE)
 def test_values_on_the_device(name: str):
     fn, args = ON_DEVICE[name]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.frontends import FrontendError, lower_stablehlo
@@ -175,6 +176,7 @@ def doubled(q: np.ndarray) -> np.ndarray:
     return q
 
 
+@sampled(4)
 @pytest.mark.parametrize(
     ("text", "model"),
     [

@@ -14,6 +14,7 @@ from graph_equal import same
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
+from tiers import sampled
 from xdsl.dialects.builtin import FileLineColLoc
 
 import tilewright as tw
@@ -303,6 +304,7 @@ VALUES = {
 }
 
 
+@sampled(5)
 @pytest.mark.parametrize("name", VALUES)
 def test_values(name: str) -> None:
     body, result, args, fn = VALUES[name]

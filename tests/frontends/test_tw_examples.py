@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 from graph_equal import same
+from tiers import sampled
 from xdsl.context import Context
 
 import tilewright as tw
@@ -39,6 +40,7 @@ def simplified(module):
     return module
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_same_graph(name: str) -> None:
     theirs = lower_function(twins.PROGRAMS[name], twins.inputs(name)).module

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from graph_equal import same
 from jax import lax
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.frontends.text import TwError
@@ -86,6 +87,7 @@ def source(body: str, args: tuple[np.ndarray, ...], result: Any) -> str:
     return f"fn f({names}) -> {results} {{\n{body}\n}}\n"
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", [*CASES, *(f"write {n}" for n in WRITES)])
 def test_values(name: str, tmp_path: Path) -> None:
     if name in CASES:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from graph_equal import same
 from jax import lax
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.frontends.text.format import format_text
@@ -163,6 +164,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Any], float]] = {
 }
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name: str) -> None:
     twin, args, tolerance = PROGRAMS[name]

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 from loading import module_at
+from tiers import ALL
 
 import tilewright as tw
 from fuzz import campaign
@@ -22,7 +23,7 @@ from tilewright.backends.interpreter import values
 
 from .test_fuzz import options
 
-SAMPLE = 12
+SAMPLE = 12 if ALL else 6
 """Programs of the sample, from seed 0 on."""
 
 

@@ -12,6 +12,7 @@ import run_mutants
 from mutant_edits import Edit, edits, edits_of
 from mutant_table import ROOT, TABLE, covering, modules
 from run_mutants import REASONS, Mutant, Outcome, drawn, summary
+from tiers import sampled
 
 SOURCE = '''
 """Words."""
@@ -102,6 +103,7 @@ def test_every_reason_is_for_a_change_that_there_is() -> None:
         assert reason["reason"].endswith(".")
 
 
+@sampled(2)
 @pytest.mark.parametrize("line", ["import jax", "pass"])
 def test_a_mutant_is_killed_or_survives(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against one test, which loads the module without JAX."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 from judging import Elements, reference
+from memories import outputs
+from tiers import Memory
 from visible import check_visible
 
 import tilewright as tw
@@ -36,9 +38,6 @@ JAX_DTYPE = {
 SIZES = (1, 2, 3, 5, 7, 13, 17, 31, 64, 97, 128, 130, 257)
 LARGEST = 20_000
 """Elements of a test's tensors at most, where the test does not ask for more."""
-
-Memory = Literal["typed", "bytes"]
-MEMORIES: tuple[Memory, ...] = ("typed", "bytes")
 
 
 def data(dtype: str, shape: Sequence[int], seed: int = 0) -> jax.Array:
@@ -86,14 +85,14 @@ def check(
     fn: Callable[..., Any],
     *args: Any,
     target: str = "ascend-910b1",
-    memories: Sequence[Memory] = MEMORIES,
+    memories: Sequence[Memory] | None = None,
     length: int = 1,
     host: bool = False,
     options: tw.Options | None = None,
 ) -> Program:
-    """Compiles `fn`, runs it in each memory mode, and compares with JAX.
+    """Compiles `fn`, runs it in each of these memories (None: those of the tier), and compares with JAX.
 
-    The modes must agree bit for bit. Each result is held against its largest number (`assert_close`; length: of the
+    The memories must agree bit for bit. Each result is held against its largest number (`assert_close`; length: of the
     longest sum), and each element against the bound of its own roundings. Nothing may run on the host unless `host`.
     """
     program = tw.compile(fn, *args, target=target, options=options)
@@ -101,15 +100,11 @@ def check(
     check_visible(program.module("npu"))
     assert host or not host_ops(program)
     want = reference(fn, *args)
-    flat = program.flatten(args)
-    runs = [program.executable(memory)(*flat) for memory in memories]
-    for outputs in runs[1:]:
-        for i, (a, b) in enumerate(zip(outputs, runs[0], strict=True)):
-            assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), f"result {i}: the memory modes differ"
+    got = outputs(program, program.flatten(args), memories)
     allowed = tolerance([x.dtype for x in (*jax.tree.leaves(args), *want)], length)
-    for i, (got, expected) in enumerate(zip(runs[0], want, strict=True)):
-        assert_close(got, expected, allowed, f"result {i}")
-    Elements(lambda: lower(fn, *args, target=target)).hold(runs[0], want)
+    for i, (result, expected) in enumerate(zip(got, want, strict=True)):
+        assert_close(result, expected, allowed, f"result {i}")
+    Elements(lambda: lower(fn, *args, target=target)).hold(got, want)
     return program
 
 

@@ -84,6 +84,7 @@ def binary_functions(dtype: str) -> tuple[Callable[..., Any], ...]:
     return (*COMPARISONS, *NUMBER_PAIRS, *BIT_PAIRS, *nonzero)
 
 
+@sampled(6)
 @pytest.mark.parametrize("dtype", DTYPES)
 @examples(2)
 @given(shape=shapes(0, 5), target=TARGETS)
@@ -92,7 +93,7 @@ def test_unary(dtype: str, shape: Shape, target: str) -> None:
     check(lambda x: [f(x) for f in functions], data(dtype, shape), target=target)
 
 
-@sampled(2)
+@sampled(6)
 @pytest.mark.parametrize("dtype", DTYPES)
 @examples(2)
 @given(shape=shapes(0, 5), target=TARGETS)
@@ -109,7 +110,7 @@ def test_shifts(dtype: str, largest: int) -> None:
     check(lambda x, y: [f(x, y) for f in SHIFTS], data(dtype, (5, 7)), jnp.abs(by))
 
 
-@sampled(2)
+@sampled(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @examples(2)
 @given(shape=shapes(1, 4), scalar=st.booleans(), target=TARGETS)
@@ -128,6 +129,7 @@ def test_select_and_clamp(dtype: str, shape: Shape, scalar: bool, target: str) -
     check(fn, mask, x, y, z, target=target)
 
 
+@sampled(3)
 @pytest.mark.parametrize("source", DTYPES)
 @examples(2)
 @given(shape=shapes(0, 3), target=TARGETS)
@@ -247,7 +249,7 @@ def reductions(dtype: str) -> dict[str, Callable[..., Any]]:
     }
 
 
-@sampled(2)
+@sampled(6)
 @pytest.mark.parametrize("dtype", DTYPES)
 @examples(3)
 @given(shape=shapes(1, 5), draw=st.data(), target=TARGETS)
@@ -263,6 +265,7 @@ def test_reduce(dtype: str, shape: Shape, draw: st.DataObject, target: str) -> N
     )
 
 
+@sampled(3)
 @pytest.mark.parametrize("dtype", DTYPES[:-1])
 @examples(2)
 @given(shape=shapes(1, 4), draw=st.data(), target=TARGETS)
@@ -280,7 +283,7 @@ def test_arg_reduce_finds_nan_first() -> None:
     check(lambda x: [x.argmax(1), x.argmin(1), x[:, :100].argmax(0)], x)
 
 
-@covering()
+@covering(1)
 @pytest.mark.parametrize("dtype", ["f32", "f16", "i8"])
 @pytest.mark.parametrize(
     ("shape", "axis"), [((7, 3000), 1), ((3, 50257), 1), ((50257, 3), 0), ((300, 257), None)]
@@ -305,7 +308,7 @@ def test_reduce_rows_beyond_ub(dtype: str, shape: Shape, axis: int | None) -> No
         ((1, 4000, 1, 300), (0, 1, 2)),
     ],
 )
-@sampled(2)
+@sampled(6)
 def test_sums_of_columns_use_the_cores(shape: Shape, axes: tuple[int, ...]) -> None:
     """As in the gradient of a bias: results lie side by side, and each is made of many rows."""
     x = data("f32", shape)
@@ -336,6 +339,7 @@ def test_long_columns_are_shared_out() -> None:
         assert pinned.report().kernels[0].cores <= 3
 
 
+@sampled(3)
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "i8", "i32"])
 @examples(4)
 @given(draw=st.data(), target=TARGETS)
@@ -408,6 +412,7 @@ def test_reduce_window_beyond_unrolled() -> None:
     check(fn, data("f32", (2, 13, 17, 3)), length=25)
 
 
+@sampled(2)
 @pytest.mark.parametrize("dims", [(), (0,), (1,)])
 def test_windows_over_a_broadcast(dims: tuple[int, ...]) -> None:
     """The window's own loads repeat the elements: a number, a column, a row."""
@@ -448,6 +453,7 @@ ODD: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
 }
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", ODD)
 def test_odd(name: str) -> None:
     fn, args = ODD[name]

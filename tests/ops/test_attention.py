@@ -38,7 +38,7 @@ def in_f32(q: Any, k: Any, v: Any) -> Any:
     return jnp.einsum("...qk,...kd->...qd", weights, v)
 
 
-@covering()
+@covering(1)
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 @pytest.mark.parametrize(
     ("rows", "keys", "size", "wide"),
@@ -57,6 +57,7 @@ def test_lengths(dtype: str, rows: int, keys: int, size: int, wide: int) -> None
     assert kernels(program) == ["attention_0"]
 
 
+@sampled(3)
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 def test_all_of_it_in_the_types_of_the_inputs(dtype: str) -> None:
     q, k, v = inputs(dtype, (3, 48, 32), (3, 80, 32), (3, 80, 32))
@@ -114,6 +115,7 @@ def test_a_row_without_keys_is_no_number() -> None:
     assert np.isnan(got[7]).all() and np.isfinite(np.delete(got, 7, 0)).all()
 
 
+@sampled(3)
 @pytest.mark.parametrize("heads", [(4, 4), (8, 2), (6, 1)])
 def test_heads_that_share_keys(heads: tuple[int, int]) -> None:
     """jax.nn.dot_product_attention, grouped queries and one key head for all."""
@@ -168,7 +170,7 @@ def dropped(how: str) -> Callable[..., Any]:
     return attention
 
 
-@sampled(2)
+@sampled(6)
 @pytest.mark.parametrize(
     ("how", "dtype", "keys"),
     [
@@ -223,6 +225,7 @@ def test_verify_runs_products_that_no_cpu_of_jax_has() -> None:
     assert found.ok, found.culprit
 
 
+@sampled(3)
 @pytest.mark.parametrize("groups", [1, 3, 17])
 def test_queries_that_see_several_groups_of_keys(groups: int) -> None:
     def fn(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
@@ -289,6 +292,7 @@ def test_weights_on_the_right() -> None:
     assert kernels(check(turned, q, k, v, length=120)) == ["attention_0"]
 
 
+@sampled(3)
 @pytest.mark.parametrize(
     ("fn", "why"),
     [
@@ -351,6 +355,7 @@ def test_left_out() -> None:
     assert kernels(program) == ["contract_0", "reduce_0", "contract_1"]
 
 
+@sampled(2)
 @pytest.mark.parametrize("length", [3, 1200])
 def test_chains_beside_it(length: int) -> None:
     """What a bias is made of does not matter, nor how long it takes; many ops of positions are an input, too."""

@@ -53,7 +53,7 @@ def in_bands(count: int) -> tw.Options:
     return tw.Options(schedule=tw.Schedule(bands=count))
 
 
-@sampled(2)
+@sampled(6)
 @pytest.mark.parametrize("name", MASKS)
 def test_masks(name: str) -> None:
     q, k, v = inputs("f32", 389, 389)
@@ -61,7 +61,7 @@ def test_masks(name: str) -> None:
     assert kernels(program) == ["attention_0", *(f"attention_band_{n}" for n in range(3))]
 
 
-@covering()
+@covering(1)
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 @pytest.mark.parametrize(("rows", "keys", "bands"), [(256, 256, 2), (257, 640, 3), (400, 333, 2)])
 def test_lengths(dtype: str, rows: int, keys: int, bands: int) -> None:

@@ -53,7 +53,7 @@ SIZES = [
 """Heads, rows, keys, size of a head, columns."""
 
 
-@covering()
+@covering(1)
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("dtype", sorted(EPS))
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
@@ -63,7 +63,7 @@ def test_products_of_heads(dtype: str, sizes: tuple[int, ...]) -> None:
     check(sigmoid, *data(dtype, (heads, rows, shared), (heads, keys, shared), (heads, keys, columns)))
 
 
-@sampled(3)
+@sampled(6)
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("dtype", ["f16", "f32"])
 @pytest.mark.parametrize(("rows", "hidden"), [(100, 64), (300, 640), (1000, 1000)])
@@ -93,7 +93,7 @@ def test_a_mask_of_positions() -> None:
     check(linear, *data("f16", (300, 32), (300, 32), (300, 64)))
 
 
-@sampled(2)
+@sampled(4)
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("places", [1, 2])
 @pytest.mark.parametrize("keys", [64, 128])

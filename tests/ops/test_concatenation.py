@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from harness import check, data
-from tiers import covering
+from tiers import covering, sampled
 
 import tilewright as tw
 
@@ -56,7 +56,7 @@ COPIED: dict[str, Callable[..., Any]] = {
 OF_FLOATS = ("a part from outside, reversed", "parts that share nothing")
 
 
-@covering()
+@covering(6)
 @pytest.mark.parametrize("shape", [(1, 1), (13, 7), (130, 97)])
 @pytest.mark.parametrize(
     ("name", "dtype"),
@@ -71,6 +71,7 @@ def test_parts_are_stored_by_the_kernel_that_makes_them(
     assert len(program.report().kernels) == 1
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", COPIED)
 @pytest.mark.parametrize("shape", [(13, 7), (130, 97)])
 def test_other_parts_are_copied(name: str, shape: tuple[int, ...]) -> None:

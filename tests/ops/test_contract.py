@@ -22,6 +22,7 @@ from tilewright.dialects.graph.schedules import to_schedules
 TARGETS = targets()
 
 
+@sampled(2)
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "i8", "i32"])
 @examples(5)
 @given(draw=st.data(), target=TARGETS)
@@ -110,7 +111,7 @@ OPERANDS: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
 }
 
 
-@covering()
+@covering(6)
 @pytest.mark.parametrize("name", OPERANDS)
 @pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
 def test_operands(name: str, target: str) -> None:
@@ -141,6 +142,7 @@ USES: dict[str, Callable[[jax.Array, jax.Array], Any]] = {
 EXTENTS = st.sampled_from((1, 2, 3, 5, 7, 8, 13, 31, 63, 64, 65, 97, 101, 128, 130, 192, 257, 300))
 
 
+@sampled(6)
 @pytest.mark.parametrize("use", USES)
 @examples(10)
 @given(
@@ -179,7 +181,7 @@ EPILOGUES: dict[str, Callable[..., Any]] = {
 }
 
 
-@sampled(2)
+@sampled(4)
 @pytest.mark.parametrize("name", EPILOGUES)
 @examples(1)
 @given(dtype=st.sampled_from(FLOATS), target=TARGETS)
@@ -213,6 +215,7 @@ def test_products_of_single_terms_in_a_loop() -> None:
     check(fn, data("f32", (37, 53)) / 8, length=5)
 
 
+@sampled(2)
 @pytest.mark.parametrize(
     ("equation", "shapes", "dtype"),
     [

@@ -113,7 +113,7 @@ BRANCHES: dict[str, tuple[Callable[..., Any], Args]] = {
 }
 
 
-@sampled(2)
+@sampled(5)
 @pytest.mark.parametrize("name", LOOPS)
 def test_loops(name: str) -> None:
     fn, args = LOOPS[name]

@@ -25,6 +25,7 @@ SPATIAL = "DHW"
 NHWC = ("NHWC", "HWIO", "NHWC")
 
 
+@sampled(2)
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "i8"])
 @examples(5)
 @given(draw=st.data(), target=TARGETS)
@@ -238,14 +239,14 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
 }
 
 
-@sampled(2)
+@sampled(8)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_around_a_conv(name: str) -> None:
     fn, args = PROGRAMS[name]
     check(fn, *args, length=32)
 
 
-@covering()
+@covering(2)
 @pytest.mark.parametrize("out", ["NCHW", "CNHW", "NHWC", "WNCH"])
 @pytest.mark.parametrize("image", ["NCHW", "NHWC", "HWNC"])
 def test_an_epilogue_in_any_layout(image: str, out: str) -> None:
@@ -276,6 +277,7 @@ def test_an_epilogue_with_an_operand_of_the_result(out: str, target: str) -> Non
     check(fn, data("f16", (2, 3, 5, 7)), data("f16", (8, 3, 3, 3)), residual, target=target, length=27)
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", ["scale, bias, relu", "depthwise and relu", "then pooling"])
 def test_around_a_conv_on_a_fused_core(name: str) -> None:
     fn, args = PROGRAMS[name]
@@ -311,6 +313,7 @@ def test_gradients() -> None:
     check(jax.grad(loss, (0, 1)), x, w, length=100)
 
 
+@sampled(2)
 @pytest.mark.parametrize(
     ("dtype", "layouts", "images"),
     [
@@ -335,6 +338,7 @@ def test_few_results_of_long_sums(dtype: str, layouts: tuple[str, str, str], ima
     assert max(k.cores for k in program.report().kernels if k.macs) >= 4
 
 
+@sampled(2)
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 def test_sums_that_wrap(dtype: type) -> None:
     """The graph level computes few products of bytes in f32; sums beyond a byte wrap there too."""

@@ -49,7 +49,7 @@ LONG: dict[str, tuple[Callable[..., Any], jax.Array]] = {
 }
 
 
-@sampled(4)
+@sampled(8)
 @pytest.mark.parametrize("name", LONG)
 def test_long_rows(name: str) -> None:
     fn, x = LONG[name]

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from jax import lax
 from judging import REFERENCE
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.backends.interpreter import run_graph
@@ -208,11 +209,13 @@ def test_every_function_of_floats_is_here() -> None:
     }
 
 
+@sampled(2)
 @pytest.mark.parametrize("dtype", NARROW)
 def test_every_narrow_number(dtype: str) -> None:
     hold(dtype, (all_numbers(NARROW[dtype]),), np.float32, lambda _: NARROW_UNITS)
 
 
+@sampled(2)
 @pytest.mark.parametrize("dtype", NARROW)
 def test_pairs_of_narrow_numbers(dtype: str) -> None:
     x = some_numbers(NARROW[dtype], 160)

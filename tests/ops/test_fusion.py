@@ -88,7 +88,7 @@ BLOCKS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
 }
 
 
-@covering()
+@covering(3)
 @pytest.mark.parametrize("name", BLOCKS)
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 @pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
@@ -97,6 +97,7 @@ def test_blocks(name: str, dtype: str, target: str) -> None:
     check(fn, *(data(dtype, s, i) for i, s in enumerate(shapes)), target=target, length=100)
 
 
+@sampled(2)
 @pytest.mark.parametrize(
     "fn", [jax.nn.softmax, lambda x: (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)]
 )
@@ -119,7 +120,7 @@ def test_layout_of_an_intermediate_is_read_twice() -> None:
     check(lambda t, i: jnp.take(t, i, axis=1, mode="fill", fill_value=1), table, index)
 
 
-@covering()
+@covering(2)
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 @pytest.mark.parametrize("n", [97, 200])
 def test_reductions_across_short_rows(n: int, dtype: str) -> None:
@@ -154,6 +155,7 @@ def test_a_pad_by_the_constant_that_it_pads() -> None:
     check(lambda x: x + jnp.pad(jnp.zeros((3, 4)), ((0, 2), (1, 0))), data("f32", (5, 5)))
 
 
+@sampled(2)
 @pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
 def test_more_results_than_events(target: str) -> None:
     """A pair of pipes has 8 events: the stores of one kernel's many results share them."""
@@ -165,7 +167,7 @@ def test_more_results_than_events(target: str) -> None:
     check(fn, data("f32", (5, 7)), data("f32", ()), target=target, length=7)
 
 
-@sampled(2)
+@sampled(6)
 @pytest.mark.parametrize(("count", "rows", "columns"), [(9, 128, 10), (3, 128, 10), (9, 64, 48)])
 @pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
 def test_a_reduction_to_one_number_decides_over_many_tensors(
@@ -185,6 +187,7 @@ def test_a_reduction_to_one_number_decides_over_many_tensors(
         check(fn, x.at[rows // 2, 3].set(low), old, new, target=target)
 
 
+@sampled(3)
 @pytest.mark.parametrize(("rows", "columns"), [(576, 96), (960, 160), (3001, 16)])
 def test_columns_that_pieces_of_rows_and_what_follows_them_use(rows: int, columns: int) -> None:
     """What is computed for each column is needed in the loop over the pieces and behind it."""

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from products import EPS, assert_as_in_f32, data
-from tiers import covering
+from tiers import covering, sampled
 
 import tilewright as tw
 from tilewright.dialects.graph import ContractOp, FusionOp, GatherOp
@@ -125,7 +125,7 @@ def ragged(x: Any, w: Any, sizes: Any) -> Any:
     return jax.lax.ragged_dot(x, w, sizes)
 
 
-@covering()
+@covering(1)
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize(("target", "dtype"), CUBES)
 @pytest.mark.parametrize(
@@ -169,6 +169,7 @@ def _program_of_groups() -> tuple[tw.Program, list[Any]]:
 _KEPT: list[tw.Program] = []
 
 
+@sampled(2)
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize(("argument", "slices"), [(0, 4), (1, 2)], ids=["rows", "matrices"])
 def test_gradients_are_in_tiles_too(argument: int, slices: int) -> None:
@@ -181,7 +182,7 @@ def test_gradients_are_in_tiles_too(argument: int, slices: int) -> None:
     check(gradient, x, w, sizes, slices=slices)
 
 
-@covering()
+@covering(1)
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize(("target", "dtype"), CUBES)
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
-@sampled(6)
+@sampled(12)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_functions_of_the_library(name: str) -> None:
     fn, args = PROGRAMS[name]
@@ -98,6 +98,7 @@ def test_effects_in_python_are_refused() -> None:
         tw.compile(fn, A)
 
 
+@sampled(2)
 @pytest.mark.parametrize("dtype", ["int4", "uint4", "int2", "uint2", "float4_e2m1fn"])
 def test_packed_types_in_both_memories(dtype: str) -> None:
     """XLA packs them; in memory each has a byte."""

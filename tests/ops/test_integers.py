@@ -104,6 +104,7 @@ def test_reductions_and_layout(shape: Shape, dtype: str, draw: st.DataObject, ta
     check(fn, data(dtype, shape), target=target)
 
 
+@sampled(2)
 @pytest.mark.parametrize("dtype", ["int64", "uint64"])
 def test_64_bits(dtype: str) -> None:
     """As pairs of 32-bit lanes, in JAX's mode of wide types."""
@@ -203,6 +204,7 @@ def test_a_long_sum_of_bytes() -> None:
 KINDS = [jnp.float32, jnp.float16, jnp.bfloat16]
 
 
+@sampled(3)
 @pytest.mark.parametrize("dtype", KINDS)
 def test_reduce_precision(dtype: Any) -> None:
     """Every format of fewer exponents and digits; numbers that carry, overflow, vanish; infinities, NaN, zeros."""

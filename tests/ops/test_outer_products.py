@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from harness import check, data
 from jax import lax
-from tiers import some
+from tiers import sampled, some
 
 import tilewright as tw
 
@@ -38,6 +38,7 @@ TYPES = [
 ]
 
 
+@sampled(2)
 @pytest.mark.parametrize(("dtype", "result"), TYPES)
 def test_values(dtype: str, result: str | None) -> None:
     wide: Any = None if result is None else jnp.dtype(result)

@@ -21,7 +21,7 @@ def ops_of(program: tw.Program, kind: type) -> list[Any]:
     return [op for op in program.module("graph").walk() if isinstance(op, kind)]
 
 
-@covering()
+@covering(1)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(("rows", "columns"), [(1, 16), (7, 501), (64, 130)])
 def test_a_label_of_each_row(rows: int, columns: int, dtype: str) -> None:

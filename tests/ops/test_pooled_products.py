@@ -120,7 +120,7 @@ ROWS = Pool("sum", (3, 1), (1, 1), [(1, 1), (0, 0)])
 @pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 @pytest.mark.parametrize("pool", [TWO, THREE, ROWS], ids=["2x2", "3x3", "3x1"])
-@covering()
+@covering(2)
 def test_one_kernel(pool: Pool, layout: str, target: str) -> None:
     """Windows that overlap and that do not, with a border and without."""
     with ALWAYS:

@@ -46,7 +46,7 @@ def cached(q: Any, k: Any, v: Any, length: Any) -> Any:
     return jnp.einsum("bhgk,bkhd->bhgd", jax.nn.softmax(scores, axis=-1).astype(v.dtype), v)
 
 
-@covering()
+@covering(1)
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 @pytest.mark.parametrize(
     ("batch", "heads", "group", "keys", "size"),
@@ -68,7 +68,7 @@ def test_lengths(dtype: str, batch: int, heads: int, group: int, keys: int, size
     assert all(kernel.kind == "vector" for kernel in program.report().kernels)
 
 
-@sampled(2)
+@sampled(8)
 @pytest.mark.parametrize("dtype", ["f16", "f32"])
 @pytest.mark.parametrize(("rows", "keys"), [(1, 24), (4, 24), (4, 96), (1, 40)])
 def test_pinned_tiles(dtype: str, rows: int, keys: int) -> None:
@@ -79,7 +79,7 @@ def test_pinned_tiles(dtype: str, rows: int, keys: int) -> None:
     assert "tile.mask" not in program.ir("tile")
 
 
-@sampled(3)
+@sampled(12)
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 @pytest.mark.parametrize(("parts", "keys", "piece"), [(2, 64, 32), (3, 99, 16), (8, 128, 16), (5, 160, 24)])
 def test_keys_in_parts(dtype: str, parts: int, keys: int, piece: int) -> None:
@@ -88,6 +88,7 @@ def test_keys_in_parts(dtype: str, parts: int, keys: int, piece: int) -> None:
     assert kernels(program)[0] == "attention_0" and f"split_keys = {parts}" in program.ir("graph")
 
 
+@sampled(4)
 @pytest.mark.parametrize("length", [1, 5, 33, 64])
 @pytest.mark.parametrize("parts", [None, 4])
 def test_keys_behind_the_current_length(length: int, parts: int | None) -> None:
@@ -110,6 +111,7 @@ def softcap(q: Any, k: Any, v: Any, bias: Any) -> Any:
     return jnp.einsum("hqk,hkd->hqd", jax.nn.softmax(scores, axis=-1), v)
 
 
+@sampled(3)
 @pytest.mark.parametrize("rows", [1, 2, 5])
 def test_a_soft_cap_and_a_bias(rows: int) -> None:
     q, k, v, bias = inputs("f32", (3, rows, 16), (3, 75, 16), (3, 75, 24), (75,))

@@ -13,7 +13,7 @@ import pytest
 from harness import FLOATS, check, data
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import covering, examples
+from tiers import covering, examples, sampled
 
 import tilewright as tw
 from tilewright.machine import Machine
@@ -73,7 +73,7 @@ def norm_inputs(dtype: str, m: int, k: int, n: int) -> list[Any]:
     return [small(dtype, *s) for s in ((m, k), (k, n), (n,), (m, n), (n,))]
 
 
-@covering()
+@covering(2)
 @pytest.mark.parametrize("kind", [*((TARGETS[0], d) for d in FLOATS), (TARGETS[1], "f16")], ids=str)
 @pytest.mark.parametrize("shape", [(100, 70, 97), (33, 48, 300), (35, 64, 40)], ids=str)
 def test_residual_and_norm(kind: tuple[str, str], shape: tuple[int, int, int]) -> None:
@@ -82,7 +82,7 @@ def test_residual_and_norm(kind: tuple[str, str], shape: tuple[int, int, int]) -
     as_one(layer_norm, *norm_inputs(dtype, *shape), target=target)
 
 
-@covering()
+@covering(4)
 @pytest.mark.parametrize("fn", [rms_norm, softmax, log_softmax, sums, best], ids=lambda fn: fn.__name__)
 @pytest.mark.parametrize("target", TARGETS)
 def test_statistics(fn: Callable[..., Any], target: str) -> None:
@@ -132,6 +132,7 @@ def test_columns_of_several_axes(axis: Any) -> None:
     )
 
 
+@sampled(2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_channels_of_a_convolution(target: str, channels: int) -> None:

@@ -32,7 +32,7 @@ def product(x: Any, w: Any) -> Any:
     return x @ w
 
 
-@sampled(3)
+@sampled(6)
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 @pytest.mark.parametrize(
     ("m", "k", "n"),
@@ -53,6 +53,7 @@ def test_shapes(dtype: str, m: int, k: int, n: int) -> None:
     assert on_vector(check(product, *inputs(dtype, (m, k), (k, n)), length=k, options=VECTOR))
 
 
+@sampled(2)
 @pytest.mark.parametrize("dtype", ["f16", "f32"])
 @pytest.mark.parametrize(
     "function",
@@ -68,6 +69,7 @@ def test_weights_that_lie_along_the_sums(dtype: str, function: Callable[..., Any
     assert on_vector(check(function, *inputs(dtype, (1, 301), (203, 301)), length=301 * 16, options=VECTOR))
 
 
+@sampled(2)
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 def test_epilogues(dtype: str) -> None:
     def layer(x: Any, w: Any, b: Any, r: Any) -> Any:
@@ -99,7 +101,7 @@ def test_sums_in_f32_of_two_types() -> None:
     check(mixed, x, w, length=300, options=VECTOR)
 
 
-@sampled(2)
+@sampled(3)
 @pytest.mark.parametrize("dtype", ["f16", "f32"])
 @pytest.mark.parametrize(("parts", "k"), [(2, 512), (3, 333), (5, 301), (4, 1024)])
 def test_sums_in_parts(dtype: str, parts: int, k: int) -> None:

@@ -106,7 +106,7 @@ LONG: dict[str, tuple[Callable[..., Any], jax.Array]] = {
 }
 
 
-@sampled(2)
+@sampled(3)
 @pytest.mark.parametrize("name", LONG)
 def test_programs(name: str) -> None:
     fn, x = LONG[name]

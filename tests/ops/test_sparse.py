@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memories import outputs
 from sparsity import dense_of, product_text
-from tiers import examples
+from tiers import examples, sampled
 
 import tilewright as tw
 from tilewright.dialects.npu import MmadOp
@@ -27,8 +28,7 @@ def run(text: str, target: str, *args: Any, schedule: tw.Schedule | None = None)
     stored = (values, index) if columns else (np.swapaxes(a, -1, -2) for a in (values, index))
     dense = np.swapaxes(dense_of(*stored), -1, -2)
     wanted = x.astype(np.int32) @ dense.astype(np.int32)
-    for memory in ("typed", "bytes"):
-        np.testing.assert_array_equal(program.executable(memory)(x, values, index)[0], wanted)
+    np.testing.assert_array_equal(outputs(program, [x, values, index])[0], wanted)
     return program
 
 
@@ -54,6 +54,7 @@ def test_products(
     assert products and all((op.index is not None) == (target == "ascend-910b1") for op in products)
 
 
+@sampled(3)
 @pytest.mark.parametrize("columns", [True, False])
 @pytest.mark.parametrize(
     "pins",

@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import JAX_DTYPE, MEMORIES, data
-from tiers import covering, later
+from harness import JAX_DTYPE, data
+from memories import outputs
+from tiers import covering, later, sampled
 
 import tilewright as tw
 from tilewright.passes.graph.winograd_transforms import TAPS, transforms
@@ -81,12 +82,11 @@ def held(x: Any, w: Any, places: int, dtype: str, target: str = "ascend-910b1", 
         options=tw.Options(winograd=str(places)),
     )
     assert not any(k.name.startswith("conv_") for k in program.report().kernels)
-    runs = [np.asarray(program.executable(memory)(x, w)[0]) for memory in MEMORIES]
-    assert runs[0].tobytes() == runs[1].tobytes()
+    (got,) = outputs(program, [x, w])
     wide_x, wide_w = (np.asarray(v, np.float64) for v in (x, w))
     ready = padded(wide_x, *pad)
     exact = by_tiles(ready, wide_w, places, magnitudes=False)
-    ratio = np.abs(runs[0].astype(np.float64) - exact) / bound(ready, wide_w, places, dtype, exact)
+    ratio = np.abs(got.astype(np.float64) - exact) / bound(ready, wide_w, places, dtype, exact)
     assert ratio.max() <= 1
     return float(ratio.max())
 
@@ -101,7 +101,7 @@ def test_the_matrices_are_exact(places: int) -> None:
                 assert sum(terms) == (d == i + k)
 
 
-@covering()
+@covering(1)
 @pytest.mark.parametrize("size", [(1, 1), (2, 3), (7, 5), (13, 17)])
 @pytest.mark.parametrize("channels", [(1, 1), (3, 17), (97, 31)])
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
@@ -113,7 +113,7 @@ def test_each_element_is_within_its_bound(
     held(x, w, places, dtype)
 
 
-@covering()
+@covering(1)
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 @pytest.mark.parametrize("places", [2, 4])
 @pytest.mark.parametrize("pad", [(0, 0), (2, 1), (0, 3)])
@@ -121,11 +121,13 @@ def test_paddings_of_one_dimension(pad: tuple[int, int], places: int, dtype: str
     held(data(dtype, (3, 19, 13)), data(dtype, (3, 13, 7), 1), places, dtype, pad=pad)
 
 
+@sampled(2)
 @pytest.mark.parametrize(("target", "places"), [("ascend-310", 2), ("ascend-310p3", 4)])
 def test_other_machines(target: str, places: int) -> None:
     held(data("f16", (1, 5, 6, 33)), data("f16", (3, 3, 33, 18), 1), places, "f16", target)
 
 
+@sampled(2)
 @pytest.mark.parametrize("places", [2, 4])
 def test_far_apart_magnitudes(places: int) -> None:
     """What a large number in a tile leaves of the small results beside it."""
@@ -134,6 +136,7 @@ def test_far_apart_magnitudes(places: int) -> None:
     held(jnp.asarray(x), data("f32", (3, 3, 5, 4), 1), places, "f32")
 
 
+@sampled(3)
 @pytest.mark.parametrize("layouts", [("NCHW", "OIHW", "NCHW"), ("NHWC", "HWIO", "NCHW"), ("CHWN", "IHWO", "NHWC")])
 def test_layouts(layouts: tuple[str, str, str]) -> None:
     sizes = {"N": 2, "C": 5, "H": 7, "W": 9, "I": 5, "O": 6}

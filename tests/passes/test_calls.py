@@ -78,7 +78,7 @@ def functions(program: tw.Program) -> list[FuncOp]:
     return [op for op in program.module().ops if isinstance(op, FuncOp)]
 
 
-@sampled(2)
+@sampled(6)
 @pytest.mark.parametrize("fn", [network, looped, with_host, nested, branching])
 def test_every_level_agrees(fn: Any) -> None:
     x = data("f32", (5, 16))

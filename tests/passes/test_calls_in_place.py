@@ -136,6 +136,7 @@ def test_values_and_copies(name: str) -> None:
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), "the memory modes differ"
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", ["of one that is kept", "needed by the caller", "in a loop"])
 def test_every_level_agrees(name: str) -> None:
     program, arrays = compiled(name)

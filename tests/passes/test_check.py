@@ -17,6 +17,7 @@ from mutants import KERNEL_MUTATIONS
 from programs import RandomProgram, programs
 from subjects import example
 from sums import sums
+from tiers import sampled
 from xdsl.context import Context
 from xdsl.dialects.func import FuncOp
 
@@ -116,6 +117,7 @@ def long_loops(tmp_path_factory: pytest.TempPathFactory) -> list[KernelOp]:
     return [*kernels(product), *kernels(vector), *kernels(ordered), *kernels(barriers)]
 
 
+@sampled(2)
 @pytest.mark.parametrize("kind", sorted(KERNEL_MUTATIONS))
 def test_shortened_loops_find_what_full_ones_find(long_loops: list[KernelOp], kind: str) -> None:
     rng = random.Random(kind)
@@ -216,6 +218,7 @@ def test_random_programs_are_safe_and_minimal(program: RandomProgram, dtype: str
     assert not [flag for op in kernels(module) for flag in removable_flags(op)]
 
 
+@sampled(4)
 @pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
 @pytest.mark.parametrize(
     "model", ["gpt2:forward", "resnet50:forward", "lstm:forward_f16", "digits_cnn:forward"]

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import examples
+from tiers import examples, sampled
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
@@ -153,6 +153,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
 }
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
 def test_any_schedule_computes_the_same(

@@ -161,7 +161,7 @@ def test_what_happens_between_launches_parts_them(name: str) -> None:
         assert before.queue == op.queue == "compute"
 
 
-@sampled(2)
+@sampled(6)
 @pytest.mark.parametrize("memory", ["typed", "bytes"])
 @pytest.mark.parametrize("model", ["gpt2:tiny", "chain", "host"])
 def test_values_are_the_same(model: str, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:

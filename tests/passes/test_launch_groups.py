@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loading import load
-from tiers import examples
+from tiers import examples, sampled
 from xdsl.dialects.builtin import StringAttr, TensorType, f32
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -185,6 +185,7 @@ def launches(program: tw.Program) -> list[LaunchOp]:
     return [op for op in program.module("npu").walk() if isinstance(op, LaunchOp)]
 
 
+@sampled(2)
 @pytest.mark.parametrize("memory", ["typed", "bytes"])
 def test_independent_launches_wait_for_no_barrier(memory: Any) -> None:
     """They are side by side, in memory of their own, and compute what JAX does."""

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.passes.tile import lower
@@ -81,6 +82,7 @@ def called(x: Any, w: Any, a: Any) -> Any:
 PROGRAMS = [beside, two_calls, looped, branched, updated, called]
 
 
+@sampled(2)
 @pytest.mark.parametrize("fn", PROGRAMS, ids=lambda fn: fn.__name__)
 def test_values_time_and_memory(fn: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """As JAX has it; no later and with no more memory than in the order of the program, but for what one call of the

@@ -113,7 +113,7 @@ def changed(page: Path, module: ModuleOp) -> ModuleOp:
 CASES = [(page, i) for page in PAGES for i, module in enumerate(modules(page)) if runs(module)]
 
 
-@sampled(2)
+@sampled(5)
 @pytest.mark.parametrize(("page", "i"), CASES, ids=lambda p: p.stem if isinstance(p, Path) else str(p))
 def test_values_stay(page: Path, i: int) -> None:
     module = modules(page)[i]

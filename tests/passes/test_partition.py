@@ -82,7 +82,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
 }
 
 
-@sampled(2)
+@sampled(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_level_agrees(name: str) -> None:
     fn, args = PROGRAMS[name]

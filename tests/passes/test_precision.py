@@ -305,7 +305,7 @@ def test_products_run_on_the_cube_of_a_machine_without_f32() -> None:
 # -- verification --------------------------------------------------------------------------------------------
 
 
-@sampled(2)
+@sampled(6)
 @pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize("mode", MODES)
 def test_a_cast_program_verifies(mode: str, quick: bool) -> None:

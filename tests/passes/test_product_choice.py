@@ -213,6 +213,7 @@ def test_weights_are_one_load_where_a_product_waits() -> None:
     assert early.report().microseconds < late.report().microseconds - 3
 
 
+@sampled(4)
 @pytest.mark.parametrize("memory", ["typed", "bytes"])
 @pytest.mark.parametrize(
     ("rows", "columns", "target"),

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.backends.interpreter import values
@@ -81,6 +82,7 @@ CASES = {
 """Functions of f32 numbers, how many conversions round by a rule of their own, and how many limits are left."""
 
 
+@sampled(2)
 @pytest.mark.parametrize("target", ["ascend-310", "ascend-910b1"])
 @pytest.mark.parametrize("name", CASES)
 def test_chains(name: str, target: str) -> None:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.dialects.graph import FusionOp
@@ -100,6 +101,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], int
 OTHER_TYPES = [(case, dtype) for case in ("primes", "both", "batched") for dtype in ("bfloat16", "float32")]
 
 
+@sampled(2)
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize(("case", "dtype"), [*((case, "float16") for case in CASES), *OTHER_TYPES])
 def test_values(case: str, dtype: str) -> None:
@@ -207,6 +209,7 @@ PACKED: dict[str, tuple[Callable[..., Any], tuple[int, int], list[tuple[int, ...
 }
 
 
+@sampled(2)
 @pytest.mark.parametrize("case", PACKED)
 def test_packed(case: str) -> None:
     """A packed program gives what the program gives that packs on every call, and, but for the lengths of its sums,

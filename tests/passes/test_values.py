@@ -99,7 +99,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], str]]
 }
 
 
-@sampled(2)
+@sampled(4)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_pass_keeps_the_values(name: str) -> None:
     fn, shapes, target = PROGRAMS[name]
@@ -166,7 +166,7 @@ def keeps_values_of(dtype: str, target: str, half: int) -> None:
     check_levels(partial(one_of_each, part=part, parts=parts), args, target, 64)
 
 
-@sampled(2)
+@sampled(4)
 @pytest.mark.parametrize(("dtype", "target"), ONE_TARGET.items())
 def test_each_pass_keeps_the_values_of_narrow_types(dtype: str, target: str) -> None:
     """In the first tier half of the classes for each: all of them for floats, and for integers."""
@@ -174,7 +174,7 @@ def test_each_pass_keeps_the_values_of_narrow_types(dtype: str, target: str) -> 
 
 
 @pytest.mark.parametrize(("dtype", "target"), [x for x in ALL_TYPES if x not in ONE_TARGET.items()])
-@sampled(8)
+@sampled(16)
 def test_each_pass_keeps_the_values_of_every_type(dtype: str, target: str) -> None:
     keeps_values_of(dtype, target, number(dtype) % 2)
 

@@ -90,7 +90,7 @@ CASES = [
 ]
 
 
-@sampled(2)
+@sampled(4)
 @pytest.mark.parametrize(("name", "places"), CASES, ids=lambda x: x if isinstance(x, str) else "+".join(x))
 def test_values_stay(name: str, places: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     fn, args = PROGRAMS[name]

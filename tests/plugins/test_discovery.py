@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tiers import sampled
 
 PLUGIN = "from tilewright import AddedPass, Plugin\nPLUGIN = Plugin({})\n"
 
@@ -31,6 +32,7 @@ def tool(folder: Path, *args: str, module: str = "main") -> subprocess.Completed
     )
 
 
+@sampled(2)
 @pytest.mark.parametrize(
     ("content", "warning"),
     [

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import examples
+from tiers import examples, sampled
 
 import tilewright as tw
 from tilewright import pruning
@@ -110,6 +110,7 @@ def test_the_best_units_are_in_order_and_the_first_of_equal_ones(
     assert best(jnp.asarray(values), keep).tolist() == want
 
 
+@sampled(2)
 @pytest.mark.parametrize("memory", ["typed", "bytes"])
 def test_importance_and_pruning_compile(memory: str) -> None:
     """All of it on the device: gradients, terms, the choice, and the smaller arrays."""

@@ -102,7 +102,7 @@ def test_stored_weights_of_a_configuration_are_multiplied(mode: str, most: int) 
             compiled(np.where(stored == np.sign(beyond) * most, beyond, stored))
 
 
-@sampled(4)
+@sampled(8)
 @pytest.mark.parametrize(
     "recover", ["equalize", "smooth", "awq", "gptq", "round", "bias", ("smooth", "gptq", "bias")]
 )

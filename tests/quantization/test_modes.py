@@ -40,7 +40,7 @@ def leaves(x):
     return [np.asarray(leaf) for leaf in jax.tree.leaves(x)]
 
 
-@covering()
+@covering(1)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", NETS)
 def test_the_program_computes_what_its_twin_does(kind: str, mode: str) -> None:

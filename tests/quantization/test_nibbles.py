@@ -26,7 +26,7 @@ def model(w: np.ndarray, group: int) -> np.ndarray:
     return (stored * scale).reshape(k, n).astype(np.float16)
 
 
-@sampled(3)
+@sampled(12)
 @pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
 @pytest.mark.parametrize(
     ("k", "n", "group"),

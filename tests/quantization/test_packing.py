@@ -16,7 +16,7 @@ from tilewright.passes.errors import CompileError
 from .nets import NETS
 
 
-@sampled(3)
+@sampled(4)
 @pytest.mark.parametrize("mode", ["w8a8-dynamic", "w4a16-g4", None])
 @pytest.mark.parametrize("kind", NETS)
 def test_packed_weights_change_nothing(kind: str, mode: str | None) -> None:

@@ -164,7 +164,7 @@ def test_weights_that_are_zero_have_no_gradient() -> None:
     assert not np.asarray(grads["w2"])[~mask].any() and np.asarray(grads["w2"])[mask].any()
 
 
-@sampled(2)
+@sampled(6)
 @pytest.mark.parametrize("recover", ["smooth", "awq", "bias", "gptq", "round"])
 def test_what_recovers(recover: str) -> None:
     """Balances take part in what is kept; the rounding of sparse weights stays as it is."""

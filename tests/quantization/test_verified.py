@@ -24,7 +24,7 @@ SCHEMA = json.loads((ROOT / "docs" / "schemas" / "cli.json").read_text())
 INTEGERS = ("w8a8", "w8a8-dynamic", "w4a8", "w4a8-dynamic")
 
 
-@sampled(4)
+@sampled(8)
 @pytest.mark.parametrize("mode", [*INTEGERS, "w8a16", "w4a16-g4", "f16", "origin"])
 def test_the_twin_and_the_original_are_both_named(mode: str, capsys: pytest.CaptureFixture[str]) -> None:
     net, params, x = NETS["mlp"](11)

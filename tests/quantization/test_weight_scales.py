@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.passes.graph.recipes import largest_stored
@@ -42,6 +43,7 @@ def test_stored_weights_are_those_of_numpy(group: int) -> None:
     np.testing.assert_array_equal(got, wanted.reshape(64, 24).astype(np.float16).astype(np.float32))
 
 
+@sampled(3)
 @pytest.mark.parametrize("mode", ["w4a16-g32", "w8a8-dynamic", "w4a8-dynamic"])
 def test_a_gradient_passes_the_largest_weights(mode: str) -> None:
     w = jnp.asarray(np.random.default_rng(3).standard_normal((512, 8)), jnp.float32)

@@ -81,7 +81,7 @@ def test_a_convolution() -> None:
     assert found.q.shape == w.shape and found.error < 0.7 * found.nearest_error
 
 
-@covering()
+@covering(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1, 1, 1), (3, 7, 1), (37, 5, 3)])
 def test_odd_shapes_and_float_types(shape: tuple[int, int, int], dtype: str) -> None:

@@ -74,7 +74,7 @@ def test_gptq_is_the_algorithm_written_out(shape: tuple[int, int, int], seed: in
     assert np.mean(q != np.asarray(ordered.q)[order]) <= 0.02
 
 
-@covering()
+@covering(2)
 @pytest.mark.parametrize("act_order", [False, True])
 @pytest.mark.parametrize("method", ["absmax", "mse"])
 @pytest.mark.parametrize("group", [None, 8, 24])
@@ -90,6 +90,7 @@ def test_gptq_beats_rounding_to_nearest(group: int | None, method: str, act_orde
     assert max(gains) < 0.75
 
 
+@sampled(2)
 @pytest.mark.parametrize("group", [None, 5, 1])
 @pytest.mark.parametrize("act_order", [False, True])
 def test_gptq_with_a_diagonal_hessian_is_rounding_to_nearest(act_order: bool, group: int | None) -> None:
@@ -135,7 +136,7 @@ def test_inputs_with_fewer_rows_than_channels() -> None:
     assert output_loss(x, w, found(weight)) < output_loss(x, w, found(nearest(w, I4)))
 
 
-@covering()
+@covering(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(8, 1, 1), (8, 1, 7), (8, 13, 1), (50, 31, 17)])
 @pytest.mark.parametrize("method", ["nearest", "gptq", "awq"])
@@ -155,7 +156,7 @@ def test_odd_shapes_and_float_types(method: str, shape: tuple[int, int, int], dt
     assert loss <= 1e-3 * output_loss(np.asarray(x, np.float32), wide, 0 * wide) + 1e-12
 
 
-@sampled(2)
+@sampled(3)
 @pytest.mark.parametrize("method", ["nearest", "gptq", "gptq groups", "gptq order", "awq", "awq clip"])
 def test_several_matrices_are_each_alone(method: str) -> None:
     parts = [layer(60, 12, 5, seed) for seed in range(3)]
@@ -255,7 +256,7 @@ CONVOLUTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@sampled(6)
+@sampled(12)
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolutions_are_products_of_patches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = dict(CONVOLUTIONS[name])

@@ -136,7 +136,7 @@ def test_programs_have_all_that_the_model_tells_apart() -> None:
     assert {*modes} >= {*WHOLE, *FLOAT_MODES}
 
 
-@sampled(12)
+@sampled(24)
 @pytest.mark.parametrize("seed", range(24))
 def test_programs_compute_what_the_model_does(seed: int) -> None:
     tally = Tally()

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import Array, lax
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.machine import Machine
@@ -126,6 +127,7 @@ HALVES: dict[str, Callable[[Array, Array, Array], Array]] = {
 """Layers of which the fixpipe does the first steps."""
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", HALVES)
 def test_vector_cores_go_on_with_what_leaves_as_16_bits(name: str, without: str) -> None:
     args = [RNG.integers(-128, 128, s, t) for s, t in [((20, 33), "i1"), ((33, 17), "i1"), (17, "i4")]]
@@ -167,6 +169,7 @@ OTHER: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
+@sampled(5)
 @pytest.mark.parametrize("name", [*RELU, *OTHER])
 def test_negative_sums_become_0_on_their_way(name: str, without: str) -> None:
     dtype = {"f16": np.float16, "f32": np.float32}.get(name[:3], np.int8)

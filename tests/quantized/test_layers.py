@@ -97,7 +97,7 @@ def test_1000_layers_have_every_kind() -> None:
     assert min(found[kind] for kind in wanted) >= 5, found
 
 
-@sampled(10)
+@sampled(40)
 @pytest.mark.parametrize("seed", range(40))
 def test_layers_store_what_the_integer_model_does(seed: int, tmp_path: Path) -> None:
     check_layers(drawn(seed), seed, target_of(seed), tmp_path)

@@ -37,7 +37,7 @@ def check(seed: int, folder: Path, memories: tuple[str, ...] = ("typed", "bytes"
             )
 
 
-@sampled(12)
+@sampled(24)
 @pytest.mark.parametrize("seed", range(24))
 def test_chains_store_what_the_integer_model_does(seed: int, tmp_path: Path) -> None:
     check(seed, tmp_path)

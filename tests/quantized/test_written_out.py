@@ -78,7 +78,7 @@ def products(program: tw.Program) -> list[str]:
     return [str(op.results[0].type) for op in walked if op.name in ("graph.contract", "graph.conv")]
 
 
-@sampled(3)
+@sampled(9)
 @pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
 @pytest.mark.parametrize("name", CASES)
 def test_products_are_of_integers(name: str, target: str) -> None:

@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import os
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import pytest
 from hypothesis import settings
@@ -17,14 +17,38 @@ from hypothesis import settings
 ALL = os.environ.get("TESTS", "") == "all"
 """Whether this is `make test-all`."""
 
-FEWER = 4
+FEWER = 8
 """One example of hypothesis in so many belongs to the first tier."""
 
+BYTES_EVERY = 4
+"""One program in so many runs in addressed memory, too, in the first tier: that takes nearly as long again as all else
+of a test."""
+
 Kind = TypeVar("Kind")
+Memory = Literal["typed", "bytes"]
+MEMORIES: tuple[Memory, ...] = ("typed", "bytes")
+PLACE = pytest.StashKey[int]()
+"""Which case of its test an item is, of those of the first tier."""
+
+_programs = itertools.count(0, BYTES_EVERY)
+"""Counts the programs of the case that runs, from its place on."""
+
+
+def begin(item: pytest.Item) -> None:
+    """A case begins: its programs are counted from its place on."""
+    global _programs
+    _programs = itertools.count(item.stash[PLACE]) if PLACE in item.stash else itertools.count(0, BYTES_EVERY)
+
+
+def next_memories() -> tuple[Memory, ...]:
+    """The memories in which a case runs its next program. In the first tier, of a test's programs one in `BYTES_EVERY`
+    runs in both, the first one of its first case among them; all others in typed memory alone. In the second tier, and
+    where a case is asked for by name, all run in both."""
+    return MEMORIES if next(_programs) % BYTES_EVERY == 0 else MEMORIES[:1]
 
 
 def examples(count: int) -> settings:
-    """So many examples of hypothesis; in the first tier a quarter of them, and two at least: the first one is the
+    """So many examples of hypothesis; in the first tier an eighth of them, and two at least: the first one is the
     simplest there is."""
     return settings(max_examples=count if ALL else min(count, max(2, -(-count // FEWER))))
 
@@ -35,10 +59,11 @@ def sampled(every: int) -> pytest.MarkDecorator:
     return pytest.mark.sampled(every)
 
 
-def covering() -> pytest.MarkDecorator:
+def covering(most: int | None = None) -> pytest.MarkDecorator:
     """In the first tier, of the cases of a test with several parameters so many that each value of each of them is in
-    one: a kernel of each name, each dtype and each target, not all of their products."""
-    return pytest.mark.covering
+    one: a kernel of each name, each dtype and each target, not all of their products. most: the first so many of these
+    where each takes long; each adds the most values that the ones before it have not."""
+    return pytest.mark.covering(most)
 
 
 def later() -> pytest.MarkDecorator:
@@ -66,12 +91,14 @@ def first_tier(items: Iterable[pytest.Item]) -> list[pytest.Item]:
         groups.setdefault(item.nodeid.split("[")[0], []).append(item)
     kept: set[pytest.Item] = set()
     for group in groups.values():
-        if any(x.get_closest_marker("covering") for x in group):
-            kept.update(_covering(group))
+        if covers := [m for x in group if (m := x.get_closest_marker("covering"))]:
+            kept.update(_covering(group)[: covers[0].args[0]])
         elif any(x.get_closest_marker("sampled") for x in group):
             kept.update(_sample(group))
         else:
             kept.update(group)
+        for place, item in enumerate(sorted(kept.intersection(group), key=lambda x: number(x.nodeid))):
+            item.stash[PLACE] = place
     return [x for x in items if x in kept]
 
 

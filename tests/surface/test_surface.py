@@ -8,7 +8,7 @@ from __future__ import annotations
 import zlib
 
 import pytest
-from tiers import later
+from tiers import later, sampled
 
 from .arguments import DTYPES, SIZES
 from .calls import calls, missing
@@ -30,6 +30,7 @@ def test_every_public_function_is_called() -> None:
     assert missing() == []
 
 
+@sampled(7)
 @pytest.mark.parametrize("case", _sample(), ids=str)
 def test_calls_follow_jax(case: Case) -> None:
     """JAX itself refuses some types and sizes. How long a compilation takes is the campaign's to judge: here other

@@ -43,7 +43,7 @@ def start(mixed: ModuleType, net: str, **scale: float) -> Any:
     return mixed.start(params, **scale)
 
 
-@sampled(4)
+@sampled(8)
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("net", ["dense", "cnn", pytest.param("accumulated", marks=sampled(2))])
 def test_a_step_that_overflows_is_skipped_on_the_device(mixed: ModuleType, net: str, memory: str) -> None:
@@ -87,6 +87,7 @@ def test_a_good_step_is_that_of_jax(mixed: ModuleType, net: str, memory: str) ->
         np.testing.assert_allclose(np.asarray(a)[clear], np.asarray(b)[clear], rtol=0, atol=1e-5)
 
 
+@sampled(2)
 @pytest.mark.parametrize("net", ["dense", pytest.param("cnn", marks=sampled(2))])
 def test_four_micro_batches_are_one_batch(mixed: ModuleType, net: str) -> None:
     """Compiled, both ways. Each part's gradient is rounded to f16 on its way: a part has a quarter of the rows, and its

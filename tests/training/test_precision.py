@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import examples
+from tiers import examples, sampled
 
 import tilewright as tw
 from tilewright.training import accumulate, cast_floats, micro_batches, mixed
@@ -58,6 +58,7 @@ def test_gradients_have_the_type_of_the_parameters(dtype: str) -> None:
     assert {k: g.dtype for k, g in grads.items()} == {"w": jnp.float32, "b": jnp.bfloat16}
 
 
+@sampled(2)
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("dtype", SMALL)
 def test_a_compiled_gradient_is_as_jax_computes_it(dtype: str, memory: str) -> None:

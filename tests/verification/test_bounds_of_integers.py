@@ -52,7 +52,7 @@ def whole_numbers(kind: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndar
     return x.astype(kind), e.astype(np.float32), other.astype(kind)
 
 
-@sampled(2)
+@sampled(3)
 @pytest.mark.parametrize("kind", STORED)
 def test_bits_stay_within_their_bounds(kind: str) -> None:
     x, e, other = whole_numbers(kind, 1)

@@ -38,7 +38,7 @@ def test_there_are_thirty_wrong_passes_over_all_stages() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-@sampled(3)
+@sampled(15)
 def test_blame(case: Case) -> None:
     found = bisected(case)
     assert not found.ok

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx_models import model_of, outputs
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.frontends.onnx import OnnxFunction, read_model
@@ -122,6 +123,7 @@ def packed(q: np.ndarray, bits: int) -> np.ndarray:
     return (parts << (np.arange(each, dtype=np.uint8) * bits)).sum(-1).astype(np.uint8)
 
 
+@sampled(2)
 @pytest.mark.parametrize("bits", [2, 4, 8])
 @pytest.mark.parametrize("zeros", ["", "packed", "float"])
 @pytest.mark.parametrize("length", [32, 72])
@@ -396,6 +398,7 @@ def cached(shape: tuple[int, ...], before: list[int], k: np.ndarray) -> tuple[np
     return past, made
 
 
+@sampled(2)
 @pytest.mark.parametrize("rotary", [0, 1])
 @pytest.mark.parametrize(("new", "length", "before"), [
     (4, 0, [0, 0]),  # a prompt

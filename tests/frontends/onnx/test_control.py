@@ -11,6 +11,7 @@ import onnx
 import onnx_models
 import pytest
 from onnx_models import check, outputs, parsed
+from tiers import sampled
 
 from tilewright.frontends.onnx import OnnxFunction, read_model
 from tilewright.frontends.onnx.errors import OnnxError, ValueNeeded
@@ -291,6 +292,7 @@ f (float[2] x, float[{a}] u, float[{b}] w) => (float[2] y, float[N,M] r, float[O
 }}"""
 
 
+@sampled(2)
 @pytest.mark.parametrize("opset", [9, 11, 16, 25])
 @pytest.mark.parametrize("directions", [(0, 0, 0, 0), (1, 0, 0, 1), (0, 1, 1, 0)])
 @pytest.mark.parametrize("axes", [(0, 0, 0, 0), (1, 0, 1, 0), (0, -1, 0, -1)])

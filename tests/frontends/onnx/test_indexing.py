@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from onnx_models import check, model_of, outputs
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.frontends.onnx import OnnxFunction, read_model
@@ -49,6 +50,7 @@ def check_open(model: onnx.ModelProto, arrays: list[np.ndarray], shapes: list[st
 # -- indices -----------------------------------------------------------------------------------------------
 
 
+@sampled(2)
 @pytest.mark.parametrize("dtype", ["f4", "f2", "i8", "u1", "?", ml_dtypes.bfloat16])
 def test_gather_elements(dtype: Any) -> None:
     x = RNG.integers(0, 2, (3, 4, 5)).astype(dtype)
@@ -80,6 +82,7 @@ def test_gather_nd(batches: int, k: int) -> None:
     same(outputs(model, x, indices)[0], want)
 
 
+@sampled(5)
 @pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "u1"])
 def test_scatters_with_negative_indices_and_duplicates(dtype: str, reduction: str) -> None:
@@ -185,6 +188,7 @@ def top(x: np.ndarray, k: int, axis: int, largest: int) -> tuple[np.ndarray, np.
     return np.take_along_axis(x, order, axis), order
 
 
+@sampled(2)
 @pytest.mark.parametrize("dtype", ["f4", "f2", "f8", "i4", "i8", "u4", "u8", "i1"])
 def test_top_k(dtype: str) -> None:
     x = RNG.integers(0, 5, (3, 4, 7)).astype(dtype)

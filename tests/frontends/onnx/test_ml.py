@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_models import check, model_of, outputs
+from tiers import sampled
 
 from tilewright.frontends.onnx.errors import OnnxError
 
@@ -309,6 +310,7 @@ def test_tree_ensemble_regressor_of_other_types(dtype: Any) -> None:
     same(ml("TreeEnsembleRegressor", x, version=3, n_targets=1, **model), want, x, rtol=1e-4)
 
 
+@sampled(2)
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("classes", [1, 2, 3])
 def test_tree_ensemble_classifier(transform: str, classes: int) -> None:

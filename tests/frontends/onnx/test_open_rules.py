@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx_cases import check_open
 from onnx_models import model_of
+from tiers import sampled
 
 RNG = np.random.default_rng(0)
 IMAGE = RNG.normal(size=(2, 6, 5, 3)).astype("f4")
@@ -30,6 +31,7 @@ ONE_OPERAND: list[tuple[str, dict[str, Any], int]] = [
 ]
 
 
+@sampled(2)
 @pytest.mark.parametrize(("op", "attributes", "opset"), ONE_OPERAND)
 def test_open_sizes(op: str, attributes: dict[str, Any], opset: int) -> None:
     x = np.abs(IMAGE) + 1

@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import check, model_of, outputs
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.frontends.onnx import OnnxFunction, read_model
@@ -55,6 +56,7 @@ def number_of(dtype: Any) -> int:
 # -- QuantizeLinear and DequantizeLinear -------------------------------------------------------------------
 
 
+@sampled(2)
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, ml_dtypes.int4])
 @pytest.mark.parametrize(("shape", "scale", "attributes"), [
     ((3, 5), (), {}),
@@ -172,6 +174,7 @@ def by_hand(total: np.ndarray, factor: Any, zero: Any) -> np.ndarray:
     return np.clip(y, info.min, info.max).astype(zero.dtype)
 
 
+@sampled(2)
 @pytest.mark.parametrize("left", [np.int8, np.uint8])
 @pytest.mark.parametrize("right", [np.int8, np.uint8])
 @pytest.mark.parametrize(("a", "b", "sa", "sb"), [
@@ -206,6 +209,7 @@ def test_qlinear_matmul_of_floats() -> None:
     np.testing.assert_array_equal(outputs(model_of("QLinearMatMul", given), *given)[0], want)
 
 
+@sampled(3)
 @pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize("left", [np.int8, np.uint8])
 @pytest.mark.parametrize("right", [np.int8, np.uint8])

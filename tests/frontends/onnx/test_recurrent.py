@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_models import check, model_of, outputs
+from tiers import sampled
 
 from tilewright.frontends.onnx import OnnxFunction, read_model
 from tilewright.frontends.onnx.errors import OnnxError
@@ -162,6 +163,7 @@ def plain_names(op: str) -> str:
 DIRECTIONS = ["forward", "reverse", "bidirectional"]
 
 
+@sampled(2)
 @pytest.mark.parametrize("op", list(GATES))
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize(("given", "layout"), [("", 0), ("bhcp", 1), ("bshcp", 0)])

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from jax import export
 from onnx.reference import ReferenceEvaluator
 from onnx_models import check, model_of, outputs
+from tiers import sampled
 
 from tilewright.frontends.onnx import OnnxFunction, read_model
 from tilewright.frontends.onnx.errors import OnnxError
@@ -86,6 +87,7 @@ def place(kind: str, at: np.ndarray, n: int, to: int, scale: float) -> np.ndarra
     return half if kind == "half_pixel" else at / scale
 
 
+@sampled(2)
 @pytest.mark.parametrize("kind", COORDINATES)
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("n", [2, 5, 7])
@@ -187,6 +189,7 @@ def test_a_whole_scale_needs_no_gather() -> None:
         assert "gather" not in str(jax.make_jaxpr(OnnxFunction(read_model(model)))(x))
 
 
+@sampled(2)
 @pytest.mark.parametrize("a", [{}, {"mode": "linear"}, {"mode": "cubic"}, {"mode": "linear", "antialias": 1}])
 @pytest.mark.parametrize("scale", [2.0, 1.5, 0.5])
 def test_open_sizes_of_a_resize(a: Any, scale: float) -> None:
@@ -206,6 +209,7 @@ def test_what_a_resize_refuses() -> None:
 # -- points of grids ---------------------------------------------------------------------------------------
 
 
+@sampled(3)
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("align_corners", [0, 1])
@@ -239,6 +243,7 @@ def test_other_points_of_a_grid() -> None:
 # -- regions -----------------------------------------------------------------------------------------------
 
 
+@sampled(2)
 @pytest.mark.parametrize("mode", ["avg", "max"])
 @pytest.mark.parametrize("ratio", [0, 2])
 @pytest.mark.parametrize("batch", [1, 2])
@@ -332,6 +337,7 @@ def test_boxes_without_limits() -> None:
 # -- transforms --------------------------------------------------------------------------------------------
 
 
+@sampled(2)
 @pytest.mark.parametrize("n", [1, 2, 7, 12, 1500])
 @pytest.mark.parametrize("more", [None, -1, 3])
 @pytest.mark.parametrize("parts", [1, 2])

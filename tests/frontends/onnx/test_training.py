@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 from onnx_models import check, model_of, outputs, same
+from tiers import sampled
 
 from tilewright.frontends.onnx.errors import OnnxError
 
@@ -22,6 +23,7 @@ X = np.random.default_rng(3).normal(size=(7, 5)).astype(np.float32)
 # -- losses ------------------------------------------------------------------------------------------------
 
 
+@sampled(2)
 @pytest.mark.parametrize("op", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
 @pytest.mark.parametrize(("opset", "rest"), [(12, ()), (22, (2, 1))])
