@@ -1,0 +1,67 @@
+"""What the first tier runs: each test, each value where cases cover them, and both memories in one program of four."""
+
+from __future__ import annotations
+
+import itertools
+import textwrap
+from pathlib import Path
+
+import pytest
+import tiers
+
+CASES = """
+import pytest
+from tiers import covering, later, sampled
+
+@covering()
+@pytest.mark.parametrize("a", [1, 2, 3])
+@pytest.mark.parametrize("b", "wxyz")
+def test_covered(a, b): ...
+
+@covering(2)
+@pytest.mark.parametrize("a", [1, 2, 3])
+@pytest.mark.parametrize("b", "wxyz")
+def test_covered_in_part(a, b): ...
+
+@sampled(5)
+@pytest.mark.parametrize("a", range(12))
+def test_sampled(a): ...
+
+@later()
+def test_of_minutes(): ...
+
+def test_plain(): ...
+"""
+
+
+@pytest.fixture
+def items(tmp_path: Path, request: pytest.FixtureRequest) -> list[pytest.Item]:
+    path = tmp_path / "some_cases.py"
+    path.write_text(textwrap.dedent(CASES))
+    module = pytest.Module.from_parent(request.session, path=path)
+    return list(itertools.chain.from_iterable(request.session.genitems(node) for node in module.collect()))
+
+
+def test_each_test_has_its_share(items: list[pytest.Item]) -> None:
+    kept = [x.name for x in tiers.first_tier(items)]
+    covered = [x.split("[")[1] for x in kept if x.startswith("test_covered[")]
+    assert len(covered) == 4
+    assert {x for name in covered for x in name[:-1].split("-")} == {*"123", *"wxyz"}
+    in_part = [x.split("[")[1][:-1].split("-") for x in kept if x.startswith("test_covered_in_part[")]
+    assert len({*itertools.chain(*in_part)}) == 4, "two cases have two values each"
+    assert sum(x.startswith("test_sampled[") for x in kept) == 3
+    assert "test_plain" in kept and "test_of_minutes" not in kept
+
+
+def test_one_program_in_four_runs_in_both_memories(items: list[pytest.Item], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers, "_programs", None)  # those of this test are set back behind it
+    cases = [x for x in tiers.first_tier(items) if x.name.startswith("test_covered[")]
+    both = []
+    for case in cases:
+        tiers.begin(case)
+        both.append([len(tiers.next_memories()) == 2 for _ in range(8)])
+    assert all(sum(of_case) == 2 for of_case in both)
+    assert [of_case[0] for of_case in both].count(True) == 1
+    fresh = next(x for x in items if x.name == "test_of_minutes")
+    tiers.begin(fresh)
+    assert [tiers.next_memories() for _ in range(3)] == [tiers.MEMORIES] * 3
