@@ -6,12 +6,11 @@ import jax
 import numpy as np
 from jax import export
 from loading import example_module
-from tiers import ALL
 
 import tilewright as tw
 from tilewright.passes.templates import NoTemplate
 
-STEPS = 64 if ALL else 20
+STEPS = 64
 
 
 def test_prefill_and_decode_are_one_program() -> None:
