@@ -81,7 +81,7 @@ def test_with_open_dimensions(name: str) -> None:
     """One program takes both sizes."""
     program = tw.compile(model(name))
     assert isinstance(program, tw.DynamicProgram)
-    for case in some(cases(name), 0, 3):
+    for case in cases(name):
         check(name, program(*case.inputs), case.outputs)
     assert len(program.versions) == 2
     for version in program.versions.values():
@@ -96,7 +96,7 @@ def test_with_an_open_dimension_that_has_a_bound(name: str) -> None:
         tw.compile(model(name))
     sizes = jax.export.symbolic_shape("batch, seq", constraints=["seq <= 64"])
     program = tw.compile(model(name), *[jax.ShapeDtypeStruct(sizes, np.int64)] * 2)
-    for case in cases(name):
+    for case in some(cases(name), 0, 3):
         check(name, program(*case.inputs), case.outputs)
 
 
