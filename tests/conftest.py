@@ -15,7 +15,9 @@ import platform
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from tiers import ALL, begin, first_tier
@@ -106,6 +108,17 @@ def nothing_kept(request: pytest.FixtureRequest) -> Iterator[None]:
 def own_memories(request: pytest.FixtureRequest) -> None:
     """Each test counts its programs anew: one in a few runs in addressed memory in the first tier."""
     begin(request.node)
+
+
+_numbers: dict[str, Any] = {}
+"""The state of each file's generator of numbers before its first test."""
+
+
+@pytest.fixture(autouse=True)
+def own_numbers(request: pytest.FixtureRequest) -> None:
+    """Each test draws the numbers that it draws alone: which tests of its file run before it in this process varies."""
+    if isinstance(rng := getattr(request.module, "RNG", None), np.random.Generator):
+        rng.bit_generator.state = _numbers.setdefault(request.module.__name__, rng.bit_generator.state)
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import export, lax
 from open_programs_of import inputs_of
-from tiers import examples, sampled
+from tiers import MEMORIES, Memory, examples, sampled
 
 import tilewright as tw
 from tilewright.api.templates import SizedProgram, Version
@@ -27,8 +27,6 @@ from tilewright.dialects.npu.structure import HostCallOp
 from tilewright.passes.instances import Instance
 
 Sizes = dict[str, int]
-Memory = Literal["typed", "bytes"]
-MEMORIES: tuple[Memory, ...] = ("typed", "bytes")
 
 
 @dataclass(frozen=True)

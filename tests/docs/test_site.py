@@ -47,7 +47,7 @@ def as_pattern(text: str) -> str:
     return "".join(out)
 
 
-@sampled(7)
+@sampled(2)
 @pytest.mark.parametrize("name", [pytest.param(x, marks=later()) if x in LATER else x for x in SESSIONS])
 def test_a_session_prints_what_the_page_says(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -12,7 +12,6 @@ import jax
 import numpy as np
 import pytest
 from loading import module_at
-from tiers import ALL
 
 import tilewright as tw
 from fuzz import campaign
@@ -22,7 +21,7 @@ from fuzz.shrink import reduced
 from fuzz.tables import TABLE, program_of
 from tilewright.backends.interpreter import values
 
-SAMPLE = 40 if ALL else 16
+SAMPLE = 40
 """Programs of the sample, from seed 0 on."""
 
 
@@ -47,7 +46,7 @@ def test_a_sample_of_the_campaign() -> None:
     assert found.programs == SAMPLE
     assert not found.failures, found.failures
     assert found.counts["refused"] <= 2
-    assert min(found.counts[level] for level in ("graph", "tile", "npu", "bytes", "text", "report")) >= SAMPLE // 8
+    assert min(found.counts[level] for level in ("graph", "tile", "npu", "bytes", "text", "report")) >= 5
 
 
 def test_a_seed_gives_one_program() -> None:

@@ -10,11 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from loading import example_module
-from tiers import ALL, later, sampled
+from tiers import ALL, MEMORIES, later, sampled
 
 import tilewright as tw
-
-MEMORIES = ("typed", "bytes")
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import examples, sampled
+from tiers import MEMORIES, examples, sampled
 
 import tilewright as tw
 from tilewright.training import accumulate, cast_floats, micro_batches, mixed
 
 SMALL = ("float16", "bfloat16")
-MEMORIES = ("typed", "bytes")
 
 
 def options(memory: str) -> tw.Options:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import examples, later, sampled
+from tiers import MEMORIES, examples, later, sampled
 
 import tilewright as tw
 from tilewright import training
@@ -19,7 +19,6 @@ from tilewright.training import LossScale, all_finite, loss_scale, select_tree, 
 
 FLOATS = ("float16", "bfloat16", "float32")
 BAD = (math.inf, -math.inf, math.nan)
-MEMORIES = ("typed", "bytes")
 TARGETS = ("ascend-910b1", "ascend-310")
 
 
