@@ -74,6 +74,7 @@ class Options:
         tails: Whether what reduces rows of a product may be part of its kernel, where that takes less time.
         pooling: Whether a product and the windows that pool its result become one kernel, where that takes less time.
         ahead: Whether kernels load what none of them makes, as weights, before they wait at a barrier.
+        unit_flags: Whether the drain of a product's sums follows it piece by piece, where the target has flags for it.
         strips: What is large between products, as the scores behind the gradient of attention, is made in strips, one
             after the other, so that only one of them takes memory: the most bytes of a tensor of a strip, as a number
             or as text such as `"32MiB"`. None: it is made in one piece.
@@ -124,6 +125,7 @@ class Options:
     tails: bool = True
     pooling: bool = True
     ahead: bool = True
+    unit_flags: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.quantization, QuantConfig | str | Path | None):
@@ -184,6 +186,7 @@ class Options:
             self.tails,
             self.pooling,
             self.ahead,
+            self.unit_flags,
         )
         left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
         return [s for s in pinned(stages, choices) if s.name not in left_out]

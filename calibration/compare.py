@@ -99,7 +99,7 @@ def model(expressed: Expressed) -> dict[str, float]:
 def program_of(expressed: Expressed) -> Program:
     """The compiled program. Raises CompileError."""
     # published kernels are launched one by one, and their buffers follow each other whatever their banks are
-    options = Options(schedule=expressed.schedule, join=False, banks=False)
+    options = Options(schedule=expressed.schedule, join=False, banks=False, unit_flags=expressed.unit_flag_products > 0)
     if isinstance(expressed.source, str):
         # a published loop times an instruction on whatever its buffers hold: npu-check would ask who wrote that
         options = replace(options, check=False)

@@ -57,19 +57,18 @@ class Side:
         types = f"({self.tensor}, {self.whole()})"
         return f"npu.load_nd2nz %{self.name}, {into} at [{box}] {{sizes = [{sizes}]}} : {types}\n"
 
-    def half(self, step: int | str) -> str:
+    @property
+    def half(self) -> str:
         """The name of the half of l0 that a step takes."""
-        return f"%{self.name}0_{str(step).strip('%')}"
+        return f"%{self.name}0_s"
 
-    def moved(self, source: str, step: int | str, slot: str) -> str:
-        """The move of a step, a number or a variable, to l0."""
-        at = step * self.step if isinstance(step, int) else f"{step} * {self.step}"
-        box, sizes = self._pair(0, at), self._pair(self.load[0], self.step)
+    def moved(self, source: str, slot: str) -> str:
+        """The move of step %s to l0."""
+        box, sizes = self._pair(0, f"%s * {self.step}"), self._pair(self.load[0], self.step)
         turned = ", transpose = 1" if self.k_first is (self.name == "a") else ""
-        into = self.half(step)
         return (
-            f"{into} = npu.slot %{self.name}0 at [{slot}] : ({self.piece(2)}) -> {self.piece()}\n"
-            f"npu.load_l0 {source}, {into} at [{box}] {{sizes = [{sizes}]{turned}}} "
+            f"{self.half} = npu.slot %{self.name}0 at [{slot}] : ({self.piece(2)}) -> {self.piece()}\n"
+            f"npu.load_l0 {source}, {self.half} at [{box}] {{sizes = [{sizes}]{turned}}} "
             f": ({self.whole()}, {self.piece()})\n"
         )
 
@@ -97,42 +96,34 @@ def split_product(
     b = Side("b", dtype, (n, k), (block[1], chunk), step, places[1], k_first[1])
     out, sums = f"!npu.gm<{m}x{n}xf32>", f"!npu.buffer<{block[0]}x{block[1]}xf32, l0c>"
     chunks, steps = -(-k // chunk), -(-chunk // step)
-    trips = {"c": chunks, "m": tiles[0], "n": tiles[1], "s": max(1, steps - 1)}
+    trips = {"c": chunks, "m": tiles[0], "n": tiles[1], "s": steps}
     block_number = f"%n + %m * {tiles[1]} + %c * {tiles[0] * tiles[1]}"
     terms = f"%n * {steps} + %m * {tiles[1] * steps} + %c * {tiles[0] * tiles[1] * steps}"
 
-    def product(number: int | str) -> str:
-        slot = f"{terms} + {number}"
-        return (
-            _wait("M", "MTE1", 0, slot, 2)
-            + a.moved("%a1", number, slot)
-            + b.moved("%b1s", number, slot)
-            + _pass("MTE1", "M", 0, slot, 2)
-            + f"npu.mmad {a.half(number)}, {b.half(number)}, %sum at [{number}] : ({a.piece()}, {b.piece()}, {sums})\n"
-            + _set("M", "MTE1", 0, slot, 2)
-        )
-
+    slot, operands = f"{terms} + %s", f"({a.piece()}, {b.piece()}, {sums})"
+    product = (
+        _wait("M", "MTE1", 0, slot, 2)
+        + a.moved("%a1", slot)
+        + b.moved("%b1s", slot)
+        + _pass("MTE1", "M", 0, slot, 2)
+        + f"npu.mmad {a.half}, {b.half}, %sum at [%s] {{unit_flag}} : {operands}\n"
+        + _set("M", "MTE1", 0, slot, 2)
+    )
     at, sizes = f"{places[0]}, {places[1]}", f"{block[0]}, {block[1]}"
-    drain = f"npu.fixpipe %sum, %out at [{at}] {{sizes = [{sizes}]}} : ({sums}, {out})\n"
-    drained, ready = _wait("FIX", "M", 0), _set("M", "FIX", 0)
-    if steps > 1:
-        body = f"{product(0)}{drained}{_loop('s', product('%s'), 'one')}{ready}{product(steps - 1)}"
-    else:
-        body = f"{drained}{product(0)}{ready}"
-    body += _wait("M", "FIX", 0) + drain + _set("FIX", "M", 0)
-    slot = f"%b1s = npu.slot %b1 at [{block_number}] : ({b.whole(2)}) -> {b.whole()}\n"
+    drain = f"npu.fixpipe %sum, %out at [{at}] {{sizes = [{sizes}], unit_flag}} : ({sums}, {out})\n"
+    body = _loop("s", product) + drain
+    taken = f"%b1s = npu.slot %b1 at [{block_number}] : ({b.whole(2)}) -> {b.whole()}\n"
     load = (
         _wait("MTE1", "MTE2", 1, block_number, 2)
         + b.loaded("%b1s")
         + _pass("MTE2", "MTE1", 1, block_number, 2)
     )
-    body = _loop("n", slot + load + body + _set("MTE1", "MTE2", 1, block_number, 2))
+    body = _loop("n", taken + load + body + _set("MTE1", "MTE2", 1, block_number, 2))
     load = _wait("MTE1", "MTE2", 0) + a.loaded("%a1") + _pass("MTE2", "MTE1", 0)
     body = _loop("c", _loop("m", load + body + _set("MTE1", "MTE2", 0)))
     body = (
         _set("MTE1", "MTE2", 0)
         + "".join(_set("MTE1", "MTE2", 1, i, 2) + _set("M", "MTE1", 0, i, 2) for i in range(2))
-        + _set("FIX", "M", 0)
         + body
     )
     buffers = {"a1": a.whole(), "b1": b.whole(2), "a0": a.piece(2), "b0": b.piece(2), "sum": sums}
@@ -154,8 +145,8 @@ def split_product(
     )
 
 
-def _loop(name: str, body: str, first: str = "zero") -> str:
-    return f"scf.for %{name} = %{first} to %n_{name} step %one {{\n{body}}}\n"
+def _loop(name: str, body: str) -> str:
+    return f"scf.for %{name} = %zero to %n_{name} step %one {{\n{body}}}\n"
 
 
 def _flag(verb: str, source: str, target: str, event: int, at: object, slots: int) -> str:

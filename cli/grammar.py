@@ -152,7 +152,7 @@ def _choices(common: OneLineParser) -> None:
         help="cast f32 products, and what is as good in a narrow type, to f16 or bf16; float16: all (default origin)",
     )
     for name, what in SWITCHES.items():
-        common.add_argument(f"--no-{name}", action="store_true", help=what)
+        common.add_argument(f"--no-{name.replace('_', '-')}", action="store_true", help=what)
     common.add_argument(
         "--winograd",
         metavar="CHOICE",

@@ -126,7 +126,7 @@ def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) ->
         command += ["--stages", args.stages]
     if args.precision != ORIGIN:
         command += ["--precision", args.precision]
-    command += [f"--no-{name}" for name in SWITCHES if getattr(args, f"no_{name}")]
+    command += [f"--no-{name.replace('_', '-')}" for name in SWITCHES if getattr(args, f"no_{name}")]
     if args.strips is not None:
         command += ["--strips", shlex.quote(args.strips)]
     if args.winograd != OFF:

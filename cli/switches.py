@@ -8,6 +8,7 @@ SWITCHES = {
     "turned": "leave the operands of products in memory as they are, whatever their loads cost",
     "tails": "leave what reduces rows of a product, as a norm behind it, a kernel of its own",
     "pooling": "leave the windows that pool the result of a product a kernel of their own",
+    "unit_flags": "let a drain wait until all sums of its product are made",
     "ahead": "let kernels wait at a barrier before they load anything, weights as well",
 }
 """The field of `tw.Options`, and what `--no-NAME` does."""

@@ -37,6 +37,7 @@ class Machine:
     to read and write alike, as a share. atomic_us: one of several additions to one address, which take turns.
     cube_biases: types of accumulators that may begin as a number for each column, from the bias table.
     cube_sparse: by how much fewer multiply-adds a product has whose right side keeps 2 of 4 numbers along k, by type.
+    unit_flags: whether a drain may follow the product of its sums fractal by fractal, without a flag.
     max_blocks: blocks that the grid of a launch has at most. mixed_us, mixed_us_all: how much longer one takes that
     wakes cube and vector cores of a split chip, on one and on all. barrier_share: the share of such a launch
     that a barrier over its cores takes. cross_us: the time of a signal between a cube core and its vector cores.
@@ -81,6 +82,7 @@ class Machine:
     atomic_us: float = 0.0
     wait_cycles: Mapping[str, int] = field(default_factory=dict)
     scaled_drains: ScaledDrains | None = None
+    unit_flags: bool = False
     cube_biases: tuple[str, ...] = ()
     cube_sparse: Mapping[str, int] = field(default_factory=dict)
     library_issue_factor: float = 1.0

@@ -171,6 +171,7 @@ def facts(path: Path, content: dict[str, Any]) -> dict[str, Any]:
     }
     pipes = (*PIPES, *_pipes(table))
     rates, k0 = _cube(cube.child("rates"))
+    fixpipe = table.child("fixpipe") if "fixpipe" in table.table else None
     found: dict[str, Any] = {
         "name": name,
         "clock_mhz": clock,
@@ -220,7 +221,8 @@ def facts(path: Path, content: dict[str, Any]) -> dict[str, Any]:
         "scalar_start_us": scalar.optional("start_us", 0.0),
         "pipes": pipes,
         "wait_cycles": waits,
-        "scaled_drains": _scaled_drains(table.child("fixpipe")) if "fixpipe" in table.table else None,
+        "unit_flags": fixpipe is not None and "unit_flags" in fixpipe.table and fixpipe.flag("unit_flags"),
+        "scaled_drains": None if fixpipe is None else _scaled_drains(fixpipe),
         "library_issue_factor": scalar.optional("library_issue_factor", 1.0),
         "library_constant_factor": scalar.optional("library_constant_factor", 1.0),
         "library_start_us": scalar.optional("library_start_us", 0.0),

@@ -50,7 +50,7 @@ class PassChoices:
     memory_limit: the most bytes of device memory, None for all there are. turned: whether operands of products may be
     turned in memory. tails: whether what reduces rows of a product may be part of its kernel. pooling: whether products
     and what pools their results may be one kernel. ahead: whether kernels load what none of them makes before they wait
-    at a barrier.
+    at a barrier. unit_flags: whether drains may follow the products of their sums fractal by fractal.
     """
 
     schedule: str = ""
@@ -67,6 +67,7 @@ class PassChoices:
     tails: bool = True
     pooling: bool = True
     ahead: bool = True
+    unit_flags: bool = True
 
 
 @dataclass(frozen=True)

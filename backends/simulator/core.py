@@ -29,9 +29,11 @@ from .nodes import (
     LOOP,
     SET,
     SET_CROSS,
+    SUMS,
     WAIT,
     WORK,
     Env,
+    Sums,
     TimedCross,
     TimedFlag,
     TimedInstruction,
@@ -129,7 +131,12 @@ class Core:
                     self.held = None
                 variant = node.variant(env) if node.rows else 0
                 start = join(pipes[node.pipe], issued)
-                end = pipes[node.pipe] = start + busy[node.number][variant]
+                cycles = busy[node.number][variant]
+                if node.sums is None:
+                    end = start + cycles
+                else:
+                    start, end = self._by_fractals(node.sums, node.writes, start, cycles)
+                pipes[node.pipe] = end
                 if self.record:
                     self.record -= 1
                     self.events.append(Event(node, variant, start, end, tuple(env)))
@@ -154,10 +161,25 @@ class Core:
                     issued = join(issued, time)
                 pipes[:] = [issued] * len(pipes)
 
+    def _by_fractals(self, sums: Sums, drains: bool, start: Time, cycles: int) -> tuple[Time, Time]:
+        """When a product begins and ends that follows the last drain of its sums fractal by fractal, or that drain the
+        product."""
+        product = sums.at(self.env)
+        mine, other = (product + 1, product) if drains else (product, product + 1)
+        piece = -(-cycles // sums.pieces)
+        first, last = self._fifo(other)
+        start = self.join(start, first)
+        end = self.join(start + cycles, last + piece)
+        known = self._fifo(mine)
+        known.clear()
+        known.extend((start + piece, end))
+        return start, end
+
     def _fifo(self, channel: int) -> deque[Time]:
+        """The times at which a flag was raised; of sums, those of the first and the last fractal."""
         fifo = self.flags.get(channel)
         if fifo is None:
-            fifo = self.flags[channel] = deque()
+            fifo = self.flags[channel] = deque((0, 0) if channel >= SUMS else ())
         return fifo
 
     # -- loops ---------------------------------------------------------------------------------------------

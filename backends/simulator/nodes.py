@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 
 from xdsl.dialects.builtin import DenseArrayBase
@@ -34,10 +35,35 @@ def number_of(pipe: str, machine: Machine, op: Operation) -> int:
 
 _EVENTS = 64
 """More than the event ids of any machine: channel = pipe pair * this + event."""
+SUMS = 1 << 20
+"""The first channel of accumulators; those of flags are less."""
+UNIT_BYTES = 512
+"""Sums that share a unit flag (Ascend/AscendNPU-IR; ../cost-model.md)."""
 
 WORK, SET, WAIT, BARRIER, SET_CROSS, WAIT_CROSS, LOOP = range(7)
 
 Env = list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """An accumulator whose product and drain follow each other fractal by fractal: slot s of it has two pairs of times,
+    `channel` + 2 s of what its last product did, and the next of its last drain. `pieces`: in how many flags the
+    machine counts them."""
+
+    channel: int
+    counter: Expr[int]
+    slots: int
+    pieces: int
+
+    @property
+    def channels(self) -> range:
+        """All pairs of times."""
+        return range(self.channel, self.channel + 2 * self.slots)
+
+    def at(self, env: Env) -> int:
+        """The channel of the slot that an environment selects."""
+        return self.channel + 2 * (self.counter.evaluate(env) % self.slots)
 
 
 class TimedNode:
@@ -60,7 +86,8 @@ class TimedInstruction(TimedNode):
     `variants` are the costs it can have; which one holds follows from how its rows are clipped. `tile_bytes`
     are the bytes of on-chip memory it reads and writes each time, by memory level. `moves` are the bytes of
     device memory it asks for where nothing is clipped, `moves_with` the index variables that change which; `indirect`
-    says that some do so by numbers that are read, so that it is not known which bytes these are.
+    says that some do so by numbers that are read, so that it is not known which bytes these are. `sums` are those of a
+    product or a drain with a unit flag.
     """
 
     __slots__ = (
@@ -76,6 +103,7 @@ class TimedInstruction(TimedNode):
         "operand",
         "pipe",
         "rows",
+        "sums",
         "tile_bytes",
         "variants",
         "writes",
@@ -107,6 +135,7 @@ class TimedInstruction(TimedNode):
             self.moves_with = behind | {v for index in self._used(op) for v, _ in index.terms}
             self.writes = op.DEVICE_OPERAND == 1
         self.indirect = bool(behind)
+        self.sums: Sums | None = None
         self.variants: list[Cost] = []
         self._known: dict[tuple[int, ...], int] = {}
         self._machine = machine

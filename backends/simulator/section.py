@@ -23,7 +23,19 @@ from ...dialects.npu import GmType, NpuOp, buffer, structure
 from ...machine import Machine
 from .affine import Clip, TransferRow, steady_runs
 from .errors import SimulationError
-from .nodes import BARRIER, LOOP, SET_CROSS, Env, TimedCross, TimedFlag, TimedInstruction, TimedNode
+from .nodes import (
+    BARRIER,
+    LOOP,
+    SET_CROSS,
+    SUMS,
+    UNIT_BYTES,
+    Env,
+    Sums,
+    TimedCross,
+    TimedFlag,
+    TimedInstruction,
+    TimedNode,
+)
 from .validity import Validity
 
 
@@ -49,6 +61,10 @@ class TimedBody:
         self.weight += 1
         if isinstance(node, TimedInstruction):
             self.rows |= dict.fromkeys(node.rows)
+            if node.sums is not None:
+                if node.sums.counter.terms:
+                    self.counters[node.sums.counter, node.sums.slots] = None
+                self.channels |= dict.fromkeys(node.sums.channels)
         elif isinstance(node, TimedFlag):
             if node.counter.terms:
                 self.counters[node.counter, node.slots] = None
@@ -171,6 +187,7 @@ class TimedSection(TimedBody):
         self.loops = 0
         self.variables = self._outside = len(grid) + 1
         self.allocs: list[ops.AllocOp] = []
+        self._sums: dict[SSAValue, int] = {}
         self._validity = Validity()
         self._open: list[int] = []
         self._fillers: dict[SSAValue, list[tuple[TimedInstruction, TimedBody, frozenset[int]]]] = {}
@@ -317,5 +334,19 @@ class TimedSection(TimedBody):
         counted = self._validity.follow(op, clipped, indices, self._ranges)
         behind = frozenset[int]().union(*(self._behind.get(v, ()) for v in op.index_operands()))
         work = TimedInstruction(op, len(self.works), self.machine, indices, moving, operand, counted, behind)
+        work.sums = self._sums_of(op)
         self.works.append(work)
         return work
+
+    def _sums_of(self, op: NpuOp) -> Sums | None:
+        """The accumulator of a product or a drain that has a unit flag."""
+        if not isinstance(op, ops.MmadOp | ops.FixpipeOp) or op.unit_flag is None:
+            return None
+        value = op.acc if isinstance(op, ops.MmadOp) else op.source
+        slot, alloc = value.owner, ops.whole_buffer(value)
+        counter: Expr[int] = Expr()
+        if isinstance(slot, ops.SlotOp):
+            (counter,) = slot.linear_over([self._index(v, slot) for v in slot.index_operands()])
+        kind = buffer(alloc)
+        channel = self._sums.setdefault(alloc, SUMS + 2 * sum(buffer(v).slots for v in self._sums))
+        return Sums(channel, counter, kind.slots, max(kind.slot_bytes // UNIT_BYTES, 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, UnitAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, var_operand_def
 
@@ -15,7 +15,7 @@ from ..dtypes import dtype_name, numbers_in, size
 from ..shapes import check_box, check_extract, check_product, check_row_move
 from .buffers import SlotOp
 from .interface import Cost, NpuOp, SourceBox, buffer, parts, products_in
-from .legality import refuse_drain, refuse_parted, refuse_path, refuse_product
+from .legality import refuse_drain, refuse_parted, refuse_path, refuse_product, refuse_unit_flag
 from .types import BufferType, Pipe
 
 
@@ -119,7 +119,10 @@ def fractal_bytes(matrix: BufferType, rows: int, cols: int, machine: Machine) ->
 class MmadOp(NpuOp):
     """acc (l0c) += a (l0a) x b (l0b); where the step `at [...]` is 0 the accumulator starts from zero, or each row of
     it from a `bias` in bt. With an `index` in l0b, b has the values that are kept of a 2:4 sparse matrix, and it has
-    their positions (dialects/graph/sparsity.py). Both are further operands, in this order: index, bias."""
+    their positions (dialects/graph/sparsity.py). Both are further operands, in this order: index, bias.
+
+    With `unit_flag` the last product before a drain that has one hands each fractal of the sums to it as soon as it is
+    made, and the first one behind that drain begins each fractal as soon as it has left."""
 
     name = "npu.mmad"
     PIPE: ClassVar[Pipe] = Pipe.M
@@ -129,6 +132,7 @@ class MmadOp(NpuOp):
     acc = operand_def(BufferType)
     indices = var_operand_def()
     offsets = prop_def(DenseArrayBase)
+    unit_flag = opt_prop_def(UnitAttr)
 
     @property
     def bias(self) -> SSAValue | None:
@@ -165,7 +169,9 @@ class MmadOp(NpuOp):
 
     def refused_by(self, machine: Machine) -> str | None:
         a, b, acc = (dtype_name(buffer(v).element) for v in (self.a, self.b, self.acc))
-        return refuse_product(machine, a, b, acc, self.bias is not None, self.index is not None)
+        return refuse_product(
+            machine, a, b, acc, self.bias is not None, self.index is not None
+        ) or refuse_unit_flag(machine, self.unit_flag)
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         return self.cost_of_part(machine, indices, (None, None, None))

@@ -161,7 +161,8 @@ class FixpipeOp(TransferOp):
 
     With `relu`, negative accumulators become 0. With `factor` they are multiplied by that in f32 then; integers are
     rounded to even, `zero` is added, and they saturate. With `scales` in fb, a third operand, each column is multiplied
-    by a number of its own instead: the low 32 bits of its word, as an f32.
+    by a number of its own instead: the low 32 bits of its word, as an f32. With `unit_flag` it drains each fractal as
+    soon as a product with one has made it, and waits for nothing else of it.
     """
 
     name = "npu.fixpipe"
@@ -177,6 +178,7 @@ class FixpipeOp(TransferOp):
     factor = opt_prop_def(FloatAttr)
     zero = opt_prop_def(IntegerAttr)
     relu = opt_prop_def(UnitAttr)
+    unit_flag = opt_prop_def(UnitAttr)
 
     @property
     def scales(self) -> SSAValue | None:
@@ -198,7 +200,7 @@ class FixpipeOp(TransferOp):
 
     def refused_by(self, machine: Machine) -> str | None:
         total, stored = dtype_name(buffer(self.source).element), dtype_name(gm(self.dest).element)
-        asked = self.factor, self.zero, self.relu, self.scales is not None
+        asked = self.factor, self.zero, self.relu, self.scales is not None, self.unit_flag
         return super().refused_by(machine) or refuse_drain(machine, total, stored, *asked)
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:

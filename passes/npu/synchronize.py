@@ -51,6 +51,7 @@ from .check.minimal import irredundant
 from .check.model import LOOP, SET, WAIT, WORK, CheckedKernel, CheckedNode, CheckedSection
 from .flags import Home, Pair, SyncPair, merged_pairs, number_events, plan_flags
 from .reorder import gather, wall_off
+from .unit_flags import give_unit_flags
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,15 @@ class NpuSynchronizePass(TargetPass):
     """Inserts set_flag / wait_flag pairs and cross-core flags."""
 
     name = "npu-synchronize"
-
+    unit_flags: bool = True
+    """Whether a product and the drain of its sums may follow each other by the machine's unit flags."""
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         for kernel in module.ops:
             if not isinstance(kernel, KernelOp):
                 continue
+            if self.unit_flags and machine.unit_flags:
+                for section in kernel.sections():
+                    give_unit_flags(section)
             # flags are those for a few sizes; npu-check sees whether they do for others
             with choosing():
                 models = models_of(kernel)

@@ -35,6 +35,15 @@ def drop_flag(kernel: Operation, rng: Random, machine: Machine) -> str | None:
     return said
 
 
+def drop_unit_flag(kernel: Operation, rng: Random, machine: Machine) -> str | None:
+    """A product or a drain no longer has its unit flag."""
+    op = pick(rng, [o for o in every(kernel, ops.MmadOp, ops.FixpipeOp) if o.unit_flag is not None])
+    if op is None:
+        return None
+    del op.properties["unit_flag"]
+    return f"drop the unit flag of {described(op)}"
+
+
 def drop_cross(kernel: Operation, rng: Random, machine: Machine) -> str | None:
     """Both sides of a cross-core event."""
     op = pick(rng, every(kernel, ops.SetCrossOp))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from mutation import Random, every, pick, section_of
-from xdsl.dialects.builtin import FloatAttr, StringAttr, f32
+from xdsl.dialects.builtin import FloatAttr, StringAttr, UnitAttr, f32
 from xdsl.ir import Attribute, Operation
 
 from tilewright.dialects import npu as ops
@@ -201,6 +201,15 @@ def wrong_row(kernel: Operation, rng: Random, machine: Machine) -> str | None:
     return f"rows of i16 instead of {kind.element}"
 
 
+def wrong_unit_flag(kernel: Operation, rng: Random, machine: Machine) -> str | None:
+    """A product has a unit flag on a machine without them."""
+    op = None if machine.unit_flags else pick(rng, every(kernel, ops.MmadOp, ops.FixpipeOp))
+    if op is None:
+        return None
+    op.properties["unit_flag"] = UnitAttr()
+    return f"a unit flag of {op.name}"
+
+
 MACHINE_MUTATIONS = (
     wrong_core,
     wrong_kind,
@@ -213,4 +222,5 @@ MACHINE_MUTATIONS = (
     wrong_drain,
     wrong_rounding,
     wrong_row,
+    wrong_unit_flag,
 )

@@ -21,6 +21,7 @@ from flag_mutants import (
     drop_cross,
     drop_flag,
     drop_set,
+    drop_unit_flag,
     drop_wait,
     hoist,
     move_barrier,
@@ -47,7 +48,7 @@ IMPOSSIBLE = "ask for what the machine lacks"
 """The kind of mutants that must be refused, whatever bytes they would give: no machine runs them."""
 
 KERNEL_MUTATIONS: dict[str, tuple[Mutation, ...]] = {
-    "drop a flag": (drop_set, drop_wait, drop_flag),
+    "drop a flag": (drop_set, drop_wait, drop_flag, drop_unit_flag),
     "swap flags": (swap_events,),
     "drop or move a barrier": (drop_barrier, move_barrier),
     "drop or retarget a cross-core event": (drop_cross, retarget_cross),

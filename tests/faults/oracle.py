@@ -43,6 +43,39 @@ class Item:
     pipe: str
     channel: Any = None
     work: Work | None = None
+    turn: Turn | None = None
+
+
+@dataclass(slots=True)
+class Turn:
+    """What a product or a drain with a unit flag waits for: so many drains, or products, of the sums at an address."""
+
+    own: tuple[str, int]
+    other: tuple[str, int]
+    needs: float
+
+
+class Turns:
+    """The products and drains with unit flags that a core has issued."""
+
+    def __init__(self) -> None:
+        self.issued: dict[tuple[str, int], int] = {}
+        self.begun: dict[int, bool] = {}
+
+    def of(self, op: Operation, step: Sequence[int], env: dict[SSAValue, int]) -> Turn | None:
+        """The turn of an instruction that is issued next. One waits for ever where its sums are not there, or have not
+        left before they begin anew."""
+        if not isinstance(op, ops.MmadOp | ops.FixpipeOp) or op.unit_flag is None:
+            return None
+        product = isinstance(op, ops.MmadOp)
+        value = op.acc if product else op.source
+        alloc = ops.whole_buffer(value)
+        address = integer(alloc.owner.address) + env.get(value, 0) * alloc.type.slot_bytes
+        stuck = product == self.begun.get(address, False) and (not product or step[0] == 0)
+        self.begun[address] = product
+        own, other = (("M", address), ("FIX", address))[:: 1 if product else -1]
+        self.issued[own] = self.issued.get(own, 0) + 1
+        return Turn(own, other, float("inf") if stuck else self.issued.get(other, 0))
 
 
 class Plan:
@@ -77,19 +110,19 @@ class Plan:
         env |= self.constants | dict(zip(self.coordinates, point, strict=True))
         env[section.body.block.args[0]] = unit
         if self.indexed:
-            return self._issue(env, section.body.block)
+            return self._issue(env, section.body.block, Turns())
         key = (tuple(point), number, unit)
         if key not in self._issued:
-            self._issued[key] = list(self._issue(env, section.body.block))
+            self._issued[key] = list(self._issue(env, section.body.block, Turns()))
         return iter(self._issued[key])
 
-    def _issue(self, env: dict[SSAValue, int], block: Block) -> Iterator[Item]:
+    def _issue(self, env: dict[SSAValue, int], block: Block, turns: Turns) -> Iterator[Item]:
         for op in block.ops:
             if isinstance(op, scf.ForOp):
                 index = op.body.block.args[0]
                 for value in range(env[op.lb], env[op.ub], env[op.step]):
                     env[index] = value
-                    yield from self._issue(env, op.body.block)
+                    yield from self._issue(env, op.body.block, turns)
             elif isinstance(op, arith.ConstantOp):
                 _name(op, env)
             elif isinstance(op, ops.SlotOp):
@@ -110,7 +143,8 @@ class Plan:
             elif isinstance(op, NpuOp) and not isinstance(op, ops.ViewOp):
                 offsets = tuple(self._evaluated(op, env)) if "offsets" in op.properties else ()
                 slots = {v: env.get(v, 0) for v in op.operands if isinstance(v.type, BufferType)}
-                yield Item("work", op.PIPE, work=self.compiler.work(op, offsets, slots))
+                turn = turns.of(op, offsets, env)
+                yield Item("work", op.PIPE, work=self.compiler.work(op, offsets, slots), turn=turn)
 
     def _evaluated(self, op: Any, env: dict[SSAValue, int]) -> list[int]:
         rows = self._rows.get(op)
@@ -148,6 +182,7 @@ class Core:
     program: Iterator[Item]
     queues: dict[str, deque[Item]] = field(default_factory=lambda: {p: deque() for p in PIPES})
     flags: dict[Any, int] = field(default_factory=dict)
+    turns: dict[tuple[str, int], int] = field(default_factory=dict)
     stopped: Item | None = None
     done: bool = False
 
@@ -258,6 +293,8 @@ class Launch:
         return found
 
     def _ready(self, core: Core, item: Item) -> bool:
+        if item.turn is not None:
+            return core.turns.get(item.turn.other, 0) >= item.turn.needs
         if item.work is not None:
             return True
         if item.kind == "wait":
@@ -284,6 +321,8 @@ class Launch:
         scalar = pipe == "S"
         item = core.stopped if scalar else core.queues[pipe].popleft()
         assert item is not None
+        if item.turn is not None:
+            core.turns[item.turn.own] = core.turns.get(item.turn.own, 0) + 1
         if item.work is not None:
             item.work(core.on)
         elif item.kind == "set":

@@ -32,6 +32,10 @@ npu.fixpipe %sums, %bytes at [0, 16] {factor = 1.25e-01 : f32, sizes = [16, 16],
 // CHECK: npu.fixpipe %{{.*}}, %{{.*}} at [0, 16] {factor = 1.25{{.*}} : f32, sizes = [16, 16], zero = -3}
 npu.fixpipe %l0c, %g at [0, 16] {relu, sizes = [16, 16]} : (!npu.buffer<16x16xf32, l0c>, !npu.gm<100x64xf16>)
 // CHECK: npu.fixpipe %{{.*}}, %{{.*}} at [0, 16] {relu, sizes = [16, 16]}
+npu.mmad %l0a, %l0b, %l0c at [%i] {unit_flag} : (!npu.buffer<16x32xf16, l0a>, !npu.buffer<32x16xf16, l0b>, !npu.buffer<16x16xf32, l0c>)
+// CHECK: npu.mmad %{{.*}}, %{{.*}}, %{{.*}} at [%{{.*}}] {unit_flag}
+npu.fixpipe %l0c, %g at [0, 16] {sizes = [16, 16], unit_flag} : (!npu.buffer<16x16xf32, l0c>, !npu.gm<100x64xf16>)
+// CHECK: npu.fixpipe %{{.*}}, %{{.*}} at [0, 16] {sizes = [16, 16], unit_flag}
 %row, %bias, %words = "test.op"() : () -> (!npu.buffer<64xi32, l1>, !npu.buffer<1x16xi32, bt>, !npu.buffer<1x16xui64, fb>)
 npu.load_row %row, %bias at [%i * 16] {sizes = [16]} : (!npu.buffer<64xi32, l1>, !npu.buffer<1x16xi32, bt>)
 // CHECK: npu.load_row %{{.*}}, %{{.*}} at [%{{.*}} * 16] {sizes = [16]} : (!npu.buffer<64xi32, l1>, !npu.buffer<1x16xi32, bt>)

@@ -484,3 +484,19 @@ builtin.module attributes {tilewright.target = "ascend-950pr"} {
   }
 }
 // CHECK: 'npu.mmad' multiplies by a 2:4 sparse matrix of i8, for which ascend-950pr has no instruction
+
+// -----
+
+builtin.module attributes {tilewright.target = "systolic-tpu1"} {
+  npu.kernel @k {grid = [1], kind = "cube", outputs = 0, workspaces = 0} {
+  ^bb0(%i: index):
+    npu.section {core = "fused", units = 1} {
+    ^bb1(%u: index):
+      %x = npu.alloc {address = 0} : () -> !npu.buffer<16x64xi8, l0a>
+      %y = npu.alloc {address = 0} : () -> !npu.buffer<64x16xi8, l0b>
+      %z = npu.alloc {address = 0} : () -> !npu.buffer<16x16xi32, l0c>
+      npu.mmad %x, %y, %z at [0] {unit_flag} : (!npu.buffer<16x64xi8, l0a>, !npu.buffer<64x16xi8, l0b>, !npu.buffer<16x16xi32, l0c>)
+    }
+  }
+}
+// CHECK: 'npu.mmad' has a unit flag, which systolic-tpu1 does not know

@@ -51,8 +51,7 @@ module attributes {tilewright.target = "ascend-910b1", tilewright.states = ["fus
 // TILE: tile.sub
 
 // The cube tells once for all columns of a block, inside the loop that both sections have.
-// NPU: npu.fixpipe
-// NPU-NEXT: npu.set_flag
+// NPU: npu.fixpipe {{.*}}unit_flag
 // NPU-NEXT: }
 // NPU-NEXT: npu.set_cross {event = 0, source = "FIX"}
 // NPU-NEXT: }

@@ -7,6 +7,7 @@ next instruction of queue q starts. Issue is in program order, so one walk over 
     wait_flag [P -> Q]    joins Q's clock with the oldest copy
     barrier               joins all clocks of the core
     scalar instructions   finish before anything later is issued: the clock of S joins all others
+    unit flags            a drain is over after the product that flags its sums, the next product after that drain
 
 Each cell of memory keeps its last write and, for each queue, the last read since. That is enough: whatever is
 ordered after the last access of an in-order queue is ordered after the earlier ones.
@@ -32,6 +33,7 @@ from .model import (
     CheckedKernel,
     CheckedNode,
     CheckedSection,
+    Place,
     TensorAccess,
     TouchedBytes,
 )
@@ -165,7 +167,7 @@ class Clocks:
         for section in self.sections:
             for slots in section.cells:
                 for cell in slots:
-                    cell.writer, cell.owner, cell.readers = None, None, {}
+                    cell.clear()
         envs = {s.number: list(self.env) for s in self.sections}
         running: dict[int, tuple[Iterator[CheckedNode], CheckedNode | None]] = {
             s.number: (self._steps(s.nodes, s.number), None) for s in self.sections
@@ -268,6 +270,8 @@ class Clocks:
         unused = None
         if node.fresh is not None and node.fresh[0].evaluate(env) == 0:
             unused = node.fresh[1]
+        if node.sums is not None:
+            self._unit_flags(node, node.sums, unused is not None, stamp)
         for place in node.reads:
             if place is unused:
                 continue
@@ -309,6 +313,22 @@ class Clocks:
                 self._touch(transfer, tensor, stamp)
         if self.kernel.queue_names[queue] == "S":
             self._scalar(queue)
+
+    def _unit_flags(self, node: CheckedNode, sums: Place, fresh: bool, stamp: Stamp) -> None:
+        """A drain with unit flags is over after the product that flags its sums, and the product that begins them anew
+        after that drain: each waits for the other, fractal by fractal."""
+        drains, clock = node.fresh is None, self.clocks[node.queue]
+        for cell in sums.cells(self.env):
+            before = cell.flagger
+            if drains and not cell.flagged:
+                what = "{first} waits for sums that no product before it flags"
+                self._fault(Fault("deadlock", what, stamp, None, cell))
+            elif fresh and cell.flagged:
+                what = "{first} waits until the sums are drained that {second} flagged"
+                self._fault(Fault("deadlock", what, stamp, before, cell))
+            elif before is not None and cell.flagged == drains:
+                clock[before[0]] = max(clock[before[0]], before[1])
+            cell.flagged, cell.flagger = not drains, stamp
 
     def _race(self, what: str, first: Stamp, second: Stamp, cell: TouchedBytes | None) -> None:
         known = self.clocks[second[0]][first[0]]
@@ -397,6 +417,10 @@ class Clocks:
             if event.set:
                 what = "{first} raises a flag that nothing consumes"
                 self._fault(Fault("unpaired-flag", what, event.set[0]))
+        for section in self.sections:
+            left = {c.flagger for slots in section.cells for c in slots if c.flagged}
+            for flagger in sorted(f for f in left if f is not None):
+                self._fault(Fault("unpaired-flag", "{first} flags sums that nothing drains", flagger))
         for fifo in self.cross.values():
             if fifo:
                 what = "{first} raises a cross-core event that nothing consumes"

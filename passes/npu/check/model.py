@@ -31,15 +31,23 @@ WORK, SET, WAIT, BARRIER, SET_CROSS, WAIT_CROSS, LOOP, GONE = range(8)
 
 
 class TouchedBytes:
-    """Bytes [start, end) of a space, and who touched them last: `writer` and `readers` are (queue, number)."""
+    """Bytes [start, end) of a space, and who touched them last: `writer` and `readers` are (queue, number). Of sums
+    with unit flags, `flagged` says whether they wait to be drained, `flagger` which product or drain left them so."""
 
-    __slots__ = ("end", "owner", "readers", "space", "start", "writer")
+    __slots__ = ("end", "flagged", "flagger", "owner", "readers", "space", "start", "writer")
 
     def __init__(self, space: str, start: int, end: int) -> None:
         self.space, self.start, self.end = space, start, end
         self.writer: tuple[int, int] | None = None
         self.owner: SSAValue | None = None
         self.readers: dict[int, int] = {}
+        self.flagged = False
+        self.flagger: tuple[int, int] | None = None
+
+    def clear(self) -> None:
+        """As if nobody had touched them."""
+        self.writer, self.owner, self.readers = None, None, {}
+        self.flagged, self.flagger = False, None
 
 
 @dataclass(slots=True)
@@ -58,7 +66,7 @@ class Place:
 @dataclass(slots=True)
 class CheckedNode:
     """One instruction, flag or loop of a section. `queue` is the pipe that runs it, by number in the kernel;
-    `event` is the first channel of a flag."""
+    `event` is the first channel of a flag, `sums` where a product or a drain has unit flags."""
 
     kind: int
     op: Operation
@@ -67,6 +75,7 @@ class CheckedNode:
     writes: Sequence[Place] = ()
     fresh: tuple[Expr[int], Place] | None = None
     device: Sequence[TensorAccess] = ()
+    sums: Place | None = None
     pair: tuple[str, str] = ("", "")
     event: int = 0
     slots: int = 1
@@ -407,6 +416,8 @@ class _SectionBuilder:
                 kernel.rows(op.properties["offsets"], op.index_operands(), op)[row],
                 self.place(value, op),
             )
+        if isinstance(op, ops.MmadOp | ops.FixpipeOp) and op.unit_flag is not None:
+            node.sums = self.place(op.acc if isinstance(op, ops.MmadOp) else op.source, op)
         if isinstance(op, ops.LoadScalarOp):
             low, high = integer(op.low), integer(op.high)
             variable = kernel.variable(max(high - low + 1, 1))
