@@ -157,6 +157,14 @@ def check_row_move(op: FormattedOp, source: RowType, row: RowType, sizes: Shape,
         raise op.error(f"moves {size(sizes)} elements into {list(row.shape)}")
 
 
+def check_handed_on(op: FormattedOp, sums: RowType, operand: RowType) -> None:
+    """All sums in l0c become a matrix of as many rows and columns in l1."""
+    if (sums.space, operand.space) != ("l0c", "l1"):
+        raise op.error(f"drains l0c to l1, not {sums.space} to {operand.space}")
+    if len(sums.shape) != 2 or tuple(sums.shape) != tuple(operand.shape):
+        raise op.error(f"drains {list(sums.shape)} into {list(operand.shape)}")
+
+
 def check_row(op: FormattedOp, what: str, space: str, matrix: Shape, row: RowType) -> None:
     """A row in a memory space has a number for each column of a matrix."""
     if row.space != space:

@@ -205,6 +205,10 @@ def _extract(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec
     return [values.convert(x, out[0].dtype)]
 
 
+def _hand_on(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
+    return [values.drained(op, sources[0], out[0].dtype)]
+
+
 def _cumulate(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
     return [values.cumulate(sources[0], text(op.kind), integer(op.dim), bool(integer(op.reverse)))]
 
@@ -257,6 +261,7 @@ RULES: Rules[Rule] = Rules(
     {
         **{cls: _alone(rule) for cls, rule in _LEADING.items()},
         ops.CopyL0cOp: _extract,
+        ops.FixpipeL1Op: _hand_on,
         ops.LoadL0Op: _matrix,
         ops.LoadRowOp: _extract,
         ops.MmadOp: _mma,

@@ -135,7 +135,7 @@ class Core:
                 if node.sums is None:
                     end = start + cycles
                 else:
-                    start, end = self._by_fractals(node.sums, node.writes, start, cycles)
+                    start, end = self._by_fractals(node.sums, start, cycles)
                 pipes[node.pipe] = end
                 if self.record:
                     self.record -= 1
@@ -161,11 +161,11 @@ class Core:
                     issued = join(issued, time)
                 pipes[:] = [issued] * len(pipes)
 
-    def _by_fractals(self, sums: Sums, drains: bool, start: Time, cycles: int) -> tuple[Time, Time]:
+    def _by_fractals(self, sums: Sums, start: Time, cycles: int) -> tuple[Time, Time]:
         """When a product begins and ends that follows the last drain of its sums fractal by fractal, or that drain the
         product."""
         product = sums.at(self.env)
-        mine, other = (product + 1, product) if drains else (product, product + 1)
+        mine, other = (product + 1, product) if sums.drains else (product, product + 1)
         piece = -(-cycles // sums.pieces)
         first, last = self._fifo(other)
         start = self.join(start, first)

@@ -49,12 +49,13 @@ Env = list[int]
 class Sums:
     """An accumulator whose product and drain follow each other fractal by fractal: slot s of it has two pairs of times,
     `channel` + 2 s of what its last product did, and the next of its last drain. `pieces`: in how many flags the
-    machine counts them."""
+    machine counts them; `drains`: whether the instruction is a drain."""
 
     channel: int
     counter: Expr[int]
     slots: int
     pieces: int
+    drains: bool
 
     @property
     def channels(self) -> range:

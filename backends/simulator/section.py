@@ -340,7 +340,7 @@ class TimedSection(TimedBody):
 
     def _sums_of(self, op: NpuOp) -> Sums | None:
         """The accumulator of a product or a drain that has a unit flag."""
-        if not isinstance(op, ops.MmadOp | ops.FixpipeOp) or op.unit_flag is None:
+        if not isinstance(op, ops.MmadOp | ops.FixpipeOp | ops.FixpipeL1Op) or op.unit_flag is None:
             return None
         value = op.acc if isinstance(op, ops.MmadOp) else op.source
         slot, alloc = value.owner, ops.whole_buffer(value)
@@ -349,4 +349,4 @@ class TimedSection(TimedBody):
             (counter,) = slot.linear_over([self._index(v, slot) for v in slot.index_operands()])
         kind = buffer(alloc)
         channel = self._sums.setdefault(alloc, SUMS + 2 * sum(buffer(v).slots for v in self._sums))
-        return Sums(channel, counter, kind.slots, max(kind.slot_bytes // UNIT_BYTES, 1))
+        return Sums(channel, counter, kind.slots, max(kind.slot_bytes // UNIT_BYTES, 1), not isinstance(op, ops.MmadOp))

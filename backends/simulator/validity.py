@@ -62,6 +62,10 @@ class Validity:
             (m, k), (_, n) = self.of(op.a), self.of(op.b)
             self._note(op.acc, (m, n))
             return (m, k, n)
+        if isinstance(op, ops.FixpipeL1Op):
+            found = self.of(op.source)
+            self._note(op.dest, found)
+            return found
         if isinstance(op, ops.VectorOp):
             return self._vector(op)
         for value in op.destinations():

@@ -4,7 +4,7 @@ from xdsl.ir import Dialect
 
 from . import structure
 from .buffers import AllocOp, SizeOp, SlotOp, ViewOp, buffer_users, whole_buffer, whole_tensor
-from .cube import CopyL0cOp, LoadL0Op, LoadRowOp, MmadOp
+from .cube import CopyL0cOp, FixpipeL1Op, LoadL0Op, LoadRowOp, MmadOp
 from .cumulate import VCumulateOp
 from .dispatch import AloneOp, DispatchOp, RequireOp, SymbolOp, VersionOp
 from .interface import Cost, NpuOp, buffer, gm
@@ -47,6 +47,7 @@ Npu = Dialect(
         BarrierOp,
         CopyL0cOp,
         DispatchOp,
+        FixpipeL1Op,
         FixpipeOp,
         LoadIndirectOp,
         LoadL0Op,
@@ -109,6 +110,7 @@ __all__ = [
     "DispatchOp",
     "ELEMENTWISE",
     "ElementwiseVectorOp",
+    "FixpipeL1Op",
     "FixpipeOp",
     "GmType",
     "LoadIndirectOp",

@@ -12,10 +12,17 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, v
 from ...machine import Machine
 from ..base import integer, to_ints
 from ..dtypes import dtype_name, numbers_in, size
-from ..shapes import check_box, check_extract, check_product, check_row_move
+from ..shapes import check_box, check_extract, check_handed_on, check_product, check_row_move
 from .buffers import SlotOp
 from .interface import Cost, NpuOp, SourceBox, buffer, parts, products_in
-from .legality import refuse_drain, refuse_parted, refuse_path, refuse_product, refuse_unit_flag
+from .legality import (
+    refuse_drain,
+    refuse_handing_on,
+    refuse_parted,
+    refuse_path,
+    refuse_product,
+    refuse_unit_flag,
+)
 from .types import BufferType, Pipe
 
 
@@ -186,6 +193,36 @@ class MmadOp(NpuOp):
         k0, k = machine.cube_k0[name], -(-k * numbers_in(name) // fewer)
         padded = -(-m // 16) * 16 * (-(-n // 16) * 16) * (-(-k // k0) * k0)
         return Cost(machine.cube_fixed_cycles + -(-padded // rate.macs), macs=m * n * k)
+
+
+@irdl_op_definition
+class FixpipeL1Op(NpuOp):
+    """l0c -> l1 through the fixpipe, converting the accumulator to the buffer's element type: an operand of the next
+    product. `relu` and `unit_flag` are those of `npu.fixpipe`."""
+
+    name = "npu.fixpipe_l1"
+    PIPE: ClassVar[Pipe] = Pipe.FIX
+    source = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    relu = opt_prop_def(UnitAttr)
+    unit_flag = opt_prop_def(UnitAttr)
+
+    def verify_(self) -> None:
+        super().verify_()
+        check_handed_on(self, buffer(self.source), buffer(self.dest))
+
+    def refused_by(self, machine: Machine) -> str | None:
+        total, dtype = buffer(self.source).dtype(), buffer(self.dest).dtype()
+        return refuse_handing_on(machine, total, dtype, self.relu, self.unit_flag)
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return self.cost_of_part(machine, indices, (None, None))
+
+    def cost_of_part(self, machine: Machine, indices: Sequence[int], valid: Sequence[int | None]) -> Cost:
+        dest = buffer(self.dest)
+        rows, cols = parts(dest.shape, valid)
+        moved = fractal_bytes(dest, rows, cols, machine)
+        return Cost(machine.moves["l0c", "l1"].cycles(moved) if moved else 1, elements=rows * cols)
 
 
 @irdl_op_definition

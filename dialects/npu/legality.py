@@ -291,6 +291,15 @@ def refuse_parted(element: str, rows: int, turned: bool) -> str | None:
     return f"takes pairs of {element} apart: the summed dimension must be the last one in memory"
 
 
+def refuse_handing_on(
+    machine: Machine, total: str, dtype: str, relu: Attribute | None, unit_flag: Attribute | None = None
+) -> str | None:
+    """Why sums of a type do not become an operand of another in l1 on a machine; None where they do."""
+    return refuse_path(machine, "l0c", "l1", Pipe.FIX) or refuse_drain(
+        machine, total, dtype, relu=relu, unit_flag=unit_flag
+    )
+
+
 def refuse_unit_flag(machine: Machine, unit_flag: Attribute | None) -> str | None:
     """Why a product and the drain of its sums have no unit flags on a machine; None where they do, or ask for none."""
     if unit_flag is None or machine.unit_flags:

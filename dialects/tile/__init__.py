@@ -2,7 +2,7 @@
 
 from xdsl.ir import Dialect
 
-from .cube import DrainOp, MmaOp, MoveOp, MoveRowOp, ZeroOp
+from .cube import DrainOp, HandOnOp, MmaOp, MoveOp, MoveRowOp, ZeroOp
 from .interface import TileOp, tile_type
 from .structure import BarrierOp, KernelOp, LaunchOp, SectionOp
 from .transfers import LoadIndirectOp, LoadOp, ScalarOp, SizeOp, StoreOp, ViewOp
@@ -36,6 +36,7 @@ Tile = Dialect(
         DrainOp,
         ExtractOp,
         FillOp,
+        HandOnOp,
         IotaOp,
         KernelOp,
         LaunchOp,
@@ -71,6 +72,7 @@ __all__ = [
     "ElementwiseTileOp",
     "ExtractOp",
     "FillOp",
+    "HandOnOp",
     "IotaOp",
     "KernelOp",
     "LaunchOp",

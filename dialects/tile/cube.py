@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, UnitAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
@@ -24,9 +24,9 @@ from ..base import INDEX, integer, to_ints
 from ..dtypes import dtype_name, size
 from ..effects import allocates
 from ..npu.interface import NpuOp
-from ..npu.legality import refuse_drain, refuse_parted, refuse_path, refuse_product
+from ..npu.legality import refuse_drain, refuse_handing_on, refuse_parted, refuse_path, refuse_product
 from ..npu.types import Pipe
-from ..shapes import check_box, check_extract, check_product, check_row_move
+from ..shapes import check_box, check_extract, check_handed_on, check_product, check_row_move
 from .interface import TileOp, tile_type
 from .types import TileType
 
@@ -124,6 +124,26 @@ class DrainOp(TileOp):
             dtype_name(tile_type(self.result).element),
         )
         return refuse_path(machine, "l0c", "ub", Pipe.V) or refuse_drain(machine, total, drained)
+
+
+@irdl_op_definition
+class HandOnOp(TileOp):
+    """l0c -> l1: an accumulator in the type of an operand of the next product; with `relu`, negative sums are 0."""
+
+    name = "tile.hand_on"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.FixpipeL1Op
+    source = operand_def(TileType)
+    relu = opt_prop_def(UnitAttr)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        super().verify_()
+        check_handed_on(self, tile_type(self.source), tile_type(self.result))
+
+    def refused_by(self, machine: Machine) -> str | None:
+        total, dtype = tile_type(self.source).dtype(), tile_type(self.result).dtype()
+        return refuse_handing_on(machine, total, dtype, self.relu)
 
 
 @irdl_op_definition

@@ -30,6 +30,7 @@ from .chained import (
     chained_at,
     made_by,
     products_behind,
+    stays_on_cube,
     unfit,
 )
 
@@ -76,6 +77,8 @@ def in_one_kernel(product: ContractOp, machine: Machine) -> Chained | Reason | N
         return Reason("not attention", (product,), attention)
     found = attention or chained_at(product, machine)
     if found is None or found is attention or OWN_SCORES in product.attributes:
+        return found
+    if stays_on_cube(found, machine):
         return found
     why = better_apart(found, machine)
     return found if why is None else Reason("not chained", (product,), why)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...dialects.npu import AllocOp, FixpipeOp, MmadOp, SyncOp, buffer, buffer_users
+from ...dialects.npu import AllocOp, FixpipeL1Op, FixpipeOp, MmadOp, SyncOp, buffer, buffer_users
 from ...dialects.npu.legality import Section
 
 
@@ -28,7 +28,7 @@ def give_unit_flags(section: Section) -> None:
 
 def _take_turns(users: list[Operation]) -> bool:
     """Whether these are products of one slot of an accumulator and, behind them, its one drain."""
-    drains = [op for op in users if isinstance(op, FixpipeOp)]
+    drains = [op for op in users if isinstance(op, FixpipeOp | FixpipeL1Op)]
     products = [op for op in users if isinstance(op, MmadOp)]
     if len(drains) != 1 or not products or len(drains) + len(products) < len(users):
         return False

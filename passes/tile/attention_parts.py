@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects import tile as ops
 from ...dialects.base import Expr, ints, to_ints
-from ...dialects.dtypes import tensor
+from ...dialects.dtypes import size, tensor
 from ...dialects.graph import ContractOp, CubeSchedule, FusionOp, YieldOp
 from ...dialects.graph.control import AXES, axes_of
 from ...dialects.graph.interface import element_of, shape_of
@@ -61,7 +61,7 @@ def attention_in(fusion: FusionOp, machine: Machine) -> Attention:
 
 
 class ProductPart(ContractKernel):
-    """One of the products, its rows on the right. `number`: what an axis of the whole is called here."""
+    """One of the products, its rows on one side. `number`: what an axis of the whole is called here."""
 
     def __init__(self, fusion: FusionOp, axes: Axes, machine: Machine):
         super().__init__(fusion, machine, CubeSchedule())
@@ -82,6 +82,12 @@ class ProductPart(ContractKernel):
         """The right operand in l1."""
         return self._load_l1(b, plan.rhs, position, self.operands[1])
 
+    def left_moved(self, b: KernelBuilder, plan: CubePlan, left: Sequence[SSAValue]) -> SSAValue:
+        """The left operand of one step, in l0a."""
+        rows, k = (size([plan.l0[a] for a in axes]) for axes in (self.m_axes, self.k_axes))
+        (found,) = self._move(b, plan, {}, self.operands[0], left, "l0a", [rows, k])
+        return found
+
     def sums(
         self,
         b: KernelBuilder,
@@ -91,17 +97,27 @@ class ProductPart(ContractKernel):
         right: Sequence[SSAValue],
         begin: Mapping[int, Expr] | None = None,
         onto: tuple[SSAValue, Expr] | None = None,
+        begin_right: Expr | None = None,
+        moved: SSAValue | None = None,
     ) -> SSAValue:
-        """The accumulator of a tile whose operands are in l1; `begin`: where in them, along an axis of the whole; onto:
-        one to go on with, and the steps before."""
+        """The accumulator of a tile whose operands are in l1; `begin`: where in them, along an axis of the whole;
+        begin_right: where in the right one, along the summed axis; moved: the left one in l0a, where it is there whole;
+        onto: one to go on with, and the steps before."""
         at = {self.number[a]: place for a, place in (begin or {}).items()}
-        return self._accumulate(b, plan, position, [left, right], dict(enumerate(plan.lhs)), at, onto)
+        right_at = None if begin_right is None else {self.k_axes[-1]: begin_right}
+        loaded = [left, right]
+        return self._accumulate(b, plan, position, loaded, dict(enumerate(plan.lhs)), at, onto, right_at, moved)
 
-    def takes(self, row: int) -> None:
-        """Makes the right operand a tile in l1 that another part brings: keys by rows."""
-        kind = element_of(self.anchor.rhs)
+    def named(self, position: Mapping[int, Expr]) -> dict[int, Expr]:
+        """Positions along axes of the whole, by what these are called here."""
+        return {own: position[a] for a, own in self.number.items() if a in position}
+
+    def takes(self, row: int, side: int = 1) -> None:
+        """Makes an operand (0: lhs, 1: rhs) a tile in l1 that another part brings: keys by rows, or rows by keys where
+        it is the left one."""
+        kind = element_of(self.anchor.operands[side])
         dims = [Dim(1, 1, dict.fromkeys(self.k_axes, 1)), Dim(1, 1, {self.number[row]: 1})]
-        self.operands[1] = Operand(-1, dims, 0, kind)
+        self.operands[side] = Operand(-1, dims if side else dims[::-1], 0, kind)
 
     @staticmethod
     def of(

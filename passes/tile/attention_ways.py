@@ -12,9 +12,11 @@ from ...dialects.graph import FusionOp, RowAttentionSchedule
 from ...dialects.graph.schedules import Schedule
 from ..errors import TooLarge
 from ..fingerprint import structure
+from ..graph.chained import better_apart
 from ..pins import pinned_for
 from ..rewriting import inline_for
 from .attention_parts import is_chained
+from .back_to_back import BackToBackKernel
 from .chain import ChainKernel
 from .contraction_choice import CLEARLY_BETTER
 from .fronts import Chosen
@@ -26,6 +28,10 @@ from .scheduled import as_attention, as_row_attention
 
 if TYPE_CHECKING:
     from .choose import Scheduler
+
+
+CLEARLY_BETTER_THAN_TWO = 0.75
+"""The same for products back to back: the bound of two kernels does not know that L2 has what is between them."""
 
 
 class AttentionWays:
@@ -44,6 +50,8 @@ class AttentionWays:
         """The best schedules of attention, its rows in bands where that is better. Raises PassError, and TooLarge."""
         whole, asked = self.scheduler.whole, as_attention(name, self._asked(plan, name, given))
         kernel = plan.kernel(name, asked)
+        if isinstance(kernel, BackToBackKernel):
+            return self.scheduler.whole(kernel, name, asked)
         assert isinstance(kernel, ChainKernel)
 
         def cut(count: int) -> Chosen:
@@ -76,13 +84,15 @@ class AttentionWays:
         return Chosen((front, *(other for c in combining for other in c.fronts)), chosen.microseconds)
 
     def apart(self, fusion: FusionOp) -> list[FusionOp] | None:
-        """The fusions that attention of few rows is in parts, in its place, where it does not take clearly less time as
-        one; None where it does, or something is pinned."""
+        """The fusions that attention of few rows, or products back to back, are in parts, in their place, where they do
+        not take clearly less time as one; None where they do, or something is pinned."""
         scheduler, machine = self.scheduler, self.scheduler.machine
         if not scheduler.may_join or fusion.schedule is not None or not is_chained(fusion):
             return None
         (plan,) = launches_of(fusion, machine)
-        if not issubclass(plan.choices, RowAttentionSchedule):
+        few = issubclass(plan.choices, RowAttentionSchedule)
+        kernel = None if few else plan.kernel(plan.stem, None)
+        if not few and (not isinstance(kernel, BackToBackKernel) or better_apart(kernel.at, machine) is None):
             return None
         key, details = structure(fusion)
         why = self.opened.find(key, details)
@@ -90,11 +100,13 @@ class AttentionWays:
             return None
         block = taken_apart(fusion, machine)
         if why is None:
-            apart = scheduler.microseconds([c for op in fusions_of(block) for c in self.trial.fusion(op)])
+            parts = [c for op in fusions_of(block) for c in self.trial.fusion(op)]
+            apart = scheduler.microseconds(parts)
             whole = inf
             with suppress(TooLarge):
-                whole = self.of_rows(fusion, plan, "attention", None).microseconds
-            better = whole >= apart * CLEARLY_BETTER
+                way = self.of_rows if few else self.in_bands
+                whole = way(fusion, plan, "attention", None).microseconds
+            better = whole >= apart * (CLEARLY_BETTER if few else CLEARLY_BETTER_THAN_TWO)
             said = f"{apart:.1f} us in parts, and {whole:.1f} us as one kernel, which is not clearly less"
             if not self.opened.keep(key, details, said if better else ""):
                 return None
@@ -103,7 +115,7 @@ class AttentionWays:
         inline_for(fusion, block, fusion.inputs)
         fusion.detach()
         fusion.erase()
-        note_apart(pieces, f"attention of few rows takes {why}")
+        note_apart(pieces, f"{'attention of few rows takes' if few else 'products back to back take'} {why}")
         return pieces
 
     @cached_property

@@ -228,7 +228,7 @@ class ChainKernel(AttentionCosts):
     def _load_queries(self, position: Mapping[int, Expr]) -> list[Sequence[SSAValue]]:
         """What each first product has of a tile of rows."""
         parts = zip(self.scores, self.score_plans, strict=True)
-        return [part.right(self.b, plan, _named(part, position)) for part, plan in parts]
+        return [part.right(self.b, plan, part.named(position)) for part, plan in parts]
 
     def _score(
         self, position: Mapping[int, Expr], keys: Expr, slot: Expr, queries: Sequence[Sequence[SSAValue]]
@@ -238,7 +238,7 @@ class ChainKernel(AttentionCosts):
         assert scored
         for i, (part, plan, query) in enumerate(zip(self.scores, self.score_plans, queries, strict=True)):
             with b.loop(self._piece_keys // scored) as index:
-                where = _named(part, {**position, self.keys: keys + index * scored})
+                where = part.named({**position, self.keys: keys + index * scored})
                 sums = part.sums(b, plan, where, part.left(b, plan, where), query)
                 self._drain(sums, i, slot, index * scored)
 
@@ -255,7 +255,7 @@ class ChainKernel(AttentionCosts):
         """Loads weights and values of a piece of the keys; what is given multiplies them, for columns from a place on.
         onto: sums to go on with, and the steps before."""
         part, b = self.values, self.b
-        where = _named(part, position) | dict.fromkeys(part.k_axes, keys)
+        where = part.named(position) | dict.fromkeys(part.k_axes, keys)
         # before the weights, which the vector cores may still work on
         values = part.left(b, self.value_plan, where)
         weights = [self._load_weights(slot)]
@@ -366,11 +366,6 @@ class ChainKernel(AttentionCosts):
                     b.output(i), [self.whole.get(a, 1) for a in axes], [strides.get(a, 1) for a in axes]
                 )
                 b.store(out, view, at, [*ones, self._extent(self.row), each])
-
-
-def _named(part: ProductPart, position: Mapping[int, Expr]) -> dict[int, Expr]:
-    """Positions along the axes of a part."""
-    return {own: position[a] for a, own in part.number.items() if a in position}
 
 
 def write_over(value: SSAValue) -> SSAValue:

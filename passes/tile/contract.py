@@ -150,11 +150,14 @@ class ContractKernel(ContractionChoice):
         summed: Mapping[int, int] | None = None,
         begin: Mapping[int, Expr] | None = None,
         onto: tuple[SSAValue, Expr] | None = None,
+        begin_right: Mapping[int, Expr] | None = None,
+        moved: SSAValue | None = None,
     ) -> SSAValue:
         """The accumulator of one tile; `loaded` are the parts of lhs and rhs in l1 where they were loaded for several
         tiles. summed: how much of each k axis is summed over, from its position on, where that is not all. begin:
-        where the tile begins in what was loaded, along axes along which that is longer. onto: an accumulator to go on
-        with, and the number of steps before, which is 0 where what it holds is not used.
+        where the tile begins in what was loaded, along axes along which that is longer; begin_right: in what was loaded
+        of rhs, where that alone is longer. moved: lhs, where it is in l0a already, in one step. onto: an accumulator to
+        go on with, and the number of steps before, which is 0 where what it holds is not used.
 
         Where a load of one operand covers more steps than the other's, the shorter one has a loop inside it."""
         rows, cols = (size([plan.l0[a] for a in axes]) for axes in (self.m_axes, self.n_axes))
@@ -182,7 +185,7 @@ class ContractKernel(ContractionChoice):
                 index = open_loop(-(-whole // long[a]))
                 position[a] = position.get(a, Expr()) + index * long[a]
             tiles = list(loaded)
-            inner: list[dict[int, Expr]] = [dict(begin or {}), dict(begin or {})]
+            inner: list[dict[int, Expr]] = [dict(begin or {}), {**(begin or {}), **(begin_right or {})}]
             for now in (long, short):
                 if now is short and short != long:
                     for a in self.k_axes:
@@ -200,7 +203,9 @@ class ContractKernel(ContractionChoice):
             k = size([plan.l0[a] for a in self.k_axes])
             a_tile, b_tile = tiles
             assert a_tile is not None and b_tile is not None
-            (lhs,) = self._move(b, plan, inner[0], self.operands[0], a_tile, "l0a", [rows, k])
+            lhs = moved
+            if lhs is None:
+                (lhs,) = self._move(b, plan, inner[0], self.operands[0], a_tile, "l0a", [rows, k])
             rhs, *index = self._move(b, plan, inner[1], self.operands[1], b_tile, "l0b", [k, cols])
             indices, offsets = pack([step])
             bias = [self.rows["bt"]] if "bt" in self.rows else []

@@ -41,9 +41,11 @@ from ...support.rules import Rules
 from ..access import splat_of
 from ..fingerprint import structure
 from ..graph.attention import Attention
+from ..graph.chained import Chained, stays_on_cube
 from .attention import AttentionKernel
 from .attention_choice import Band
 from .attention_parts import chained_in, is_chained
+from .back_to_back import BackToBackKernel
 from .chain import ChainKernel
 from .contract import ContractKernel
 from .contraction_axes import product_in
@@ -104,8 +106,7 @@ def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
         if few:
             return RowAttentionKernel(fusion, machine, as_row_attention(name, asked))
         if chained is not None:
-            kind = AttentionKernel if isinstance(chained, Attention) else ChainKernel
-            return kind(fusion, machine, as_attention(name, asked))
+            return kind_of_chain(chained, machine)(fusion, machine, as_attention(name, asked))
         if shaping is None:
             return VectorKernel(fusion, machine, as_vector(name, asked))
         return KERNELS[type(shaping)](shaping, fusion, machine, name, asked)
@@ -116,6 +117,13 @@ def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
         stem_of(fusion), key, details, kernel, list(fusion.inputs), choices, cube or shaping is None
     )
     return [plan]
+
+
+def kind_of_chain(chained: Chained, machine: Machine) -> type[ChainKernel | BackToBackKernel]:
+    """The kernel of chained products of many rows."""
+    if isinstance(chained, Attention):
+        return AttentionKernel
+    return BackToBackKernel if stays_on_cube(chained, machine) else ChainKernel
 
 
 def banded(fusion: FusionOp, bands: Sequence[Band], machine: Machine) -> list[LaunchPlan]:

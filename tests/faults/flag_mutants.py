@@ -37,7 +37,7 @@ def drop_flag(kernel: Operation, rng: Random, machine: Machine) -> str | None:
 
 def drop_unit_flag(kernel: Operation, rng: Random, machine: Machine) -> str | None:
     """A product or a drain no longer has its unit flag."""
-    op = pick(rng, [o for o in every(kernel, ops.MmadOp, ops.FixpipeOp) if o.unit_flag is not None])
+    op = pick(rng, [o for o in every(kernel, ops.MmadOp, ops.FixpipeOp, ops.FixpipeL1Op) if o.unit_flag is not None])
     if op is None:
         return None
     del op.properties["unit_flag"]

@@ -65,7 +65,7 @@ class Turns:
     def of(self, op: Operation, step: Sequence[int], env: dict[SSAValue, int]) -> Turn | None:
         """The turn of an instruction that is issued next. One waits for ever where its sums are not there, or have not
         left before they begin anew."""
-        if not isinstance(op, ops.MmadOp | ops.FixpipeOp) or op.unit_flag is None:
+        if not isinstance(op, ops.MmadOp | ops.FixpipeOp | ops.FixpipeL1Op) or op.unit_flag is None:
             return None
         product = isinstance(op, ops.MmadOp)
         value = op.acc if product else op.source

@@ -162,13 +162,13 @@ func.func @main(%x: tensor<16x8xf32>, %u: tensor<2x8xf32>, %i: tensor<i32>) -> (
 // -----
 
 // Equal fusions share one kernel.
-func.func @main(%x: tensor<64x64xf16>, %w: tensor<64x64xf16>) -> tensor<64x64xf16> {
+func.func @main(%x: tensor<64x64xf16>, %w: tensor<64x64xf16>) -> (tensor<64x64xf16>, tensor<64x64xf16>) {
   %y = graph.contract %x, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : tensor<64x64xf16>
-  %z = graph.contract %y, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : tensor<64x64xf16>
-  func.return %z : tensor<64x64xf16>
+  %z = graph.contract %w, %x {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : tensor<64x64xf16>
+  func.return %y, %z : tensor<64x64xf16>, tensor<64x64xf16>
 }
-// CHECK: %[[Y:.*]] = tile.launch @contract_0 %x, %w
-// CHECK: tile.launch @contract_0 %[[Y]], %w
+// CHECK: tile.launch @contract_0 %x, %w
+// CHECK: tile.launch @contract_0 %w, %x
 // CHECK: tile.kernel @contract_0
 // CHECK-NOT: tile.kernel
 // CHECK: {{^// --+$}}
