@@ -142,3 +142,18 @@ def test_large_ones_are_one_kernel_and_small_ones_two() -> None:
     assert whole.microseconds < apart.microseconds
     assert whole.memory.arena_bytes < apart.memory.arena_bytes
     assert len(tw.compile(sigmoid, *small).report().kernels) == 2
+
+
+def layers(x: Any, a: Any, b: Any) -> Any:
+    return jax.nn.relu(x @ a) @ b
+
+
+def test_products_back_to_back_are_one_kernel_where_that_takes_less_time() -> None:
+    """And less memory; where their loads are long, two kernels take less time."""
+    narrow = [jax.ShapeDtypeStruct(s, np.float16) for s in ((8192, 32), (32, 256), (256, 32))]
+    whole, apart = (tw.compile(layers, *narrow, options=tw.Options(attention=a)).report() for a in (True, False))
+    assert [k.name for k in whole.kernels] == ["chain_0"]
+    assert whole.microseconds < apart.microseconds
+    assert whole.memory.arena_bytes < apart.memory.arena_bytes
+    wide = [jax.ShapeDtypeStruct(s, np.float16) for s in ((2048, 512), (512, 128), (128, 512))]
+    assert len(tw.compile(layers, *wide).report().kernels) == 2

@@ -318,6 +318,7 @@ class Clocks:
         """A drain with unit flags is over after the product that flags its sums, and the product that begins them anew
         after that drain: each waits for the other, fractal by fractal."""
         drains, clock = node.fresh is None, self.clocks[node.queue]
+        known = clock.copy()
         for cell in sums.cells(self.env):
             before = cell.flagger
             if drains and not cell.flagged:
@@ -327,8 +328,8 @@ class Clocks:
                 what = "{first} waits until the sums are drained that {second} flagged"
                 self._fault(Fault("deadlock", what, stamp, before, cell))
             elif before is not None and cell.flagged == drains:
-                clock[before[0]] = max(clock[before[0]], before[1])
-            cell.flagged, cell.flagger = not drains, stamp
+                clock[:] = map(max, clock, cell.known)
+            cell.flagged, cell.flagger, cell.known = not drains, stamp, known
 
     def _race(self, what: str, first: Stamp, second: Stamp, cell: TouchedBytes | None) -> None:
         known = self.clocks[second[0]][first[0]]

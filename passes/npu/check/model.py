@@ -32,9 +32,10 @@ WORK, SET, WAIT, BARRIER, SET_CROSS, WAIT_CROSS, LOOP, GONE = range(8)
 
 class TouchedBytes:
     """Bytes [start, end) of a space, and who touched them last: `writer` and `readers` are (queue, number). Of sums
-    with unit flags, `flagged` says whether they wait to be drained, `flagger` which product or drain left them so."""
+    with unit flags, `flagged` says whether they wait to be drained, `flagger` which product or drain left them so,
+    and `known` what that had waited for."""
 
-    __slots__ = ("end", "flagged", "flagger", "owner", "readers", "space", "start", "writer")
+    __slots__ = ("end", "flagged", "flagger", "known", "owner", "readers", "space", "start", "writer")
 
     def __init__(self, space: str, start: int, end: int) -> None:
         self.space, self.start, self.end = space, start, end
@@ -43,11 +44,12 @@ class TouchedBytes:
         self.readers: dict[int, int] = {}
         self.flagged = False
         self.flagger: tuple[int, int] | None = None
+        self.known: Sequence[int] = ()
 
     def clear(self) -> None:
         """As if nobody had touched them."""
         self.writer, self.owner, self.readers = None, None, {}
-        self.flagged, self.flagger = False, None
+        self.flagged, self.flagger, self.known = False, None, ()
 
 
 @dataclass(slots=True)
