@@ -101,8 +101,10 @@ class BackToBackKernel(ScheduledKernel):
                 continue
             for scored in (asked.scored,) if asked.scored else SCORED:
                 for schedule in self._completed(rows, scored):
-                    found = True
-                    yield from (replace(schedule, grid=grid) for grid in self._grids(rows))
+                    on_cores = [replace(schedule, grid=grid) for grid in self._grids(rows)]
+                    obeyed = [s for s in on_cores if self._refusal(s) is None]
+                    found = found or bool(obeyed)
+                    yield from obeyed
         if not found:
             rows, scored = asked.rows or FRACTAL, asked.scored or FRACTAL
             least = self._schedule(rows, scored, 1, asked.features or FRACTAL, asked.summed or FRACTAL, 1)

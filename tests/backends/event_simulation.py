@@ -39,6 +39,17 @@ class Item:
     channel: object = None
     issued: int = 0
     operand: int | None = None
+    turn: Turn | None = None
+
+
+@dataclass
+class Turn:
+    """What a product or a drain with a unit flag waits for: so many of the other kind, of the sums at a place."""
+
+    place: int
+    drains: bool
+    after: int
+    pieces: int
 
 
 @dataclass
@@ -56,6 +67,8 @@ class PlainCore:
     queues: list[deque[Item]] = field(default_factory=lambda: [deque() for _ in PIPES])
     free: list[int] = field(default_factory=lambda: [0] * len(PIPES))
     flags: dict[object, deque[int]] = field(default_factory=lambda: defaultdict(deque))
+    done: dict[tuple[int, bool], list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    """When products and drains of sums had their first piece, and were over."""
     held: Item | None = None
     over: bool = False
     barrier: BarrierWait | None = None
@@ -65,19 +78,26 @@ class PlainCore:
             self.free[:] = [dict(self.barrier.begins).get(self.core, 0)] * len(self.free)
 
 
-def unrolled(nodes: Sequence[TimedNode], env: Env, price: Price) -> Iterator[Item]:
-    """The instructions in the order of the program."""
+def unrolled(
+    nodes: Sequence[TimedNode], env: Env, price: Price, turns: dict[tuple[int, bool], int]
+) -> Iterator[Item]:
+    """The instructions in the order of the program; `turns` counts products and drains of sums."""
     for node in nodes:
         if isinstance(node, TimedLoop):
             assert node.kind == LOOP
             first, stop = node.lower.evaluate(env), node.upper.evaluate(env)
             for index in range(first, stop, node.step):
                 env[node.variable] = index
-                yield from unrolled(node.body, env, price)
+                yield from unrolled(node.body, env, price, turns)
         elif isinstance(node, TimedInstruction):
             variant = node.variant(env) if node.rows else 0
             busy = price.busy[node.number][variant]
-            yield Item(node.kind, node.pipe, busy, node.issue, operand=node.operand)
+            turn = None
+            if node.sums is not None:
+                place, drains = node.sums.at(env), node.sums.drains
+                turn = Turn(place, drains, turns[place, not drains], node.sums.pieces)
+                turns[place, drains] += 1
+            yield Item(node.kind, node.pipe, busy, node.issue, operand=node.operand, turn=turn)
         elif isinstance(node, TimedFlag):
             channel = node.channel + node.counter.evaluate(env) % node.slots
             yield Item(node.kind, node.pipe, issue=node.issue, channel=channel)
@@ -97,7 +117,7 @@ def run(kernel, point: tuple[int, ...], prices: Sequence[Price], barrier: Barrie
             i,
             section.core,
             kernel.sections[i].sends,
-            unrolled(kernel.sections[i].body, kernel.sections[i].environment(point, unit), prices[i]),
+            unrolled(kernel.sections[i].body, kernel.sections[i].environment(point, unit), prices[i], defaultdict(int)),
             heads,
             waits,
             round(machine.cross_us * machine.clock_mhz),
@@ -165,6 +185,16 @@ def _drain(core: PlainCore, number: int, pipe: int, cores: Sequence[PlainCore], 
                 return moved
             arrived = max(events[i, number, item.channel].popleft() for i in senders) + core.signalling
             start = max(start, arrived) + core.waits[pipe]
+        elif item.turn is not None:
+            before = core.done[item.turn.place, not item.turn.drains]
+            if len(before) < item.turn.after:
+                return moved
+            first, last = before[item.turn.after - 1] if item.turn.after else (0, 0)
+            piece = -(-item.busy // item.turn.pieces)
+            start = max(start, first)
+            end = max(start + item.busy, last + piece)
+            core.done[item.turn.place, item.turn.drains].append((start + piece, end))
+            start = end - item.busy
         elif item.kind == SET:
             core.flags[item.channel].append(start)
         elif item.kind == SET_CROSS:

@@ -164,3 +164,13 @@ def test_each_step(name: str) -> None:
     """Every class of instruction, with loops long enough to be taken in one step."""
     program = tw.compile(STEPS[name], jax.ShapeDtypeStruct((613, 127), "float32"))
     assert sum(check(kernel, 0.3) for kernel in kernels(program))
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_products_back_to_back(parts: int) -> None:
+    """Drains into l1 and out of the core, each beside the products of its sums."""
+    shapes = [jax.ShapeDtypeStruct(s, "float16") for s in ((613, 64), (64, 1024), (1024, 48))]
+    pins = tw.Schedule(rows=64, keys=32 * parts, scored=32, cores=5)
+    found = tw.compile(lambda x, a, b: jax.nn.relu(x @ a) @ b, *shapes, options=tw.Options(schedule=pins))
+    (kernel,) = kernels(found)
+    assert check(kernel, 0.3)

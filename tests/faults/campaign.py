@@ -420,6 +420,7 @@ def tasks(args: argparse.Namespace, claims: str) -> list[Task]:
     sources += [(f"barriers {i}", TARGETS[i % 2]) for i in range(1, args.barriers + 1)]
     sources += [(f"attention {i}", TARGETS[0]) for i in range(args.attention)]
     sources += [(f"chained {i}", TARGETS[0]) for i in range(args.chained)]
+    sources += [(f"handed {i}", TARGETS[0]) for i in range(args.handed)]
     sources += [(f"grouped {i}", TARGETS[i % 2]) for i in range(args.grouped)]
     sources += [(f"rows {i}", TARGETS[i % 2]) for i in range(args.rows)]
     sources += [(f"statistics {i}", TARGETS[i % 2]) for i in range(args.statistics)]
@@ -452,6 +453,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--sparse", type=int, default=4, help="products of sparse right sides")
     parser.add_argument("--barriers", type=int, default=4, help="programs with barriers")
     parser.add_argument("--attention", type=int, default=9, help="attention in one kernel")
+    parser.add_argument("--handed", type=int, default=4, help="two products that a cube core hands on by itself")
     parser.add_argument("--chained", type=int, default=4, help="two products in one kernel, without a softmax")
     parser.add_argument("--grouped", type=int, default=4, help="rows in groups, each with a matrix of its own")
     parser.add_argument("--rows", type=int, default=8, help="softmaxes whose rows are read in pieces")

@@ -2,7 +2,7 @@
 ones whose flags are too many, so that they have barriers.
 
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
-`barriers 1`, `attention 3`, `chained 1`, `gradient 1`, `grouped 1`, `rows 1`, `statistics 1`, `pooled 1`,
+`barriers 1`, `attention 3`, `chained 1`, `handed 1`, `gradient 1`, `grouped 1`, `rows 1`, `statistics 1`, `pooled 1`,
 `winograd 1`, `skinny 2`, `decoding 1`, `waiting 1`.
 Nothing here imports JAX before a program is compiled.
 """
@@ -90,6 +90,8 @@ def subject(source: str, target: str) -> Subject:
         return attention_subject(int(number), target)
     if kind == "chained":
         return chained_subject(int(number), target)
+    if kind == "handed":
+        return back_to_back_subject(int(number), target)
     if kind == "grouped":
         return grouped_subject(int(number), target)
     if kind == "rows":
@@ -304,6 +306,25 @@ def chained_subject(number: int, target: str) -> Subject:
     with patch.multiple(chained, LEAST_BYTES=0, LEAST_TILE=0):
         module = tw.compile(chained_products, *args, target=target, options=tw.Options(schedule=schedule)).module()
     return Subject(f"chained {number} for {target}", module, target)
+
+
+def back_to_back_subject(number: int, target: str) -> Subject:
+    """Two products that a cube core hands on through l1, in pieces of one part and, for odd numbers, of two, with one
+    step of the first product, which stays in l0a, and from 2 on with two."""
+    import jax
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(number)
+    rows, columns = int(rng.integers(33, 70)), int(rng.integers(17, 40))
+
+    def back_to_back(q: Any, k: Any, v: Any) -> Any:
+        return jnp.einsum("hqk,hkd->hqd", jax.nn.relu(jnp.einsum("hqd,hkd->hqk", q, k)), v)
+
+    args = [rng.standard_normal(s).astype("f2") for s in ((2, rows, 32), (2, 96, 32), (2, 96, columns))]
+    parts, features = 1 + number % 2, 32 // (1 + number // 2 % 2)
+    schedule = tw.Schedule(rows=16, keys=16 * parts, scored=16, features=features, cores=2)
+    module = tw.compile(back_to_back, *args, target=target, options=tw.Options(schedule=schedule)).module()
+    return Subject(f"back to back {number} for {target}", module, target)
 
 
 def grouped_subject(number: int, target: str) -> Subject:

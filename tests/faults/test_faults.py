@@ -19,7 +19,7 @@ from tiers import ALL, later, sampled
 
 import tilewright as tw
 from tilewright.dialects.base import to_ints
-from tilewright.dialects.npu import LoadScalarOp, MmadOp, NpuOp, VectorOp
+from tilewright.dialects.npu import FixpipeL1Op, LoadScalarOp, MmadOp, NpuOp, VectorOp
 from tilewright.dialects.npu.structure import CallOp, LaunchOp
 from tilewright.machine import Machine
 
@@ -97,6 +97,20 @@ def test_no_mutant_of_two_products_escapes(kind: str, kernel: str) -> None:
         assert not tally.escapes
         total += tally.total
     assert total >= (60 if ALL else 26)
+
+
+def test_no_mutant_of_products_back_to_back_escapes() -> None:
+    """The fixpipe brings sums to l1, from where the next product takes them, by unit flags and by others."""
+    total = 0
+    for i in range(4):
+        found = subject(f"handed {i}", TARGETS[0])
+        summaries, alarms = summaries_of(found.module, Machine.load(found.target))
+        assert not alarms
+        assert any(isinstance(op, FixpipeL1Op) for op in launched(found.module)["chain_0"].walk())
+        tally = KernelSubject(found, "chain_0", summaries).mutants(30 if ALL else 12, seed=7)
+        assert not tally.escapes
+        total += tally.total
+    assert total >= (100 if ALL else 40)
 
 
 def test_no_mutant_of_a_grouped_product_escapes() -> None:

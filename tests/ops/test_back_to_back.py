@@ -86,18 +86,19 @@ def test_layouts_and_chips(name: str, target: str) -> None:
 
 
 def test_one_rounding_of_sums() -> None:
-    """Sums in f32 become the operand in one rounding, as the parts round them, and may leave as they are."""
+    """Sums in f32 become the operand in one rounding, as the parts round them: another one would be off by 2^-11. The
+    results leave as they are, sums of f32 in another order."""
 
     def wide(x: Any, a: Any, b: Any) -> Any:
         hidden = jax.nn.relu(jnp.dot(x, a, preferred_element_type=jnp.float32)).astype(jnp.float16)
         return jnp.dot(hidden, b, preferred_element_type=jnp.float32)
 
-    args = data("f16", (100, 16), (16, 32), (32, 24))
+    args = data("f16", (100, 16), (16, 16), (16, 24))
     whole = compiled(wide, *args)
     apart = tw.compile(wide, *args, options=tw.Options(attention=False))
     for one, two in zip(outputs(whole, args), outputs(apart, args), strict=True):
         assert one.dtype == np.float32
-        np.testing.assert_array_equal(one, two)
+        np.testing.assert_allclose(one, two, atol=2.0**-20, rtol=0)
 
 
 def test_no_number_comes_out_of_padding() -> None:
@@ -127,7 +128,7 @@ def test_pins(scored: int, parts: int) -> None:
     ("pins", "reason"),
     [
         ({"rows": 24}, "must be multiples of 16"),
-        ({"keys": 96, "scored": 32}, "not one part of 32, or 2"),
+        ({"keys": 128, "scored": 32}, "not one part of 32, or 2"),
         ({"keys": 96, "scored": 96}, "pieces of 96 keys do not divide 256"),
         ({"columns": 16}, "columns must be all 48"),
         ({"bands": 2}, "have no bands"),

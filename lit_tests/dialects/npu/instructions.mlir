@@ -36,6 +36,9 @@ npu.mmad %l0a, %l0b, %l0c at [%i] {unit_flag} : (!npu.buffer<16x32xf16, l0a>, !n
 // CHECK: npu.mmad %{{.*}}, %{{.*}}, %{{.*}} at [%{{.*}}] {unit_flag}
 npu.fixpipe %l0c, %g at [0, 16] {sizes = [16, 16], unit_flag} : (!npu.buffer<16x16xf32, l0c>, !npu.gm<100x64xf16>)
 // CHECK: npu.fixpipe %{{.*}}, %{{.*}} at [0, 16] {sizes = [16, 16], unit_flag}
+%operand = "test.op"() : () -> !npu.buffer<16x16xf16, l1>
+npu.fixpipe_l1 %l0c, %operand {relu, unit_flag} : (!npu.buffer<16x16xf32, l0c>, !npu.buffer<16x16xf16, l1>)
+// CHECK: npu.fixpipe_l1 %{{.*}}, %{{.*}} {relu, unit_flag} : (!npu.buffer<16x16xf32, l0c>, !npu.buffer<16x16xf16, l1>)
 %row, %bias, %words = "test.op"() : () -> (!npu.buffer<64xi32, l1>, !npu.buffer<1x16xi32, bt>, !npu.buffer<1x16xui64, fb>)
 npu.load_row %row, %bias at [%i * 16] {sizes = [16]} : (!npu.buffer<64xi32, l1>, !npu.buffer<1x16xi32, bt>)
 // CHECK: npu.load_row %{{.*}}, %{{.*}} at [%{{.*}} * 16] {sizes = [16]} : (!npu.buffer<64xi32, l1>, !npu.buffer<1x16xi32, bt>)

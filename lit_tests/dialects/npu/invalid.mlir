@@ -198,6 +198,18 @@ npu.vextract %x, %y at [0, 0] {sizes = [8, 8], steps = [1, 2]} : (!npu.buffer<8x
 
 // -----
 
+%x, %y = "test.op"() : () -> (!npu.buffer<8x16xf32, l0c>, !npu.buffer<8x16xf16, ub>)
+npu.fixpipe_l1 %x, %y : (!npu.buffer<8x16xf32, l0c>, !npu.buffer<8x16xf16, ub>)
+// CHECK: 'npu.fixpipe_l1' drains l0c to l1, not l0c to ub
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.buffer<8x16xf32, l0c>, !npu.buffer<16x8xf16, l1>)
+npu.fixpipe_l1 %x, %y : (!npu.buffer<8x16xf32, l0c>, !npu.buffer<16x8xf16, l1>)
+// CHECK: 'npu.fixpipe_l1' drains [8, 16] into [16, 8]
+
+// -----
+
 %x, %y = "test.op"() : () -> (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x16xf32, ub>)
 npu.copy_l0c %x, %y at [0, 0] {sizes = [8, 16]} : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x16xf32, ub>)
 // CHECK: 'npu.copy_l0c' copies l0c to ub, not ub to ub

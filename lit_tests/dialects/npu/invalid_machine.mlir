@@ -500,3 +500,18 @@ builtin.module attributes {tilewright.target = "systolic-tpu1"} {
   }
 }
 // CHECK: 'npu.mmad' has a unit flag, which systolic-tpu1 does not know
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-310"} {
+  npu.kernel @k {grid = [1], kind = "cube", outputs = 0, workspaces = 0} {
+  ^bb0(%i: index):
+    npu.section {core = "fused", units = 1} {
+    ^bb1(%u: index):
+      %z = npu.alloc {address = 0} : () -> !npu.buffer<16x16xf32, l0c>
+      %h = npu.alloc {address = 0} : () -> !npu.buffer<16x16xf16, l1>
+      npu.fixpipe_l1 %z, %h : (!npu.buffer<16x16xf32, l0c>, !npu.buffer<16x16xf16, l1>)
+    }
+  }
+}
+// CHECK: 'npu.fixpipe_l1' needs pipe FIX, which a fused core of ascend-310 does not have

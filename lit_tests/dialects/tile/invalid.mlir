@@ -169,6 +169,18 @@ tile.store %t, %x at [0, 0] {sizes = [8, 16]} : (!tile.tile<8x16xf32, l1>, !npu.
 
 // -----
 
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, l0c>)
+%y = tile.hand_on %x : (!tile.tile<8x16xf32, l0c>) -> !tile.tile<8x16xf16, ub>
+// CHECK: 'tile.hand_on' drains l0c to l1, not l0c to ub
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, l0c>)
+%y = tile.hand_on %x : (!tile.tile<8x16xf32, l0c>) -> !tile.tile<16x8xf16, l1>
+// CHECK: 'tile.hand_on' drains [8, 16] into [16, 8]
+
+// -----
+
 %x = "test.op"() : () -> (!tile.tile<8x16xf32, l1>)
 %y = tile.drain %x at [0, 0] {sizes = [8, 16]} : (!tile.tile<8x16xf32, l1>) -> !tile.tile<8x16xf32, ub>
 // CHECK: 'tile.drain' works on l0c, not !tile.tile<8x16xf32, l1>

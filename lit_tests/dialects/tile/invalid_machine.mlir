@@ -316,3 +316,31 @@ builtin.module attributes {tilewright.target = "ascend-910b1"} {
   }
 }
 // CHECK: 'tile.section' is the kernel's second section for its vector core
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-310"} {
+  tile.kernel @k {grid = [1], kind = "cube", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index):
+    tile.section {core = "fused", units = 1} {
+    ^bb1(%u: index):
+      %z = tile.zero : () -> !tile.tile<16x16xf32, l0c>
+      %h = tile.hand_on %z : (!tile.tile<16x16xf32, l0c>) -> !tile.tile<16x16xf16, l1>
+    }
+  }
+}
+// CHECK: 'tile.hand_on' needs pipe FIX, which a fused core of ascend-310 does not have
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  tile.kernel @k {grid = [1], kind = "cube", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index):
+    tile.section {core = "cube", units = 1} {
+    ^bb1(%u: index):
+      %z = tile.zero : () -> !tile.tile<16x16xi32, l0c>
+      %h = tile.hand_on %z : (!tile.tile<16x16xi32, l0c>) -> !tile.tile<16x16xf16, l1>
+    }
+  }
+}
+// CHECK: 'tile.hand_on' gives i32 accumulators as f16; they leave the cube as they are, or f32 as f16 or bf16

@@ -98,6 +98,9 @@ tile.kernel @matmul {grid = [4], kind = "mix", outputs = 1, slots = [2, 2, 2, 1,
 %words = "test.op"() : () -> !tile.tile<1x16xui64, fb>
 %bias = tile.move_row %rows at [48] {sizes = [16]} : (!tile.tile<64xi32, l1>) -> !tile.tile<1x16xi32, bt>
 // CHECK: tile.move_row %{{.*}} at [48] {sizes = [16]} : (!tile.tile<64xi32, l1>) -> !tile.tile<1x16xi32, bt>
+%wide = "test.op"() : () -> !tile.tile<16x16xf32, l0c>
+%operand = tile.hand_on %wide {relu} : (!tile.tile<16x16xf32, l0c>) -> !tile.tile<16x16xf16, l1>
+// CHECK: tile.hand_on %{{.*}} {relu} : (!tile.tile<16x16xf32, l0c>) -> !tile.tile<16x16xf16, l1>
 %acc = tile.mma %bytes_a, %bytes_b, %sums, %bias at [0] : (!tile.tile<16x32xi8, l0a>, !tile.tile<32x16xi8, l0b>, !tile.tile<16x16xi32, l0c>, !tile.tile<1x16xi32, bt>) -> !tile.tile<16x16xi32, l0c>
 // CHECK: tile.mma %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} at [0] : (!tile.tile<16x32xi8, l0a>
 tile.store %acc, %out, %words at [0, 0] {relu, sizes = [16, 16], zero = 3} : (!tile.tile<16x16xi32, l0c>, !npu.gm<16x16xi8>, !tile.tile<1x16xui64, fb>)
