@@ -15,7 +15,7 @@ rows of that matrix in place of numbers.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,13 +28,11 @@ from .nodes import (
     BARRIER,
     LOOP,
     SET,
-    SET_CROSS,
     SUMS,
     WAIT,
     WORK,
     Env,
     Sums,
-    TimedCross,
     TimedFlag,
     TimedInstruction,
     TimedNode,
@@ -251,78 +249,3 @@ class Core:
         if [len(fifo) for fifo in fifos] != list(depths):
             return None
         return np.array([*inner.pipes, *[row for fifo in fifos for row in fifo]], dtype=np.int64)
-
-
-class Block:
-    """The cores that run one grid point side by side.
-
-    A wait_cross takes one set of its event from every unit of the other sections that sets it at all.
-    """
-
-    def __init__(self, cores: Sequence[Core]) -> None:
-        self.cores = list(cores)
-        self._sets: dict[tuple[int, int, int], deque[int]] = {}
-        self._senders = {
-            (i, event): [
-                j
-                for j, core in enumerate(cores)
-                if core.section is not own.section and event in core.section.sends
-            ]
-            for i, own in enumerate(cores)
-            for event in {e for core in cores for e in core.section.sends}
-        }
-
-    def run(self) -> None:
-        """Run all cores to their ends. Raises SimulationError on deadlock."""
-        running: dict[int, tuple[Iterator[TimedCross], TimedCross | None]] = {
-            i: (self._run(i, core.section.body), None) for i, core in enumerate(self.cores)
-        }
-        while running:
-            moved = False
-            for i, (steps, waits) in list(running.items()):
-                if waits is None or self._ready(i, waits):
-                    moved = True
-                    blocked = next(steps, None)
-                    if blocked is None:
-                        del running[i]
-                    else:
-                        running[i] = (steps, blocked)
-            if not moved:
-                stuck = next(iter(running.values()))[1]
-                assert stuck is not None
-                raise SimulationError(
-                    f"{describe(stuck.op)} waits for cross-core event {stuck.event} that no other core of "
-                    "the block raises: deadlock"
-                )
-
-    def _run(self, own: int, nodes: Sequence[TimedNode]) -> Iterator[TimedCross]:
-        """Run nodes; yields each wait_cross that is not ready yet."""
-        core = self.cores[own]
-        pipes = core.pipes
-        for node in nodes:
-            if not node.crosses:
-                core.run((node,))
-            elif isinstance(node, TimedLoop):
-                first, trips = node.extent(core.env)
-                for trip in range(trips):
-                    core.env[node.variable] = first + node.step * trip
-                    yield from self._run(own, node.body)
-            else:
-                assert isinstance(node, TimedCross)
-                issued = pipes[0] = pipes[0] + node.issue
-                if node.kind == SET_CROSS:
-                    time = max(pipes[node.pipe], issued)
-                    for other in range(len(self.cores)):
-                        self._sets.setdefault((own, other, node.event), deque()).append(time)
-                    continue
-                while not self._ready(own, node):
-                    yield node
-                arrived = [
-                    self._sets[sender, own, node.event].popleft() for sender in self._senders[own, node.event]
-                ]
-                signalled = max(arrived) + core.cross_cycles
-                pipes[node.pipe] = max(pipes[node.pipe], issued, signalled) + core.waits[node.pipe]
-
-    def _ready(self, own: int, wait: TimedCross) -> bool:
-        senders = self._senders.get((own, wait.event), [])
-        return bool(senders) and all(self._sets.get((sender, own, wait.event)) for sender in senders)

@@ -15,7 +15,8 @@ from ...dialects.npu import Pipe, buffer, structure
 from ...dialects.npu.interface import gm, vector_dtype
 from ...dialects.npu.waking import blocks_at_once, woken_by
 from ...machine import Machine
-from .core import BarrierWait, Block, Core, Event
+from .block import Block
+from .core import BarrierWait, Core, Event
 from .errors import SimulationError
 from .nodes import Env
 from .pricing import HBM, L2_CACHE, Counts, Price, Tally

@@ -51,6 +51,7 @@ class TimedBody:
         self.inside: set[int] = set()
         self.weight = 0
         self.sends: set[int] = set()
+        self.awaits: set[int] = set()
         self._clips: list[Clip] = []
         self._phases: list[tuple[Expr[int], int]] = []
         self._outer_bounds: list[Expr[int]] = []
@@ -70,8 +71,7 @@ class TimedBody:
                 self.counters[node.counter, node.slots] = None
             self.channels |= dict.fromkeys(range(node.channel, node.channel + node.slots))
         elif isinstance(node, TimedCross):
-            if node.kind == SET_CROSS:
-                self.sends.add(node.event)
+            (self.sends if node.kind == SET_CROSS else self.awaits).add(node.event)
         elif isinstance(node, TimedLoop):
             self.rows |= node.rows
             self.counters |= node.counters
@@ -79,6 +79,7 @@ class TimedBody:
             self.channels |= node.channels
             self.inside |= node.inside | {node.variable}
             self.sends |= node.sends
+            self.awaits |= node.awaits
             self.weight += node.weight * node.typical_trips
 
     def close(self, ranges: Sequence[Range], own: int | None) -> None:

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from records import ADD
 from shared import SHARED, needs
-from tiers import ALL
 
 from tilewright.calibration import compare, load_records, summaries, to_dict
 from tilewright.calibration.records import CalibrationError, Record
@@ -223,18 +222,13 @@ def test_percentile() -> None:
 # -- the published records ----------------------------------------------------------------------------------
 
 
-def takes_long(record: Record) -> bool:
-    """Whether to simulate it takes ten seconds and more: attention to 65,536 keys and more."""
-    return (record.integer("workload", "seq_kv") or 0) >= 65_536
-
-
 @published
 def test_published_records() -> None:
     """The model stays as near to the published times as docs/calibration.md says."""
     records = load_records(PUBLISHED)
     assert len(records) == 200
-    outcomes = [compare(r) for r in records if ALL or not takes_long(r)]
-    assert len(to_dict(outcomes)["records"]) == (200 if ALL else 197)
+    outcomes = [compare(r) for r in records]
+    assert len(to_dict(outcomes)["records"]) == 200
     family = summaries(outcomes)["910B family"]
     assert family.expressed >= 0.9 * family.records
     assert family.median is not None and family.median <= 0.08

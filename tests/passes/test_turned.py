@@ -93,7 +93,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], int
     "reshaped": (reshaped, (19, 24), (24, 5, 7), 1),
     "several users": (with_users, (17, 48), (48, 24), 1),
     "computed": (after_kernel, (17, 48), (48, 24), 0),
-    "of a product": (after_product, (17, 48), (17, 24), 2),
+    "of a product": (after_product, (17, 40), (17, 24), 2),
     "in a loop": (in_loop, (17, 32), (32, 32), 1),
 }
 
