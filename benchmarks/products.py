@@ -157,7 +157,7 @@ def row_of(best: Published, others: Sequence[Published]) -> Row:
     """The row of the fastest kernel of a product on a chip; `others`: all kernels that are published."""
     machine = Machine.load(best.ours.machine)
     assert best.quantity is not None
-    program = program_of(best.ours)
+    program = program_of(best.ours, ours=True)
     ours = times_on(best.ours, program, machine)[best.quantity]
     slowest = max(program.report().kernels, key=lambda kernel: kernel.microseconds)
     return Row(best, ours, slowest.bound, _not_judged(best, others, ours))

@@ -96,10 +96,12 @@ def model(expressed: Expressed) -> dict[str, float]:
     return times_on(expressed, program_of(expressed), Machine.load(expressed.machine))
 
 
-def program_of(expressed: Expressed) -> Program:
-    """The compiled program. Raises CompileError."""
+def program_of(expressed: Expressed, ours: bool = False) -> Program:
+    """The compiled program; `ours`: with unit flags whether or not the published kernel has them. Raises
+    CompileError."""
     # published kernels are launched one by one, and their buffers follow each other whatever their banks are
-    options = Options(schedule=expressed.schedule, join=False, banks=False, unit_flags=expressed.unit_flag_products > 0)
+    flagged = ours or expressed.unit_flag_products > 0
+    options = Options(schedule=expressed.schedule, join=False, banks=False, unit_flags=flagged)
     if isinstance(expressed.source, str):
         # a published loop times an instruction on whatever its buffers hold: npu-check would ask who wrote that
         options = replace(options, check=False)
