@@ -174,7 +174,8 @@ class CubeSchedule(_Choices):
 
 @dataclass(frozen=True)
 class AttentionSchedule(_Choices):
-    """How attention is cut: a cube core and its vector cores take some rows of scores, and the keys in pieces.
+    """How attention is cut: a cube core and its vector cores take some rows of scores, and the keys in pieces. So are
+    other chained products, and those back to back, where a cube core takes them alone.
 
     Attributes:
         rows: Rows of a tile of scores.
