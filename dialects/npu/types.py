@@ -91,9 +91,13 @@ def print_shape(printer: Printer, shape: Sequence[int], element: Attribute) -> N
 
 def padded_bytes(shape: Sequence[int], element: Attribute) -> int:
     """Bytes of a row-major on-chip tile whose rows are padded to whole 32-byte blocks."""
+    return padded_size(shape, itemsize(element))
+
+
+def padded_size(shape: Sequence[int], width: int) -> int:
+    """`padded_bytes` of elements of so many bytes."""
     inner = shape[-1] if shape else 1
-    row = -(-inner * itemsize(element) // ROW_BYTES) * ROW_BYTES
-    return size(shape[:-1]) * row
+    return size(shape[:-1]) * (-(-inner * width // ROW_BYTES) * ROW_BYTES)
 
 
 class OnChipType(ParametrizedAttribute, TypeAttribute):

@@ -66,13 +66,14 @@ class Use:
 
 def plan_flags(section: CheckedSection, turns: Collection[frozenset[Pipe]]) -> dict[Block, Home]:
     """All flags that the buffers of a section ask for, with one event for each slot but between pipes in
-    `turns`."""
+    `turns`. Sums with unit flags ask for none."""
     uses: dict[SSAValue, list[Use]] = {}
     rounds: dict[Block, int] = {}
     _collect(section.nodes, section.op.body.block, (), 1, uses, rounds)
     homes: dict[Block, Home] = {}
+    flagged = {node.sums.alloc for node in section.works if node.sums is not None}
     for alloc, members in uses.items():
-        if len({use.pipe for use in members}) < 2:
+        if len({use.pipe for use in members}) < 2 or alloc in flagged:
             continue
         depth = 0
         while all(

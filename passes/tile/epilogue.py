@@ -36,6 +36,8 @@ class EpilogueSteps(ContractionSteps):
     acc: SSAValue
     pieces: dict[tuple[int, ...], int]
     """In how many pieces a vector core takes its part of a tile, by the extents of that part, as far as known."""
+    parts: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]]
+    """The extents of these pieces, by those of the part and the rows along which it may be cut, as far as known."""
     blocks: dict[tuple[int, ...], float]
     """Cycles of a block of rows that is reduced, by the extents of a vector core's part, as far as known."""
 
@@ -176,6 +178,13 @@ class EpilogueSteps(ContractionSteps):
     def _epilogue_tile(self, plan: CubePlan) -> list[int]:
         """Equal parts of a tile of the result that fit ub. Raises TooLarge."""
         extent = self._epilogue_extent(plan)
+        key = tuple(extent), tuple(self._cut_rows(plan))
+        if key not in self.parts:
+            self.parts[key] = self._parts_of(plan, extent)
+        return list(self.parts[key])
+
+    def _parts_of(self, plan: CubePlan, extent: Sequence[int]) -> list[int]:
+        """The same, found anew for a vector core's part of a tile."""
         capacity = int(self.machine.spaces["ub"].bytes * UB_FRACTION)
         chunk = list(extent)
         axes = [a for a in (*self._cut_rows(plan), *self.n_axes) if a not in self.whole]

@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.base import Expr
 from ...dialects.dtypes import itemsize
-from ...dialects.npu.types import GmType, padded_bytes
+from ...dialects.npu.types import GmType, padded_bytes, padded_size
 from ...dialects.tile import TileType
 from .builder import KernelBuilder
 
@@ -74,8 +74,21 @@ _ORDER = {"load": 0, "store": 2}
 """When the kinds of steps of one loop depth are emitted; others come between."""
 
 
+@dataclass(frozen=True)
+class _Layout:
+    """Of steps by their numbers: the last one that uses each, those that cross pipes, those that are kept, and the
+    bytes of an element of each result."""
+
+    last: dict[int, int]
+    crossing: set[int]
+    kept: set[int]
+    widths: Sequence[Sequence[int]]
+
+
 class Steps(list[Step]):
     """Steps in an order in which each comes after what it uses."""
+
+    _known: _Layout | None = None
 
     def extents(self, step: Step, tile: Sequence[int]) -> Sequence[int]:
         """The extents of a step's results along all axes, for those of a tile."""
@@ -109,46 +122,56 @@ class Steps(list[Step]):
         share memory; what a loop further in uses keeps its own. in_place: whether results are counted as written over
         operands that end there, as npu-allocate does. places: where each step stands, if that is not said by the axes
         that it varies along; results of reductions are carried from one to another."""
-        varies = places or [(0, axes) for axes in self.varies()]
-        last: dict[int, int] = {}
-        crossing: set[int] = set()
-        kept: set[int] = set()
-        for i, step in enumerate(self):
-            for j, _ in step.operands:
-                last[j] = i
-                if step.kind == "store":
-                    crossing.add(j)
-                if varies[j] != varies[i] and not (places and self[j].reduces):
-                    kept.add(j)
-            if step.kind == "load":
-                crossing.add(i)
+        layout = self._layout(places)
         total = live = peak = 0
         ends: dict[int, list[int]] = {}
         for i, step in enumerate(self):
-            need = tile_bytes(self.extents(step, tile), step.axes, step.elements, step.paired)
-            if i in crossing:
+            extents = self.extents(step, tile)
+            need = 0
+            for width in layout.widths[i]:
+                need += padded_size(spanning(extents, step.axes, step.paired), width)
+            if i in layout.crossing:
                 total += need * slots
-            elif step.kind == "fill" or i in kept:
+            elif step.kind == "fill" or i in layout.kept:
                 total += need
             elif step.elements:
-                if in_place and (over := self._ending(i, last, ends.get(i, ()), need, crossing | kept)):
+                if in_place and (over := self._ending(i, layout, ends.get(i, ()), need)):
                     ends[i].remove(over)
                     live -= over
                 live += need
-                ends.setdefault(last.get(i, i), []).append(need)
+                ends.setdefault(layout.last.get(i, i), []).append(need)
                 peak = max(peak, live)
             live -= sum(ends.pop(i, ()))
         return total + peak
 
-    def _ending(
-        self, i: int, last: dict[int, int], ends: Sequence[int], need: int, apart: set[int]
-    ) -> int:
+    def _layout(self, places: Sequence[tuple[int, frozenset[int]]]) -> _Layout:
+        """What of the bytes does not depend on the tile; where steps stand by the axes that they vary along, it is kept
+        until there are more of them."""
+        if not places and self._known is not None and len(self._known.widths) == len(self):
+            return self._known
+        varies = places or [(0, axes) for axes in self.varies()]
+        found = _Layout({}, set(), set(), [[itemsize(e) for e in step.elements] for step in self])
+        for i, step in enumerate(self):
+            for j, _ in step.operands:
+                found.last[j] = i
+                if step.kind == "store":
+                    found.crossing.add(j)
+                if varies[j] != varies[i] and not (places and self[j].reduces):
+                    found.kept.add(j)
+            if step.kind == "load":
+                found.crossing.add(i)
+        if not places:
+            self._known = found
+        return found
+
+    def _ending(self, i: int, layout: _Layout, ends: Sequence[int], need: int) -> int:
         """The bytes of an operand of elementwise step i that ends there and that the result may be written over."""
         step = self[i]
         for j, _ in step.operands if step.function is not None else ():
             other = self[j]
-            fits = other.axes == step.axes and itemsize(other.elements[0]) == itemsize(step.elements[0])
-            if fits and last[j] == i and j not in apart and other.kind != "fill" and need in ends:
+            fits = other.axes == step.axes and layout.widths[j][0] == layout.widths[i][0]
+            apart = j in layout.crossing or j in layout.kept
+            if fits and layout.last[j] == i and not apart and other.kind != "fill" and need in ends:
                 return need
         return 0
 
