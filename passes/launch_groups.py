@@ -15,6 +15,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from ..dialects.npu.waking import Woken
+from ..dialects.open_sizes import example
 from ..machine import Machine
 
 T = TypeVar("T", bound=Hashable)
@@ -170,6 +171,9 @@ class Groups:
         """What a group may wake at most."""
         self.launch = _picoseconds([b.launch_microseconds(machine) for b in self.bounds])
         self.barrier = _picoseconds([b.barrier_microseconds(machine) for b in self.bounds])
+        self.within = np.array([example(bound.cores) for bound in self.bounds]) // np.array(self.parts)[:, None]
+        """The cores of each part of each bound."""
+        self.having: dict[frozenset[str], np.ndarray] = {}
         self.work: dict[int, np.ndarray] = {}
         """The least work of a launch within each part of each bound, by the identity of its ways."""
 
@@ -241,14 +245,17 @@ class Groups:
         if found is None:
             found = np.full((len(self.parts), len(self.bounds)), NEVER)
             for way in ways:
-                work = round(way.microseconds * PER_MICROSECOND)
-                for i, parts in enumerate(self.parts):
-                    within = [
-                        way.woken.kinds <= b.kinds and way.woken.cores <= b.cores // parts for b in self.bounds
-                    ]
-                    found[i] = np.where(within, np.minimum(found[i], work), found[i])
+                within = self._has(way.woken.kinds) & (example(way.woken.cores) <= self.within)
+                found[within] = np.minimum(found[within], round(way.microseconds * PER_MICROSECOND))
             self.work[id(ways)] = found
         return found
+
+    def _has(self, kinds: frozenset[str]) -> np.ndarray:
+        """Which bounds have these kinds of cores."""
+        known = self.having.get(kinds)
+        if known is None:
+            known = self.having[kinds] = np.array([kinds <= bound.kinds for bound in self.bounds])
+        return known
 
 
 def _first(state: _State) -> tuple[int, int, int]:

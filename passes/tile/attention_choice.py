@@ -126,6 +126,8 @@ class AttentionChoice(ScheduledKernel):
         self.scored = [element_of(op.result) for op in at.first]
         self.weighed = element_of(weights)
         self.result = element_of(product.result)
+        self.width = itemsize(self.weighed)
+        """Bytes of a weight."""
 
     def _swapped(self, op: ContractOp) -> bool:
         """Whether the keys are on the right of a first product."""
@@ -256,7 +258,7 @@ class AttentionChoice(ScheduledKernel):
         """Keys of a tile of scores and columns of a part of the result that fit in l0c and, with what else is there, in
         l1, each in equal parts; and how often they fit: twice, so that one is stored while the next one is summed up,
         or once. The longest ones of each kind."""
-        asked, wide, p = self.asked, self._wide, itemsize(self.weighed)
+        asked, wide, p = self.asked, self._wide, self.width
         each = sum(round_up(shared) * q for shared, q in self.loaded)
         others = 2 * rows * each + 2 * keys * (wide * places + rows * (1 if self.pieces(keys) == 1 else 2)) * p
         loaded = (self.machine.spaces["l1"].bytes - others) // (2 * each)
@@ -283,7 +285,7 @@ class AttentionChoice(ScheduledKernel):
         """Elements along the summed axes of the steps of both products, and how often l0a and l0b hold them: the
         longest ones that fit."""
         asked = self.asked
-        q, p = sum(q for _, q in self.loaded), itemsize(self.weighed)
+        q, p = sum(q for _, q in self.loaded), self.width
         room = [self.machine.spaces[space].bytes for space in ("l0a", "l0b")]
         whole = round_up(max(shared for shared, _ in self.loaded))
         first = [asked.features] if asked.features else [n for n in _even_steps(whole) if whole % n == 0]
@@ -373,7 +375,7 @@ class AttentionChoice(ScheduledKernel):
     def _bytes(self, s: AttentionSchedule) -> dict[str, int]:
         """Bytes of each memory space that a tile takes."""
         assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed
-        wide, p, q, first = self._wide, itemsize(self.weighed), sum(q for _, q in self.loaded), len(self.loaded)
+        wide, p, q, first = self._wide, self.width, sum(q for _, q in self.loaded), len(self.loaded)
         slots = {space: getattr(s, space) for space in ("l1", "l0a", "l0b", "l0c")}
         each = sum(-(-shared // s.features) * s.features * q for shared, q in self.loaded)
         l1 = slots["l1"] * s.rows * each

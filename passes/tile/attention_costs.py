@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.graph import AttentionSchedule
 from ...dialects.graph.interface import element_of
@@ -28,14 +30,28 @@ class AttentionCosts(AttentionChoice):
         turns = pieces + (0 if pieces == 1 else BEHIND / 2 if s.places == 2 else BEHIND)
         tiles = size([share(self._tiles(a, s.rows), n)[1] for a, n in zip(self.outer, s.grid, strict=True)])
         signal = machine.cross_us * machine.clock_mhz
-        vector, *moves = self._vector_cycles(s)
-        step = max(self._cube_cycles(s), vector + SIGNALS * signal, *moves)
+        step = self._piece_cycles(s, signal)
         cycles = tiles * (turns * step + step + 4 * signal)
-        p, wide, scored = itemsize(self.weighed), self._wide, sum(map(itemsize, self.scored))
+        p, wide, scored = self.width, self._wide, sum(map(itemsize, self.scored))
         crossing = 2 * s.rows * (s.keys * (scored + p) + (0 if self.softmax is None else wide * 4))
         moved = crossing + s.keys * (sum(shared * q for shared, q in self.loaded) + wide * p)
         cycles = max(cycles, tiles * turns * moved * cores / machine.l2_bytes_per_cycle)
         return machine.cycles_to_microseconds(cycles) + machine.launch_microseconds(cores, mixed=True)
+
+    def _piece_cycles(self, s: AttentionSchedule, signal: float) -> float:
+        """Cycles of one piece of the keys, whatever the grid is."""
+        key = s.rows, s.keys, s.scored, s.columns, s.buffered, s.features, s.summed, s.places, s.l0c
+        known = self.steps_known.get(key)
+        if known is None:
+            vector, *moves = self._vector_cycles(s)
+            known = max(self._cube_cycles(s), vector + SIGNALS * signal, *moves)
+            self.steps_known[key] = known
+        return known
+
+    @cached_property
+    def steps_known(self) -> dict[tuple[int | None, ...], float]:
+        """What a piece of the keys takes, as far as known."""
+        return {}
 
     def _vector_cycles(self, s: AttentionSchedule) -> tuple[float, float, float]:
         """Cycles of V, MTE2 and MTE3 of a vector core for one piece of the keys."""
@@ -57,12 +73,24 @@ class AttentionCosts(AttentionChoice):
             work = softmax + update + (ops + 16) * unit.streamed_cycles
             brought += load.cycles(h * wide * 4, 1)
         work += brought / 2 if s.buffered == 1 else 0
-        return work, brought, store.cycles(h * s.keys * itemsize(self.weighed))
+        return work, brought, store.cycles(h * s.keys * self.width)
 
     def _cube_cycles(self, s: AttentionSchedule) -> float:
         """Cycles of the slowest pipe of a cube core for one piece of the keys."""
+        key = s.rows, s.keys, s.scored, s.columns, s.features, s.summed, s.l0c
+        known = self.cube_known.get(key)
+        if known is None:
+            known = self.cube_known[key] = self._cube_cycles_of(s)
+        return known
+
+    @cached_property
+    def cube_known(self) -> dict[tuple[int | None, ...], float]:
+        """What a piece of the keys takes a cube core, as far as known."""
+        return {}
+
+    def _cube_cycles_of(self, s: AttentionSchedule) -> float:
         assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed
-        machine, wide, p = self.machine, self._wide, itemsize(self.weighed)
+        machine, wide, p = self.machine, self._wide, self.width
         parts = [*(s.keys // s.scored for _ in self.loaded), wide // s.columns]
         summed = [-(-shared // s.features) for shared, _ in self.loaded] + [s.keys // s.summed]
         steps = [n * each for n, each in zip(parts, summed, strict=True)]
