@@ -12,10 +12,11 @@ from ...dialects.graph import FusionOp, RowAttentionSchedule
 from ...dialects.graph.schedules import Schedule
 from ..errors import TooLarge
 from ..fingerprint import structure
-from ..graph.chained import better_apart
+from ..graph.attention import Attention
+from ..graph.chained import better_apart, stays_on_cube
 from ..pins import pinned_for
 from ..rewriting import inline_for
-from .attention_parts import is_chained
+from .attention_parts import chained_in, is_chained
 from .back_to_back import BackToBackKernel
 from .chain import ChainKernel
 from .contraction_choice import CLEARLY_BETTER
@@ -91,9 +92,10 @@ class AttentionWays:
             return None
         (plan,) = launches_of(fusion, machine)
         few = issubclass(plan.choices, RowAttentionSchedule)
-        kernel = None if few else plan.kernel(plan.stem, None)
-        if not few and (not isinstance(kernel, BackToBackKernel) or better_apart(kernel.at, machine) is None):
-            return None
+        if not few:
+            at = chained_in(fusion, machine)
+            if isinstance(at, Attention) or not stays_on_cube(at, machine) or better_apart(at, machine) is None:
+                return None
         key, details = structure(fusion)
         why = self.opened.find(key, details)
         if why == "":
