@@ -20,6 +20,7 @@ from ...dialects.graph import ELEMENTWISE, ContractOp, ReduceOp
 from ...machine import Machine
 from ..access import splat_of
 from ..reasons import Reason
+from .back_to_back import stays_on_cube
 from .chained import (
     LEAST_ROWS,
     MOST_GENERATED,
@@ -30,7 +31,6 @@ from .chained import (
     chained_at,
     made_by,
     products_behind,
-    stays_on_cube,
     unfit,
 )
 

@@ -15,7 +15,6 @@ the softmax, or the two layers of a narrow perceptron for many points.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -42,7 +41,6 @@ from .layout_axes import Axes, Broadcast, axes_behind, backward_axes, behind
 
 PLAIN_LAYOUT = (BroadcastOp, ReshapeOp, TransposeOp)
 FLOATS = ("f16", "bf16", "f32")
-HALVES = ("f16", "bf16")
 LEAST_KEYS, LEAST_ROWS = 16, 16
 """Fewer keys than a fractal of the cube has are no work for a kernel. Fewer rows are none for one that hands tiles from
 core to core, but for the vector cores alone."""
@@ -53,10 +51,6 @@ MOST_GENERATED = 16
 MOST_SUMMED = 256
 """Most elements that are summed up for a score, and most columns of a result, of chained products without a softmax:
 with more, each of the products works longer than its result takes to be stored and loaded."""
-
-MOST_WIDE, MOST_SHARED = 512, 2048
-"""Most columns of a result, and most elements that are summed up for what is between, where the cube hands that on by
-itself: the sums of a tile of rows stay in l0c, and what they begin with in l1."""
 
 LEAST_BYTES = STRIP
 """Least bytes of what is between these: less of it stays in L2 between two kernels, and its way from core to core costs
@@ -167,52 +161,6 @@ def unsuited(at: Chained, machine: Machine) -> str | None:
     if rows < LEAST_TILE * machine.cube_cores // 2:
         return f"its {rows} rows are no tiles of {LEAST_TILE} for half of the {machine.cube_cores} cores"
     return None
-
-
-def stays_on_cube(at: Chained, machine: Machine) -> bool:
-    """Whether the fixpipe does all that is between two products: a relu, and one rounding. The cube core then takes the
-    first one's results from l0c to l1 and goes on, and its vector cores have no part in it."""
-    between = [op for op in at.members if op not in (*at.first, at.product) and op not in at.generated]
-    weighed = dtype_name(element_of(at.product.operands[at.weights]))
-    kinds = {dtype_name(element_of(v)) for op in between for v in (op.operands[0], op.results[0])}
-    return (
-        type(at) is Chained
-        and len(at.first) == 1
-        and len(to_ints(at.scores.lhs_contract)) == 1
-        and not at.groups
-        and all(isinstance(op, ELEMENTWISE["convert"]) or is_relu(op) for op in between)
-        and kinds | {dtype_name(element_of(at.scores.result))} <= {"f32", weighed}
-        and ("l0c", "l1") in machine.moves
-        and weighed in HALVES
-        and not any_open(at.domain)
-        and at.domain[at.keys] % LEAST_KEYS == 0
-        and at.domain[-1] <= MOST_WIDE
-        and all(shape_of(at.scores.lhs)[d] <= MOST_SHARED for d in to_ints(at.scores.lhs_contract))
-        and not epilogue_behind(at.product)
-    )
-
-
-def is_relu(op: Operation) -> bool:
-    """Whether an op makes negative numbers 0."""
-    if not isinstance(op, ELEMENTWISE["max"]):
-        return False
-    known = [n for v in op.operands if (n := splat_of(v)) is not None]
-    return len(known) == 1 and known[0] == 0 and math.copysign(1, known[0]) > 0
-
-
-def epilogue_behind(product: ContractOp) -> bool:
-    """Whether elementwise ops or reductions that read the result are part of no other product's kernel: then a product
-    of its own does them on the way out, and one kernel for two products does not."""
-    readers = [use.operation for use in product.result.uses]
-    while readers:
-        op = readers.pop()
-        if isinstance(op, PLAIN_LAYOUT):
-            readers += [use.operation for use in op.results[0].uses]
-        elif isinstance(op, ElementwiseOp | ReduceOp):
-            others = [made_by(v) for v in op.operands]
-            if not any(isinstance(o, ContractOp) and o is not product for o in others):
-                return True
-    return False
 
 
 def unfit(at: Chained, machine: Machine) -> str | None:
@@ -529,9 +477,8 @@ def _sides(op: ContractOp, axes: Axes) -> list[set[int | None]]:
 
 def follows(op: Operation, first: Operation) -> bool:
     """Whether an op, or the one of the same block that holds it, comes behind another one."""
-    inside: Operation | None = op
-    while inside is not None and inside.parent is not first.parent:
-        inside = inside.parent_op()
+    assert first.parent is not None
+    inside = first.parent.find_ancestor_op_in_block(op)
     return inside is not None and first.is_before_in_block(inside)
 
 

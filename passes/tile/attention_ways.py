@@ -12,8 +12,7 @@ from ...dialects.graph import FusionOp, RowAttentionSchedule
 from ...dialects.graph.schedules import Schedule
 from ..errors import TooLarge
 from ..fingerprint import structure
-from ..graph.attention import Attention
-from ..graph.chained import better_apart, stays_on_cube
+from ..graph.chained import better_apart
 from ..pins import pinned_for
 from ..rewriting import inline_for
 from .attention_parts import chained_in, is_chained
@@ -21,7 +20,7 @@ from .back_to_back import BackToBackKernel
 from .chain import ChainKernel
 from .contraction_choice import CLEARLY_BETTER
 from .fronts import Chosen
-from .launches import LaunchPlan, banded, launches_of
+from .launches import LaunchPlan, banded, kind_of_chain, launches_of
 from .names import Memo
 from .row_attention import RowAttentionKernel
 from .row_attention_parts import fusions_of, note_apart, parts_combined, taken_apart
@@ -94,7 +93,7 @@ class AttentionWays:
         few = issubclass(plan.choices, RowAttentionSchedule)
         if not few:
             at = chained_in(fusion, machine)
-            if isinstance(at, Attention) or not stays_on_cube(at, machine) or better_apart(at, machine) is None:
+            if kind_of_chain(at, machine) is not BackToBackKernel or better_apart(at, machine) is None:
                 return None
         key, details = structure(fusion)
         why = self.opened.find(key, details)

@@ -32,7 +32,7 @@ from ...dialects.graph.schedules import Schedule
 from ...dialects.tile import TileType
 from ...machine import Machine
 from ..errors import TooLarge
-from ..graph.chained import is_relu
+from ..graph.back_to_back import is_relu
 from ..graph.layout_axes import base_of
 from .attention_choice import ROWS
 from .attention_parts import ProductPart, chained_in, result_dims, result_strides

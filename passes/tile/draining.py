@@ -22,6 +22,7 @@ from ...dialects.graph.interface import element_of
 from ...dialects.npu.legality import refuse_drain
 from ...machine import Machine
 from ..access import splat_of
+from ..graph.back_to_back import is_relu
 from .columns import Columns, columns_of, known_factors, pack_factors
 from .contraction_axes import Nest, Product, accumulated_in, nest_of, product_in
 from .cube_schedule import COLUMNS
@@ -283,7 +284,7 @@ class _Chain:
     def _relu(self, allowed: bool = True) -> bool:
         """Goes on behind all that makes negative numbers 0, if that is allowed; whether there is any."""
         found = False
-        while allowed and (op := self._peek("max")) is not None and _is_zero(_number(op)):
+        while allowed and (op := self._peek("max")) is not None and is_relu(op):
             self.end, found = op.results[0], True
         return found
 
@@ -304,10 +305,6 @@ class _Chain:
 def _saturates(dtype: str) -> bool:
     """Whether sums leave the cube as the nearest number of a float type, never as infinity or NaN."""
     return is_float(dtype) and itemsize(dtype) == 1
-
-
-def _is_zero(number: float | None) -> bool:
-    return number is not None and number == 0 and math.copysign(1, number) > 0
 
 
 def _number(op: Operation) -> float | None:

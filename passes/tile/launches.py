@@ -41,7 +41,8 @@ from ...support.rules import Rules
 from ..access import splat_of
 from ..fingerprint import structure
 from ..graph.attention import Attention
-from ..graph.chained import Chained, stays_on_cube
+from ..graph.back_to_back import stays_on_cube
+from ..graph.chained import Chained
 from .attention import AttentionKernel
 from .attention_choice import Band
 from .attention_parts import chained_in, is_chained
