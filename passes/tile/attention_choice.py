@@ -16,7 +16,6 @@ from ...dialects.base import describe, to_ints
 from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import AttentionSchedule, ContractOp, FusionOp
 from ...dialects.graph.interface import element_of, shape_of
-from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.types import padded_bytes
 from ...dialects.open_sizes import any_open, certain, example
 from ...machine import Machine
@@ -25,10 +24,10 @@ from ..graph.attention import Attention
 from ..graph.layout_axes import base_of
 from ..graph.visible_keys import VisibleKeys, visible_keys
 from .attention_parts import ProductPart, ScoreSteps, chained_in, result_dims
-from .bound import FRACTAL, grids, round_up
+from .bound import FRACTAL, round_up
 from .builder import divide_grid
-from .schedule import share
-from .scheduled import ScheduledKernel, as_attention, cannot_obey
+from .row_tiles import RowTiles
+from .scheduled import cannot_obey
 from .steps import Emitter, tile_bytes
 
 ROWS = (128, 112, 96, 80, 64, 48, 32, 16)
@@ -74,7 +73,7 @@ class Band:
     stop: int
 
 
-class AttentionChoice(ScheduledKernel):
+class AttentionChoice(RowTiles):
     """Attention, or what else is chained, on a chip whose cube and vector cores exchange tiles through device memory,
     while its schedule is chosen. It is that of a `band` of the rows, which may be all of them."""
 
@@ -171,12 +170,6 @@ class AttentionChoice(ScheduledKernel):
             return []
         return sorted({most, (most + 1) // 2} - {1})
 
-    @property
-    def _yielded(self) -> Sequence[SSAValue]:
-        last = self.fusion.body.block.last_op
-        assert last is not None
-        return last.operands
-
     @abstractmethod
     def _load_scores(self, i: int, e: Emitter) -> SSAValue:
         """Brings a vector core's tile of what a first product gives."""
@@ -209,14 +202,6 @@ class AttentionChoice(ScheduledKernel):
     def _fits_band(self, rows: int) -> bool:
         """Whether no tile of so many rows reaches into the next band."""
         return self.band.end == self.whole[self.row] or self.extents[self.row] % rows == 0
-
-    def _grids(self, rows: int) -> list[tuple[int, ...]]:
-        """Divisions over cores that are worth judging: fewer cores are started sooner."""
-        if self.asked.grid:
-            return [self.asked.grid]
-        counts = [self._tiles(a, rows) for a in self.outer]
-        most = min(self.asked.cores or self.machine.cube_cores, self.machine.cube_cores)
-        return [tuple(grid) for grid in grids(counts, most)]
 
     def _keys_tried(self) -> list[int]:
         """Lengths of pieces of the keys that leave little of the last one empty."""
@@ -323,9 +308,6 @@ class AttentionChoice(ScheduledKernel):
         """Columns of the result that a vector core divides and stores at once."""
         return equal_parts(self._wide)[-1]
 
-    def _tiles(self, axis: int, rows: int) -> int:
-        return -(-self.extents[axis] // rows) if axis == self.row else self.extents[axis]
-
     def pieces(self, keys: int) -> int:
         """Pieces of so many keys: one, or an even number."""
         count = -(-self.extents[self.keys] // keys)
@@ -359,18 +341,7 @@ class AttentionChoice(ScheduledKernel):
             return "its scores cannot be worked on in place: buffered must be 2"
         if s.keys % s.scored:
             return f"scores of {s.scored} keys at once do not divide {s.keys}"
-        if len(s.grid) != len(self.outer):
-            return f"its result has {len(self.outer)} axes of tiles, and the grid {len(s.grid)}"
-        if size(s.grid) > self.machine.cube_cores:
-            return f"a grid of {size(s.grid)} cores is more than the {self.machine.cube_cores} there are"
-        for a, n in zip(self.outer, s.grid, strict=True):
-            if certain(share(self._tiles(a, s.rows), n)[0], "!=", n):
-                return f"axis {a} of {self._tiles(a, s.rows)} tiles cannot be split over {n} cores"
-        for space, need in self._bytes(s).items():
-            room = self.machine.spaces[space].bytes
-            if need > room:
-                return f"a tile of {s.rows} rows and {s.keys} keys takes {need} bytes of {space}, of {room} there are"
-        return None
+        return self._refused_grid(s) or self._refused_bytes(s)
 
     def _bytes(self, s: AttentionSchedule) -> dict[str, int]:
         """Bytes of each memory space that a tile takes."""
@@ -439,8 +410,3 @@ class AttentionChoice(ScheduledKernel):
     def _chain_axes(self) -> list[int]:
         """The axis of the whole of each axis of the steps between the products."""
         return [*self.others, self.keys, self.row]
-
-    def check(self, name: str, schedule: Schedule) -> None:
-        reason = self._refusal(as_attention(name, schedule))
-        if reason is not None:
-            raise cannot_obey(name, reason)

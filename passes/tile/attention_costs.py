@@ -9,7 +9,6 @@ from ...dialects.graph import AttentionSchedule
 from ...dialects.graph.interface import element_of
 from ...dialects.graph.schedules import Schedule
 from .attention_choice import BEHIND, AttentionChoice
-from .schedule import share
 from .scheduled import as_attention
 
 SIGNALS = 1.5
@@ -28,9 +27,9 @@ class AttentionCosts(AttentionChoice):
         assert s.rows and s.keys and s.grid and s.features and s.summed
         pieces, cores = self.pieces(s.keys), size(s.grid)
         turns = pieces + (0 if pieces == 1 else BEHIND / 2 if s.places == 2 else BEHIND)
-        tiles = size([share(self._tiles(a, s.rows), n)[1] for a, n in zip(self.outer, s.grid, strict=True)])
+        tiles = size([own for _, own in self._split(s).values()])
         signal = machine.cross_us * machine.clock_mhz
-        step = self._piece_cycles(s, signal)
+        step = self._piece_cycles(s)
         cycles = tiles * (turns * step + step + 4 * signal)
         p, wide, scored = self.width, self._wide, sum(map(itemsize, self.scored))
         crossing = 2 * s.rows * (s.keys * (scored + p) + (0 if self.softmax is None else wide * 4))
@@ -38,12 +37,13 @@ class AttentionCosts(AttentionChoice):
         cycles = max(cycles, tiles * turns * moved * cores / machine.l2_bytes_per_cycle)
         return machine.cycles_to_microseconds(cycles) + machine.launch_microseconds(cores, mixed=True)
 
-    def _piece_cycles(self, s: AttentionSchedule, signal: float) -> float:
+    def _piece_cycles(self, s: AttentionSchedule) -> float:
         """Cycles of one piece of the keys, whatever the grid is."""
         key = s.rows, s.keys, s.scored, s.columns, s.buffered, s.features, s.summed, s.places, s.l0c
         known = self.steps_known.get(key)
         if known is None:
             vector, *moves = self._vector_cycles(s)
+            signal = self.machine.cross_us * self.machine.clock_mhz
             known = max(self._cube_cycles(s), vector + SIGNALS * signal, *moves)
             self.steps_known[key] = known
         return known

@@ -15,7 +15,7 @@ A piece has two parts where that fits: while the weights of one are on their way
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
@@ -36,11 +36,12 @@ from ..graph.back_to_back import is_relu
 from ..graph.layout_axes import base_of
 from .attention_choice import ROWS
 from .attention_parts import ProductPart, chained_in, result_dims, result_strides
-from .bound import FRACTAL, LoadCost, grids, round_up
+from .bound import FRACTAL, LoadCost, round_up
 from .builder import KernelBuilder, gm_of, hand_back
 from .cube_schedule import CubePlan
-from .schedule import may_repeat, share
-from .scheduled import ScheduledKernel, as_attention, cannot_obey
+from .row_tiles import RowTiles
+from .schedule import may_repeat
+from .scheduled import as_attention, cannot_obey
 
 SCORED = (256, 192, 128, 96, 64, 48, 32, 16)
 """Keys of a part of a piece that are tried."""
@@ -54,11 +55,8 @@ PARTS, MOST_STEPS = 2, 3
 STALLS = 1.12
 """How much longer a piece takes as its pipes wait for each other: fitted to the simulator."""
 
-SETTLED = AttentionSchedule(buffered=1, bands=1, places=1, l1=2, l0c=1, ub=1)
-"""What is the same in all schedules."""
 
-
-class BackToBackKernel(ScheduledKernel):
+class BackToBackKernel(RowTiles):
     """Lowers two products of which the second one takes what the fixpipe makes of the first one's results.
 
     A schedule's `keys` are those of a piece, `scored` those of a part of it, `columns` all columns of the result."""
@@ -102,7 +100,7 @@ class BackToBackKernel(ScheduledKernel):
             for scored in (asked.scored,) if asked.scored else SCORED:
                 for schedule in self._completed(rows, scored):
                     on_cores = [replace(schedule, grid=grid) for grid in self._grids(rows)]
-                    obeyed = [s for s in on_cores if self._refusal(s) is None]
+                    obeyed = [s for s in on_cores if self._refused_grid(s) is None]
                     found = found or bool(obeyed)
                     yield from obeyed
         if not found:
@@ -113,16 +111,6 @@ class BackToBackKernel(ScheduledKernel):
                 raise cannot_obey(name, reason or "no schedule with these choices fits on chip")
             raise TooLarge(f"{describe(self.at.product)}: {reason}")
 
-    def _grids(self, rows: int) -> list[tuple[int, ...]]:
-        if self.asked.grid:
-            return [self.asked.grid]
-        counts = [self._tiles(a, rows) for a in self.outer]
-        most = min(self.asked.cores or self.machine.cube_cores, self.machine.cube_cores)
-        return [tuple(grid) for grid in grids(counts, most)]
-
-    def _tiles(self, axis: int, rows: int) -> int:
-        return -(-self.extents[axis] // rows) if axis == self.row else self.extents[axis]
-
     def _completed(self, rows: int, scored: int) -> Iterator[AttentionSchedule]:
         """The schedules that fit, but for the grid: of each step of the first product the one with the longest step of
         the second, twice in l0 where that fits."""
@@ -130,13 +118,12 @@ class BackToBackKernel(ScheduledKernel):
         whole = {self.shared, *(n for n in STEPS if self.shared % n == 0)}
         first = [asked.features] if asked.features else sorted(whole, reverse=True)[:MOST_STEPS]
         second = [asked.summed] if asked.summed else [n for n in STEPS if scored % n == 0]
-        ones = tuple(1 for _ in self.outer)
         for parts in [asked.keys // scored] if asked.keys else (PARTS, 1):
             for features in first:
                 tried = (
                     self._schedule(rows, scored, parts, features, n, slots) for slots in (2, 1) for n in second
                 )
-                fitting = (s for s in tried if self._refusal(replace(s, grid=ones)) is None)
+                fitting = (s for s in tried if (self._refused_steps(s) or self._refused_bytes(s)) is None)
                 yield from islice(fitting, 1)
 
     def _schedule(
@@ -144,9 +131,7 @@ class BackToBackKernel(ScheduledKernel):
     ) -> AttentionSchedule:
         keys = self.asked.keys or scored * parts
         slots = self.asked.slots({"l1": 2, "l0a": buffers, "l0b": buffers, "l0c": 1, "ub": 1})
-        return replace(
-            SETTLED,
-            **slots,
+        schedule = AttentionSchedule(
             rows=rows,
             keys=keys,
             scored=scored,
@@ -158,15 +143,14 @@ class BackToBackKernel(ScheduledKernel):
             places=self.asked.places,
             cores=self.asked.cores,
         )
-
-    def check(self, name: str, schedule: Schedule) -> None:
-        reason = self._refusal(as_attention(name, schedule))
-        if reason is not None:
-            raise cannot_obey(name, reason)
+        return replace(schedule, **slots)
 
     def _refusal(self, s: AttentionSchedule) -> str | None:
-        """Why a complete schedule cannot be obeyed, as the rest of a sentence."""
-        assert s.rows and s.keys and s.scored and s.features and s.summed and s.grid
+        return self._refused_steps(s) or self._refused_grid(s) or self._refused_bytes(s)
+
+    def _refused_steps(self, s: AttentionSchedule) -> str | None:
+        """Why the pieces and steps of a tile cannot be what a schedule says."""
+        assert s.rows and s.keys and s.scored and s.features and s.summed
         if any(n % FRACTAL for n in (s.rows, s.keys, s.scored, s.features, s.summed)):
             return f"rows, keys, scored, features and summed must be multiples of {FRACTAL}"
         if (s.bands or 1) > 1 or (s.places or 1) > 1 or s.buffered != 1:
@@ -179,17 +163,6 @@ class BackToBackKernel(ScheduledKernel):
             return f"a piece of {s.keys} keys is not one part of {s.scored}, or {PARTS}"
         if s.scored % s.summed:
             return f"steps of {s.summed} keys do not divide {s.scored}"
-        if len(s.grid) != len(self.outer):
-            return f"its result has {len(self.outer)} axes of tiles, and the grid {len(s.grid)}"
-        if size(s.grid) > self.machine.cube_cores:
-            return f"a grid of {size(s.grid)} cores is more than the {self.machine.cube_cores} there are"
-        for a, n in zip(self.outer, s.grid, strict=True):
-            if share(self._tiles(a, s.rows), n)[0] != n:
-                return f"axis {a} of {self._tiles(a, s.rows)} tiles cannot be split over {n} cores"
-        for space, need in self._bytes(s).items():
-            room = self.machine.spaces[space].bytes
-            if need > room:
-                return f"a tile of {s.rows} rows and {s.keys} keys takes {need} bytes of {space}, of {room} there are"
         return None
 
     def _bytes(self, s: AttentionSchedule) -> dict[str, int]:
@@ -223,7 +196,7 @@ class BackToBackKernel(ScheduledKernel):
         assert s.rows and s.keys and s.scored and s.features and s.summed and s.grid
         width, wide, cores = itemsize(self.weighed), self.wide, size(s.grid)
         parts, pieces = s.keys // s.scored, self.extents[self.keys] // s.keys
-        tiles = size([share(self._tiles(a, s.rows), n)[1] for a, n in zip(self.outer, s.grid, strict=True)])
+        tiles = size([own for _, own in self._split(s).values()])
         left, right = machine.moves["l1", "l0a"], machine.moves["l1", "l0b"]
         steps = self._whole(s) // s.features, s.scored // s.summed
         blocks = s.rows * s.keys * (self._whole(s) + wide) / machine.cube[dtype_name(self.weighed)].macs
@@ -265,13 +238,11 @@ class BackToBackKernel(ScheduledKernel):
 
     def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
         s = self.s = as_attention(name, schedule)
-        assert s.rows and s.grid
-        split = {a: share(self._tiles(a, s.rows), n) for a, n in zip(self.outer, s.grid, strict=True)}
-        on_grid = [a for a in self.outer if may_repeat(split[a][0])]
+        lead = [cores for cores, _ in self._split(s).values() if may_repeat(cores)]
         b = self.b = KernelBuilder(
             self.machine,
             "cube",
-            [split[a][0] for a in on_grid],
+            lead,
             [gm_of(v) for v in self.fusion.body.block.args],
             [gm_of(v) for v in self._yielded],
             [],
@@ -279,21 +250,10 @@ class BackToBackKernel(ScheduledKernel):
         )
         b.location = self.fusion.location
         with b.section("cube"), ExitStack() as stack:
-            position: dict[int, Expr] = {}
-            for a in self.outer:
-                length = s.rows if a == self.row else 1
-                core = Expr.of(b.coordinates[on_grid.index(a)]) if a in on_grid else Expr()
-                position[a] = core * (split[a][1] * length)
-                if may_repeat(split[a][1]):
-                    position[a] = position[a] + stack.enter_context(b.loop(split[a][1])) * length
+            position = self._of_core([Expr.of(b.coordinates[i]) for i in range(len(lead))], s)
+            self._loops(b, stack, position, s)
             self._tile(position)
         return b.finish(name)
-
-    @property
-    def _yielded(self) -> Sequence[SSAValue]:
-        last = self.fusion.body.block.last_op
-        assert last is not None
-        return last.operands
 
     def _plans_of(self, s: AttentionSchedule) -> tuple[CubePlan, CubePlan]:
         """The steps and loads of both products."""

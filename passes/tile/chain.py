@@ -42,7 +42,7 @@ from .attention_parts import ProductPart, ScoreSteps, result_strides
 from .bound import round_up
 from .builder import KernelBuilder, dense, gm_of, hand_back, number
 from .cube_schedule import CubePlan
-from .schedule import may_repeat, share
+from .schedule import may_repeat
 from .scheduled import as_attention
 from .steps import Emitter, Ref
 
@@ -59,9 +59,7 @@ class ChainKernel(AttentionCosts):
         s = as_attention(name, schedule)
         assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed and s.grid
         self.s, self.count = s, self.pieces(s.keys)
-        split = {a: share(self._tiles(a, s.rows), n) for a, n in zip(self.outer, s.grid, strict=True)}
-        on_grid = [a for a in self.outer if may_repeat(split[a][0])]
-        lead = [split[a][0] for a in on_grid]
+        lead = [cores for cores, _ in self._split(s).values() if may_repeat(cores)]
         b = self.b = KernelBuilder(
             self.machine,
             "mix",
@@ -76,24 +74,16 @@ class ChainKernel(AttentionCosts):
             {space: getattr(s, space) for space in ("l1", "l0a", "l0b", "l0c", "ub")},
         )
         b.location = self.fusion.location
-        self.here = [Expr.of(b.coordinates[i]) for i in range(len(on_grid))]
+        self.here = [Expr.of(b.coordinates[i]) for i in range(len(lead))]
         self._plan(s)
         with b.section(MIXED, self.units) as unit, ExitStack() as stack:
             self.number = Expr.of(unit)
             self.unit = self.number * (s.rows // self.units)
-            position: dict[int, Expr] = {}
-            for a in self.outer:
-                length = s.rows if a == self.row else 1
-                position[a] = (self.here[on_grid.index(a)] if a in on_grid else Expr()) * (
-                    split[a][1] * length
-                )
+            position = self._of_core(self.here, s)
             position[self.row] = position[self.row] + self.band.begin
             self.emitter = Emitter(b, [self._extent(a) for a in self._chain_axes])
             self.filled = {chain: self._fill_of(chain) for chain in self.chains}
-            for a in self.outer:
-                if may_repeat(split[a][1]):
-                    index = stack.enter_context(b.loop(split[a][1]))
-                    position[a] = position[a] + index * (s.rows if a == self.row else 1)
+            self._loops(b, stack, position, s)
             self._rows(position)
         return b.finish(name)
 
