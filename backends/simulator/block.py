@@ -42,7 +42,7 @@ class _Place:
     def same_until(self, core: Core, since: int) -> int:
         """The trip up to which all cost what those cost from another one on; the next one where they do not."""
         if self.steady is None:
-            self.steady = self.loop.runs(list(core.env), self.first, self.trips)
+            self.steady = self.loop.runs(core.env, self.first, self.trips)
         for start, count, steady in self.steady:
             if steady and start <= since and self.trip < start + count:
                 return start + count
@@ -146,7 +146,6 @@ class Block:
         while place.trip < trips:
             if self._rounds is not None and trips >= LEAST_TRIPS:
                 self.places[own] = place
-                core.env[loop.variable] = first + loop.step * place.trip
                 yield None
                 if place.trip >= trips:
                     break

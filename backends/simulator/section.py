@@ -341,9 +341,9 @@ class TimedSection(TimedBody):
 
     def _sums_of(self, op: NpuOp) -> Sums | None:
         """The accumulator of a product or a drain that has a unit flag."""
-        if not isinstance(op, ops.MmadOp | ops.FixpipeOp | ops.FixpipeL1Op) or op.unit_flag is None:
+        value = op.flagged_sums()
+        if value is None:
             return None
-        value = op.acc if isinstance(op, ops.MmadOp) else op.source
         slot, alloc = value.owner, ops.whole_buffer(value)
         counter: Expr[int] = Expr()
         if isinstance(slot, ops.SlotOp):

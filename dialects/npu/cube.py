@@ -17,7 +17,6 @@ from .buffers import SlotOp
 from .interface import Cost, NpuOp, SourceBox, buffer, parts, products_in
 from .legality import (
     refuse_drain,
-    refuse_handing_on,
     refuse_parted,
     refuse_path,
     refuse_product,
@@ -166,6 +165,9 @@ class MmadOp(NpuOp):
     def starts_fresh(self) -> tuple[int, SSAValue]:
         return 0, self.acc
 
+    def flagged_sums(self) -> SSAValue | None:
+        return self.acc if self.unit_flag is not None else None
+
     def verify_(self) -> None:
         super().verify_()
         given = [buffer(v) for v in self.main_operands()]
@@ -211,9 +213,16 @@ class FixpipeL1Op(NpuOp):
         super().verify_()
         check_handed_on(self, buffer(self.source), buffer(self.dest))
 
+    def flagged_sums(self) -> SSAValue | None:
+        return self.source if self.unit_flag is not None else None
+
     def refused_by(self, machine: Machine) -> str | None:
         total, dtype = buffer(self.source).dtype(), buffer(self.dest).dtype()
-        return refuse_handing_on(machine, total, dtype, self.relu, self.unit_flag)
+        return (
+            refuse_path(machine, "l0c", "l1", self.PIPE)
+            or refuse_unit_flag(machine, self.unit_flag)
+            or refuse_drain(machine, total, dtype, relu=self.relu)
+        )
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         return self.cost_of_part(machine, indices, (None, None))

@@ -108,6 +108,10 @@ class NpuOp(EngineOp, MemoryEffectInterface):
         """(row, source): where that row of `at [...]` is 0, the source's old contents are not used."""
         return None
 
+    def flagged_sums(self) -> SSAValue | None:
+        """The accumulator of a product or a drain that has a unit flag."""
+        return None
+
     def source_box(self) -> SourceBox | None:
         """The box of the first source that the instruction reads, for those that read a part of it."""
         return None

@@ -291,15 +291,6 @@ def refuse_parted(element: str, rows: int, turned: bool) -> str | None:
     return f"takes pairs of {element} apart: the summed dimension must be the last one in memory"
 
 
-def refuse_handing_on(
-    machine: Machine, total: str, dtype: str, relu: Attribute | None, unit_flag: Attribute | None = None
-) -> str | None:
-    """Why sums of a type do not become an operand of another in l1 on a machine; None where they do."""
-    return refuse_path(machine, "l0c", "l1", Pipe.FIX) or refuse_drain(
-        machine, total, dtype, relu=relu, unit_flag=unit_flag
-    )
-
-
 def refuse_unit_flag(machine: Machine, unit_flag: Attribute | None) -> str | None:
     """Why a product and the drain of its sums have no unit flags on a machine; None where they do, or ask for none."""
     if unit_flag is None or machine.unit_flags:
@@ -315,13 +306,9 @@ def refuse_drain(
     zero: Attribute | None = None,
     relu: Attribute | None = None,
     by_column: bool = False,
-    unit_flag: Attribute | None = None,
 ) -> str | None:
     """Why accumulators of type `total` do not leave the cube as `dtype`, with these properties of the op, and scaled
     `by_column`; None where they do."""
-    flagged = refuse_unit_flag(machine, unit_flag)
-    if flagged is not None:
-        return flagged
     clipped = machine.clips_drains(total) if relu is not None else None
     if clipped is not None:
         return clipped

@@ -16,7 +16,7 @@ from ..dtypes import dtype_name, itemsize, size
 from ..shapes import check_scaled
 from .buffers import check_indirect, check_scalar
 from .interface import Cost, NpuOp, buffer, gm, gm_traffic
-from .legality import refuse_drain, refuse_path
+from .legality import refuse_drain, refuse_path, refuse_unit_flag
 from .types import BufferType, GmType, Pipe
 
 
@@ -191,6 +191,9 @@ class FixpipeOp(TransferOp):
     def destinations(self) -> Sequence[SSAValue]:
         return [self.dest]
 
+    def flagged_sums(self) -> SSAValue | None:
+        return self.source if self.unit_flag is not None else None
+
     def verify_(self) -> None:
         super().verify_()
         if buffer(self.source).space != "l0c":
@@ -200,8 +203,12 @@ class FixpipeOp(TransferOp):
 
     def refused_by(self, machine: Machine) -> str | None:
         total, stored = dtype_name(buffer(self.source).element), dtype_name(gm(self.dest).element)
-        asked = self.factor, self.zero, self.relu, self.scales is not None, self.unit_flag
-        return super().refused_by(machine) or refuse_drain(machine, total, stored, *asked)
+        asked = self.factor, self.zero, self.relu, self.scales is not None
+        return (
+            super().refused_by(machine)
+            or refuse_unit_flag(machine, self.unit_flag)
+            or refuse_drain(machine, total, stored, *asked)
+        )
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         return self.move_cost(machine, indices, write=True)

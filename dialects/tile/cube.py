@@ -24,7 +24,7 @@ from ..base import INDEX, integer, to_ints
 from ..dtypes import dtype_name, size
 from ..effects import allocates
 from ..npu.interface import NpuOp
-from ..npu.legality import refuse_drain, refuse_handing_on, refuse_parted, refuse_path, refuse_product
+from ..npu.legality import refuse_drain, refuse_parted, refuse_path, refuse_product
 from ..npu.types import Pipe
 from ..shapes import check_box, check_extract, check_handed_on, check_product, check_row_move
 from .interface import TileOp, tile_type
@@ -143,7 +143,7 @@ class HandOnOp(TileOp):
 
     def refused_by(self, machine: Machine) -> str | None:
         total, dtype = tile_type(self.source).dtype(), tile_type(self.result).dtype()
-        return refuse_handing_on(machine, total, dtype, self.relu)
+        return refuse_path(machine, "l0c", "l1", Pipe.FIX) or refuse_drain(machine, total, dtype, relu=self.relu)
 
 
 @irdl_op_definition

@@ -61,6 +61,7 @@ class NpuSynchronizePass(TargetPass):
     name = "npu-synchronize"
     unit_flags: bool = True
     """Whether a product and the drain of its sums may follow each other by the machine's unit flags."""
+
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         for kernel in module.ops:
             if not isinstance(kernel, KernelOp):
@@ -141,11 +142,9 @@ def _ancestors(op: Operation, top: Block) -> list[Block]:
 
 
 def _lift(op: Operation, block: Block) -> Operation:
-    while op.parent is not block:
-        parent = op.parent_op()
-        assert parent is not None
-        op = parent
-    return op
+    lifted = block.find_ancestor_op_in_block(op)
+    assert lifted is not None
+    return lifted
 
 
 def synchronize_section(models: list[CheckedKernel], number: int, events: int) -> list[CheckedKernel]:

@@ -37,17 +37,8 @@ def _take_turns(users: list[Operation]) -> bool:
     assert home is not None
     if not all(op.acc is drain.source for op in products):
         return False
-    items = {op: i for i, op in enumerate(home.ops)}
-    places = [_place(op, home, items) for op in products]
-    return all(at is not None and at < items[drain] for at in places) and _made_in(drain.source, home)
-
-
-def _place(op: Operation, home: Block, items: dict[Operation, int]) -> int | None:
-    """The position in `home` of the op that an op is in; None where it is not in one."""
-    found: Operation | None = op
-    while found is not None and found.parent is not home:
-        found = found.parent_op()
-    return None if found is None else items[found]
+    places = [home.find_ancestor_op_in_block(op) for op in products]
+    return all(at is not None and at.is_before_in_block(drain) for at in places) and _made_in(drain.source, home)
 
 
 def _made_in(value: SSAValue, home: Block) -> bool:

@@ -418,8 +418,9 @@ class _SectionBuilder:
                 kernel.rows(op.properties["offsets"], op.index_operands(), op)[row],
                 self.place(value, op),
             )
-        if isinstance(op, ops.MmadOp | ops.FixpipeOp | ops.FixpipeL1Op) and op.unit_flag is not None:
-            node.sums = self.place(op.acc if isinstance(op, ops.MmadOp) else op.source, op)
+        flagged = op.flagged_sums()
+        if flagged is not None:
+            node.sums = self.place(flagged, op)
         if isinstance(op, ops.LoadScalarOp):
             low, high = integer(op.low), integer(op.high)
             variable = kernel.variable(max(high - low + 1, 1))
