@@ -63,15 +63,15 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         self.begins: dict[Dim, Expr] = {}
         """Where the slices begin that operands are, of the product that is built, by the dimension of the table."""
         self.pieces, self.parts, self.blocks = {}, {}, {}
-        self.loaded: dict[tuple[int, ...], list[LoadCost]] = {}
+        self.box_loads: dict[tuple[int, ...], list[LoadCost]] = {}
         """The loads of boxes of the axes, as far as known."""
-        self.held: dict[tuple[int, tuple[int, ...]], int] = {}
+        self.box_bytes: dict[tuple[int, tuple[int, ...]], int] = {}
         """Bytes of a load of an operand in l1, by its number and the box, as far as known."""
         if not self.whole <= {*self.n_axes}:
             raise TooLarge(f"{describe(fusion)} reduces along rows of its product, of which each core has some")
         self.costs: dict[tuple, CubeCost] = {}
         """What a step and its loads cost, as far as known."""
-        self.bounds: dict[tuple[Schedule, bool, frozenset[int]], float] = {}
+        self.bounds: dict[tuple[Schedule, bool], float] = {}
         """The bound of each schedule, as far as known."""
         self.costed: dict[tuple[CubeSchedule, int], Sequence[tuple[CubeSchedule, Costed]]] = {}
         """What `_loads_ahead` found."""
@@ -169,7 +169,7 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         return self._bound(schedule, self.problem)
 
     def _bound(self, schedule: Schedule, problem: CubeProblem) -> float:
-        key = schedule, problem is self.problem, self.warm
+        key = schedule, problem is self.problem
         known = self.bounds.get(key)
         if known is None:
             cost, cores, tiles, overlaps = self._cost(schedule, problem)
@@ -374,18 +374,18 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         return self._held_bytes(0, tuple(lhs)), self._held_bytes(1, tuple(rhs))
 
     def _held_bytes(self, side: int, box: tuple[int, ...]) -> int:
-        known = self.held.get((side, box))
+        known = self.box_bytes.get((side, box))
         if known is None:
             parts = self.operands[side].parts
-            known = self.held[side, box] = sum(padded_bytes(p.l1_sizes(box), p.element) for p in parts)
+            known = self.box_bytes[side, box] = sum(padded_bytes(p.l1_sizes(box), p.element) for p in parts)
         return known
 
     def _loads(self, box: Sequence[int]) -> list[LoadCost]:
         """The load of each operand for a box of the axes."""
-        known = self.loaded.get(tuple(box))
+        known = self.box_loads.get(tuple(box))
         if known is None:
             both = zip(self.operands, self.views, strict=True)
-            known = self.loaded[tuple(box)] = [o.load_cost(views, box, self.machine) for o, views in both]
+            known = self.box_loads[tuple(box)] = [o.load_cost(views, box, self.machine) for o, views in both]
         return known
 
     @cached_property

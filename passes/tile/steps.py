@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.base import Expr
 from ...dialects.dtypes import itemsize
-from ...dialects.npu.types import GmType, padded_bytes, padded_size
+from ...dialects.npu.types import GmType, padded_size
 from ...dialects.tile import TileType
 from .builder import KernelBuilder
 
@@ -67,7 +67,15 @@ def tile_bytes(
     tile: Sequence[int], axes: frozenset[int], elements: Iterable[Attribute], paired: int | None = None
 ) -> int:
     """Bytes of the tiles of these element types that span only `axes`, with pairs along one of them."""
-    return sum(padded_bytes(spanning(tile, axes, paired), e) for e in elements)
+    return bytes_of_widths(tile, axes, map(itemsize, elements), paired)
+
+
+def bytes_of_widths(
+    tile: Sequence[int], axes: frozenset[int], widths: Iterable[int], paired: int | None = None
+) -> int:
+    """The same for elements of so many bytes."""
+    extents = spanning(tile, axes, paired)
+    return sum(padded_size(extents, width) for width in widths)
 
 
 _ORDER = {"load": 0, "store": 2}
@@ -126,10 +134,7 @@ class Steps(list[Step]):
         total = live = peak = 0
         ends: dict[int, list[int]] = {}
         for i, step in enumerate(self):
-            extents = self.extents(step, tile)
-            need = 0
-            for width in layout.widths[i]:
-                need += padded_size(spanning(extents, step.axes, step.paired), width)
+            need = bytes_of_widths(self.extents(step, tile), step.axes, layout.widths[i], step.paired)
             if i in layout.crossing:
                 total += need * slots
             elif step.kind == "fill" or i in layout.kept:
