@@ -75,6 +75,8 @@ class Options:
         pooling: Whether a product and the windows that pool its result become one kernel, where that takes less time.
         ahead: Whether kernels load what none of them makes, as weights, before they wait at a barrier.
         unit_flags: Whether the drain of a product's sums follows it piece by piece, where the target has flags for it.
+        inline: Whether kernels make small rows that they read themselves, as the norm of one row, where that takes less
+            time than to wait for them.
         strips: What is large between products, as the scores behind the gradient of attention, is made in strips, one
             after the other, so that only one of them takes memory: the most bytes of a tensor of a strip, as a number
             or as text such as `"32MiB"`. None: it is made in one piece.
@@ -126,6 +128,7 @@ class Options:
     pooling: bool = True
     ahead: bool = True
     unit_flags: bool = True
+    inline: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.quantization, QuantConfig | str | Path | None):
@@ -187,6 +190,7 @@ class Options:
             self.pooling,
             self.ahead,
             self.unit_flags,
+            self.inline,
         )
         left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
         return [s for s in pinned(stages, choices) if s.name not in left_out]

@@ -101,7 +101,7 @@ def program_of(expressed: Expressed, ours: bool = False) -> Program:
     CompileError."""
     # published kernels are launched one by one, and their buffers follow each other whatever their banks are
     flagged = ours or expressed.unit_flag_products > 0
-    options = Options(schedule=expressed.schedule, join=False, banks=False, unit_flags=flagged)
+    options = Options(schedule=expressed.schedule, join=False, banks=False, unit_flags=flagged, inline=False)
     if isinstance(expressed.source, str):
         # a published loop times an instruction on whatever its buffers hold: npu-check would ask who wrote that
         options = replace(options, check=False)

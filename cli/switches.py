@@ -9,6 +9,7 @@ SWITCHES = {
     "tails": "leave what reduces rows of a product, as a norm behind it, a kernel of its own",
     "pooling": "leave the windows that pool the result of a product a kernel of their own",
     "unit_flags": "let a drain wait until all sums of its product are made",
+    "inline": "let kernels wait for rows that each could make itself, as the norm of one row",
     "ahead": "let kernels wait at a barrier before they load anything, weights as well",
 }
 """The field of `tw.Options`, and what `--no-NAME` does."""

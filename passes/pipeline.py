@@ -125,9 +125,7 @@ def remaining(
     for stage in stages:
         if ORDER.index(stage.level) > ORDER.index(until):
             break
-        if stage.level == "graph" and start != "graph":
-            continue
-        if stage.optional and ORDER.index(stage.level) < ORDER.index(start):
+        if ORDER.index(stage.level) < ORDER.index(start):
             continue
         if not stage.asked:
             continue

@@ -28,6 +28,7 @@ STATES = (
     "fused",
     "scheduled",
     "tiled",
+    "inlined",
     "bufferized",
     "addressed",
     "synchronized",
@@ -50,7 +51,8 @@ class PassChoices:
     memory_limit: the most bytes of device memory, None for all there are. turned: whether operands of products may be
     turned in memory. tails: whether what reduces rows of a product may be part of its kernel. pooling: whether products
     and what pools their results may be one kernel. ahead: whether kernels load what none of them makes before they wait
-    at a barrier. unit_flags: whether drains may follow the products of their sums fractal by fractal.
+    at a barrier. unit_flags: whether drains may follow the products of their sums fractal by fractal. inline: whether
+    kernels make small rows that they read themselves.
     """
 
     schedule: str = ""
@@ -68,6 +70,7 @@ class PassChoices:
     pooling: bool = True
     ahead: bool = True
     unit_flags: bool = True
+    inline: bool = True
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,7 @@ PIPELINE: tuple[Stage, ...] = (
     Stage("graph-fuse", ".graph.fuse:GraphFusePass", "graph", (), ("fused",)),
     Stage("graph-schedule", ".tile.choose:GraphSchedulePass", "graph", ("fused",), ("scheduled",)),
     Stage("graph-to-tile", ".tile.lower:GraphToTilePass", "tile", ("scheduled",), ("tiled",)),
+    Stage("tile-inline", ".tile.inline:TileInlinePass", "tile", ("tiled",), ("inlined",)),
     Stage("tile-fit", ".tile.fit:TileFitPass", "tile", ("tiled",), optional="memory_limit"),
     Stage("tile-to-npu", ".npu.bufferize:TileToNpuPass", "npu", ("tiled",), ("bufferized",)),
     Stage("npu-allocate", ".npu.allocate:NpuAllocatePass", "npu", ("bufferized",), ("addressed",)),

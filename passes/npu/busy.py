@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import prod
 
 from xdsl.dialects.scf import ForOp
-from xdsl.ir import Block
+from xdsl.ir import Block, Operation
 
 from ...dialects.base import to_ints
 from ...dialects.npu.interface import NpuOp
@@ -41,10 +41,31 @@ def busy_microseconds(kernel: KernelOp, machine: Machine) -> float:
     return machine.cycles_to_microseconds(most * turns)
 
 
+def work_microseconds(kernel: KernelOp, machine: Machine) -> float:
+    """Microseconds that a core works on a kernel without open sizes: on what stands in no loop one instruction after
+    the other, reading from L2; in each loop as long as its busiest pipe, reading from HBM. Raises KeyError for what the
+    machine does not have."""
+    cycles = 0.0
+    for section in kernel.sections():
+        for op in section.body.block.ops:
+            pipes: Counter[str] = Counter()
+            for each, times in _instructions_of(op, 1):
+                cost = each.cost(machine, [0] * len(each.index_operands()))
+                missed = cost.bus_bytes * cost.miss_cycles if op is not each and not cost.write else 0.0
+                pipes[each.PIPE] += round((cost.cycles + missed) * times)
+            cycles += max(pipes.values(), default=0)
+    return machine.cycles_to_microseconds(cycles)
+
+
 def _instructions(block: Block, times: int) -> Iterator[tuple[NpuOp, int]]:
     """Each instruction of a block, and how often it runs."""
     for op in block.ops:
-        if isinstance(op, NpuOp) and not isinstance(op, OrderOp):
-            yield op, times
-        elif isinstance(op, ForOp):
-            yield from _instructions(op.body.block, times * trip_count(op))
+        yield from _instructions_of(op, times)
+
+
+def _instructions_of(op: Operation, times: int) -> Iterator[tuple[NpuOp, int]]:
+    """The same of an op, or of a loop."""
+    if isinstance(op, NpuOp) and not isinstance(op, OrderOp):
+        yield op, times
+    elif isinstance(op, ForOp):
+        yield from _instructions(op.body.block, times * trip_count(op))

@@ -152,6 +152,12 @@ QUANTIZED = """func.func @main(%x: tensor<20x30xf32>) -> tensor<20x30xf32> {
 """
 """StableHLO: JAX has no quantized tensors."""
 
+def token(x: jax.Array, w: jax.Array) -> jax.Array:
+    """A norm of one row, and a product that reads it."""
+    y = x - x.mean(axis=-1, keepdims=True)
+    return (y * jax.lax.rsqrt((y * y).mean(axis=-1, keepdims=True) + 1e-5)) @ w
+
+
 def window(x: jax.Array, w: jax.Array) -> jax.Array:
     """A convolution with a window of 3 x 3."""
     return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
@@ -182,5 +188,6 @@ MODELS: dict[str, tuple[Callable[..., Any] | str, tuple[Any, ...]]] = {
     "ordered": (ordered, (data(20, 50),)),
     "scattered": (scattered, (data(40, 20), jnp.asarray([3, 7, 3, 30]), data(4, 20, seed=1))),
     "hosted": (hosted, (data(24, 40),)),
+    "token": (token, (data(1, 512), data(512, 512, seed=1))),
     "running": (running, (data(30, 20),)),
 }

@@ -78,7 +78,7 @@ def test_a_correct_program_has_a_row_for_each_pass_and_memory(dtype: Any) -> Non
     assert names == [
         ("source", "typed"),
         *((s, "typed") for s in ("graph-simplify", "graph-strips", "graph-hoist", "graph-partition")),
-        *((s, "typed") for s in ("graph-fuse", "graph-schedule", "graph-to-tile", "tile-to-npu")),
+        *((s, "typed") for s in ("graph-fuse", "graph-schedule", "graph-to-tile", "tile-inline", "tile-to-npu")),
         *(
             (s, m)
             for s in (*ON_DEVICE, "run")
@@ -86,7 +86,7 @@ def test_a_correct_program_has_a_row_for_each_pass_and_memory(dtype: Any) -> Non
         ),
     ]
     assert [c.stage for c in found.checks if c.exact] == [
-        s for s, _ in names if s.startswith(("npu-", "tile-to"))
+        s for s, _ in names if s.startswith(("npu-", "tile-"))
     ]
     assert list(found.levels) == ["graph", "tile", "npu typed", "npu bytes"]
     assert found.reference == "JAX"

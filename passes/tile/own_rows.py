@@ -1,0 +1,430 @@
+"""What a kernel that makes one row does for it, so that kernels that read the row can do that themselves.
+
+`origin_of` says how a kernel makes a row, `readings_of` how one reads it, and `repeated` puts both together:
+
+Before:  @reduce_0:    %t = tile.load %x ...; %n = tile.mul %t, %scale;  tile.store %n, %row at [0] {sizes = [768]}
+         @contract_0:  scf.for %k ... { %r = tile.load %row at [%k * 32] {sizes = [32]} ... }
+After:   @contract_0:  %t = tile.load %x ...; %n = tile.mul %t, %scale
+                       scf.for %k ... { %r = tile.extract %n at [%k * 32] {sizes = [32]} ... }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects.scf import ForOp
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+
+from ...dialects import tile as ops
+from ...dialects.affine import Expr
+from ...dialects.base import INDEX, integer, ints, pack, text, to_ints
+from ...dialects.dtypes import size
+from ...dialects.npu.types import GmType
+from ...dialects.open_sizes import any_open
+from ...dialects.tile import TileOp, TileType, tile_type
+from ...dialects.tile.interface import is_updated
+from ...dialects.tile.vector import IN_PLACE
+from ..npu.loops import trip_count
+
+ROWWISE = (ops.LoadOp, ops.FillOp, ops.ElementwiseTileOp, ops.BroadcastOp, ops.ReduceOp, ops.RoundToOp)
+"""Ops that do the same at each place of a row, or combine all of them, wherever the row begins."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How a kernel makes a row of `extent` elements, along the last dimension of its tiles: `row` is the tile that it
+    stores, `done` all that this is made of, in order. length: of what a core makes of it. whole: whether each element
+    depends on all of them. coordinate: of the core in the grid; None where there is one core. places: the dimension of
+    the tensor that a load walks for the row, for those that do."""
+
+    row: SSAValue
+    done: Sequence[TileOp]
+    length: int
+    extent: int
+    whole: bool
+    coordinate: SSAValue | None
+    places: Mapping[ops.LoadOp, int]
+
+    @property
+    def rank(self) -> int:
+        return len(tile_type(self.row).shape)
+
+    def fits(self, rank: int) -> bool:
+        """Whether it can be made of tiles of this rank."""
+        less = max(self.rank - rank, 0)
+        return all(n == 1 for op in self.done for v in op.results for n in tile_type(v).shape[:less])
+
+    def inputs(self) -> list[BlockArgument]:
+        """The tensors that it is made of."""
+        loads = [op for op in self.done if isinstance(op, ops.LoadOp)]
+        return list(dict.fromkeys(_tensor(op.source) for op in loads))
+
+
+@dataclass(frozen=True)
+class Readings:
+    """How a kernel reads a row: each load, and its place behind where a core begins. begin: that place, over the
+    coordinates of the grid; length: elements from there on; rank: of the tiles that are loaded."""
+
+    places: Mapping[ops.LoadOp, Expr[SSAValue]]
+    begin: Expr[SSAValue]
+    length: int
+    rank: int
+
+
+def alone(kernel: ops.KernelOp) -> ops.SectionOp | None:
+    """The section of a kernel that vector cores run, each by itself; None for another kernel, or where sizes are
+    open."""
+    sections = kernel.sections()
+    if len(sections) != 1 or integer(kernel.workspaces) or any_open(to_ints(kernel.grid)):
+        return None
+    (section,) = sections
+    assert isinstance(section, ops.SectionOp)
+    if text(section.core) not in ("vector", "fused") or integer(section.units) != 1:
+        return None
+    return section
+
+
+# -- how a row is made ---------------------------------------------------------------------------------------------
+
+
+def origin_of(kernel: ops.KernelOp, result: int) -> Origin | None:
+    """How a kernel makes a result that is one row, or one number; None where it does not, or in a way that another one
+    cannot repeat: in loops, from other rows, or as an update."""
+    section, tensor = alone(kernel), kernel.body.block.args[_first_output(kernel) + result]
+    if section is None:
+        return None
+    stores = list(_transfers(tensor))
+    if len(stores) != 1 or not isinstance(store := stores[0], ops.StoreOp) or store.parent is not section.body.block:
+        return None
+    row = store.source
+    done = _made_of(row, section.body.block)
+    if done is None:
+        return None
+    assert isinstance(tensor.type, GmType)
+    place = _place(store, store.dest)
+    if place is None or any_open(tensor.type.shape):
+        return None
+    extent, (*others, length), coordinate = size(tensor.type.shape), tile_type(row).shape, _coordinate(kernel)
+    if size(others) != 1 or (length == 1 and extent != 1) or place != _times(coordinate, length):
+        return None
+    if length * prod(to_ints(kernel.grid)) != extent or not all(_fits(op, row) for op in done):
+        return None
+    whole = any(isinstance(op, ops.ReduceOp) and len(others) in to_ints(op.dims) for op in done)
+    if whole and coordinate is not None:
+        return None
+    places: dict[ops.LoadOp, int] = {}
+    for op in done:
+        if isinstance(op, ops.LoadOp):
+            along = _walked(op, length, coordinate, extent)
+            if along is None:
+                return None
+            if along >= 0:
+                places[op] = along
+    return Origin(row, done, length, extent, whole, coordinate, places)
+
+
+def _first_output(kernel: ops.KernelOp) -> int:
+    return len(kernel.body.block.args) - integer(kernel.outputs) - integer(kernel.workspaces)
+
+
+def _coordinate(kernel: ops.KernelOp) -> SSAValue | None:
+    """The coordinate of a core in a grid of one axis; None where there is one core. A grid with more axes makes no
+    row: what it stores is at another place than this coordinate says."""
+    cores = [i for i, n in enumerate(to_ints(kernel.grid)) if n != 1]
+    return kernel.body.block.args[cores[0]] if cores else None
+
+
+def _times(coordinate: SSAValue | None, length: int) -> Expr[SSAValue]:
+    return Expr() if coordinate is None else Expr.of(coordinate, length)
+
+
+def _made_of(row: SSAValue, block: Block) -> list[TileOp] | None:
+    """All that a tile is made of, in order; None where that is not in one block, or more than the same for each place
+    of a row."""
+    found: set[Operation] = set()
+    pending = [row]
+    while pending:
+        op = pending.pop().owner
+        if not isinstance(op, ROWWISE) or op.parent is not block or IN_PLACE in op.attributes:
+            return None
+        if op not in found:
+            found.add(op)
+            pending += [v for v in op.main_operands() if isinstance(v.type, TileType)]
+    return [op for op in block.ops if isinstance(op, TileOp) and op in found]
+
+
+def _fits(op: TileOp, row: SSAValue) -> bool:
+    """Whether the tiles of an op have the rank of the row, and its length or one element along it."""
+    rank, length = len(tile_type(row).shape), tile_type(row).shape[-1]
+    shapes = [tile_type(v).shape for v in (*op.main_operands(), *op.results) if isinstance(v.type, TileType)]
+    counted = isinstance(op, ops.ReduceOp) and op.counted is not None
+    return not counted and all(not any_open(s) and len(s) == rank and s[-1] in (1, length) for s in shapes)
+
+
+def _walked(op: ops.LoadOp, length: int, coordinate: SSAValue | None, extent: int) -> int | None:
+    """The dimension of its tensor that a load walks for the row, -1 where it loads what is the same for all of it; None
+    where it is neither, or reads behind the end."""
+    assert isinstance(op.source.type, GmType)
+    sizes, shape = to_ints(op.sizes), tile_type(op.result).shape
+    if any_open([*sizes, *shape, *op.source.type.shape]):
+        return None
+    wide = [d for d, n in enumerate(shape) if n != 1]
+    from_dims = [d for d, n in enumerate(sizes) if n != 1]
+    if op.steps is not None or [sizes[d] for d in from_dims] != [shape[d] for d in wide]:
+        return None
+    along = from_dims[-1] if shape[-1] != 1 else -1
+    for d, (at, n, whole) in enumerate(zip(op.linear(), sizes, op.source.type.shape, strict=True)):
+        moved = at - _times(coordinate, length) if d == along else at
+        if moved.variables or moved.constant < 0:
+            return None
+        if moved.constant + (extent if d == along else n) > whole:
+            return None
+    return along
+
+
+# -- how a row is read ---------------------------------------------------------------------------------------------
+
+
+def readings_of(kernel: ops.KernelOp, tensors: Sequence[SSAValue], extent: int) -> Readings | None:
+    """How a kernel reads a row of so many elements, which all of these tensors are; None where it does more with it
+    than to load runs of it, or reads behind its end."""
+    section = alone(kernel)
+    if section is None:
+        return None
+    grid = dict(zip(kernel.body.block.args, to_ints(kernel.grid), strict=False))
+    places: dict[ops.LoadOp, Expr[SSAValue]] = {}
+    for tensor in tensors:
+        for op in _transfers(tensor):
+            place = _place(op, op.source) if isinstance(op, ops.LoadOp) else None
+            if place is None or not isinstance(op, ops.LoadOp):
+                return None
+            places[op] = place
+    starts = {place.only(grid) for place in places.values()}
+    if len(starts) != 1:
+        return None
+    (start,) = starts
+    inside = {op: place.without(grid) for op, place in places.items()}
+    trips = {v: trip_count(loop) for v in _indices(inside.values()) if (loop := _loop_of(v)) is not None}
+    if any_open(list(trips.values())) or any(v not in trips for v in _indices(inside.values())):
+        return None
+    reached = [place.reach(trips) for place in inside.values()]
+    first = min(low for low, _ in reached)
+    last = max(high + size(to_ints(op.sizes)) for op, (_, high) in zip(inside, reached, strict=True))
+    begin = start + first
+    if begin.reach(grid)[0] < 0 or begin.reach(grid)[1] + last - first > extent:
+        return None
+    ranks = {len(tile_type(op.result).shape) for op in places}
+    if len(ranks) != 1:
+        return None
+    return Readings({op: place - first for op, place in inside.items()}, begin, last - first, ranks.pop())
+
+
+def _transfers(tensor: SSAValue) -> Iterator[Operation]:
+    """What uses a tensor, or a view of it."""
+    for use in tensor.uses:
+        op = use.operation
+        if isinstance(op, ops.ViewOp):
+            yield from _transfers(op.result)
+        else:
+            yield op
+
+
+def _tensor(view: SSAValue) -> BlockArgument:
+    source = view.owner.source if isinstance(view.owner, ops.ViewOp) else view
+    assert isinstance(source, BlockArgument)
+    return source
+
+
+def _indices(places: Iterable[Expr[SSAValue]]) -> list[SSAValue]:
+    return list(dict.fromkeys(v for place in places for v in place.variables))
+
+
+def _loop_of(index: SSAValue) -> ForOp | None:
+    """The loop of which a value is the index."""
+    loop = index.owner.parent_op() if isinstance(index.owner, Block) else None
+    return loop if isinstance(loop, ForOp) and index is loop.body.block.args[0] else None
+
+
+def _place(op: ops.LoadOp | ops.StoreOp, view: SSAValue) -> Expr[SSAValue] | None:
+    """Where in its tensor the run begins that a transfer moves; None where it moves no run, or one that reaches over
+    the end of the view."""
+    assert isinstance(view.type, GmType)
+    kind, sizes = view.type, to_ints(op.sizes)
+    tile = op.result if isinstance(op, ops.LoadOp) else op.source
+    shape = tile_type(tile).shape
+    if op.steps is not None or tile_type(tile).space != "ub":
+        return None
+    if any_open([*sizes, *shape, *kind.shape, *kind.strides, kind.offset]):
+        return None
+    wide = [d for d, n in enumerate(sizes) if n != 1]
+    if len(wide) > 1 or any(kind.strides[d] != 1 for d in wide) or sum(n != 1 for n in shape) > 1:
+        return None
+    place: Expr[SSAValue] = Expr(kind.offset)
+    for at, n, whole, stride in zip(op.linear(), sizes, kind.shape, kind.strides, strict=True):
+        if not _inside(op, at, n, whole):
+            return None
+        place = place + at * stride
+    return place
+
+
+def _inside(op: Operation, at: Expr[SSAValue], n: int, whole: int) -> bool:
+    """Whether so many elements from a place on are always in a dimension of `whole`."""
+    section = op.parent_op()
+    while section is not None and not isinstance(section, ops.SectionOp):
+        section = section.parent_op()
+    kernel = section.parent_op() if section is not None else None
+    assert isinstance(kernel, ops.KernelOp)
+    counts: dict[SSAValue, int] = dict(zip(kernel.body.block.args, to_ints(kernel.grid), strict=False))
+    for v in at.variables:
+        loop = _loop_of(v)
+        if loop is not None:
+            counts[v] = trip_count(loop)
+    if any(v not in counts for v in at.variables) or any_open(list(counts.values())):
+        return False
+    low, high = at.reach(counts)
+    return low >= 0 and high + n <= whole
+
+
+# -- both in one kernel --------------------------------------------------------------------------------------------
+
+
+def repeated(reader: ops.KernelOp, rows: Sequence[int], readings: Readings, origin: Origin) -> ops.KernelOp:
+    """A kernel like `reader` that makes what it reads of a row itself. rows: numbers of the inputs that are the row;
+    those that this is made of come behind the others."""
+    known: dict[SSAValue, SSAValue] = {}
+    kernel = reader.clone(known)
+    block, first = kernel.body.block, len(to_ints(kernel.grid))
+    tensors = [block.args[first + i] for i in rows]
+    behind, inputs = _first_output(reader), origin.inputs()
+    given: dict[BlockArgument, SSAValue] = {}
+    for i, tensor in enumerate(inputs):
+        given[tensor] = block.insert_arg(tensor.type, behind + i)
+    section = alone(kernel)
+    assert section is not None
+    moved = {known[op.result].owner: place.substitute(_variables(known)) for op, place in readings.places.items()}
+    top = section.body.block
+    anchor = next(op for op in top.ops if any(inner in moved for inner in op.walk()))
+    build = _Repeating(origin, readings, readings.begin.substitute(_variables(known)), given, section, anchor)
+    row = build.row(readings.rank)
+    for load, place in moved.items():
+        assert isinstance(load, ops.LoadOp)
+        build.read(load, row, place)
+    for tensor in tensors:
+        for view in [use.operation for use in tensor.uses]:
+            view.detach()
+            view.erase()
+        block.erase_arg(tensor)
+    return kernel
+
+
+def _variables(known: Mapping[SSAValue, SSAValue]) -> Mapping[SSAValue, Expr[SSAValue]]:
+    return {old: Expr.of(new) for old, new in known.items() if old.type == INDEX}
+
+
+@dataclass
+class _Repeating:
+    """Adds the ops of a row before `anchor`, an op of a section: for the elements that its core reads, from `begin`
+    on. given: the tensors of the kernel for those that the row is made of."""
+
+    origin: Origin
+    readings: Readings
+    begin: Expr[SSAValue]
+    given: Mapping[BlockArgument, SSAValue]
+    section: ops.SectionOp
+    anchor: Operation
+
+    @property
+    def length(self) -> int:
+        """Elements of the row that the core makes."""
+        return self.origin.extent if self.origin.whole else self.readings.length
+
+    def row(self, rank: int) -> SSAValue:
+        """The tile of the row, among tiles of this rank."""
+        done: dict[SSAValue, SSAValue] = {}
+        more = rank - self.origin.rank
+        for op in self.origin.done:
+            types = [self._typed(v, more) for v in op.results]
+            properties = dict(op.properties)
+            operands = [done.get(v, v) for v in op.operands]
+            if isinstance(op, ops.LoadOp):
+                operands, properties = self._load(op, properties)
+            elif isinstance(op, ops.ReduceOp):
+                properties["dims"] = ints([d + more for d in to_ints(op.dims)])
+            new = type(op).create(
+                operands=operands,
+                result_types=types,
+                properties=properties,
+                attributes=dict(op.attributes),
+                location=op.location,
+            )
+            self._put(new)
+            done.update(zip(op.results, new.results, strict=True))
+        return done[self.origin.row]
+
+    def _typed(self, value: SSAValue, more: int) -> TileType:
+        kind = tile_type(value)
+        shape = [*kind.shape]
+        if shape[-1] != 1:
+            shape[-1] = self.length
+        return TileType.of([1] * more + shape[max(-more, 0) :], kind.element, kind.space)
+
+    def _load(
+        self, op: ops.LoadOp, properties: dict[str, Attribute]
+    ) -> tuple[list[SSAValue], dict[str, Attribute]]:
+        at, sizes = [Expr(e.constant) for e in op.linear()], [*to_ints(op.sizes)]
+        along = self.origin.places.get(op)
+        if along is not None:
+            sizes[along] = self.length
+            at[along] = at[along] + (Expr() if self.origin.whole else self.begin)
+        source = self.given[_tensor(op.source)]
+        if source.type != op.source.type:
+            view = ops.ViewOp.create(operands=[source], result_types=[op.source.type], location=op.location)
+            block = self.section.parent
+            assert block is not None
+            block.insert_op_before(view, self.section)
+            source = view.result
+        indices, rows = pack(at)
+        return [source, *indices], {**properties, "offsets": rows, "sizes": ints(sizes)}
+
+    def _put(self, op: Operation) -> None:
+        block = self.anchor.parent
+        assert block is not None
+        block.insert_op_before(op, self.anchor)
+
+    def read(self, load: ops.LoadOp, row: SSAValue, place: Expr[SSAValue]) -> None:
+        """Takes what a load reads from the row, in its place."""
+        block, kind = load.parent, tile_type(load.result)
+        assert block is not None
+        length, last = size(kind.shape), len(kind.shape) - 1
+        across = next((d for d, n in enumerate(kind.shape) if n != 1), last)
+        found, begins = row, place + self.begin if self.origin.whole else place
+        if length != self.length or begins != Expr() or across != last or _is_written(load.result):
+            sizes = [1] * last + [length]
+            indices, offsets = pack([Expr()] * last + [begins])
+            cut = ops.ExtractOp.create(
+                operands=[row, *indices],
+                result_types=[TileType.of(sizes, kind.element, kind.space)],
+                properties={"offsets": offsets, "sizes": ints(sizes), "steps": ints([1] * len(sizes))},
+                location=load.location,
+            )
+            block.insert_op_before(cut, load)
+            found = cut.result
+        if across != last:
+            perm = [*range(last + 1)]
+            perm[across], perm[last] = last, across
+            turned = ops.TransposeOp.create(
+                operands=[found], result_types=[kind], properties={"perm": ints(perm)}, location=load.location
+            )
+            block.insert_op_before(turned, load)
+            found = turned.result
+        load.result.replace_all_uses_with(found)
+        load.detach()
+        load.erase()
+
+
+def _is_written(tile: SSAValue) -> bool:
+    """Whether something is written over a tile."""
+    users = (use.operation for use in tile.uses)
+    return is_updated(tile) or any(IN_PLACE in op.attributes for op in users)

@@ -1,0 +1,91 @@
+"""tile-inline: kernels make small rows that they read themselves, and the values stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from harness import assert_close, data, tolerance
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from memories import outputs
+
+import tilewright as tw
+
+NORMS = {
+    "rms": lambda x: x * jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + 1e-5),
+    "layer": lambda x: (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5),
+    "softmax": lambda x: jax.nn.softmax(x, axis=-1),
+    "none": jnp.tanh,
+}
+
+
+def layer(norm: str, residual: bool) -> Any:
+    """Two products, each of a row that a norm makes."""
+
+    def fn(x: jax.Array, w: jax.Array, v: jax.Array, b: jax.Array) -> Any:
+        h = NORMS[norm]((x + b).astype(jnp.float32)).astype(x.dtype)
+        y = jnp.maximum(h @ w, 0) @ v
+        y = x + y if residual else y
+        return NORMS[norm](y.astype(jnp.float32)).astype(x.dtype), y
+
+    return fn
+
+
+def arguments(dtype: str, summed: int, hidden: int) -> tuple[jax.Array, ...]:
+    shapes = (1, summed), (summed, hidden), (hidden, summed), (summed,)
+    return tuple(data(dtype, shape, seed=i) * 0.3 for i, shape in enumerate(shapes))
+
+
+def kernels(fn: Any, args: Any, **options: Any) -> int:
+    return len(tw.compile(fn, *args, options=tw.Options(**options)).report().kernels)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.sampled_from(sorted(NORMS)),
+    st.booleans(),
+    st.sampled_from(["f16", "bf16", "f32"]),
+    st.sampled_from([1, 7, 48, 129, 512]),
+    st.sampled_from([3, 32, 257, 768]),
+)
+def test_values(norm: str, residual: bool, dtype: str, summed: int, hidden: int) -> None:
+    fn, args = layer(norm, residual), arguments(dtype, summed, hidden)
+    wide = jax.jit(fn)(*(a.astype(jnp.float32) for a in args))
+    for got, want in zip(outputs(tw.compile(fn, *args), args), wide, strict=True):
+        assert_close(got, want.astype(args[0].dtype), tolerance([args[0].dtype], summed + hidden))
+
+
+@pytest.mark.parametrize("norm", ["rms", "layer"])
+def test_a_norm_is_made_by_the_product_that_reads_it(norm: str) -> None:
+    fn, args = layer(norm, True), arguments("f16", 768, 3072)
+    ours, theirs = (
+        tw.compile(fn, *args, options=tw.Options(inline=inline)).report() for inline in (True, False)
+    )
+    assert ours.microseconds < theirs.microseconds
+    assert len(ours.kernels) < len(theirs.kernels)
+
+
+def test_what_many_kernels_read_is_made_once() -> None:
+    """A row that twenty products read, each of which would make it again for longer than they wait for it."""
+
+    def fn(x: jax.Array, w: jax.Array) -> list[jax.Array]:
+        h = NORMS["layer"](x)
+        return [jnp.tanh(h @ w[i]) for i in range(20)]
+
+    args = data("f32", (1, 1024)), data("f32", (20, 1024, 64))
+    assert kernels(fn, args) == kernels(fn, args, inline=False)
+
+
+def test_rows_in_loops_are_made_in_the_loop() -> None:
+    """A step of a loop that carries a row: its kernels make what they read of a step themselves."""
+
+    def fn(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jax.lax.fori_loop(0, 3, lambda _, x: NORMS["rms"](x) @ w + x, x)
+
+    args = data("f32", (1, 512)), data("f32", (512, 512)) * 0.05
+    (found,) = outputs(tw.compile(fn, *args), args)
+    assert_close(found, fn(*args), tolerance([jnp.float32], 3 * 512))
+    assert kernels(fn, args) <= kernels(fn, args, inline=False)
