@@ -1,16 +1,16 @@
 """tile-inline: kernels make small rows that they read themselves, so that nothing has to wait for these.
 
 Before:  %s = tile.launch @reduce_0 %x ; %y = tile.launch @contract_0 %s, %w
-After:   %y = tile.launch @contract_1 %x, %w
+After:   %y = tile.launch @contract_1 %w, %x
 
 What one core makes in a moment, as the norm of a row or the sum of parts of sums, is a launch of its own, or a stage
-behind a barrier. Where all kernels that read it can make it themselves, each core of theirs does (own_rows.py), if that
-is judged to take less.
+behind a barrier. Where all kernels that wait for it can make it themselves (repeated_rows.py), each core of theirs
+does, if that is judged to take less (inline_judge.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import FloatAttr, ModuleOp, StringAttr, SymbolRefAttr
@@ -20,16 +20,12 @@ from xdsl.ir import Block, Operation, SSAValue
 from ...dialects import tile
 from ...dialects.base import ints, text, to_ints
 from ...dialects.graph import ReshapeOp
-from ...dialects.npu.structure import SectionOp
-from ...dialects.npu.waking import woken_by
 from ...machine import Machine
 from ..base import TargetPass
-from ..errors import PassError
-from ..npu.allocate import allocate_section
-from ..npu.bufferize import bufferize_kernel
-from ..npu.busy import work_microseconds
-from .launch_order import MICROSECONDS
-from .own_rows import Origin, alone, origin_of, readings_of, repeated
+from .inline_judge import InlineJudge, InlineStage, launches_around
+from .launch_order import MICROSECONDS, base
+from .own_rows import Origin, origin_of, readings_of
+from .repeated_rows import RowToMake, repeated
 
 
 @dataclass(frozen=True)
@@ -39,11 +35,13 @@ class TileInlinePass(TargetPass):
     name = "tile-inline"
     inline: bool = True
     """Whether kernels make rows that they read themselves."""
+    join: bool = True
+    """Whether neighbouring launches will be stages of one."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         if not self.inline:
             return
-        inlining = _Inlining(module, machine)
+        inlining = _Inlining(module, InlineJudge(machine, self.join))
         for func in list(module.ops):
             if isinstance(func, FuncOp):
                 for block in _blocks(func):
@@ -60,9 +58,13 @@ def _blocks(op: Operation) -> Iterator[Block]:
                 yield from _blocks(inner)
 
 
+Rows = Mapping[int, tuple[int, ...]]
+"""The results of a launch that another one reads as rows, by their numbers, with those of the inputs that are each."""
+
+
 @dataclass(frozen=True)
 class _Inlined:
-    """A kernel that makes a row itself, and by how many microseconds each of its cores works longer."""
+    """A kernel that makes rows itself, and by how many microseconds each of its cores works longer."""
 
     kernel: tile.KernelOp
     longer: float
@@ -71,11 +73,12 @@ class _Inlined:
 @dataclass
 class _Inlining:
     module: ModuleOp
-    machine: Machine
+    judge: InlineJudge
     kernels: dict[str, tile.KernelOp] = field(init=False)
     origins: dict[tuple[str, int], Origin | None] = field(default_factory=dict)
-    works: dict[str, float | None] = field(default_factory=dict)
-    known: dict[tuple[str, int, str, tuple[int, ...]], _Inlined | None] = field(default_factory=dict)
+    known: dict[tuple[str, str, tuple[tuple[int, tuple[int, ...]], ...]], _Inlined | None] = field(
+        default_factory=dict
+    )
     left: set[str] = field(default_factory=set)
     """Kernels of launches that are no more."""
     depths: dict[tile.LaunchOp, int] = field(default_factory=dict)
@@ -86,167 +89,173 @@ class _Inlining:
     def __post_init__(self) -> None:
         self.kernels = {text(op.sym_name): op for op in self.module.ops if isinstance(op, tile.KernelOp)}
 
+    # -- the walk ------------------------------------------------------------------------------------------------
+
     def block(self, block: Block) -> None:
-        launches = [op for op in block.ops if isinstance(op, tile.LaunchOp)]
+        launches = [op for op in block.ops if isinstance(op, tile.LaunchOp) and _callee(op) in self.kernels]
         self.depths, self.now = {}, {}
         for op in launches:
             self.depths[op] = self.depth(op)
         for op in launches:
-            self.launch(self.current(op))
+            while op in self.now:
+                op = self.now[op]
+            self.launch(op)
 
     def launch(self, op: tile.LaunchOp) -> None:
         """Lets others make the results of a launch, and those of the launches that these then wait for."""
         block = op.parent
-        if block is None or op.again is not None:
+        if block is None or op not in self.depths:
             return
         self.depths[op] = self.depth(op)
-        read = [self.row(op, number) for number in range(len(op.outputs))]
-        if not any(read):
+        if not self.rows(op):
             return
         makers = list(dict.fromkeys(map(_maker, op.arguments)))
-        if not any(map(self.users, op.outputs)):
+        if not any(map(users, op.outputs)):
             self.drop(op)
         for maker in makers:
             if isinstance(maker, tile.LaunchOp) and maker.parent is block:
                 self.launch(maker)
-
-    def current(self, op: tile.LaunchOp) -> tile.LaunchOp:
-        """What is launched now in the place of a launch."""
-        while op in self.now:
-            op = self.now[op]
-        return op
 
     def depth(self, op: tile.LaunchOp) -> int:
         """How many launches run one after the other up to this one."""
         makers = (_maker(v) for v in op.arguments)
         return 1 + max((self.depths.get(m, 0) for m in makers if isinstance(m, tile.LaunchOp)), default=0)
 
-    def row(self, maker: tile.LaunchOp, number: int) -> bool:
-        """Lets the launches that wait for a result of one make it themselves, if that is less work than to wait for it;
-        whether they do. What waits for something that is made later reads it as before."""
-        name = _callee(maker)
-        key = name, number
-        if key not in self.origins:
-            kernel = self.kernels.get(name)
-            self.origins[key] = None if kernel is None else origin_of(kernel, number)
-        origin = self.origins[key]
-        if origin is None or any(i >= 0 for i in to_ints(maker.inits)):
+    def rows(self, maker: tile.LaunchOp) -> bool:
+        """Lets the launches that wait for results of one make these themselves, if that takes less than to wait;
+        whether they do. What waits for something that is made later reads them as before."""
+        if maker.again is not None or any(i >= 0 for i in to_ints(maker.inits)):
             return False
-        readers = self.readers(maker, maker.outputs[number])
-        saved = self.work(name)
-        if not readers or saved is None:
-            return False
+        readers = self.readers(maker)
         made: dict[tile.LaunchOp, _Inlined] = {}
-        waits: list[float] = []
-        for reader, rows in readers.items():
-            inlined = self.inlined(name, number, _callee(reader), rows)
+        for reader, rows in (readers or {}).items():
+            inlined = self.inlined(_callee(maker), _callee(reader), rows)
             if inlined is None:
                 return False
             made[reader] = inlined
-            waits.append(self.wait(name, _callee(reader)))
-        if sum(each.longer for each in made.values()) >= saved + min(waits):
+        if readers is None or not made:
+            return False
+        before, after = self.stages(maker, readers, made)
+        if self.judge.microseconds(after) >= self.judge.microseconds(before):
             return False
         for reader, inlined in made.items():
             self.keep(inlined.kernel, _callee(reader))
-            self.replace(reader, readers[reader], maker, origin, inlined.kernel)
+            self.replace(reader, readers[reader], maker, inlined.kernel)
         return True
 
-    def users(self, value: SSAValue) -> list[tuple[Operation, int]]:
-        """What uses a value or the same memory under another shape, with the numbers of the operands."""
-        found: list[tuple[Operation, int]] = []
-        for use in value.uses:
-            op = use.operation
-            found += self.users(op.result) if isinstance(op, ReshapeOp) else [(op, use.index)]
-        return found
+    def readers(self, maker: tile.LaunchOp) -> dict[tile.LaunchOp, Rows] | None:
+        """The launches that wait for a launch and for nothing that is made later, and which rows of its results they
+        read; None where something else of the block waits for it, or needs a result that is no row."""
+        found: dict[tile.LaunchOp, dict[int, list[int]]] = {}
+        for number, result in enumerate(maker.outputs):
+            for op, index in users(result):
+                if op.parent is not maker.parent or not isinstance(op, tile.LaunchOp):
+                    if op.parent is maker.parent and op.next_op is None:
+                        continue  # what the block gives
+                    return None
+                if self.depth(op) > self.depths[maker] + 1:
+                    continue
+                if op not in self.depths or op.again is not None or index in to_ints(op.inits):
+                    return None
+                if self.origin(_callee(maker), number) is None:
+                    return None
+                found.setdefault(op, {}).setdefault(number, []).append(_inputs(op).index(index))
+        return {op: {n: tuple(sorted(inputs)) for n, inputs in rows.items()} for op, rows in found.items()}
 
-    def readers(self, maker: tile.LaunchOp, value: SSAValue) -> dict[tile.LaunchOp, tuple[int, ...]] | None:
-        """The launches that wait for a value and for nothing that is made later, with the numbers of the inputs that
-        are it; None where something else than launches of the same block waits for it, or one updates it."""
-        found: dict[tile.LaunchOp, list[int]] = {}
-        for op, index in self.users(value):
-            if op.parent is not maker.parent:
-                return None
-            if not isinstance(op, tile.LaunchOp) or self.depth(op) > self.depths[maker] + 1:
+    def stages(
+        self,
+        maker: tile.LaunchOp,
+        readers: Mapping[tile.LaunchOp, Rows],
+        made: Mapping[tile.LaunchOp, _Inlined],
+    ) -> tuple[list[InlineStage], list[InlineStage]]:
+        """The launches around one, as they are and where those that wait for it make its rows themselves."""
+        stays = any(op not in made for result in maker.outputs for op, _ in users(result))
+        before: list[InlineStage] = []
+        after: list[InlineStage] = []
+        parted = False
+        for op, first in launches_around(maker, list(made)):
+            kernel = self.kernels[_callee(op)]
+            reads, writes = frozenset(map(base, op.arguments)), frozenset(op.outputs)
+            stage = InlineStage(
+                self.judge.woken(kernel), self.judge.work(kernel) or 0.0, first, reads, writes
+            )
+            before.append(stage)
+            if op is maker and not stays:
+                parted = first
                 continue
-            if index in to_ints(op.inits) or op.again is not None:
-                return None
-            found.setdefault(op, []).append(_inputs(op).index(index))
-        return {op: tuple(sorted(inputs)) for op, inputs in found.items()}
+            if op in made:
+                given = (v for number in readers[op] for v in self.given(maker, number))
+                reads = (reads - set(maker.outputs)) | frozenset(map(base, given))
+                stage = stage._replace(work=stage.work + made[op].longer, reads=reads)
+            after.append(stage._replace(first=first or parted))
+            parted = False
+        return before, after
 
-    def inlined(self, maker: str, number: int, reader: str, rows: tuple[int, ...]) -> _Inlined | None:
-        """A kernel that makes a result of another one itself, in the place of these inputs; None where it cannot."""
-        key = maker, number, reader, rows
+    # -- kernels -------------------------------------------------------------------------------------------------
+
+    def origin(self, maker: str, number: int) -> Origin | None:
+        """How a kernel makes a result that is a row; None where it is none."""
+        key = maker, number
+        if key not in self.origins:
+            self.origins[key] = origin_of(self.kernels[maker], number)
+        return self.origins[key]
+
+    def inlined(self, maker: str, reader: str, rows: Rows) -> _Inlined | None:
+        """A kernel like one that makes what it reads of another one itself; None where it cannot."""
+        key = maker, reader, tuple(rows.items())
         if key not in self.known:
-            self.known[key] = self._inlined(maker, number, reader, rows)
+            self.known[key] = self._inlined(maker, reader, rows)
         return self.known[key]
+
+    def _inlined(self, maker: str, reader: str, rows: Rows) -> _Inlined | None:
+        kernel, before = self.kernels[reader], self.judge.work(self.kernels[reader])
+        if before is None:
+            return None
+        args, found = kernel.body.block.args[len(to_ints(kernel.grid)) :], list[RowToMake]()
+        for number, inputs in rows.items():
+            origin = self.origin(maker, number)
+            assert origin is not None
+            readings = readings_of(kernel, [args[i] for i in inputs], origin.extent)
+            if readings is None:
+                return None
+            found.append(RowToMake(inputs, readings, origin))
+        kernel = repeated(kernel, found)
+        if kernel is None:
+            return None
+        work = self.judge.work(kernel)
+        if work is None:
+            return None
+        taken = kernel.attributes.get(MICROSECONDS)
+        if isinstance(taken, FloatAttr):
+            kernel.attributes[MICROSECONDS] = FloatAttr(taken.value.data + max(work - before, 0.0), 64)
+        return _Inlined(kernel, work - before)
 
     def keep(self, kernel: tile.KernelOp, reader: str) -> None:
         """Gives a kernel that is launched a name and a place, behind the one that it is like."""
         if kernel.parent is None:
-            name = self.name(reader)
+            stem, number = reader.rpartition("_")[0] or reader, 0
+            while f"{stem}_{number}" in self.kernels:
+                number += 1
+            name = f"{stem}_{number}"
             kernel.sym_name = StringAttr(name)
             self.kernels[name] = kernel
             self.module.body.block.insert_op_after(kernel, self.kernels[reader])
 
-    def _inlined(self, maker: str, number: int, reader: str, rows: tuple[int, ...]) -> _Inlined | None:
-        kernel, origin, before = self.kernels.get(reader), self.origins[maker, number], self.work(reader)
-        if kernel is None or origin is None or before is None:
-            return None
-        args = kernel.body.block.args[len(to_ints(kernel.grid)) :]
-        readings = readings_of(kernel, [args[i] for i in rows], origin.extent)
-        if readings is None or not origin.fits(readings.rank):
-            return None
-        made = repeated(kernel, rows, readings, origin)
-        work = self._work(made)
-        if work is None:
-            return None
-        taken = made.attributes.get(MICROSECONDS)
-        if isinstance(taken, FloatAttr):
-            made.attributes[MICROSECONDS] = FloatAttr(taken.value.data + max(work - before, 0.0), 64)
-        return _Inlined(made, work - before)
+    # -- launches ------------------------------------------------------------------------------------------------
 
-    def name(self, reader: str) -> str:
-        """The next name of a kernel of the same stem."""
-        stem, number = reader.rpartition("_")[0] or reader, 0
-        while f"{stem}_{number}" in self.kernels:
-            number += 1
-        return f"{stem}_{number}"
+    def given(self, maker: tile.LaunchOp, number: int) -> list[SSAValue]:
+        """What a row is made of, among the operands of a launch that makes it."""
+        origin, first = self.origin(_callee(maker), number), len(to_ints(self.kernels[_callee(maker)].grid))
+        assert origin is not None
+        return [maker.arguments[a.index - first] for a in origin.inputs()]
 
-    def work(self, name: str) -> float | None:
-        """Microseconds that each core of a kernel works; None where that is not known."""
-        if name not in self.works:
-            kernel = self.kernels.get(name)
-            self.works[name] = None if kernel is None else self._work(kernel)
-        return self.works[name]
-
-    def _work(self, kernel: tile.KernelOp) -> float | None:
-        """The same of a kernel of vector cores; None of another one, and where its tiles do not fit on chip."""
-        if alone(kernel) is None:
-            return None
-        try:
-            lowered = bufferize_kernel(kernel, self.machine)
-            for section in lowered.sections():
-                assert isinstance(section, SectionOp)
-                allocate_section(section, lowered, self.machine)
-            return work_microseconds(lowered, self.machine)
-        except (PassError, KeyError):  # what the machine cannot run is for npu-check to say
-            return None
-
-    def wait(self, maker: str, reader: str) -> float:
-        """Microseconds from the end of one kernel to the beginning of the next, in one launch or in two, at least."""
-        first, second = (woken_by(self.kernels[name], self.machine) for name in (maker, reader))
-        return min(first.launch_microseconds(self.machine), (first | second).barrier_microseconds(self.machine))
-
-    def replace(
-        self, reader: tile.LaunchOp, rows: Sequence[int], maker: tile.LaunchOp, origin: Origin, kernel: tile.KernelOp
-    ) -> None:
-        """Launches a kernel that makes a row itself in the place of one that reads it as these inputs."""
-        gone = {_inputs(reader)[i] for i in rows}
+    def replace(self, reader: tile.LaunchOp, rows: Rows, maker: tile.LaunchOp, kernel: tile.KernelOp) -> None:
+        """Launches a kernel that makes rows itself in the place of one that reads them."""
+        gone = {_inputs(reader)[i] for inputs in rows.values() for i in inputs}
         kept = [i for i in range(len(reader.arguments)) if i not in gone]
-        first = len(to_ints(self.kernels[_callee(maker)].grid))
-        operands = [reader.arguments[i] for i in kept] + [maker.arguments[a.index - first] for a in origin.inputs()]
+        given = [v for number in rows for v in self.given(maker, number)]
         new = tile.LaunchOp.create(
-            operands=operands,
+            operands=[*(reader.arguments[i] for i in kept), *given],
             result_types=list(reader.result_types),
             properties={
                 "callee": SymbolRefAttr(text(kernel.sym_name)),
@@ -280,6 +289,15 @@ class _Inlining:
             self.kernels[name].erase()
 
 
+def users(value: SSAValue) -> list[tuple[Operation, int]]:
+    """What uses a value or the same memory under another shape, with the numbers of the operands."""
+    found: list[tuple[Operation, int]] = []
+    for use in value.uses:
+        op = use.operation
+        found += users(op.result) if isinstance(op, ReshapeOp) else [(op, use.index)]
+    return found
+
+
 def _drop_shapes(value: SSAValue) -> None:
     for use in list(value.uses):
         op = use.operation
@@ -291,16 +309,14 @@ def _drop_shapes(value: SSAValue) -> None:
 
 def _maker(value: SSAValue) -> Operation | Block:
     """What makes a value, or the value of which it is another shape."""
-    while isinstance(value.owner, ReshapeOp):
-        value = value.owner.x
-    return value.owner
+    return base(value).owner
 
 
 def _callee(op: tile.LaunchOp) -> str:
     return op.callee.root_reference.data
 
 
-def _inputs(op: tile.LaunchOp) -> list[int]:
+def _inputs(op: tile.LaunchOp) -> Sequence[int]:
     """The numbers of the operands that are inputs of its kernel, in order."""
     begun = set(to_ints(op.inits))
     return [i for i in range(len(op.arguments)) if i not in begun]

@@ -1,11 +1,6 @@
 """What a kernel that makes one row does for it, so that kernels that read the row can do that themselves.
 
-`origin_of` says how a kernel makes a row, `readings_of` how one reads it, and `repeated` puts both together:
-
-Before:  @reduce_0:    %t = tile.load %x ...; %n = tile.mul %t, %scale;  tile.store %n, %row at [0] {sizes = [768]}
-         @contract_0:  scf.for %k ... { %r = tile.load %row at [%k * 32] {sizes = [32]} ... }
-After:   @contract_0:  %t = tile.load %x ...; %n = tile.mul %t, %scale
-                       scf.for %k ... { %r = tile.extract %n at [%k * 32] {sizes = [32]} ... }
+`origin_of` says how a kernel makes a row, `readings_of` how one reads it; repeated_rows.py puts both together.
 """
 
 from __future__ import annotations
@@ -15,16 +10,15 @@ from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects.scf import ForOp
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from ...dialects import tile as ops
 from ...dialects.affine import Expr
-from ...dialects.base import INDEX, integer, ints, pack, text, to_ints
+from ...dialects.base import integer, text, to_ints
 from ...dialects.dtypes import size
 from ...dialects.npu.types import GmType
 from ...dialects.open_sizes import any_open
 from ...dialects.tile import TileOp, TileType, tile_type
-from ...dialects.tile.interface import is_updated
 from ...dialects.tile.vector import IN_PLACE
 from ..npu.loops import trip_count
 
@@ -51,15 +45,17 @@ class Origin:
     def rank(self) -> int:
         return len(tile_type(self.row).shape)
 
-    def fits(self, rank: int) -> bool:
-        """Whether it can be made of tiles of this rank."""
-        less = max(self.rank - rank, 0)
-        return all(n == 1 for op in self.done for v in op.results for n in tile_type(v).shape[:less])
+    @property
+    def least_rank(self) -> int:
+        """The rank of the tiles that it can be made of, at least: leading extents of 1 may be left out."""
+        shapes = [tile_type(v).shape for op in self.done for v in op.results]
+        ones = next((d for d in range(self.rank - 1) if any(s[d] != 1 for s in shapes)), self.rank - 1)
+        return self.rank - ones
 
     def inputs(self) -> list[BlockArgument]:
         """The tensors that it is made of."""
         loads = [op for op in self.done if isinstance(op, ops.LoadOp)]
-        return list(dict.fromkeys(_tensor(op.source) for op in loads))
+        return list(dict.fromkeys(tensor_of(op.source) for op in loads))
 
 
 @dataclass(frozen=True)
@@ -92,7 +88,7 @@ def alone(kernel: ops.KernelOp) -> ops.SectionOp | None:
 def origin_of(kernel: ops.KernelOp, result: int) -> Origin | None:
     """How a kernel makes a result that is one row, or one number; None where it does not, or in a way that another one
     cannot repeat: in loops, from other rows, or as an update."""
-    section, tensor = alone(kernel), kernel.body.block.args[_first_output(kernel) + result]
+    section, tensor = alone(kernel), kernel.body.block.args[first_output(kernel) + result]
     if section is None:
         return None
     stores = list(_transfers(tensor))
@@ -125,7 +121,7 @@ def origin_of(kernel: ops.KernelOp, result: int) -> Origin | None:
     return Origin(row, done, length, extent, whole, coordinate, places)
 
 
-def _first_output(kernel: ops.KernelOp) -> int:
+def first_output(kernel: ops.KernelOp) -> int:
     return len(kernel.body.block.args) - integer(kernel.outputs) - integer(kernel.workspaces)
 
 
@@ -231,7 +227,7 @@ def _transfers(tensor: SSAValue) -> Iterator[Operation]:
             yield op
 
 
-def _tensor(view: SSAValue) -> BlockArgument:
+def tensor_of(view: SSAValue) -> BlockArgument:
     source = view.owner.source if isinstance(view.owner, ops.ViewOp) else view
     assert isinstance(source, BlockArgument)
     return source
@@ -285,146 +281,3 @@ def _inside(op: Operation, at: Expr[SSAValue], n: int, whole: int) -> bool:
         return False
     low, high = at.reach(counts)
     return low >= 0 and high + n <= whole
-
-
-# -- both in one kernel --------------------------------------------------------------------------------------------
-
-
-def repeated(reader: ops.KernelOp, rows: Sequence[int], readings: Readings, origin: Origin) -> ops.KernelOp:
-    """A kernel like `reader` that makes what it reads of a row itself. rows: numbers of the inputs that are the row;
-    those that this is made of come behind the others."""
-    known: dict[SSAValue, SSAValue] = {}
-    kernel = reader.clone(known)
-    block, first = kernel.body.block, len(to_ints(kernel.grid))
-    tensors = [block.args[first + i] for i in rows]
-    behind, inputs = _first_output(reader), origin.inputs()
-    given: dict[BlockArgument, SSAValue] = {}
-    for i, tensor in enumerate(inputs):
-        given[tensor] = block.insert_arg(tensor.type, behind + i)
-    section = alone(kernel)
-    assert section is not None
-    moved = {known[op.result].owner: place.substitute(_variables(known)) for op, place in readings.places.items()}
-    top = section.body.block
-    anchor = next(op for op in top.ops if any(inner in moved for inner in op.walk()))
-    build = _Repeating(origin, readings, readings.begin.substitute(_variables(known)), given, section, anchor)
-    row = build.row(readings.rank)
-    for load, place in moved.items():
-        assert isinstance(load, ops.LoadOp)
-        build.read(load, row, place)
-    for tensor in tensors:
-        for view in [use.operation for use in tensor.uses]:
-            view.detach()
-            view.erase()
-        block.erase_arg(tensor)
-    return kernel
-
-
-def _variables(known: Mapping[SSAValue, SSAValue]) -> Mapping[SSAValue, Expr[SSAValue]]:
-    return {old: Expr.of(new) for old, new in known.items() if old.type == INDEX}
-
-
-@dataclass
-class _Repeating:
-    """Adds the ops of a row before `anchor`, an op of a section: for the elements that its core reads, from `begin`
-    on. given: the tensors of the kernel for those that the row is made of."""
-
-    origin: Origin
-    readings: Readings
-    begin: Expr[SSAValue]
-    given: Mapping[BlockArgument, SSAValue]
-    section: ops.SectionOp
-    anchor: Operation
-
-    @property
-    def length(self) -> int:
-        """Elements of the row that the core makes."""
-        return self.origin.extent if self.origin.whole else self.readings.length
-
-    def row(self, rank: int) -> SSAValue:
-        """The tile of the row, among tiles of this rank."""
-        done: dict[SSAValue, SSAValue] = {}
-        more = rank - self.origin.rank
-        for op in self.origin.done:
-            types = [self._typed(v, more) for v in op.results]
-            properties = dict(op.properties)
-            operands = [done.get(v, v) for v in op.operands]
-            if isinstance(op, ops.LoadOp):
-                operands, properties = self._load(op, properties)
-            elif isinstance(op, ops.ReduceOp):
-                properties["dims"] = ints([d + more for d in to_ints(op.dims)])
-            new = type(op).create(
-                operands=operands,
-                result_types=types,
-                properties=properties,
-                attributes=dict(op.attributes),
-                location=op.location,
-            )
-            self._put(new)
-            done.update(zip(op.results, new.results, strict=True))
-        return done[self.origin.row]
-
-    def _typed(self, value: SSAValue, more: int) -> TileType:
-        kind = tile_type(value)
-        shape = [*kind.shape]
-        if shape[-1] != 1:
-            shape[-1] = self.length
-        return TileType.of([1] * more + shape[max(-more, 0) :], kind.element, kind.space)
-
-    def _load(
-        self, op: ops.LoadOp, properties: dict[str, Attribute]
-    ) -> tuple[list[SSAValue], dict[str, Attribute]]:
-        at, sizes = [Expr(e.constant) for e in op.linear()], [*to_ints(op.sizes)]
-        along = self.origin.places.get(op)
-        if along is not None:
-            sizes[along] = self.length
-            at[along] = at[along] + (Expr() if self.origin.whole else self.begin)
-        source = self.given[_tensor(op.source)]
-        if source.type != op.source.type:
-            view = ops.ViewOp.create(operands=[source], result_types=[op.source.type], location=op.location)
-            block = self.section.parent
-            assert block is not None
-            block.insert_op_before(view, self.section)
-            source = view.result
-        indices, rows = pack(at)
-        return [source, *indices], {**properties, "offsets": rows, "sizes": ints(sizes)}
-
-    def _put(self, op: Operation) -> None:
-        block = self.anchor.parent
-        assert block is not None
-        block.insert_op_before(op, self.anchor)
-
-    def read(self, load: ops.LoadOp, row: SSAValue, place: Expr[SSAValue]) -> None:
-        """Takes what a load reads from the row, in its place."""
-        block, kind = load.parent, tile_type(load.result)
-        assert block is not None
-        length, last = size(kind.shape), len(kind.shape) - 1
-        across = next((d for d, n in enumerate(kind.shape) if n != 1), last)
-        found, begins = row, place + self.begin if self.origin.whole else place
-        if length != self.length or begins != Expr() or across != last or _is_written(load.result):
-            sizes = [1] * last + [length]
-            indices, offsets = pack([Expr()] * last + [begins])
-            cut = ops.ExtractOp.create(
-                operands=[row, *indices],
-                result_types=[TileType.of(sizes, kind.element, kind.space)],
-                properties={"offsets": offsets, "sizes": ints(sizes), "steps": ints([1] * len(sizes))},
-                location=load.location,
-            )
-            block.insert_op_before(cut, load)
-            found = cut.result
-        if across != last:
-            perm = [*range(last + 1)]
-            perm[across], perm[last] = last, across
-            turned = ops.TransposeOp.create(
-                operands=[found], result_types=[kind], properties={"perm": ints(perm)}, location=load.location
-            )
-            block.insert_op_before(turned, load)
-            found = turned.result
-        load.result.replace_all_uses_with(found)
-        load.detach()
-        load.erase()
-
-
-def _is_written(tile: SSAValue) -> bool:
-    """Whether something is written over a tile."""
-    users = (use.operation for use in tile.uses)
-    return is_updated(tile) or any(IN_PLACE in op.attributes for op in users)

@@ -1,0 +1,114 @@
+"""What launches around one take, in groups as npu-join-launches will make them: what is won where a row is made by the
+kernels that read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from xdsl.ir import SSAValue
+
+from ...dialects import tile
+from ...dialects.npu.structure import SectionOp
+from ...dialects.npu.waking import Woken, woken_by
+from ...machine import Machine
+from ..errors import PassError
+from ..launch_groups import Groups, Neighbour, Together, Way
+from ..npu.allocate import allocate_section
+from ..npu.bufferize import bufferize_kernel
+from ..npu.busy import work_microseconds
+from .launch_order import FREE
+from .own_rows import alone
+
+AROUND = 4
+"""Launches before and behind those in question that are looked at: they may be stages of one launch."""
+
+
+class InlineStage(NamedTuple):
+    """A launch among others: what it wakes, the microseconds that each of its cores works, whether it can only begin a
+    group, and the tensors that it reads and writes."""
+
+    woken: Woken
+    work: float
+    first: bool
+    reads: frozenset[SSAValue]
+    writes: frozenset[SSAValue]
+
+
+@dataclass
+class InlineJudge:
+    """Judges launches. join: whether neighbours will be stages of one."""
+
+    machine: Machine
+    join: bool
+    works: dict[tile.KernelOp, float | None] = field(default_factory=dict)
+    wakes: dict[tile.KernelOp, Woken] = field(default_factory=dict)
+    groups: dict[tuple[tuple[Woken, float, bool, bool], ...], float] = field(default_factory=dict)
+
+    def work(self, kernel: tile.KernelOp) -> float | None:
+        """Microseconds that each core of a kernel of vector cores works; None of another one, and where its tiles do
+        not fit on chip."""
+        if kernel not in self.works:
+            self.works[kernel] = self._work(kernel)
+        return self.works[kernel]
+
+    def _work(self, kernel: tile.KernelOp) -> float | None:
+        if alone(kernel) is None:
+            return None
+        try:
+            lowered = bufferize_kernel(kernel, self.machine)
+            for section in lowered.sections():
+                assert isinstance(section, SectionOp)
+                allocate_section(section, lowered, self.machine)
+            return work_microseconds(lowered, self.machine)
+        except (PassError, KeyError):  # what the machine cannot run is for npu-check to say
+            return None
+
+    def woken(self, kernel: tile.KernelOp) -> Woken:
+        """What a launch of a kernel wakes."""
+        if kernel not in self.wakes:
+            self.wakes[kernel] = woken_by(kernel, self.machine)
+        return self.wakes[kernel]
+
+    def microseconds(self, stages: Sequence[InlineStage]) -> float:
+        """Microseconds of launches, in groups or each by itself."""
+        together, frees = Together[SSAValue](), list[bool]()
+        for stage in stages:
+            if stage.first:
+                together.clear()
+            frees.append(together.joined_by(set(stage.reads), set(stage.writes)) and not stage.first)
+        key = tuple((s.woken, s.work, s.first, free) for s, free in zip(stages, frees, strict=True))
+        if key not in self.groups:
+            neighbours = [
+                Neighbour((Way(woken, work),), first or not self.join, free and self.join)
+                for woken, work, first, free in key
+            ]
+            self.groups[key] = Groups(self.machine, neighbours).least()[0]
+        return self.groups[key]
+
+
+def launches_around(
+    maker: tile.LaunchOp, readers: Sequence[tile.LaunchOp]
+) -> list[tuple[tile.LaunchOp, bool]]:
+    """The launches from some before one to some behind the last one of its readers, and whether something stands
+    between each and the one before it."""
+    first, left = maker, AROUND
+    op = maker.prev_op
+    while op is not None and left:
+        if isinstance(op, tile.LaunchOp):
+            first, left = op, left - 1
+        op = op.prev_op
+    found: list[tuple[tile.LaunchOp, bool]] = []
+    waiting, parted, left = set(readers), False, AROUND
+    op = first
+    while op is not None and (waiting or left):
+        if isinstance(op, tile.LaunchOp):
+            found.append((op, parted))
+            left -= not waiting
+            waiting.discard(op)
+            parted = False
+        elif not isinstance(op, FREE):
+            parted = True
+        op = op.next_op
+    return found
