@@ -33,6 +33,7 @@ from ...machine import Machine
 from ..base import TargetPass
 from ..errors import PassError
 from ..rewriting import inline_for
+from .abreast_order import FEW_BYTES, order_abreast
 from .attention import AttentionKernel
 from .attention_parts import is_chained
 from .joining import is_joined
@@ -59,6 +60,8 @@ class GraphToTilePass(TargetPass):
             if isinstance(func, FuncOp) and func.body.blocks:
                 lowering.block(func.body.block)
         order_launches(module, lowering.microseconds, machine)
+        for block in lowering.split_in:
+            order_abreast(block, FEW_BYTES)
         if self.memory_limit is not None:
             for built in dict.fromkeys(lowering.launched.values()):
                 built.op.attributes[MICROSECONDS] = FloatAttr(built.microseconds, 64)
@@ -91,6 +94,8 @@ class Lowering:
         self.names: KernelNames[Built] = KernelNames()
         self.launched: dict[Operation, Built] = {}
         """The kernel of each launch."""
+        self.split_in: dict[Block, None] = {}
+        """Blocks of which a fusion became several launches, one behind the other."""
 
     def microseconds(self, op: Operation) -> float | None:
         """How long a launch takes by the analytic bound; None for another op."""
@@ -222,6 +227,8 @@ class Lowering:
             op.schedule, left = schedule_attr(left[:many]), left[many:]
         if left:
             raise PassError(f"{describe(fusion)} has {many_schedules} schedules, and its parts need fewer")
+        assert fusion.parent is not None
+        self.split_in[fusion.parent] = None
         inline_for(fusion, block, given)
         for op in fusions:
             self.fusion(op, part_of="" if text(op.kind) in ("cube", "mix") else f"{stem}_part")

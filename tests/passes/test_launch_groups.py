@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
@@ -262,9 +263,21 @@ def test_orders_keep_dependences_and_the_peak(needs: list[list[int]], data: st.D
     block = graph_of(needs, widths)
     before = list(block.ops)
     peak = needed(before)
-    order_abreast(block)
+    few = data.draw(st.sampled_from([0, 8192]))
+    order_abreast(block, few)
     after = list(block.ops)
     assert set(after) == set(before) and after[-1] is before[-1]
     place = {op: i for i, op in enumerate(after)}
     assert all(place[v.owner] < place[op] for op in after for v in op.operands if isinstance(v.owner, Operation))
-    assert needed(after) <= peak
+    assert needed(after) <= max(peak, few)
+
+
+def test_products_in_parts_stand_before_what_adds_them_up() -> None:
+    """Three products of a row: no barrier parts them, nor the sums of their parts."""
+
+    def fn(x: jax.Array, *ws: jax.Array) -> list[jax.Array]:
+        return [x @ w for w in ws]
+
+    args = [jax.ShapeDtypeStruct(shape, "float16") for shape in [(1, 4096), *[(4096, 4096)] * 3]]
+    launched = re.findall(r"tile.launch @(\w+?)_\d", tw.compile(fn, *args).ir("tile"))
+    assert launched == ["contract"] * 3 + ["contract_part_reduce"] * 3
