@@ -3,7 +3,7 @@ ones whose flags are too many, so that they have barriers.
 
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
 `barriers 1`, `attention 3`, `chained 1`, `handed 1`, `gradient 1`, `grouped 1`, `rows 1`, `statistics 1`, `pooled 1`,
-`winograd 1`, `skinny 2`, `decoding 1`, `waiting 1`.
+`winograd 1`, `skinny 2`, `decoding 1`, `inlined 1`, `waiting 1`.
 Nothing here imports JAX before a program is compiled.
 """
 
@@ -108,6 +108,8 @@ def subject(source: str, target: str) -> Subject:
         return winograd_subject(int(number), target)
     if kind == "decoding":
         return decoding_subject(int(number), target)
+    if kind == "inlined":
+        return inlined_subject(int(number), target)
     if kind == "skinny":
         return skinny_subject(int(number), target)
     return example(source, target)
@@ -527,3 +529,26 @@ def skinny_subject(number: int, target: str) -> Subject:
     options = tw.Options(schedule=tw.Schedule(on="vector", **pinned))
     module = tw.compile(layer, *args, target=target, options=options).module()
     return Subject(f"skinny {number} for {target}", module, target)
+
+
+def inlined_subject(number: int, target: str) -> Subject:
+    """A row that the kernels which read it make themselves: its norm before a product on the vector cores, whose parts
+    are added up, with a residual for odd numbers, where the next norm is."""
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(number)
+    summed, columns = 32 * int(rng.integers(12, 17)), 32 * int(rng.integers(6, 13))
+
+    def norm(x: Any) -> Any:
+        y = x - x.mean(axis=-1, keepdims=True)
+        return y / jnp.sqrt((y * y).mean(axis=-1, keepdims=True) + 1e-5)
+
+    def layer(x: Any, w: Any, v: Any) -> Any:
+        y = jnp.maximum(norm(x) @ w, 0) @ v
+        return norm(x + y if number % 2 else y) @ w
+
+    shapes = (1, summed), (summed, columns), (columns, summed)
+    args = [rng.standard_normal(shape).astype(("f2", "f4")[number // 2 % 2]) for shape in shapes]
+    options = tw.Options(schedule=tw.Schedule(on="vector", split_k=3 if number % 4 == 3 else None))
+    module = tw.compile(layer, *args, target=target, options=options).module()
+    return Subject(f"inlined {number} for {target}", module, target)
