@@ -1,11 +1,11 @@
 """Why kernels that hand on a value are not one, launches that follow each other are not one, attention is not one
 kernel, and operands are turned or not: what the passes answered, by the names of kernels.
 
-Each is {"kind": "not fused" | "not attention" | "not chained" | "not joined" | "turned" | "not turned", "from": kernel,
-"to": kernel, "value": str, "bytes": int, "times": int, "why": str, "source": "file:line" or null}: the kernel that
-makes the value or is launched before, the one that reads it or is launched then (both the kernel at its end, where it
-is about two products, or that of the product whose operand it is about); the type and the size of the value, "" and 0
-where it is about none; how often the program says it of these two; and where the second comes from.
+Each is {"kind": "not fused" | "not inlined" | "not attention" | "not chained" | "not joined" | "turned" | "not turned",
+"from": kernel, "to": kernel, "value": str, "bytes": int, "times": int, "why": str, "source": "file:line" or null}: the
+kernel that makes the value or is launched before, the one that reads it or is launched then (both the kernel at its
+end, where it is about two products, or that of the product whose operand it is about); the type and the size of the
+value, "" and 0 where it is about none; how often the program says it of these two; and where the second comes from.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from xdsl.ir import Operation
 
+from ..dialects import tile
 from ..dialects.dtypes import itemsize, size
 from ..dialects.graph.interface import element_of, shape_of
 from ..dialects.npu import structure
@@ -46,13 +47,14 @@ def _row(view: LevelView, decision: Decision, launched: dict[Operation, list[str
     if not all(names):
         return None
     value, bytes_ = "", 0
-    if decision.kind == "not fused":
+    between = decision.kind in ("not fused", "not inlined")
+    if between:
         result = ops[0].results[decision.result]
         value, bytes_ = str(result.type), size(shape_of(result)) * itemsize(element_of(result))
         first, second = names[0][-1], names[1][0]
     else:  # a launch and the one before it, or a product alone
         first, second = names[-1][0], names[0][0]
-    place = view.places[decision.ops[1 if decision.kind == "not fused" else 0]]
+    place = view.places[decision.ops[1 if between else 0]]
     return {
         "kind": decision.kind,
         "from": first,
@@ -67,7 +69,7 @@ def _row(view: LevelView, decision: Decision, launched: dict[Operation, list[str
 
 def _kernels(op: Operation, launched: dict[Operation, list[str]]) -> list[str]:
     """The kernels that an op, or what it is in, became; those that a launch names."""
-    if isinstance(op, structure.LaunchOp):
+    if isinstance(op, structure.LaunchOp | tile.LaunchOp):
         return [op.callee.root_reference.data]
     at: Operation | None = op
     while at is not None and at not in launched:

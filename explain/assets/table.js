@@ -176,7 +176,7 @@
   }
 
   // Why a kernel is not one with those whose values it reads, or that read its own, and not in the launch before it.
-  const APART = { "not fused": "Not fused", "not attention": "Not attention in one kernel", "not chained": "Not one kernel with the product before it", "not joined": "Not in one launch", "turned": "An operand is turned in memory", "not turned": "No operand is turned in memory" };
+  const APART = { "not fused": "Not fused", "not attention": "Not attention in one kernel", "not chained": "Not one kernel with the product before it", "not joined": "Not in one launch", "not inlined": "Not made by what reads it", "turned": "An operand is turned in memory", "not turned": "No operand is turned in memory" };
   const ALONE = ["not attention", "not chained", "turned", "not turned"];
   function apart(kernel) {
     const rows = data.apart.filter((a) => a.to === kernel || a.from === kernel);

@@ -22,6 +22,7 @@ from ...dialects.base import ints, text, to_ints
 from ...dialects.graph import ReshapeOp
 from ...machine import Machine
 from ..base import TargetPass
+from ..reasons import Reason, asked_reasons
 from .inline_judge import InlineJudge, InlineStage, launches_around
 from .launch_order import MICROSECONDS, base
 from .own_rows import Origin, origin_of, readings_of
@@ -131,12 +132,20 @@ class _Inlining:
         for reader, rows in (readers or {}).items():
             inlined = self.inlined(_callee(maker), _callee(reader), rows)
             if inlined is None:
+                why = "it does more with it than to load runs of it, or has no room for it on chip"
+                _note(maker, reader, rows, why)
                 return False
             made[reader] = inlined
         if readers is None or not made:
             return False
-        before, after = self.stages(maker, readers, made)
-        if self.judge.microseconds(after) >= self.judge.microseconds(before):
+        if any(_is_updated(v) for reader in made for number in readers[reader] for v in self.given(maker, number)):
+            return False  # it would be copied before the update
+        before, after = (self.judge.microseconds(stages) for stages in self.stages(maker, readers, made))
+        if after >= before:
+            around = f"the launches around take {after:.1f} us then, and {before:.1f} as they are"
+            for reader, inlined in made.items():
+                why = f"its cores would work {inlined.longer:.1f} us longer: {around}"
+                _note(maker, reader, readers[reader], why)
             return False
         for reader, inlined in made.items():
             self.keep(inlined.kernel, _callee(reader))
@@ -296,6 +305,19 @@ def users(value: SSAValue) -> list[tuple[Operation, int]]:
         op = use.operation
         found += users(op.result) if isinstance(op, ReshapeOp) else [(op, use.index)]
     return found
+
+
+def _is_updated(value: SSAValue) -> bool:
+    """Whether a launch writes over a tensor."""
+    return any(isinstance(op, tile.LaunchOp) and index in to_ints(op.inits) for op, index in users(base(value)))
+
+
+def _note(maker: tile.LaunchOp, reader: tile.LaunchOp, rows: Rows, why: str) -> None:
+    """Notes why a launch does not make what it reads of one itself, in the place of what was said of that before."""
+    reasons = asked_reasons()
+    if reasons is not None:
+        reasons[:] = [r for r in reasons if r.ops != (maker, reader)]
+        reasons += [Reason("not inlined", (maker, reader), why, number) for number in rows]
 
 
 def _drop_shapes(value: SSAValue) -> None:

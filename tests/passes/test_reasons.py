@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -214,3 +215,29 @@ def test_launches_with_a_copy_between_them() -> None:
 
     found = [r for r in noted(fn, (64, 96), (2, 96)) if r.kind == "not joined"]
     assert any("'npu.copy'" in r.why and r.why.endswith("is between them") for r in found)
+
+
+def test_a_row_that_many_products_would_make_again() -> None:
+    """Twenty products of a norm: each would make it for longer than all wait for it once."""
+
+    def fn(x: jax.Array, w: jax.Array) -> list[jax.Array]:
+        h = x - x.mean(-1, keepdims=True)
+        return [jnp.tanh((h * h) @ w[i]) for i in range(20)]
+
+    found = [r for r in noted(fn, (1, 1024), (20, 1024, 64)) if r.kind == "not inlined"]
+    assert found
+    for reason in found:
+        assert "us longer: the launches around take" in reason.why
+        ((inlined, apart),) = re.findall(r"take ([\d.]+) us then, and ([\d.]+) as they are", reason.why)
+        assert float(inlined) >= float(apart)
+
+
+def test_a_row_that_has_no_room() -> None:
+    """The tiles of a product with many columns leave no room for all of its row."""
+
+    def fn(x: jax.Array, w: jax.Array) -> jax.Array:
+        scale = jax.lax.rsqrt((x * x).mean(-1, keepdims=True, dtype=jnp.float32))
+        return (x * scale.astype(x.dtype)) @ w
+
+    found = noted(fn, (1, 4096), (4096, 11008))
+    assert any(r.kind == "not inlined" and r.why.endswith("has no room for it on chip") for r in found)
