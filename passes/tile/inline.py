@@ -26,7 +26,7 @@ from ..reasons import Reason, asked_reasons
 from .inline_judge import InlineJudge, InlineStage, launches_around
 from .launch_order import MICROSECONDS, base
 from .own_rows import Origin, origin_of, readings_of
-from .repeated_rows import RowToMake, repeated
+from .repeated_rows import RowToMake, inputs_of, repeated
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class _Inlining:
             made[reader] = inlined
         if readers is None or not made:
             return False
-        if any(_is_updated(v) for reader in made for number in readers[reader] for v in self.given(maker, number)):
+        if any(_is_updated(v) for reader in made for v in self.given(maker, readers[reader])):
             return False  # it would be copied before the update
         before, after = (self.judge.microseconds(stages) for stages in self.stages(maker, readers, made))
         if after >= before:
@@ -193,8 +193,7 @@ class _Inlining:
                 parted = first
                 continue
             if op in made:
-                given = (v for number in readers[op] for v in self.given(maker, number))
-                reads = (reads - set(maker.outputs)) | frozenset(map(base, given))
+                reads = (reads - set(maker.outputs)) | frozenset(map(base, self.given(maker, readers[op])))
                 stage = stage._replace(work=stage.work + made[op].longer, reads=reads)
             after.append(stage._replace(first=first or parted))
             parted = False
@@ -252,19 +251,19 @@ class _Inlining:
 
     # -- launches ------------------------------------------------------------------------------------------------
 
-    def given(self, maker: tile.LaunchOp, number: int) -> list[SSAValue]:
-        """What a row is made of, among the operands of a launch that makes it."""
-        origin, first = self.origin(_callee(maker), number), len(to_ints(self.kernels[_callee(maker)].grid))
-        assert origin is not None
-        return [maker.arguments[a.index - first] for a in origin.inputs()]
+    def given(self, maker: tile.LaunchOp, rows: Rows) -> list[SSAValue]:
+        """What rows are made of, among the operands of a launch that makes them."""
+        name = _callee(maker)
+        origins = [origin for number in rows if (origin := self.origin(name, number)) is not None]
+        first = len(to_ints(self.kernels[name].grid))
+        return [maker.arguments[a.index - first] for a in inputs_of(origins)]
 
     def replace(self, reader: tile.LaunchOp, rows: Rows, maker: tile.LaunchOp, kernel: tile.KernelOp) -> None:
         """Launches a kernel that makes rows itself in the place of one that reads them."""
         gone = {_inputs(reader)[i] for inputs in rows.values() for i in inputs}
         kept = [i for i in range(len(reader.arguments)) if i not in gone]
-        given = [v for number in rows for v in self.given(maker, number)]
         new = tile.LaunchOp.create(
-            operands=[*(reader.arguments[i] for i in kept), *given],
+            operands=[*(reader.arguments[i] for i in kept), *self.given(maker, rows)],
             result_types=list(reader.result_types),
             properties={
                 "callee": SymbolRefAttr(text(kernel.sym_name)),

@@ -118,6 +118,8 @@ def origin_of(kernel: ops.KernelOp, result: int) -> Origin | None:
                 return None
             if along >= 0:
                 places[op] = along
+            if tensor_of(op.source).index >= first_output(kernel):
+                return None
     return Origin(row, done, length, extent, whole, coordinate, places)
 
 
@@ -164,7 +166,7 @@ def _walked(op: ops.LoadOp, length: int, coordinate: SSAValue | None, extent: in
     where it is neither, or reads behind the end."""
     assert isinstance(op.source.type, GmType)
     sizes, shape = to_ints(op.sizes), tile_type(op.result).shape
-    if any_open([*sizes, *shape, *op.source.type.shape]):
+    if any_open([*sizes, *shape, *op.source.type.shape]) or _whole(op.source) is None:
         return None
     wide = [d for d, n in enumerate(shape) if n != 1]
     from_dims = [d for d, n in enumerate(sizes) if n != 1]
@@ -218,19 +220,26 @@ def readings_of(kernel: ops.KernelOp, tensors: Sequence[SSAValue], extent: int) 
 
 
 def _transfers(tensor: SSAValue) -> Iterator[Operation]:
-    """What uses a tensor, or a view of it."""
+    """What uses a tensor, or a view of all of it."""
     for use in tensor.uses:
         op = use.operation
-        if isinstance(op, ops.ViewOp):
+        if isinstance(op, ops.ViewOp) and isinstance(tensor, BlockArgument):
             yield from _transfers(op.result)
         else:
             yield op
 
 
 def tensor_of(view: SSAValue) -> BlockArgument:
+    """The tensor of a kernel that a view, which `_whole` has, shows."""
+    tensor = _whole(view)
+    assert tensor is not None
+    return tensor
+
+
+def _whole(view: SSAValue) -> BlockArgument | None:
+    """The tensor of a kernel that a value is, or is a view of; None for a view of a view."""
     source = view.owner.source if isinstance(view.owner, ops.ViewOp) else view
-    assert isinstance(source, BlockArgument)
-    return source
+    return source if isinstance(source, BlockArgument) else None
 
 
 def _indices(places: Iterable[Expr[SSAValue]]) -> list[SSAValue]:
@@ -245,9 +254,11 @@ def _loop_of(index: SSAValue) -> ForOp | None:
 
 def _place(op: ops.LoadOp | ops.StoreOp, view: SSAValue) -> Expr[SSAValue] | None:
     """Where in its tensor the run begins that a transfer moves; None where it moves no run, or one that reaches over
-    the end of the view."""
+    the end of the view, and where that shows the tensor in elements of another type."""
     assert isinstance(view.type, GmType)
-    kind, sizes = view.type, to_ints(op.sizes)
+    kind, sizes, tensor = view.type, to_ints(op.sizes), _whole(view)
+    if tensor is None or not isinstance(tensor.type, GmType) or tensor.type.element != kind.element:
+        return None
     tile = op.result if isinstance(op, ops.LoadOp) else op.source
     shape = tile_type(tile).shape
     if op.steps is not None or tile_type(tile).space != "ub":

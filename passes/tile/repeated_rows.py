@@ -8,7 +8,7 @@ After:   @contract_0:  %t = tile.load %x ...; %n = tile.mul %t, %scale
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -34,9 +34,14 @@ class RowToMake(NamedTuple):
     origin: Origin
 
 
+def inputs_of(origins: Iterable[Origin]) -> list[BlockArgument]:
+    """The tensors of a kernel that rows of it are made of."""
+    return list(dict.fromkeys(tensor for origin in origins for tensor in origin.inputs()))
+
+
 def repeated(reader: ops.KernelOp, rows: Sequence[RowToMake]) -> ops.KernelOp | None:
-    """A kernel like `reader` that makes rows itself: what these are made of comes behind its other inputs, in order.
-    None where its tiles cannot be as those of the rows."""
+    """A kernel like `reader` that makes rows of another one itself: `inputs_of` them come behind its other inputs. None
+    where its tiles cannot be as those of the rows."""
     known: dict[SSAValue, SSAValue] = {}
     ranks = {row.readings.rank for row in rows}
     rank = max(ranks | {row.origin.least_rank for row in rows})
@@ -53,18 +58,19 @@ def repeated(reader: ops.KernelOp, rows: Sequence[RowToMake]) -> ops.KernelOp | 
     _raise_rank(kernel, more)
     anchor = next(op for op in section.body.block.ops if any(inner in loads.values() for inner in op.walk()))
     done: _Done = {}
+    given: dict[BlockArgument, SSAValue] = {}
+    for tensor in inputs_of(row.origin for row in rows):
+        given[tensor] = block.insert_arg(tensor.type, behind + len(given))
+    made: list[tuple[_Repeating, SSAValue]] = []
     for row in rows:
-        given: dict[BlockArgument, SSAValue] = {}
-        for tensor in row.origin.inputs():
-            given[tensor] = block.insert_arg(tensor.type, behind)
-            behind += 1
         begin = row.readings.begin.substitute(indices)
         build = _Repeating(row.origin, row.readings, begin, given, section, anchor, done)
-        made = build.row(rank)
-        for load, place in row.readings.places.items():
+        made.append((build, build.row(rank)))
+    for build, value in made:
+        for load, place in build.readings.places.items():
             copy = loads[load]
             assert isinstance(copy, ops.LoadOp)
-            build.read(copy, made, place.substitute(indices))
+            build.read(copy, value, place.substitute(indices))
     for tensor in tensors:
         for view in [use.operation for use in tensor.uses]:
             view.detach()

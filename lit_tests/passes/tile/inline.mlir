@@ -158,3 +158,47 @@ tile.kernel @update_0 {grid = [1], kind = "vector", outputs = 1, slots = [1, 1, 
 // CHECK-NEXT: %c = tile.launch @neg_0
 // CHECK-NEXT: tile.launch @late_0 %c, %b
 // CHECK-NEXT: tile.launch @update_0
+
+// -----
+
+// Two rows of one kernel, which has tiles of two dimensions, and a reader with tiles of one: its tiles get another
+// dimension, and what both rows are made of is there once.
+func.func @main(%x: tensor<2x64xf32>) -> tensor<64xf32> {
+  %n, %m = tile.launch @reduce_0 %x {inits = [-1, -1]} : (tensor<2x64xf32>) -> (tensor<64xf32>, tensor<1x64xf32>)
+  %z = tile.launch @add_0 %n, %m {inits = [-1]} : (tensor<64xf32>, tensor<1x64xf32>) -> tensor<64xf32>
+  func.return %z : tensor<64xf32>
+}
+tile.kernel @reduce_0 {grid = [1], kind = "vector", outputs = 2, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<2x64xf32>, %y: !npu.gm<64xf32>, %z: !npu.gm<1x64xf32>):
+  tile.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %t = tile.load %x at [0, 0] {sizes = [2, 64]} : (!npu.gm<2x64xf32>) -> !tile.tile<2x64xf32, ub>
+    %s = tile.reduce %t {dims = [0], kind = "sum"} : (!tile.tile<2x64xf32, ub>) -> !tile.tile<1x64xf32, ub>
+    %e = tile.exp %s : !tile.tile<1x64xf32, ub>
+    tile.store %s, %y at [0] {sizes = [64]} : (!tile.tile<1x64xf32, ub>, !npu.gm<64xf32>)
+    tile.store %e, %z at [0, 0] {sizes = [1, 64]} : (!tile.tile<1x64xf32, ub>, !npu.gm<1x64xf32>)
+  }
+}
+tile.kernel @add_0 {grid = [1], kind = "vector", outputs = 1, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<64xf32>, %w: !npu.gm<1x64xf32>, %y: !npu.gm<64xf32>):
+  %row = tile.view %w : (!npu.gm<1x64xf32>) -> !npu.gm<64xf32>
+  tile.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %t = tile.load %x at [0] {sizes = [64]} : (!npu.gm<64xf32>) -> !tile.tile<64xf32, ub>
+    %u = tile.load %row at [0] {sizes = [64]} : (!npu.gm<64xf32>) -> !tile.tile<64xf32, ub>
+    %m = tile.reduce %u {dims = [0], kind = "max"} : (!tile.tile<64xf32, ub>) -> !tile.tile<1xf32, ub>
+    %e = tile.add %t, %m : (!tile.tile<64xf32, ub>, !tile.tile<1xf32, ub>) -> !tile.tile<64xf32, ub>
+    tile.store %e, %y at [0] {sizes = [64]} : (!tile.tile<64xf32, ub>, !npu.gm<64xf32>)
+  }
+}
+// CHECK: func.func @main
+// CHECK-NEXT: tile.launch @add_1 %x {inits = [-1]}
+// CHECK-NEXT: func.return
+// CHECK-NOT: @reduce_0
+// CHECK: tile.kernel @add_1
+// CHECK: tile.load {{.*}} {sizes = [2, 64]}
+// CHECK-NEXT: %[[SUM:.*]] = tile.reduce {{.*}} {dims = [0], kind = "sum"}
+// CHECK-NEXT: %[[EXP:.*]] = tile.exp %[[SUM]]
+// CHECK-NEXT: tile.reduce %[[EXP]] {dims = [1], kind = "max"} : (!tile.tile<1x64xf32, ub>) -> !tile.tile<1x1xf32, ub>
+// CHECK-NEXT: tile.add %[[SUM]]
+// CHECK-NEXT: tile.store
