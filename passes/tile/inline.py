@@ -18,14 +18,15 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects import tile
-from ...dialects.base import ints, text, to_ints
+from ...dialects.base import integer, ints, text, to_ints
 from ...dialects.graph import ReshapeOp
 from ...machine import Machine
 from ..base import TargetPass
 from ..reasons import Reason, asked_reasons
+from .builder import gm_of
 from .inline_judge import InlineJudge, InlineStage, launches_around
 from .launch_order import MICROSECONDS, base
-from .own_rows import Origin, origin_of, readings_of
+from .own_rows import Origin, first_output, origin_of, readings_of
 from .repeated_rows import RowToMake, inputs_of, repeated
 
 
@@ -93,7 +94,7 @@ class _Inlining:
     # -- the walk ------------------------------------------------------------------------------------------------
 
     def block(self, block: Block) -> None:
-        launches = [op for op in block.ops if isinstance(op, tile.LaunchOp) and _callee(op) in self.kernels]
+        launches = [op for op in block.ops if isinstance(op, tile.LaunchOp) and self.is_whole(op)]
         self.depths, self.now = {}, {}
         for op in launches:
             self.depths[op] = self.depth(op)
@@ -116,6 +117,15 @@ class _Inlining:
         for maker in makers:
             if isinstance(maker, tile.LaunchOp) and maker.parent is block:
                 self.launch(maker)
+
+    def is_whole(self, op: tile.LaunchOp) -> bool:
+        """Whether a launch gives its kernel what that takes: what it lacks is for tile-to-npu to say."""
+        kernel = self.kernels.get(_callee(op))
+        if kernel is None:
+            return False
+        tensors = kernel.body.block.args[len(to_ints(kernel.grid)) : first_output(kernel) + integer(kernel.outputs)]
+        given = [*(op.arguments[i] for i in _inputs(op)), *op.outputs]
+        return integer(kernel.outputs) == len(op.outputs) and list(map(gm_of, given)) == [t.type for t in tensors]
 
     def depth(self, op: tile.LaunchOp) -> int:
         """How many launches run one after the other up to this one."""
@@ -183,7 +193,9 @@ class _Inlining:
         after: list[InlineStage] = []
         parted = False
         for op, first in launches_around(maker, list(made)):
-            kernel = self.kernels[_callee(op)]
+            kernel = self.kernels.get(_callee(op))
+            if kernel is None:
+                continue
             reads, writes = frozenset(map(base, op.arguments)), frozenset(op.outputs)
             stage = InlineStage(
                 self.judge.woken(kernel), self.judge.work(kernel) or 0.0, first, reads, writes

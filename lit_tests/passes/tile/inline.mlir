@@ -202,3 +202,23 @@ tile.kernel @add_0 {grid = [1], kind = "vector", outputs = 1, slots = [1, 1, 1, 
 // CHECK-NEXT: tile.reduce %[[EXP]] {dims = [1], kind = "max"} : (!tile.tile<1x64xf32, ub>) -> !tile.tile<1x1xf32, ub>
 // CHECK-NEXT: tile.add %[[SUM]]
 // CHECK-NEXT: tile.store
+
+// -----
+
+// What a launch lacks is for tile-to-npu to say.
+func.func @main(%x: tensor<64xf32>) -> tensor<64xf32> {
+  %n = tile.launch @neg_0 %x {inits = [-1]} : tensor<64xf32>
+  %b = tile.launch @neg_0 %n, %n {inits = [-1]} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  func.return %b : tensor<64xf32>
+}
+tile.kernel @neg_0 {grid = [1], kind = "vector", outputs = 1, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<64xf32>, %y: !npu.gm<64xf32>):
+  tile.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %t = tile.load %x at [0] {sizes = [64]} : (!npu.gm<64xf32>) -> !tile.tile<64xf32, ub>
+    %e = tile.neg %t : !tile.tile<64xf32, ub>
+    tile.store %e, %y at [0] {sizes = [64]} : (!tile.tile<64xf32, ub>, !npu.gm<64xf32>)
+  }
+}
+// CHECK: %n = tile.launch @neg_0 %x
+// CHECK-NEXT: tile.launch @neg_0 %n, %n
