@@ -1,7 +1,7 @@
 """tile-inline: kernels make small rows that they read themselves, so that nothing has to wait for these.
 
 Before:  %s = tile.launch @reduce_0 %x ; %y = tile.launch @contract_0 %s, %w
-After:   %y = tile.launch @contract_1 %w, %x
+After:   %y = tile.launch @contract_0 %w, %x
 
 What one core makes in a moment, as the norm of a row or the sum of parts of sums, is a launch of its own, or a stage
 behind a barrier. Where all kernels that wait for it can make it themselves (repeated_rows.py), each core of theirs
@@ -15,18 +15,20 @@ from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import FloatAttr, ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from ...dialects import tile
 from ...dialects.base import integer, ints, text, to_ints
-from ...dialects.graph import ReshapeOp
+from ...dialects.graph import ReshapeOp, WhileOp
+from ...dialects.graph.donation import donated
+from ...dialects.open_sizes import choosing
 from ...machine import Machine
 from ..base import TargetPass
 from ..reasons import Reason, asked_reasons
 from .builder import gm_of
 from .inline_judge import InlineJudge, InlineStage, launches_around
 from .launch_order import MICROSECONDS, base
-from .own_rows import Origin, first_output, origin_of, readings_of
+from .own_rows import Origin, first_output, has_open_sizes, origin_of, readings_of
 from .repeated_rows import RowToMake, inputs_of, repeated
 
 
@@ -43,12 +45,13 @@ class TileInlinePass(TargetPass):
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         if not self.inline:
             return
-        inlining = _Inlining(module, InlineJudge(machine, self.join))
-        for func in list(module.ops):
-            if isinstance(func, FuncOp):
-                for block in _blocks(func):
-                    inlining.block(block)
-        inlining.sweep()
+        with choosing():  # of kernels with open sizes it is only judged how long they take
+            inlining = _Inlining(module, InlineJudge(machine, self.join))
+            for func in list(module.ops):
+                if isinstance(func, FuncOp):
+                    for block in _blocks(func):
+                        inlining.block(block)
+            inlining.sweep()
 
 
 def _blocks(op: Operation) -> Iterator[Block]:
@@ -81,6 +84,10 @@ class _Inlining:
     known: dict[tuple[str, str, tuple[tuple[int, tuple[int, ...]], ...]], _Inlined | None] = field(
         default_factory=dict
     )
+    like: dict[str, str] = field(default_factory=dict)
+    """The kernel that each one that makes rows itself was made of."""
+    closed: dict[str, bool] = field(default_factory=dict)
+    """Whether each kernel has no open sizes."""
     left: set[str] = field(default_factory=set)
     """Kernels of launches that are no more."""
     depths: dict[tile.LaunchOp, int] = field(default_factory=dict)
@@ -119,9 +126,15 @@ class _Inlining:
                 self.launch(maker)
 
     def is_whole(self, op: tile.LaunchOp) -> bool:
-        """Whether a launch gives its kernel what that takes: what it lacks is for tile-to-npu to say."""
-        kernel = self.kernels.get(_callee(op))
+        """Whether a launch gives its kernel what that takes: what it lacks is for tile-to-npu to say. And whether the
+        kernel has no open sizes."""
+        name = _callee(op)
+        kernel = self.kernels.get(name)
         if kernel is None:
+            return False
+        if name not in self.closed:
+            self.closed[name] = not has_open_sizes(kernel)
+        if not self.closed[name]:
             return False
         tensors = kernel.body.block.args[len(to_ints(kernel.grid)) : first_output(kernel) + integer(kernel.outputs)]
         given = [*(op.arguments[i] for i in _inputs(op)), *op.outputs]
@@ -148,8 +161,8 @@ class _Inlining:
             made[reader] = inlined
         if readers is None or not made:
             return False
-        if any(_is_updated(v) for reader in made for v in self.given(maker, readers[reader])):
-            return False  # it would be copied before the update
+        if any(_is_overwritten(v) for reader in made for v in self.given(maker, readers[reader])):
+            return False  # it would be copied before, or what comes after it would not take its place
         before, after = (self.judge.microseconds(stages) for stages in self.stages(maker, readers, made))
         if after >= before:
             around = f"the launches around take {after:.1f} us then, and {before:.1f} as they are"
@@ -259,6 +272,7 @@ class _Inlining:
             name = f"{stem}_{number}"
             kernel.sym_name = StringAttr(name)
             self.kernels[name] = kernel
+            self.like[name] = reader
             self.module.body.block.insert_op_after(kernel, self.kernels[reader])
 
     # -- launches ------------------------------------------------------------------------------------------------
@@ -302,11 +316,24 @@ class _Inlining:
         op.erase()
 
     def sweep(self) -> None:
-        """Takes away the kernels that are launched no more."""
-        launched = {_callee(op) for op in self.module.walk() if isinstance(op, tile.LaunchOp)}
-        for name in self.left - launched:
-            self.kernels[name].detach()
-            self.kernels[name].erase()
+        """Takes away the kernels that are launched no more; one that is like them then has their name."""
+        launches: dict[str, list[tile.LaunchOp]] = {}
+        for op in self.module.walk():
+            if isinstance(op, tile.LaunchOp):
+                launches.setdefault(_callee(op), []).append(op)
+        for name in self.left - set(launches):
+            kernel = self.kernels.pop(name)
+            kernel.detach()
+            kernel.erase()
+        for name in self.like:
+            first = name
+            while first in self.like:
+                first = self.like[first]
+            if name in self.kernels and first not in self.kernels:
+                kernel = self.kernels[first] = self.kernels.pop(name)
+                kernel.sym_name = StringAttr(first)
+                for op in launches[name]:
+                    op.callee = SymbolRefAttr(first)
 
 
 def users(value: SSAValue) -> list[tuple[Operation, int]]:
@@ -318,9 +345,21 @@ def users(value: SSAValue) -> list[tuple[Operation, int]]:
     return found
 
 
-def _is_updated(value: SSAValue) -> bool:
-    """Whether a launch writes over a tensor."""
-    return any(isinstance(op, tile.LaunchOp) and index in to_ints(op.inits) for op, index in users(base(value)))
+def _is_overwritten(value: SSAValue) -> bool:
+    """Whether a launch writes over a tensor, or may: over an argument that is donated, or that a loop carries and gives
+    another value."""
+    tensor = base(value)
+    if any(isinstance(op, tile.LaunchOp) and index in to_ints(op.inits) for op, index in users(tensor)):
+        return True
+    if not isinstance(tensor, BlockArgument):
+        return False
+    around = tensor.block.parent_op()
+    if isinstance(around, FuncOp):
+        return donated(around)[tensor.index]
+    last = tensor.block.last_op
+    if not isinstance(around, WhileOp) or last is None or tensor.block is not around.body.block:
+        return False
+    return tensor.index >= len(last.operands) or last.operands[tensor.index] is not tensor
 
 
 def _note(maker: tile.LaunchOp, reader: tile.LaunchOp, rows: Rows, why: str) -> None:

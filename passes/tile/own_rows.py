@@ -82,6 +82,25 @@ def alone(kernel: ops.KernelOp) -> ops.SectionOp | None:
     return section
 
 
+def has_open_sizes(kernel: ops.KernelOp) -> bool:
+    """Whether a size or a place in a kernel is known only at run time."""
+    numbers = [*to_ints(kernel.grid)]
+    for value in kernel.body.block.args:
+        if isinstance(kind := value.type, GmType):
+            numbers += [*kind.shape, *kind.strides, kind.offset]
+    for op in kernel.walk():
+        if isinstance(op, ops.SizeOp):
+            return True
+        if isinstance(op, TileOp) and op.ADDRESSED:
+            numbers += [n for at in op.linear() for n in (at.constant, *(c for _, c in at.terms))]
+        for value in op.results:
+            if isinstance(kind := value.type, TileType):
+                numbers += kind.shape
+            elif isinstance(kind, GmType):
+                numbers += [*kind.shape, *kind.strides, kind.offset]
+    return any_open(numbers)
+
+
 # -- how a row is made ---------------------------------------------------------------------------------------------
 
 

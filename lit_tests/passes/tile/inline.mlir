@@ -40,10 +40,10 @@ tile.kernel @contract_0 {grid = [2], kind = "vector", outputs = 1, slots = [1, 1
   }
 }
 // CHECK: func.func @main
-// CHECK-NEXT: tile.launch @contract_1 %w, %x {inits = [-1]}
+// CHECK-NEXT: tile.launch @contract_0 %w, %x {inits = [-1]}
 // CHECK-NEXT: func.return
 // CHECK-NOT: @reduce_0
-// CHECK: tile.kernel @contract_1 {grid = [2]
+// CHECK: tile.kernel @contract_0 {grid = [2]
 // CHECK: ^bb0(%{{.*}}: index, %[[W:.*]]: !npu.gm<64x32xf32>, %[[X:.*]]: !npu.gm<1x64xf32>, %{{.*}}: !npu.gm<1x32xf32>):
 // CHECK: tile.load %[[X]] at [0, 0] {sizes = [1, 64]}
 // CHECK-NEXT: tile.reduce {{.*}} {dims = [1], kind = "max"}
@@ -83,9 +83,9 @@ tile.kernel @exp_0 {grid = [4], kind = "vector", outputs = 1, slots = [1, 1, 1, 
   }
 }
 // CHECK: tile.launch @reduce_0 %x
-// CHECK-NEXT: tile.launch @exp_1 %x
+// CHECK-NEXT: tile.launch @exp_0 %x
 // CHECK-NEXT: func.return
-// CHECK: tile.kernel @exp_1 {grid = [4]
+// CHECK: tile.kernel @exp_0 {grid = [4]
 // CHECK: ^bb0(%[[I:[a-z0-9]+]]: index,
 // CHECK: tile.load %{{.*}} at [0, %[[I]] * 16] {sizes = [2, 16]}
 // CHECK-NEXT: %[[ROW:.*]] = tile.reduce
@@ -192,10 +192,10 @@ tile.kernel @add_0 {grid = [1], kind = "vector", outputs = 1, slots = [1, 1, 1, 
   }
 }
 // CHECK: func.func @main
-// CHECK-NEXT: tile.launch @add_1 %x {inits = [-1]}
+// CHECK-NEXT: tile.launch @add_0 %x {inits = [-1]}
 // CHECK-NEXT: func.return
 // CHECK-NOT: @reduce_0
-// CHECK: tile.kernel @add_1
+// CHECK: tile.kernel @add_0
 // CHECK: tile.load {{.*}} {sizes = [2, 64]}
 // CHECK-NEXT: %[[SUM:.*]] = tile.reduce {{.*}} {dims = [0], kind = "sum"}
 // CHECK-NEXT: %[[EXP:.*]] = tile.exp %[[SUM]]
