@@ -28,7 +28,7 @@ def loads_ahead(
     all of k, and loads of the other one as they are, or of half as many steps and so on, until that fits; also with
     tiles of half as many columns, where a core has one tile."""
     plan = CubePlan.of(schedule)
-    if any(is_open(problem.extents[a]) for a in problem.k):
+    if not problem.k or any(is_open(problem.extents[a]) for a in problem.k):
         return []
     whole, other = ((plan.lhs, plan.rhs), (plan.rhs, plan.lhs))[side]
     extents = {a: -(-problem.extents[a] // plan.l0[a]) * plan.l0[a] for a in problem.k}

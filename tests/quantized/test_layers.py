@@ -103,6 +103,12 @@ def test_layers_store_what_the_integer_model_does(seed: int, tmp_path: Path) -> 
     check_layers(drawn(seed), seed, target_of(seed), tmp_path)
 
 
+def test_a_product_over_one_number(tmp_path: Path) -> None:
+    """It has no steps along k, of which more could be loaded ahead of a barrier."""
+    seed = 100001
+    check_layers(drawn(seed), seed, target_of(seed), tmp_path)
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
 
