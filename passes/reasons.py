@@ -49,13 +49,19 @@ def asked_reasons() -> list[Reason] | None:
     return _ASKED.get()
 
 
-def say_apart(maker: Operation, reader: Operation, why: str, results: Iterable[int] = (0,)) -> None:
-    """Notes why a fusion and one that reads these results of it are two, in the place of what was said of that before.
-    Nothing is done where nobody asks for reasons."""
+def say_apart(
+    maker: Operation,
+    reader: Operation,
+    why: str,
+    results: Iterable[int] = (0,),
+    kind: Literal["not fused", "not inlined"] = "not fused",
+) -> None:
+    """Notes why a fusion and one that reads these results of it are two, or a launch and one that does not make them
+    itself, in the place of what was said of that before. Nothing is done where nobody asks for reasons."""
     reasons = asked_reasons()
     if reasons is not None:
-        reasons[:] = [r for r in reasons if r.kind != "not fused" or r.ops != (maker, reader)]
-        reasons += [Reason("not fused", (maker, reader), why, number) for number in results]
+        reasons[:] = [r for r in reasons if r.kind != kind or r.ops != (maker, reader)]
+        reasons += [Reason(kind, (maker, reader), why, number) for number in results]
 
 
 def join_reasons(joined: Operation, parts: Sequence[Operation], results: Sequence[OpResult]) -> None:

@@ -353,8 +353,7 @@ class GraphWalk:
 
     def _note_launch(self, op: tile.LaunchOp, xs: Sequence[Array], path: Path) -> None:
         inits = to_ints(op.inits)
-        used = {i for i in inits if i >= 0}
-        inputs = [x for i, x in enumerate(xs) if i not in used]
+        inputs = [xs[i] for i in op.input_numbers()]
         starts = {o: xs[i] for o, i in enumerate(inits) if i >= 0}
         name = op.callee.root_reference.data
         self.trace.launches.append(

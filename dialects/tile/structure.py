@@ -70,6 +70,11 @@ class LaunchOp(KernelUser):
             if i >= len(self.arguments) or (i >= 0 and self.arguments[i].type != r.type):
                 raise self.error(f"output {r.type} cannot start as operand {i}")
 
+    def input_numbers(self) -> list[int]:
+        """The numbers of the operands that are inputs of the kernel, in order: no output starts as one."""
+        started = set(to_ints(self.inits))
+        return [i for i in range(len(self.arguments)) if i not in started]
+
     def misfit(self, kernel: Kernel) -> str | None:
         return None  # what it gives and takes tile-to-npu compares, with the line of the kernel
 

@@ -19,7 +19,7 @@ from ...dialects.affine import Expr
 from ...dialects.base import integer, to_ints
 from ...dialects.npu import GmType, gm
 from ...dialects.open_sizes import certain
-from .loops import trip_count
+from .loops import counts_of
 
 
 def in_place(kernel: tile.KernelOp) -> frozenset[tuple[int, int]]:
@@ -106,8 +106,8 @@ class StoreSteps:
         view = gm(self.store.dest)
         if gm(load.source) != view or not view.distinct:
             return False
-        steps = {**self.cores, **_counts(loops[:shared])}
-        inner = _counts([*loops[shared:], *self.loops[shared:]])
+        steps = {**self.cores, **counts_of(loops[:shared])}
+        inner = counts_of([*loops[shared:], *self.loops[shared:]])
         repeated = {v for v, n in steps.items() if not certain(n, "<=", 1)}
         left = set(repeated)
         for loaded, stored in zip(box_positions(load), box_positions(self.store), strict=True):
@@ -138,10 +138,6 @@ def _span(at: Expr, inner: Mapping[SSAValue, int], size: int) -> tuple[int, int]
     others being 0."""
     low, high = at.reach({v: inner.get(v, 1) for v in at.variables})
     return low, high + size
-
-
-def _counts(loops: Sequence[ForOp]) -> dict[SSAValue, int]:
-    return {loop.body.block.args[0]: trip_count(loop) for loop in loops}
 
 
 def surroundings(op: Operation) -> tuple[tile.SectionOp, list[ForOp]]:

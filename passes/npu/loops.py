@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.dialects.scf import ForOp
+from xdsl.ir import SSAValue
 
 from ...dialects import npu, tile
 from ...dialects.base import describe
 from ..errors import PassError
+
+
+def counts_of(loops: Iterable[ForOp]) -> dict[SSAValue, int]:
+    """How many values the index of each loop takes."""
+    return {loop.body.block.args[0]: trip_count(loop) for loop in loops}
 
 
 def trip_count(op: ForOp) -> int:

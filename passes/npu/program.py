@@ -97,10 +97,10 @@ class ProgramLowering(HostValues):
         if kernel is None:
             raise PassError(f"{describe(op)} launches @{name}, which does not exist")
         inits = to_ints(op.inits)
-        used = {i for i in inits if i >= 0}
-        inputs = [v for i, v in enumerate(op.arguments) if i not in used]
-        _check_launch(op, kernel, inputs)
-        operands = [self.env[v] for v in inputs]
+        lacking = misfit_of(op, kernel)
+        if lacking is not None:
+            raise PassError(lacking)
+        operands = [self.env[op.arguments[i]] for i in op.input_numbers()]
         outputs: dict[int, SSAValue] = {}
         updates: list[int] = []
         for o, init in enumerate(inits):
@@ -361,20 +361,22 @@ def _is_counted(use: Use) -> bool:
     return False
 
 
-def _check_launch(op: tile.LaunchOp, kernel: tile.KernelOp, inputs: Sequence[SSAValue]) -> None:
-    """Raises PassError where a launch does not give what its kernel takes."""
+def misfit_of(op: tile.LaunchOp, kernel: tile.KernelOp) -> str | None:
+    """Why a launch does not give what its kernel takes, in a sentence; None where it does."""
+    inputs = [op.arguments[i] for i in op.input_numbers()]
     outputs, workspaces = integer(kernel.outputs), integer(kernel.workspaces)
     takes = [a.type for a in kernel.body.block.args[len(to_ints(kernel.grid)) :]]
     takes = takes[: len(takes) - workspaces]
     gives = [gm_type(v) for v in (*inputs, *op.outputs)]
     if len(op.outputs) != outputs or len(gives) != len(takes):
-        raise PassError(
+        return (
             f"{describe(op)} gives {len(inputs)} tensors and takes {len(op.outputs)}; {describe(kernel)} "
             f"@{text(kernel.sym_name)} takes {len(takes) - outputs} and gives {outputs}"
         )
     for i, (mine, its) in enumerate(zip(gives, takes, strict=True)):
         if mine != its:
-            raise PassError(f"{describe(op)} has {mine} where argument {i} of {describe(kernel)} is {its}")
+            return f"{describe(op)} has {mine} where argument {i} of {describe(kernel)} is {its}"
+    return None
 
 
 HANDLERS: dict[type[Operation], Callable[[ProgramLowering, Any], None]] = {

@@ -20,7 +20,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from ...dialects.base import to_ints
 from ...dialects.graph import FusionOp
 from ...dialects.tile import LaunchOp
-from .launch_order import FREE, base, bytes_of
+from .launch_order import FREE, base, bytes_of, uses_of
 from .least_peak import OrderProblem, SharedBytes
 
 FARTHEST = 64
@@ -102,7 +102,7 @@ class _Segment:
                 readers.setdefault(value, []).append(i)
         self.made = [sum(map(_bytes, op.results)) for op in ops]
         tensors = [
-            SharedBytes(_bytes(value), tuple(used), kept=any(user not in own for user in _users(value)))
+            SharedBytes(_bytes(value), tuple(used), kept=any(use.operation not in own for use in uses_of(value)))
             for value, used in users.items()
         ]
         problem = OrderProblem([sorted(needs) for needs in self.needs], [0] * len(ops), tensors)
@@ -137,12 +137,3 @@ def _overwritten(op: Operation) -> list[SSAValue]:
 
 def _bytes(value: SSAValue) -> int:
     return bytes_of(value.type) if isinstance(value.type, TensorType) else 0
-
-
-def _users(value: SSAValue) -> list[Operation]:
-    """What uses a value, or another view of its memory."""
-    found: list[Operation] = []
-    for use in value.uses:
-        op = use.operation
-        found += [u for r in op.results for u in _users(r)] if isinstance(op, FREE) else [op]
-    return found

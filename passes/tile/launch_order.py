@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue, Use
 
 from ...dialects import graph, tile
 from ...dialects.base import integer, text, to_ints
@@ -28,6 +28,7 @@ from ...dialects.npu.streams import COMPUTE, COPY_IN, COPY_OUT, HOST, PROGRAM
 from ...dialects.open_sizes import example
 from ...machine import Machine
 from ..calls import callee_of
+from ..graph.partition import blocks_of
 from .least_peak import OrderProblem, least_peak
 from .queues import TensorLife, Unit, arrange, run
 
@@ -58,20 +59,11 @@ def order_launches(module: ModuleOp, costs: Costs, machine: Machine) -> None:
     times = Times(functions, kernels, costs, machine, room)
     for func in functions.values():
         owned = [a for a, free in zip(func.body.block.args, donated(func), strict=False) if free]
-        for block in _blocks(func.body.block):
+        for block in blocks_of(func.body.block):
             if any(isinstance(op, HostOp) for op in block.ops):
                 Ordering(block, times, owned if block is func.body.block else ()).run()
             elif block is func.body.block:
                 Ordering(block, times, owned, timed=False).lower_peak()
-
-
-def _blocks(block: Block) -> Iterator[Block]:
-    """A block and those of the control flow in it."""
-    yield block
-    for op in block.ops:
-        if isinstance(op, WhileOp | CaseOp):
-            for region in op.regions:
-                yield from _blocks(region.block)
 
 
 @dataclass
@@ -150,6 +142,16 @@ def base(value: SSAValue) -> SSAValue:
     while isinstance(value.owner, ReshapeOp | graph.ViewOp):
         value = value.owner.x
     return value
+
+
+def uses_of(value: SSAValue, shapes: tuple[type[Operation], ...] = FREE) -> Iterator[Use]:
+    """The uses of a value, and of other values that ops of these classes make of its memory."""
+    for use in value.uses:
+        if isinstance(use.operation, shapes):
+            for result in use.operation.results:
+                yield from uses_of(result, shapes)
+        else:
+            yield use
 
 
 class Ordering:
@@ -309,7 +311,7 @@ class Ordering:
         inner = (
             []
             if isinstance(op, FusionOp)
-            else [o for r in op.regions for b in _blocks(r.block) for o in b.ops]
+            else [o for r in op.regions for b in blocks_of(r.block) for o in b.ops]
         )
         made = sum(
             bytes_of(r.type) for o in inner if isinstance(o, tile.LaunchOp | HostOp) for r in o.results
