@@ -10,25 +10,26 @@ does, if that is judged to take less (inline_judge.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import FloatAttr, ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue, Use
 
 from ...dialects import tile
-from ...dialects.base import integer, ints, text, to_ints
+from ...dialects.base import ints, text, to_ints
 from ...dialects.graph import ReshapeOp, WhileOp
 from ...dialects.graph.donation import donated
 from ...dialects.open_sizes import choosing
 from ...machine import Machine
 from ..base import TargetPass
-from ..reasons import Reason, asked_reasons
-from .builder import gm_of
+from ..graph.partition import blocks_of
+from ..npu.program import misfit_of
+from ..reasons import say_apart
 from .inline_judge import InlineJudge, InlineStage, launches_around
-from .launch_order import MICROSECONDS, base
-from .own_rows import Origin, first_output, has_open_sizes, origin_of, readings_of
+from .launch_order import MICROSECONDS, base, uses_of
+from .own_rows import Origin, has_open_sizes, origin_of, readings_of
 from .repeated_rows import RowToMake, inputs_of, repeated
 
 
@@ -48,19 +49,10 @@ class TileInlinePass(TargetPass):
         with choosing():  # of kernels with open sizes it is only judged how long they take
             inlining = _Inlining(module, InlineJudge(machine, self.join))
             for func in list(module.ops):
-                if isinstance(func, FuncOp):
-                    for block in _blocks(func):
+                if isinstance(func, FuncOp) and func.body.blocks:
+                    for block in blocks_of(func.body.block):
                         inlining.block(block)
             inlining.sweep()
-
-
-def _blocks(op: Operation) -> Iterator[Block]:
-    """The blocks of an op and of all that is in it."""
-    for region in op.regions:
-        for block in region.blocks:
-            yield block
-            for inner in block.ops:
-                yield from _blocks(inner)
 
 
 Rows = Mapping[int, tuple[int, ...]]
@@ -119,7 +111,7 @@ class _Inlining:
         if not self.rows(op):
             return
         makers = list(dict.fromkeys(map(_maker, op.arguments)))
-        if not any(map(users, op.outputs)):
+        if not any(use for result in op.outputs for use in readers_of(result)):
             self.drop(op)
         for maker in makers:
             if isinstance(maker, tile.LaunchOp) and maker.parent is block:
@@ -134,11 +126,7 @@ class _Inlining:
             return False
         if name not in self.closed:
             self.closed[name] = not has_open_sizes(kernel)
-        if not self.closed[name]:
-            return False
-        tensors = kernel.body.block.args[len(to_ints(kernel.grid)) : first_output(kernel) + integer(kernel.outputs)]
-        given = [*(op.arguments[i] for i in _inputs(op)), *op.outputs]
-        return integer(kernel.outputs) == len(op.outputs) and list(map(gm_of, given)) == [t.type for t in tensors]
+        return self.closed[name] and misfit_of(op, kernel) is None
 
     def depth(self, op: tile.LaunchOp) -> int:
         """How many launches run one after the other up to this one."""
@@ -156,7 +144,7 @@ class _Inlining:
             inlined = self.inlined(_callee(maker), _callee(reader), rows)
             if inlined is None:
                 why = "it does more with it than to load runs of it, or has no room for it on chip"
-                _note(maker, reader, rows, why)
+                say_apart(maker, reader, why, rows, "not inlined")
                 return False
             made[reader] = inlined
         if readers is None or not made:
@@ -168,7 +156,7 @@ class _Inlining:
             around = f"the launches around take {after:.1f} us then, and {before:.1f} as they are"
             for reader, inlined in made.items():
                 why = f"its cores would work {inlined.longer:.1f} us longer: {around}"
-                _note(maker, reader, readers[reader], why)
+                say_apart(maker, reader, why, readers[reader], "not inlined")
             return False
         for reader, inlined in made.items():
             self.keep(inlined.kernel, _callee(reader))
@@ -180,7 +168,8 @@ class _Inlining:
         read; None where something else of the block waits for it, or needs a result that is no row."""
         found: dict[tile.LaunchOp, dict[int, list[int]]] = {}
         for number, result in enumerate(maker.outputs):
-            for op, index in users(result):
+            for use in readers_of(result):
+                op, index = use.operation, use.index
                 if op.parent is not maker.parent or not isinstance(op, tile.LaunchOp):
                     if op.parent is maker.parent and op.next_op is None:
                         continue  # what the block gives
@@ -191,7 +180,7 @@ class _Inlining:
                     return None
                 if self.origin(_callee(maker), number) is None:
                     return None
-                found.setdefault(op, {}).setdefault(number, []).append(_inputs(op).index(index))
+                found.setdefault(op, {}).setdefault(number, []).append(op.input_numbers().index(index))
         return {op: {n: tuple(sorted(inputs)) for n, inputs in rows.items()} for op, rows in found.items()}
 
     def stages(
@@ -201,7 +190,7 @@ class _Inlining:
         made: Mapping[tile.LaunchOp, _Inlined],
     ) -> tuple[list[InlineStage], list[InlineStage]]:
         """The launches around one, as they are and where those that wait for it make its rows themselves."""
-        stays = any(op not in made for result in maker.outputs for op, _ in users(result))
+        stays = any(use.operation not in made for result in maker.outputs for use in readers_of(result))
         before: list[InlineStage] = []
         after: list[InlineStage] = []
         parted = False
@@ -286,7 +275,8 @@ class _Inlining:
 
     def replace(self, reader: tile.LaunchOp, rows: Rows, maker: tile.LaunchOp, kernel: tile.KernelOp) -> None:
         """Launches a kernel that makes rows itself in the place of one that reads them."""
-        gone = {_inputs(reader)[i] for inputs in rows.values() for i in inputs}
+        numbers = reader.input_numbers()
+        gone = {numbers[i] for inputs in rows.values() for i in inputs}
         kept = [i for i in range(len(reader.arguments)) if i not in gone]
         new = tile.LaunchOp.create(
             operands=[*(reader.arguments[i] for i in kept), *self.given(maker, rows)],
@@ -336,21 +326,18 @@ class _Inlining:
                     op.callee = SymbolRefAttr(first)
 
 
-def users(value: SSAValue) -> list[tuple[Operation, int]]:
-    """What uses a value or the same memory under another shape, with the numbers of the operands."""
-    found: list[tuple[Operation, int]] = []
-    for use in value.uses:
-        op = use.operation
-        found += users(op.result) if isinstance(op, ReshapeOp) else [(op, use.index)]
-    return found
+def readers_of(value: SSAValue) -> Iterator[Use]:
+    """The uses of a value, and of it in other shapes."""
+    return uses_of(value, (ReshapeOp,))
 
 
 def _is_overwritten(value: SSAValue) -> bool:
     """Whether a launch writes over a tensor, or may: over an argument that is donated, or that a loop carries and gives
     another value."""
     tensor = base(value)
-    if any(isinstance(op, tile.LaunchOp) and index in to_ints(op.inits) for op, index in users(tensor)):
-        return True
+    for use in readers_of(tensor):
+        if isinstance(use.operation, tile.LaunchOp) and use.index in to_ints(use.operation.inits):
+            return True
     if not isinstance(tensor, BlockArgument):
         return False
     around = tensor.block.parent_op()
@@ -360,14 +347,6 @@ def _is_overwritten(value: SSAValue) -> bool:
     if not isinstance(around, WhileOp) or last is None or tensor.block is not around.body.block:
         return False
     return tensor.index >= len(last.operands) or last.operands[tensor.index] is not tensor
-
-
-def _note(maker: tile.LaunchOp, reader: tile.LaunchOp, rows: Rows, why: str) -> None:
-    """Notes why a launch does not make what it reads of one itself, in the place of what was said of that before."""
-    reasons = asked_reasons()
-    if reasons is not None:
-        reasons[:] = [r for r in reasons if r.ops != (maker, reader)]
-        reasons += [Reason("not inlined", (maker, reader), why, number) for number in rows]
 
 
 def _drop_shapes(value: SSAValue) -> None:
@@ -386,9 +365,3 @@ def _maker(value: SSAValue) -> Operation | Block:
 
 def _callee(op: tile.LaunchOp) -> str:
     return op.callee.root_reference.data
-
-
-def _inputs(op: tile.LaunchOp) -> Sequence[int]:
-    """The numbers of the operands that are inputs of its kernel, in order."""
-    begun = set(to_ints(op.inits))
-    return [i for i in range(len(op.arguments)) if i not in begun]

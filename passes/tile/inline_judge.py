@@ -19,7 +19,7 @@ from ..npu.allocate import allocate_section
 from ..npu.bufferize import bufferize_kernel
 from ..npu.busy import work_microseconds
 from .launch_order import FREE
-from .own_rows import alone
+from .own_rows import alone, has_open_sizes
 
 AROUND = 4
 """Launches before and behind those in question that are looked at: they may be stages of one launch."""
@@ -47,14 +47,14 @@ class InlineJudge:
     groups: dict[tuple[tuple[Woken, float, bool, bool], ...], float] = field(default_factory=dict)
 
     def work(self, kernel: tile.KernelOp) -> float | None:
-        """Microseconds that each core of a kernel of vector cores works; None of another one, and where its tiles do
-        not fit on chip."""
+        """Microseconds that each core of a kernel of vector cores works; None of another one, of one with open sizes,
+        and where its tiles do not fit on chip."""
         if kernel not in self.works:
             self.works[kernel] = self._work(kernel)
         return self.works[kernel]
 
     def _work(self, kernel: tile.KernelOp) -> float | None:
-        if alone(kernel) is None:
+        if alone(kernel) is None or has_open_sizes(kernel):
             return None
         try:
             lowered = bufferize_kernel(kernel, self.machine)
@@ -77,7 +77,7 @@ class InlineJudge:
         for stage in stages:
             if stage.first:
                 together.clear()
-            frees.append(together.joined_by(set(stage.reads), set(stage.writes)) and not stage.first)
+            frees.append(together.joined_by(stage.reads, stage.writes))
         key = tuple((s.woken, s.work, s.first, free) for s, free in zip(stages, frees, strict=True))
         if key not in self.groups:
             neighbours = [

@@ -1,11 +1,12 @@
 """What a kernel that makes one row does for it, so that kernels that read the row can do that themselves.
 
-`origin_of` says how a kernel makes a row, `readings_of` how one reads it; repeated_rows.py puts both together.
+`origin_of` says how a kernel makes a row, `readings_of` how one reads it, both of kernels without open sizes;
+repeated_rows.py puts them together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -20,7 +21,7 @@ from ...dialects.npu.types import GmType
 from ...dialects.open_sizes import any_open
 from ...dialects.tile import TileOp, TileType, tile_type
 from ...dialects.tile.vector import IN_PLACE
-from ..npu.loops import trip_count
+from ..npu.loops import counts_of
 
 ROWWISE = (ops.LoadOp, ops.FillOp, ops.ElementwiseTileOp, ops.BroadcastOp, ops.ReduceOp, ops.RoundToOp)
 """Ops that do the same at each place of a row, or combine all of them, wherever the row begins."""
@@ -70,10 +71,9 @@ class Readings:
 
 
 def alone(kernel: ops.KernelOp) -> ops.SectionOp | None:
-    """The section of a kernel that vector cores run, each by itself; None for another kernel, or where sizes are
-    open."""
+    """The section of a kernel that vector cores run, each by itself; None for another kernel."""
     sections = kernel.sections()
-    if len(sections) != 1 or integer(kernel.workspaces) or any_open(to_ints(kernel.grid)):
+    if len(sections) != 1 or integer(kernel.workspaces):
         return None
     (section,) = sections
     assert isinstance(section, ops.SectionOp)
@@ -114,13 +114,10 @@ def origin_of(kernel: ops.KernelOp, result: int) -> Origin | None:
     if len(stores) != 1 or not isinstance(store := stores[0], ops.StoreOp) or store.parent is not section.body.block:
         return None
     row = store.source
-    done = _made_of(row, section.body.block)
-    if done is None:
+    done, place = _made_of(row, section.body.block), _place(store, store.dest, _counts(kernel))
+    if done is None or place is None:
         return None
     assert isinstance(tensor.type, GmType)
-    place = _place(store, store.dest)
-    if place is None or any_open(tensor.type.shape):
-        return None
     extent, (*others, length), coordinate = size(tensor.type.shape), tile_type(row).shape, _coordinate(kernel)
     if size(others) != 1 or (length == 1 and extent != 1) or place != _times(coordinate, length):
         return None
@@ -132,13 +129,11 @@ def origin_of(kernel: ops.KernelOp, result: int) -> Origin | None:
     places: dict[ops.LoadOp, int] = {}
     for op in done:
         if isinstance(op, ops.LoadOp):
-            along = _walked(op, length, coordinate, extent)
-            if along is None:
+            along, tensor = _walked(op, length, coordinate, extent), _whole(op.source)
+            if along is None or tensor is None or tensor.index >= first_output(kernel):
                 return None
             if along >= 0:
                 places[op] = along
-            if tensor_of(op.source).index >= first_output(kernel):
-                return None
     return Origin(row, done, length, extent, whole, coordinate, places)
 
 
@@ -177,7 +172,7 @@ def _fits(op: TileOp, row: SSAValue) -> bool:
     rank, length = len(tile_type(row).shape), tile_type(row).shape[-1]
     shapes = [tile_type(v).shape for v in (*op.main_operands(), *op.results) if isinstance(v.type, TileType)]
     counted = isinstance(op, ops.ReduceOp) and op.counted is not None
-    return not counted and all(not any_open(s) and len(s) == rank and s[-1] in (1, length) for s in shapes)
+    return not counted and all(len(s) == rank and s[-1] in (1, length) for s in shapes)
 
 
 def _walked(op: ops.LoadOp, length: int, coordinate: SSAValue | None, extent: int) -> int | None:
@@ -185,8 +180,6 @@ def _walked(op: ops.LoadOp, length: int, coordinate: SSAValue | None, extent: in
     where it is neither, or reads behind the end."""
     assert isinstance(op.source.type, GmType)
     sizes, shape = to_ints(op.sizes), tile_type(op.result).shape
-    if any_open([*sizes, *shape, *op.source.type.shape]) or _whole(op.source) is None:
-        return None
     wide = [d for d, n in enumerate(shape) if n != 1]
     from_dims = [d for d, n in enumerate(sizes) if n != 1]
     if op.steps is not None or [sizes[d] for d in from_dims] != [shape[d] for d in wide]:
@@ -210,27 +203,25 @@ def readings_of(kernel: ops.KernelOp, tensors: Sequence[SSAValue], extent: int) 
     section = alone(kernel)
     if section is None:
         return None
-    grid = dict(zip(kernel.body.block.args, to_ints(kernel.grid), strict=False))
+    counts, coordinates = _counts(kernel), kernel.body.block.args[: len(to_ints(kernel.grid))]
     places: dict[ops.LoadOp, Expr[SSAValue]] = {}
     for tensor in tensors:
         for op in _transfers(tensor):
-            place = _place(op, op.source) if isinstance(op, ops.LoadOp) else None
+            place = _place(op, op.source, counts) if isinstance(op, ops.LoadOp) else None
             if place is None or not isinstance(op, ops.LoadOp):
                 return None
             places[op] = place
-    starts = {place.only(grid) for place in places.values()}
+    starts = {place.only(coordinates) for place in places.values()}
     if len(starts) != 1:
         return None
     (start,) = starts
-    inside = {op: place.without(grid) for op, place in places.items()}
-    trips = {v: trip_count(loop) for v in _indices(inside.values()) if (loop := _loop_of(v)) is not None}
-    if any_open(list(trips.values())) or any(v not in trips for v in _indices(inside.values())):
-        return None
-    reached = [place.reach(trips) for place in inside.values()]
+    inside = {op: place.without(coordinates) for op, place in places.items()}
+    reached = [place.reach(counts) for place in inside.values()]
     first = min(low for low, _ in reached)
     last = max(high + size(to_ints(op.sizes)) for op, (_, high) in zip(inside, reached, strict=True))
     begin = start + first
-    if begin.reach(grid)[0] < 0 or begin.reach(grid)[1] + last - first > extent:
+    low, high = begin.reach(counts)
+    if low < 0 or high + last - first > extent:
         return None
     ranks = {len(tile_type(op.result).shape) for op in places}
     if len(ranks) != 1:
@@ -261,53 +252,33 @@ def _whole(view: SSAValue) -> BlockArgument | None:
     return source if isinstance(source, BlockArgument) else None
 
 
-def _indices(places: Iterable[Expr[SSAValue]]) -> list[SSAValue]:
-    return list(dict.fromkeys(v for place in places for v in place.variables))
+def _counts(kernel: ops.KernelOp) -> dict[SSAValue, int]:
+    """How many values each coordinate of a core and each index of a loop takes in a kernel."""
+    loops = (op for op in kernel.walk() if isinstance(op, ForOp))
+    return {**dict(zip(kernel.body.block.args, to_ints(kernel.grid), strict=False)), **counts_of(loops)}
 
 
-def _loop_of(index: SSAValue) -> ForOp | None:
-    """The loop of which a value is the index."""
-    loop = index.owner.parent_op() if isinstance(index.owner, Block) else None
-    return loop if isinstance(loop, ForOp) and index is loop.body.block.args[0] else None
-
-
-def _place(op: ops.LoadOp | ops.StoreOp, view: SSAValue) -> Expr[SSAValue] | None:
+def _place(
+    op: ops.LoadOp | ops.StoreOp, view: SSAValue, counts: Mapping[SSAValue, int]
+) -> Expr[SSAValue] | None:
     """Where in its tensor the run begins that a transfer moves; None where it moves no run, or one that reaches over
-    the end of the view, and where that shows the tensor in elements of another type."""
+    the end of the view, and where that shows the tensor in elements of another type. counts: those of the kernel."""
     assert isinstance(view.type, GmType)
     kind, sizes, tensor = view.type, to_ints(op.sizes), _whole(view)
     if tensor is None or not isinstance(tensor.type, GmType) or tensor.type.element != kind.element:
         return None
-    tile = op.result if isinstance(op, ops.LoadOp) else op.source
-    shape = tile_type(tile).shape
-    if op.steps is not None or tile_type(tile).space != "ub":
-        return None
-    if any_open([*sizes, *shape, *kind.shape, *kind.strides, kind.offset]):
-        return None
+    tile = tile_type(op.result if isinstance(op, ops.LoadOp) else op.source)
     wide = [d for d, n in enumerate(sizes) if n != 1]
-    if len(wide) > 1 or any(kind.strides[d] != 1 for d in wide) or sum(n != 1 for n in shape) > 1:
+    if op.steps is not None or tile.space != "ub" or sum(n != 1 for n in tile.shape) > 1:
+        return None
+    if len(wide) > 1 or any(kind.strides[d] != 1 for d in wide):
         return None
     place: Expr[SSAValue] = Expr(kind.offset)
     for at, n, whole, stride in zip(op.linear(), sizes, kind.shape, kind.strides, strict=True):
-        if not _inside(op, at, n, whole):
+        if any(v not in counts for v in at.variables):
+            return None
+        low, high = at.reach(counts)
+        if low < 0 or high + n > whole:
             return None
         place = place + at * stride
     return place
-
-
-def _inside(op: Operation, at: Expr[SSAValue], n: int, whole: int) -> bool:
-    """Whether so many elements from a place on are always in a dimension of `whole`."""
-    section = op.parent_op()
-    while section is not None and not isinstance(section, ops.SectionOp):
-        section = section.parent_op()
-    kernel = section.parent_op() if section is not None else None
-    assert isinstance(kernel, ops.KernelOp)
-    counts: dict[SSAValue, int] = dict(zip(kernel.body.block.args, to_ints(kernel.grid), strict=False))
-    for v in at.variables:
-        loop = _loop_of(v)
-        if loop is not None:
-            counts[v] = trip_count(loop)
-    if any(v not in counts for v in at.variables) or any_open(list(counts.values())):
-        return False
-    low, high = at.reach(counts)
-    return low >= 0 and high + n <= whole

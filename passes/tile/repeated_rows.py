@@ -9,7 +9,7 @@ After:   @contract_0:  %t = tile.load %x ...; %n = tile.mul %t, %scale
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from xdsl.dialects.scf import ForOp, YieldOp
@@ -115,7 +115,7 @@ class _Repeating:
     given: Mapping[BlockArgument, SSAValue]
     section: ops.SectionOp
     anchor: Operation
-    done: _Done = field(default_factory=dict)
+    done: _Done
 
     @property
     def length(self) -> int:
