@@ -138,6 +138,7 @@ def origin_of(kernel: ops.KernelOp, result: int) -> Origin | None:
 
 
 def first_output(kernel: ops.KernelOp) -> int:
+    """The number of the argument of a kernel that is its first output."""
     return len(kernel.body.block.args) - integer(kernel.outputs) - integer(kernel.workspaces)
 
 
