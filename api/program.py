@@ -71,6 +71,7 @@ class Options:
         attention: Whether softmax(f(q k)) v becomes one kernel, where the target can run it so.
         turned: Whether operands of products may be stored with what is summed over side by side, where that takes less
             time: those that are packed weights once, others by a kernel before the product.
+        widened: Whether these operands may have rows that begin where lines of memory do, where that takes less time.
         tails: Whether what reduces rows of a product may be part of its kernel, where that takes less time.
         pooling: Whether a product and the windows that pool its result become one kernel, where that takes less time.
         ahead: Whether kernels load what none of them makes, as weights, before they wait at a barrier.
@@ -124,6 +125,7 @@ class Options:
     winograd: str | Mapping[str, str] = OFF
     memory_limit: int | str | None = None
     turned: bool = True
+    widened: bool = True
     tails: bool = True
     pooling: bool = True
     ahead: bool = True
@@ -186,6 +188,7 @@ class Options:
             self.join,
             self.memory_limit_bytes,
             self.turned,
+            self.widened,
             self.tails,
             self.pooling,
             self.ahead,

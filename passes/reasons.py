@@ -14,15 +14,25 @@ from typing import Literal
 
 from xdsl.ir import Operation, OpResult
 
-ReasonKind = Literal["not fused", "not attention", "not chained", "not joined", "not inlined", "turned", "not turned"]
+ReasonKind = Literal[
+    "not fused",
+    "not attention",
+    "not chained",
+    "not joined",
+    "not inlined",
+    "turned",
+    "not turned",
+    "widened",
+    "not widened",
+]
 
 
 @dataclass(frozen=True)
 class Reason:
     """Why something was done or not. "not fused": ops are the fusion that makes a value and one that reads it, result
     the number of the value among the results of the first; "not inlined": the same of launches; "not attention", "not
-    chained": the product at its end; "not joined": a launch and the one before it; "turned", "not turned": the product
-    of which an operand might be turned. why: a clause that goes on after a colon."""
+    chained": the product at its end; "not joined": a launch and the one before it; "turned", "not turned", "widened",
+    "not widened": the product of which an operand might be so. why: a clause that goes on after a colon."""
 
     kind: ReasonKind
     ops: tuple[Operation, ...]

@@ -48,11 +48,11 @@ class PassChoices:
     oracle: who judges schedules. precision: what f32 products are cast to. winograd: which convolutions are Winograd's.
     attention: whether it becomes one kernel. strips: the most bytes of a tensor of a strip, 0 for no strips. banks:
     whether neighbours in ub lie in different banks. join: whether neighbouring launches will be stages of one.
-    memory_limit: the most bytes of device memory, None for all there are. turned: whether operands of products may be
-    turned in memory. tails: whether what reduces rows of a product may be part of its kernel. pooling: whether products
-    and what pools their results may be one kernel. ahead: whether kernels load what none of them makes before they wait
-    at a barrier. unit_flags: whether drains may follow the products of their sums fractal by fractal. inline: whether
-    kernels make small rows that they read themselves.
+    memory_limit: the most bytes of device memory, None for all there are. turned, widened: whether operands of products
+    may have another order in memory, and longer rows. tails: whether what reduces rows of a product may be part of its
+    kernel. pooling: whether products and what pools their results may be one kernel. ahead: whether kernels load what
+    none of them makes before they wait at a barrier. unit_flags: whether drains may follow the products of their sums
+    fractal by fractal. inline: whether kernels make small rows that they read themselves.
     """
 
     schedule: str = ""
@@ -66,6 +66,7 @@ class PassChoices:
     join: bool = True
     memory_limit: int | None = None
     turned: bool = True
+    widened: bool = True
     tails: bool = True
     pooling: bool = True
     ahead: bool = True

@@ -94,6 +94,11 @@ def _pad(op: ops.PadOp, x: Array, value: Array) -> Array:
     return lax.pad(x, lax.reshape(value, ()), config)
 
 
+def _widen(op: ops.WidenOp, x: Array) -> Array:
+    """With zeros where nothing is defined."""
+    return lax.pad(x, np.zeros((), x.dtype), [(0, n - d, 0) for d, n in zip(x.shape, result_shape(op), strict=True)])
+
+
 def _reverse(op: ops.ReverseOp, x: Array) -> Array:
     return lax.rev(x, to_ints(op.dims))
 
@@ -267,6 +272,7 @@ _TABLE: dict[type[Operation], Rule] = {
     SortOp: _sort,
     ops.TransposeOp: _transpose,
     ops.ViewOp: _view,
+    ops.WidenOp: _widen,
     **quantized.RULES,
     control.ToHostOp: _same,
     control.ParkOp: _same,

@@ -14,7 +14,17 @@ from .cumulate import CumulateOp
 from .elementwise import ELEMENTWISE, PART_OPS, ConstantOp, ElementwiseOp, IotaOp
 from .indexing import DynamicSliceOp, DynamicUpdateSliceOp, GatherOp
 from .interface import GraphOp
-from .movement import BroadcastOp, ConcatOp, PadOp, ReshapeOp, ReverseOp, SliceOp, TransposeOp, ViewOp
+from .movement import (
+    BroadcastOp,
+    ConcatOp,
+    PadOp,
+    ReshapeOp,
+    ReverseOp,
+    SliceOp,
+    TransposeOp,
+    ViewOp,
+    WidenOp,
+)
 from .pairs import UnpackOp
 from .quantization import DequantizeOp, QuantizationOp, QuantizeOp, RequantizeOp, StorageOp
 from .reductions import ArgReduceOp, ReduceOp, ReduceWindowOp
@@ -83,6 +93,7 @@ Graph = Dialect(
         UnpackOp,
         ViewOp,
         WhileOp,
+        WidenOp,
         YieldOp,
     ],
     [
@@ -153,5 +164,6 @@ __all__ = [
     "VectorScheduleAttr",
     "ViewOp",
     "WhileOp",
+    "WidenOp",
     "YieldOp",
 ]

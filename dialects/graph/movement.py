@@ -10,11 +10,12 @@ from xdsl.interfaces import HasCanonicalizationPatternsInterface, HasFolderInter
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def, var_operand_def
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
-from xdsl.traits import ConstantLike, Pure
+from xdsl.traits import ConstantLike, HasParent, IsTerminator, Pure
 
 from ..base import integer, ints, to_ints
 from ..dtypes import is_complex, paired, size, tensor
 from .attributes import DataAttr
+from .control import FusionOp
 from .extents import BoundedDim
 from .interface import (
     Casting,
@@ -237,6 +238,30 @@ class PadOp(GraphOp, HasFolderInterface):
         low, high = to_ints(self.low)[d], to_ints(self.high)[d]
         padding = self.value if high > 0 else None
         return None if to_ints(self.interior)[d] else BoundedDim(d, offset=low + high, padding=padding)
+
+
+@irdl_op_definition
+class WidenOp(GraphOp):
+    """x with `row` elements in each row of memory, more than its last dimension has: nothing defines those behind. A
+    fusion yields a result so whose rows are to begin where lines of memory do, and what reads it takes a slice."""
+
+    name = "graph.widen"
+    CASTING: ClassVar[Casting] = "move"
+    x = operand_def()
+    row = prop_def(IntegerAttr)
+    result = result_def()
+    traits = traits_def(Pure(), HasParent(FusionOp))
+
+    def infer(self) -> Sequence[Attribute]:
+        shape, row = shape_of(self.x), integer(self.row)
+        if not shape or row <= shape[-1]:
+            raise ValueError(f"gives {self.x.type} rows of {row} elements: they are to be longer than they are")
+        return [tensor([*shape[:-1], row], element_of(self.x))]
+
+    def verify_(self) -> None:
+        super().verify_()
+        if not all(use.operation.has_trait(IsTerminator) for use in self.result.uses):
+            raise self.error("is for graph.yield alone: whatever else reads it would read what nothing defines")
 
 
 @irdl_op_definition

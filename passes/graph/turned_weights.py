@@ -1,13 +1,14 @@
-"""Turns weights that are packed: they are stored in the order of dimensions in which the products take least.
+"""Turns and widens weights that are packed: they are stored in the layout with which the products take least.
 
 Before:  @main(%w {graph.weight}: [k, n], %x)    %y = graph.contract %x, %w
 After:   %t = graph.transpose %w : [n, k], marked as to be packed ; %u = graph.transpose %t ; %y = graph.contract %x, %u
 
-The packing program makes %t once, and the loads of the product see through %u. A tensor has one order for all that
-reads it: the one with which all of that takes least. It is asked of a copy of the program, fused as it will be, by the
+The packing program makes %t once, and the loads of the product see through %u. Where rows are to begin at lines of
+memory, %t is padded, too, and %u a slice of it. A tensor has one layout for all that reads it: the one with which all
+of that takes least. It is asked of a copy of the program, fused as it will be, by the
 oracle that judges schedules. Weights that functions take which are called are turned, too, if all calls give such.
 
-What is left as it is: weights that something reads which cannot read another order (a gather, a loop, the program's
+What is left as it is: weights that something reads which cannot read another layout (a gather, a loop, the program's
 result); weights that another pass packs in an order of its own, as quantized ones; programs with open sizes, of which
 all versions share one packing.
 """
@@ -19,22 +20,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
+import numpy as np
 from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType, UnitAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from ...dialects.base import text
-from ...dialects.dtypes import PAIR
-from ...dialects.graph import FusionOp, TransposeOp
+from ...dialects.base import ints, text
+from ...dialects.dtypes import PAIR, numpy_dtype, tensor
+from ...dialects.graph import ConstantOp, DataAttr, FusionOp, PadOp
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.module import target_of
 from ...machine import DEFAULT_TARGET, Machine
 from ..calls import callee_of, callers_first
 from ..oracle import oracle_of
 from ..pipeline import remaining, run_stage
-from ..stages import Stage
+from ..stages import PassChoices, Stage
 from ..tile.choose import Scheduler
-from ..tile.turned import Perm, inverse, multiplied, orders, reads_turned, transpose, turned_type
+from ..tile.turned import Layout, from_memory, layouts, multiplied, reads_turned, stored_type, to_memory
 from ..tile.turned_operands import TurnJudge
 from .integer_chains import PACKED
 from .pack import SplitProgram, split_weights
@@ -49,11 +52,11 @@ SCHEDULES = "graph-schedule"
 
 @dataclass(frozen=True)
 class TurnedWeights:
-    """Tensors that are to have another order. sure: whether each product that reads them takes less by more than a
+    """Tensors that are to have another layout. sure: whether each product that reads them takes less by more than a
     barrier: what is less may be lost again among its neighbours, of which the bound knows nothing. values: where @main
     has them, arguments by number, and results by the numbers of the op and of the result."""
 
-    perm: Perm
+    layout: Layout
     sure: bool
     kind: TensorType
     values: Sequence[int | tuple[int, int]]
@@ -67,7 +70,8 @@ def weights_to_turn(
     that are weights, as `split_weights` takes them; stages: those that the program will run through. Nothing is turned
     where schedules are pinned, as pins are for the kernels that there are. Raises PassError as these passes do."""
     schedules = next((s for s in stages if s.name == SCHEDULES), None)
-    if schedules is None or schedules.choices.schedule or not schedules.choices.turned:
+    choices = PassChoices() if schedules is None else schedules.choices
+    if schedules is None or choices.schedule or not (choices.turned or choices.widened):
         return []
     ops = list(main_function(module).body.block.ops)
     made = split_weights(module.clone(), patterns, turned=True)
@@ -80,13 +84,14 @@ def weights_to_turn(
             run_stage(stage, rest, target_of(rest) or target or DEFAULT_TARGET)
     machine = Machine.load(target_of(rest) or target or DEFAULT_TARGET)
     scheduler = Scheduler(machine, oracle_of(schedules.choices.oracle), join=schedules.choices.join)
-    readers = _Readers(functions, _turnable(made, ops), TurnJudge(machine, scheduler.estimate))
+    judge = TurnJudge(machine, scheduler.estimate)
+    readers = _Readers(functions, _turnable(made, ops), judge, choices.turned, choices.widened)
     first, found = len(made.left), list[TurnedWeights]()
-    for tensor in readers.tensors():
-        best = readers.best(tensor)
+    for weight in readers.tensors():
+        best = readers.best(weight)
         if best is not None:
-            values = [made.left[i] if i < first else made.kept[i - first] for i in tensor.weights]
-            found.append(TurnedWeights(*best, tensor.kind, values, tensor.passed))
+            values = [made.left[i] if i < first else made.kept[i - first] for i in weight.weights]
+            found.append(TurnedWeights(*best, weight.kind, values, weight.passed))
     return found
 
 
@@ -100,7 +105,7 @@ def _turnable(made: SplitProgram, ops: Sequence[Operation]) -> set[int]:
 
 @dataclass
 class _Tensor:
-    """Tensors that have one order, as a function takes them in the same place. weights: arguments of @main, by number;
+    """Tensors that have one layout, as a function takes them in the same place. weights: arguments of @main, by number;
     passed: arguments of called functions, by name and number; readings: the fusions that read them, as which input,
     and how often each runs; kind: their type."""
 
@@ -113,9 +118,13 @@ class _Tensor:
 class _Readers:
     """What reads the weights of a program of fusions."""
 
-    def __init__(self, functions: Sequence[FuncOp], weights: set[int], judge: TurnJudge):
-        """functions: each behind those that call it; weights: arguments of @main that may be turned, by number."""
+    def __init__(
+        self, functions: Sequence[FuncOp], weights: set[int], judge: TurnJudge, turned: bool, widened: bool
+    ):
+        """functions: each behind those that call it; weights: arguments of @main that may have another layout, by
+        number; turned, widened: whether that may be another order, and longer rows."""
         self.functions, self.weights, self.judge = functions, weights, judge
+        self.turned, self.widened = turned, widened
         self._named = {text(func.sym_name): func for func in functions}
         self._same: dict[SSAValue, SSAValue] = {}
         self._times = Counter[str]({"main": 1})
@@ -128,13 +137,13 @@ class _Readers:
                         self._same[self._first(value)] = self._first(arg)
 
     def _first(self, value: SSAValue) -> SSAValue:
-        """The one that stands for all tensors with the order of this one."""
+        """The one that stands for all tensors with the layout of this one."""
         while value in self._same and self._same[value] is not value:
             value = self._same[value]
         return value
 
     def tensors(self) -> list[_Tensor]:
-        """The weights that may have another order, all that have one together."""
+        """The weights that may have another layout, all that have one together."""
         members: dict[SSAValue, list[SSAValue]] = {}
         values = {v for func in self.functions for v in func.body.block.args} | {*self._same}
         order = [v for func in self.functions for v in func.body.block.args]
@@ -167,36 +176,38 @@ class _Readers:
                     return None
         return found
 
-    def best(self, tensor: _Tensor) -> tuple[Perm, bool] | None:
-        """The order in which all that reads a tensor takes least, and whether that is sure; None where it is its
+    def best(self, tensor: _Tensor) -> tuple[Layout, bool] | None:
+        """The layout with which all that reads a tensor takes least, and whether that is sure; None where it is its
         own."""
-        tried: dict[Perm, None] = {}
+        tried: dict[Layout, None] = {}
+        machine = self.judge.machine
         for fusion, number, _ in tensor.readings:
-            if multiplied(fusion) is not None:
-                wished = [*orders(fusion), *orders(fusion, "free")]
-                tried.update((perm, None) for which, perm in wished if which == number)
+            for last in ("k", "free") if multiplied(fusion) is not None else ():
+                wished = layouts(fusion, machine, last, wide=self.widened)
+                tried.update((layout, None) for which, layout in wished if which == number)
+        tried = {layout: None for layout in tried if self.turned or not layout.turned}
         if not tried:
             return None
         now = self._microseconds(tensor, None)
-        times = {perm: self._microseconds(tensor, perm) for perm in tried}
-        perm = min(times, key=times.__getitem__)
-        saved, machine = now - times[perm], self.judge.machine
+        times = {layout: self._microseconds(tensor, layout) for layout in tried}
+        layout = min(times, key=times.__getitem__)
+        saved = now - times[layout]
         if not isfinite(now) or not saved > LEAST_SAVED * now:
             return None
-        return perm, saved > machine.barrier_microseconds(machine.cube_cores) * sum(
+        return layout, saved > machine.barrier_microseconds(machine.cube_cores) * sum(
             n for _, _, n in tensor.readings
         )
 
-    def _microseconds(self, tensor: _Tensor, perm: Perm | None) -> float:
+    def _microseconds(self, tensor: _Tensor, layout: Layout | None) -> float:
         judged: Callable[..., float] = self.judge.microseconds
         return sum(
-            times * judged(fusion, {number: perm} if perm is not None else None)
+            times * judged(fusion, {number: layout} if layout is not None else None)
             for fusion, number, times in tensor.readings
         )
 
 
 def turn_weights(module: ModuleOp, found: Sequence[TurnedWeights]) -> None:
-    """Has weights of a module turned, in place, as was found for it."""
+    """Has weights of a module turned and widened, in place, as was found for it."""
     main = main_function(module)
     ops = list(main.body.block.ops)
     # none of them is another one's, so that places stay what they are until all values are known
@@ -209,23 +220,24 @@ def turn_weights(module: ModuleOp, found: Sequence[TurnedWeights]) -> None:
 
 
 def _turn(module: ModuleOp, tensor: TurnedWeights, values: Sequence[SSAValue]) -> None:
-    """Has values turned once, marked as what is to be packed, and all that reads them read them turned back, or, where
-    it is a function that is called, take them turned."""
-    perm = tensor.perm
+    """Gives values their layout once, marked as what is to be packed, and has all that reads them take them back from
+    it, or, where it is a function that is called, take them so."""
+    layout = tensor.layout
     functions = {text(f.sym_name): f for f in module.ops if isinstance(f, FuncOp) and f.body.blocks}
     args = [(functions.get(name), number) for name, number in tensor.passed]
     if any(func is None or func.body.block.args[number].type != tensor.kind for func, number in args):
         return
     turned: dict[SSAValue, SSAValue] = {}
     for value in values:
-        made = _transposed(value, perm)
-        made.attributes[PACKED] = UnitAttr()
-        turned[_turned_back(value, made, perm)] = made.result
+        made = _padded(value, layout)
+        made[-1].attributes[PACKED] = UnitAttr()
+        _insert_behind(value, made)
+        turned[_back_from(value, made, layout)] = made[-1].results[0]
     for func, number in args:
         assert func is not None
         block = func.body.block
-        arg = Rewriter.replace_value_with_new_type(block.args[number], turned_type(tensor.kind, perm))
-        turned[_turned_back(arg, None, perm)] = arg  # which it may hand on to another function
+        arg = Rewriter.replace_value_with_new_type(block.args[number], stored_type(tensor.kind, layout))
+        turned[_back_from(arg, [], layout, tensor.kind)] = arg  # which it may hand on to another function
         func.function_type = FunctionType.from_lists(
             [a.type for a in block.args], list(func.function_type.outputs)
         )
@@ -237,25 +249,49 @@ def _turn(module: ModuleOp, tensor: TurnedWeights, values: Sequence[SSAValue]) -
                 op.operands[i] = turned[value]
 
 
-def _transposed(value: SSAValue, perm: Sequence[int]) -> TransposeOp:
-    """A transpose right behind what makes a value."""
-    op = transpose(value, perm, None)
+def _padded(value: SSAValue, layout: Layout) -> list[Operation]:
+    """The ops that make a value what is packed, with zeros where rows are longer."""
+    made = to_memory(value, Layout(layout.perm), None)
+    if layout.row:
+        source = made[0].results[0] if made else value
+        rank, kind = len(layout.perm), element_of(value)
+        zero = ConstantOp.create(
+            result_types=[tensor([], kind)],
+            properties={"value": DataAttr.of(np.zeros((), numpy_dtype(kind)))},
+        )
+        room = layout.row - shape_of(source)[-1]
+        properties = {"low": ints([0] * rank), "high": ints([*[0] * (rank - 1), room]), "interior": ints([0] * rank)}
+        pad = PadOp.create(
+            operands=[source, zero.result],
+            result_types=[stored_type(value.type, layout)],
+            properties=properties,
+        )
+        made += [zero, pad]
+    made[-1].results[0].name_hint = value.name_hint
+    return made
+
+
+def _insert_behind(value: SSAValue, made: Sequence[Operation]) -> None:
+    """Inserts ops right behind what makes a value."""
     owner = value.owner
     if isinstance(owner, Operation):
         assert owner.parent is not None
-        owner.parent.insert_op_after(op, owner)
+        owner.parent.insert_ops_after(made, owner)
     else:
         first = owner.first_op
         assert first is not None
-        owner.insert_op_before(op, first)
-    op.result.name_hint = value.name_hint
-    return op
+        owner.insert_ops_before(made, first)
 
 
-def _turned_back(value: SSAValue, made: TransposeOp | None, perm: Perm) -> SSAValue:
-    """What a turned value is turned back, for all that read `value` but what turns it; made: what turns it, None where
-    it is turned itself."""
-    source = value if made is None else made.result
-    back = _transposed(source, inverse(perm))
-    value.replace_uses_with_if(back.result, lambda use: use.operation not in (made, back))
-    return back.result
+def _back_from(
+    value: SSAValue, made: Sequence[Operation], layout: Layout, kind: Attribute | None = None
+) -> SSAValue:
+    """What has its own layout again, for all that read `value` but what gives it another one. made: the ops that do,
+    none where the value has it itself, and is of type `kind` without it."""
+    source = made[-1].results[0] if made else value
+    back = from_memory(source, layout, kind or value.type, None)
+    _insert_behind(source, back)
+    back[-1].results[0].name_hint = value.name_hint
+    between = {*made, *back}
+    value.replace_uses_with_if(back[-1].results[0], lambda use: use.operation not in between)
+    return back[-1].results[0]

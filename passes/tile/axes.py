@@ -18,6 +18,7 @@ from ...dialects.graph import (
     ReduceOp,
     TransposeOp,
     UnpackOp,
+    WidenOp,
 )
 from ...dialects.graph.control import axes_of
 from ...dialects.graph.interface import shape_of
@@ -39,7 +40,9 @@ class StoredPart(NamedTuple):
 
 
 def stored_parts(output: int, value: SSAValue, strides: Sequence[int], offset: int = 0) -> Iterator[StoredPart]:
-    """What a result of a fusion is stored from: the parts of a concatenation one by one, else the value itself."""
+    """What a result of a fusion is stored from: the parts of a concatenation one by one, else the value itself; what
+    has wider rows in memory is stored into these."""
+    value = behind_room(value)
     op = value.owner
     if not isinstance(op, ConcatOp):
         yield StoredPart(output, value, strides, offset)
@@ -48,6 +51,11 @@ def stored_parts(output: int, value: SSAValue, strides: Sequence[int], offset: i
     for part in op.parts:
         yield from stored_parts(output, part, strides, offset)
         offset += strides[dim] * shape_of(part)[dim]
+
+
+def behind_room(value: SSAValue) -> SSAValue:
+    """What a fusion computes where it yields that in wider rows; else the value itself."""
+    return value.owner.x if isinstance(value.owner, WidenOp) else value
 
 
 def behind_transposes(value: SSAValue, strides: Sequence[int] = ()) -> tuple[SSAValue, Sequence[int]]:

@@ -5,10 +5,10 @@ After:   %r = graph.fusion %x, %w {domain = [256, 512], kind = "cube",
              schedule = #graph.cube_schedule<axes = [[0], [1], [2]], step = [64, 128, 128], ...>} ...
 
 Equal fusions are judged once. How a kernel is cut depends on its neighbours, as most launches run as stages of one
-(fronts.py), unless the option `join` says that they do not. Operands of products are turned first where that takes
-less time (turned_operands.py), unless the option `turned` says that they are not. What is pinned, by the option
-`schedule` or by a schedule that a fusion has already, is obeyed or refused. A fusion whose values do not fit on chip
-together is split in two (halves.py).
+(fronts.py), unless the option `join` says that they do not. Operands of products are turned or widened first where that
+takes less time (turned_operands.py), unless the options `turned` and `widened` say that they are not. What is pinned,
+by the option `schedule` or by a schedule that a fusion has already, is obeyed or refused. A fusion whose values do not
+fit on chip together is split in two (halves.py).
 """
 
 from __future__ import annotations
@@ -77,6 +77,8 @@ class GraphSchedulePass(TargetPass):
     """Whether neighbouring launches will run as stages of one."""
     turned: bool = True
     """Whether operands of products may be turned."""
+    widened: bool = True
+    """Whether they may get longer rows."""
     tails: bool = True
     """Whether what reduces rows of a product may be part of its kernel."""
     pooling: bool = True
@@ -94,8 +96,8 @@ class GraphSchedulePass(TargetPass):
             pooling=self.pooling,
             ahead=self.ahead,
         )
-        if self.turned:
-            scheduler.turn(module)
+        if self.turned or self.widened:
+            scheduler.turn(module, self.turned, self.widened)
         scheduler.module(module)
 
 
@@ -143,9 +145,10 @@ class Scheduler:
         for finish in self.finish:
             finish()
 
-    def turn(self, module: ModuleOp) -> None:
-        """Turns operands of products where that takes less time, unless choices are pinned."""
-        turner = Turner(TurnJudge(self.machine, self.estimate))
+    def turn(self, module: ModuleOp, turned: bool = True, widened: bool = True) -> None:
+        """Gives operands of products other orders and longer rows where that takes less time, unless choices are
+        pinned."""
+        turner = Turner(TurnJudge(self.machine, self.estimate), turned, widened)
         for func in module.ops:
             if self.may_join and isinstance(func, FuncOp) and func.body.blocks:
                 turner.block(func.body.block)

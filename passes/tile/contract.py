@@ -321,7 +321,8 @@ class ContractKernel(ContractionChoice):
     ) -> None:
         extents = {a: self.extents[a] if self.plain else self._handed_extent(a) for a in position}
         if self.plain:
-            strides = self._out_strides(self.yielded[0])
+            (stored,) = self.stored
+            strides = self._out_strides(stored.value, stored.strides)
             by_axis = {self.new_axis[a]: s for a, s in sorted(strides.items()) if a in self.new_axis}
             target = b.output(0)
         else:

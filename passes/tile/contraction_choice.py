@@ -52,7 +52,7 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         """What leaves the cube: the sums, or what the drain makes of them."""
         if self.drain is not None:
             self.members = []
-            self.drained = self.yielded[0]
+            self.drained = self.stored[0].value
             self.problem = self._problem(self.drained)
         elif (partial := self._partial_drain_asked()) is not None:
             self.drain, self.drained = partial.drain, partial.value

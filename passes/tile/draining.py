@@ -23,6 +23,7 @@ from ...dialects.npu.legality import refuse_drain
 from ...machine import Machine
 from ..access import splat_of
 from ..graph.back_to_back import is_relu
+from .axes import behind_room
 from .columns import Columns, columns_of, known_factors, pack_factors
 from .contraction_axes import Nest, Product, accumulated_in, nest_of, product_in
 from .cube_schedule import COLUMNS
@@ -101,7 +102,7 @@ def partial_drain_of(fusion: FusionOp, machine: Machine) -> PartialDrain | None:
     total = dtype_name(accumulated_in(anchor))
     chain = _Chain(fusion, anchor, total, machine, packed=True)
     drain = chain.to_half()
-    if drain is None or any(v is chain.end for v in yielded.operands):
+    if drain is None or any(behind_room(v) is chain.end for v in yielded.operands):
         return None
     multiplied = dtype_name(element_of(anchor.lhs))
     if not has_room(drain, COLUMNS[-1], machine) or drain.refused_by(machine, multiplied, "f16") is not None:
@@ -135,13 +136,14 @@ def _drain_of(fusion: FusionOp, machine: Machine, packed: bool) -> Drain | None:
     assert yielded is not None
     if anchor is None or machine.fused or machine.scaled_drains is None or len(yielded.operands) != 1:
         return None
-    if yielded.operands[0] is anchor.result:
+    result = behind_room(yielded.operands[0])
+    if result is anchor.result:
         return None
     total = dtype_name(accumulated_in(anchor))
     chain = _Chain(fusion, anchor, total, machine, packed)
     drain = chain.drain()
     dtype = dtype_name(element_of(chain.end))
-    if drain is None or chain.end is not yielded.operands[0] or not has_room(drain, COLUMNS[-1], machine):
+    if drain is None or chain.end is not result or not has_room(drain, COLUMNS[-1], machine):
         return None
     multiplied = dtype_name(element_of(anchor.lhs))
     return None if drain.refused_by(machine, multiplied, dtype) is not None else drain

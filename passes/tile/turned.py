@@ -1,9 +1,11 @@
-"""Tensors that kernels read or store turned: with their dimensions in another order in memory.
+"""Tensors that kernels read or store in another layout: with their dimensions in another order in memory (turned), or
+with longer rows (widened).
 
 A product on the cube loads whole lines of its operands. Where what it sums over lies side by side in memory, a step may
 have any number of columns; where the columns lie side by side, it has whole lines of them, and loads more for as many
-sums. Which one is shorter, the bound of the product says. Here is what that takes: the orders that a product's operand
-may have, and fusions that read an input, or store a result, in another order.
+sums. Where rows do not begin at lines, each run of a load meets one line more. What takes least, the bound of the
+product says. Here is what that takes: the layouts that a product's operand may have, and fusions that read an input, or
+store a result, in another one.
 
 Before:  ^bb0(%x, %w: tensor<4096x8192xf16>):  %y = graph.contract %x, %w
 After:   ^bb0(%x, %t: tensor<8192x4096xf16>):  %w = graph.transpose %t {perm = [1, 0]} ; %y = graph.contract %x, %w
@@ -12,13 +14,14 @@ After:   ^bb0(%x, %t: tensor<8192x4096xf16>):  %w = graph.transpose %t {perm = [
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import LocationAttr, StringAttr, TensorType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
-from ...dialects.base import ints, text, to_ints
-from ...dialects.dtypes import PAIR, size, tensor
+from ...dialects.base import integer_attr, ints, text, to_ints
+from ...dialects.dtypes import PAIR, itemsize, shape_in, size, tensor
 from ...dialects.graph import (
     BroadcastOp,
     ContractOp,
@@ -29,17 +32,38 @@ from ...dialects.graph import (
     ReverseOp,
     SliceOp,
     TransposeOp,
+    WidenOp,
     YieldOp,
 )
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.open_sizes import any_open
 from ...machine import Machine
 from ..access import resolve
 from .attention_parts import is_chained
-from .axes import behind_transposes, is_member
+from .axes import behind_room, behind_transposes, is_member
 from .contraction_axes import nest_of_contract, product_in
 
 Perm = tuple[int, ...]
 """For each dimension of a turned tensor, that of the tensor."""
+
+
+class Layout(NamedTuple):
+    """How a tensor lies in memory: in another order of its dimensions, in longer rows, or both. row: elements from one
+    row to the next, 0 for as many as a row has."""
+
+    perm: Perm
+    row: int = 0
+
+    @property
+    def turned(self) -> bool:
+        """Whether its order is another one than that of the tensor."""
+        return self.perm != (*range(len(self.perm)),)
+
+    @property
+    def verb(self) -> str:
+        """What is done to a tensor that gets it."""
+        return "to turn" if self.turned else "to widen"
+
 
 READERS = (
     BroadcastOp,
@@ -59,21 +83,68 @@ def inverse(perm: Sequence[int]) -> Perm:
     return tuple(perm.index(d) for d in range(len(perm)))
 
 
-def turned_type(kind: Attribute, perm: Sequence[int]) -> TensorType:
-    """The type of a tensor with its dimensions in another order."""
+def stored_type(kind: Attribute, layout: Layout) -> TensorType:
+    """The type of a tensor as it lies in memory."""
     assert isinstance(kind, TensorType)
-    shape = kind.get_shape()
-    return tensor([shape[p] for p in perm], kind.get_element_type())
+    shape = [kind.get_shape()[p] for p in layout.perm]
+    return tensor([*shape[:-1], layout.row or shape[-1]], kind.get_element_type())
 
 
 def transpose(value: SSAValue, perm: Sequence[int], location: LocationAttr | None) -> TransposeOp:
     """A value with its dimensions in another order, in no block yet."""
     return TransposeOp.create(
         operands=[value],
-        result_types=[turned_type(value.type, perm)],
+        result_types=[stored_type(value.type, Layout(tuple(perm)))],
         properties={"perm": ints(perm)},
         location=location,
     )
+
+
+def to_memory(value: SSAValue, layout: Layout, location: LocationAttr | None) -> list[Operation]:
+    """The ops that make a tensor what lies in memory, in no block yet."""
+    made: list[Operation] = []
+    if layout.turned:
+        made.append(transpose(value, layout.perm, location))
+    if layout.row:
+        made.append(
+            WidenOp.create(
+                operands=[made[0].results[0] if made else value],
+                result_types=[stored_type(value.type, layout)],
+                properties={"row": integer_attr(layout.row)},
+                location=location,
+            )
+        )
+    return made
+
+
+def from_memory(
+    value: SSAValue, layout: Layout, kind: Attribute, location: LocationAttr | None
+) -> list[Operation]:
+    """The ops that make what lies in memory a tensor of this type again, in no block yet."""
+    made: list[Operation] = []
+    if layout.row:
+        turned = stored_type(kind, Layout(layout.perm))
+        shape = turned.get_shape()
+        properties = {"starts": ints([0] * len(shape)), "limits": ints(shape), "strides": ints([1] * len(shape))}
+        made.append(
+            SliceOp.create(
+                operands=[value], result_types=[turned], properties=properties, location=location
+            )
+        )
+    if layout.turned:
+        made.append(transpose(made[0].results[0] if made else value, inverse(layout.perm), location))
+    return made
+
+
+def row_at_lines(kind: Attribute, perm: Perm, machine: Machine) -> int:
+    """Elements from one row to the next with which each row begins where a line of memory does, for a tensor in this
+    order; 0 where that is so already, or rows are shorter than a line."""
+    assert isinstance(kind, TensorType)
+    shape = shape_in(kind)
+    if not perm or any_open(shape):
+        return 0
+    last, line = shape[perm[-1]], machine.gm_align // itemsize(kind.get_element_type())
+    return -(-last // line) * line if last > line and last % line else 0
 
 
 def multiplied(fusion: FusionOp) -> ContractOp | None:
@@ -91,11 +162,11 @@ def reads_turned(fusion: FusionOp, number: int) -> bool:
     return all(isinstance(use.operation, READERS) for use in argument.uses)
 
 
-def orders(fusion: FusionOp, last: str = "k") -> Iterator[tuple[int, Perm]]:
-    """For each operand of a fusion's matrix product that lies in memory in another order than wished: the number of the
-    input that it is, and the order. last: what is to lie side by side, the axes that are summed over ("k"), or those of
-    the result ("free"). Axes of the batch come first. An operand of which a dimension has axes of several kinds, or
-    that is padded, expanded or gathered by the product, has no other order."""
+def layouts(fusion: FusionOp, machine: Machine, last: str = "k", wide: bool = True) -> Iterator[tuple[int, Layout]]:
+    """For each operand of a fusion's matrix product: the number of the input that it is, and the layouts in which its
+    loads may take less time. last: what is to lie side by side, the axes that are summed over ("k"), or those of the
+    result ("free"); wide: whether rows may be longer. Axes of the batch come first. An operand of which a dimension
+    has axes of several kinds, or that is padded, expanded or gathered by the product, has no other layout."""
     product = multiplied(fusion)
     if product is None:
         return
@@ -110,23 +181,27 @@ def orders(fusion: FusionOp, last: str = "k") -> Iterator[tuple[int, Perm]]:
         found = [{ranks[nest.roles[a]] for a in at.variables if extents[a] != 1} for at in load.position]
         if any(len(kinds) > 1 for kinds in found) or not reads_turned(fusion, base.index):
             continue
-        wide = [d for d, kinds in enumerate(found) if kinds]
-        wished = sorted(wide, key=lambda d: min(found[d]))
-        if wished != wide:
-            yield base.index, (*(d for d in range(len(found)) if d not in wide), *wished)
+        walked = [d for d, kinds in enumerate(found) if kinds]
+        wished = sorted(walked, key=lambda d: min(found[d]))
+        own = (*range(len(found)),)
+        orders = [own] if wished == walked else [own, (*(d for d in own if d not in walked), *wished)]
+        for perm in orders:
+            if perm != own:
+                yield base.index, Layout(perm)
+            if wide and (row := row_at_lines(base.type, perm, machine)):
+                yield base.index, Layout(perm, row)
 
 
-def read_turned(fusion: FusionOp, number: int, value: SSAValue, perm: Sequence[int]) -> None:
-    """Has a fusion read `value`, which is its input `number` turned, in the place of that."""
+def read_turned(fusion: FusionOp, number: int, value: SSAValue, layout: Layout) -> None:
+    """Has a fusion read `value`, which is its input `number` in this layout, in the place of that."""
     block = fusion.body.block
-    argument = Rewriter.replace_value_with_new_type(
-        block.args[number], turned_type(block.args[number].type, perm)
-    )
-    back = transpose(argument, inverse(perm), fusion.location)
+    kind = block.args[number].type
+    argument = Rewriter.replace_value_with_new_type(block.args[number], stored_type(kind, layout))
+    back = from_memory(argument, layout, kind, fusion.location)
     first = block.first_op
     assert first is not None
-    block.insert_op_before(back, first)
-    argument.replace_uses_with_if(back.result, lambda use: use.operation is not back)
+    block.insert_ops_before(back, first)
+    argument.replace_uses_with_if(back[-1].results[0], lambda use: use.operation is not back[0])
     fusion.operands[number] = value
 
 
@@ -139,48 +214,49 @@ def stores_turned(value: SSAValue, machine: Machine) -> bool:
     if multiplied(fusion) is None and text(fusion.kind) != "vector":
         return False
     assert isinstance(value, OpResult)
-    return is_member(behind_transposes(fusion.yielded(0).values[value.index])[0])
+    return is_member(behind_transposes(behind_room(fusion.yielded(0).values[value.index]))[0])
 
 
-def store_turned(value: OpResult, perm: Sequence[int]) -> SSAValue:
-    """Has a fusion give its result `value` turned; that in the place of it. Its users have to be told."""
+def store_turned(value: OpResult, layout: Layout) -> SSAValue:
+    """Has a fusion give its result `value` in this layout; that in the place of it. Its users have to be told."""
     fusion = value.owner
     assert isinstance(fusion, FusionOp)
     last = fusion.yielded(0)
-    turned = transpose(last.values[value.index], perm, fusion.location)
-    fusion.body.block.insert_op_before(turned, last)
-    last.operands[value.index] = turned.result
-    return Rewriter.replace_value_with_new_type(value, turned_type(value.type, perm))
+    made = to_memory(last.values[value.index], layout, fusion.location)
+    fusion.body.block.insert_ops_before(made, last)
+    last.operands[value.index] = made[-1].results[0]
+    return Rewriter.replace_value_with_new_type(value, stored_type(value.type, layout))
 
 
-def turning(value: SSAValue, perm: Sequence[int]) -> FusionOp:
-    """A kernel that turns a tensor, in no block."""
-    kind = turned_type(value.type, perm)
+def turning(value: SSAValue, layout: Layout) -> FusionOp:
+    """A kernel that gives a tensor another layout, in no block."""
+    kind = stored_type(value.type, layout)
     body = Block(arg_types=[value.type])
     location = value.owner.location if isinstance(value.owner, Operation) else None
-    turned = transpose(body.args[0], perm, location)
-    body.add_ops([turned, YieldOp.create(operands=[turned.result])])
+    made = to_memory(body.args[0], layout, location)
+    body.add_ops([*made, YieldOp.create(operands=[made[-1].results[0]])])
+    domain = stored_type(value.type, Layout(layout.perm)).get_shape()
     return FusionOp.create(
         operands=[value],
         result_types=[kind],
-        properties={"kind": StringAttr("move"), "domain": ints(kind.get_shape())},
+        properties={"kind": StringAttr("move"), "domain": ints(domain)},
         regions=[Region(body)],
         location=location,
     )
 
 
 def copy_of(
-    fusion: FusionOp, inputs: Mapping[int, Perm], stored: Mapping[int, Perm] | None = None
+    fusion: FusionOp, inputs: Mapping[int, Layout], stored: Mapping[int, Layout] | None = None
 ) -> FusionOp:
-    """A fusion that reads some inputs turned and stores some results turned, and takes what stands for its inputs: it
-    is to be judged, and nothing is made of it."""
+    """A fusion that reads some inputs and stores some results in other layouts, and takes what stands for its inputs:
+    it is to be judged, and nothing is made of it."""
     outside = Block(arg_types=[v.type for v in fusion.inputs])
     copied = fusion.clone(dict(zip(fusion.inputs, outside.args, strict=True)))
-    for number, perm in inputs.items():
-        kind = turned_type(fusion.inputs[number].type, perm)
-        read_turned(copied, number, outside.insert_arg(kind, len(outside.args)), perm)
-    for number, perm in (stored or {}).items():
-        store_turned(copied.results[number], perm)
+    for number, layout in inputs.items():
+        kind = stored_type(fusion.inputs[number].type, layout)
+        read_turned(copied, number, outside.insert_arg(kind, len(outside.args)), layout)
+    for number, layout in (stored or {}).items():
+        store_turned(copied.results[number], layout)
     return copied
 
 

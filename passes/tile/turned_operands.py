@@ -1,12 +1,13 @@
-"""Turns operands of products that are computed or given on every call, where that takes less time.
+"""Gives operands of products that are computed or given on every call another layout, where that takes less time.
 
 Before:  %y = graph.fusion %x, %w {kind = "cube"} : (tensor<8192x4096xf16>, tensor<4096x8192xf16>)
 After:   %t = graph.fusion %w {kind = "move"} : (tensor<4096x8192xf16>) -> tensor<8192x4096xf16>
          %y = graph.fusion %x, %t {kind = "cube"}, which reads %t turned back
 
-An operand that a kernel of the same block computes may be stored turned by that kernel, if all that read it take it so.
-A constant is turned at compile time. Whether one of these pays, the oracle says: the time of all products that read the
-tensor, before and after, and of what turns it.
+The layout is another order of the dimensions, longer rows, which begin at lines of memory then, or both. An operand
+that a kernel of the same block computes may be stored so by that kernel, if all that read it take it so. A constant is
+made so at compile time. Whether one of these pays, the oracle says: the time of all products that read the tensor,
+before and after, and of what gives it the layout.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf, isfinite
 
+import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
@@ -31,16 +33,16 @@ from .launches import launches_of
 from .names import Memo
 from .scheduled import as_vector
 from .turned import (
-    Perm,
+    Layout,
     copy_of,
+    layouts,
     macs,
     multiplied,
-    orders,
     read_turned,
     reads_turned,
     store_turned,
+    stored_type,
     stores_turned,
-    turned_type,
     turning,
 )
 from .vector import VectorKernel
@@ -64,15 +66,15 @@ class TurnJudge:
     def __init__(self, machine: Machine, estimate: Estimate):
         self.machine, self._estimate = machine, estimate
         self._known: Memo[float] = Memo()
-        self._turns: dict[tuple[TensorType, Perm], float] = {}
+        self._turns: dict[tuple[TensorType, Layout], float] = {}
         self._copies: list[FusionOp] = []
         """Fusions that were judged: what is known of their schedules refers to them."""
 
     def microseconds(
         self,
         fusion: FusionOp,
-        inputs: Mapping[int, Perm] | None = None,
-        stored: Mapping[int, Perm] | None = None,
+        inputs: Mapping[int, Layout] | None = None,
+        stored: Mapping[int, Layout] | None = None,
     ) -> float:
         """What a fusion takes that reads some inputs, and stores some results, turned."""
         inputs, stored = inputs or {}, stored or {}
@@ -87,13 +89,13 @@ class TurnJudge:
             known = self._known.keep(whole, details, self._estimate(judged))
         return known
 
-    def turn(self, value: SSAValue, perm: Perm) -> float:
-        """What a kernel takes that turns a tensor: its copies side by side, or its bytes over HBM. What it reads is
-        counted even where L2 still has it, what it stores where L2 has no room for both."""
+    def turn(self, value: SSAValue, layout: Layout) -> float:
+        """What a kernel takes that gives a tensor this layout: its copies side by side, or its bytes over HBM. What it
+        reads is counted even where L2 still has it, what it stores where L2 has no room for both."""
         kind = value.type
         assert isinstance(kind, TensorType)
-        if (kind, perm) not in self._turns:
-            fusion = turning(Block(arg_types=[kind]).args[0], perm)
+        if (kind, layout) not in self._turns:
+            fusion = turning(Block(arg_types=[kind]).args[0], layout)
             self._copies.append(fusion)
             (plan,) = launches_of(fusion, self.machine)
             kernel = plan.kernel(plan.stem, as_vector(plan.stem, plan.choices()))
@@ -105,8 +107,8 @@ class TurnJudge:
                 launch = kernel.woken(schedule).launch_microseconds(self.machine)
                 return launch + max(kernel.overlapped(schedule) - launch, moved)
 
-            self._turns[kind, perm] = min(map(takes, kernel.candidates(plan.stem)))
-        return self._turns[kind, perm]
+            self._turns[kind, layout] = min(map(takes, kernel.candidates(plan.stem)))
+        return self._turns[kind, layout]
 
     def most_saved(self, fusion: FusionOp, value: SSAValue) -> float:
         """Microseconds that a fusion with a matrix product may take less where an operand is turned, at most."""
@@ -152,14 +154,18 @@ class _Reading:
 
 @dataclass(frozen=True)
 class _Way:
-    """How a tensor is turned: microseconds that all take, of which turning takes `cost`; apply: does it."""
+    """How a tensor gets a layout: microseconds that all take, of which that takes `cost`; apply: does it; most: what
+    might be saved at most; judged: whether the readings are known, which take less."""
 
+    layout: Layout
     readings: Sequence[_Reading]
     cost: float
     apply: Callable[[], None]
     barrier: float
     """Microseconds: what is less may be lost again among the neighbours of a kernel, of which the bound knows
     nothing."""
+    most: float
+    judged: bool = True
 
     @property
     def saved(self) -> float:
@@ -173,59 +179,79 @@ class _Way:
 
 
 class Turner:
-    """Turns operands of products in blocks of fusions."""
+    """Gives operands of products other layouts in blocks of fusions. turned, widened: whether these may have another
+    order, and longer rows."""
 
-    def __init__(self, judge: TurnJudge):
+    def __init__(self, judge: TurnJudge, turned: bool = True, widened: bool = True):
         self.judge, self.machine = judge, judge.machine
+        self.turned, self.widened = turned, widened
         self.barrier = self.machine.barrier_microseconds(self.machine.cube_cores)
         self.reasons = asked_reasons()
+        self.given: set[SSAValue] = set()
+        """Tensors that have another layout: they keep it, as of what is behind their rows nothing may be read."""
 
     def block(self, block: Block) -> None:
-        """Turns what pays in a block and in the control flow of it. Fusions with open sizes, or schedules, stay."""
+        """Gives other layouts where that pays in a block and in the control flow of it. Fusions with open sizes, or
+        schedules, stay."""
         for op in block.ops:
             if not isinstance(op, FusionOp):
                 for region in op.regions:
                     for inner in region.blocks:
                         self.block(inner)
-        tried: set[tuple[SSAValue, Perm]] = set()
+        tried: set[tuple[SSAValue, Layout]] = set()
         for fusion in [op for op in block.ops if isinstance(op, FusionOp)]:
             if multiplied(fusion) is None or not self._free(fusion):
                 continue
-            for number, perm in orders(fusion):
-                if (fusion.inputs[number], perm) not in tried:
-                    tried.add((fusion.inputs[number], perm))
-                    self._value(fusion.inputs[number], perm, fusion)
+            wished: dict[int, list[Layout]] = {}
+            for number, layout in self._layouts(fusion):
+                value = fusion.inputs[number]
+                if (value, layout) not in tried and value not in self.given:
+                    tried.add((value, layout))
+                    wished.setdefault(number, []).append(layout)
+            for number, found in wished.items():
+                self._value(fusion.inputs[number], found, fusion)
 
     def _free(self, fusion: FusionOp) -> bool:
         return not fusion.on_host and fusion.schedule is None and not has_open_sizes(fusion)
 
-    def _value(self, value: SSAValue, perm: Perm, first: FusionOp) -> None:
-        """Turns a tensor for the products that read it from `first` on, if that pays."""
-        wishing = self._wishing(value, perm, first.parent)
-        constant = value.owner if isinstance(value.owner, ConstantOp) else None
-        stores = stores_turned(value, self.machine) and value.owner.parent is first.parent
-        cost = 0.0 if constant is not None else self.judge.turn(value, perm)
-        most = sum(self.judge.most_saved(fusion, value) for fusion, _ in wishing)
-        if not stores and most <= cost:
-            return self._note(
-                first, value, f"to turn it takes {cost:.1f} us, and {most:.1f} is all that might be saved"
-            )
-        readings = [self._reading(fusion, number, perm) for fusion, number in wishing]
-        readings = [r for r in readings if r.saved > 0]
-        apart = partial(self._apart, value, perm, readings, constant)
-        ways = [_Way(readings, cost, apart, self.barrier)]
-        if stores and (way := self._stored(value, perm)) is not None:
-            ways.append(way)
+    def _layouts(self, fusion: FusionOp) -> list[tuple[int, Layout]]:
+        found = layouts(fusion, self.machine, wide=self.widened)
+        return [(number, layout) for number, layout in found if self.turned or not layout.turned]
+
+    def _value(self, value: SSAValue, found: Sequence[Layout], first: FusionOp) -> None:
+        """Gives a tensor the best of some layouts for the products that read it from `first` on, if that pays."""
+        tried = [self._ways(value, layout, first) for layout in found]
+        ways = [way for each in tried for way in each]
         best = max(ways, key=lambda way: way.saved)
         if best.pays:
             best.apply()
             self._note_turned(first, value, best)
+            return
+        takes = f"{best.layout.verb} it takes {best.cost:.1f} us"
+        if best.judged:
+            self._note(first, value, best.layout, f"{takes}, and saves {sum(r.saved for r in best.readings):.1f}")
         else:
-            saved = sum(r.saved for r in best.readings)
-            self._note(first, value, f"to turn it takes {best.cost:.1f} us, and saves {saved:.1f}")
+            self._note(first, value, best.layout, f"{takes}, and {best.most:.1f} is all that might be saved")
 
-    def _wishing(self, value: SSAValue, perm: Perm, block: Block | None) -> list[tuple[FusionOp, int]]:
-        """The products of a block that would read a tensor in this order, and as which input."""
+    def _ways(self, value: SSAValue, layout: Layout, first: FusionOp) -> list[_Way]:
+        """The ways in which a tensor may get a layout, at least one."""
+        wishing = self._wishing(value, layout, first.parent)
+        constant = value.owner if isinstance(value.owner, ConstantOp) else None
+        stores = stores_turned(value, self.machine) and value.owner.parent is first.parent
+        cost = 0.0 if constant is not None else self.judge.turn(value, layout)
+        most = sum(self.judge.most_saved(fusion, value) for fusion, _ in wishing)
+        if most <= (self.barrier if stores and layout.row else -inf if stores else cost):
+            return [_Way(layout, (), cost, lambda: None, self.barrier, most, judged=False)]
+        readings = [self._reading(fusion, number, layout) for fusion, number in wishing]
+        readings = [r for r in readings if r.saved > 0]
+        apart = partial(self._apart, value, layout, readings, constant)
+        ways = [_Way(layout, readings, cost, apart, self.barrier, most)]
+        if stores and (way := self._stored(value, layout, most)) is not None:
+            ways.append(way)
+        return ways
+
+    def _wishing(self, value: SSAValue, layout: Layout, block: Block | None) -> list[tuple[FusionOp, int]]:
+        """The products of a block that would read a tensor in this layout, and as which input."""
         uses = [(use.operation, use.index) for use in value.uses]
         return [
             (op, number)
@@ -234,16 +260,16 @@ class Turner:
             and op.parent is block
             and multiplied(op) is not None
             and self._free(op)
-            and (number, perm) in orders(op)
+            and (number, layout) in self._layouts(op)
         ]
 
-    def _reading(self, fusion: FusionOp, number: int, perm: Perm) -> _Reading:
+    def _reading(self, fusion: FusionOp, number: int, layout: Layout) -> _Reading:
         judged = self.judge.microseconds
-        return _Reading(fusion, number, judged(fusion, {number: perm}), judged(fusion))
+        return _Reading(fusion, number, judged(fusion, {number: layout}), judged(fusion))
 
-    def _stored(self, value: SSAValue, perm: Perm) -> _Way | None:
-        """The way in which the kernel that computes a tensor stores it turned; None where something reads it that
-        cannot read it so."""
+    def _stored(self, value: SSAValue, layout: Layout, most: float) -> _Way | None:
+        """The way in which the kernel that computes a tensor stores it so; None where something reads it that cannot
+        read it so."""
         maker = value.owner
         assert isinstance(maker, FusionOp) and isinstance(value, OpResult)
         users = [(use.operation, use.index) for use in value.uses]
@@ -255,46 +281,54 @@ class Turner:
                 return None
             if not reads_turned(op, number):
                 return None
-            readings.append(self._reading(op, number, perm))
-        cost = self.judge.microseconds(maker, stored={value.index: perm}) - self.judge.microseconds(maker)
+            readings.append(self._reading(op, number, layout))
+        cost = self.judge.microseconds(maker, stored={value.index: layout}) - self.judge.microseconds(maker)
 
         def apply() -> None:
-            made = store_turned(value, perm)
+            made = store_turned(value, layout)
+            self.given.add(made)
             for r in readings:
-                read_turned(r.fusion, r.number, made, perm)
+                read_turned(r.fusion, r.number, made, layout)
 
-        return _Way(readings, cost if isfinite(cost) else inf, apply, self.barrier)
+        return _Way(layout, readings, cost if isfinite(cost) else inf, apply, self.barrier, most)
 
     def _apart(
-        self, value: SSAValue, perm: Perm, readings: Sequence[_Reading], constant: ConstantOp | None
+        self, value: SSAValue, layout: Layout, readings: Sequence[_Reading], constant: ConstantOp | None
     ) -> None:
-        """A kernel of its own turns a tensor, before the first fusion that reads it so; a constant is made turned."""
+        """A kernel of its own gives a tensor a layout, before the first fusion that reads it so; a constant is made
+        so."""
         block = readings[0].fusion.parent
         assert block is not None
-        made: Operation = turning(value, perm) if constant is None else _turned_constant(constant, perm)
+        made: Operation = turning(value, layout) if constant is None else _stored_constant(constant, layout)
         readers = {r.fusion for r in readings}
         block.insert_op_before(made, next(op for op in block.ops if op in readers))
         made.results[0].name_hint = value.name_hint
+        self.given.add(made.results[0])
         for r in readings:
-            read_turned(r.fusion, r.number, made.results[0], perm)
+            read_turned(r.fusion, r.number, made.results[0], layout)
         if constant is not None and constant.result.first_use is None:
             constant.detach()
             constant.erase()
 
-    def _note(self, fusion: FusionOp, value: SSAValue, why: str) -> None:
+    def _note(self, fusion: FusionOp, value: SSAValue, layout: Layout, why: str) -> None:
         if self.reasons is not None:
-            self.reasons.append(Reason("not turned", (fusion,), f"of {value.type}, {why}"))
+            kind = "not turned" if layout.turned else "not widened"
+            self.reasons.append(Reason(kind, (fusion,), f"of {value.type}, {why}"))
 
     def _note_turned(self, fusion: FusionOp, value: SSAValue, way: _Way) -> None:
         if self.reasons is not None:
             now, then = (sum(us) for us in zip(*((r.now, r.turned) for r in way.readings), strict=True))
             said = f"of {value.type}, what reads it takes {then:.1f} us instead of {now:.1f}"
-            self.reasons.append(Reason("turned", (fusion,), f"{said}, and to turn it {way.cost:.1f}"))
+            kind = "turned" if way.layout.turned else "widened"
+            self.reasons.append(Reason(kind, (fusion,), f"{said}, and {way.layout.verb} it {way.cost:.1f}"))
 
 
-def _turned_constant(op: ConstantOp, perm: Perm) -> ConstantOp:
+def _stored_constant(op: ConstantOp, layout: Layout) -> ConstantOp:
+    kind = stored_type(op.result.type, layout)
+    data = op.value.data.array().transpose(layout.perm)
+    room = [(0, n - d) for d, n in zip(data.shape, kind.get_shape(), strict=True)]
     return ConstantOp.create(
-        result_types=[turned_type(op.result.type, perm)],
-        properties={"value": DataAttr.of(op.value.data.array().transpose(perm))},
+        result_types=[kind],
+        properties={"value": DataAttr.of(np.pad(data, room))},
         location=op.location,
     )

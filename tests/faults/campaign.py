@@ -430,6 +430,7 @@ def tasks(args: argparse.Namespace, claims: str) -> list[Task]:
     sources += [(f"decoding {i}", TARGETS[0]) for i in range(args.decoding)]
     sources += [(f"skinny {i}", TARGETS[0]) for i in range(args.skinny)]
     sources += [(f"inlined {i}", TARGETS[0]) for i in range(args.inlined)]
+    sources += [(f"widened {i}", TARGETS[i % 2]) for i in range(args.widened)]
     sources += [(f"quantized {i}", TARGETS[i % 2]) for i in range(args.quantized)]
     sources += [(f"columns {i}", TARGETS[0]) for i in range(args.columns)]
     sources += [(f"narrow {i}", NARROW_TARGET) for i in range(args.narrow)]
@@ -465,6 +466,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--decoding", type=int, default=8, help="attention of few rows")
     parser.add_argument("--skinny", type=int, default=8, help="products of few rows on the vector cores")
     parser.add_argument("--inlined", type=int, default=4, help="rows that their readers make themselves")
+    parser.add_argument("--widened", type=int, default=4, help="rows that are longer in memory")
     parser.add_argument("--only", default="", help="sources whose name has this (a regular expression)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)

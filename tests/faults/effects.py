@@ -26,8 +26,8 @@ Run = tuple[int, int, bool, tuple[int, ...]]
 
 
 class Effect:
-    """`reads`: the inputs that a kernel reads; `first`: its first argument that it writes; `runs`: for each tensor that
-    it writes, what becomes of its bytes, in order.
+    """`reads`: the inputs that a kernel reads, and which bytes of each, None for all; `first`: its first argument that
+    it writes; `runs`: for each tensor that it writes, what becomes of its bytes, in order.
 
     A kernel that loads an output, or stores where device memory says, runs whole, on bytes. Of any other one only the
     stores are followed, however large it is: what it writes depends on its inputs alone. (What a core loads of a
@@ -38,10 +38,11 @@ class Effect:
         args = kernel.body.block.args[len(to_ints(kernel.grid)) :]
         types = [gm(a) for a in args]
         self.first = len(types) - integer(kernel.outputs) - integer(kernel.workspaces)
-        self.reads = [i for i, a in enumerate(args[: self.first]) if _used(a)]
+        indexed = any(isinstance(op, ops.LoadScalarOp) for op in kernel.walk())
+        read = [i for i, a in enumerate(args[: self.first]) if _used(a)]
+        self.reads = {i: None if indexed else _seen(args[i]) for i in read}
         written = args[self.first :]
         outputs = written[: integer(kernel.outputs)]
-        indexed = any(isinstance(op, ops.LoadScalarOp) for op in kernel.walk())
         if indexed or any(_loaded(a) for a in outputs):
             self.runs = _observed(kernel, machine, types, self.first)
         else:
@@ -50,6 +51,19 @@ class Effect:
 
 def _used(value: SSAValue) -> bool:
     return any(not isinstance(u.operation, ops.ViewOp) or _used(u.operation.result) for u in value.uses)
+
+
+def _seen(value: SSAValue) -> list[tuple[int, int]] | None:
+    """The bytes of a tensor that loads of a kernel see, from and to; None where one of them may see all of it."""
+    loads = [op for op in _transfers(value) if isinstance(op, ops.LoadOp)]
+    others = sum(1 for _ in _users(value))
+    if len(loads) < others or any(gm(op.operands[0]).shape == gm(value).shape for op in loads):
+        return None
+    width = itemsize(gm(value).element)
+    kept = np.ones(gm(value).bytes // width, np.int8)
+    for op in loads:
+        _mark(kept, op)
+    return [(start * width, stop * width) for start, stop, same, _ in _runs(kept) if not same]
 
 
 def _loaded(value: SSAValue) -> bool:
@@ -107,18 +121,24 @@ def _stored(kernel: structure.KernelOp, written: Sequence[SSAValue]) -> list[lis
     for a in written:
         width = itemsize(gm(a).element)
         kept = np.ones(gm(a).bytes // width, np.int8)
-        for op in _stores(a):
-            _mark(kept, op)
+        for op in _transfers(a):
+            if not isinstance(op, ops.LoadOp):
+                _mark(kept, op)
         found.append([(start * width, stop * width, same, ()) for start, stop, same, _ in _runs(kept)])
     return found
 
 
-def _stores(value: SSAValue) -> Iterator[ops.TransferOp]:
+def _users(value: SSAValue) -> Iterator[Operation]:
+    """What uses a tensor, or a view of it."""
     for use in value.uses:
         if isinstance(use.operation, ops.ViewOp):
-            yield from _stores(use.operation.result)
-        elif isinstance(use.operation, ops.TransferOp) and not isinstance(use.operation, ops.LoadOp):
+            yield from _users(use.operation.result)
+        else:
             yield use.operation
+
+
+def _transfers(value: SSAValue) -> Iterator[ops.TransferOp]:
+    yield from (op for op in _users(value) if isinstance(op, ops.TransferOp))
 
 
 def _ranges(op: Operation) -> dict[SSAValue, range]:
@@ -142,7 +162,7 @@ def _constant(value: SSAValue) -> int:
 
 
 def _mark(kept: np.ndarray, op: ops.TransferOp) -> None:
-    """Sets to 0 the elements that a store writes, wherever it stands in its loops."""
+    """Sets to 0 the elements that a transfer reads or writes, wherever it stands in its loops."""
     ranges, indices = _ranges(op), op.index_operands()
     used = list(dict.fromkeys(indices))
     grid = np.meshgrid(*(np.array(ranges[v]) for v in used), indexing="ij")

@@ -238,7 +238,7 @@ class HostRun:
         if name not in self.effects:
             self.effects[name] = Effect(self.kernels[name], self.machine)
         effect = self.effects[name]
-        read = content(name, *(self._held(op.operands[i]) for i in effect.reads))
+        read = content(name, *(_part(self._held(op.operands[i]), seen) for i, seen in effect.reads.items()))
         written = op.operands[effect.first :]
         old = [self._held(v) for v in written]
         for i, (value, runs) in enumerate(zip(written, effect.runs, strict=True)):
@@ -256,6 +256,14 @@ class HostRun:
                 else:
                     new.append((made, start, stop - start))
             self._store(value, joined(new))
+
+
+def _part(parts: Parts, seen: Sequence[tuple[int, int]] | None) -> Parts:
+    """What of these parts is seen, by bytes from and to; all where that is None."""
+    if seen is None:
+        return parts
+    pieces = list(cut(parts, (at for ends in seen for at in ends)))
+    return joined(part for piece in pieces[1::2] for part in piece)
 
 
 def _bytes(kind: Attribute) -> int:

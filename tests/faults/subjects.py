@@ -3,7 +3,7 @@ ones whose flags are too many, so that they have barriers.
 
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
 `barriers 1`, `attention 3`, `chained 1`, `handed 1`, `gradient 1`, `grouped 1`, `rows 1`, `statistics 1`, `pooled 1`,
-`winograd 1`, `skinny 2`, `decoding 1`, `inlined 1`, `waiting 1`.
+`winograd 1`, `skinny 2`, `decoding 1`, `inlined 1`, `widened 1`, `waiting 1`.
 Nothing here imports JAX before a program is compiled.
 """
 
@@ -110,6 +110,8 @@ def subject(source: str, target: str) -> Subject:
         return decoding_subject(int(number), target)
     if kind == "inlined":
         return inlined_subject(int(number), target)
+    if kind == "widened":
+        return widened_subject(int(number), target)
     if kind == "skinny":
         return skinny_subject(int(number), target)
     return example(source, target)
@@ -253,6 +255,18 @@ def barriers_subject(number: int, target: str) -> Subject:
         return Subject(
             f"barriers {number} for {target}", tw.compile(str(file), target=target).module(), target
         )
+
+
+def widened_subject(number: int, target: str) -> Subject:
+    """Rows that are longer in memory than what a kernel stores of them, in small tiles."""
+    from wide_rows import wide_rows
+
+    options = tw.Options(schedule=tw.Schedule(base_m=16, base_n=16, base_k=16))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "rows.mlir"
+        file.write_text(wide_rows(number))
+        module = tw.compile(str(file), target=target, options=options).module()
+    return Subject(f"widened {number} for {target}", module, target)
 
 
 def attention_subject(number: int, target: str) -> Subject:

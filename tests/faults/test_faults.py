@@ -207,6 +207,13 @@ def test_no_mutant_of_rows_that_their_readers_make_escapes() -> None:
     assert sum(sample(s, 8, 4) for s in found) >= 40
 
 
+def test_no_mutant_of_longer_rows_escapes() -> None:
+    """What is behind the rows is stored by nobody, and nobody may read it."""
+    found = [subject(f"widened {i}", TARGETS[0]) for i in range(2)]
+    assert all("strides [" in str(s.module) for s in found)
+    assert sum(sample(s, 20, 4) for s in found) >= 40
+
+
 def test_no_mutant_of_rows_in_pieces_escapes() -> None:
     """Each walk over the pieces has loads of its own, which run ahead of the walk before it."""
     total = 0

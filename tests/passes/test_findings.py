@@ -89,6 +89,22 @@ def updating(source: str, dest: str) -> str:
     return call(source, dest).replace("outputs = 1", "outputs = 1, updates = [0]")
 
 
+def rest_of(first: int) -> str:
+    """A program that stores a tensor from element 32 on, and reads it from element `first` on."""
+    view = f"!npu.gm<{64 - first}xf32, strides [1], offset {first}>"
+    load = LOAD.replace("%x", "%v").replace("[64]", f"[{64 - first}]").replace(GM, view)
+    half = kernel(f"{A}\n{LOAD}\nnpu.barrier\n{STORE.replace('[0]', '[32]')}", "half")
+    rest = kernel(f"%v = npu.view %x : ({GM}) -> {view}\n{A}\n{load}\nnpu.barrier\n{STORE}", "rest")
+    lines = [
+        at("z", 512),
+        at("y", 1024),
+        launch("x", "z").replace("@copy", "@half") + " // 1",
+        launch("z", "y").replace("@copy", "@rest") + " // 2",
+        RETURN,
+    ]
+    return main("\n".join(lines), more=half + rest)
+
+
 CASES: dict[str, tuple[str, str]] = {
     "a load and a use without a flag": ("race", kernel(f"{A}\n{LOAD} // 1\n{STORE} // 2")),
     "a flag that nothing consumes": ("unpaired-flag", kernel(f"{flag('set')} // 1")),
@@ -211,6 +227,7 @@ CASES: dict[str, tuple[str, str]] = {
             more=kernel(f"{A}\n{LOAD}\nnpu.barrier\n{STORE.replace('[0]', '[32]')}", "half"),
         ),
     ),
+    "a view of more than was stored": ("uncovered", rest_of(31)),
     "two cores at one element": (
         "core-race",
         kernel(f"{A}\n{FILL}\nnpu.barrier\n{STORE.replace('[0]', '[%core * 32]')} // 1", grid=2),
@@ -391,6 +408,10 @@ def test_a_finding_names_its_ops_and_lines(name: str) -> None:
         assert f.blame == BLAME[kind]
     assert "to blame" not in str(Hazards(found)), "a person wrote it"
     assert f"; {BLAME[kind]} is to blame" in str(Hazards(found).blaming({BLAME[kind]}))
+
+
+def test_a_view_of_what_was_stored() -> None:
+    assert not check(parse_module(make_context(), rest_of(32), "user.py"), B1)
 
 
 def test_every_kind_has_a_case() -> None:

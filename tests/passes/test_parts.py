@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+import itertools
 
+import numpy as np
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from xdsl.dialects.builtin import f32
+
+from tilewright.dialects.npu import GmType
 from tilewright.passes.npu.check.parts import Part
 
 TOTAL = 12
@@ -28,6 +32,33 @@ def test_a_part_is_a_set_of_elements(a: set[int], b: set[int]) -> None:
     assert both.whole == (len(a | b) == TOTAL)
     assert both.missing() == min({*range(TOTAL + 1)} - (a | b))
     assert one.has(np.array(sorted(b), np.int64)) == (b <= a)
+
+
+@st.composite
+def views(draw: st.DrawFn) -> GmType:
+    """Views of a tensor of `TOTAL` elements, reversed, repeated, overlapping and empty ones as well."""
+    shape = draw(st.lists(st.integers(0, 4), max_size=3))
+    strides = [draw(st.integers(-5, 5)) for _ in shape]
+    reach = [(n - 1) * s for n, s in zip(shape, strides, strict=True) if n]
+    low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
+    assume(high - low < TOTAL)
+    offset = draw(st.integers(-low, TOTAL - 1 - high))
+    return GmType.of(shape, f32, strides, offset)
+
+
+@given(views())
+def test_what_a_view_shows(view: GmType) -> None:
+    places = itertools.product(*map(range, view.shape))
+    want = {view.offset + sum(i * s for i, s in zip(at, view.strides, strict=True)) for at in places}
+    shown = Part.shown(view, TOTAL)
+    assert elements(shown) == want
+    assert all(e < s for e, s in zip(shown.ends, shown.starts[1:], strict=False))
+
+
+@given(SETS, SETS)
+def test_what_covers_another_part(a: set[int], b: set[int]) -> None:
+    assert part(a).covers(part(b)) == (b <= a)
+    assert not part(a, TOTAL + 1).covers(part(b))
 
 
 def test_a_part_takes_no_memory_for_what_it_is_part_of() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 from tiers import sampled
 
 import tilewright as tw
-from tilewright.dialects.graph import FusionOp
+from tilewright.dialects.base import text
+from tilewright.dialects.graph import FusionOp, WidenOp
 from tilewright.passes.reasons import reasons_asked
-from tilewright.passes.tile.turned import Perm
+from tilewright.passes.tile.turned import Layout
 from tilewright.passes.tile.turned_operands import TurnJudge
 
 LARGE = 8192
@@ -26,17 +28,17 @@ def shape(*sizes: int, dtype: str = "float16") -> jax.ShapeDtypeStruct:
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has everything turned that can be."""
+    """Has everything turned and widened that can be."""
 
     def microseconds(
         self: TurnJudge,
         fusion: FusionOp,
-        inputs: Mapping[int, Perm] | None = None,
-        stored: Mapping[int, Perm] | None = None,
+        inputs: Mapping[int, Layout] | None = None,
+        stored: Mapping[int, Layout] | None = None,
     ) -> float:
-        return 100.0 - 10 * len(inputs or {})
+        return 100.0 - sum(10 + 5 * (layout.row > 0) for layout in (inputs or {}).values())
 
-    monkeypatch.setattr(TurnJudge, "turn", lambda self, value, perm: 1.0)
+    monkeypatch.setattr(TurnJudge, "turn", lambda self, value, layout: 1.0)
     monkeypatch.setattr(TurnJudge, "most_saved", lambda self, fusion, value: 100.0)
     monkeypatch.setattr(TurnJudge, "microseconds", microseconds)
 
@@ -96,6 +98,82 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], int
     "of a product": (after_product, (17, 40), (17, 24), 2),
     "in a loop": (in_loop, (17, 32), (32, 32), 1),
 }
+
+
+def both_stored(x: jax.Array, w: jax.Array) -> jax.Array:
+    """Kernels compute both sides: one a product, with a relu, the other one vector cores."""
+    return jax.nn.relu(x @ w) @ jnp.exp(w.T)
+
+
+def over_rows(x: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """What a product gives is read by another one and by a kernel that sums up rows."""
+    y = x @ w
+    return y @ w.T, (y * 2).sum(1)
+
+
+def of_three(x: jax.Array, w: jax.Array) -> jax.Array:
+    """Each side is read where rows are matrices, too."""
+    return jnp.einsum("bmk,kn->bmn", x, jnp.tanh(w))
+
+
+def in_a_loop(x: jax.Array, w: jax.Array) -> jax.Array:
+    return jax.lax.fori_loop(0, 3, lambda _, y: jnp.tanh(y @ w) @ (w * 2), x)
+
+
+def over_others(x: jax.Array, w: jax.Array) -> jax.Array:
+    """What lies in longer rows lies where something else did, which filled them."""
+    for _ in range(3):
+        full = jnp.exp(jnp.tanh(x @ w) @ jnp.ones((w.shape[1], 512), w.dtype) * 0.01)
+        x = jnp.tanh(full @ jnp.ones((512, w.shape[0]), w.dtype) * 0.001)
+    return x @ w
+
+
+WIDE: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], str, int]] = {
+    "given": (matmul, (37, 300), (300, 29), "float16", 0),
+    "both given": (matmul, (3, 257), (257, 513), "float16", 0),
+    "in f32": (matmul, (37, 131), (131, 29), "float32", 0),
+    "in bf16": (matmul, (1, 1000), (1000, 31), "bfloat16", 0),
+    "batched": (matmul, (3, 17, 300), (3, 300, 23), "float16", 0),
+    "both": (of_both, (47, 300), (47, 270), "float16", 0),
+    "computed": (after_kernel, (17, 300), (300, 271), "float16", 1),
+    "of a product": (after_product, (17, 300), (17, 264), "float16", 1),
+    "both computed": (both_stored, (19, 300), (300, 300), "float16", 2),
+    "read by rows": (over_rows, (19, 300), (300, 301), "float16", 1),
+    "of three dimensions": (of_three, (2, 19, 300), (300, 300), "float16", 1),
+    "in a loop": (in_a_loop, (17, 300), (300, 300), "float16", 1),
+    "over others": (over_others, (17, 300), (300, 300), "float16", 6),
+}
+
+
+@sampled(2)
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("memory", ["typed", "bytes"])
+@pytest.mark.parametrize("case", WIDE)
+def test_longer_rows(case: str, memory: str) -> None:
+    """Longer rows give the numbers that rows as long as they are give, but for the lengths of sums, and what a kernel
+    computes it stores so itself."""
+    fn, left, right, dtype, stored = WIDE[case]
+    rng = np.random.default_rng(0)
+    args = [jnp.asarray(rng.standard_normal(s) * 0.1, dtype) for s in (left, right)]
+    options = tw.Options(memory="bytes" if memory == "bytes" else "typed", turned=False)
+    wide = tw.compile(fn, *args, options=options)
+    plain = tw.compile(fn, *args, options=dataclasses.replace(options, widened=False))
+    assert str(wide.module("graph")).count("graph.widen") >= max(stored, 1)
+    widening = [op.parent_op() for op in wide.module("graph").walk() if isinstance(op, WidenOp)]
+    assert sum(isinstance(op, FusionOp) and text(op.kind) != "move" for op in widening) == stored
+    off = 4 * float(jnp.finfo(dtype).eps)
+    for a, b in zip(jax.tree.leaves(wide(*args)), jax.tree.leaves(plain(*args)), strict=True):
+        np.testing.assert_allclose(np.asarray(a, np.float32), np.asarray(b, np.float32), rtol=off, atol=off)
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("case", ["both computed", "in a loop", "batched", "over others"])
+def test_longer_rows_are_verified(case: str) -> None:
+    """verify holds what lies in longer rows against the values before, and nothing of what is behind it."""
+    fn, left, right, dtype, _ = WIDE[case]
+    rng = np.random.default_rng(0)
+    args = [jnp.asarray(rng.standard_normal(s) * 0.1, dtype) for s in (left, right)]
+    assert tw.verify(fn, *args).ok
 
 
 OTHER_TYPES = [(case, dtype) for case in ("primes", "both", "batched") for dtype in ("bfloat16", "float32")]
@@ -201,7 +279,7 @@ def looped(params: Params, x: jax.Array) -> jax.Array:
 
 PACKED: dict[str, tuple[Callable[..., Any], tuple[int, int], list[tuple[int, ...]] | None]] = {
     "a layer": (layer, (300, 509), [(520, 509)]),
-    "both orders": (twice, (300, 509), [(520, 509)]),
+    "both orders": (twice, (300, 509), [(520, 512)]),
     "shared": (shared, (300, 509), None),
     "batched": (batched, (300, 509), None),
     "called": (called, (300, 509), None),

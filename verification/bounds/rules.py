@@ -38,6 +38,7 @@ MOVES = (
     ops.ReverseOp,
     ops.SliceOp,
     ops.TransposeOp,
+    ops.WidenOp,
 )
 """Ops whose result holds elements of their operands, and whose bounds move with them."""
 

@@ -26,6 +26,13 @@
   graph.yield %a : (tensor<4xf32>)
 }
 // CHECK: graph.fusion {{.*}} schedule = [#graph.cube_schedule<inner = n, base_m = 64, split_k = 4>, #graph.vector_schedule<>]}
+%rows = graph.fusion %x {domain = [4], kind = "vector"} : (tensor<4xf32>) -> tensor<8xf32> {
+^bb0(%in: tensor<4xf32>):
+  %e = graph.exp %in attributes {axes = array<i64: 0>} : tensor<4xf32>
+  %wider = graph.widen %e {row = 8} : (tensor<4xf32>) -> tensor<8xf32>
+  graph.yield %wider : (tensor<8xf32>)
+}
+// CHECK: graph.widen %{{.*}} {row = 8} : (tensor<4xf32>) -> tensor<8xf32>
 %attention = graph.fusion %x {domain = [4], kind = "mix", schedule = #graph.attention_schedule<rows = 128, keys = 256, features = 64, summed = 256, grid = [2, 4], l1 = 2>}
   : (tensor<4xf32>) -> tensor<4xf32> {
 ^bb0(%a: tensor<4xf32>):

@@ -131,6 +131,33 @@
 // -----
 
 %x = "test.op"() : () -> tensor<4xf32>
+%z = graph.fusion %x {domain = [4], kind = "vector"} : (tensor<4xf32>) -> tensor<4xf32> {
+^bb0(%a: tensor<4xf32>):
+  %b = graph.widen %a {row = 4} : tensor<4xf32>
+  graph.yield %b : (tensor<4xf32>)
+}
+// CHECK: 'graph.widen' gives tensor<4xf32> rows of 4 elements: they are to be longer than they are
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%z = graph.widen %x {row = 8} : (tensor<4xf32>) -> tensor<8xf32>
+// CHECK: 'graph.widen' expects parent op 'graph.fusion'
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%z = graph.fusion %x {domain = [8], kind = "vector"} : (tensor<4xf32>) -> tensor<8xf32> {
+^bb0(%a: tensor<4xf32>):
+  %b = graph.widen %a {row = 8} : (tensor<4xf32>) -> tensor<8xf32>
+  %c = graph.exp %b attributes {axes = array<i64: 0>} : tensor<8xf32>
+  graph.yield %c : (tensor<8xf32>)
+}
+// CHECK: 'graph.widen' is for graph.yield alone: whatever else reads it would read what nothing defines
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
 %z = graph.reverse %x {dims = [1]} : tensor<4xf32>
 // CHECK: 'graph.reverse' dims [1] are outside the operand's rank
 

@@ -10,7 +10,8 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,6 +50,7 @@ class KernelSummary:
     """Written tensors that are also read before: they must come with contents."""
     parts: dict[int, Part] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    _seen: dict[int, Part] = field(default_factory=dict)
 
     @cached_property
     def in_place(self) -> InPlace:
@@ -56,6 +58,17 @@ class KernelSummary:
         from .in_place import InPlace
 
         return InPlace(self.kernel)
+
+    def seen(self, tensor: int) -> Part:
+        """The elements of a tensor that the kernel may read: those of the views that it loads from, all where data say
+        which."""
+        if tensor not in self._seen:
+            kind = self.types[tensor]
+            assert isinstance(kind, GmType)
+            loads = [t for t in self.kernel.transfers if t.tensor == tensor and not t.write]
+            views = {t.view for t in loads} if all(t.box is not None for t in loads) else {kind}
+            self._seen[tensor] = reduce(or_, [Part.shown(view, size(kind.shape)) for view in views])
+        return self._seen[tensor]
 
     @property
     def tracked(self) -> frozenset[int]:
@@ -181,13 +194,12 @@ def _regular(
             return False
         found.parts[tensor] = Part.of(np.zeros(0, np.int64), total)
         return True
-    if (
-        view.offset == 0
-        and size(view.shape) == total
-        and _tight(view)
-        and product_covers(parts, view.shape) is None
-    ):
-        return True
+    if product_covers(parts, view.shape) is None:
+        shown = Part.shown(view, total)
+        if not shown.whole:
+            found.parts[tensor] = shown
+        if shown.whole or view.distinct:
+            return True
     if total > MOST_ELEMENTS:
         return True
     if not view.distinct:
@@ -198,17 +210,6 @@ def _regular(
         shown[tuple(slice(low, high) for low, high in part)] = True
     if not mask.all():
         found.parts[tensor] = Part.of(np.flatnonzero(mask), total)
-    return True
-
-
-def _tight(view: GmType) -> bool:
-    """Whether a view's elements follow each other without gaps, in any order."""
-    reach = 1
-    for stride, n in sorted(zip(view.strides, view.shape, strict=True)):
-        if n > 1:
-            if stride != reach:
-                return False
-            reach *= n
     return True
 
 

@@ -7,8 +7,9 @@ that a tensor that one iteration destroys is missed in the next.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -190,12 +191,15 @@ class HostFunctionCheck(HostVisitor[None]):
 
     # -- contents ------------------------------------------------------------------------------------------
 
-    def _read(self, value: SSAValue, op: Operation) -> None:
+    def _read(self, value: SSAValue, op: Operation, seen: Callable[[], Part] | None = None) -> None:
+        """seen: which elements are read, None for all of them."""
         if not isinstance(value.type, GmType):
             return
         root = self.roots[value]
         state = self.states[root]
         if state.kind == "whole" or not gm(root).bytes:
+            return
+        if state.part is not None and seen is not None and state.part.covers(seen()):
             return
         found: Finding
         if state.kind == "nothing":
@@ -324,7 +328,7 @@ class HostFunctionCheck(HostVisitor[None]):
         used = [i for i in range(len(op.operands)) if i in summary.reads or i in summary.writes]
         for i in used:
             if i in summary.needs or (i in summary.reads and i not in summary.writes):
-                self._read(op.operands[i], op)
+                self._read(op.operands[i], op, partial(summary.seen, i))
         for i in summary.writes:
             for j in used:
                 if i == j:
