@@ -7,7 +7,8 @@ those of its operand; at the end stands a tensor in device memory and the stride
     broadcast {dims}:  index of operand dim i  =  index of result dim dims[i]   (constant 0 where the size is 1)
     slice:             start + stride * index
     reverse:           size - 1 - index
-    reshape:           row-major position; linear when dimensions merge on the way back
+    reshape:           row-major position; linear when dimensions merge on the way back, or where no index carries over
+                       from one of those that are parted into the next
     pad:               index - low, and what falls outside is the pad value
 """
 
@@ -24,6 +25,7 @@ from ..dialects.base import to_ints
 from ..dialects.graph import BroadcastOp, ConstantOp, PadOp, ReshapeOp, ReverseOp, SliceOp, TransposeOp
 from ..dialects.graph.interface import shape_of
 from ..dialects.npu.types import row_strides
+from ..dialects.open_sizes import any_open
 
 Axis = int
 
@@ -57,7 +59,31 @@ def reshape_groups(source: Sequence[int], target: Sequence[int]) -> list[tuple[l
     return groups
 
 
-def _through_reshape(op: ReshapeOp, indices: Sequence[Expr[Axis]]) -> list[Expr[Axis]] | None:
+def _parted(
+    position: Expr[Axis], sizes: Sequence[int], extent: Mapping[Axis, int]
+) -> list[Expr[Axis]] | None:
+    """The index into each dimension of these sizes at a row-major position; None where the indices into one may carry
+    over into the one before."""
+    coefficients = [c for _, c in position.terms]
+    if any_open((*sizes, *coefficients, *(extent[a] for a, _ in position.terms))) or position.constant < 0:
+        return None
+    found: list[Expr[Axis]] = []
+    for stride in row_strides(sizes):
+        inner = {a: c for a, c in position.terms if c % stride}
+        if any(c < 0 for c in inner.values()):
+            return None
+        first = position.constant % stride
+        if first + sum(c * (extent[a] - 1) for a, c in inner.items()) >= stride:
+            return None
+        outer = {a: c // stride for a, c in position.terms if not c % stride}
+        found.append(Expr(position.constant // stride, outer))
+        position = Expr(first, inner)
+    return found
+
+
+def _through_reshape(
+    op: ReshapeOp, indices: Sequence[Expr[Axis]], extent: Mapping[Axis, int]
+) -> list[Expr[Axis]] | None:
     source, target = shape_of(op.x), shape_of(op.result)
     out: list[Expr[Axis]] = [ZERO] * len(source)
     for left, right in reshape_groups(source, target):
@@ -68,31 +94,39 @@ def _through_reshape(op: ReshapeOp, indices: Sequence[Expr[Axis]]) -> list[Expr[
         if len(wide) == 1:
             out[wide[0]] = position
         elif wide:
-            if [target[d] for d in right if target[d] != 1] != [source[d] for d in wide]:
+            if [target[d] for d in right if target[d] != 1] == [source[d] for d in wide]:
+                places = [indices[d] for d in right if target[d] != 1]
+            else:
+                places = _parted(position, [source[d] for d in wide], extent)
+            if places is None:
                 return None
-            for d, r in zip(wide, [d for d in right if target[d] != 1], strict=True):
-                out[d] = indices[r]
+            for d, index in zip(wide, places, strict=True):
+                out[d] = index
     return out
 
 
-def _through_broadcast(op: BroadcastOp, indices: Sequence[Expr[Axis]]) -> list[Expr[Axis]]:
+def _through_broadcast(
+    op: BroadcastOp, indices: Sequence[Expr[Axis]], _: Mapping[Axis, int]
+) -> list[Expr[Axis]]:
     source, target = shape_of(op.x), shape_of(op.result)
     return [ZERO if source[i] == 1 and target[d] != 1 else indices[d] for i, d in enumerate(to_ints(op.dims))]
 
 
-def _through_transpose(op: TransposeOp, indices: Sequence[Expr[Axis]]) -> list[Expr[Axis]]:
+def _through_transpose(
+    op: TransposeOp, indices: Sequence[Expr[Axis]], _: Mapping[Axis, int]
+) -> list[Expr[Axis]]:
     out: list[Expr[Axis]] = [ZERO] * len(indices)
     for i, p in enumerate(to_ints(op.perm)):
         out[p] = indices[i]
     return out
 
 
-def _through_slice(op: SliceOp, indices: Sequence[Expr[Axis]]) -> list[Expr[Axis]]:
+def _through_slice(op: SliceOp, indices: Sequence[Expr[Axis]], _: Mapping[Axis, int]) -> list[Expr[Axis]]:
     spec = zip(indices, to_ints(op.starts), to_ints(op.strides), strict=True)
     return [i * stride + start for i, start, stride in spec]
 
 
-def _through_reverse(op: ReverseOp, indices: Sequence[Expr[Axis]]) -> list[Expr[Axis]]:
+def _through_reverse(op: ReverseOp, indices: Sequence[Expr[Axis]], _: Mapping[Axis, int]) -> list[Expr[Axis]]:
     shape, dims = shape_of(op.x), to_ints(op.dims)
     return [shape[d] - 1 - i if d in dims else i for d, i in enumerate(indices)]
 
@@ -104,7 +138,8 @@ BACKWARD: dict[type[Operation], Callable] = {
     SliceOp: _through_slice,
     ReverseOp: _through_reverse,
 }
-"""For each layout op: indices of its result -> indices of its operand (None where they are not linear)."""
+"""For each layout op: indices of its result and the extents of axes -> indices of its operand (None where they are not
+linear)."""
 
 
 def rearranges(op: object) -> TypeGuard[Operation]:
@@ -182,7 +217,7 @@ def resolve(
             current = [Expr.of(-1 - d) for d in range(len(shape))]
             extent = {-1 - d: n for d, n in enumerate(shape)}
         else:
-            further = BACKWARD[type(op)](op, current)
+            further = BACKWARD[type(op)](op, current, extent)
             if further is None:
                 break
             current = further
@@ -208,8 +243,13 @@ def resolve(
     )
 
 
-def base_behind(value: SSAValue, is_base: Callable[[SSAValue], bool]) -> tuple[SSAValue, bool]:
-    """Where `resolve` ends for a whole tensor, and whether the load fills in padding."""
+def base_behind(
+    value: SSAValue,
+    is_base: Callable[[SSAValue], bool],
+    walked: tuple[Sequence[Expr[Axis]], Sequence[int]] | None = None,
+) -> tuple[SSAValue, bool]:
+    """Where `resolve` ends for a tensor, and whether the load fills in padding. walked: the index of each dimension
+    and the extents of the axes; None for an axis of its own for each dimension."""
     end = value
     while rearranges(op := end.owner) and not isinstance(op, ReshapeOp) and not is_base(end):
         end = op.operands[0]
@@ -217,5 +257,5 @@ def base_behind(value: SSAValue, is_base: Callable[[SSAValue], bool]) -> tuple[S
         return end, False
     # only the indices say whether a reshape or a pad can be followed
     shape = shape_of(value)
-    load = resolve(value, [Expr.of(d) for d in range(len(shape))], shape, is_base)
+    load = resolve(value, *(walked or ([Expr.of(d) for d in range(len(shape))], shape)), is_base)
     return load.base, load.fill is not None

@@ -17,7 +17,7 @@ from xdsl.irdl import OptPropertyDef, VarOperandDef
 
 from ...dialects.dtypes import element_type, numpy_dtype, tensor
 from ...dialects.elementwise import FUNCTIONS
-from ...dialects.graph import ConstantOp, DataAttr, Graph, GraphOp, HostOp, QuantizationOp
+from ...dialects.graph import ConstantOp, DataAttr, Graph, GraphOp, HostOp, QuantizationOp, WidenOp
 from ...dialects.graph.attributes import Literal
 from ...dialects.graph.interface import element_of
 from .arithmetic import floor_divide, modulo, power
@@ -258,10 +258,10 @@ _PROPERTY_KINDS = {DenseArrayBase: "Ints", IntegerAttr: "int", StringAttr: "str"
 @cache
 def graph_functions() -> dict[str, LibraryFunction]:
     """The ops of the graph dialect that have no regions, by their names without `graph.`. Types say how values are
-    quantized, so the ops for that are none of them."""
+    quantized, so the ops for that are none of them, nor is what stands in fusions alone."""
     found = {}
     for cls in Graph.operations:
-        if issubclass(cls, HostOp | QuantizationOp):
+        if issubclass(cls, HostOp | QuantizationOp) or cls is WidenOp:
             continue
         if issubclass(cls, GraphOp) and not cls.get_irdl_definition().regions:
             name = cls.name.removeprefix("graph.")

@@ -49,6 +49,7 @@ from ...machine import Machine
 from ..access import base_behind, is_layout, splat_of
 from ..base import TargetPass
 from ..errors import PassError
+from ..nests import nest_of_conv
 from ..reasons import Reason, asked_reasons
 from .attention import chained_products
 from .dependencies import Group
@@ -279,7 +280,9 @@ class BlockFuser:
             splat_of(value) is not None and not isinstance(user, ContractOp | ConvOp | WindowOp | ExpandOp)
         ):
             return None
-        base, filled = base_behind(value, lambda v: self._stops(v) or own_tensor(v, user))
+        nest = nest_of_conv(user) if isinstance(user, ConvOp) and value is user.rhs else None
+        walked = None if nest is None else (nest.rhs, nest.extents)  # the groups are an axis of their own
+        base, filled = base_behind(value, lambda v: self._stops(v) or own_tensor(v, user), walked)
         generated = isinstance(base.owner, IotaOp) and not filled
         if base.owner in members or (
             generated and isinstance(user, ElementwiseOp | ReduceOp | ArgReduceOp | None)

@@ -279,7 +279,7 @@ class Scheduler:
         """Whether it is judged if vector cores should add up the parts of a contraction's sums."""
         product = None if self.keeps_whole else product_of(fusion)
         return is_joined(fusion) or (
-            product is not None and parts_worth_trying(product, self.machine) is not None
+            product is not None and bool(parts_worth_trying(product, self.machine))
         )
 
     def launch(
@@ -386,9 +386,8 @@ class Scheduler:
         product = product_of(fusion)
         if product is None or self.keeps_whole:
             return []
-        parts = parts_worth_trying(product, self.machine)
         return [
-            *([] if parts is None else [CubeSchedule(split_k=parts)]),
+            *(CubeSchedule(split_k=n) for n in parts_worth_trying(product, self.machine)),
             *(VectorSchedule(split_k=n) for n in vector_parts(fusion, self.machine)),
         ]
 

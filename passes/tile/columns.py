@@ -30,7 +30,7 @@ from ...dialects.npu.types import row_strides
 from ...machine import Machine
 from ..access import resolve
 from ..graph.integer_chains import POSITIVE
-from .contraction_axes import Nest
+from ..nests import Nest
 
 WORD, NUMBER = np.dtype(np.uint64), np.dtype(np.uint32)
 

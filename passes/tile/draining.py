@@ -23,9 +23,10 @@ from ...dialects.npu.legality import refuse_drain
 from ...machine import Machine
 from ..access import splat_of
 from ..graph.back_to_back import is_relu
+from ..nests import Nest, Product, nest_of
 from .axes import behind_room
 from .columns import Columns, columns_of, known_factors, pack_factors
-from .contraction_axes import Nest, Product, accumulated_in, nest_of, product_in
+from .contraction_axes import accumulated_in, product_in
 from .cube_schedule import COLUMNS
 
 

@@ -21,8 +21,8 @@ from ...machine import Machine
 from ..access import Load, splat_of
 from ..graph.groups import DOMAINS, GROUPED, OPENED
 from ..graph.places import ALONG
+from ..nests import Product, nest_of
 from .axes import FusionAxes, is_member, reduced_dims
-from .contraction_axes import Product, nest_of
 from .merged import MergedBody
 from .split import product_of
 

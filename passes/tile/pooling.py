@@ -16,8 +16,9 @@ from ...dialects.graph import BroadcastOp, ElementwiseOp, FusionOp, ReduceOp, Re
 from ...dialects.graph.control import AXES, axes_of
 from ...dialects.graph.interface import shape_of
 from ..access import is_layout, splat_of
+from ..nests import Nest, nest_of
 from .axes import behind_transposes, reduced_dims
-from .contraction_axes import Nest, nest_of, product_in
+from .contraction_axes import product_in
 from .merged import MergedBody
 from .pooled_axes import PooledAxis
 from .windows import UNROLLED_TAPS

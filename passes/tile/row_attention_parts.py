@@ -20,10 +20,10 @@ from ..access import Load
 from ..graph.attention import Attention
 from ..graph.fuse import fuse_block
 from ..graph.layout_axes import base_of
+from ..nests import nest_of_contract
 from ..reasons import Reason, asked_reasons
 from .attention_parts import CopiedFusion
 from .axes import StoredPart
-from .contraction_axes import nest_of_contract
 from .fusion_steps import FusionSteps
 from .spreading import AxesBuilder
 from .steps import Emitter, Ref, Step

@@ -21,14 +21,12 @@ from ..graph.gathered_operands import gathers_of
 from ..graph.reductions import even_parts
 from ..graph.sparse_products import expansion_of
 from ..graph.tensor_builder import BlockBuilder, TensorBuilder
-from .contraction_axes import Product, product_in
+from ..nests import Product
+from .contraction_axes import product_in
 from .pooling import pooling_in
 
 TILE = 128
 """Rows and columns of results that one core computes together."""
-
-FEW_PARTS = 4
-"""With fewer parts, smaller tiles do as well."""
 
 BLOCK = 16
 """Rows and columns are computed in blocks of so many."""
@@ -42,26 +40,28 @@ def product_of(fusion: FusionOp) -> Product | None:
     return None if pooling_in(fusion) is not None else product_in(fusion)
 
 
-def parts_worth_trying(op: Product, machine: Machine) -> int | None:
-    """Into how many parts sums could be cut so that idle cores have work; None where that cannot pay."""
+def parts_worth_trying(op: Product, machine: Machine) -> list[int]:
+    """Into how many parts sums could be cut so that idle cores have work: all of these, half of them, and so on; none
+    where that cannot pay."""
     if isinstance(op, ConvOp):
-        b, out, right = shape_of(op.rhs), shape_of(op.result), to_ints(op.rhs_layout)
+        b, out = shape_of(op.rhs), shape_of(op.result)
         n = max(out[to_ints(op.out_layout)[1]], 1)
-        window, places = size([b[d] for d in right[2:]]), size([out[d] for d in to_ints(op.out_layout)[2:]])
-        if integer(op.groups) > 1 or window <= places:
-            return None  # to put groups of weights side by side takes as long as is won
-        most = _most_parts(1, size(out) // n, n, size(b) // n, itemsize(element_of(op.lhs)), machine)
+        if integer(op.groups) > 1:
+            return []
+        batch, m, length = 1, size(out) // n, size(b) // n
     else:
         a, b = shape_of(op.lhs), shape_of(op.rhs)
         batch = size([a[d] for d in to_ints(op.lhs_batch)])
         m, n = (size([x[d] for d in free]) for x, free in zip((a, b), op.free_dims(), strict=True))
         length = size([a[d] for d in to_ints(op.lhs_contract)])
-        most = _most_parts(batch, m, n, length, itemsize(element_of(op.lhs)), machine)
-    extents = split_extents(op)
-    if not most or not extents:
-        return None
-    parts = max((even_parts(n, most) or 0 for n in extents), default=0) or min(most, max(extents))
-    return parts if parts >= FEW_PARTS else None
+    width, extents = itemsize(element_of(op.lhs)), split_extents(op)
+    most, found = _most_parts(batch, m, n, length, width, machine), list[int]()
+    while most > 1 and extents:
+        parts = max(even_parts(n, most) or 0 for n in extents) or min(most, max(extents))
+        if parts > 1 and parts not in found and _pays(m, n, length, width, parts):
+            found.append(parts)
+        most //= 2
+    return found
 
 
 def split_extents(op: Product) -> list[int]:
@@ -185,10 +185,12 @@ def _most_parts(batch: int, m: int, n: int, length: int, width: int, machine: Ma
     them does not pay. `width`: bytes of an element."""
     most = machine.cube_cores // max(batch * -(-m // TILE) * -(-n // TILE), 1)
     lines = sum(-(-min(x, TILE) // BLOCK) * BLOCK for x in (m, n))
-    if most < FEW_PARTS or length * lines * width < MANY_BYTES:
-        return 0
-    # else the parts would be written and read again for as long as is won
-    return most if length * (m + n) * width >= 2 * 4 * most * m * n else 0
+    return 0 if length * lines * width < MANY_BYTES else most
+
+
+def _pays(m: int, n: int, length: int, width: int, parts: int) -> bool:
+    """Whether parts of sums are not written and read again for as long as is won."""
+    return length * (m + n) * width >= 2 * 4 * parts * m * n
 
 
 def _wide(op: Product) -> Attribute:

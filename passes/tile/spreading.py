@@ -25,8 +25,9 @@ from ..access import resolve
 from ..graph.gathered_operands import gathers_of
 from ..graph.sparse_products import expansion_of
 from ..graph.tensor_builder import BlockBuilder
+from ..nests import Nest, nest_of_contract
 from .axes import is_member
-from .contraction_axes import Nest, nest_of_contract, product_in
+from .contraction_axes import product_in
 from .pooling import pooling_in
 
 MOST_ROWS = 4

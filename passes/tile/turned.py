@@ -39,9 +39,10 @@ from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.open_sizes import any_open
 from ...machine import Machine
 from ..access import resolve
+from ..nests import nest_of_contract
 from .attention_parts import is_chained
 from .axes import behind_room, behind_transposes, is_member
-from .contraction_axes import nest_of_contract, product_in
+from .contraction_axes import product_in
 
 Perm = tuple[int, ...]
 """For each dimension of a turned tensor, that of the tensor."""

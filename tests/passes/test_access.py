@@ -18,6 +18,9 @@ from tilewright.dialects.affine import Expr
 from tilewright.frontends import lower_function
 from tilewright.passes.access import Load, base_behind, reshape_groups, resolve
 
+FACTORS = {
+    n: [(n,), *((a, n // a) for a in range(2, n) if n % a == 0)] for n in (4, 6, 9, 10, 15, 25, 30)
+}
 SIZES = st.sampled_from([1, 2, 3, 4, 6])
 
 
@@ -109,3 +112,36 @@ def test_resolve(shape: list[int], draw: st.DataObject) -> None:
     assert base_behind(value, is_argument) == (load.base, load.fill is not None)
     if isinstance(load.base, BlockArgument):
         np.testing.assert_array_equal(read(load, x, out), want)
+
+    # the same with several axes for each dimension, which may be those of what was merged
+    factors = [draw.draw(st.sampled_from(FACTORS[n])) if n in FACTORS else (n,) for n in out]
+    extents = [n for each in factors for n in each]
+    axes = iter(range(len(extents)))
+    indices = [Expr(0, {next(axes): math.prod(each[i + 1 :]) for i in range(len(each))}) for each in factors]
+    load = resolve(value, indices, extents, is_argument)
+    assert base_behind(value, is_argument, (indices, extents)) == (load.base, load.fill is not None)
+    if isinstance(load.base, BlockArgument):
+        np.testing.assert_array_equal(read(load, x, tuple(extents)), want.reshape(extents))
+
+
+def test_parted_reshape() -> None:
+    """A dimension that was two is read from these where each axis stays in one of them."""
+
+    def chain(x: Any) -> Any:
+        return x.transpose(1, 0, 2).reshape(2, 12, 5)
+
+    x = np.arange(120, dtype=np.float32).reshape(3, 8, 5)
+    (function,) = (op for op in lower_function(chain, (x,)).module.ops if isinstance(op, FuncOp))
+    returned = function.body.block.last_op
+    assert returned is not None
+    value = returned.operands[0]
+
+    def base(indices: list[Expr[int]], extents: list[int]) -> SSAValue:
+        return resolve(value, indices, extents, lambda v: isinstance(v, BlockArgument)).base
+
+    whole = [Expr.of(0), Expr.of(1), Expr.of(2)]
+    assert not isinstance(base(whole, [2, 12, 5]), BlockArgument)
+    parted = [Expr.of(0), Expr(0, {1: 3, 2: 1}), Expr.of(3)]
+    assert isinstance(base(parted, [2, 4, 3, 5]), BlockArgument)
+    assert not isinstance(base(parted, [2, 4, 4, 5]), BlockArgument), "the last one carries over"
+    assert not isinstance(base([Expr.of(0), Expr(1, {1: 3, 2: 1}), Expr.of(3)], [2, 3, 3, 5]), BlockArgument)

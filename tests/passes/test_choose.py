@@ -275,6 +275,41 @@ def test_split_sums_are_the_same(extents: tuple[int, int, int], parts: int, dtyp
     np.testing.assert_allclose(program(a, b), want, rtol=2e-3 if dtype == "float16" else 1e-4, atol=1e-3)
 
 
+@examples(8)
+@given(
+    st.tuples(st.integers(3, 9), st.sampled_from([16, 40, 66]), st.sampled_from([16, 24, 65])),
+    st.integers(2, 5),
+    st.sampled_from(["float32", "float16", "int8"]),
+    st.booleans(),
+)
+def test_split_convolutions_are_the_same(
+    extents: tuple[int, int, int], parts: int, dtype: str, memory: bool
+) -> None:
+    """The parts of a convolution are groups of its input features, which no kernel puts side by side."""
+    places, features, out = extents
+    ints = dtype == "int8"
+    x, w = (
+        (RNG.integers(-9, 9, s) if ints else RNG.standard_normal(s) * 0.1).astype(dtype)
+        for s in ((2, places, places, features), (3, 3, features, out))
+    )
+
+    def function(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jax.lax.conv_general_dilated(
+            x,
+            w,
+            (1, 1),
+            "SAME",
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            preferred_element_type=jnp.int32 if ints else jnp.float32,
+        )
+
+    options = tw.Options(schedule=tw.Schedule(split_k=parts), memory="bytes" if memory else "typed")
+    program = tw.compile(function, x, w, options=options)
+    assert f"split_k = {parts}" in program.ir("graph") and "conv_part_move" not in program.ir("tile")
+    want = np.asarray(function(jnp.asarray(x), jnp.asarray(w)))
+    np.testing.assert_allclose(program(x, w), want, rtol=2e-3 if dtype == "float16" else 1e-4, atol=1e-3)
+
+
 def test_no_sum_is_split_where_tiles_are_pinned() -> None:
     shapes = [jax.ShapeDtypeStruct(s, "float16") for s in ((8192, 64), (8192, 48))]
     function = lambda a, b: a.T @ b  # noqa: E731
