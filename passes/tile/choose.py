@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf, isfinite, isinf
 
@@ -49,7 +49,7 @@ from ..pins import Schedule as Pin
 from .abreast_order import order_abreast
 from .attention_ways import AttentionWays
 from .draining import pack_for_drain
-from .fronts import Chosen, Front, Runs, apart, best_ways, fixed, together
+from .fronts import Chosen, Front, Runs, apart, best_of, best_ways, fixed, together
 from .halves import cut_in_two
 from .joining import is_joined
 from .launch_order import FREE
@@ -223,7 +223,7 @@ class Scheduler:
             return [chosen for half in halves for chosen in self.fusion(half)]
         finally:
             self.by_size = True
-        self.runs.add([front for chosen in found for front in chosen.fronts], fusion)
+        self.runs.add(found, fusion)
         self.finish.append(partial(self.give, fusion, found))
         return found
 
@@ -248,7 +248,7 @@ class Scheduler:
         of the compilation, or its own where those are for no other sizes."""
         if all_complete(to_schedules(fusion.schedule)):
             return
-        schedules = [s for chosen in found for s in chosen.schedules]
+        schedules = [s for chosen in found for s in self.runs.taken.get(chosen, chosen).schedules]
         if has_open_sizes(fusion):
             launches = launches_of(fusion, self.machine)
             if len(launches) == len(schedules):
@@ -362,8 +362,9 @@ class Scheduler:
             if kind is CubeSchedule or len(kinds) == 1 or why_not_spread(fusion, self.machine) is None:
                 found.append(self.whole(plan.kernel(name, kind()), name, kind()))
         with suppress(TooLarge):
-            found.append(self.free_split(fusion, name, kinds))
-        return self.free.keep(key, plan.details, min(found, key=lambda c: c.microseconds))
+            split = self.free_split(fusion, name, kinds)
+            found += [replace(split, others=()), *split.others]
+        return self.free.keep(key, plan.details, best_of(found))
 
     def free_split(self, fusion: FusionOp, name: str, kinds: Kinds) -> Chosen:
         """The best schedules of a contraction of which nothing is asked but the cores it is on, its sums in parts.
@@ -379,7 +380,7 @@ class Scheduler:
                     found.append(self.split(fusion, name, asked, asked.parts))
         if not found:
             raise TooLarge(f"{describe(fusion)}: its sums are not cut")
-        return self.cut.keep((key, kinds), details, min(found, key=lambda c: c.microseconds))
+        return self.cut.keep((key, kinds), details, best_of(found))
 
     def splits(self, fusion: FusionOp) -> list[CubeSchedule | VectorSchedule]:
         """The cuts of a contraction's sums that are worth judging."""

@@ -32,6 +32,12 @@ from ..launch_groups import GroupMember, Groups, Neighbour, Together, Way
 from .launch_order import base
 from .scheduled import ScheduledKernel, Wait, is_made
 
+NEAR = 1.5
+"""What takes more than so many times as long alone is not better among neighbours."""
+
+MOST_OTHERS = 4
+"""Of so many other ways it is asked whether they are."""
+
 
 @dataclass(eq=False)
 class Front:
@@ -126,12 +132,19 @@ def fixed(schedule: Schedule, kind: str, machine: Machine) -> Front:
 @dataclass(frozen=True)
 class Chosen:
     """The schedules of a launch, and the microseconds that it takes alone. Several where its sums are split in `parts`:
-    that of the `product` of the parts, and those of the launches beside it."""
+    that of the `product` of the parts, and those of the launches beside it. others: what it might be instead among its
+    neighbours, though it takes longer alone."""
 
     fronts: tuple[Front, ...]
     microseconds: float
     product: int | None = None
     parts: int = 0
+    others: tuple[Chosen, ...] = ()
+
+    @property
+    def on_cube(self) -> bool:
+        """Whether the cube has a part in it."""
+        return any(isinstance(front.kept, CubeSchedule) for front in self.fronts)
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
@@ -140,6 +153,14 @@ class Chosen:
         if self.product is not None and isinstance(whole := found[self.product], CubeSchedule | VectorSchedule):
             found[self.product] = replace(whole, split_k=self.parts)
         return tuple(found)
+
+
+def best_of(found: Sequence[Chosen]) -> Chosen:
+    """What takes least alone, with what might be better among its neighbours, if it is on the cube: launches of the
+    vector cores alone are ordered anew, and join their neighbours, when these are known."""
+    first, *others = sorted(found, key=lambda chosen: chosen.microseconds)
+    near = [c for c in others if c.microseconds <= NEAR * first.microseconds and c.on_cube]
+    return replace(first, others=tuple(near)[:MOST_OTHERS] if first.on_cube else ())
 
 
 def apart(fronts: Sequence[Front], machine: Machine) -> float:
@@ -161,16 +182,36 @@ def starts_group(fusion: FusionOp) -> bool:
     return any(isinstance(v.owner, ToHostOp) for v in fusion.inputs)
 
 
+@dataclass(frozen=True)
+class Segment:
+    """The launches of a fusion in a run: whether the first one may only begin a group, and whether it needs no barrier
+    before it."""
+
+    chosen: tuple[Chosen, ...]
+    first: bool
+    free: bool
+
+
 @dataclass
 class Run:
     """Launches that may be one, which of them may only begin a group or need no barrier before them, and how often all
     of them run. `together`: the fusions since the last one that needs something of another."""
 
     times: int
+    segments: list[Segment] = field(default_factory=list)
+    together: Together[SSAValue] = field(default_factory=Together[SSAValue])
     fronts: list[Front] = field(default_factory=list)
     firsts: list[bool] = field(default_factory=list)
     frees: list[bool] = field(default_factory=list)
-    together: Together[SSAValue] = field(default_factory=Together[SSAValue])
+
+    def take(self, taken: Mapping[Chosen, Chosen]) -> None:
+        """Has the launches of its segments, some of them as others are `taken` for them."""
+        self.fronts, self.firsts, self.frees = [], [], []
+        for segment in self.segments:
+            fronts = [front for chosen in segment.chosen for front in taken.get(chosen, chosen).fronts]
+            self.fronts += fronts
+            self.firsts += [segment.first and not i for i in range(len(fronts))]
+            self.frees += [segment.free and not i for i in range(len(fronts))]
 
     def least(
         self, machine: Machine, ways: Callable[[Front], tuple[Way, ...]], abreast: bool = True
@@ -187,20 +228,43 @@ class Runs:
 
     def __init__(self, machine: Machine, ahead: bool):
         self.machine, self.ahead, self.runs = machine, ahead, [Run(1)]
+        self.taken: dict[Chosen, Chosen] = {}
+        """What some launches are instead of what they are best as alone."""
 
     def begin(self, times: int) -> None:
         """Something stands between launches; those behind it run so many times."""
-        if self.runs[-1].fronts:
+        if self.runs[-1].segments:
             self.runs.append(Run(times))
         self.runs[-1].times = times
 
-    def add(self, fronts: Sequence[Front], fusion: FusionOp) -> None:
+    def add(self, chosen: Sequence[Chosen], fusion: FusionOp) -> None:
         """The next launches, of a fusion. That their memory is apart from that of others is not known yet."""
         run, first = self.runs[-1], starts_group(fusion)
         free = run.together.joined_by({base(v) for v in fusion.inputs}, set(fusion.results))
-        run.fronts += fronts
-        run.firsts += [first and not i for i in range(len(fronts))]
-        run.frees += [free and not i for i in range(len(fronts))]
+        run.segments.append(Segment(tuple(chosen), first, free))
+
+    def _exchange(self) -> None:
+        """Takes for each launch that of what it might be with which the groups around it take least."""
+        where: dict[Chosen, list[Run]] = {}
+        for run in self.runs:
+            for chosen in dict.fromkeys(c for segment in run.segments for c in segment.chosen if c.others):
+                where.setdefault(chosen, []).append(run)
+        for chosen, runs in where.items():
+            tried = (chosen, *chosen.others)
+            costs = [self._with(runs, {**self.taken, chosen: other}) for other in tried]
+            best = tried[costs.index(min(costs))]
+            if best is not chosen:
+                self.taken[chosen] = best
+        for run in self.runs:
+            run.take(self.taken)
+
+    def _with(self, runs: Sequence[Run], taken: Mapping[Chosen, Chosen]) -> float:
+        """Microseconds of runs with what is taken, each launch as is best for itself."""
+        total = 0.0
+        for run in runs:
+            run.take(taken)
+            total += run.times * run.least(self.machine, lambda front: front.ways)[0]
+        return total
 
     def choose(self) -> None:
         """Takes a schedule for each launch, so that all take least.
@@ -209,6 +273,7 @@ class Runs:
         choose by what they cost together in the groups that they are in. Then it is known how long they wait for
         barriers, and they choose once more by what they cost where they load meanwhile what they may.
         """
+        self._exchange()
         runs = [run for run in self.runs if len(run.fronts) > 1]
         fronts = list(dict.fromkeys(front for run in runs for front in run.fronts))
         ways: Ways = {front: front.ways for front in fronts}

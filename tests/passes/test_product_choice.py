@@ -157,7 +157,7 @@ def test_large_products(
     oracle.register("notes", Notes())
     try:
         args = [jax.ShapeDtypeStruct(s, dtype) for s in shapes]
-        program = tw.compile(fn, *args, target=target, options=tw.Options(oracle="notes", turned=False))
+        program = tw.compile(fn, *args, target=target, options=tw.Options(oracle="notes", turned=False, widened=False))
     finally:
         oracle.unregister("notes")
     us = program.report().microseconds
