@@ -193,23 +193,24 @@ def _shape_of(value: SSAValue) -> tuple[int, ...]:
 def run_kernel(
     kernel: ops.KernelOp,
     zero: Array,
-    inputs: Sequence[Array],
+    arrays: Sequence[Array],
     inits: Sequence[int],
     shapes: Sequence[tuple[int, ...]],
 ) -> list[Array]:
-    """A kernel's outputs, in the `shapes` given. `inits[i]`: the input that output i starts as, or -1 for
-    zeros."""
+    """A kernel's outputs, in the `shapes` given. `inits[i]`: the number of the array that output i starts as, or -1 for
+    zeros; the kernel's inputs are the others, in order."""
     walker = TileKernel(kernel, zero)
     arguments = kernel.body.block.args[len(to_ints(kernel.grid)) :]
     n_outputs, n_scratch = integer(kernel.outputs), integer(kernel.workspaces)
     n_inputs = len(arguments) - n_outputs - n_scratch
+    read = [x for i, x in enumerate(arrays) if i not in inits]
     for i, arg in enumerate(arguments):
         type_ = gm(arg)
         init = inits[i - n_inputs] if n_inputs <= i < n_inputs + n_outputs else -1
         if i < n_inputs:
-            x = inputs[i]
+            x = read[i]
         elif init >= 0:
-            x = inputs[init]
+            x = arrays[init]
         else:
             x = lax.full(type_.shape, np.zeros((), numpy_dtype(type_.element)))
         walker.tensors[i] = values.raw(x)

@@ -50,7 +50,7 @@ class SectionOp(Section):
 @irdl_op_definition
 class LaunchOp(KernelUser):
     """Runs a kernel on tensors. `inits[i]` is the operand that output i starts as, or -1: such an output is an
-    update in place.
+    update in place. The kernel's inputs are the other operands.
 
     `again`: it makes what an equal launch before it made, so that this need not stay in memory (tile-fit)."""
 

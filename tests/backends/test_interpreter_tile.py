@@ -51,7 +51,7 @@ func.func @main(%x: tensor<45x50xf16>, %w: tensor<45x70xf16>) -> tensor<50x70xf3
 
 UPDATE = """
 tile.kernel @update {kind="vector", grid=[1], outputs=1, workspaces=0, slots=[1,1,1,1,1]} {
-^bb0(%g: index, %x: !npu.gm<10x4xf32>, %s: !npu.gm<i32>, %y: !npu.gm<2x4xf32>, %o: !npu.gm<10x4xf32>):
+^bb0(%g: index, %s: !npu.gm<i32>, %y: !npu.gm<2x4xf32>, %o: !npu.gm<10x4xf32>):
   tile.section {core="vector", units=1} {
   ^bb1(%u: index):
     %at = tile.scalar %s at [] {low=0, high=8} : (!npu.gm<i32>) -> index

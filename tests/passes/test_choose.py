@@ -32,6 +32,7 @@ from tilewright.passes.errors import PassError
 from tilewright.passes.fingerprint import fingerprint
 from tilewright.passes.pipeline import PIPELINE, remaining, run_pipeline, run_stage
 from tilewright.passes.stages import Stage, stage_of
+from tilewright.passes.tile import fronts
 from tilewright.passes.tile.choose import GraphSchedulePass
 from tilewright.passes.tile.scheduled import ScheduledKernel
 
@@ -308,6 +309,29 @@ def test_split_convolutions_are_the_same(
     assert f"split_k = {parts}" in program.ir("graph") and "conv_part_move" not in program.ir("tile")
     want = np.asarray(function(jnp.asarray(x), jnp.asarray(w)))
     np.testing.assert_allclose(program(x, w), want, rtol=2e-3 if dtype == "float16" else 1e-4, atol=1e-3)
+
+
+def test_neighbours_say_whether_sums_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A convolution that is best in parts alone stays whole among others, where it would pay for one more barrier over
+    all of their cores."""
+
+    def layers(x: jax.Array, w: jax.Array, v: jax.Array) -> jax.Array:
+        for each in (w, v, w, v, w, v):
+            x = jax.nn.relu(
+                jax.lax.conv_general_dilated(
+                    x, each, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+                )
+            )
+        return x
+
+    shapes = [jax.ShapeDtypeStruct(s, "float16") for s in ((1, 14, 14, 256), (3, 3, 256, 256), (1, 1, 256, 256))]
+    found, alone = ([], [])
+    for others, each in ((fronts.MOST_OTHERS, found), (0, alone)):
+        monkeypatch.setattr(fronts, "MOST_OTHERS", others)
+        program = tw.compile(layers, *shapes)
+        each += ["split_k" in program.ir("graph"), program.report().microseconds]
+    assert (found[0], alone[0]) == (False, True)
+    assert found[1] < 0.9 * alone[1]
 
 
 def test_no_sum_is_split_where_tiles_are_pinned() -> None:

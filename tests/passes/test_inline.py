@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from harness import assert_close, data, tolerance
 from hypothesis import given, settings
@@ -66,6 +68,15 @@ def test_a_norm_is_made_by_the_product_that_reads_it(norm: str) -> None:
     )
     assert ours.microseconds < theirs.microseconds
     assert len(ours.kernels) < len(theirs.kernels)
+
+
+@pytest.mark.parametrize(
+    "fn", [lambda x: jnp.roll(x[:, ::2], 5, 1), lambda x: jax.lax.associative_scan(jnp.maximum, x.T)]
+)
+def test_updates_of_what_others_began_are_verified(fn: Callable[[jax.Array], jax.Array]) -> None:
+    """Parts that are stored into one tensor, of rows that the kernels make themselves: verify runs them as they are."""
+    x = np.random.default_rng(0).standard_normal((1, 97)).astype(np.float16)
+    assert tw.verify(fn, x).ok
 
 
 def test_what_many_kernels_read_is_made_once() -> None:
