@@ -38,6 +38,12 @@ NEAR = 1.5
 MOST_OTHERS = 4
 """Of so many other ways it is asked whether they are."""
 
+AROUND = 8
+"""Launches of so many fusions on both sides are neighbours: so the time that is asked for grows with the program."""
+
+PLACES = 2
+"""In so many places a launch that runs in many is looked at."""
+
 
 @dataclass(eq=False)
 class Front:
@@ -244,11 +250,15 @@ class Runs:
         run.segments.append(Segment(tuple(chosen), first, free))
 
     def _exchange(self) -> None:
-        """Takes for each launch that of what it might be with which the groups around it take least."""
+        """Takes for each launch that of what it might be with which it takes least among its neighbours, in the first
+        few places where it is."""
         where: dict[Chosen, list[Run]] = {}
         for run in self.runs:
-            for chosen in dict.fromkeys(c for segment in run.segments for c in segment.chosen if c.others):
-                where.setdefault(chosen, []).append(run)
+            for at, segment in enumerate(run.segments):
+                for chosen in (c for c in segment.chosen if c.others):
+                    places = where.setdefault(chosen, [])
+                    if len(places) < PLACES:
+                        places.append(Run(run.times, run.segments[max(at - AROUND, 0) : at + AROUND + 1]))
         for chosen, runs in where.items():
             tried = (chosen, *chosen.others)
             costs = [self._with(runs, {**self.taken, chosen: other}) for other in tried]
