@@ -89,17 +89,20 @@ def updating(source: str, dest: str) -> str:
     return call(source, dest).replace("outputs = 1", "outputs = 1, updates = [0]")
 
 
-def rest_of(first: int) -> str:
-    """A program that stores a tensor from element 32 on, and reads it from element `first` on."""
+def rest_of(first: int, parked: bool = False) -> str:
+    """A program that stores a tensor from element 32 on, and reads it from element `first` on. parked: it waits in the
+    host's memory in between."""
     view = f"!npu.gm<{64 - first}xf32, strides [1], offset {first}>"
     load = LOAD.replace("%x", "%v").replace("[64]", f"[{64 - first}]").replace(GM, view)
     half = kernel(f"{A}\n{LOAD}\nnpu.barrier\n{STORE.replace('[0]', '[32]')}", "half")
     rest = kernel(f"%v = npu.view %x : ({GM}) -> {view}\n{A}\n{load}\nnpu.barrier\n{STORE}", "rest")
+    stored, back = launch("x", "z").replace("@copy", "@half"), ("w" if parked else "z")
+    away = f"%h = npu.to_host %z : ({GM}) -> tensor<64xf32>\nnpu.to_device %h, %w : (tensor<64xf32>, {GM})"
     lines = [
         at("z", 512),
         at("y", 1024),
-        launch("x", "z").replace("@copy", "@half") + " // 1",
-        launch("z", "y").replace("@copy", "@rest") + " // 2",
+        *([at("w", 1536), stored, f"{away} // 1"] if parked else [f"{stored} // 1"]),
+        launch(back, "y").replace("@copy", "@rest") + " // 2",
         RETURN,
     ]
     return main("\n".join(lines), more=half + rest)
@@ -228,6 +231,7 @@ CASES: dict[str, tuple[str, str]] = {
         ),
     ),
     "a view of more than was stored": ("uncovered", rest_of(31)),
+    "a view of more than came back from the host": ("uncovered", rest_of(31, parked=True)),
     "two cores at one element": (
         "core-race",
         kernel(f"{A}\n{FILL}\nnpu.barrier\n{STORE.replace('[0]', '[%core * 32]')} // 1", grid=2),
@@ -410,8 +414,9 @@ def test_a_finding_names_its_ops_and_lines(name: str) -> None:
     assert f"; {BLAME[kind]} is to blame" in str(Hazards(found).blaming({BLAME[kind]}))
 
 
-def test_a_view_of_what_was_stored() -> None:
-    assert not check(parse_module(make_context(), rest_of(32), "user.py"), B1)
+@pytest.mark.parametrize("parked", [False, True])
+def test_a_view_of_what_was_stored(parked: bool) -> None:
+    assert not check(parse_module(make_context(), rest_of(32, parked), "user.py"), B1)
 
 
 def test_every_kind_has_a_case() -> None:

@@ -33,6 +33,8 @@ from ....dialects.npu.structure import (
     LoopOp,
     NpuYieldOp,
     ScalarsOp,
+    ToDeviceOp,
+    ToHostOp,
 )
 from ....dialects.open_sizes import is_open
 from ....machine import Machine
@@ -98,6 +100,8 @@ class HostFunctionCheck(HostVisitor[None]):
         self.states: dict[SSAValue, Contents] = {}
         self.kept: set[SSAValue] = set()
         """Arguments that the function must leave as they are."""
+        self.waiting: dict[SSAValue, Part] = {}
+        """Which elements tensors have that wait in the host's memory, and do not have all."""
 
     def run(self) -> list[Finding]:
         """All findings of the function."""
@@ -273,11 +277,27 @@ class HostFunctionCheck(HostVisitor[None]):
     def command(self, op: Command) -> None:
         for value in op.reads():
             self._read(value, op)
+        self._written(op, None)
+
+    def _written(self, op: Command, part: Part | None) -> None:
+        """What a command writes: all of it, or a part."""
         for value in op.written():
             for other in (*op.reads(), *op.written()):
                 self._apart(value, other, op)
         for value in op.written():
-            self._write(value, op)
+            self._write(value, op, part)
+
+    def to_host(self, op: ToHostOp) -> None:
+        """What a tensor lacks that only waits in the host's memory, it lacks when it comes back."""
+        part = self.states[self.roots[op.source]].part
+        if part is None or not op.parks:
+            self.waiting.pop(op.result, None)
+            self.command(op)
+        else:
+            self.waiting[op.result] = part
+
+    def to_device(self, op: ToDeviceOp) -> None:
+        self._written(op, self.waiting.get(op.source))
 
     def scalars(self, op: ScalarsOp) -> None:
         pass  # numbers of the host are values
