@@ -189,7 +189,7 @@ def starts_group(fusion: FusionOp) -> bool:
 
 
 @dataclass(frozen=True)
-class Segment:
+class FusionLaunches:
     """The launches of a fusion in a run: whether the first one may only begin a group, and whether it needs no barrier
     before it."""
 
@@ -204,7 +204,7 @@ class Run:
     of them run. `together`: the fusions since the last one that needs something of another."""
 
     times: int
-    segments: list[Segment] = field(default_factory=list)
+    segments: list[FusionLaunches] = field(default_factory=list)
     together: Together[SSAValue] = field(default_factory=Together[SSAValue])
     fronts: list[Front] = field(default_factory=list)
     firsts: list[bool] = field(default_factory=list)
@@ -247,7 +247,7 @@ class Runs:
         """The next launches, of a fusion. That their memory is apart from that of others is not known yet."""
         run, first = self.runs[-1], starts_group(fusion)
         free = run.together.joined_by({base(v) for v in fusion.inputs}, set(fusion.results))
-        run.segments.append(Segment(tuple(chosen), first, free))
+        run.segments.append(FusionLaunches(tuple(chosen), first, free))
 
     def _exchange(self) -> None:
         """Takes for each launch that of what it might be with which it takes least among its neighbours, in the first
