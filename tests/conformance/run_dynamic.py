@@ -14,6 +14,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -98,19 +99,23 @@ def _run(suite: str, text: str, program: tw.Program, size: int, in_bytes: bool) 
         again = version.executable("bytes")(*version.flatten(inputs))
         if any(a.tobytes() != np.asarray(b).tobytes() for a, b in zip(got, again, strict=True)):
             return "failed", "typed and bytes memory differ"
-    return _judge(suite, text, got, want)
+    return _judge(suite, text, got, want, inputs)
 
 
-def _judge(suite: str, text: str, got: Sequence[np.ndarray], want: Sequence[np.ndarray]) -> tuple[str, str]:
+def _judge(
+    suite: str, text: str, got: Sequence[np.ndarray], want: Sequence[np.ndarray], inputs: list[np.ndarray]
+) -> tuple[str, str]:
     outcome = ("equal", "")
-    for a, b in zip(got, want, strict=True):
+    golden = module_of(suite, "dynamic_golden")
+    for i, (a, b) in enumerate(zip(got, want, strict=True)):
         strict, _, message = module_of(suite, "golden").compare(a, np.asarray(b), *RULE)
         if strict:
             continue
-        ops = [word.partition("stablehlo.")[2] for word in text.split() if "stablehlo." in word]
-        bound = bound_of({"ops": ops, "dtype": _name(a)})
-        unit = np.finfo(np.float32).eps * np.abs(b.astype(np.float64)).max() * (bound.units if bound else 0)
-        if bound is None or not within(a, b, np.full(b.shape, unit)):
+        bound = bound_of({"ops": re.findall(r"stablehlo\.(\w+)", text), "dtype": _name(a)})
+        if bound is None:
+            return "failed", message
+        allowed = bound.tolerance(a.dtype, inputs, np.asarray(b), lambda xs: golden.run_refined(text, xs), i)
+        if not within(a, b, allowed):
             return "failed", message
         outcome = ("documented", bound.what)
     return outcome
