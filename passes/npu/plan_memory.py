@@ -68,9 +68,18 @@ def reached(func: FuncOp, callers_first: Sequence[FuncOp]) -> list[FuncOp]:
     return found
 
 
+class OverLimit(PassError):
+    """A plan takes more than it may: `bytes` in all."""
+
+    def __init__(self, func: FuncOp, bytes_: int, limit: int) -> None:
+        super().__init__(f"{describe(func)}: the plan takes {bytes_} bytes of device memory, over {LIMIT} {limit}")
+        self.bytes = bytes_
+
+
 def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
     """Plans one function and the `inner` ones that it calls, callers first. Raises PassError if the device has less
-    memory, at the example where sizes are open, and NoOpenPlan where there is no plan for all sizes.
+    memory, at the example where sizes are open, OverLimit if less is allowed, and NoOpenPlan where there is no plan for
+    all sizes.
 
     Since no function calls itself, each has one frame (`npu.frame`: its first byte and the one behind its last), which
     lies behind the frames of all its callers: functions that do not call each other share memory.
@@ -104,7 +113,7 @@ def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
     if end > machine.spaces["gm"].bytes:
         raise PassError(no_room(func, inner, example(end), machine))
     if limit is not None and example(end) > limit:
-        raise PassError(f"{describe(func)}: the plan takes {example(end)} bytes of device memory, over {LIMIT} {limit}")
+        raise OverLimit(func, example(end), limit)
     set_addresses(func, [places[a] for a in block.args])
     set_arena(func, end)
 

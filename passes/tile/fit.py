@@ -25,13 +25,14 @@ from ...dialects.dtypes import size
 from ...dialects.graph import ConstantOp, HostOp
 from ...dialects.graph.donation import donated
 from ...dialects.module import find_main
-from ...dialects.npu.places import set_limit
+from ...dialects.npu.places import limit_of, set_limit
 from ...machine import Machine
 from ..base import TargetPass
 from ..calls import callers_first, calls_of
 from ..errors import PassError
 from ..npu.in_place import in_place
-from ..npu.plan_memory import planned
+from ..npu.plan_memory import OverLimit, plan, planned, reached
+from ..npu.program import lower_program
 from .evictions import Evictions, Link
 from .fit_problem import FitOp, FitProblem, FitRun, FitState, FitValue
 from .launch_order import FREE, MICROSECONDS, Ordering, Times, base, bytes_of, only_for_host, used
@@ -61,22 +62,60 @@ def fit(module: ModuleOp, main: FuncOp, limit: int, machine: Machine) -> None:
     start = problem.start()
     if problem.fixed + planned(FitState(problem, start).packing()).height <= limit:
         return
+    least = FitState(problem, start)
+    room = 2 * fitting.largest_home
+    for _ in range(ROUNDS):
+        best, lower = searched(problem, start, limit, room, machine)
+        least = min(least, lower, key=lambda s: s.peak)
+        if best is None:
+            break
+        over = excess(module, best.state.runs, machine)
+        if over <= 0:
+            fitting.write(best.state.runs)
+            return
+        room += over
+    raise PassError(fitting.unreachable(problem, least, limit))
+
+
+def searched(
+    problem: FitProblem, start: Sequence[FitRun], limit: int, room: int, machine: Machine
+) -> tuple[Evictions | None, FitState]:
+    """What takes least time of the programs that are found within a limit, less some room; None where none is. Beside
+    it the state of least bytes that the search was in."""
     link = Link(machine.host.call_us, machine.host.pcie_bytes_per_us)
     best: Evictions | None = None
     least = FitState(problem, start)
     for target in TARGETS:
         for given in (link, None):
             search = Evictions(problem, start, limit, given)
-            if not fits(search, limit - 2 * fitting.largest_home, target):
+            if not fits(search, limit - room, target):
                 least = min(least, search.state, key=lambda s: s.peak)
             elif best is None or search.microseconds < best.microseconds:
                 best = search
             if best is not None and not best.stalls:
                 break
         if best is not None:
-            fitting.write(best.state.runs)
-            return
-    raise PassError(fitting.unreachable(problem, least, limit))
+            break
+    return best, least
+
+
+def excess(module: ModuleOp, runs: Sequence[FitRun], machine: Machine) -> int:
+    """Bytes by which the plan of @main is over the limit when it runs so: the one that npu-plan-memory will make, with
+    the results in place that tile-to-npu finds."""
+    copy = module.clone()
+    main = find_main(copy)
+    assert main is not None
+    fitting = Fitting(copy, main, machine)
+    fitting.problem()
+    fitting.write(runs)
+    lower_program(copy)
+    limit = limit_of(main)
+    assert limit is not None
+    try:
+        plan(main, reached(main, callers_first(copy)), machine)
+    except OverLimit as error:
+        return error.bytes - limit
+    return 0
 
 
 def frames_behind(module: ModuleOp, main: FuncOp, machine: Machine) -> int:
@@ -132,7 +171,7 @@ class Fitting(Ordering):
         self.names: list[SSAValue] = []
         self.largest_home = 0
         """Bytes of the largest result that is made where a donated argument was. tile-to-npu may find another place for
-        one, and then another for the one that was to have that: the limit is kept with room for two."""
+        one, and then another for the one that was to have that: the search begins with room for two."""
         self.pairs: dict[tile.KernelOp, frozenset[tuple[int, int]]] = {}
         """Pairs of an input and an output of each kernel that may be one tensor."""
 
