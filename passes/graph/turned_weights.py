@@ -5,8 +5,8 @@ After:   %t = graph.transpose %w : [n, k], marked as to be packed ; %u = graph.t
 
 The packing program makes %t once, and the loads of the product see through %u. Where rows are to begin at lines of
 memory, %t is padded, too, and %u a slice of it. A tensor has one layout for all that reads it: the one with which all
-of that takes least. It is asked of a copy of the program, fused as it will be, by the
-oracle that judges schedules. Weights that functions take which are called are turned, too, if all calls give such.
+of that takes least. It is asked of a copy of the program, fused as it will be, by the oracle that judges schedules.
+Weights that functions take which are called are turned, too, if all calls give such.
 
 What is left as it is: weights that something reads which cannot read another layout (a gather, a loop, the program's
 result); weights that another pass packs in an order of its own, as quantized ones; programs with open sizes, of which
@@ -20,28 +20,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
-import numpy as np
 from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType, UnitAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
-from xdsl.rewriter import Rewriter
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialects.base import ints, text
-from ...dialects.dtypes import PAIR, numpy_dtype, tensor
-from ...dialects.graph import ConstantOp, DataAttr, FusionOp, PadOp
-from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.base import text
+from ...dialects.dtypes import PAIR
+from ...dialects.graph import FusionOp
+from ...dialects.graph.interface import shape_of
 from ...dialects.module import target_of
 from ...machine import DEFAULT_TARGET, Machine
 from ..calls import callee_of, callers_first
 from ..oracle import oracle_of
 from ..pipeline import remaining, run_stage
-from ..stages import PassChoices, Stage
+from ..stages import Stage
 from ..tile.choose import Scheduler
-from ..tile.turned import Layout, from_memory, layouts, multiplied, reads_turned, stored_type, to_memory
+from ..tile.turned import Layout, from_memory, layouts, multiplied, reads_turned, stored_type
 from ..tile.turned_operands import TurnJudge
 from .integer_chains import PACKED
 from .pack import SplitProgram, split_weights
 from .products_named import main_function
+from .tensor_builder import BlockBuilder
 
 LEAST_SAVED = 0.005
 """The share of what all that reads a tensor takes that has to be saved: a smaller one is no reason to pack it."""
@@ -70,8 +70,10 @@ def weights_to_turn(
     that are weights, as `split_weights` takes them; stages: those that the program will run through. Nothing is turned
     where schedules are pinned, as pins are for the kernels that there are. Raises PassError as these passes do."""
     schedules = next((s for s in stages if s.name == SCHEDULES), None)
-    choices = PassChoices() if schedules is None else schedules.choices
-    if schedules is None or choices.schedule or not (choices.turned or choices.widened):
+    if schedules is None:
+        return []
+    choices = schedules.choices
+    if choices.schedule or not (choices.turned or choices.widened):
         return []
     ops = list(main_function(module).body.block.ops)
     made = split_weights(module.clone(), patterns, turned=True)
@@ -83,15 +85,15 @@ def weights_to_turn(
         if not stage.optional:
             run_stage(stage, rest, target_of(rest) or target or DEFAULT_TARGET)
     machine = Machine.load(target_of(rest) or target or DEFAULT_TARGET)
-    scheduler = Scheduler(machine, oracle_of(schedules.choices.oracle), join=schedules.choices.join)
+    scheduler = Scheduler(machine, oracle_of(choices.oracle), join=choices.join)
     judge = TurnJudge(machine, scheduler.estimate)
     readers = _Readers(functions, _turnable(made, ops), judge, choices.turned, choices.widened)
     first, found = len(made.left), list[TurnedWeights]()
-    for weight in readers.tensors():
-        best = readers.best(weight)
+    for tensor in readers.tensors():
+        best = readers.best(tensor)
         if best is not None:
-            values = [made.left[i] if i < first else made.kept[i - first] for i in weight.weights]
-            found.append(TurnedWeights(*best, weight.kind, values, weight.passed))
+            values = [made.left[i] if i < first else made.kept[i - first] for i in tensor.weights]
+            found.append(TurnedWeights(*best, tensor.kind, values, tensor.passed))
     return found
 
 
@@ -183,9 +185,8 @@ class _Readers:
         machine = self.judge.machine
         for fusion, number, _ in tensor.readings:
             for last in ("k", "free") if multiplied(fusion) is not None else ():
-                wished = layouts(fusion, machine, last, wide=self.widened)
+                wished = layouts(fusion, machine, last, self.turned, self.widened)
                 tried.update((layout, None) for which, layout in wished if which == number)
-        tried = {layout: None for layout in tried if self.turned or not layout.turned}
         if not tried:
             return None
         now = self._microseconds(tensor, None)
@@ -229,15 +230,22 @@ def _turn(module: ModuleOp, tensor: TurnedWeights, values: Sequence[SSAValue]) -
         return
     turned: dict[SSAValue, SSAValue] = {}
     for value in values:
-        made = _padded(value, layout)
-        made[-1].attributes[PACKED] = UnitAttr()
-        _insert_behind(value, made)
-        turned[_back_from(value, made, layout)] = made[-1].results[0]
+        build = BlockBuilder(Block())
+        made = build.transpose(value, layout.perm)
+        if layout.row:
+            rank = len(layout.perm)
+            room = [*[0] * (rank - 1), layout.row - shape_of(made)[-1]]
+            made = build.pad(made, 0, [0] * rank, room, [0] * rank)
+        made.name_hint = value.name_hint
+        assert isinstance(made.owner, Operation)
+        made.owner.attributes[PACKED] = UnitAttr()
+        turned[_taken_back(build, value, made, layout, tensor.kind)] = made
     for func, number in args:
         assert func is not None
         block = func.body.block
         arg = Rewriter.replace_value_with_new_type(block.args[number], stored_type(tensor.kind, layout))
-        turned[_back_from(arg, [], layout, tensor.kind)] = arg  # which it may hand on to another function
+        back = _taken_back(BlockBuilder(Block()), arg, arg, layout, tensor.kind)
+        turned[back] = arg  # which it may hand on to another function
         func.function_type = FunctionType.from_lists(
             [a.type for a in block.args], list(func.function_type.outputs)
         )
@@ -249,49 +257,14 @@ def _turn(module: ModuleOp, tensor: TurnedWeights, values: Sequence[SSAValue]) -
                 op.operands[i] = turned[value]
 
 
-def _padded(value: SSAValue, layout: Layout) -> list[Operation]:
-    """The ops that make a value what is packed, with zeros where rows are longer."""
-    made = to_memory(value, Layout(layout.perm), None)
-    if layout.row:
-        source = made[0].results[0] if made else value
-        rank, kind = len(layout.perm), element_of(value)
-        zero = ConstantOp.create(
-            result_types=[tensor([], kind)],
-            properties={"value": DataAttr.of(np.zeros((), numpy_dtype(kind)))},
-        )
-        room = layout.row - shape_of(source)[-1]
-        properties = {"low": ints([0] * rank), "high": ints([*[0] * (rank - 1), room]), "interior": ints([0] * rank)}
-        pad = PadOp.create(
-            operands=[source, zero.result],
-            result_types=[stored_type(value.type, layout)],
-            properties=properties,
-        )
-        made += [zero, pad]
-    made[-1].results[0].name_hint = value.name_hint
-    return made
-
-
-def _insert_behind(value: SSAValue, made: Sequence[Operation]) -> None:
-    """Inserts ops right behind what makes a value."""
-    owner = value.owner
-    if isinstance(owner, Operation):
-        assert owner.parent is not None
-        owner.parent.insert_ops_after(made, owner)
-    else:
-        first = owner.first_op
-        assert first is not None
-        owner.insert_ops_before(made, first)
-
-
-def _back_from(
-    value: SSAValue, made: Sequence[Operation], layout: Layout, kind: Attribute | None = None
+def _taken_back(
+    build: BlockBuilder, value: SSAValue, made: SSAValue, layout: Layout, kind: Attribute
 ) -> SSAValue:
-    """What has its own layout again, for all that read `value` but what gives it another one. made: the ops that do,
-    none where the value has it itself, and is of type `kind` without it."""
-    source = made[-1].results[0] if made else value
-    back = from_memory(source, layout, kind or value.type, None)
-    _insert_behind(source, back)
-    back[-1].results[0].name_hint = value.name_hint
-    between = {*made, *back}
-    value.replace_uses_with_if(back[-1].results[0], lambda use: use.operation not in between)
-    return back[-1].results[0]
+    """What lies in memory as `made`, in its own layout and of this type, for all that read `value`. What `build` has,
+    which goes behind what makes the latter, reads that as it is."""
+    back = from_memory(build, made, layout, kind)
+    back.name_hint = value.name_hint
+    value.replace_uses_with_if(back, lambda use: use.operation.parent is not build.block)
+    at = InsertPoint.after(value.owner) if isinstance(value.owner, Operation) else InsertPoint.at_start(value.owner)
+    Rewriter.inline_block(build.block, at)
+    return back

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import LocationAttr, StringAttr, TensorType
+from xdsl.dialects.builtin import StringAttr, TensorType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
-from xdsl.rewriter import Rewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialects.base import integer_attr, ints, text, to_ints
 from ...dialects.dtypes import PAIR, itemsize, shape_in, size, tensor
@@ -39,6 +39,7 @@ from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.open_sizes import any_open
 from ...machine import Machine
 from ..access import resolve
+from ..graph.tensor_builder import BlockBuilder, TensorBuilder
 from ..nests import nest_of_contract
 from .attention_parts import is_chained
 from .axes import behind_room, behind_transposes, is_member
@@ -91,50 +92,19 @@ def stored_type(kind: Attribute, layout: Layout) -> TensorType:
     return tensor([*shape[:-1], layout.row or shape[-1]], kind.get_element_type())
 
 
-def transpose(value: SSAValue, perm: Sequence[int], location: LocationAttr | None) -> TransposeOp:
-    """A value with its dimensions in another order, in no block yet."""
-    return TransposeOp.create(
-        operands=[value],
-        result_types=[stored_type(value.type, Layout(tuple(perm)))],
-        properties={"perm": ints(perm)},
-        location=location,
-    )
-
-
-def to_memory(value: SSAValue, layout: Layout, location: LocationAttr | None) -> list[Operation]:
-    """The ops that make a tensor what lies in memory, in no block yet."""
-    made: list[Operation] = []
-    if layout.turned:
-        made.append(transpose(value, layout.perm, location))
+def to_memory(build: TensorBuilder, value: SSAValue, layout: Layout) -> SSAValue:
+    """What lies in memory of a tensor; nothing defines what is behind its rows."""
+    made = build.transpose(value, layout.perm)
     if layout.row:
-        made.append(
-            WidenOp.create(
-                operands=[made[0].results[0] if made else value],
-                result_types=[stored_type(value.type, layout)],
-                properties={"row": integer_attr(layout.row)},
-                location=location,
-            )
-        )
+        made = build.add(WidenOp, [made], stored_type(value.type, layout), row=integer_attr(layout.row))
     return made
 
 
-def from_memory(
-    value: SSAValue, layout: Layout, kind: Attribute, location: LocationAttr | None
-) -> list[Operation]:
-    """The ops that make what lies in memory a tensor of this type again, in no block yet."""
-    made: list[Operation] = []
-    if layout.row:
-        turned = stored_type(kind, Layout(layout.perm))
-        shape = turned.get_shape()
-        properties = {"starts": ints([0] * len(shape)), "limits": ints(shape), "strides": ints([1] * len(shape))}
-        made.append(
-            SliceOp.create(
-                operands=[value], result_types=[turned], properties=properties, location=location
-            )
-        )
-    if layout.turned:
-        made.append(transpose(made[0].results[0] if made else value, inverse(layout.perm), location))
-    return made
+def from_memory(build: TensorBuilder, value: SSAValue, layout: Layout, kind: Attribute) -> SSAValue:
+    """What lies in memory as the tensor of this type that it is."""
+    last = len(layout.perm) - 1
+    row = stored_type(kind, Layout(layout.perm)).get_shape()[last]
+    return build.transpose(build.part(value, last, 0, row), inverse(layout.perm))
 
 
 def row_at_lines(kind: Attribute, perm: Perm, machine: Machine) -> int:
@@ -163,11 +133,14 @@ def reads_turned(fusion: FusionOp, number: int) -> bool:
     return all(isinstance(use.operation, READERS) for use in argument.uses)
 
 
-def layouts(fusion: FusionOp, machine: Machine, last: str = "k", wide: bool = True) -> Iterator[tuple[int, Layout]]:
+def layouts(
+    fusion: FusionOp, machine: Machine, last: str = "k", turned: bool = True, widened: bool = True
+) -> Iterator[tuple[int, Layout]]:
     """For each operand of a fusion's matrix product: the number of the input that it is, and the layouts in which its
     loads may take less time. last: what is to lie side by side, the axes that are summed over ("k"), or those of the
-    result ("free"); wide: whether rows may be longer. Axes of the batch come first. An operand of which a dimension
-    has axes of several kinds, or that is padded, expanded or gathered by the product, has no other layout."""
+    result ("free"); turned, widened: whether the order may be another one, and rows longer. Axes of the batch come
+    first. An operand of which a dimension has axes of several kinds, or that is padded, expanded or gathered by the
+    product, has no other layout."""
     product = multiplied(fusion)
     if product is None:
         return
@@ -185,11 +158,13 @@ def layouts(fusion: FusionOp, machine: Machine, last: str = "k", wide: bool = Tr
         walked = [d for d, kinds in enumerate(found) if kinds]
         wished = sorted(walked, key=lambda d: min(found[d]))
         own = (*range(len(found)),)
-        orders = [own] if wished == walked else [own, (*(d for d in own if d not in walked), *wished)]
+        orders = [own]
+        if turned and wished != walked:
+            orders.append((*(d for d in own if d not in walked), *wished))
         for perm in orders:
             if perm != own:
                 yield base.index, Layout(perm)
-            if wide and (row := row_at_lines(base.type, perm, machine)):
+            if widened and (row := row_at_lines(base.type, perm, machine)):
                 yield base.index, Layout(perm, row)
 
 
@@ -198,11 +173,10 @@ def read_turned(fusion: FusionOp, number: int, value: SSAValue, layout: Layout) 
     block = fusion.body.block
     kind = block.args[number].type
     argument = Rewriter.replace_value_with_new_type(block.args[number], stored_type(kind, layout))
-    back = from_memory(argument, layout, kind, fusion.location)
-    first = block.first_op
-    assert first is not None
-    block.insert_ops_before(back, first)
-    argument.replace_uses_with_if(back[-1].results[0], lambda use: use.operation is not back[0])
+    build = BlockBuilder(Block(), fusion.location)
+    back = from_memory(build, argument, layout, kind)
+    argument.replace_uses_with_if(back, lambda use: use.operation.parent is not build.block)
+    Rewriter.inline_block(build.block, InsertPoint.at_start(block))
     fusion.operands[number] = value
 
 
@@ -223,9 +197,9 @@ def store_turned(value: OpResult, layout: Layout) -> SSAValue:
     fusion = value.owner
     assert isinstance(fusion, FusionOp)
     last = fusion.yielded(0)
-    made = to_memory(last.values[value.index], layout, fusion.location)
-    fusion.body.block.insert_ops_before(made, last)
-    last.operands[value.index] = made[-1].results[0]
+    build = BlockBuilder(Block(), fusion.location)
+    last.operands[value.index] = to_memory(build, last.values[value.index], layout)
+    Rewriter.inline_block(build.block, InsertPoint.before(last))
     return Rewriter.replace_value_with_new_type(value, stored_type(value.type, layout))
 
 
@@ -234,8 +208,7 @@ def turning(value: SSAValue, layout: Layout) -> FusionOp:
     kind = stored_type(value.type, layout)
     body = Block(arg_types=[value.type])
     location = value.owner.location if isinstance(value.owner, Operation) else None
-    made = to_memory(body.args[0], layout, location)
-    body.add_ops([*made, YieldOp.create(operands=[made[-1].results[0]])])
+    body.add_op(YieldOp.create(operands=[to_memory(BlockBuilder(body, location), body.args[0], layout)]))
     domain = stored_type(value.type, Layout(layout.perm)).get_shape()
     return FusionOp.create(
         operands=[value],

@@ -12,7 +12,7 @@ before and after, and of what gives it the layout.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf, isfinite
@@ -214,14 +214,15 @@ class Turner:
     def _free(self, fusion: FusionOp) -> bool:
         return not fusion.on_host and fusion.schedule is None and not has_open_sizes(fusion)
 
-    def _layouts(self, fusion: FusionOp) -> list[tuple[int, Layout]]:
-        found = layouts(fusion, self.machine, wide=self.widened)
-        return [(number, layout) for number, layout in found if self.turned or not layout.turned]
+    def _layouts(self, fusion: FusionOp) -> Iterator[tuple[int, Layout]]:
+        return layouts(fusion, self.machine, turned=self.turned, widened=self.widened)
 
     def _value(self, value: SSAValue, found: Sequence[Layout], first: FusionOp) -> None:
         """Gives a tensor the best of some layouts for the products that read it from `first` on, if that pays."""
-        tried = [self._ways(value, layout, first) for layout in found]
-        ways = [way for each in tried for way in each]
+        wishing = self._wishing(value, first.parent)
+        ways = [
+            way for layout in found for way in self._ways(value, layout, wishing.get(layout, ()), first.parent)
+        ]
         best = max(ways, key=lambda way: way.saved)
         if best.pays:
             best.apply()
@@ -233,14 +234,18 @@ class Turner:
         else:
             self._note(first, value, best.layout, f"{takes}, and {best.most:.1f} is all that might be saved")
 
-    def _ways(self, value: SSAValue, layout: Layout, first: FusionOp) -> list[_Way]:
-        """The ways in which a tensor may get a layout, at least one."""
-        wishing = self._wishing(value, layout, first.parent)
+    def _ways(
+        self, value: SSAValue, layout: Layout, wishing: Sequence[tuple[FusionOp, int]], block: Block | None
+    ) -> list[_Way]:
+        """The ways in which a tensor may get a layout for the products of a block that wish for it, at least one."""
         constant = value.owner if isinstance(value.owner, ConstantOp) else None
-        stores = stores_turned(value, self.machine) and value.owner.parent is first.parent
+        stores = stores_turned(value, self.machine) and value.owner.parent is block
         cost = 0.0 if constant is not None else self.judge.turn(value, layout)
         most = sum(self.judge.most_saved(fusion, value) for fusion, _ in wishing)
-        if most <= (self.barrier if stores and layout.row else -inf if stores else cost):
+        least = cost
+        if stores:  # a kernel that stores its result in another order may take less time itself
+            least = self.barrier if layout.row else -inf
+        if most <= least:
             return [_Way(layout, (), cost, lambda: None, self.barrier, most, judged=False)]
         readings = [self._reading(fusion, number, layout) for fusion, number in wishing]
         readings = [r for r in readings if r.saved > 0]
@@ -250,18 +255,15 @@ class Turner:
             ways.append(way)
         return ways
 
-    def _wishing(self, value: SSAValue, layout: Layout, block: Block | None) -> list[tuple[FusionOp, int]]:
-        """The products of a block that would read a tensor in this layout, and as which input."""
-        uses = [(use.operation, use.index) for use in value.uses]
-        return [
-            (op, number)
-            for op, number in uses
-            if isinstance(op, FusionOp)
-            and op.parent is block
-            and multiplied(op) is not None
-            and self._free(op)
-            and (number, layout) in self._layouts(op)
-        ]
+    def _wishing(self, value: SSAValue, block: Block | None) -> dict[Layout, list[tuple[FusionOp, int]]]:
+        """For each layout the products of a block that would read a tensor in it, and as which input."""
+        found: dict[Layout, list[tuple[FusionOp, int]]] = {}
+        for use in value.uses:
+            op = use.operation
+            if isinstance(op, FusionOp) and op.parent is block and multiplied(op) is not None and self._free(op):
+                for layout in dict.fromkeys(each for number, each in self._layouts(op) if number == use.index):
+                    found.setdefault(layout, []).append((op, use.index))
+        return found
 
     def _reading(self, fusion: FusionOp, number: int, layout: Layout) -> _Reading:
         judged = self.judge.microseconds
