@@ -60,13 +60,12 @@ def fit(module: ModuleOp, main: FuncOp, limit: int, machine: Machine) -> None:
     fitting = Fitting(module, main, machine)
     problem = fitting.problem(frames_behind(module, main, machine))
     start = problem.start()
-    if problem.fixed + planned(FitState(problem, start).packing()).height <= limit:
-        return
     least = FitState(problem, start)
+    if problem.fixed + planned(least.packing()).height <= limit:
+        return
     room = 2 * fitting.largest_home
     for _ in range(ROUNDS):
-        best, lower = searched(problem, start, limit, room, machine)
-        least = min(least, lower, key=lambda s: s.peak)
+        best, least = searched(problem, start, limit, room, machine, least)
         if best is None:
             break
         over = excess(module, best.state.runs, machine)
@@ -78,13 +77,12 @@ def fit(module: ModuleOp, main: FuncOp, limit: int, machine: Machine) -> None:
 
 
 def searched(
-    problem: FitProblem, start: Sequence[FitRun], limit: int, room: int, machine: Machine
+    problem: FitProblem, start: Sequence[FitRun], limit: int, room: int, machine: Machine, least: FitState
 ) -> tuple[Evictions | None, FitState]:
     """What takes least time of the programs that are found within a limit, less some room; None where none is. Beside
-    it the state of least bytes that the search was in."""
+    it the state of least bytes that a search ended in, `least` before."""
     link = Link(machine.host.call_us, machine.host.pcie_bytes_per_us)
     best: Evictions | None = None
-    least = FitState(problem, start)
     for target in TARGETS:
         for given in (link, None):
             search = Evictions(problem, start, limit, given)
@@ -138,7 +136,8 @@ TARGETS = (1.0, 0.8, 0.0)
 taken away in more places, and more of it together."""
 
 ROUNDS = 8
-"""Times at most that the limit is lowered by the gaps that a plan has between tensors."""
+"""Times at most that the limit is lowered by the gaps that a plan has between tensors, and by what tile-to-npu keeps
+apart."""
 
 
 def fits(search: Evictions, limit: int, target: float) -> bool:
