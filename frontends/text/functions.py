@@ -14,10 +14,11 @@ import numpy as np
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import OptPropertyDef, VarOperandDef
+from xdsl.traits import HasParent
 
 from ...dialects.dtypes import element_type, numpy_dtype, tensor
 from ...dialects.elementwise import FUNCTIONS
-from ...dialects.graph import ConstantOp, DataAttr, Graph, GraphOp, HostOp, QuantizationOp, WidenOp
+from ...dialects.graph import ConstantOp, DataAttr, Graph, GraphOp, HostOp, QuantizationOp
 from ...dialects.graph.attributes import Literal
 from ...dialects.graph.interface import element_of
 from .arithmetic import floor_divide, modulo, power
@@ -261,7 +262,7 @@ def graph_functions() -> dict[str, LibraryFunction]:
     quantized, so the ops for that are none of them, nor is what stands in fusions alone."""
     found = {}
     for cls in Graph.operations:
-        if issubclass(cls, HostOp | QuantizationOp) or cls is WidenOp:
+        if issubclass(cls, HostOp | QuantizationOp) or cls.get_traits_of_type(HasParent):
             continue
         if issubclass(cls, GraphOp) and not cls.get_irdl_definition().regions:
             name = cls.name.removeprefix("graph.")
