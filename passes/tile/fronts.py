@@ -277,7 +277,7 @@ class Runs:
         return total
 
     def choose(self) -> None:
-        """Takes a schedule for each launch, so that all take least.
+        """Takes a schedule for each launch, so that all take least; first of all, into which launches products are cut.
 
         Equal launches have one kernel. So first each launch may choose for itself, and then the launches of a kernel
         choose by what they cost together in the groups that they are in. Then it is known how long they wait for

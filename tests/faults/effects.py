@@ -39,7 +39,7 @@ class Effect:
         types = [gm(a) for a in args]
         self.first = len(types) - integer(kernel.outputs) - integer(kernel.workspaces)
         indexed = any(isinstance(op, ops.LoadScalarOp) for op in kernel.walk())
-        read = [i for i, a in enumerate(args[: self.first]) if _used(a)]
+        read = [i for i, a in enumerate(args[: self.first]) if any(_users(a))]
         self.reads = {i: None if indexed else _seen(args[i]) for i in read}
         written = args[self.first :]
         outputs = written[: integer(kernel.outputs)]
@@ -49,15 +49,11 @@ class Effect:
             self.runs = _stored(kernel, written)
 
 
-def _used(value: SSAValue) -> bool:
-    return any(not isinstance(u.operation, ops.ViewOp) or _used(u.operation.result) for u in value.uses)
-
-
 def _seen(value: SSAValue) -> list[tuple[int, int]] | None:
     """The bytes of a tensor that loads of a kernel see, from and to; None where one of them may see all of it."""
-    loads = [op for op in _transfers(value) if isinstance(op, ops.LoadOp)]
-    others = sum(1 for _ in _users(value))
-    if len(loads) < others or any(gm(op.operands[0]).shape == gm(value).shape for op in loads):
+    users = list(_users(value))
+    loads = [op for op in users if isinstance(op, ops.LoadOp)]
+    if len(loads) < len(users) or any(gm(op.source).shape == gm(value).shape for op in loads):
         return None
     width = itemsize(gm(value).element)
     kept = np.ones(gm(value).bytes // width, np.int8)
@@ -68,12 +64,7 @@ def _seen(value: SSAValue) -> list[tuple[int, int]] | None:
 
 def _loaded(value: SSAValue) -> bool:
     """Whether an instruction reads the tensor."""
-    return any(
-        _loaded(u.operation.result)
-        if isinstance(u.operation, ops.ViewOp)
-        else isinstance(u.operation, ops.LoadOp | ops.LoadIndirectOp)
-        for u in value.uses
-    )
+    return any(isinstance(op, ops.LoadOp | ops.LoadIndirectOp) for op in _users(value))
 
 
 def _observed(
@@ -121,8 +112,8 @@ def _stored(kernel: structure.KernelOp, written: Sequence[SSAValue]) -> list[lis
     for a in written:
         width = itemsize(gm(a).element)
         kept = np.ones(gm(a).bytes // width, np.int8)
-        for op in _transfers(a):
-            if not isinstance(op, ops.LoadOp):
+        for op in _users(a):
+            if isinstance(op, ops.TransferOp) and not isinstance(op, ops.LoadOp):
                 _mark(kept, op)
         found.append([(start * width, stop * width, same, ()) for start, stop, same, _ in _runs(kept)])
     return found
@@ -135,10 +126,6 @@ def _users(value: SSAValue) -> Iterator[Operation]:
             yield from _users(use.operation.result)
         else:
             yield use.operation
-
-
-def _transfers(value: SSAValue) -> Iterator[ops.TransferOp]:
-    yield from (op for op in _users(value) if isinstance(op, ops.TransferOp))
 
 
 def _ranges(op: Operation) -> dict[SSAValue, range]:

@@ -325,13 +325,15 @@ def test_neighbours_say_whether_sums_are_split(monkeypatch: pytest.MonkeyPatch) 
         return x
 
     shapes = [jax.ShapeDtypeStruct(s, "float16") for s in ((1, 14, 14, 256), (3, 3, 256, 256), (1, 1, 256, 256))]
-    found, alone = ([], [])
-    for others, each in ((fronts.MOST_OTHERS, found), (0, alone)):
+
+    def chosen(others: int) -> tuple[bool, float]:
         monkeypatch.setattr(fronts, "MOST_OTHERS", others)
         program = tw.compile(layers, *shapes)
-        each += ["split_k" in program.ir("graph"), program.report().microseconds]
-    assert (found[0], alone[0]) == (False, True)
-    assert found[1] < 0.9 * alone[1]
+        return "split_k" in program.ir("graph"), program.report().microseconds
+
+    among, alone = chosen(fronts.MOST_OTHERS), chosen(0)
+    assert (among[0], alone[0]) == (False, True)
+    assert among[1] < 0.9 * alone[1]
 
 
 def test_no_sum_is_split_where_tiles_are_pinned() -> None:

@@ -50,7 +50,7 @@ class KernelSummary:
     """Written tensors that are also read before: they must come with contents."""
     parts: dict[int, Part] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
-    _seen: dict[int, Part] = field(default_factory=dict)
+    _seen: dict[int, Part] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def in_place(self) -> InPlace:
