@@ -99,6 +99,12 @@ def _widen(op: ops.WidenOp, x: Array) -> Array:
     return lax.pad(x, np.zeros((), x.dtype), [(0, n - d, 0) for d, n in zip(x.shape, result_shape(op), strict=True)])
 
 
+def _place(op: ops.PlaceOp, x: Array, base: Array | None = None) -> Array:
+    """With zeros where nothing is defined."""
+    whole = np.zeros(result_shape(op), x.dtype) if base is None else base
+    return lax.dynamic_update_slice_in_dim(whole, x, integer(op.start), integer(op.dim))
+
+
 def _reverse(op: ops.ReverseOp, x: Array) -> Array:
     return lax.rev(x, to_ints(op.dims))
 
@@ -261,6 +267,7 @@ _TABLE: dict[type[Operation], Rule] = {
     ops.GatherOp: _gather,
     ops.IotaOp: _iota,
     ops.PadOp: _pad,
+    ops.PlaceOp: _place,
     ops.ReduceOp: _reduce,
     ops.ReduceWindowOp: _reduce_window,
     ops.ReshapeOp: _reshape,

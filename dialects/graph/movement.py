@@ -7,8 +7,16 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType
 from xdsl.interfaces import HasCanonicalizationPatternsInterface, HasFolderInterface
-from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def, var_operand_def
+from xdsl.ir import Attribute, BlockArgument, SSAValue
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.traits import ConstantLike, HasParent, IsTerminator, Pure
 
@@ -262,6 +270,43 @@ class WidenOp(GraphOp):
         super().verify_()
         if not all(use.operation.has_trait(IsTerminator) for use in self.result.uses):
             raise self.error("is for graph.yield alone: whatever else reads it would read what nothing defines")
+
+
+@irdl_op_definition
+class PlaceOp(GraphOp):
+    """x at the places of dimension `dim` from `start` on, of a tensor with `extent` of them. The others are those of
+    `base`; nothing defines them where there is none. A fusion yields so its part of a tensor that several kernels make:
+    its kernel stores that part alone, into what the kernel before it left."""
+
+    name = "graph.place"
+    CASTING: ClassVar[Casting] = "move"
+    x = operand_def()
+    base = opt_operand_def()
+    dim = prop_def(IntegerAttr)
+    start = prop_def(IntegerAttr)
+    extent = prop_def(IntegerAttr)
+    result = result_def()
+    traits = traits_def(Pure(), HasParent(FusionOp))
+
+    def infer(self) -> Sequence[Attribute]:
+        shape, dim = list(shape_of(self.x)), integer(self.dim)
+        if not 0 <= dim < len(shape):
+            raise ValueError(f"dim {dim} is outside the operand's rank")
+        start, extent = integer(self.start), integer(self.extent)
+        if start < 0 or start + shape[dim] > extent:
+            raise ValueError(f"has no room for {shape[dim]} places from {start} on among {extent}")
+        shape[dim] = extent
+        found = tensor(shape, element_of(self.x))
+        if self.base is not None and self.base.type != found:
+            raise ValueError(f"gives {found}, and the others of its places are those of {self.base.type}")
+        return [found]
+
+    def verify_(self) -> None:
+        super().verify_()
+        if not all(use.operation.has_trait(IsTerminator) for use in self.result.uses):
+            raise self.error("is for graph.yield alone: whatever else reads it would read what nothing defines")
+        if self.base is not None and not (isinstance(self.base, BlockArgument) and self.base.has_one_use()):
+            raise self.error("has a base that is no argument of the fusion, or that something else reads, too")
 
 
 @irdl_op_definition

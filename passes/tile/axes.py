@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from ...dialects.base import Expr, describe, integer, to_ints
 from ...dialects.dtypes import size
@@ -15,6 +15,7 @@ from ...dialects.graph import (
     ConcatOp,
     FusionOp,
     IotaOp,
+    PlaceOp,
     ReduceOp,
     TransposeOp,
     UnpackOp,
@@ -41,7 +42,9 @@ class StoredPart(NamedTuple):
 
 def stored_parts(output: int, value: SSAValue, strides: Sequence[int], offset: int = 0) -> Iterator[StoredPart]:
     """What a result of a fusion is stored from: the parts of a concatenation one by one, else the value itself; what
-    has wider rows in memory is stored into these."""
+    has wider rows in memory, or is a part of a tensor, is stored into these."""
+    if isinstance(value.owner, PlaceOp):
+        offset += strides[integer(value.owner.dim)] * integer(value.owner.start)
     value = behind_room(value)
     op = value.owner
     if not isinstance(op, ConcatOp):
@@ -54,8 +57,20 @@ def stored_parts(output: int, value: SSAValue, strides: Sequence[int], offset: i
 
 
 def behind_room(value: SSAValue) -> SSAValue:
-    """What a fusion computes where it yields that in wider rows; else the value itself."""
-    return value.owner.x if isinstance(value.owner, WidenOp) else value
+    """What a fusion computes where it yields that in wider rows, or as a part of a tensor; else the value itself."""
+    return value.owner.x if isinstance(value.owner, WidenOp | PlaceOp) else value
+
+
+def read_by(block: Block) -> list[BlockArgument]:
+    """The arguments of a fusion's block that its kernel reads: not those that results begin as, which come last."""
+    return [a for a in block.args if not any(isinstance(u.operation, PlaceOp) and u.index for u in a.uses)]
+
+
+def begun_as(fusion: FusionOp) -> list[SSAValue]:
+    """For each result of a fusion the input that it begins as; none at all where the kernel makes all of them."""
+    placed = [v.owner for v in fusion.yielded(0).values if isinstance(v.owner, PlaceOp)]
+    bases = [op.base for op in placed if op.base is not None]
+    return [fusion.inputs[base.index] for base in bases if isinstance(base, BlockArgument)]
 
 
 def behind_transposes(value: SSAValue, strides: Sequence[int] = ()) -> tuple[SSAValue, Sequence[int]]:
@@ -100,7 +115,7 @@ class FusionAxes:
         self.machine = machine
         self.block = fusion.body.block
         self.domain = to_ints(fusion.domain)
-        self.inputs = {a: i for i, a in enumerate(self.block.args)}
+        self.inputs: dict[SSAValue, int] = {a: i for i, a in enumerate(read_by(self.block))}
         self.members = [op for op in self.block.ops if "axes" in op.attributes]
         self.yielded = fusion.yielded(0).values
         self.stored = [

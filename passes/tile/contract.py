@@ -65,7 +65,7 @@ class ContractKernel(ContractionChoice):
             self.machine,
             "cube" if self.plain else "mix",
             [split[a][0] for a in on_grid],
-            [gm_of(a) for a in self.block.args],
+            [gm_of(a) for a in self.inputs],
             [gm_of(v) for v in self.yielded],
             workspaces,
             plan.slots,
@@ -320,8 +320,10 @@ class ContractKernel(ContractionChoice):
         self, b: KernelBuilder, plan: CubePlan, position: dict[int, Expr], element: Attribute
     ) -> None:
         extents = {a: self.extents[a] if self.plain else self._handed_extent(a) for a in position}
+        offset = 0
         if self.plain:
             (stored,) = self.stored
+            offset = stored.offset
             strides = self._out_strides(stored.value, stored.strides)
             by_axis = {self.new_axis[a]: s for a, s in sorted(strides.items()) if a in self.new_axis}
             target = b.output(0)
@@ -330,7 +332,7 @@ class ContractKernel(ContractionChoice):
             by_axis = dict(zip(kept, row_strides([extents[a] for a in kept]), strict=True))
             target = b.workspace(0)
         dims = [*self.b_axes, *self.m_axes, *self.n_axes]
-        view = b.view(target, [extents[a] for a in dims] or [1], [by_axis[a] for a in dims] or [1])
+        view = b.view(target, [extents[a] for a in dims] or [1], [by_axis[a] for a in dims] or [1], offset)
         offsets = [position[a] if self.plain else self._handed(a, position[a]) for a in dims] or [Expr()]
         drain = self.drain or Drain()
         sizes = [plan.l0[a] for a in dims] or [1]

@@ -46,6 +46,7 @@ from ..graph.chained import Chained
 from .attention import AttentionKernel
 from .attention_choice import Band
 from .attention_parts import chained_in, is_chained
+from .axes import begun_as, read_by
 from .back_to_back import BackToBackKernel
 from .chain import ChainKernel
 from .contract import ContractKernel
@@ -74,7 +75,7 @@ class LaunchPlan:
     hashed. kernel: the kernel for what is asked of it; its name is for errors. choices: the kind of its schedules.
     obeys_all: whether pins for all kernels are for it too. operands: what the launch reads, in order.
     result: its one result where it makes one tensor of several launches; None where it makes all of the fusion's.
-    begins: the tensor that its result begins as; `goes_on`: that is the result of the launch before it.
+    begins: the tensors that its results begin as, if any; `goes_on`: these are the results of the launch before it.
     """
 
     stem: str
@@ -85,7 +86,7 @@ class LaunchPlan:
     choices: type[Schedule] = VectorSchedule
     obeys_all: bool = False
     result: Attribute | None = None
-    begins: SSAValue | None = None
+    begins: Sequence[SSAValue] = ()
     goes_on: bool = False
 
 
@@ -114,10 +115,9 @@ def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
 
     own = RowAttentionSchedule if few else AttentionSchedule
     choices = own if chained is not None else CubeSchedule if cube else VectorSchedule
-    plan = LaunchPlan(
-        stem_of(fusion), key, details, kernel, list(fusion.inputs), choices, cube or shaping is None
-    )
-    return [plan]
+    operands = [fusion.inputs[a.index] for a in read_by(fusion.body.block)]
+    obeys_all = cube or shaping is None
+    return [LaunchPlan(stem_of(fusion), key, details, kernel, operands, choices, obeys_all, begins=begun_as(fusion))]
 
 
 def kind_of_chain(chained: Chained, machine: Machine) -> type[ChainKernel | BackToBackKernel]:
@@ -245,7 +245,7 @@ def _copy(
     machine: Machine,
     operands: Sequence[SSAValue],
     result: Attribute,
-    begins: SSAValue | None = None,
+    begins: Sequence[SSAValue] = (),
     goes_on: bool = False,
 ) -> LaunchPlan:
     def kernel(name: str, asked: Schedule | None) -> ScheduledKernel:
@@ -336,7 +336,7 @@ def _update(fusion: FusionOp, op: DynamicUpdateSliceOp, machine: Machine) -> lis
         dest_starts=starts,
         dest_steps=steps,
     )
-    operands, begins = [_outside(fusion, op.update), *scalars], _outside(fusion, op.x)
+    operands, begins = [_outside(fusion, op.update), *scalars], [_outside(fusion, op.x)]
     return [_copy(fusion, "update", copy, machine, operands, op.result.type, begins)]
 
 

@@ -150,7 +150,7 @@ class Lowering:
             )
         results: list[SSAValue] = []
         for plan, schedule in zip(launches, schedules, strict=True):
-            begins = results[0] if plan.goes_on else plan.begins
+            begins = results if plan.goes_on else plan.begins
             results = self.launch(fusion, plan, self.kernel(plan, schedule, part_of), begins)
         for old, new in zip(fusion.results, results, strict=True):
             new.name_hint = old.name_hint
@@ -178,13 +178,14 @@ class Lowering:
         fusion: FusionOp,
         plan: LaunchPlan,
         built: Built,
-        begins: SSAValue | None,
+        begins: Sequence[SSAValue] = (),
         types: Sequence[Attribute] = (),
     ) -> list[SSAValue]:
         """A launch in front of its fusion, with results of these types, or those that the fusion has."""
         types = types or (list(fusion.result_types) if plan.result is None else [plan.result])
-        operands = [*plan.operands, *([] if begins is None else [begins])]
-        starts = [-1 if begins is None else len(operands) - 1] * len(types)
+        operands = [*plan.operands, *begins]
+        first = len(plan.operands)
+        starts = [*range(first, first + len(begins))] if begins else [-1] * len(types)
         op = ops.LaunchOp.create(
             operands=operands,
             result_types=types,
@@ -209,7 +210,7 @@ class Lowering:
         built = self.kernel(plan, schedules[0], "")
         kernel = built.kernel
         assert isinstance(kernel, RowAttentionKernel)
-        given = self.launch(fusion, plan, built, None, kernel.part_types(parts))
+        given = self.launch(fusion, plan, built, (), kernel.part_types(parts))
         block = parts_combined(fusion, kernel.at, kernel.outer, parts, self.machine)
         self.pieces(fusion, block, given, list(schedules[1:]), plan.stem)
 

@@ -399,7 +399,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
             self.machine,
             "vector",
             [split[a][0] for a in axes_on_grid],
-            [gm_of(a) for a in self.block.args],
+            [gm_of(a) for a in self.inputs],
             [gm_of(v) for v in self.yielded],
             slots={"ub": plan.ub},
         )

@@ -32,6 +32,7 @@ MOVES = (
     ops.BroadcastOp,
     ops.ConcatOp,
     ops.PadOp,
+    ops.PlaceOp,
     ops.ReshapeOp,
     control.ToHostOp,
     control.ParkOp,

@@ -158,6 +158,64 @@
 // -----
 
 %x = "test.op"() : () -> tensor<4xf32>
+%z = graph.fusion %x {domain = [4], kind = "vector"} : (tensor<4xf32>) -> tensor<7xf32> {
+^bb0(%a: tensor<4xf32>):
+  %b = graph.place %a {dim = 1, start = 0, extent = 7} : (tensor<4xf32>) -> tensor<7xf32>
+  graph.yield %b : (tensor<7xf32>)
+}
+// CHECK: 'graph.place' dim 1 is outside the operand's rank
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%z = graph.fusion %x {domain = [4], kind = "vector"} : (tensor<4xf32>) -> tensor<7xf32> {
+^bb0(%a: tensor<4xf32>):
+  %b = graph.place %a {dim = 0, start = 4, extent = 7} : (tensor<4xf32>) -> tensor<7xf32>
+  graph.yield %b : (tensor<7xf32>)
+}
+// CHECK: 'graph.place' has no room for 4 places from 4 on among 7
+
+// -----
+
+%x, %y = "test.op"() : () -> (tensor<4xf32>, tensor<8xf32>)
+%z = graph.fusion %x, %y {domain = [4], kind = "vector"} : (tensor<4xf32>, tensor<8xf32>) -> tensor<7xf32> {
+^bb0(%a: tensor<4xf32>, %base: tensor<8xf32>):
+  %b = graph.place %a, %base {dim = 0, start = 0, extent = 7} : (tensor<4xf32>, tensor<8xf32>) -> tensor<7xf32>
+  graph.yield %b : (tensor<7xf32>)
+}
+// CHECK: 'graph.place' gives tensor<7xf32>, and the others of its places are those of tensor<8xf32>
+
+// -----
+
+%x, %y = "test.op"() : () -> (tensor<4xf32>, tensor<7xf32>)
+%z = graph.fusion %x, %y {domain = [4], kind = "vector"} : (tensor<4xf32>, tensor<7xf32>) -> tensor<7xf32> {
+^bb0(%a: tensor<4xf32>, %base: tensor<7xf32>):
+  %e = graph.exp %base attributes {axes = array<i64: 0>} : tensor<7xf32>
+  %b = graph.place %a, %e {dim = 0, start = 0, extent = 7} : (tensor<4xf32>, tensor<7xf32>) -> tensor<7xf32>
+  graph.yield %b : (tensor<7xf32>)
+}
+// CHECK: 'graph.place' has a base that is no argument of the fusion, or that something else reads, too
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%z = graph.place %x {dim = 0, start = 0, extent = 7} : (tensor<4xf32>) -> tensor<7xf32>
+// CHECK: 'graph.place' expects parent op 'graph.fusion'
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%z = graph.fusion %x {domain = [7], kind = "vector"} : (tensor<4xf32>) -> tensor<7xf32> {
+^bb0(%a: tensor<4xf32>):
+  %b = graph.place %a {dim = 0, start = 0, extent = 7} : (tensor<4xf32>) -> tensor<7xf32>
+  %c = graph.exp %b attributes {axes = array<i64: 0>} : tensor<7xf32>
+  graph.yield %c : (tensor<7xf32>)
+}
+// CHECK: 'graph.place' is for graph.yield alone: whatever else reads it would read what nothing defines
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
 %z = graph.reverse %x {dims = [1]} : tensor<4xf32>
 // CHECK: 'graph.reverse' dims [1] are outside the operand's rank
 
