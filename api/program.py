@@ -78,6 +78,8 @@ class Options:
         unit_flags: Whether the drain of a product's sums follows it piece by piece, where the target has flags for it.
         inline: Whether kernels make small rows that they read themselves, as the norm of one row, where that takes less
             time than to wait for them.
+        stream_k: Whether sums of products are cut where tiles with whole sums leave cores idle: those of all tiles, or
+            of the last ones alone.
         strips: What is large between products, as the scores behind the gradient of attention, is made in strips, one
             after the other, so that only one of them takes memory: the most bytes of a tensor of a strip, as a number
             or as text such as `"32MiB"`. None: it is made in one piece.
@@ -131,6 +133,7 @@ class Options:
     ahead: bool = True
     unit_flags: bool = True
     inline: bool = True
+    stream_k: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.quantization, QuantConfig | str | Path | None):
@@ -194,6 +197,7 @@ class Options:
             self.ahead,
             self.unit_flags,
             self.inline,
+            self.stream_k,
         )
         left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
         return [s for s in pinned(stages, choices) if s.name not in left_out]

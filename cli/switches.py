@@ -11,6 +11,7 @@ SWITCHES = {
     "pooling": "leave the windows that pool the result of a product a kernel of their own",
     "unit_flags": "let a drain wait until all sums of its product are made",
     "inline": "let kernels wait for rows that each could make itself, as the norm of one row",
+    "stream_k": "leave the sums of products whole where the tiles of their results leave cores idle",
     "ahead": "let kernels wait at a barrier before they load anything, weights as well",
 }
 """The field of `tw.Options`, and what `--no-NAME` does."""

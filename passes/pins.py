@@ -40,6 +40,8 @@ class Schedule:
         split_m: Cores along the rows of the result.
         split_n: Cores along the columns of the result.
         split_k: Parts of the sums, each a product of its own; a kernel behind it adds them up.
+        stream_m: With `split_k`, the rows at the end of the result whose sums alone are cut; the others stay whole.
+        stream_n: The same of the columns.
         cores: The most cores that may work.
         l1: Buffers in flight in l1; 1 is single, 2 is double buffering. `l0a`, `l0b`, `l0c` and `ub` likewise.
         on: Which cores compute a product, "cube" or "vector".
@@ -73,6 +75,8 @@ class Schedule:
     split_m: int | None = None
     split_n: int | None = None
     split_k: int | None = None
+    stream_m: int | None = None
+    stream_n: int | None = None
     cores: int | None = None
     l1: int | None = None
     l0a: int | None = None

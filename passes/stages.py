@@ -52,7 +52,8 @@ class PassChoices:
     may have another order in memory, and longer rows. tails: whether what reduces rows of a product may be part of its
     kernel. pooling: whether products and what pools their results may be one kernel. ahead: whether kernels load what
     none of them makes before they wait at a barrier. unit_flags: whether drains may follow the products of their sums
-    fractal by fractal. inline: whether kernels make small rows that they read themselves.
+    fractal by fractal. inline: whether kernels make small rows that they read themselves. stream_k:
+    whether sums of products are cut where whole ones would leave cores idle.
     """
 
     schedule: str = ""
@@ -72,6 +73,7 @@ class PassChoices:
     ahead: bool = True
     unit_flags: bool = True
     inline: bool = True
+    stream_k: bool = True
 
 
 @dataclass(frozen=True)

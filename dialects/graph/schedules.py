@@ -28,10 +28,27 @@ SPACES = ("l1", "l0a", "l0b", "l0c", "ub")
 MOST_BUFFERS = 4
 """Buffers in flight, at most."""
 
+CUTS = ("split_k", "stream_m", "stream_n")
+"""Fields that say how sums are cut."""
+
 LISTS = frozenset(["tile", "grid", "step", "lhs", "rhs", "epilogue"])
 """Fields that hold a number for each axis."""
 
 T = TypeVar("T", bound="_Choices")
+
+
+@dataclass(frozen=True)
+class LastTiles:
+    """The last rows (side "m") or columns ("n") of a product, so many of them: their sums alone are cut into parts."""
+
+    side: str
+    length: int
+
+    def cut_in(self, parts: int) -> CubeSchedule:
+        """A schedule that cuts these sums into so many parts, and leaves the rest free."""
+        if self.side == "m":
+            return CubeSchedule(split_k=parts, stream_m=self.length)
+        return CubeSchedule(split_k=parts, stream_n=self.length)
 
 
 @dataclass(frozen=True)
@@ -63,12 +80,24 @@ class _Choices:
 
     def whole(self: T) -> T:
         """The same without a split of the sums: for one of the parts."""
-        return replace(self, split_k=None) if getattr(self, "split_k", None) is not None else self
+        return replace(self, **{name: None for name, _ in self.cuts}) if self.cuts else self
+
+    @property
+    def cuts(self) -> tuple[tuple[str, int], ...]:
+        """The fields that say how sums are cut, and their values, as far as they are chosen."""
+        found = ((name, getattr(self, name, None)) for name in CUTS)
+        return tuple((name, value) for name, value in found if value is not None)
 
     @property
     def parts(self) -> int | None:
         """Into how many parts the sums are cut; None where they stay whole."""
         return getattr(self, "split_k", None)
+
+    @property
+    def stream(self) -> LastTiles | None:
+        """The rows or columns of a product whose sums alone are cut; None where all are, or none."""
+        found = [(side, getattr(self, f"stream_{side}", None)) for side in ("m", "n")]
+        return next((LastTiles(side, length) for side, length in found if length is not None), None)
 
     def fault(self) -> str | None:
         """What no machine could obey, as the rest of a sentence; None where there is nothing."""
@@ -86,6 +115,10 @@ class _Choices:
                 return f"{name} must be a positive integer, not {value!r}"
             elif name in SPACES and value > MOST_BUFFERS:
                 return f"{name} must be 1 to {MOST_BUFFERS} buffers, not {value!r}"
+        if self.stream is not None and self.parts is None:
+            return f"stream_{self.stream.side} needs split_k, the parts of the sums"
+        if {"stream_m", "stream_n"} <= self.chosen().keys():
+            return "sums are cut of the last rows or of the last columns: give stream_m or stream_n"
         return None
 
 
@@ -140,6 +173,8 @@ class CubeSchedule(_Choices):
         split_m: As a pin, cores along the rows of the result.
         split_n: As a pin, cores along the columns of the result.
         split_k: Parts of the sums, each a product of its own; a kernel behind it adds them up.
+        stream_m: With `split_k`, the rows at the end of the result whose sums alone are cut; the others stay whole.
+        stream_n: The same of the columns.
         cores: As a pin, the most cores that may work.
         deal: As a pin, 1 makes every tile of the result a grid point of its own.
         tail: As a pin, 1 makes what reduces rows of the result part of the kernel, 2 a kernel of its own.
@@ -167,6 +202,8 @@ class CubeSchedule(_Choices):
     split_m: int | None = None
     split_n: int | None = None
     split_k: int | None = None
+    stream_m: int | None = None
+    stream_n: int | None = None
     cores: int | None = None
     deal: int | None = None
     tail: int | None = None
@@ -376,6 +413,11 @@ def all_complete(schedules: Sequence[Schedule]) -> bool:
 def bands_of(schedules: Sequence[Schedule]) -> int | None:
     """Into how many bands of rows attention with these schedules is cut; None where it stays whole."""
     return next((s.bands for s in schedules if isinstance(s, AttentionSchedule)), None)
+
+
+def stream_of(schedules: Sequence[Schedule]) -> LastTiles | None:
+    """The rows or columns whose sums alone are cut in a fusion with these schedules; None where it is all or none."""
+    return next((s.stream for s in schedules if s.stream is not None), None)
 
 
 def parts_of_sums(schedules: Sequence[Schedule]) -> int | None:

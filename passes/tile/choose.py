@@ -13,9 +13,9 @@ fit on chip together is split in two (halves.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from math import inf, isfinite, isinf
 
@@ -40,28 +40,24 @@ from ...dialects.open_sizes import choosing, example, example_sizes
 from ...machine import Machine
 from ..base import TargetPass
 from ..errors import PassError, TooLarge
-from ..fingerprint import structure
 from ..instances import Instance, has_open_sizes
 from ..launch_groups import Way
 from ..oracle import BOUND, Oracle, oracle_of
-from ..pins import Pins, cores_pinned, parse_pins, pinned_for
+from ..pins import Pins, parse_pins, pinned_for
 from ..pins import Schedule as Pin
 from .abreast_order import order_abreast
 from .attention_ways import AttentionWays
 from .draining import pack_for_drain
-from .fronts import Chosen, Front, Runs, apart, best_of, best_ways, fixed, together
+from .fronts import Chosen, Front, Runs, apart, best_ways, fixed, together
 from .halves import cut_in_two
-from .joining import is_joined
 from .launch_order import FREE
 from .launches import LaunchPlan, keep, launches_of
-from .names import KernelNames, Memo
+from .names import KernelNames
 from .pooling_choice import PoolingChoice
-from .scheduled import ScheduledKernel, as_cube, cannot_obey
-from .split import parts_worth_trying, product_of, split_extents, split_fusion
-from .spreading import why_not_spread
+from .product_ways import KINDS, ProductWays, say_cut
+from .scheduled import ScheduledKernel, cannot_obey
 from .tails import Tails
 from .turned_operands import Turner, TurnJudge
-from .vector_product import vector_parts
 
 
 @dataclass(frozen=True)
@@ -85,6 +81,8 @@ class GraphSchedulePass(TargetPass):
     """Whether products and the windows that pool their results may become one kernel."""
     ahead: bool = True
     """Whether kernels will load what none of them makes before they wait at a barrier."""
+    stream_k: bool = True
+    """Whether sums of products may be cut where whole ones leave cores idle."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         scheduler = Scheduler(
@@ -95,14 +93,11 @@ class GraphSchedulePass(TargetPass):
             tails=self.tails,
             pooling=self.pooling,
             ahead=self.ahead,
+            stream_k=self.stream_k,
         )
         if self.turned or self.widened:
             scheduler.turn(module, self.turned, self.widened)
         scheduler.module(module)
-
-
-Kinds = tuple[type[CubeSchedule | VectorSchedule], ...]
-"""Kinds of schedules that a contraction may have: which cores compute it."""
 
 
 class Scheduler:
@@ -118,18 +113,15 @@ class Scheduler:
         tails: bool = True,
         pooling: bool = True,
         ahead: bool = True,
+        stream_k: bool = True,
     ):
         self.machine, self.oracle, self.pins, self.join = machine, oracle, pins, join
-        self.joins_rows, self.pooling = tails, pooling
+        self.joins_rows, self.pooling, self.stream_k = tails, pooling, stream_k
         self.keeps_whole = whole
         """Whether a fusion that is too large is an error, and no sum is split."""
         self.by_size = True
         """Whether a product may be on vector cores: a schedule for other sizes, too, is one for the cube."""
         self.names: KernelNames[Chosen] = KernelNames()
-        self.free: Memo[Chosen] = Memo()
-        """The best schedules of contractions of which nothing is asked, split or not."""
-        self.cut: Memo[Chosen] = Memo()
-        """Those of their split sums."""
         self.runs = Runs(machine, ahead)
         self.finish: list[Callable[[], None]] = []
         """What gives fusions their schedules once those are known."""
@@ -156,13 +148,13 @@ class Scheduler:
     def estimate(self, fusion: FusionOp) -> float:
         """Microseconds of a fusion alone, which gets no schedule; infinity where it is none for one kernel, or several
         products in one."""
-        if not self.may_split(fusion):
+        if not self.products.may_split(fusion):
             pack_for_drain(fusion, self.machine)
         found: list[Chosen] = []
         try:
             for plan in launches_of(fusion, self.machine):
                 if plan.choices is CubeSchedule:
-                    found.append(self.free_best(fusion, plan, plan.stem, (CubeSchedule, VectorSchedule)))
+                    found.append(self.products.free_best(fusion, plan, plan.stem, KINDS))
                 elif plan.choices is VectorSchedule:
                     found.append(self.best_behind(fusion, plan, plan.stem, []))
                 else:
@@ -230,7 +222,7 @@ class Scheduler:
     def judge(self, fusion: FusionOp) -> list[Chosen]:
         """The schedules of each launch of a fusion. Raises TooLarge, and PassError."""
         asked = to_schedules(fusion.schedule)
-        if not all_complete(asked) and not self.may_split(fusion):
+        if not all_complete(asked) and not self.products.may_split(fusion):
             pack_for_drain(fusion, self.machine)
         launches = launches_of(fusion, self.machine)
         if all_complete(asked):  # it is for graph-to-tile to obey
@@ -248,7 +240,10 @@ class Scheduler:
         of the compilation, or its own where those are for no other sizes."""
         if all_complete(to_schedules(fusion.schedule)):
             return
-        schedules = [s for chosen in found for s in self.runs.taken.get(chosen, chosen).schedules]
+        taken = [self.runs.taken.get(chosen, chosen) for chosen in found]
+        for chosen, instead in zip(found, taken, strict=True):
+            say_cut(fusion, chosen.judged, instead)
+        schedules = [s for chosen in taken for s in chosen.schedules]
         if has_open_sizes(fusion):
             launches = launches_of(fusion, self.machine)
             if len(launches) == len(schedules):
@@ -275,13 +270,6 @@ class Scheduler:
         kernel = launches_of(copy, self.machine)[number].kernel(name, asked)
         return self.whole(kernel, name, asked).schedules[0]
 
-    def may_split(self, fusion: FusionOp) -> bool:
-        """Whether it is judged if vector cores should add up the parts of a contraction's sums."""
-        product = None if self.keeps_whole else product_of(fusion)
-        return is_joined(fusion) or (
-            product is not None and bool(parts_worth_trying(product, self.machine))
-        )
-
     def launch(
         self, fusion: FusionOp, plan: LaunchPlan, asked: Schedule | None, given: Chosen | None = None
     ) -> Chosen:
@@ -305,7 +293,7 @@ class Scheduler:
     def best(self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule | None) -> Chosen:
         """The best schedules of a launch, in parts or on other cores where that is better."""
         if issubclass(plan.choices, CubeSchedule):
-            return self.best_product(fusion, plan, name, asked)
+            return self.products.best(fusion, plan, name, asked)
         if issubclass(plan.choices, RowAttentionSchedule):
             return self.attention.of_rows(fusion, plan, name, asked)
         if issubclass(plan.choices, AttentionSchedule):
@@ -317,6 +305,11 @@ class Scheduler:
         return self.best_behind(fusion, plan, name, written, asked)
 
     @cached_property
+    def products(self) -> ProductWays:
+        """Schedules products and convolutions."""
+        return ProductWays(self)
+
+    @cached_property
     def attention(self) -> AttentionWays:
         """Schedules attention."""
         return AttentionWays(self)
@@ -325,72 +318,6 @@ class Scheduler:
     def tails(self) -> Tails:
         """Joins contractions with what is behind them."""
         return Tails(self)
-
-    def best_product(self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule | None) -> Chosen:
-        """The best schedules of a contraction: of those for the cores that are asked for, or for either."""
-        free = asked is None and cores_pinned(self.pins, name)[0] is None
-        asked = asked or self.pinned_product(fusion, plan, name)
-        if not isinstance(asked, CubeSchedule | VectorSchedule):
-            asked = as_cube(name, asked)
-        if asked.parts is not None:
-            return self.split(fusion, name, asked, asked.parts)
-        if asked.chosen() or (self.keeps_whole and not is_joined(fusion)):
-            return self.whole(plan.kernel(name, asked), name, asked)
-        kinds = (CubeSchedule, VectorSchedule) if free and self.by_size else (type(asked),)
-        if is_joined(fusion):
-            return self.free_split(fusion, name, kinds)
-        return self.free_best(fusion, plan, name, kinds)
-
-    def pinned_product(self, fusion: FusionOp, plan: LaunchPlan, name: str) -> CubeSchedule | VectorSchedule:
-        """What is pinned of a contraction, for the cores that it is pinned to, or for the cube. Raises PassError."""
-        cores, named = cores_pinned(self.pins, name)
-        choices: type[CubeSchedule | VectorSchedule] = CubeSchedule
-        if cores == "vector" and (named or why_not_spread(fusion, self.machine) is None):
-            choices = VectorSchedule
-        asked = pinned_for(self.pins, name, choices, plan.obeys_all, product=True)
-        assert isinstance(asked, choices)
-        return asked
-
-    def free_best(self, fusion: FusionOp, plan: LaunchPlan, name: str, kinds: Kinds) -> Chosen:
-        """The best schedules of a contraction of which nothing is asked but the cores it is on, whole or in parts."""
-        key = plan.key, kinds
-        known = self.free.find(key, plan.details)
-        if known is not None:
-            return known
-        found: list[Chosen] = []
-        for kind in kinds:
-            if kind is CubeSchedule or len(kinds) == 1 or why_not_spread(fusion, self.machine) is None:
-                found.append(self.whole(plan.kernel(name, kind()), name, kind()))
-        with suppress(TooLarge):
-            split = self.free_split(fusion, name, kinds)
-            found += [replace(split, others=()), *split.others]
-        return self.free.keep(key, plan.details, best_of(found))
-
-    def free_split(self, fusion: FusionOp, name: str, kinds: Kinds) -> Chosen:
-        """The best schedules of a contraction of which nothing is asked but the cores it is on, its sums in parts.
-        Raises TooLarge where there are none."""
-        key, details = structure(fusion)
-        known = self.cut.find((key, kinds), details)
-        if known is not None:
-            return known
-        found: list[Chosen] = []
-        for asked in self.splits(fusion):
-            if isinstance(asked, kinds) and asked.parts is not None:
-                with suppress(TooLarge):
-                    found.append(self.split(fusion, name, asked, asked.parts))
-        if not found:
-            raise TooLarge(f"{describe(fusion)}: its sums are not cut")
-        return self.cut.keep((key, kinds), details, best_of(found))
-
-    def splits(self, fusion: FusionOp) -> list[CubeSchedule | VectorSchedule]:
-        """The cuts of a contraction's sums that are worth judging."""
-        product = product_of(fusion)
-        if product is None or self.keeps_whole:
-            return []
-        return [
-            *(CubeSchedule(split_k=n) for n in parts_worth_trying(product, self.machine)),
-            *(VectorSchedule(split_k=n) for n in vector_parts(fusion, self.machine)),
-        ]
 
     def kernel(
         self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule, before: Sequence[Operation]
@@ -472,37 +399,10 @@ class Scheduler:
         late = kernel if self.by_size else None
         return Chosen((Front(*best_ways(ways, able), best, complete, late),), min(microseconds))
 
-    def split(self, fusion: FusionOp, name: str, asked: Schedule, parts: int) -> Chosen:
-        """The schedules of a contraction whose sums are cut into parts. Raises TooLarge, and PassError where they
-        cannot be."""
-        whole = product_of(fusion)
-        extents = [] if whole is None else split_extents(whole)
-        if not extents:
-            raise cannot_obey(name, f"split_k={parts}: its sums cannot be cut")
-        if not 2 <= parts <= max(extents):
-            raise cannot_obey(
-                name, f"split_k={parts} is not between 2 and the {max(extents)} of k that there are"
-            )
-        block = split_fusion(fusion, parts, self.machine)
-        pieces = [op for op in block.ops if isinstance(op, FusionOp)]
-        first = next(op for op in pieces if product_of(op) is not None)
-        if asked.whole().chosen() or isinstance(asked, VectorSchedule):
-            first.schedule = schedule_attr([asked.whole()])
-        found: list[Chosen] = []
-        product = 0
-        for op in pieces:
-            if op is first:
-                product = len(found)
-            found += self.inner.fusion(op)
-        fronts = tuple(front for chosen in found for front in chosen.fronts)
-        outer = dict(zip(block.args, fusion.inputs, strict=True))
-        for front in fronts:
-            front.outer = {**outer, **front.outer}
-        return Chosen(fronts, self.microseconds(found), product, parts)
-
-    def microseconds(self, found: Sequence[Chosen]) -> float:
-        """What launches take one after the other; infinity where one of them cannot run."""
+    def microseconds(self, found: Sequence[Chosen], free: Set[int] = frozenset()) -> float:
+        """What launches take one after the other, some of them with no barrier before them; infinity where one of them
+        cannot run."""
         if any(isinf(chosen.microseconds) for chosen in found):
             return inf
         fronts = [front for chosen in found for front in chosen.fronts]
-        return together(fronts, self.machine) if self.join else apart(fronts, self.machine)
+        return together(fronts, self.machine, free) if self.join else apart(fronts, self.machine)

@@ -8,10 +8,11 @@ schedules of a launch between which that decides, and `Runs.choose` decides for 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
+from math import inf
 
 from xdsl.ir import SSAValue
 
@@ -137,14 +138,17 @@ def fixed(schedule: Schedule, kind: str, machine: Machine) -> Front:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The schedules of a launch, and the microseconds that it takes alone. Several where its sums are split in `parts`:
-    that of the `product` of the parts, and those of the launches beside it. others: what it might be instead among its
+    """The schedules of a launch, and the microseconds that it takes alone. Several where its sums are cut as `cuts`
+    say: that of its (largest) `product`, and of the launches beside it, of which the `free` ones need no barrier before
+    them. judged: what the best one takes with whole sums, and with cut ones. others: what it might be instead among its
     neighbours, though it takes longer alone."""
 
     fronts: tuple[Front, ...]
     microseconds: float
     product: int | None = None
-    parts: int = 0
+    cuts: tuple[tuple[str, int], ...] = ()
+    free: frozenset[int] = frozenset()
+    judged: tuple[float, float] = (inf, inf)
     others: tuple[Chosen, ...] = ()
 
     @property
@@ -157,7 +161,7 @@ class Chosen:
         """Of its launches, in order."""
         found = [front.kept for front in self.fronts]
         if self.product is not None and isinstance(whole := found[self.product], CubeSchedule | VectorSchedule):
-            found[self.product] = replace(whole, split_k=self.parts)
+            found[self.product] = replace(whole, **dict(self.cuts))
         return tuple(found)
 
 
@@ -175,11 +179,11 @@ def apart(fronts: Sequence[Front], machine: Machine) -> float:
     return sum(way.microseconds + way.woken.launch_microseconds(machine) for way in best)
 
 
-def together(fronts: Sequence[Front], machine: Machine) -> float:
-    """Microseconds of launches of which neighbours may run as stages of one."""
+def together(fronts: Sequence[Front], machine: Machine, free: Set[int] = frozenset()) -> float:
+    """Microseconds of launches of which neighbours may run as stages of one, some with no barrier before them."""
     if len(fronts) == 1:
         return apart(fronts, machine)
-    return Groups(machine, [Neighbour(front.ways) for front in fronts]).least()[0]
+    return Groups(machine, [Neighbour(f.ways, free=i in free) for i, f in enumerate(fronts)]).least()[0]
 
 
 def starts_group(fusion: FusionOp) -> bool:
@@ -214,10 +218,13 @@ class Run:
         """Has the launches of its segments, some of them as others are `taken` for them."""
         self.fronts, self.firsts, self.frees = [], [], []
         for segment in self.segments:
-            fronts = [front for chosen in segment.chosen for front in taken.get(chosen, chosen).fronts]
-            self.fronts += fronts
-            self.firsts += [segment.first and not i for i in range(len(fronts))]
-            self.frees += [segment.free and not i for i in range(len(fronts))]
+            first = len(self.fronts)
+            for chosen in (taken.get(each, each) for each in segment.chosen):
+                self.frees += [i in chosen.free for i in range(len(chosen.fronts))]
+                self.fronts += chosen.fronts
+            self.firsts += [segment.first and i == first for i in range(first, len(self.fronts))]
+            if segment.free and first < len(self.frees):
+                self.frees[first] = True
 
     def least(
         self, machine: Machine, ways: Callable[[Front], tuple[Way, ...]], abreast: bool = True

@@ -21,11 +21,13 @@ from ...dialects import tile as ops
 from ...dialects.base import describe, ints, text
 from ...dialects.graph import FusionOp, GraphOp
 from ...dialects.graph.schedules import (
+    LastTiles,
     Schedule,
     all_complete,
     bands_of,
     parts_of_sums,
     schedule_attr,
+    stream_of,
     to_schedules,
 )
 from ...dialects.open_sizes import choosing
@@ -44,6 +46,7 @@ from .row_attention import RowAttentionKernel
 from .row_attention_parts import parts_combined
 from .scheduled import ScheduledKernel
 from .split import split_fusion
+from .stream import CannotCut, stream_fusion
 
 
 @dataclass(frozen=True)
@@ -200,9 +203,18 @@ class Lowering:
 
     def split(self, fusion: FusionOp, schedules: tuple[Schedule, ...], parts: int) -> None:
         """Lowers a contraction whose sums are cut into parts: a kernel for the parts, and those behind it."""
-        block = split_fusion(fusion, parts, self.machine)
+        last = stream_of(schedules)
+        block = split_fusion(fusion, parts, self.machine) if last is None else self.streamed(fusion, last, parts)
         stem = launches_of(fusion, self.machine)[0].stem
         self.pieces(fusion, block, fusion.inputs, [s.whole() for s in schedules], stem)
+
+    def streamed(self, fusion: FusionOp, last: LastTiles, parts: int) -> Block:
+        """The fusions of a contraction of which the sums of the last tiles alone are cut. Raises PassError."""
+        try:
+            return stream_fusion(fusion, last, parts, self.machine)
+        except CannotCut as why:
+            what = f"stream_{last.side}={last.length}"
+            raise PassError(f"{describe(fusion)}: {what} cannot be obeyed, as {why}") from None
 
     def split_keys(self, fusion: FusionOp, schedules: tuple[Schedule, ...], parts: int) -> None:
         """Lowers attention whose keys are cut into parts: a kernel for the parts, and those that combine them."""

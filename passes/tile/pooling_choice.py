@@ -92,7 +92,7 @@ class PoolingChoice:
         asked = pinned_for(pins, NAME, CubeSchedule, plan.obeys_all, product=True)
         if asked.chosen() and asked.parts is None:
             return scheduler.whole(plan.kernel(NAME, asked), NAME, asked)
-        return scheduler.free_best(one, plan, NAME, (CubeSchedule, VectorSchedule))
+        return scheduler.products.free_best(one, plan, NAME, (CubeSchedule, VectorSchedule))
 
     def _one_of(self, fusion: FusionOp, chain: Sequence[FusionOp]) -> Chosen:
         """The best schedules of one of several fusions. Raises TooLarge, and PassError."""

@@ -43,17 +43,7 @@ def product_of(fusion: FusionOp) -> Product | None:
 def parts_worth_trying(op: Product, machine: Machine) -> list[int]:
     """Into how many parts sums could be cut so that idle cores have work: all of these, half of them, and so on; none
     where that cannot pay."""
-    if isinstance(op, ConvOp):
-        b, out = shape_of(op.rhs), shape_of(op.result)
-        n = max(out[to_ints(op.out_layout)[1]], 1)
-        if integer(op.groups) > 1:
-            return []
-        batch, m, length = 1, size(out) // n, size(b) // n
-    else:
-        a, b = shape_of(op.lhs), shape_of(op.rhs)
-        batch = size([a[d] for d in to_ints(op.lhs_batch)])
-        m, n = (size([x[d] for d in free]) for x, free in zip((a, b), op.free_dims(), strict=True))
-        length = size([a[d] for d in to_ints(op.lhs_contract)])
+    batch, m, n, length = sizes_of(op)
     width, extents = itemsize(element_of(op.lhs)), split_extents(op)
     most, found = _most_parts(batch, m, n, length, width, machine), list[int]()
     while most > 1 and extents:
@@ -62,6 +52,18 @@ def parts_worth_trying(op: Product, machine: Machine) -> list[int]:
             found.append(parts)
         most //= 2
     return found
+
+
+def sizes_of(op: Product) -> tuple[int, int, int, int]:
+    """How many products an op is, the rows and columns of the result of each, and what one of its elements is summed
+    over."""
+    if isinstance(op, ConvOp):
+        b, out, groups = shape_of(op.rhs), shape_of(op.result), integer(op.groups)
+        n = max(out[to_ints(op.out_layout)[1]], 1)
+        return groups, size(out) // n, n // groups, size(b) // n
+    a, b = shape_of(op.lhs), shape_of(op.rhs)
+    m, n = (size([x[d] for d in free]) for x, free in zip((a, b), op.free_dims(), strict=True))
+    return size([a[d] for d in to_ints(op.lhs_batch)]), m, n, size([a[d] for d in to_ints(op.lhs_contract)])
 
 
 def split_extents(op: Product) -> list[int]:
@@ -83,12 +85,7 @@ def split_fusion(fusion: FusionOp, parts: int, machine: Machine) -> Block:
     for op in fusion.body.block.ops:
         if isinstance(op, Product):
             build = BlockBuilder(block, op.location)
-            operands = values[op.lhs], values[op.rhs]
-            values[op.result] = (
-                _split_conv(build, op, *operands, parts)
-                if isinstance(op, ConvOp)
-                else _split_contract(build, op, *operands, parts)
-            )
+            values[op.result] = split_product(build, op, values[op.lhs], values[op.rhs], parts)
         elif isinstance(op, YieldOp):
             block.add_op(YieldOp.create(operands=[values[v] for v in op.operands], location=op.location))
         else:
@@ -103,6 +100,13 @@ def split_fusion(fusion: FusionOp, parts: int, machine: Machine) -> Block:
             values.update(zip(op.results, copied.results, strict=True))
     fuse_block(block, machine)
     return block
+
+
+def split_product(build: TensorBuilder, op: Product, lhs: SSAValue, rhs: SSAValue, parts: int) -> SSAValue:
+    """The result of `op` for these operands, its sums cut into so many parts."""
+    if isinstance(op, ConvOp):
+        return _split_conv(build, op, lhs, rhs, parts)
+    return _split_contract(build, op, lhs, rhs, parts)
 
 
 def _split_contract(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from xdsl.ir import Operation
 
 from ...dialects.base import describe
-from ...dialects.graph import CubeSchedule, FusionOp, VectorSchedule
+from ...dialects.graph import CubeSchedule, FusionOp
 from ...dialects.graph.schedules import to_schedules
 from ..errors import TooLarge
 from ..fingerprint import structure
@@ -28,12 +28,11 @@ from .joining import is_joined, join, least_microseconds, results_of, tail_of, w
 from .launches import launches_of
 from .merged import put_in_place
 from .names import Memo
+from .product_ways import KINDS
 from .scheduled import cannot_obey
 
 if TYPE_CHECKING:
     from .choose import Scheduler
-
-KINDS = (CubeSchedule, VectorSchedule)
 
 
 NOTHING_BEHIND = "no kernel behind it reduces its rows"
@@ -110,7 +109,7 @@ class Tails:
         """A contraction and the first vector fusion behind it as one; None where that does not pay. Raises
         PassError."""
         scheduler = self.scheduler
-        split = asked.kernels is None and scheduler.may_join and bool(scheduler.splits(fusion))
+        split = asked.kernels is None and scheduler.may_join and bool(scheduler.products.splits(fusion))
         tail = tail_of(fusion, position) if asked.rows or split else None
         if tail is None:
             return self._refused(asked, NOTHING_BEHIND) if asked.rows else None
@@ -169,7 +168,7 @@ class Tails:
             return judged
         (plan,) = launches_of(fusion, scheduler.machine)
         try:
-            found = [scheduler.free_best(fusion, plan, name, KINDS)]
+            found = [scheduler.products.free_best(fusion, plan, name, KINDS)]
             for other in launches_of(tail, scheduler.machine):
                 found.append(scheduler.best_behind(tail, other, name, [fusion]))
         except TooLarge:
@@ -178,7 +177,7 @@ class Tails:
         joined = join(fusion, tail, rows=apart is None)
         with suppress(TooLarge):
             if split:
-                judged = replace(judged, split=scheduler.free_split(joined, name, KINDS).microseconds)
+                judged = replace(judged, split=scheduler.products.free_split(joined, name, KINDS).microseconds)
         if apart is None:
             least = least_microseconds(fusion, tail, scheduler.machine)
             judged = replace(judged, least=least)

@@ -3,7 +3,7 @@ ones whose flags are too many, so that they have barriers.
 
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
 `barriers 1`, `attention 3`, `chained 1`, `handed 1`, `gradient 1`, `grouped 1`, `rows 1`, `statistics 1`, `pooled 1`,
-`winograd 1`, `skinny 2`, `decoding 1`, `inlined 1`, `widened 1`, `waiting 1`.
+`winograd 1`, `skinny 2`, `decoding 1`, `inlined 1`, `widened 1`, `streamed 1`, `waiting 1`.
 Nothing here imports JAX before a program is compiled.
 """
 
@@ -13,6 +13,7 @@ import functools
 import re
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -72,49 +73,8 @@ def example(model: str, target: str) -> Subject:
 def subject(source: str, target: str) -> Subject:
     """A source, compiled for a target."""
     kind, _, number = source.partition(" ")
-    if kind == "random":
-        return random_subject(int(number), target)
-    if kind == "fuzz":
-        return fuzz_subject(int(number), target)
-    if kind == "quantized":
-        return quantized_subject(int(number), target)
-    if kind == "sparse":
-        return sparse_subject(int(number), target)
-    if kind == "columns":
-        return columns_subject(int(number), target)
-    if kind == "narrow":
-        return narrow_subject(int(number), target)
-    if kind == "barriers":
-        return barriers_subject(int(number), target)
-    if kind == "attention":
-        return attention_subject(int(number), target)
-    if kind == "chained":
-        return chained_subject(int(number), target)
-    if kind == "handed":
-        return back_to_back_subject(int(number), target)
-    if kind == "grouped":
-        return grouped_subject(int(number), target)
-    if kind == "rows":
-        return rows_subject(int(number), target)
-    if kind == "statistics":
-        return statistics_subject(int(number), target)
-    if kind == "pooled":
-        return pooled_subject(int(number), target)
-    if kind == "waiting":
-        return waiting_subject(int(number), target)
-    if kind == "gradient":
-        return gradient_subject(int(number), target)
-    if kind == "winograd":
-        return winograd_subject(int(number), target)
-    if kind == "decoding":
-        return decoding_subject(int(number), target)
-    if kind == "inlined":
-        return inlined_subject(int(number), target)
-    if kind == "widened":
-        return widened_subject(int(number), target)
-    if kind == "skinny":
-        return skinny_subject(int(number), target)
-    return example(source, target)
+    made = SUBJECTS.get(kind)
+    return example(source, target) if made is None else made(int(number), target)
 
 
 @functools.cache
@@ -566,3 +526,49 @@ def inlined_subject(number: int, target: str) -> Subject:
     options = tw.Options(schedule=tw.Schedule(on="vector", split_k=3 if number % 4 == 3 else None))
     module = tw.compile(layer, *args, target=target, options=options).module()
     return Subject(f"inlined {number} for {target}", module, target)
+
+
+def streamed_subject(number: int, target: str) -> Subject:
+    """A product in small tiles of which the sums of the last rows alone are cut, or those of the last columns for odd
+    numbers. Every third one has an epilogue."""
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(number)
+    rows, summed, columns = (int(n) for n in rng.integers(33, 80, 3))
+
+    def layer(x: Any, w: Any, b: Any) -> Any:
+        y = x @ w
+        return jnp.maximum(y + b, 0) * y if number % 3 == 2 else y
+
+    args = [rng.standard_normal(shape).astype("f2") for shape in ((rows, summed), (summed, columns), (columns,))]
+    last = {"stream_n" if number % 2 else "stream_m": int(rng.integers(1, 33))}
+    options = tw.Options(schedule=tw.Schedule(base_m=16, base_n=16, base_k=16, split_k=2 + number // 2 % 2, **last))
+    module = tw.compile(layer, *args, target=target, options=options).module()
+    return Subject(f"streamed {number} for {target}", module, target)
+
+
+SUBJECTS: dict[str, Callable[[int, str], Subject]] = {
+    "random": random_subject,
+    "fuzz": fuzz_subject,
+    "quantized": quantized_subject,
+    "sparse": sparse_subject,
+    "columns": columns_subject,
+    "narrow": narrow_subject,
+    "barriers": barriers_subject,
+    "attention": attention_subject,
+    "chained": chained_subject,
+    "handed": back_to_back_subject,
+    "grouped": grouped_subject,
+    "rows": rows_subject,
+    "statistics": statistics_subject,
+    "pooled": pooled_subject,
+    "waiting": waiting_subject,
+    "gradient": gradient_subject,
+    "winograd": winograd_subject,
+    "decoding": decoding_subject,
+    "inlined": inlined_subject,
+    "widened": widened_subject,
+    "skinny": skinny_subject,
+    "streamed": streamed_subject,
+}
+"""Sources that are a kind and a number."""

@@ -214,6 +214,13 @@ def test_no_mutant_of_longer_rows_escapes() -> None:
     assert sum(sample(s, 20, 4) for s in found) >= 40
 
 
+def test_no_mutant_of_last_tiles_escapes() -> None:
+    """Two kernels store into one tensor, one after the other."""
+    found = [subject(f"streamed {i}", TARGETS[0]) for i in range(3)]
+    assert all("_part_reduce_0" in str(s.module) for s in found)
+    assert sum(sample(s, 20, 4) for s in found) >= 40
+
+
 def test_no_mutant_of_rows_in_pieces_escapes() -> None:
     """Each walk over the pieces has loads of its own, which run ahead of the walk before it."""
     total = 0

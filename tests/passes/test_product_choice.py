@@ -157,7 +157,8 @@ def test_large_products(
     oracle.register("notes", Notes())
     try:
         args = [jax.ShapeDtypeStruct(s, dtype) for s in shapes]
-        program = tw.compile(fn, *args, target=target, options=tw.Options(oracle="notes", turned=False, widened=False))
+        options = tw.Options(oracle="notes", turned=False, widened=False, stream_k=False)
+        program = tw.compile(fn, *args, target=target, options=options)
     finally:
         oracle.unregister("notes")
     us = program.report().microseconds

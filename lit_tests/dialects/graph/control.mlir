@@ -33,6 +33,27 @@
   graph.yield %wider : (tensor<8xf32>)
 }
 // CHECK: graph.widen %{{.*}} {row = 8} : (tensor<4xf32>) -> tensor<8xf32>
+%front = graph.fusion %x {domain = [4], kind = "vector"} : (tensor<4xf32>) -> tensor<7xf32> {
+^bb0(%in: tensor<4xf32>):
+  %e = graph.exp %in attributes {axes = array<i64: 0>} : tensor<4xf32>
+  %placed = graph.place %e {dim = 0, start = 0, extent = 7} : (tensor<4xf32>) -> tensor<7xf32>
+  graph.yield %placed : (tensor<7xf32>)
+}
+// CHECK: graph.place %{{.*}} {dim = 0, extent = 7, start = 0} : (tensor<4xf32>) -> tensor<7xf32>
+%both = graph.fusion %x, %front {domain = [3], kind = "vector"} : (tensor<4xf32>, tensor<7xf32>) -> tensor<7xf32> {
+^bb0(%in: tensor<4xf32>, %base: tensor<7xf32>):
+  %some = graph.slice %in {limits = [3], starts = [0], strides = [1]} : (tensor<4xf32>) -> tensor<3xf32>
+  %e = graph.exp %some attributes {axes = array<i64: 0>} : tensor<3xf32>
+  %placed = graph.place %e, %base {dim = 0, start = 4, extent = 7} : (tensor<3xf32>, tensor<7xf32>) -> tensor<7xf32>
+  graph.yield %placed : (tensor<7xf32>)
+}
+// CHECK: graph.place %{{.*}}, %{{.*}} {dim = 0, extent = 7, start = 4} : (tensor<3xf32>, tensor<7xf32>) -> tensor<7xf32>
+%last = graph.fusion %x {domain = [4], kind = "mix", schedule = [#graph.cube_schedule<split_k = 4, stream_m = 32>, #graph.cube_schedule<>]}
+  : (tensor<4xf32>) -> tensor<4xf32> {
+^bb0(%a: tensor<4xf32>):
+  graph.yield %a : (tensor<4xf32>)
+}
+// CHECK: graph.fusion {{.*}} schedule = [#graph.cube_schedule<split_k = 4, stream_m = 32>, #graph.cube_schedule<>]}
 %attention = graph.fusion %x {domain = [4], kind = "mix", schedule = #graph.attention_schedule<rows = 128, keys = 256, features = 64, summed = 256, grid = [2, 4], l1 = 2>}
   : (tensor<4xf32>) -> tensor<4xf32> {
 ^bb0(%a: tensor<4xf32>):
