@@ -80,6 +80,7 @@ class Options:
             time than to wait for them.
         stream_k: Whether sums of products are cut where tiles with whole sums leave cores idle: those of all tiles, or
             of the last ones alone.
+        placed: Whether kernels store the parts of a concatenation that they make where it has them, instead of a copy.
         strips: What is large between products, as the scores behind the gradient of attention, is made in strips, one
             after the other, so that only one of them takes memory: the most bytes of a tensor of a strip, as a number
             or as text such as `"32MiB"`. None: it is made in one piece.
@@ -134,6 +135,7 @@ class Options:
     unit_flags: bool = True
     inline: bool = True
     stream_k: bool = True
+    placed: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.quantization, QuantConfig | str | Path | None):
@@ -198,6 +200,7 @@ class Options:
             self.unit_flags,
             self.inline,
             self.stream_k,
+            self.placed,
         )
         left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
         return [s for s in pinned(stages, choices) if s.name not in left_out]

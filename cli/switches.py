@@ -12,6 +12,7 @@ SWITCHES = {
     "unit_flags": "let a drain wait until all sums of its product are made",
     "inline": "let kernels wait for rows that each could make itself, as the norm of one row",
     "stream_k": "leave the sums of products whole where the tiles of their results leave cores idle",
+    "placed": "copy the parts of a concatenation to their places, whoever makes them",
     "ahead": "let kernels wait at a barrier before they load anything, weights as well",
 }
 """The field of `tw.Options`, and what `--no-NAME` does."""

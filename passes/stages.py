@@ -53,7 +53,8 @@ class PassChoices:
     kernel. pooling: whether products and what pools their results may be one kernel. ahead: whether kernels load what
     none of them makes before they wait at a barrier. unit_flags: whether drains may follow the products of their sums
     fractal by fractal. inline: whether kernels make small rows that they read themselves. stream_k:
-    whether sums of products are cut where whole ones would leave cores idle.
+    whether sums of products are cut where whole ones would leave cores idle. placed: whether kernels store parts of a
+    concatenation where it has them.
     """
 
     schedule: str = ""
@@ -74,6 +75,7 @@ class PassChoices:
     unit_flags: bool = True
     inline: bool = True
     stream_k: bool = True
+    placed: bool = True
 
 
 @dataclass(frozen=True)

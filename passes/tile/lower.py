@@ -11,7 +11,7 @@ the host are then ordered last (launch_order.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import FloatAttr, ModuleOp, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
@@ -20,6 +20,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ...dialects import tile as ops
 from ...dialects.base import describe, ints, text
 from ...dialects.graph import FusionOp, GraphOp
+from ...dialects.graph.interface import shape_of
 from ...dialects.graph.schedules import (
     LastTiles,
     Schedule,
@@ -42,6 +43,7 @@ from .joining import is_joined
 from .launch_order import MICROSECONDS, order_launches
 from .launches import LaunchPlan, banded, launches_of
 from .names import KernelNames
+from .placed import concatenation, place_parts
 from .row_attention import RowAttentionKernel
 from .row_attention_parts import parts_combined
 from .scheduled import ScheduledKernel
@@ -56,9 +58,11 @@ class GraphToTilePass(TargetPass):
 
     name = "graph-to-tile"
     memory_limit: int | None = None
+    placed: bool = True
+    """Whether kernels store parts of concatenations where they belong."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
-        lowering = Lowering(module, machine)
+        lowering = Lowering(module, machine, self.placed)
         for func in list(module.ops):
             if isinstance(func, FuncOp) and func.body.blocks:
                 lowering.block(func.body.block)
@@ -91,12 +95,16 @@ class Built:
 class Lowering:
     """Lowers all fusions of a module, keeping one kernel for equal ones."""
 
-    def __init__(self, module: ModuleOp, machine: Machine):
+    def __init__(self, module: ModuleOp, machine: Machine, places: bool = True):
+        """places: whether kernels store parts of concatenations where they belong."""
         self.module = module
         self.machine = machine
+        self.places = places
         self.names: KernelNames[Built] = KernelNames()
         self.launched: dict[Operation, Built] = {}
         """The kernel of each launch."""
+        self.placed: dict[FusionOp, frozenset[int]] = {}
+        """The parts of concatenations that kernels store where they belong."""
         self.split_in: dict[Block, None] = {}
         """Blocks of which a fusion became several launches, one behind the other."""
 
@@ -106,6 +114,8 @@ class Lowering:
         return None if built is None else built.microseconds
 
     def block(self, block: Block) -> None:
+        if self.places:
+            self.placed |= place_parts(block, self.machine)
         for op in list(block.ops):
             if not isinstance(op, FusionOp):
                 for region in op.regions:
@@ -136,7 +146,27 @@ class Lowering:
             return
         if is_joined(fusion):
             raise PassError(f"{describe(fusion)} is for split sums, and its schedule has no split_k")
-        self.launches(fusion, launches_of(fusion, self.machine), schedules, part_of)
+        launches = launches_of(fusion, self.machine)
+        if fusion in self.placed:
+            launches, schedules = self.left_to_copy(fusion, launches, schedules)
+            if not launches:
+                self.replace(fusion, [fusion.inputs[-1]])
+                return
+        self.launches(fusion, launches, schedules, part_of)
+
+    def left_to_copy(
+        self, fusion: FusionOp, launches: Sequence[LaunchPlan], schedules: Sequence[Schedule]
+    ) -> tuple[list[LaunchPlan], list[Schedule]]:
+        """The copies of a concatenation of parts that are not in place yet, and their schedules."""
+        op = concatenation(fusion)
+        assert op is not None and len(launches) == len(schedules)
+        numbers = [i for i, part in enumerate(op.parts) if 0 not in shape_of(part)]
+        each = zip(numbers, launches, schedules, strict=True)
+        left = [(plan, schedule) for i, plan, schedule in each if i not in self.placed[fusion]]
+        plans = [replace(plan, goes_on=i > 0) for i, (plan, _) in enumerate(left)]
+        if plans:
+            plans[0] = replace(plans[0], begins=[fusion.inputs[-1]])
+        return plans, [schedule for _, schedule in left]
 
     def launches(
         self,
@@ -155,6 +185,11 @@ class Lowering:
         for plan, schedule in zip(launches, schedules, strict=True):
             begins = results if plan.goes_on else plan.begins
             results = self.launch(fusion, plan, self.kernel(plan, schedule, part_of), begins)
+        self.replace(fusion, results)
+
+    @staticmethod
+    def replace(fusion: FusionOp, results: Sequence[SSAValue]) -> None:
+        """Takes a fusion away, in the place of whose results these are."""
         for old, new in zip(fusion.results, results, strict=True):
             new.name_hint = old.name_hint
             old.replace_all_uses_with(new)

@@ -432,6 +432,7 @@ def tasks(args: argparse.Namespace, claims: str) -> list[Task]:
     sources += [(f"inlined {i}", TARGETS[0]) for i in range(args.inlined)]
     sources += [(f"widened {i}", TARGETS[i % 2]) for i in range(args.widened)]
     sources += [(f"streamed {i}", TARGETS[i % 2]) for i in range(args.streamed)]
+    sources += [(f"placed {i}", TARGETS[i % 2]) for i in range(args.placed)]
     sources += [(f"quantized {i}", TARGETS[i % 2]) for i in range(args.quantized)]
     sources += [(f"columns {i}", TARGETS[0]) for i in range(args.columns)]
     sources += [(f"narrow {i}", NARROW_TARGET) for i in range(args.narrow)]
@@ -469,6 +470,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--inlined", type=int, default=4, help="rows that their readers make themselves")
     parser.add_argument("--widened", type=int, default=4, help="rows that are longer in memory")
     parser.add_argument("--streamed", type=int, default=4, help="products whose last tiles have their sums cut")
+    parser.add_argument("--placed", type=int, default=4, help="parts of a concatenation that kernels store in place")
     parser.add_argument("--only", default="", help="sources whose name has this (a regular expression)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)

@@ -3,7 +3,8 @@ ones whose flags are too many, so that they have barriers.
 
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
 `barriers 1`, `attention 3`, `chained 1`, `handed 1`, `gradient 1`, `grouped 1`, `rows 1`, `statistics 1`, `pooled 1`,
-`winograd 1`, `skinny 2`, `decoding 1`, `inlined 1`, `widened 1`, `streamed 1`, `waiting 1`.
+`winograd 1`, `skinny 2`, `decoding 1`, `inlined 1`, `widened 1`, `streamed 1`, `placed 1`,
+`waiting 1`.
 Nothing here imports JAX before a program is compiled.
 """
 
@@ -547,6 +548,24 @@ def streamed_subject(number: int, target: str) -> Subject:
     return Subject(f"streamed {number} for {target}", module, target)
 
 
+def placed_subject(number: int, target: str) -> Subject:
+    """Two products in small tiles, or one and a kernel of the vector cores for odd numbers, that store into one tensor,
+    and a copy behind them."""
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(number)
+    rows, summed, columns = (int(n) for n in rng.integers(17, 60, 3))
+
+    def stack(x: Any, w: Any, y: Any) -> Any:
+        first = x @ w
+        return jnp.concatenate([first, jnp.tanh(y) if number % 2 else jnp.maximum(x * 2 @ w, 0), y])
+
+    args = [rng.standard_normal(shape).astype("f2") for shape in ((rows, summed), (summed, columns), (rows, columns))]
+    options = tw.Options(schedule=tw.Schedule(base_m=16, base_n=16, base_k=16))
+    module = tw.compile(stack, *args, target=target, options=options).module()
+    return Subject(f"placed {number} for {target}", module, target)
+
+
 SUBJECTS: dict[str, Callable[[int, str], Subject]] = {
     "random": random_subject,
     "fuzz": fuzz_subject,
@@ -570,5 +589,6 @@ SUBJECTS: dict[str, Callable[[int, str], Subject]] = {
     "widened": widened_subject,
     "skinny": skinny_subject,
     "streamed": streamed_subject,
+    "placed": placed_subject,
 }
 """Sources that are a kind and a number."""

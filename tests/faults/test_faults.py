@@ -221,6 +221,13 @@ def test_no_mutant_of_last_tiles_escapes() -> None:
     assert sum(sample(s, 20, 4) for s in found) >= 40
 
 
+def test_no_mutant_of_parts_in_place_escapes() -> None:
+    """Kernels store into one tensor, and a copy behind them."""
+    found = [subject(f"placed {i}", TARGETS[0]) for i in range(2)]
+    assert all("concat_0" in str(s.module) and "concat_1" not in str(s.module) for s in found)
+    assert sum(sample(s, 20, 4) for s in found) >= 40
+
+
 def test_no_mutant_of_rows_in_pieces_escapes() -> None:
     """Each walk over the pieces has loads of its own, which run ahead of the walk before it."""
     total = 0
