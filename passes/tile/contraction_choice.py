@@ -124,6 +124,8 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
                     yield schedule
         except Refused as error:
             raise cannot_obey(name, str(error)) from None
+        if not found and self.whole:
+            raise TooLarge(f"{describe(self.anchor)}: no step has room for all columns of its rows")
         if not found:
             raise PassError(f"{describe(self.anchor)}: {self._too_large()}")
 
@@ -147,13 +149,16 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
     def completed(self, name: str, schedule: Schedule) -> CubeSchedule:
         """The same with the tile of its epilogue."""
         schedule = as_cube(name, schedule)
-        plan = CubePlan.of(schedule)
-        reason = refusal(plan, self.problem, self.machine, self._l1_bytes, self.asked)
+        plan, reason = CubePlan.of(schedule), self._refusal(schedule)
         if reason is not None:
             raise cannot_obey(name, reason)
         if not self.has_epilogue or plan.epilogue is not None:
             return schedule
         return replace(schedule, epilogue=tuple(self._epilogue_tile(plan)))
+
+    def _refusal(self, schedule: CubeSchedule) -> str | None:
+        """Why a schedule cannot be obeyed; None where it can."""
+        return refusal(CubePlan.of(schedule), self.problem, self.machine, self._l1_bytes, self.asked)
 
     def check(self, name: str, schedule: Schedule) -> None:
         plan = CubePlan.of(self.completed(name, schedule))
@@ -331,8 +336,11 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         return found if has_room(found.drain, columns, self.machine) else None
 
     def _rows_fit(self, schedule: CubeSchedule) -> bool:
-        """Whether there is room for what the columns of a tile have beside the cube."""
+        """Whether there is room for what the columns of a tile have beside the cube, and for all columns where a tile
+        has these."""
         assert schedule.step is not None
+        if self.whole and is_free(self.asked) and self._refusal(schedule) is not None:
+            return False
         columns = size([schedule.step[a] for a in self.n_axes])
         return self.drain is None or has_room(self.drain, columns, self.machine)
 

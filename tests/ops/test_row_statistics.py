@@ -216,6 +216,14 @@ def test_rows_that_do_not_fit() -> None:
     assert len(program.report().kernels) > 1
 
 
+def test_columns_that_no_step_of_a_fused_core_has_room_for() -> None:
+    """All columns of a row would have to be one tile there; nothing is pinned, so there are two kernels."""
+    x, w = small("f16", 16, 32), small("f16", 32, 4096)
+    program = tw.compile(softmax, x, w, target="ascend-310")
+    assert len(program.report().kernels) == 2
+    assert tw.verify(softmax, x, w, program=program).ok
+
+
 @pytest.mark.parametrize("dynamic", [("b, 64", None), (None, "64, n")], ids=str)
 def test_open_sizes(dynamic: tuple[str | None, ...]) -> None:
     """Rows of an open number, or of open lengths, stay in a kernel of their own."""
