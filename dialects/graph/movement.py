@@ -248,6 +248,12 @@ class PadOp(GraphOp, HasFolderInterface):
         return None if to_ints(self.interior)[d] else BoundedDim(d, offset=low + high, padding=padding)
 
 
+def check_yielded_alone(op: GraphOp, result: SSAValue) -> None:
+    """Only a yield reads a result that is not defined everywhere. Raises VerifyException."""
+    if not all(use.operation.has_trait(IsTerminator) for use in result.uses):
+        raise op.error("is for graph.yield alone: whatever else reads it would read what nothing defines")
+
+
 @irdl_op_definition
 class WidenOp(GraphOp):
     """x with `row` elements in each row of memory, more than its last dimension has: nothing defines those behind. A
@@ -268,8 +274,7 @@ class WidenOp(GraphOp):
 
     def verify_(self) -> None:
         super().verify_()
-        if not all(use.operation.has_trait(IsTerminator) for use in self.result.uses):
-            raise self.error("is for graph.yield alone: whatever else reads it would read what nothing defines")
+        check_yielded_alone(self, self.result)
 
 
 @irdl_op_definition
@@ -303,8 +308,7 @@ class PlaceOp(GraphOp):
 
     def verify_(self) -> None:
         super().verify_()
-        if not all(use.operation.has_trait(IsTerminator) for use in self.result.uses):
-            raise self.error("is for graph.yield alone: whatever else reads it would read what nothing defines")
+        check_yielded_alone(self, self.result)
         if self.base is not None and not (isinstance(self.base, BlockArgument) and self.base.has_one_use()):
             raise self.error("has a base that is no argument of the fusion, or that something else reads, too")
 

@@ -256,7 +256,7 @@ def _copy(
     )
 
 
-def _outside(fusion: FusionOp, value: SSAValue) -> SSAValue:
+def outside(fusion: FusionOp, value: SSAValue) -> SSAValue:
     """The operand of `fusion` behind a block argument of its body."""
     assert isinstance(value, BlockArgument)
     return fusion.inputs[value.index]
@@ -275,7 +275,7 @@ def _starts(
         elif known is not None:
             starts.append(min(max(int(known), 0), high))
         else:
-            outer = _outside(fusion, value)
+            outer = outside(fusion, value)
             if outer not in scalars:
                 scalars.append(outer)
             starts.append((1 + scalars.index(outer), 0, high))
@@ -299,7 +299,7 @@ def _concat(fusion: FusionOp, op: ConcatOp, machine: Machine) -> list[LaunchPlan
             dest_starts=tuple(at if d == dim else 0 for d in range(rank)),
             dest_steps=(1,) * rank,
         )
-        operands = [_outside(fusion, part)]
+        operands = [outside(fusion, part)]
         found.append(_copy(fusion, "concat", copy, machine, operands, op.result.type, goes_on=bool(found)))
         at += box[dim]
     return found
@@ -318,7 +318,7 @@ def _dynamic_slice(fusion: FusionOp, op: DynamicSliceOp, machine: Machine) -> li
         dest_starts=(0,) * len(box),
         dest_steps=(1,) * len(box),
     )
-    return [_copy(fusion, "slice", copy, machine, [_outside(fusion, op.x), *scalars], op.result.type)]
+    return [_copy(fusion, "slice", copy, machine, [outside(fusion, op.x), *scalars], op.result.type)]
 
 
 def _update(fusion: FusionOp, op: DynamicUpdateSliceOp, machine: Machine) -> list[LaunchPlan]:
@@ -336,7 +336,7 @@ def _update(fusion: FusionOp, op: DynamicUpdateSliceOp, machine: Machine) -> lis
         dest_starts=starts,
         dest_steps=steps,
     )
-    operands, begins = [_outside(fusion, op.update), *scalars], [_outside(fusion, op.x)]
+    operands, begins = [outside(fusion, op.update), *scalars], [outside(fusion, op.x)]
     return [_copy(fusion, "update", copy, machine, operands, op.result.type, begins)]
 
 

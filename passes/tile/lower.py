@@ -22,7 +22,6 @@ from ...dialects.base import describe, ints, text
 from ...dialects.graph import FusionOp, GraphOp
 from ...dialects.graph.interface import shape_of
 from ...dialects.graph.schedules import (
-    LastTiles,
     Schedule,
     all_complete,
     bands_of,
@@ -47,8 +46,7 @@ from .placed import concatenation, place_parts
 from .row_attention import RowAttentionKernel
 from .row_attention_parts import parts_combined
 from .scheduled import ScheduledKernel
-from .split import split_fusion
-from .stream import CannotCut, stream_fusion
+from .stream import cut_fusion
 
 
 @dataclass(frozen=True)
@@ -238,18 +236,9 @@ class Lowering:
 
     def split(self, fusion: FusionOp, schedules: tuple[Schedule, ...], parts: int) -> None:
         """Lowers a contraction whose sums are cut into parts: a kernel for the parts, and those behind it."""
-        last = stream_of(schedules)
-        block = split_fusion(fusion, parts, self.machine) if last is None else self.streamed(fusion, last, parts)
         stem = launches_of(fusion, self.machine)[0].stem
+        block = cut_fusion(fusion, stem, parts, stream_of(schedules), self.machine)
         self.pieces(fusion, block, fusion.inputs, [s.whole() for s in schedules], stem)
-
-    def streamed(self, fusion: FusionOp, last: LastTiles, parts: int) -> Block:
-        """The fusions of a contraction of which the sums of the last tiles alone are cut. Raises PassError."""
-        try:
-            return stream_fusion(fusion, last, parts, self.machine)
-        except CannotCut as why:
-            what = f"stream_{last.side}={last.length}"
-            raise PassError(f"{describe(fusion)}: {what} cannot be obeyed, as {why}") from None
 
     def split_keys(self, fusion: FusionOp, schedules: tuple[Schedule, ...], parts: int) -> None:
         """Lowers attention whose keys are cut into parts: a kernel for the parts, and those that combine them."""

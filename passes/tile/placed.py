@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
-from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from ...dialects.base import integer, text
 from ...dialects.graph import ConcatOp, FusionOp
@@ -22,7 +22,7 @@ from .attention_parts import is_chained
 from .axes import behind_transposes, is_member
 from .contract import ContractKernel
 from .joining import is_joined
-from .launches import launches_of
+from .launches import launches_of, outside
 from .stream import placed
 from .vector import VectorKernel
 
@@ -49,7 +49,7 @@ def place_parts(block: Block, machine: Machine) -> dict[FusionOp, frozenset[int]
         dim, extent, at = integer(op.dim), shape_of(op.result)[integer(op.dim)], 0
         places: dict[int, tuple[OpResult, int]] = {}
         for number, part in enumerate(op.parts):
-            value = fusion.inputs[part.index] if isinstance(part, BlockArgument) else part
+            value = outside(fusion, part)
             if isinstance(value, OpResult) and _may_be_placed(value, block, dim, at, extent, machine):
                 places[number] = value, at
             at += shape_of(part)[dim]

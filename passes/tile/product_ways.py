@@ -24,9 +24,9 @@ from .launch_order import base
 from .launches import LaunchPlan
 from .names import Memo
 from .scheduled import as_cube, cannot_obey
-from .split import parts_worth_trying, product_of, split_extents, split_fusion
+from .split import parts_worth_trying, product_of, split_extents
 from .spreading import why_not_spread
-from .stream import CannotCut, cuts_worth_trying, stream_fusion
+from .stream import cut_fusion, cuts_worth_trying
 from .vector_product import vector_parts
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class ProductWays:
         asked = asked or self._pinned(fusion, plan, name)
         if not isinstance(asked, CubeSchedule | VectorSchedule):
             asked = as_cube(name, asked)
-        if asked.stream is not None and (fault := asked.fault()) is not None:
+        if (fault := asked.fault()) is not None:
             raise cannot_obey(name, fault)
         if asked.parts is not None:
             return self._split(fusion, name, asked, asked.parts)
@@ -153,15 +153,7 @@ class ProductWays:
             raise cannot_obey(
                 name, f"split_k={parts} is not between 2 and the {max(extents)} of k that there are"
             )
-        last = asked.stream
-        if last is None:
-            block = split_fusion(fusion, parts, self.machine)
-        else:
-            try:
-                block = stream_fusion(fusion, last, parts, self.machine)
-            except CannotCut as why:
-                what = f"stream_{last.side}={last.length}"
-                raise cannot_obey(name, f"{what}: its last tiles cannot be cut, as {why}") from None
+        block = cut_fusion(fusion, name, parts, asked.stream, self.machine)
         pieces = [op for op in block.ops if isinstance(op, FusionOp)]
         first = max((op for op in pieces if product_of(op) is not None), key=FusionOp.flops)
         if asked.whole().chosen() or isinstance(asked, VectorSchedule):

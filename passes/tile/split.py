@@ -6,9 +6,9 @@ epilogue. Where the parts do not divide the sums, a smaller product of what is l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialects.base import integer, integer_attr, ints, to_ints
 from ...dialects.dtypes import element_type, is_float, itemsize, size, tensor
@@ -89,17 +89,28 @@ def split_fusion(fusion: FusionOp, parts: int, machine: Machine) -> Block:
         elif isinstance(op, YieldOp):
             block.add_op(YieldOp.create(operands=[values[v] for v in op.operands], location=op.location))
         else:
-            copied = type(op).create(
-                operands=[values[v] for v in op.operands],
-                result_types=op.result_types,
-                properties=op.properties,
-                attributes={name: value for name, value in op.attributes.items() if name != AXES},
-                location=op.location,
-            )
+            copied = without_axes(op, [values[v] for v in op.operands])
             block.add_op(copied)
             values.update(zip(op.results, copied.results, strict=True))
     fuse_block(block, machine)
     return block
+
+
+def without_axes(
+    op: Operation,
+    operands: Sequence[SSAValue],
+    result_types: Sequence[Attribute] | None = None,
+    properties: Mapping[str, Attribute] | None = None,
+) -> Operation:
+    """An op of a fusion with these operands, in no block, and without its axes, which another fusion gives it anew.
+    result_types, properties: its own where there are no others."""
+    return type(op).create(
+        operands=operands,
+        result_types=op.result_types if result_types is None else result_types,
+        properties=op.properties if properties is None else properties,
+        attributes={name: value for name, value in op.attributes.items() if name != AXES},
+        location=op.location,
+    )
 
 
 def split_product(build: TensorBuilder, op: Product, lhs: SSAValue, rhs: SSAValue, parts: int) -> SSAValue:

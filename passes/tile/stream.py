@@ -17,7 +17,6 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialects.base import integer, integer_attr, to_ints
 from ...dialects.dtypes import itemsize, size, tensor
 from ...dialects.graph import ContractOp, CubeSchedule, FusionOp, GraphOp, IotaOp, PlaceOp, YieldOp
-from ...dialects.graph.control import AXES
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import LastTiles
 from ...dialects.open_sizes import any_open
@@ -28,7 +27,8 @@ from ..graph.strip_groups import way_from_result
 from ..graph.strips import resized
 from ..graph.tensor_builder import BlockBuilder
 from ..nests import Product, nest_of
-from .split import product_of, sizes_of, split_extents, split_product
+from .scheduled import cannot_obey
+from .split import product_of, sizes_of, split_extents, split_fusion, split_product, without_axes
 
 TILES = ((128, 256), (256, 128))
 """Rows and columns of tiles of which it is counted how many go into the cores."""
@@ -45,6 +45,18 @@ FEWEST_SUMMED = 256
 
 class CannotCut(Exception):
     """What a fusion computes cannot be cut so; the reason, as the rest of a sentence."""
+
+
+def cut_fusion(fusion: FusionOp, name: str, parts: int, last: LastTiles | None, machine: Machine) -> Block:
+    """A block that computes the same in fusions of its own: all sums cut into so many parts, or those of the `last`
+    tiles alone. name: the kernel, for errors. Raises PassError where they cannot be."""
+    if last is None:
+        return split_fusion(fusion, parts, machine)
+    try:
+        return stream_fusion(fusion, last, parts, machine)
+    except CannotCut as why:
+        what = f"stream_{last.side}={last.length}"
+        raise cannot_obey(name, f"{what}: its last tiles cannot be cut, as {why}") from None
 
 
 def stream_fusion(fusion: FusionOp, last: LastTiles, parts: int, machine: Machine) -> Block:
@@ -132,7 +144,7 @@ class _Piece:
         assert isinstance(op, Operation)
         self.build.location = op.location
         if d is None:
-            return self._again(op, [self.value(v, None) for v in op.operands], value)
+            return self._added(without_axes(op, [self.value(v, None) for v in op.operands]))
         shape[d] = self.length
         number = splat_of(value)
         if number is not None:
@@ -147,35 +159,16 @@ class _Piece:
             raise CannotCut(f"{op.name} gives no part of its result alone")
         operands = [self.value(v, e) for v, e in zip(op.operands, way.operands, strict=True)]
         self.build.location = op.location
-        made = type(op).create(
-            operands=operands,
-            result_types=[tensor(shape, element)],
-            properties=resized(op, way, self.length),
-            attributes=_others(op),
-            location=op.location,
-        )
+        made = without_axes(op, operands, [tensor(shape, element)], resized(op, way, self.length))
         if isinstance(made, ContractOp) and op is self.product and self.parts > 1:
             summed = split_product(self.build, made, made.lhs, made.rhs, self.parts)
             made.erase()
             return summed
-        self.build.block.add_op(made)
-        return made.results[0]
+        return self._added(made)
 
-    def _again(self, op: Operation, operands: Sequence[SSAValue], value: SSAValue) -> SSAValue:
-        made = type(op).create(
-            operands=operands,
-            result_types=[value.type],
-            properties=op.properties,
-            attributes=_others(op),
-            location=op.location,
-        )
-        self.build.block.add_op(made)
-        return made.results[0]
-
-
-def _others(op: Operation) -> dict:
-    """The attributes of an op of a fusion but its axes, which another fusion gives it anew."""
-    return {name: value for name, value in op.attributes.items() if name != AXES}
+    def _added(self, op: Operation) -> SSAValue:
+        self.build.block.add_op(op)
+        return op.results[0]
 
 
 def _place(block: Block, dims: Sequence[int], extent: int, first: int) -> None:
