@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ...dialects.dtypes import numbers_in, size
 from ...dialects.npu.interface import gm_traffic
 from ...dialects.npu.types import GmType
+from ...dialects.open_sizes import is_open
 from ...dialects.sparsity import INDEXED, KEPT_OF
 from ...machine import Machine
 from .builder import divide_grid
@@ -170,6 +171,18 @@ class CubeProblem:
     def first(self, axis: int) -> int:
         """Where the first tile along an axis begins."""
         return -self.pooled[axis].low if axis in self.pooled else 0
+
+    def long_k(self, step: Mapping[int, int] | Extents) -> int:
+        """The k axis along which loads have several of these steps: the last one, or where a step has all of that, the
+        one before, and so on. None of them is a window."""
+        found = self.k[-1]
+        for a in reversed(self.k[:-1]):
+            if a in self.windows or found in self.windows or is_open(self.extents[found]):
+                break
+            if step[found] < self.extents[found]:
+                break
+            found = a
+        return found
 
     def times(self, load: Extents) -> int:
         """How many loads of these extents follow each other along k."""

@@ -68,10 +68,11 @@ def loads_of(
 
 
 def loaded(problem: CubeProblem, l0: dict[int, int], steps: int | None) -> dict[int, int] | None:
-    """The extents of a load that covers `steps` mma steps of the last k axis, no more than there are."""
+    """The extents of a load that covers `steps` mma steps of the k axis along which it has several, no more than there
+    are."""
     if steps is None or not problem.k:
         return None
-    last = problem.k[-1]
+    last = problem.long_k(l0)
     return {**l0, last: l0[last] * min(steps, -(-problem.extents[last] // l0[last]))}
 
 
@@ -83,8 +84,8 @@ def _grow_l1(
     slots: int,
     must_fit: bool,
 ) -> dict[int, int] | None:
-    """Lengthens the load along k: whole windows first (their halo is then loaded once), then more of the last k
-    axis, as long as `slots` loads fit l1. None where one step does not fit, if it must."""
+    """Lengthens the load along k: whole windows first (their halo is then loaded once), then more of the last k axis
+    that a step has not all of, as long as `slots` loads fit l1. None where one step does not fit, if it must."""
     capacity = int(machine.spaces["l1"].bytes * L1_FRACTION) // slots
     l1 = dict(l0)
     if sum(l1_bytes(extents_of(l1), extents_of(l1))) > capacity:
@@ -94,7 +95,7 @@ def _grow_l1(
         if sum(l1_bytes(extents_of(trial), extents_of(trial))) <= capacity:
             l1 = trial
     if problem.k and problem.k[-1] not in problem.windows:
-        last = problem.k[-1]
+        last = problem.long_k(l0)
         steps = -(-problem.extents[last] // l0[last])
         best = 1
         for factor in range(2, min(steps, LONGEST_LOAD) + 1):
@@ -112,9 +113,9 @@ def other_loads(
     longer in `room` bytes of l1."""
     step, slots = schedule.step, schedule.l1
     assert step is not None and slots is not None
-    if len(problem.k) != 1 or problem.windows or is_open(problem.extents[problem.k[0]]):
+    if not problem.k or problem.windows or any(is_open(problem.extents[a]) for a in problem.k):
         return
-    (k,) = problem.k
+    k = problem.long_k(step)
     steps = -(-problem.extents[k] // step[k])
     lengths = [1 << i for i in range(LONGEST_LOAD.bit_length()) if 1 << i <= steps]
     lengths += [steps] if steps not in lengths else []

@@ -137,7 +137,7 @@ def _beyond(plan: CubePlan, problem: CubeProblem, machine: Machine, pins: CubeSc
             step = round_up(size([own[a] for a in axes]))
         if pinned and name != "base_k" and step != round_up(pinned):
             return f"{name}={pinned}: the axes {extents} can be cut into steps of {step}"
-    last = problem.k[-1] if problem.k else None
+    last = problem.long_k(own) if problem.k else None
     for name in ("step_k_a", "step_k_b"):
         steps = 1 if last is None else -(-problem.extents[last] // own[last])
         if (getattr(pins, name) or 0) > steps:

@@ -354,6 +354,8 @@ def _tile(
             l0[a] = extents[a] if extents[a] <= left else 1
         elif a == problem.k[-1]:
             l0[a] = _piece(extents[a], left, FRACTAL, pins.base_k is not None)
+        elif a == problem.long_k(l0):
+            l0[a] = _piece(extents[a], max(left, 1), 1, pins.base_k is not None)
         if l0[a] < extents[a]:
             break
         left //= max(l0[a], 1)

@@ -33,7 +33,7 @@ def loads_ahead(
     whole, other = ((plan.lhs, plan.rhs), (plan.rhs, plan.lhs))[side]
     extents = {a: -(-problem.extents[a] // plan.l0[a]) * plan.l0[a] for a in problem.k}
     whole = tuple(extents.get(a, n) for a, n in enumerate(whole))
-    last, able = problem.k[-1], list[CubeSchedule]()
+    last, able = problem.long_k(plan.l0), list[CubeSchedule]()
     while True:
         both = (whole, other) if side == 0 else (other, whole)
         found = replace(schedule, lhs=both[0], rhs=both[1])
@@ -52,7 +52,7 @@ def _halved(schedule: CubeSchedule, problem: CubeProblem, machine: Machine) -> I
     if len(problem.n) != 1 or problem.whole:
         return
     (n,) = problem.n
-    columns, last = plan.l0[n] // 2, problem.k[-1]
+    columns, last = plan.l0[n] // 2, problem.long_k(plan.l0)
     if plan.tiles_of_core(n, problem) != 1 or plan.l0[n] % (2 * FRACTAL) or problem.extents[n] <= columns:
         return
     for deeper in (1, 2):

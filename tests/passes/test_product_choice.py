@@ -73,9 +73,25 @@ def columns_of_two_axes(schedule: CubeSchedule) -> bool:
     return bool(schedule.step and len(schedule.step) == 4 and schedule.step[1] > 1)
 
 
+def sums_of_two_axes(schedule: CubeSchedule) -> bool:
+    """A step with several places of the axis before the last one that is summed over."""
+    return bool(schedule.step and len(schedule.step) == 4 and schedule.step[2] > 1)
+
+
+def longer_load(schedule: CubeSchedule) -> bool:
+    """The same, and a load of several such steps."""
+    return sums_of_two_axes(schedule) and schedule.lhs is not None and schedule.lhs[2] > (schedule.step or ())[2]
+
+
 def short_step(schedule: CubeSchedule) -> bool:
     """A step of a power of two where a longer one fits."""
     return bool(schedule.step and schedule.step[-1] in (32, 64) and schedule.step[1] == 176)
+
+
+def cube_schedules_of(program: tw.Program) -> list[CubeSchedule]:
+    """Those of its fusions, in order."""
+    fusions = [op for op in program.module("graph").walk() if isinstance(op, FusionOp)]
+    return [s for op in fusions for s in to_schedules(op.schedule) if isinstance(s, CubeSchedule)]
 
 
 def check(fn: Callable[..., Any], shapes: Sequence[tuple[int, ...]], judge: Prefers, dtype: str = "float16") -> None:
@@ -93,7 +109,7 @@ def check(fn: Callable[..., Any], shapes: Sequence[tuple[int, ...]], judge: Pref
 
 @sampled(4)
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-@pytest.mark.parametrize("sizes", [(300, 130, 200), (331, 97, 40), (115, 1, 17), (619, 300, 257)], ids=str)
+@pytest.mark.parametrize("sizes", [(300, 130, 200), (331, 97, 40), (115, 3, 17), (619, 300, 257)], ids=str)
 def test_rows_in_equal_shares(
     dtype: str, sizes: tuple[int, int, int], preferring: Callable[[Wanted], Prefers]
 ) -> None:
@@ -124,6 +140,33 @@ def test_columns_of_several_axes(
     m, k, blocks = sizes
     fn = lambda a, b: jnp.einsum("mk,jkc->mjc", a, b)  # noqa: E731
     check(fn, [(m, k), (blocks, k, 16)], preferring(columns_of_two_axes))
+
+
+@sampled(2)
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("wanted", [sums_of_two_axes, longer_load], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("sizes", [(70, 37, 16, 33), (300, 40, 16, 130), (17, 100, 8, 65)], ids=str)
+def test_sums_over_several_axes(
+    sizes: tuple[int, int, int, int], wanted: Wanted, dtype: str, preferring: Callable[[Wanted], Prefers]
+) -> None:
+    """Rows in blocks of few columns: no step need divide the blocks."""
+    m, blocks, each, n = sizes
+    fn = lambda a, b: jnp.einsum("kmc,kcn->mn", a, b)  # noqa: E731
+    check(fn, [(blocks, m, each), (blocks, each, n)], preferring(wanted), dtype)
+
+
+@pytest.mark.parametrize(("step", "length"), [("step_k_a", 64), ("base_k", 48)])
+def test_pins_of_sums_over_several_axes(step: str, length: int) -> None:
+    """Pins count steps, and what is summed over in one, of all axes that are summed over."""
+    pins = tw.Schedule(base_m=16, base_n=16, base_k=48 if step == "base_k" else 32, step_k_a=2, step_k_b=1)
+    fn = lambda a, b: jnp.einsum("kmc,kcn->mn", a, b)  # noqa: E731
+    args = [np.random.default_rng(0).standard_normal(s).astype("f2") for s in ((12, 20, 16), (12, 16, 24))]
+    program = tw.compile(fn, *args, options=tw.Options(schedule=pins))
+    (schedule,) = cube_schedules_of(program)
+    assert schedule.step is not None and schedule.lhs is not None
+    assert schedule.step[2:] == ((3, 16) if step == "base_k" else (2, 16))
+    assert schedule.lhs[2] * 16 == (96 if step == "base_k" else length)
+    np.testing.assert_allclose(program(*args), np.asarray(fn(*args)), rtol=1e-2, atol=1e-2)
 
 
 def test_steps_of_powers_of_two(preferring: Callable[[Wanted], Prefers]) -> None:
@@ -157,7 +200,7 @@ def test_large_products(
     oracle.register("notes", Notes())
     try:
         args = [jax.ShapeDtypeStruct(s, dtype) for s in shapes]
-        options = tw.Options(oracle="notes", turned=False, widened=False, stream_k=False)
+        options = tw.Options(oracle="notes", turned=False, widened=False, fractals=False, stream_k=False)
         program = tw.compile(fn, *args, target=target, options=options)
     finally:
         oracle.unregister("notes")
@@ -198,13 +241,7 @@ def test_weights_are_one_load_where_a_product_waits() -> None:
     as it would alone."""
     args = [jax.ShapeDtypeStruct(s, "float16") for s in NORMED]
     early, late = (tw.compile(normed, *args, options=tw.Options(ahead=ahead)) for ahead in (True, False))
-    first, second = (
-        s
-        for op in early.module("graph").walk()
-        if isinstance(op, FusionOp)
-        for s in to_schedules(op.schedule)
-        if isinstance(s, CubeSchedule)
-    )
+    first, second = cube_schedules_of(early)
     assert second.rhs is not None and second.lhs is not None and first.rhs is not None
     assert second.step is not None and second.rhs[-1] == 768 > second.lhs[-1] and first.rhs[-1] < 768
     assert second.rhs[1] == 2 * second.step[1], "the epilogue of a half is under way while the other is computed"
