@@ -72,6 +72,7 @@ class Options:
         turned: Whether operands of products may be stored with what is summed over side by side, where that takes less
             time: those that are packed weights once, others by a kernel before the product.
         widened: Whether these operands may have rows that begin where lines of memory do, where that takes less time.
+        fractals: Whether these operands may lie in fractals, as l1 has them, where that takes less time.
         tails: Whether what reduces rows of a product may be part of its kernel, where that takes less time.
         pooling: Whether a product and the windows that pool its result become one kernel, where that takes less time.
         ahead: Whether kernels load what none of them makes, as weights, before they wait at a barrier.
@@ -136,6 +137,7 @@ class Options:
     inline: bool = True
     stream_k: bool = True
     placed: bool = True
+    fractals: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.quantization, QuantConfig | str | Path | None):
@@ -201,6 +203,7 @@ class Options:
             self.inline,
             self.stream_k,
             self.placed,
+            self.fractals,
         )
         left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
         return [s for s in pinned(stages, choices) if s.name not in left_out]

@@ -7,6 +7,7 @@ SWITCHES = {
     "attention": "leave the products and the softmax of attention, and other chained products, kernels of their own",
     "turned": "leave the operands of products in memory as they are, whatever their loads cost",
     "widened": "leave the rows of operands of products as long as they are, wherever they begin in memory",
+    "fractals": "leave the operands of products in rows, whatever their loads cost",
     "tails": "leave what reduces rows of a product, as a norm behind it, a kernel of its own",
     "pooling": "leave the windows that pool the result of a product a kernel of their own",
     "unit_flags": "let a drain wait until all sums of its product are made",

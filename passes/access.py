@@ -59,7 +59,7 @@ def reshape_groups(source: Sequence[int], target: Sequence[int]) -> list[tuple[l
     return groups
 
 
-def _parted(
+def parted(
     position: Expr[Axis], sizes: Sequence[int], extent: Mapping[Axis, int]
 ) -> list[Expr[Axis]] | None:
     """The index into each dimension of these sizes at a row-major position; None where the indices into one may carry
@@ -97,7 +97,7 @@ def _through_reshape(
             if [target[d] for d in right if target[d] != 1] == [source[d] for d in wide]:
                 places = [indices[d] for d in right if target[d] != 1]
             else:
-                places = _parted(position, [source[d] for d in wide], extent)
+                places = parted(position, [source[d] for d in wide], extent)
             if places is None:
                 return None
             for d, index in zip(wide, places, strict=True):

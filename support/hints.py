@@ -1,6 +1,8 @@
 """Names of values that a pass computes in another way, which say what they are to be compared with.
 
 `x_without_y` is x, computed without y, from which it was computed before. The rounding of y is no part of its error.
+`x_turned`, `x_in_fractals` and the like are x in another layout: they are compared with nothing, as they may have the
+type of x.
 """
 
 from __future__ import annotations
@@ -17,3 +19,8 @@ def parts_of_hint(name: str | None) -> tuple[str, str] | None:
     """(the value, what it is computed without) of such a name; None for another one."""
     before, found, left_out = (name or "").partition(_WITHOUT)
     return (before, left_out) if found else None
+
+
+def in_layout(name: str | None, layout: str) -> str | None:
+    """The name of the value `name` in another layout, which this describes; None where it has no name."""
+    return None if name is None else f"{name}_{layout}"

@@ -36,10 +36,20 @@ from ..oracle import oracle_of
 from ..pipeline import remaining, run_stage
 from ..stages import Stage
 from ..tile.choose import Scheduler
-from ..tile.turned import Layout, from_memory, layouts, multiplied, reads_turned, stored_type
+from ..tile.turned import (
+    Layout,
+    LayoutKinds,
+    from_memory,
+    layouts,
+    multiplied,
+    reads_turned,
+    stored_type,
+    to_memory,
+)
 from ..tile.turned_operands import TurnJudge
 from .integer_chains import PACKED
 from .pack import SplitProgram, split_weights
+from .parted_sums import part_readers
 from .products_named import main_function
 from .tensor_builder import BlockBuilder
 
@@ -73,7 +83,8 @@ def weights_to_turn(
     if schedules is None:
         return []
     choices = schedules.choices
-    if choices.schedule or not (choices.turned or choices.widened):
+    kinds = LayoutKinds(choices.turned, choices.widened, choices.fractals)
+    if choices.schedule or not any(kinds):
         return []
     ops = list(main_function(module).body.block.ops)
     made = split_weights(module.clone(), patterns, turned=True)
@@ -87,7 +98,7 @@ def weights_to_turn(
     machine = Machine.load(target_of(rest) or target or DEFAULT_TARGET)
     scheduler = Scheduler(machine, oracle_of(choices.oracle), join=choices.join)
     judge = TurnJudge(machine, scheduler.estimate)
-    readers = _Readers(functions, _turnable(made, ops), judge, choices.turned, choices.widened)
+    readers = _Readers(functions, _turnable(made, ops), judge, kinds)
     first, found = len(made.left), list[TurnedWeights]()
     for tensor in readers.tensors():
         best = readers.best(tensor)
@@ -121,12 +132,11 @@ class _Readers:
     """What reads the weights of a program of fusions."""
 
     def __init__(
-        self, functions: Sequence[FuncOp], weights: set[int], judge: TurnJudge, turned: bool, widened: bool
+        self, functions: Sequence[FuncOp], weights: set[int], judge: TurnJudge, kinds: LayoutKinds
     ):
-        """functions: each behind those that call it; weights: arguments of @main that may have another layout, by
-        number; turned, widened: whether that may be another order, and longer rows."""
-        self.functions, self.weights, self.judge = functions, weights, judge
-        self.turned, self.widened = turned, widened
+        """functions: each behind those that call it; weights: arguments of @main that may have another layout, of these
+        kinds, by number."""
+        self.functions, self.weights, self.judge, self.kinds = functions, weights, judge, kinds
         self._named = {text(func.sym_name): func for func in functions}
         self._same: dict[SSAValue, SSAValue] = {}
         self._times = Counter[str]({"main": 1})
@@ -185,7 +195,7 @@ class _Readers:
         machine = self.judge.machine
         for fusion, number, _ in tensor.readings:
             for last in ("k", "free") if multiplied(fusion) is not None else ():
-                wished = layouts(fusion, machine, last, self.turned, self.widened)
+                wished = layouts(fusion, machine, self.kinds, last)
                 tried.update((layout, None) for which, layout in wished if which == number)
         if not tried:
             return None
@@ -231,12 +241,12 @@ def _turn(module: ModuleOp, tensor: TurnedWeights, values: Sequence[SSAValue]) -
     turned: dict[SSAValue, SSAValue] = {}
     for value in values:
         build = BlockBuilder(Block())
-        made = build.transpose(value, layout.perm)
+        made = to_memory(build, value, layout._replace(row=0))
         if layout.row:
             rank = len(layout.perm)
             room = [*[0] * (rank - 1), layout.row - shape_of(made)[-1]]
             made = build.pad(made, 0, [0] * rank, room, [0] * rank)
-        made.name_hint = value.name_hint
+        made.name_hint = layout.name_of(value)
         assert isinstance(made.owner, Operation)
         made.owner.attributes[PACKED] = UnitAttr()
         turned[_taken_back(build, value, made, layout, tensor.kind)] = made
@@ -245,6 +255,7 @@ def _turn(module: ModuleOp, tensor: TurnedWeights, values: Sequence[SSAValue]) -
         block = func.body.block
         arg = Rewriter.replace_value_with_new_type(block.args[number], stored_type(tensor.kind, layout))
         back = _taken_back(BlockBuilder(Block()), arg, arg, layout, tensor.kind)
+        arg.name_hint = layout.name_of(back)
         turned[back] = arg  # which it may hand on to another function
         func.function_type = FunctionType.from_lists(
             [a.type for a in block.args], list(func.function_type.outputs)
@@ -255,6 +266,8 @@ def _turn(module: ModuleOp, tensor: TurnedWeights, values: Sequence[SSAValue]) -
         for i, value in enumerate(op.operands) if callee is not None else ():
             if (callee, i) in passed and value in turned:
                 op.operands[i] = turned[value]
+    for back in turned if layout.fractal else ():
+        part_readers(back, layout.perm[-1], layout.fractal)
 
 
 def _taken_back(

@@ -17,15 +17,16 @@ from ...dialects.graph import (
     IotaOp,
     PlaceOp,
     ReduceOp,
+    ReshapeOp,
     TransposeOp,
     UnpackOp,
     WidenOp,
 )
-from ...dialects.graph.control import axes_of
+from ...dialects.graph.control import AXES, axes_of
 from ...dialects.graph.interface import shape_of
 from ...dialects.npu.types import row_strides
 from ...machine import Machine
-from ..access import Load, resolve, splat_of
+from ..access import Load, reshape_groups, resolve, splat_of
 from ..errors import PassError
 from .schedule import merge_axes
 
@@ -75,11 +76,36 @@ def begun_as(fusion: FusionOp) -> list[SSAValue]:
 
 def behind_transposes(value: SSAValue, strides: Sequence[int] = ()) -> tuple[SSAValue, Sequence[int]]:
     """The value that layout ops turn into this one, and what these strides, one for each dimension, are along its
-    own."""
-    while isinstance(value.owner, TransposeOp) and "axes" not in value.owner.attributes:
-        places = {p: i for i, p in enumerate(to_ints(value.owner.perm))}
-        value, strides = value.owner.x, [strides[places[d]] for d in range(len(strides))]
+    own. Dimensions that are merged have strides of their own."""
+    while isinstance(op := value.owner, TransposeOp | ReshapeOp) and AXES not in op.attributes:
+        if isinstance(op, TransposeOp):
+            places = {p: i for i, p in enumerate(to_ints(op.perm))}
+            strides = [strides[places[d]] for d in range(len(strides))]
+        else:
+            unmerged = _unmerged(op, strides)
+            if unmerged is None:
+                break
+            strides = unmerged
+        value = op.x
     return value, strides
+
+
+def behind_layout(value: SSAValue) -> SSAValue:
+    """What a fusion computes where it yields that in another layout, or as a part of a tensor; else the value
+    itself."""
+    return behind_transposes(behind_room(value))[0]
+
+
+def _unmerged(op: ReshapeOp, strides: Sequence[int]) -> Sequence[int] | None:
+    """What strides along the dimensions of a reshape's result are along those of its operand; None where it does more
+    than to merge some."""
+    source, found = shape_of(op.x), list[int]()
+    for left, right in reshape_groups(source, shape_of(op.result)):
+        if len(right) != 1:
+            return None
+        step = strides[right[0]] if strides else 0
+        found += [step * inner for inner in row_strides([source[d] for d in left])]
+    return found if strides else ()
 
 
 def is_member(value: SSAValue) -> bool:

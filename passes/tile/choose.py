@@ -57,6 +57,7 @@ from .pooling_choice import PoolingChoice
 from .product_ways import KINDS, ProductWays, say_cut
 from .scheduled import ScheduledKernel, cannot_obey
 from .tails import Tails
+from .turned import LayoutKinds
 from .turned_operands import Turner, TurnJudge
 
 
@@ -83,6 +84,8 @@ class GraphSchedulePass(TargetPass):
     """Whether kernels will load what none of them makes before they wait at a barrier."""
     stream_k: bool = True
     """Whether sums of products may be cut where whole ones leave cores idle."""
+    fractals: bool = True
+    """Whether operands of products may lie in fractals."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         scheduler = Scheduler(
@@ -95,8 +98,7 @@ class GraphSchedulePass(TargetPass):
             ahead=self.ahead,
             stream_k=self.stream_k,
         )
-        if self.turned or self.widened:
-            scheduler.turn(module, self.turned, self.widened)
+        scheduler.turn(module, LayoutKinds(self.turned, self.widened, self.fractals))
         scheduler.module(module)
 
 
@@ -137,12 +139,12 @@ class Scheduler:
         for finish in self.finish:
             finish()
 
-    def turn(self, module: ModuleOp, turned: bool = True, widened: bool = True) -> None:
-        """Gives operands of products other orders and longer rows where that takes less time, unless choices are
+    def turn(self, module: ModuleOp, kinds: LayoutKinds) -> None:
+        """Gives operands of products other layouts, of these kinds, where that takes less time, unless choices are
         pinned."""
-        turner = Turner(TurnJudge(self.machine, self.estimate), turned, widened)
+        turner = Turner(TurnJudge(self.machine, self.estimate), kinds)
         for func in module.ops:
-            if self.may_join and isinstance(func, FuncOp) and func.body.blocks:
+            if any(kinds) and self.may_join and isinstance(func, FuncOp) and func.body.blocks:
                 turner.block(func.body.block)
 
     def estimate(self, fusion: FusionOp) -> float:

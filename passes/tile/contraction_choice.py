@@ -16,6 +16,7 @@ from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.types import padded_bytes
 from ...machine import Machine
 from ..errors import PassError, TooLarge
+from .axes import behind_layout
 from .bound import CubeCost, CubeProblem, LoadCost, OperandLoads
 from .contraction_axes import Dim, Operand
 from .cube_loads import L1_FRACTION, other_loads
@@ -52,7 +53,7 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         """What leaves the cube: the sums, or what the drain makes of them."""
         if self.drain is not None:
             self.members = []
-            self.drained = self.stored[0].value
+            self.drained = behind_layout(self.stored[0].value)
             self.problem = self._problem(self.drained)
         elif (partial := self._partial_drain_asked()) is not None:
             self.drain, self.drained = partial.drain, partial.value

@@ -24,7 +24,7 @@ from ...machine import Machine
 from ..access import splat_of
 from ..graph.back_to_back import is_relu
 from ..nests import Nest, Product, nest_of
-from .axes import behind_room
+from .axes import behind_layout
 from .columns import Columns, columns_of, known_factors, pack_factors
 from .contraction_axes import accumulated_in, product_in
 from .cube_schedule import COLUMNS
@@ -103,7 +103,7 @@ def partial_drain_of(fusion: FusionOp, machine: Machine) -> PartialDrain | None:
     total = dtype_name(accumulated_in(anchor))
     chain = _Chain(fusion, anchor, total, machine, packed=True)
     drain = chain.to_half()
-    if drain is None or any(behind_room(v) is chain.end for v in yielded.operands):
+    if drain is None or any(behind_layout(v) is chain.end for v in yielded.operands):
         return None
     multiplied = dtype_name(element_of(anchor.lhs))
     if not has_room(drain, COLUMNS[-1], machine) or drain.refused_by(machine, multiplied, "f16") is not None:
@@ -137,7 +137,7 @@ def _drain_of(fusion: FusionOp, machine: Machine, packed: bool) -> Drain | None:
     assert yielded is not None
     if anchor is None or machine.fused or machine.scaled_drains is None or len(yielded.operands) != 1:
         return None
-    result = behind_room(yielded.operands[0])
+    result = behind_layout(yielded.operands[0])
     if result is anchor.result:
         return None
     total = dtype_name(accumulated_in(anchor))

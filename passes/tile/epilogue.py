@@ -192,8 +192,10 @@ class EpilogueSteps(ContractionSteps):
             cut = {a: _smaller_divisor(extent[a], chunk[a]) for a in axes if chunk[a] > 1}
             if not cut:
                 break
-            # along the axis where that makes the fewest parts more: rows of a prime number are parts of one row
-            axis = min(cut, key=lambda a: chunk[a] / cut[a])
+            # along the axis where that makes the fewest parts more: rows of a prime number are parts of one row. What
+            # lies side by side in memory is cut last, where a row has several axes
+            beside = self.n_axes[-1] if len(self.n_axes) > 1 else None
+            axis = min(cut, key=lambda a: (a == beside, chunk[a] / cut[a]))
             chunk[axis] = cut[axis]
         if self._epilogue_bytes(chunk) > capacity:
             raise TooLarge(

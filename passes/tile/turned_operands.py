@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf, isfinite
 
-import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
@@ -28,12 +27,15 @@ from ...dialects.graph.schedules import Schedule
 from ...machine import Machine
 from ..fingerprint import structure
 from ..instances import has_open_sizes
-from ..reasons import Reason, asked_reasons
+from ..reasons import Reason, ReasonKind, asked_reasons
 from .launches import launches_of
 from .names import Memo
 from .scheduled import as_vector
 from .turned import (
     Layout,
+    LayoutKinds,
+    LayoutName,
+    array_in_memory,
     copy_of,
     layouts,
     macs,
@@ -54,6 +56,13 @@ bound."""
 MOST_SAVED = 0.25
 """The share of what a product takes that turning an operand of whole lines of memory may save: twice what it does for
 large products (8192^3 in f16 on ascend-910b1: 3,351 us instead of 3,826). So small products need not be judged."""
+
+REFUSED: Mapping[LayoutName, ReasonKind] = {
+    "turned": "not turned",
+    "widened": "not widened",
+    "in fractals": "not in fractals",
+}
+"""What a reason is called for which a tensor does not get a layout."""
 
 Estimate = Callable[[FusionOp], float]
 """Microseconds of a fusion with its best schedule, infinity where it has none."""
@@ -78,6 +87,8 @@ class TurnJudge:
     ) -> float:
         """What a fusion takes that reads some inputs, and stores some results, turned."""
         inputs, stored = inputs or {}, stored or {}
+        if not all(reads_turned(fusion, *each) for each in inputs.items()):
+            return inf
         key, details = structure(fusion)
         whole = key, tuple(sorted(inputs.items())), tuple(sorted(stored.items()))
         known = self._known.find(whole, details)
@@ -179,12 +190,10 @@ class _Way:
 
 
 class Turner:
-    """Gives operands of products other layouts in blocks of fusions. turned, widened: whether these may have another
-    order, and longer rows."""
+    """Gives operands of products other layouts, of these kinds, in blocks of fusions."""
 
-    def __init__(self, judge: TurnJudge, turned: bool = True, widened: bool = True):
-        self.judge, self.machine = judge, judge.machine
-        self.turned, self.widened = turned, widened
+    def __init__(self, judge: TurnJudge, kinds: LayoutKinds):
+        self.judge, self.machine, self.kinds = judge, judge.machine, kinds
         self.barrier = self.machine.barrier_microseconds(self.machine.cube_cores)
         self.reasons = asked_reasons()
         self.given: set[SSAValue] = set()
@@ -215,7 +224,7 @@ class Turner:
         return not fusion.on_host and fusion.schedule is None and not has_open_sizes(fusion)
 
     def _layouts(self, fusion: FusionOp) -> Iterator[tuple[int, Layout]]:
-        return layouts(fusion, self.machine, turned=self.turned, widened=self.widened)
+        return layouts(fusion, self.machine, self.kinds)
 
     def _value(self, value: SSAValue, found: Sequence[Layout], first: FusionOp) -> None:
         """Gives a tensor the best of some layouts for the products that read it from `first` on, if that pays."""
@@ -239,12 +248,12 @@ class Turner:
     ) -> list[_Way]:
         """The ways in which a tensor may get a layout for the products of a block that wish for it, at least one."""
         constant = value.owner if isinstance(value.owner, ConstantOp) else None
-        stores = stores_turned(value, self.machine) and value.owner.parent is block
+        stores = stores_turned(value, self.machine, layout) and value.owner.parent is block
         cost = 0.0 if constant is not None else self.judge.turn(value, layout)
         most = sum(self.judge.most_saved(fusion, value) for fusion, _ in wishing)
         least = cost
         if stores:  # a kernel that stores its result in another order may take less time itself
-            least = self.barrier if layout.row else -inf
+            least = -inf if layout == Layout(layout.perm) else self.barrier
         if most <= least:
             return [_Way(layout, (), cost, lambda: None, self.barrier, most, judged=False)]
         readings = [self._reading(fusion, number, layout) for fusion, number in wishing]
@@ -281,7 +290,7 @@ class Turner:
         for op, number in users:
             if not isinstance(op, FusionOp) or op.parent is not maker.parent or not self._free(op):
                 return None
-            if not reads_turned(op, number):
+            if not reads_turned(op, number, layout):
                 return None
             readings.append(self._reading(op, number, layout))
         cost = self.judge.microseconds(maker, stored={value.index: layout}) - self.judge.microseconds(maker)
@@ -304,7 +313,7 @@ class Turner:
         made: Operation = turning(value, layout) if constant is None else _stored_constant(constant, layout)
         readers = {r.fusion for r in readings}
         block.insert_op_before(made, next(op for op in block.ops if op in readers))
-        made.results[0].name_hint = value.name_hint
+        made.results[0].name_hint = layout.name_of(value)
         self.given.add(made.results[0])
         for r in readings:
             read_turned(r.fusion, r.number, made.results[0], layout)
@@ -314,23 +323,19 @@ class Turner:
 
     def _note(self, fusion: FusionOp, value: SSAValue, layout: Layout, why: str) -> None:
         if self.reasons is not None:
-            kind = "not turned" if layout.turned else "not widened"
-            self.reasons.append(Reason(kind, (fusion,), f"of {value.type}, {why}"))
+            self.reasons.append(Reason(REFUSED[layout.kind], (fusion,), f"of {value.type}, {why}"))
 
     def _note_turned(self, fusion: FusionOp, value: SSAValue, way: _Way) -> None:
         if self.reasons is not None:
             now, then = (sum(us) for us in zip(*((r.now, r.turned) for r in way.readings), strict=True))
             said = f"of {value.type}, what reads it takes {then:.1f} us instead of {now:.1f}"
-            kind = "turned" if way.layout.turned else "widened"
-            self.reasons.append(Reason(kind, (fusion,), f"{said}, and {way.layout.verb} it {way.cost:.1f}"))
+            self.reasons.append(Reason(way.layout.kind, (fusion,), f"{said}, and {way.layout.verb} it {way.cost:.1f}"))
 
 
 def _stored_constant(op: ConstantOp, layout: Layout) -> ConstantOp:
     kind = stored_type(op.result.type, layout)
-    data = op.value.data.array().transpose(layout.perm)
-    room = [(0, n - d) for d, n in zip(data.shape, kind.get_shape(), strict=True)]
     return ConstantOp.create(
         result_types=[kind],
-        properties={"value": DataAttr.of(np.pad(data, room))},
+        properties={"value": DataAttr.of(array_in_memory(op.value.data.array(), layout))},
         location=op.location,
     )

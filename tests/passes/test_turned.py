@@ -238,6 +238,15 @@ def test_kernel_that_turns() -> None:
 
 
 @pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("fn", [matmul, of_both, after_kernel, in_loop], ids=lambda fn: fn.__name__)
+def test_verified(fn: Callable[..., Any]) -> None:
+    """verify takes a matrix that is turned for another one than the matrix, though it has the same type."""
+    rng = np.random.default_rng(0)
+    args = [jnp.asarray(rng.standard_normal((48, 48)), "float16") for _ in range(2)]
+    assert tw.verify(fn, *args).ok
+
+
+@pytest.mark.usefixtures("eager")
 def test_constant() -> None:
     """A constant is turned at compile time, and no kernel does it."""
     matrix = np.arange(48 * 23).reshape(48, 23).astype(np.float16) / 64
