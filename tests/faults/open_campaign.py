@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from campaign import KernelSubject, Tally, drawn, kernels_of, work_of
 from open_mutants import OPEN_MUTATIONS
-from subjects import Subject
+from subject_types import Subject
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 

@@ -14,7 +14,8 @@ from memory_mutants import shift_address
 from mutants import KERNEL_MUTATIONS
 from oracle import Crash, Device, Launch, Schedule, Stuck, schedules
 from stream_mutants import STREAM_MUTATIONS
-from subjects import NARROW_TARGET, TARGETS, Subject, example, subject
+from subject_types import NARROW_TARGET, TARGETS, Subject
+from subjects import example, subject
 from tiers import ALL, later, sampled
 
 import tilewright as tw
@@ -211,6 +212,13 @@ def test_no_mutant_of_longer_rows_escapes() -> None:
     """What is behind the rows is stored by nobody, and nobody may read it."""
     found = [subject(f"widened {i}", TARGETS[0]) for i in range(2)]
     assert all("strides [" in str(s.module) for s in found)
+    assert sum(sample(s, 20, 4) for s in found) >= 40
+
+
+def test_no_mutant_of_fractals_escapes() -> None:
+    """One kernel stores groups of columns, and the next one has several of them in a step."""
+    found = [subject(f"fractals {i}", TARGETS[0]) for i in range(2)]
+    assert all("strides [16, " in str(s.module) for s in found)
     assert sum(sample(s, 20, 4) for s in found) >= 40
 
 
