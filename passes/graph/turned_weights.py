@@ -1,12 +1,13 @@
-"""Turns and widens weights that are packed: they are stored in the layout with which the products take least.
+"""Gives weights that are packed another layout: that with which the products take least.
 
 Before:  @main(%w {graph.weight}: [k, n], %x)    %y = graph.contract %x, %w
 After:   %t = graph.transpose %w : [n, k], marked as to be packed ; %u = graph.transpose %t ; %y = graph.contract %x, %u
 
 The packing program makes %t once, and the loads of the product see through %u. Where rows are to begin at lines of
-memory, %t is padded, too, and %u a slice of it. A tensor has one layout for all that reads it: the one with which all
-of that takes least. It is asked of a copy of the program, fused as it will be, by the oracle that judges schedules.
-Weights that functions take which are called are turned, too, if all calls give such.
+memory, %t is padded, too, and %u a slice of it; where it lies in fractals, the products sum over parts. A tensor has
+one layout for all that reads it: the one with which all of that takes least. It is asked of a copy of the program,
+fused as it will be, by the oracle that judges schedules. Weights that functions take which are called are turned, too,
+if all calls give such.
 
 What is left as it is: weights that something reads which cannot read another layout (a gather, a loop, the program's
 result); weights that another pass packs in an order of its own, as quantized ones; programs with open sizes, of which
@@ -218,7 +219,7 @@ class _Readers:
 
 
 def turn_weights(module: ModuleOp, found: Sequence[TurnedWeights]) -> None:
-    """Has weights of a module turned and widened, in place, as was found for it."""
+    """Gives weights of a module the layouts that were found for it, in place."""
     main = main_function(module)
     ops = list(main.body.block.ops)
     # none of them is another one's, so that places stay what they are until all values are known

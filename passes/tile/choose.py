@@ -5,10 +5,10 @@ After:   %r = graph.fusion %x, %w {domain = [256, 512], kind = "cube",
              schedule = #graph.cube_schedule<axes = [[0], [1], [2]], step = [64, 128, 128], ...>} ...
 
 Equal fusions are judged once. How a kernel is cut depends on its neighbours, as most launches run as stages of one
-(fronts.py), unless the option `join` says that they do not. Operands of products are turned or widened first where that
-takes less time (turned_operands.py), unless the options `turned` and `widened` say that they are not. What is pinned,
-by the option `schedule` or by a schedule that a fusion has already, is obeyed or refused. A fusion whose values do not
-fit on chip together is split in two (halves.py).
+(fronts.py), unless the option `join` says that they do not. Operands of products get another layout first where that
+takes less time (turned_operands.py), of the kinds that the options `turned`, `widened` and `fractals` leave. What is
+pinned, by the option `schedule` or by a schedule that a fusion has already, is obeyed or refused. A fusion whose values
+do not fit on chip together is split in two (halves.py).
 """
 
 from __future__ import annotations

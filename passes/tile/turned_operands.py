@@ -4,10 +4,10 @@ Before:  %y = graph.fusion %x, %w {kind = "cube"} : (tensor<8192x4096xf16>, tens
 After:   %t = graph.fusion %w {kind = "move"} : (tensor<4096x8192xf16>) -> tensor<8192x4096xf16>
          %y = graph.fusion %x, %t {kind = "cube"}, which reads %t turned back
 
-The layout is another order of the dimensions, longer rows, which begin at lines of memory then, or both. An operand
-that a kernel of the same block computes may be stored so by that kernel, if all that read it take it so. A constant is
-made so at compile time. Whether one of these pays, the oracle says: the time of all products that read the tensor,
-before and after, and of what gives it the layout.
+The layout is another order of the dimensions, and longer rows, which begin at lines of memory then, or fractals. An
+operand that a kernel of the same block computes may be stored so by that kernel, if all that read it take it so. A
+constant is made so at compile time. Whether one of these pays, the oracle says: the time of all products that read the
+tensor, before and after, and of what gives it the layout.
 """
 
 from __future__ import annotations
