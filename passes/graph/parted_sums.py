@@ -9,7 +9,7 @@ Loads see through both reshapes of %x, as no index carries over from the place i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -23,6 +23,10 @@ from ..nests import Nest, nest_of_contract
 from .gathered_operands import gathers_of
 from .sparse_products import expansion_of
 from .tensor_builder import BlockBuilder, TensorBuilder
+
+Side = Literal["lhs", "rhs"]
+SIDES: tuple[Side, ...] = get_args(Side)
+"""The operands of a product, in order."""
 
 
 def parted_shape(shape: Sequence[int], dim: int, inner: int) -> list[int]:
@@ -45,27 +49,19 @@ def parted_dims(dims: Sequence[int], dim: int) -> list[int]:
 
 def part_sums(product: ContractOp, number: int, inner: int) -> None:
     """Has a product sum over one of its summed dimensions in two. In place, as the result is the same."""
-    left, right = to_ints(product.lhs_contract)[number], to_ints(product.rhs_contract)[number]
-    part_lhs(product, left, inner)
-    part_rhs(product, right, inner)
+    dims = to_ints(product.lhs_contract)[number], to_ints(product.rhs_contract)[number]
+    for side, dim in zip(SIDES, dims, strict=True):
+        part_side(product, side, dim, inner)
 
 
-def part_lhs(product: ContractOp, dim: int, inner: int) -> None:
-    """Has a product read its left side with a dimension in two. Where that is none of those summed over, the result has
-    to have it in two as well."""
+def part_side(product: ContractOp, side: Side, dim: int, inner: int) -> None:
+    """Has a product read an operand with a dimension in two. Where that is none of those summed over, the result has to
+    have it in two as well."""
     build = BlockBuilder(Block(), product.location)
-    product.lhs_batch = ints(parted_dims(to_ints(product.lhs_batch), dim))
-    product.lhs_contract = ints(parted_dims(to_ints(product.lhs_contract), dim))
-    product.operands[0] = part_dim(build, product.lhs, dim, inner)
-    Rewriter.inline_block(build.block, InsertPoint.before(product))
-
-
-def part_rhs(product: ContractOp, dim: int, inner: int) -> None:
-    """The same of its right side."""
-    build = BlockBuilder(Block(), product.location)
-    product.rhs_batch = ints(parted_dims(to_ints(product.rhs_batch), dim))
-    product.rhs_contract = ints(parted_dims(to_ints(product.rhs_contract), dim))
-    product.operands[1] = part_dim(build, product.rhs, dim, inner)
+    for over in (f"{side}_batch", f"{side}_contract"):
+        setattr(product, over, ints(parted_dims(to_ints(getattr(product, over)), dim)))
+    place = SIDES.index(side)
+    product.operands[place] = part_dim(build, product.operands[place], dim, inner)
     Rewriter.inline_block(build.block, InsertPoint.before(product))
 
 

@@ -198,6 +198,7 @@ class _Readers:
             for last in ("k", "free") if multiplied(fusion) is not None else ():
                 wished = layouts(fusion, machine, self.kinds, last)
                 tried.update((layout, None) for which, layout in wished if which == number)
+        tried = {layout: None for layout in tried if all(reads_turned(*each[:2], layout) for each in tensor.readings)}
         if not tried:
             return None
         now = self._microseconds(tensor, None)

@@ -25,7 +25,7 @@ from ..access import Load
 from ..graph.attention import Attention, attention_at
 from ..graph.chained import Chained, chained_at
 from ..graph.layout_axes import Axes, base_of
-from .axes import StoredPart, behind_transposes
+from .axes import StoredPart, behind_merges
 from .builder import KernelBuilder
 from .contract import ContractKernel
 from .contraction_axes import Dim, Operand
@@ -154,7 +154,7 @@ class ProductPart(ContractKernel):
 
 def result_strides(at: Chained, value: SSAValue) -> dict[int, int]:
     """Elements between neighbours of a stored result of attention along each axis."""
-    made, strides = behind_transposes(value, row_strides(shape_of(value)))
+    made, strides = behind_merges(value, row_strides(shape_of(value)))
     axes = at.axes[made]
     return {a: stride for a, stride in zip(axes, strides, strict=True) if a is not None}
 

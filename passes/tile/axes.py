@@ -75,25 +75,27 @@ def begun_as(fusion: FusionOp) -> list[SSAValue]:
 
 
 def behind_transposes(value: SSAValue, strides: Sequence[int] = ()) -> tuple[SSAValue, Sequence[int]]:
-    """The value that layout ops turn into this one, and what these strides, one for each dimension, are along its
-    own. Dimensions that are merged have strides of their own."""
-    while isinstance(op := value.owner, TransposeOp | ReshapeOp) and AXES not in op.attributes:
-        if isinstance(op, TransposeOp):
-            places = {p: i for i, p in enumerate(to_ints(op.perm))}
-            strides = [strides[places[d]] for d in range(len(strides))]
-        else:
-            unmerged = _unmerged(op, strides)
-            if unmerged is None:
-                break
-            strides = unmerged
-        value = op.x
+    """The value that transposes turn into this one, and what these strides, one for each dimension, are along its
+    own."""
+    while isinstance(value.owner, TransposeOp) and AXES not in value.owner.attributes:
+        places = {p: i for i, p in enumerate(to_ints(value.owner.perm))}
+        value, strides = value.owner.x, [strides[places[d]] for d in range(len(strides))]
+    return value, strides
+
+
+def behind_merges(value: SSAValue, strides: Sequence[int] = ()) -> tuple[SSAValue, Sequence[int]]:
+    """The same behind reshapes that merge dimensions, too, each of which has a stride of its own."""
+    value, strides = behind_transposes(value, strides)
+    op = value.owner
+    if isinstance(op, ReshapeOp) and AXES not in op.attributes and (found := _unmerged(op, strides)) is not None:
+        return behind_merges(op.x, found)
     return value, strides
 
 
 def behind_layout(value: SSAValue) -> SSAValue:
     """What a fusion computes where it yields that in another layout, or as a part of a tensor; else the value
     itself."""
-    return behind_transposes(behind_room(value))[0]
+    return behind_merges(behind_room(value))[0]
 
 
 def _unmerged(op: ReshapeOp, strides: Sequence[int]) -> Sequence[int] | None:
@@ -176,7 +178,7 @@ class FusionAxes:
 
     def _member_of(self, value: SSAValue) -> SSAValue | None:
         """The member result a yielded value is, seen through transposes; None for loaded data."""
-        value, _ = behind_transposes(value)
+        value, _ = behind_merges(value)
         return value if is_member(value) else None
 
     def _out_strides(self, value: SSAValue, within: Sequence[int] | None = None) -> dict[int, int]:
@@ -185,7 +187,7 @@ class FusionAxes:
         strides = list(row_strides(shape_of(value)) if within is None else within)
         if self._member_of(value) is None:
             return dict(enumerate(strides))
-        value, strides = behind_transposes(value, strides)
+        value, strides = behind_merges(value, strides)
         assert isinstance(value.owner, Operation)
         axes = self._result_axes(value.owner)
         return {a: s for a, s in zip(axes, strides, strict=True) if a is not None}

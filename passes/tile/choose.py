@@ -142,9 +142,11 @@ class Scheduler:
     def turn(self, module: ModuleOp, kinds: LayoutKinds) -> None:
         """Gives operands of products other layouts, of these kinds, where that takes less time, unless choices are
         pinned."""
+        if not any(kinds) or not self.may_join:
+            return
         turner = Turner(TurnJudge(self.machine, self.estimate), kinds)
         for func in module.ops:
-            if any(kinds) and self.may_join and isinstance(func, FuncOp) and func.body.blocks:
+            if isinstance(func, FuncOp) and func.body.blocks:
                 turner.block(func.body.block)
 
     def estimate(self, fusion: FusionOp) -> float:

@@ -20,16 +20,16 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialects.base import ints, to_ints
 from ...dialects.dtypes import dtype_name, tensor
-from ...dialects.graph import ContractOp, ElementwiseOp, FusionOp, ReduceOp, ReshapeOp, TransposeOp
+from ...dialects.graph import ContractOp, ElementwiseOp, FusionOp, ReduceOp, ReshapeOp
 from ...dialects.graph.control import AXES, axes_of
 from ...dialects.graph.interface import element_of, shape_of
 from ...machine import Machine
-from ..access import rearranges
 from ..graph.gathered_operands import gathers_of
-from ..graph.parted_sums import part_dim, part_lhs, part_rhs, parted_dims, parted_shape
+from ..graph.parted_sums import part_dim, part_side, parted_dims, parted_shape
 from ..graph.sparse_products import expansion_of
 from ..graph.tensor_builder import BlockBuilder
-from .axes import is_member, reduced_dims
+from ..rewriting import erase_dead
+from .axes import behind_transposes, is_member, reduced_dims
 
 
 def fractal_columns(value: SSAValue, machine: Machine) -> int:
@@ -52,11 +52,9 @@ def _columns(result: OpResult, dim: int, inner: int) -> _Columns | None:
     """The columns of a result, which are its dimension `dim`; None where they are no axis of the fusion's domain."""
     fusion = result.owner
     assert isinstance(fusion, FusionOp)
-    value, dims = fusion.yielded(0).values[result.index], list(range(len(shape_of(result))))
-    while isinstance(value.owner, TransposeOp) and not is_member(value):
-        perm = to_ints(value.owner.perm)
-        value, dims = value.owner.x, [dims[perm.index(d)] for d in range(len(perm))]
-    at = dims.index(dim)
+    # in the place of strides the numbers of the dimensions
+    value, dims = behind_transposes(fusion.yielded(0).values[result.index], range(len(shape_of(result))))
+    at = [*dims].index(dim)
     if isinstance(value.owner, ReshapeOp) and is_member(value.owner.x):
         made, whole = value.owner.x.owner, parted_shape(shape_of(value), at, inner)
         assert isinstance(made, Operation)
@@ -98,7 +96,7 @@ def store_in_fractals(result: OpResult, perm: Sequence[int], inner: int) -> None
     order = [*batch, columns.dim, rows, columns.dim + 1]
     last.operands[result.index] = build.transpose(columns.op.results[0], order)
     Rewriter.inline_block(build.block, InsertPoint.before(last))
-    _drop_unread(fusion)
+    erase_dead(fusion.body.block)
 
 
 def _may_part(op: Operation, axis: int) -> bool:
@@ -115,30 +113,19 @@ def _may_part(op: Operation, axis: int) -> bool:
 def part_axis(fusion: FusionOp, axis: int, inner: int) -> None:
     """Has a fusion walk an axis of its domain in two: groups of `inner` places, and the places of a group."""
     fusion.domain = ints(parted_shape(to_ints(fusion.domain), axis, inner))
-    ops = list(fusion.body.block.ops)
-    for op in ops:
+    for op in list(fusion.body.block.ops):
         if (axes := axes_of(op)) is not None:
             op.attributes[AXES] = ints(parted_dims(axes, axis))
             if axis in axes:
                 _part_member(op, axes.index(axis), inner)
 
 
-def _drop_unread(fusion: FusionOp) -> None:
-    """Erases the layout ops of a fusion that nothing reads."""
-    for op in reversed(list(fusion.body.block.ops)):
-        if rearranges(op) and op.results[0].first_use is None:
-            op.detach()
-            op.erase()
-
-
 def _part_member(op: Operation, dim: int, inner: int) -> None:
     """Has an op of a fusion take a dimension of its domain in two; what reads its result gets it merged again."""
     if isinstance(op, ContractOp):
         batch, (rows, columns) = len(to_ints(op.lhs_batch)), op.free_dims()
-        if dim < batch + len(rows):
-            part_lhs(op, rows[dim - batch], inner)
-        else:
-            part_rhs(op, columns[dim - batch - len(rows)], inner)
+        left = dim < batch + len(rows)
+        part_side(op, "lhs" if left else "rhs", [*rows, *columns][dim - batch], inner)
     else:
         before = BlockBuilder(Block(), op.location)
         op.operands = [part_dim(before, v, dim, inner) for v in op.operands]

@@ -19,7 +19,7 @@ from ...machine import Machine
 from ..errors import PassError
 from ..instances import has_open_sizes
 from .attention_parts import is_chained
-from .axes import behind_transposes, is_member
+from .axes import behind_merges, is_member
 from .contract import ContractKernel
 from .joining import is_joined
 from .launches import launches_of, outside
@@ -85,7 +85,7 @@ def _may_be_placed(
         return False
     if len(fusion.results) != 1 or has_open_sizes(fusion) or is_chained(fusion) or is_joined(fusion):
         return False
-    if 0 in shape_of(value) or not is_member(behind_transposes(fusion.yielded(0).values[0])[0]):
+    if 0 in shape_of(value) or not is_member(behind_merges(fusion.yielded(0).values[0])[0]):
         return False
     copied = fusion.clone()
     try:

@@ -17,7 +17,7 @@ from ...dialects.graph.control import AXES, axes_of
 from ...dialects.graph.interface import shape_of
 from ..access import is_layout, splat_of
 from ..nests import Nest, nest_of
-from .axes import behind_transposes, reduced_dims
+from .axes import behind_merges, reduced_dims
 from .contraction_axes import product_in
 from .merged import MergedBody
 from .pooled_axes import PooledAxis
@@ -172,7 +172,7 @@ def _why_illegal(joined: FusionOp, nest: Nest) -> str:
         if not all(v in behind or not wide or splat_of(v) is not None or _lacks(v, wide) for v in m.operands):
             return MIXED
         (behind if depends else before).update(m.results)
-    return "" if all(behind_transposes(v)[0] in behind for v in joined.yielded(0).values) else MIXED
+    return "" if all(behind_merges(v)[0] in behind for v in joined.yielded(0).values) else MIXED
 
 
 def _behind_layout(value: SSAValue) -> SSAValue:

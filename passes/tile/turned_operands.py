@@ -87,8 +87,6 @@ class TurnJudge:
     ) -> float:
         """What a fusion takes that reads some inputs, and stores some results, turned."""
         inputs, stored = inputs or {}, stored or {}
-        if not all(reads_turned(fusion, *each) for each in inputs.items()):
-            return inf
         key, details = structure(fusion)
         whole = key, tuple(sorted(inputs.items())), tuple(sorted(stored.items()))
         known = self._known.find(whole, details)

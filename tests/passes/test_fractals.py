@@ -3,8 +3,7 @@ pays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from math import inf
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layouts import called, prefer
 from tiers import sampled
 
 import tilewright as tw
@@ -22,8 +22,6 @@ from tilewright.dialects.graph.interface import shape_of
 from tilewright.machine import Machine
 from tilewright.passes.npu.check import check as hazards
 from tilewright.passes.reasons import reasons_asked
-from tilewright.passes.tile.turned import Layout, reads_turned
-from tilewright.passes.tile.turned_operands import TurnJudge
 
 ROWS_ONLY = tw.Options(turned=False, widened=False, fractals=False, attention=False)
 
@@ -32,20 +30,8 @@ ROWS_ONLY = tw.Options(turned=False, widened=False, fractals=False, attention=Fa
 def eager() -> Any:
     """Has everything in fractals that can be."""
 
-    def microseconds(
-        self: TurnJudge,
-        fusion: FusionOp,
-        inputs: Mapping[int, Layout] | None = None,
-        stored: Mapping[int, Layout] | None = None,
-    ) -> float:
-        if not all(reads_turned(fusion, *each) for each in (inputs or {}).items()):
-            return inf
-        return 100.0 - sum(10 for layout in (inputs or {}).values() if layout.fractal)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TurnJudge, "turn", lambda self, value, layout: 1.0)
-        patch.setattr(TurnJudge, "most_saved", lambda self, fusion, value: 100.0)
-        patch.setattr(TurnJudge, "microseconds", microseconds)
+        prefer(patch, lambda layout: 10 if layout.fractal else 0)
         yield
 
 
@@ -199,14 +185,6 @@ def test_constant() -> None:
     np.testing.assert_allclose(program(x), np.asarray(x @ matrix), rtol=4e-3, atol=4e-3)
 
 
-@jax.jit
-def block(x: jax.Array, w: jax.Array, v: jax.Array) -> jax.Array:
-    """Large enough that it stays a function, which is called."""
-    for i in range(30):
-        x = jnp.tanh(x * 1.01) + i
-    return jnp.tanh(x @ w) @ v
-
-
 PACKED: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "a layer": (lambda params, x: x @ params["w"], [(19, 48, 16)]),
     "two layers": (lambda params, x: jnp.tanh(x @ params["w"]) @ params["v"], [(19, 304, 16), (19, 48, 16)]),
@@ -215,7 +193,7 @@ PACKED: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
         [(19, 48, 16)],
     ),
     "called": (
-        lambda params, x: block(block(x, params["w"], params["v"]), params["w"] * 2, params["v"] * 2),
+        lambda params, x: called(called(x, params["w"], params["v"]), params["w"] * 2, params["v"] * 2),
         [(19, 48, 16)] * 2,
     ),
     "read in both orders": (lambda params, x: jnp.tanh(x @ params["w"]) @ params["w"].T, []),

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import layouts
 import numpy as np
 import pytest
+from layouts import prefer
 from tiers import sampled
 
 import tilewright as tw
 from tilewright.dialects.base import text
 from tilewright.dialects.graph import FusionOp, WidenOp
 from tilewright.passes.reasons import reasons_asked
-from tilewright.passes.tile.turned import Layout
-from tilewright.passes.tile.turned_operands import TurnJudge
 
 LARGE = 8192
 
@@ -29,18 +29,7 @@ def shape(*sizes: int, dtype: str = "float16") -> jax.ShapeDtypeStruct:
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has everything turned and widened that can be."""
-
-    def microseconds(
-        self: TurnJudge,
-        fusion: FusionOp,
-        inputs: Mapping[int, Layout] | None = None,
-        stored: Mapping[int, Layout] | None = None,
-    ) -> float:
-        return 100.0 - sum(10 + 5 * (layout.row > 0) for layout in (inputs or {}).values())
-
-    monkeypatch.setattr(TurnJudge, "turn", lambda self, value, layout: 1.0)
-    monkeypatch.setattr(TurnJudge, "most_saved", lambda self, fusion, value: 100.0)
-    monkeypatch.setattr(TurnJudge, "microseconds", microseconds)
+    prefer(monkeypatch, lambda layout: 10 + 5 * (layout.row > 0))
 
 
 def matmul(x: jax.Array, w: jax.Array) -> jax.Array:
@@ -286,16 +275,8 @@ def batched(params: Params, x: jax.Array) -> jax.Array:
     return jnp.einsum("bmk,kbn->bmn", x.reshape(3, -1, x.shape[1]), params["w"].reshape(x.shape[1], 3, -1))
 
 
-@jax.jit
-def block(x: jax.Array, w: jax.Array, v: jax.Array) -> jax.Array:
-    """Large enough that it stays a function, which is called."""
-    for i in range(30):
-        x = jnp.tanh(x * 1.01) + i
-    return jnp.tanh(x @ w) @ v
-
-
 def called(params: Params, x: jax.Array) -> jax.Array:
-    return block(block(x, params["w"], params["v"]), params["w"] * 2, params["v"] * 2)
+    return layouts.called(layouts.called(x, params["w"], params["v"]), params["w"] * 2, params["v"] * 2)
 
 
 def looped(params: Params, x: jax.Array) -> jax.Array:
