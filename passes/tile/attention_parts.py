@@ -203,16 +203,20 @@ class ScoreSteps(FusionSteps):
         return (i, 0) if alone and same and step.operands[0] == loads[0] and self.result == (i, 0) else None
 
     def _load(self, load: Load, element: Attribute) -> Ref:
-        bring = self.load.get(load.base)
-        if bring is None:
-            ref = super()._load(load, element)
-            if ref not in self.turned:
-                self.turned[ref] = self._turned(ref, load, element)
-            return self.turned[ref]
-        if load.base not in self.scored:
-            axes = frozenset(range(len(self.extents)))
-            self.scored[load.base] = self._step(Step([element], axes, (), lambda e, _: [bring(e)], "load", axes))
-        return self.scored[load.base]
+        if load.base in self.load:
+            return self._brought(load.base)
+        ref = super()._load(load, element)
+        if ref not in self.turned:
+            self.turned[ref] = self._turned(ref, load, element)
+        return self.turned[ref]
+
+    def _brought(self, value: SSAValue) -> Ref:
+        """The tile of what a product gives, whatever the shape that its result has outside the kernel."""
+        if value not in self.scored:
+            bring, axes = self.load[value], frozenset(range(len(self.extents)))
+            step = Step([element_of(value)], axes, (), lambda e, _: [bring(e)], "load", axes)
+            self.scored[value] = self._step(step)
+        return self.scored[value]
 
     def _turned(self, ref: Ref, load: Load, element: Attribute) -> Ref:
         """What a load brings, turned in ub where keys are neighbours in memory: by single elements it takes long."""
@@ -250,7 +254,7 @@ class ScoreSteps(FusionSteps):
     def _store(self, part: StoredPart) -> None:
         """Nothing is stored: the softmax, or the second product, goes on from here."""
         base = base_of(part.value)
-        ref = self.made[base] if base in self.made else self._value(base, list(range(len(self.domain))))
+        ref = self.made[base] if base in self.made else self._brought(base)
         everything = frozenset(range(len(self.extents)))
         ref = self._spread(ref, everything)
         self.result = ref if self._span(ref) == everything else self._materialise(ref, everything)

@@ -115,6 +115,11 @@ def is_member(value: SSAValue) -> bool:
     return isinstance(value.owner, Operation) and "axes" in value.owner.attributes
 
 
+def is_base(value: SSAValue) -> bool:
+    """Whether a kernel takes a value as it is: it is given, or computed by an op of the fusion's domain."""
+    return isinstance(value, BlockArgument) or is_member(value)
+
+
 def reduced_dims(op: Operation) -> tuple[int, ...]:
     """The dimensions of its operand that an op reduces."""
     if isinstance(op, ArgReduceOp):
@@ -160,11 +165,8 @@ class FusionAxes:
     def _result_axes(self, op: Operation) -> list[int | None]:
         return [a for d, a in enumerate(self._axes_of(op)) if d not in reduced_dims(op)]
 
-    def _is_base(self, value: SSAValue) -> bool:
-        return isinstance(value, BlockArgument) or is_member(value)
-
     def _trace(self, value: SSAValue, axes: Sequence[int | None]) -> Load:
-        return resolve(value, [Expr() if a is None else Expr.of(a) for a in axes], self.domain, self._is_base)
+        return resolve(value, [Expr() if a is None else Expr.of(a) for a in axes], self.domain, is_base)
 
     def _uses(self) -> list[tuple[SSAValue, list[int | None]]]:
         """Every (value, axes of its dimensions) the kernel uses."""
@@ -228,9 +230,10 @@ class FusionAxes:
         return self.domain[axis]
 
     def _merge(self) -> None:
-        strides, presence, fixed = self._constraints()
-        if self.apart:
-            fixed = set(range(len(self.domain)))
+        if self.apart:  # what is stored need not have the domain's dimensions: a kernel around it says where it goes
+            strides, presence, fixed = [], [], set(range(len(self.domain)))
+        else:
+            strides, presence, fixed = self._constraints()
         self.merged = self._as_asked(merge_axes(self.domain, strides, presence, fixed) or [[]])
         self.new_axis = {a: i for i, group in enumerate(self.merged) for a in group}
         self.extents = [size([self.domain[a] for a in group]) for group in self.merged]

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from ...dialects.base import Expr, ints, to_ints
 from ...dialects.dtypes import dtype_name, element_type, tensor
@@ -31,6 +31,7 @@ from ...machine import Machine
 from ..access import resolve
 from ..graph.integer_chains import POSITIVE
 from ..nests import Nest
+from .axes import is_base
 
 WORD, NUMBER = np.dtype(np.uint64), np.dtype(np.uint32)
 
@@ -57,7 +58,7 @@ def columns_of(value: SSAValue, user: Operation, fusion: FusionOp, nest: Nest) -
     if named is None or any(len(terms) > 1 for terms in nest.out):
         return None
     indices: list[Expr[int]] = [Expr() if a < 0 else Expr.of(a) for a in named]
-    load = resolve(value, indices, to_ints(fusion.domain), _is_base)
+    load = resolve(value, indices, to_ints(fusion.domain), is_base)
     argument, masked = _words_behind(load.base, fusion) or (load.base, False)
     if load.fill is not None or not isinstance(argument, BlockArgument):
         return None
@@ -69,10 +70,6 @@ def columns_of(value: SSAValue, user: Operation, fusion: FusionOp, nest: Nest) -
     simple = all(e == Expr() or e == Expr.of(e.terms[0][0]) for e in load.position)
     axes = tuple(e.terms[0][0] if e.terms else -1 for e in load.position) if simple else None
     return Columns(argument.index, element_of(argument), load.offset, strides, axes, masked)
-
-
-def _is_base(value: SSAValue) -> bool:
-    return isinstance(value.owner, Block) or AXES in value.owner.attributes
 
 
 def _words_behind(value: SSAValue, fusion: FusionOp) -> tuple[SSAValue, bool] | None:

@@ -24,6 +24,7 @@ from ..access import resolve
 from ..graph.gathered_operands import gathers_of
 from ..graph.sparse_products import expansion_of
 from ..nests import Product, nest_of
+from .axes import is_base
 from .bound import LoadCost
 from .fusion_steps import FusionSteps
 from .schedule import merge_axes
@@ -170,7 +171,7 @@ class ContractionSteps(FusionSteps):
             for i in indices
         )
         if inside and not windowed:
-            load = resolve(value, indices, extents, self._is_base)
+            load = resolve(value, indices, extents, is_base)
             dims = [
                 Dim(n, s, dict(i.terms), i.constant)
                 for n, s, i in zip(load.shape, load.strides, load.indices, strict=True)
@@ -183,7 +184,7 @@ class ContractionSteps(FusionSteps):
                 dims = self._side_by_side(dims, itemsize(element_of(value)))
         else:
             plain = [Expr.of(-1 - d) for d in range(len(shape))]
-            load = resolve(value, plain, {-1 - d: n for d, n in enumerate(shape)}, self._is_base)
+            load = resolve(value, plain, {-1 - d: n for d, n in enumerate(shape)}, is_base)
             at = {i.terms[0][0]: s for i, s in zip(load.indices, load.strides, strict=True)}
             dims = [
                 Dim(shape[d], at.get(-1 - d, 0), dict(i.terms), i.constant)
@@ -220,7 +221,7 @@ class ContractionSteps(FusionSteps):
         (k,) = at[integer(op.dim)].variables
 
         def stored(value: SSAValue, each: int) -> Operand:
-            load = resolve(value, at, {**extents, k: extents[k] // each}, self._is_base)
+            load = resolve(value, at, {**extents, k: extents[k] // each}, is_base)
             assert isinstance(load.base, BlockArgument)
             dims = [
                 Dim(n, s, dict(i.terms), i.constant, each if k in i.variables else 1)
@@ -238,7 +239,7 @@ class ContractionSteps(FusionSteps):
 
     def _gathered(self, value: SSAValue, indices: Sequence[Expr[int]]) -> Operand | None:
         """The view of the table that lhs or rhs is slices of; None where it is another value."""
-        load = resolve(value, indices, dict(enumerate(self.nest.extents)), self._is_base)
+        load = resolve(value, indices, dict(enumerate(self.nest.extents)), is_base)
         op = load.base.owner
         if op not in self.gathers:
             return None

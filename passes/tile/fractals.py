@@ -18,18 +18,19 @@ from typing import NamedTuple
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialects.base import ints, to_ints
+from ...dialects.base import Expr, ints, to_ints
 from ...dialects.dtypes import dtype_name, tensor
 from ...dialects.graph import ContractOp, ElementwiseOp, FusionOp, ReduceOp, ReshapeOp
 from ...dialects.graph.control import AXES, axes_of
 from ...dialects.graph.interface import element_of, shape_of
 from ...machine import Machine
+from ..access import is_layout, resolve, splat_of
 from ..graph.gathered_operands import gathers_of
 from ..graph.parted_sums import part_dim, part_side, parted_dims, parted_shape
 from ..graph.sparse_products import expansion_of
 from ..graph.tensor_builder import BlockBuilder
 from ..rewriting import erase_dead
-from .axes import behind_transposes, is_member, reduced_dims
+from .axes import behind_transposes, is_base, is_member, reduced_dims
 
 
 def fractal_columns(value: SSAValue, machine: Machine) -> int:
@@ -77,7 +78,7 @@ def stores_in_fractals(result: OpResult, dim: int, inner: int) -> bool:
         return columns is not None
     fusion = result.owner
     assert isinstance(fusion, FusionOp)
-    return all(_may_part(op, columns.axis) for op in fusion.body.block.ops)
+    return all(_may_part(op, columns.axis, inner, fusion) for op in fusion.body.block.ops)
 
 
 def store_in_fractals(result: OpResult, perm: Sequence[int], inner: int) -> None:
@@ -99,15 +100,27 @@ def store_in_fractals(result: OpResult, perm: Sequence[int], inner: int) -> None
     erase_dead(fusion.body.block)
 
 
-def _may_part(op: Operation, axis: int) -> bool:
-    """Whether an op of a fusion may have this axis in two, if it has it."""
+def _may_part(op: Operation, axis: int, inner: int, fusion: FusionOp) -> bool:
+    """Whether an op of a fusion may have this axis in two, if it has it: groups of `inner` places, and these."""
     axes = axes_of(op) or ()
     if axis not in axes:
         return True
     if isinstance(op, ContractOp):
         plain = expansion_of(op) is None and not gathers_of(op)
         return plain and axes.index(axis) >= len(to_ints(op.lhs_batch))
-    return isinstance(op, ElementwiseOp | ReduceOp)
+    return isinstance(op, ElementwiseOp | ReduceOp) and _loads_in_two(op, axis, inner, to_ints(fusion.domain))
+
+
+def _loads_in_two(op: Operation, axis: int, inner: int, domain: Sequence[int]) -> bool:
+    """Whether all that an op of a domain takes can be loaded where one of its axes is in two: a pad, or a reshape to
+    other dimensions, may be no single box then."""
+    axes, groups = axes_of(op), len(domain)
+    assert axes is not None
+    extents = {**dict(enumerate(domain)), groups: domain[axis] // inner, axis: inner}
+    named = {a: Expr.of(a) for a in axes} | {-1: Expr(), axis: Expr(0, {groups: inner, axis: 1})}
+    taken = [v for v in op.operands if splat_of(v) is None]
+    loads = [resolve(v, [named[a] for a in axes], extents, is_base) for v in taken]
+    return not any(is_layout(load.base.owner) and not is_member(load.base) for load in loads)
 
 
 def part_axis(fusion: FusionOp, axis: int, inner: int) -> None:

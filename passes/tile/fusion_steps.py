@@ -198,6 +198,9 @@ class FusionSteps(FusionAxes):
             return self._load(load, element)
         if isinstance(load.base.owner, IotaOp):
             return self._iota(load, element)
+        maker = load.base.owner
+        if load.base not in self.made and isinstance(maker, Operation):
+            raise PassError(f"{describe(maker)} cannot be part of a load of its kernel")
         return self.made[load.base]
 
     def _span(self, ref: Ref) -> frozenset[int]:

@@ -59,8 +59,7 @@ class HalfSteps(FusionSteps):
 
     def _store(self, part: StoredPart) -> None:
         """Nothing is stored: the softmax, or the next piece, goes on from here."""
-        base = base_of(part.value)
-        ref = self.made[base] if base in self.made else self._value(base, list(range(len(self.domain))))
+        ref = self.made[base_of(part.value)]
         self.result = ref if self._span(ref) == self.spans else self._materialise(ref, self.spans)
 
     @property

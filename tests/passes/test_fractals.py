@@ -242,3 +242,15 @@ def test_verified(case: str) -> None:
     """verify holds what lies in fractals against the values before."""
     fn, left, right, _ = CASES[case]
     assert tw.verify(fn, *arrays("float16", left, right), options=tw.Options(attention=False)).ok
+
+
+def test_padded_columns() -> None:
+    """What a kernel loads with padding cannot be loaded by fractals of its columns: it stores rows."""
+
+    def block(x: jax.Array, w: jax.Array, w1: jax.Array) -> jax.Array:
+        shape = ("NHWC", "HWIO", "NHWC")
+        y = jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=shape, feature_group_count=x.shape[-1])
+        return y @ w1
+
+    args = arrays("float32", (1, 6, 6, 64), (3, 3, 1, 64), (64, 32))
+    assert same(block, args, columns=8)[1] == 0
