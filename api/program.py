@@ -40,6 +40,7 @@ from ..support.precisions import ORIGIN, PRECISIONS
 from ..support.winograd import OFF, parse_winograd, winograd_text
 from .donation import Donate, Donations
 from .extents import cut, result_types
+from .fallback import lowered_without_faults
 from .kept import KeptPrograms
 from .memory_pool import Demand, demand_of
 from .signature import CompileError, Signature
@@ -68,6 +69,7 @@ class Options:
         memory: `typed` (an array per buffer, fast) or `bytes` (real addresses).
         check: Whether npu-check proves the program free of hazards.
         join: Whether neighbouring launches run as one, with barriers between them, where that takes less time.
+        fuse: Whether kernels compute several ops, so that what is between these is not stored. Off: one op each.
         attention: Whether softmax(f(q k)) v becomes one kernel, where the target can run it so.
         turned: Whether operands of products may be stored with what is summed over side by side, where that takes less
             time: those that are packed weights once, others by a kernel before the product.
@@ -138,6 +140,7 @@ class Options:
     stream_k: bool = True
     placed: bool = True
     fractals: bool = True
+    fuse: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.quantization, QuantConfig | str | Path | None):
@@ -204,6 +207,7 @@ class Options:
             self.stream_k,
             self.placed,
             self.fractals,
+            self.fuse,
         )
         left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
         return [s for s in pinned(stages, choices) if s.name not in left_out]
@@ -453,9 +457,10 @@ def run_passes(module: ModuleOp, target: str | None, stages: Sequence[Stage]) ->
 
 def compile_source(lowering: Lowering, origin: Source, target: str | None, options: Options) -> Program:
     """Compiles what a source gives, or takes what is kept of it. What looks at the module between passes is not given
-    anything that is kept."""
-    stages = options.stages()
-    with as_compile_error(), collector_paused():
+    anything that is kept; nothing is left out there, either."""
+
+    def lower(options: Options) -> tuple[ModuleOp, Signature]:
+        stages = options.stages()
         module, signature = origin.lower()
         check_pinnable(module, stages)
         asked = target_of(module) or target
@@ -463,13 +468,19 @@ def compile_source(lowering: Lowering, origin: Source, target: str | None, optio
         entry = None if kept is None else kept.program(module, origin.name)
         known = None if entry is None else entry.read()
         if known is not None:
-            module = known
+            return known, signature
+        lowering(module, target, stages)
+        with proven() if stages[-1].name == CHECKER else nullcontext():
+            verify_module(module)
+        if entry is not None:
+            entry.write(module)
+        return module, signature
+
+    with as_compile_error(), collector_paused():
+        if lowering is run_passes:
+            module, signature = lowered_without_faults(options, lower)
         else:
-            lowering(module, target, stages)
-            with proven() if stages[-1].name == CHECKER else nullcontext():
-                verify_module(module)
-            if entry is not None:
-                entry.write(module)
+            module, signature = lower(options)
     program = Program(origin, module, signature, target_of(module) or DEFAULT_TARGET, options)
     program.donations.warn()
     return program

@@ -10,7 +10,7 @@ from xdsl.ir import Operation
 
 from ..dialects.base import integer
 from ..dialects.chosen import chosen_mode
-from ..dialects.module import find_main
+from ..dialects.module import find_main, left_out_of
 from ..dialects.npu import buffer, gm
 from ..dialects.npu.lifetimes import fullest_of
 from ..dialects.npu.places import limit_of
@@ -99,6 +99,7 @@ def report_of(simulation: Simulation, module: ModuleOp, undonated_arena: int | N
         npu_ops_fraction=runs / (runs + host_calls) if runs + host_calls else 1.0,
         assumed_trips=list(simulation.assumed_trips),
         assumed_branches=list(simulation.assumed_branches),
+        left_out=left_out_of(module),
         precision=recorded_precision(module),
         avoided_copies=avoided_copies(module),
     )

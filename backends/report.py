@@ -53,6 +53,7 @@
      "npu_ops_fraction": float,        runs of kernels, of these and host calls
      "assumed_trips": [str],           loops of unknown trip count: counted once
      "assumed_branches": [str],        branches: the longest is counted
+     "left_out": str | null,           what failed when the program was compiled, so that it is without it
      "by_precision": [{"precision": str,             the first of a kernel's: "i8 -> i32", "f32"
                        "microseconds": float, "macs": int}],     all kernels of it together
      "packing_microseconds": float | null,     once for all calls: what depends on the weights alone
@@ -253,6 +254,7 @@ class Report:
     assumed_trips: list[str]
     assumed_branches: list[str]
     packing_microseconds: float | None = None
+    left_out: str | None = None
     precision: PrecisionRecord | None = None
     avoided_copies: AvoidedCopies = field(default_factory=AvoidedCopies)
 
@@ -428,6 +430,8 @@ class Report:
             notes.append(f"copies avoided: {self.avoided_copies}")
         notes += [f"counted once, trip count unknown: {loop}" for loop in self.assumed_trips]
         notes += [f"longest branch counted: {branch}" for branch in self.assumed_branches]
+        if self.left_out is not None:
+            notes.append(f"left out: {self.left_out}")
         if self.packing_microseconds is not None:
             notes.append(f"packing the weights, once: {self.packing_microseconds:,.1f} us")
         if self.memory.limit_bytes is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 SWITCHES = {
+    "fuse": "make each op a kernel of its own",
     "join": "start every kernel by a launch of its own, whatever it costs",
     "attention": "leave the products and the softmax of attention, and other chained products, kernels of their own",
     "turned": "leave the operands of products in memory as they are, whatever their loads cost",

@@ -23,6 +23,9 @@ STATES = "tilewright.states"
 BOUNDED = "tilewright.bounded"
 """Set where the sizes of some tensors depend on data, also where no result shows it."""
 
+LEFT_OUT = "tilewright.left_out"
+"""What would have made the program faster, and failed when it was compiled."""
+
 
 def target_of(module: Operation) -> str | None:
     """The name or path of the machine that a module is for; None where it does not say. Raises VerifyException where
@@ -61,6 +64,17 @@ def is_bounded(module: ModuleOp) -> bool:
 def set_bounded(module: ModuleOp) -> None:
     """Says so."""
     module.attributes[BOUNDED] = UnitAttr()
+
+
+def left_out_of(module: ModuleOp) -> str | None:
+    """What was left out when a module was compiled since it failed, as a sentence; None where nothing was."""
+    attr = module.attributes.get(LEFT_OUT)
+    return attr.data if isinstance(attr, StringAttr) else None
+
+
+def set_left_out(module: ModuleOp, why: str) -> None:
+    """Says what was left out of a module."""
+    module.attributes[LEFT_OUT] = StringAttr(why)
 
 
 def find_main(module: ModuleOp) -> FuncOp | None:

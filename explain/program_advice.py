@@ -81,7 +81,9 @@ def _side_by_side(report: Report) -> Iterator[Advice]:
 
 
 def _assumed(report: Report) -> Iterator[Advice]:
-    """What the figures take for granted."""
+    """What the figures take for granted, and what failed."""
+    if report.left_out is not None:
+        yield Advice(f"Left out: {report.left_out}", "please report it", "left out")
     for loop in report.assumed_trips:
         yield Advice(f"Assumed: {loop} runs 1 pass, since its trip count is not known", "", "assumed")
     for branch in report.assumed_branches:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+import traceback
+import warnings
+from collections.abc import Callable, Container, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class CompileError(Exception):
@@ -17,8 +23,37 @@ class StateMissing(PassError):
     """A module lacks what a pass requires; the pass has not begun."""
 
 
-class TooLarge(PassError):
+class NoKernel(PassError):
+    """A fusion that no kernel computes; in parts it may."""
+
+
+class TooLarge(NoKernel):
     """A fusion whose values do not fit on chip together; in parts it may."""
+
+
+class FusionWarning(UserWarning):
+    """Something that would make a program faster failed and was left out: one sentence with the fault."""
+
+
+def attempted(what: str, attempt: Callable[[], T], otherwise: T) -> T:
+    """What an attempt to make a program faster gives; `otherwise`, with a warning, where it fails by a fault of the
+    compiler. It has changed nothing by then. Raises PassError where it does."""
+    try:
+        return attempt()
+    except PassError:
+        raise
+    except Exception as fault:
+        said = f"{what} failed ({fault_of(fault)}) and is left out; please report it"
+        warnings.warn(said, FusionWarning, stacklevel=2)
+        return otherwise
+
+
+def fault_of(fault: Exception) -> str:
+    """What a fault is, and the line of ours that raised it."""
+    last = traceback.extract_tb(fault.__traceback__)[-1]
+    place = f"{Path(last.filename).parent.name}/{Path(last.filename).name}:{last.lineno}"
+    said = str(fault).split("\n")[0]
+    return f"{type(fault).__name__} in {place}" + (f": {said}" if said else "")
 
 
 class SeveralErrors(PassError):

@@ -54,7 +54,7 @@ class PassChoices:
     ahead: whether kernels load what none of them makes before they wait at a barrier. unit_flags: whether drains may
     follow the products of their sums fractal by fractal. inline: whether kernels make small rows that they read
     themselves. stream_k: whether sums of products are cut where whole ones would leave cores idle. placed: whether
-    kernels store parts of a concatenation where it has them.
+    kernels store parts of a concatenation where it has them. fuse: whether kernels compute several ops.
     """
 
     schedule: str = ""
@@ -77,6 +77,7 @@ class PassChoices:
     stream_k: bool = True
     placed: bool = True
     fractals: bool = True
+    fuse: bool = True
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...dialects.base import text
+from ...dialects.base import describe, text
 from ...dialects.graph import ELEMENTWISE, ContractOp, ReduceOp
 from ...machine import Machine
 from ..access import splat_of
+from ..errors import attempted
 from ..reasons import Reason
 from .back_to_back import stays_on_cube
 from .chained import (
@@ -55,7 +57,11 @@ def chained_products(block: Block, machine: Machine, reasons: list[Reason] | Non
     chained what is worth it. `reasons` gets why the others are not such."""
     if machine.fused and reasons is None:
         return []
-    answers = [in_one_kernel(op, machine) for op in block.ops if isinstance(op, ContractOp)]
+    answers = [
+        attempted(f"finding attention at {describe(op)}", partial(in_one_kernel, op, machine), None)
+        for op in block.ops
+        if isinstance(op, ContractOp)
+    ]
     if reasons is not None:
         reasons += [why for why in answers if isinstance(why, Reason)]
     found = [at for at in answers if isinstance(at, Chained)]

@@ -53,7 +53,7 @@ from ..nests import nest_of_conv
 from ..reasons import Reason, asked_reasons
 from .attention import chained_products
 from .dependencies import Group
-from .groups import Grouper
+from .groups import Grouper, SingleOps
 from .layout_axes import behind
 
 WindowOp = ReduceWindowOp | SelectAndScatterOp
@@ -86,34 +86,41 @@ class GraphFusePass(TargetPass):
     name = "graph-fuse"
     attention: bool = True
     """Whether attention, and what else is chained, becomes one kernel, where a machine can run it so."""
+    fuse: bool = True
+    """Whether kernels compute several ops; else each op is a kernel of its own."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         reasons = asked_reasons()
         for func in module.ops:
             if isinstance(func, FuncOp) and func.body.blocks:
-                fuse_block(func.body.block, machine, self.attention, reasons)
+                fuse_block(func.body.block, machine, self.attention, reasons, self.fuse)
 
 
 def fuse_block(
-    block: Block, machine: Machine, attention: bool = True, reasons: list[Reason] | None = None
+    block: Block,
+    machine: Machine,
+    attention: bool = True,
+    reasons: list[Reason] | None = None,
+    fuse: bool = True,
 ) -> None:
-    """Rewrites one block in place; nested regions of control flow first. `reasons` gets why kernels are apart."""
+    """Rewrites one block in place; nested regions of control flow first. `reasons` gets why kernels are apart. fuse:
+    whether a kernel may compute several ops."""
     if any(isinstance(op, FusionOp) and not op.on_host for op in block.ops):
         return
     for op in block.ops:
         if not isinstance(op, FusionOp):
             for region in op.regions:
                 for inner in region.blocks:
-                    fuse_block(inner, machine, attention, reasons)
-    BlockFuser(block, machine, reasons).run(attention)
+                    fuse_block(inner, machine, attention, reasons, fuse)
+    grouper = (Grouper if fuse else SingleOps)(machine, reasons is not None)
+    BlockFuser(block, grouper, reasons).run(attention and fuse)
 
 
 class BlockFuser:
     """Fuses one block: grow groups, find what each must store, emit in dependency order."""
 
-    def __init__(self, block: Block, machine: Machine, reasons: list[Reason] | None):
-        self.block, self.reasons = block, reasons
-        self.grouper = Grouper(machine, reasons is not None)
+    def __init__(self, block: Block, grouper: Grouper, reasons: list[Reason] | None):
+        self.block, self.grouper, self.reasons = block, grouper, reasons
         self.kept: dict[Operation, None] = {}
         """Ops that stay outside of fusions, in order."""
         self.required: set[SSAValue] = set()

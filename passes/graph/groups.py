@@ -440,6 +440,19 @@ class Grouper(ValuePlaces):
             self.add_needs(group, self.needs_of(value))
 
 
+class SingleOps(Grouper):
+    """Makes a group of each op."""
+
+    def candidates(self, values: Sequence[SSAValue]) -> list[Group]:
+        return []
+
+    def _long_readers(self, op: ReduceOp | ArgReduceOp, dims: set[int]) -> list[Group]:
+        return []
+
+    def _maker_of(self, parts: Sequence[SSAValue]) -> Group | None:
+        return None
+
+
 @choosing()
 def _much_smaller(group: Group, consumer: Group) -> bool:
     """Whether it is better to compute a group again in its consumer than to store and load it."""

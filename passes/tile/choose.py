@@ -39,7 +39,7 @@ from ...dialects.graph.schedules import Schedule, all_complete, schedule_attr, t
 from ...dialects.open_sizes import choosing, example, example_sizes
 from ...machine import Machine
 from ..base import TargetPass
-from ..errors import PassError, TooLarge
+from ..errors import PassError, TooLarge, attempted
 from ..instances import Instance, has_open_sizes
 from ..launch_groups import Way
 from ..oracle import BOUND, Oracle, oracle_of
@@ -151,7 +151,10 @@ class Scheduler:
 
     def estimate(self, fusion: FusionOp) -> float:
         """Microseconds of a fusion alone, which gets no schedule; infinity where it is none for one kernel, or several
-        products in one."""
+        products in one, or judging it fails."""
+        return attempted(f"judging {describe(fusion)}", partial(self._estimate, fusion), inf)
+
+    def _estimate(self, fusion: FusionOp) -> float:
         if not self.products.may_split(fusion):
             pack_for_drain(fusion, self.machine)
         found: list[Chosen] = []

@@ -18,7 +18,7 @@ from ...dialects.npu.types import GmType
 from ...dialects.open_sizes import is_open
 from ...machine import Machine
 from ..access import Load, splat_of
-from ..errors import PassError
+from ..errors import NoKernel, PassError
 from .axes import FusionAxes, StoredPart
 from .builder import number
 from .rounding import Rounding, roundings
@@ -200,7 +200,7 @@ class FusionSteps(FusionAxes):
             return self._iota(load, element)
         maker = load.base.owner
         if load.base not in self.made and isinstance(maker, Operation):
-            raise PassError(f"{describe(maker)} cannot be part of a load of its kernel")
+            raise NoKernel(f"{describe(maker)} cannot be part of a load of its kernel")
         return self.made[load.base]
 
     def _span(self, ref: Ref) -> frozenset[int]:

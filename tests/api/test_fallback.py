@@ -1,0 +1,106 @@
+"""Faults of what makes programs faster: the program is compiled without it, a warning names the fault, and the report
+says so."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.dialects.graph import FusionOp
+from tilewright.dialects.graph.control import AXES
+from tilewright.passes.errors import FusionWarning, TooLarge
+from tilewright.passes.graph import attention
+from tilewright.passes.graph.groups import Grouper
+from tilewright.passes.tile.attention_choice import AttentionChoice
+from tilewright.passes.tile.choose import Scheduler
+from tilewright.passes.tile.turned_operands import Turner
+from tilewright.passes.tile.vector import VectorKernel
+
+
+def attend(q: Any, k: Any, v: Any) -> Any:
+    return jax.nn.softmax(q @ k.swapaxes(-1, -2), axis=-1) @ v
+
+
+ARGS = [np.random.default_rng(i).normal(size=(2, 32, 16)).astype("f4") for i in range(3)]
+
+
+def fail(*_: Any, **__: Any) -> NoReturn:
+    raise KeyError("lost")
+
+
+def too_large(*_: Any, **__: Any) -> NoReturn:
+    raise TooLarge("it does not fit")
+
+
+def compiled_without(fn: Any, *args: Any, match: str) -> tw.Program:
+    """A program that is compiled with a warning, and gives JAX's values."""
+    with pytest.warns(FusionWarning, match=match):
+        program = tw.compile(fn, *args)
+    for got, want in zip(jax.tree.leaves(program(*args)), jax.tree.leaves(fn(*args)), strict=True):
+        np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-4, atol=1e-5)
+    return program
+
+
+@pytest.mark.parametrize("fault", [fail, too_large])
+def test_a_fusion_that_fails(fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AttentionChoice, "__init__", fault)
+    program = compiled_without(attend, *ARGS, match="'attention' failed")
+    report = program.report()
+    assert not any(kernel.name.startswith("attention") for kernel in report.kernels)
+    assert report.left_out is not None and "'attention'" in report.left_out
+    assert "left out: the option 'attention' failed" in report.table()
+
+
+def test_a_recogniser_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "in_one_kernel", fail)
+    program = compiled_without(attend, *ARGS, match="finding attention at 'graph.contract' .*KeyError in .*lost")
+    assert program.report().left_out is None  # the program is that of a recogniser that finds nothing
+
+
+def test_a_trial_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scheduler, "_estimate", fail)
+    x, w = (np.ones(shape, "f4") for shape in ((2048, 512), (512, 1000)))
+    compiled_without(lambda x, w: x @ w, x, w, match="judging 'graph.fusion'")
+
+
+def test_several_mechanisms_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each of them runs into the fault alone, all are left out."""
+    monkeypatch.setattr(Turner, "block", fail)
+    program = compiled_without(attend, *ARGS, match="^every optional fusion failed")
+    assert program.report().left_out is not None
+
+
+def test_fusion_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Grouper, "merge", fail)
+    x = ARGS[0]
+    program = compiled_without(lambda x, y: jnp.exp(x) + jnp.exp(y), x, x + 1, match="^fusion failed")
+    assert program.report().counts.launches == 3
+
+
+def test_no_fusion() -> None:
+    """Each op is a kernel of its own."""
+    x = ARGS[0]
+    fn = lambda x, y: jnp.concatenate([jnp.exp(x) * y, jnp.max(x, axis=0, keepdims=True)])  # noqa: E731
+    program = tw.compile(fn, x, x, options=tw.Options(fuse=False))
+    fusions = [op for op in program.module("graph").walk() if isinstance(op, FusionOp)]
+    members = [[op for op in each.body.block.ops if AXES in op.attributes] for each in fusions]
+    assert [len(ops) for ops in members] == [1, 1, 1, 1]
+    np.testing.assert_allclose(np.asarray(program(x, x)), np.asarray(fn(x, x)), rtol=1e-5)
+
+
+def test_a_fault_of_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails whatever is left out is raised as it is."""
+    monkeypatch.setattr(VectorKernel, "__init__", fail)
+    with pytest.raises(KeyError, match="lost"):
+        tw.compile(lambda x: x + 1, ARGS[0])
+
+
+def test_a_mistake_of_the_user() -> None:
+    """It is no fault of the compiler, and nothing is tried."""
+    with pytest.raises(tw.CompileError, match="may not use the host"):
+        tw.compile(jnp.fft.fft, np.ones(8, "c8"), options=tw.Options(host="forbid"))
