@@ -18,7 +18,7 @@ SEED ?= 100000
 
 MUTANTS ?=
 
-.PHONY: demo test test-all mutants bench faults fuzz surface fuzz-tw fuzz-quantized calibration conformance docs clean venv
+.PHONY: demo test test-all durations mutants bench faults fuzz surface fuzz-tw fuzz-quantized calibration conformance docs clean venv
 
 venv: $(STAMP)
 
@@ -56,6 +56,12 @@ test-all: $(STAMP)
 	$(if $(wildcard ../shared/conformance/suite_loader.py),$(BIN)/python tests/conformance/run_conformance.py --bytes-every 4 && \
 		$(BIN)/python tests/conformance/run_dynamic.py --bytes-every 4,\
 		@echo "no ../shared/conformance: its programs are left out")
+
+# What each test of the first tier takes, where nothing is compiled yet: tests/support/durations.json
+durations: $(STAMP)
+	rm -rf build/durations build/xla
+	DURATIONS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal
+	PYTHONPATH=tests/support $(BIN)/python tests/support/durations.py
 
 # One-line mutants of the compiler: MUTANTS="--count 20 --only passes/npu"
 mutants: $(STAMP)

@@ -7,6 +7,7 @@ processor: most of a test's time is the compiler's.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import hashlib
 import itertools
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from durations import RECORDING, Recorder, long_ones_first
 from hypothesis import HealthCheck, settings
 from tiers import ALL, begin, first_tier
 
@@ -31,7 +33,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 _given = os.environ.get("XLA_FLAGS", "")
 os.environ["XLA_FLAGS"] = " ".join([_given, *(f"--{k}={v}" for k, v in FLAGS.items() if k not in _given)]).strip()
 
-KEPT = Path(__file__).resolve().parents[1] / "build" / "xla"
+ROOT = Path(__file__).resolve().parents[1]
+KEPT = ROOT / "build" / "xla"
 MOST_KEPT = 1 << 30
 """Bytes of compiled programs above which a session starts anew."""
 
@@ -48,17 +51,20 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "sampled(every): of these cases one in so many runs in the first tier")
     config.addinivalue_line("markers", "later: only the second tier has it")
     config.addinivalue_line("markers", "covering(most): the first tier has each value of each parameter in one case")
+    if RECORDING:
+        config.pluginmanager.register(Recorder(ROOT / "build" / "durations"))
     if not hasattr(config, "workerinput") and KEPT.exists():
         if sum(path.stat().st_size for path in KEPT.rglob("*")) > MOST_KEPT:
             shutil.rmtree(KEPT)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if ALL or any("::" in x for x in config.invocation_params.args):  # a case that is asked for by name runs
-        return
-    kept = first_tier(items)
-    config.hook.pytest_deselected(items=[x for x in items if x not in {*kept}])
-    items[:] = kept
+    if not ALL and not any("::" in x for x in config.invocation_params.args):  # a case that is asked for by name runs
+        kept = first_tier(items)
+        config.hook.pytest_deselected(items=[*{*items}.difference(kept)])
+        items[:] = kept
+    if hasattr(config, "workerinput"):
+        items[:] = long_ones_first(items, int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
 
 
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(KEPT / processor()))
@@ -79,19 +85,30 @@ MOST_MAPS = 30_000
 """Memory maps of a process from which on compiled functions are dropped. Linux allows 65,530 of them; XLA makes seven
 for each function, and dies where it gets no more."""
 
+MOST_BYTES = 1_200_000_000
+"""Resident bytes of a process from which on they are dropped, too: two workers and what they start have 3 GB."""
+
 _since = itertools.count(1)
 
 
 @pytest.fixture(autouse=True)
-def few_maps() -> Iterator[None]:
+def little_memory() -> Iterator[None]:
     """Drops what JAX keeps of earlier tests where that has become much; looks after every 20th test."""
     yield
-    maps = Path("/proc/self/maps")
-    if next(_since) % 20 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
+    if next(_since) % 20 == 0 and _keeps_much():
         import jax
 
         jax.clear_caches()
         gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _keeps_much() -> bool:
+    maps, pages = Path("/proc/self/maps"), Path("/proc/self/statm")
+    if not maps.exists():
+        return False
+    resident = int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return resident > MOST_BYTES or maps.read_bytes().count(b"\n") > MOST_MAPS
 
 
 @pytest.fixture(autouse=True, scope="module")

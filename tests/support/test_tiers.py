@@ -6,10 +6,12 @@ import itertools
 import textwrap
 from pathlib import Path
 
+import durations
 import pytest
 import tiers
 
 CASES = """
+import durations
 import pytest
 from tiers import covering, later, sampled
 
@@ -65,3 +67,38 @@ def test_one_program_in_four_runs_in_both_memories(items: list[pytest.Item], mon
     fresh = next(x for x in items if x.name == "test_of_minutes")
     tiers.begin(fresh)
     assert [tiers.next_memories() for _ in range(3)] == [tiers.MEMORIES] * 3
+
+
+def test_long_cases_are_left_to_the_second_tier(items: list[pytest.Item], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a test's cases the shortest ones, and one at least, whatever it takes."""
+    taken = {"test_sampled": 2.0, "test_covered_in_part": 9.0}
+    monkeypatch.setattr(tiers, "seconds_of", lambda test: taken.get(test.split("::")[-1].split("[")[0], 0.1))
+    kept = [x.name.split("[")[0] for x in tiers.first_tier(items)]
+    assert kept.count("test_sampled") == kept.count("test_covered_in_part") == 1
+    assert kept.count("test_covered") == 4
+
+
+def test_long_files_start_first(items: list[pytest.Item], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durations, "seconds_of", lambda test: 1.0)
+    halves = durations.long_ones_first(items, 2)
+    assert sorted(x.nodeid for x in halves) == sorted(x.nodeid for x in items)
+
+
+def test_durations_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durations, "RECORDED", tmp_path / "durations.json")
+    (tmp_path / "durations.json").write_text('{"a.py": {"old": 3, "again": 5}}')
+    durations.recorded.cache_clear()
+    (tmp_path / "found").mkdir()
+    (tmp_path / "found" / "gw0.json").write_text('{"a.py::again": 1.234, "b.py::C::x": 2, "b.py::quick": 0.01}')
+    durations.merge(tmp_path / "found")
+    durations.recorded.cache_clear()
+    known = {"a.py::old": 3, "a.py::again": 1.23, "b.py::C::x": 2}
+    assert durations.recorded() == known
+    durations.recorded.cache_clear()
+    monkeypatch.undo()
+
+
+def test_the_first_tier_takes_ten_minutes(request: pytest.FixtureRequest) -> None:
+    """The tests of this session, as recorded. A new one counts `LEAST`."""
+    total = sum(tiers.seconds_of(x.nodeid) for x in tiers.first_tier(request.session.items))
+    assert total <= tiers.FIRST_TIER, f"the first tier takes {total:.0f} processor seconds: move cases to the second"

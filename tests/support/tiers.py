@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, TypeVar
 
 import pytest
+from durations import seconds_of
 from hypothesis import settings
 
 ALL = os.environ.get("TESTS", "") == "all"
@@ -23,6 +24,14 @@ FEWER = 8
 BYTES_EVERY = 4
 """One program in so many runs in addressed memory, too, in the first tier: that takes nearly as long again as all else
 of a test."""
+
+LONGEST = 3.0
+"""Processor seconds that the cases of a test take together in the first tier at most, as recorded, where it has several
+cases."""
+
+FIRST_TIER = 1000.0
+"""Processor seconds that all tests of the first tier take together at most, as recorded: ten minutes on two processors,
+without what ruff, basedpyright and lit take."""
 
 Kind = TypeVar("Kind")
 Memory = Literal["typed", "bytes"]
@@ -92,14 +101,27 @@ def first_tier(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     kept: set[pytest.Item] = set()
     for group in groups.values():
         if covers := [m for x in group if (m := x.get_closest_marker("covering"))]:
-            kept.update(_covering(group)[: covers[0].args[0]])
+            chosen = _covering(group)[: covers[0].args[0]]
         elif any(x.get_closest_marker("sampled") for x in group):
-            kept.update(_sample(group))
+            chosen = _sample(group)
         else:
-            kept.update(group)
+            chosen = group
+        kept.update(_short(chosen))
         for place, item in enumerate(sorted(kept.intersection(group), key=lambda x: number(x.nodeid))):
             item.stash[PLACE] = place
     return [x for x in items if x in kept]
+
+
+def _short(cases: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """As many of a test's cases as take `LONGEST` together, the shortest ones first, and one at least."""
+    kept: list[pytest.Item] = []
+    total = 0.0
+    for case in sorted(cases, key=lambda x: (seconds_of(x.nodeid), number(x.nodeid))):
+        total += seconds_of(case.nodeid)
+        if kept and total > LONGEST:
+            break
+        kept.append(case)
+    return kept
 
 
 def _sample(group: Sequence[pytest.Item]) -> list[pytest.Item]:
