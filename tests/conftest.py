@@ -35,8 +35,8 @@ os.environ["XLA_FLAGS"] = " ".join([_given, *(f"--{k}={v}" for k, v in FLAGS.ite
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "build" / "xla"
-MOST_KEPT = 1 << 30
-"""Bytes of compiled programs above which a session starts anew."""
+MOST_KEPT = {KEPT: 1 << 30, ROOT / "build" / "references": 1 << 28}
+"""Bytes of compiled programs, and of JAX's results, above which a session starts anew."""
 
 
 def processor() -> str:
@@ -53,9 +53,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "covering(most): the first tier has each value of each parameter in one case")
     if RECORDING:
         config.pluginmanager.register(Recorder(ROOT / "build" / "durations"))
-    if not hasattr(config, "workerinput") and KEPT.exists():
-        if sum(path.stat().st_size for path in KEPT.rglob("*")) > MOST_KEPT:
-            shutil.rmtree(KEPT)
+    for folder, most in MOST_KEPT.items() if not hasattr(config, "workerinput") else ():
+        if sum(path.stat().st_size for path in folder.rglob("*")) > most:
+            shutil.rmtree(folder)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

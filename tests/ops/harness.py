@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
-from judging import Elements, reference
+from judging import Elements
 from memories import outputs
+from references import reference
 from tiers import Memory
 from visible import check_visible
 

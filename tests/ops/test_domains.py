@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from jax import lax
-from judging import REFERENCE
+from references import REFERENCE
 from tiers import sampled
 
 import tilewright as tw

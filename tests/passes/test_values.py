@@ -14,8 +14,9 @@ from harness import DTYPES, INTEGERS, assert_close, data, tolerance
 from hypothesis import given, note
 from hypothesis import strategies as st
 from jax import lax
-from judging import Elements, reference
+from judging import Elements
 from programs import programs
+from references import reference
 from tiers import ALL, examples, number, sampled
 from xdsl.context import Context
 

@@ -1,11 +1,10 @@
-"""Whether values are right: JAX as the reference, compiled quickly, and each element held against its own bound."""
+"""Whether values are right: each element held against its own bound."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
@@ -15,21 +14,8 @@ from tilewright.verification.structure import Cache
 from tilewright.verification.tolerance import LIKELY, roundoff, smallest
 from tilewright.verification.walk import GraphWalk, Settings
 
-REFERENCE: dict[str, bool | int | str] = {
-    "xla_allow_excess_precision": False,
-    "xla_cpu_experimental_ynn_fusion_type": "",
-}
-"""How JAX's own code is compiled: each f16 and bf16 value is rounded where the program says so, no library takes over
-reductions, and LLVM makes no effort: the code runs once. It takes a fifth of XLA's usual time."""
-
 UNITS = 16
 """Roundings within which an element needs no bound of its own."""
-
-
-def reference(fn: Callable[..., Any], *args: Any) -> list[Any]:
-    """The flat results of `fn` as JAX computes them."""
-    compiled = jax.jit(fn).lower(*args).compile(compiler_options=REFERENCE)
-    return jax.tree.leaves(compiled(*args))
 
 
 class Elements:
