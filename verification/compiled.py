@@ -11,11 +11,11 @@ import jax
 import numpy as np
 from jax import Array
 
-from ..backends.interpreter.compiling import OPTIONS, lowered, row_major
+from ..backends.functions.compiling import OPTIONS, lowered, row_major
+from ..backends.functions.values import plain
 from ..backends.interpreter.launch import ZERO
 from ..backends.interpreter.program import COMPILERS
 from ..backends.interpreter.tile import run_kernel
-from ..backends.interpreter.values import plain
 from ..dialects import tile
 from .structure import Cache, structure
 

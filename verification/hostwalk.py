@@ -17,16 +17,16 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from ..backends.functions.compiling import row_major, xla_jit
+from ..backends.functions.scope import RunTimeSizes
 from ..backends.interpreter.arena import placed
 from ..backends.interpreter.commands import COMMANDS
-from ..backends.interpreter.compiling import row_major, xla_jit
 from ..backends.interpreter.hostprogram import (
     ExecutingVisitor,
     HostProgram,
     yielded,
 )
 from ..backends.interpreter.launch import ZERO, LaunchBinding, trace_kernel
-from ..backends.interpreter.scope import RunTimeSizes
 from ..backends.interpreter.state import State, TypedState, given, held, on_host, storage
 from ..dialects.base import integer
 from ..dialects.dtypes import numpy_dtype, size

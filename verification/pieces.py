@@ -14,8 +14,8 @@ from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from ..backends.interpreter.compiling import xla_jit
-from ..backends.interpreter.host import run_text
+from ..backends.functions.compiling import xla_jit
+from ..backends.functions.host import run_text
 from ..dialects.base import text
 from ..dialects.graph import ConstantOp, FusionOp, HostOp, IotaOp, YieldOp
 from ..dialects.graph.interface import shape_of

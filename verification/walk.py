@@ -19,10 +19,10 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ..backends.interpreter.compiling import QUICK_OPTIONS, xla_jit
+from ..backends.functions.compiling import QUICK_OPTIONS, xla_jit
+from ..backends.functions.host import run_text
+from ..backends.functions.values import on_device
 from ..backends.interpreter.graph import RULES, called, main_of
-from ..backends.interpreter.host import run_text
-from ..backends.interpreter.values import on_device
 from ..backends.interpreter.views import View, realise
 from ..dialects import tile
 from ..dialects.base import describe, integer, text, to_ints

@@ -17,12 +17,12 @@ from ...dialects.dtypes import itemsize, size
 from ...dialects.npu import structure
 from ...dialects.npu.host_program import DeviceTensorOp
 from ...dialects.npu.places import addresses_of, arena_of
-from .compiling import xla_jit
+from ..functions.compiling import xla_jit
+from ..functions.scope import RunTimeSizes, most
+from ..functions.values import on_device
 from .hostprogram import HostProgram
 from .open_boxes import room
-from .scope import RunTimeSizes, most
 from .state import SMALL_WORDS, ArenaState, State, fill, storage, whole_words
-from .values import on_device
 
 
 def placed(host: HostProgram) -> tuple[dict[SSAValue, int], int]:

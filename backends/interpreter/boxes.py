@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .scope import Offset, is_static_index, traced
+from ..functions.scope import Offset, is_static_index, traced
 from .views import Axis, Plan, View, plan_view, realise
 
 LARGE = 1 << 13

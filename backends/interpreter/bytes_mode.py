@@ -20,10 +20,10 @@ from ...dialects.npu import AllocOp, BufferType
 from ...dialects.npu.interface import NpuOp, buffer
 from ...dialects.npu.types import ROW_BYTES
 from ...machine import Machine
+from ..functions.scope import Scope, is_static_index, traced
+from ..functions.values import cooked, raw, raw_dtype
 from .liveness import slot_of
 from .memory import known_indices, slot_index
-from .scope import Scope, is_static_index, traced
-from .values import cooked, raw, raw_dtype
 from .wide import Wide, apart
 
 WORD = np.dtype(np.uint32)

@@ -9,8 +9,8 @@ from ...dialects.host_text import text_at
 from ...dialects.npu.streams import Command
 from ...dialects.npu.structure import CopyOp, HostCallOp, ToDeviceOp, ToHostOp
 from ...support.rules import Rules
-from .host import run_text
-from .scope import RunTimeSizes
+from ..functions.host import run_text
+from ..functions.scope import RunTimeSizes
 from .state import given, held, seated, storage, unseated
 
 CommandRule = Callable[[Any, Sequence[Any]], Sequence[Any]]

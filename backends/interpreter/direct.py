@@ -14,10 +14,10 @@ from xdsl.ir import Operation
 from ...dialects.npu import LoadL0Op, LoadOp, SlotOp, TransferOp, whole_tensor
 from ...dialects.npu.interface import buffer
 from ...dialects.npu.structure import KernelOp, SectionOp
+from ..functions.scope import Box, Ranges
 from .instructions import box_of
 from .open_kernels import is_open_kernel
 from .ranges import index_ranges
-from .scope import Box, Ranges
 
 
 def find_direct(

@@ -19,10 +19,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.base import describe, integer
 from ...dialects.npu.structure import SectionOp
+from ..functions.scope import Offset
 from .grid import coordinates
 from .liveness import bounds, perfect_nest
 from .memory import Memory
-from .scope import Offset
 from .turns import signals_of
 
 if TYPE_CHECKING:

@@ -29,9 +29,10 @@ from ...dialects.graph.interface import element_of
 from ...dialects.host_text import text_at
 from ...dialects.module import find_main
 from ...support.rules import Rules
-from . import quantized, scattering, selecting, sorting, values
-from .compiling import QUICK_OPTIONS
-from .products import accumulator, both_of, dot_general, expand, unpacked
+from ..functions import scattering, selecting, sorting, values
+from ..functions.compiling import QUICK_OPTIONS
+from ..functions.products import accumulator, both_of, dot_general, expand, unpacked
+from . import quantized
 
 Rule = Callable[..., Array | Sequence[Array]]
 
@@ -364,7 +365,7 @@ class GraphRunner:
         return self.block(body, dict(zip(body.args, (env[v] for v in op.arguments), strict=True)))
 
     def host(self, op: control.HostOp, env: Env) -> list[Array]:
-        from .host import run_text
+        from ..functions.host import run_text
 
         return run_text(text_at(op.module, {}), [env[v] for v in op.inputs])
 

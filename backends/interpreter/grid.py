@@ -19,10 +19,11 @@ from ...dialects.npu import GmType
 from ...dialects.npu.interface import fill_value, gm
 from ...dialects.open_index import OpenIndexOp
 from ...dialects.open_sizes import any_open
-from . import boxes, open_boxes, values
+from ..functions import values
+from ..functions.scope import Offset, RunTimeSizes, Scope, is_static_index, most, traced
+from . import boxes, open_boxes
 from .instructions import ints_of, offsets_of, steps_of
 from .liveness import runs_once
-from .scope import Offset, RunTimeSizes, Scope, is_static_index, most, traced
 from .views import View
 
 ORDER = {"cube": 0, "fused": 0, "mixed": 0, "vector": 1}

@@ -20,11 +20,11 @@ from ...dialects.npu import structure
 from ...dialects.npu.host_program import DeviceTensorOp, HostProgramOp, HostVisitor, R
 from ...dialects.npu.streams import Command
 from ...machine import Machine
+from ..functions.scope import traced
 from .commands import COMMANDS, host_call
 from .graph import Env, GraphRunner, main_of
 from .launch import BoundTensor, LaunchBinding, trace_kernel
 from .open_boxes import room
-from .scope import traced
 from .state import State, on_host, read_view, storage, write_view
 
 Carry = tuple[Array, list[Array], list[Array]]

@@ -27,9 +27,10 @@ from ...dialects.open_sizes import is_open
 from ...dialects.shapes import Keys
 from ...dialects.tile import TileType
 from ...support.rules import Rules
-from . import boxes, scattering, sorting, values
-from .products import mma, unpacked
-from .scope import Box, Offset, Scope, span_of, traced
+from ..functions import scattering, sorting, values
+from ..functions.products import mma, unpacked
+from ..functions.scope import Box, Offset, Scope, span_of, traced
+from . import boxes
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,14 @@ from ...dialects.npu import whole_buffer
 from ...dialects.npu.interface import NpuOp, buffer, fill_value, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
-from . import batching, values, wide
+from ..functions import values
+from ..functions.compiling import in_rows
+from ..functions.products import mma
+from ..functions.scope import Box, Offset, most, traced
+from . import batching, wide
 from .accumulators import find_sides, zeroed
 from .batching import NO_BATCH, Batch, find_batches, lift
 from .bytes_mode import BytesMemory
-from .compiling import in_rows
 from .direct import find_direct
 from .exchange import Exchange
 from .grid import CoreGroup, GridWalker, coordinates
@@ -42,8 +45,6 @@ from .instructions import (
 )
 from .liveness import Carried, bounds, carried, perfect_nest, runs_once
 from .memory import Memory, TypedMemory, known_indices
-from .products import mma
-from .scope import Box, Offset, most, traced
 from .turns import takes_turns
 from .wide import Parts, Wide
 

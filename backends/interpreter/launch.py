@@ -26,17 +26,17 @@ from ...dialects.npu.interface import buffer, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...dialects.open_sizes import choosing
 from ...machine import Machine
+from ..functions.compiling import COPY_OPTIONS, compile_kernel, in_rows, lowered, row_major
+from ..functions.scope import Blank, Offset, Ranges, RunTimeSizes
+from ..functions.values import cooked, on_device, raw, raw_dtype
 from .accumulators import accumulator_blanks
 from .batching import Batch, find_batches, narrowed
-from .compiling import COPY_OPTIONS, compile_kernel, in_rows, lowered, row_major
 from .grid import CoreGroup, Local
 from .kernel import NpuKernel
 from .liveness import bounds
 from .open_kernels import is_open_kernel, open_numbers
 from .ranges import index_ranges
-from .scope import Blank, Offset, Ranges, RunTimeSizes
 from .turns import takes_turns
-from .values import cooked, on_device, raw, raw_dtype
 from .views import View
 
 GROUPS = ThreadPoolExecutor(1, thread_name_prefix="tilewright-group")

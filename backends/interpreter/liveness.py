@@ -20,7 +20,7 @@ from ...dialects.base import describe
 from ...dialects.npu import AllocOp, BufferType, MmadOp, SlotOp, SyncOp
 from ...dialects.npu.interface import NpuOp, buffer
 from ...dialects.open_index import OpenIndexOp
-from .scope import most, span_of
+from ..functions.scope import most, span_of
 
 ZERO: Expr = Expr()
 

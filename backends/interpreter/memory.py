@@ -13,11 +13,11 @@ from xdsl.ir import SSAValue
 
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu.interface import buffer
-from . import values
+from ..functions import values
+from ..functions.scope import Scope, traced
 from .accumulators import carried_shape
 from .batching import Batch
 from .liveness import Carried, Cell, Slot, slot_of
-from .scope import Scope, traced
 from .wide import Parts, Wide, apart, extents, mapped, together
 
 

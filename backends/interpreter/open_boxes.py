@@ -16,8 +16,8 @@ import numpy as np
 from jax import Array, lax
 
 from ...dialects.open_sizes import any_open, is_open, size_of
+from ..functions.scope import Offset, RunTimeSizes, most, traced
 from . import boxes
-from .scope import Offset, RunTimeSizes, most, traced
 from .views import View
 
 

@@ -26,14 +26,14 @@ from ...dialects.open_sizes import assuming
 from ...dialects.sizes import Constraint, Sizes
 from ...machine import Machine
 from ...support.collector import collector_paused
+from ..functions.scope import RunTimeSizes
+from ..functions.values import on_device, plain
 from .arena import Arena
 from .graph import needs_host
 from .hostprogram import ExecutingVisitor, HostProgram, yielded
 from .launch import ZERO, CompiledKernel, is_heavy
-from .scope import RunTimeSizes
 from .segments import Segment
 from .state import ArenaState, State, TypedState, given, held, on_host, seated, storage, unseated
-from .values import on_device, plain
 
 COMPILERS = ThreadPoolExecutor((os.cpu_count() or 1) + 1, thread_name_prefix="tilewright-compiler")
 """Has XLA compile kernels. It releases the interpreter lock, and leaves much of the work to threads of its own: one

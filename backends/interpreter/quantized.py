@@ -12,7 +12,7 @@ from ...dialects import graph as ops
 from ...dialects.dtypes import is_float, numpy_dtype
 from ...dialects.graph.interface import element_of
 from ...dialects.quantized import QuantizedFacts, quantized
-from .values import convert
+from ..functions.values import convert
 
 F32 = np.dtype(np.float32)
 

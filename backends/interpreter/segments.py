@@ -13,10 +13,10 @@ from xdsl.ir import Operation, SSAValue
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import structure
 from ...dialects.npu.host_program import is_passive
-from .compiling import OPTIONS, QUICK_OPTIONS, lowered, row_major
+from ..functions.compiling import OPTIONS, QUICK_OPTIONS, lowered, row_major
+from ..functions.scope import RunTimeSizes
 from .hostprogram import HostProgram
 from .open_boxes import room
-from .scope import RunTimeSizes
 from .state import ArenaState, TypedState, on_host, storage
 
 Key = tuple[Any, ...]

@@ -19,11 +19,11 @@ from ...dialects.dtypes import is_complex, numpy_dtype, paired, shape_in, size, 
 from ...dialects.npu import GmType
 from ...dialects.npu.interface import gm
 from ...dialects.open_sizes import any_open
+from ..functions.scope import Offset, RunTimeSizes, is_static_index, traced
+from ..functions.values import cooked, joined, on_device, raw, raw_array, raw_dtype, side_by_side
 from . import boxes, open_boxes
 from .bytes_mode import from_words, to_words
 from .open_boxes import refit, room
-from .scope import Offset, RunTimeSizes, is_static_index, traced
-from .values import cooked, joined, on_device, raw, raw_array, raw_dtype, side_by_side
 from .views import View, realise
 
 

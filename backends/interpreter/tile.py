@@ -22,14 +22,14 @@ from ...dialects.npu.legality import MIXED
 from ...dialects.npu.types import GmType
 from ...dialects.tile import TileOp, tile_type
 from ...machine import Machine
-from . import values
-from .compiling import row_major, xla_jit
+from ..functions import values
+from ..functions.compiling import row_major, xla_jit
+from ..functions.scope import Offset
 from .graph import GraphRunner, main_of
 from .grid import GridWalker
 from .instructions import RULES, Spec
 from .launch import ZERO
 from .liveness import bounds
-from .scope import Offset
 from .views import View, realise
 
 

@@ -13,9 +13,9 @@ from math import prod
 from jax import Array, lax
 
 from ...dialects.npu.interface import NpuOp
+from ..functions.scope import Scope
 from .boxes import turned
 from .instructions import ALONG, RULES, Spec
-from .scope import Scope
 
 Parts = tuple[tuple[int, ...], ...]
 """For each dimension of a tile, the batched dimensions whose iterations lie side by side along it, outermost first."""

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import examples
 
+from tilewright.backends.functions.scope import Offset, RunTimeSizes
 from tilewright.backends.interpreter import boxes
 from tilewright.backends.interpreter.grid import _quotient, coordinates
-from tilewright.backends.interpreter.scope import Offset, RunTimeSizes
 from tilewright.backends.interpreter.views import View
 
 jax.config.update("jax_platforms", "cpu")

@@ -15,8 +15,8 @@ from memories import outputs
 from tiers import MEMORIES, sampled
 
 import tilewright as tw
-from tilewright.backends.interpreter import launch, values
-from tilewright.backends.interpreter.compiling import (
+from tilewright.backends.functions import values
+from tilewright.backends.functions.compiling import (
     OPTIONS,
     QUICK_OPTIONS,
     ROLLED,
@@ -24,8 +24,9 @@ from tilewright.backends.interpreter.compiling import (
     lowered,
     only_summed,
 )
-from tilewright.backends.interpreter.products import accumulator, dot_general, mma
-from tilewright.backends.interpreter.scope import Scope
+from tilewright.backends.functions.products import accumulator, dot_general, mma
+from tilewright.backends.functions.scope import Scope
+from tilewright.backends.interpreter import launch
 from tilewright.dialects.elementwise import FUNCTIONS
 
 FLOATS = [np.float16, ml_dtypes.bfloat16, np.float32]

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import examples
 
+from tilewright.backends.functions.scope import Offset, RunTimeSizes, most, span_of
 from tilewright.backends.interpreter import open_boxes
-from tilewright.backends.interpreter.scope import Offset, RunTimeSizes, most, span_of
 from tilewright.backends.interpreter.views import View
 from tilewright.dialects.affine import Expr, Symbol
 from tilewright.dialects.npu.types import row_strides

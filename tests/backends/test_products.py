@@ -14,8 +14,8 @@ import numpy as np
 from npu_programs import matmul, random, run
 
 import tilewright as tw
-from tilewright.backends.interpreter.compiling import OPTIONS, SUMMING_OPTIONS
-from tilewright.backends.interpreter.products import mma
+from tilewright.backends.functions.compiling import OPTIONS, SUMMING_OPTIONS
+from tilewright.backends.functions.products import mma
 
 SHAPES = [(1, 3, 2), (1, 129, 5), (2, 129, 1), (33, 7, 1), (1, 600, 300), (70, 40, 192)]
 SIDES = [2, 15, 16, 31, 48, 63, 64, 65, 128, 192]

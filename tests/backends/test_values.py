@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from tiers import sampled
 
-from tilewright.backends.interpreter import values
-from tilewright.backends.interpreter.compiling import OPTIONS
-from tilewright.backends.interpreter.products import mma
+from tilewright.backends.functions import values
+from tilewright.backends.functions.compiling import OPTIONS
+from tilewright.backends.functions.products import mma
 from tilewright.dialects.elementwise import FUNCTIONS, PARTS
 
 jax.config.update("jax_platforms", "cpu")

@@ -12,10 +12,10 @@ from tiers import examples
 from xdsl.dialects import test
 from xdsl.dialects.builtin import Float32Type, IntegerAttr, StringAttr, i32, i64
 
+from tilewright.backends.functions.scope import Box, Scope
 from tilewright.backends.interpreter import batching, wide
 from tilewright.backends.interpreter.batching import Batch
 from tilewright.backends.interpreter.instructions import LEADING, RULES, Spec
-from tilewright.backends.interpreter.scope import Box, Scope
 from tilewright.backends.interpreter.views import View
 from tilewright.backends.interpreter.wide import Wide, apart, boxed, extents, grouped, together
 from tilewright.dialects.affine import Expr

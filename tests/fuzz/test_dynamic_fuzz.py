@@ -19,7 +19,7 @@ from fuzz.open_dims import Open, Symbols, at, random_sizes
 from fuzz.open_programs import open_program_of
 from fuzz.shrink import reduced
 from fuzz.table_open import OWN, TABLE
-from tilewright.backends.interpreter import values
+from tilewright.backends.functions import values
 
 from .test_fuzz import options
 

@@ -19,7 +19,7 @@ from fuzz.compare import Judge, judge
 from fuzz.generate import walk
 from fuzz.shrink import reduced
 from fuzz.tables import TABLE, program_of
-from tilewright.backends.interpreter import values
+from tilewright.backends.functions import values
 
 SAMPLE = 40
 """Programs of the sample, from seed 0 on."""

@@ -35,7 +35,7 @@ CHECK: Tests = (
 )
 
 TABLE: dict[str, Tests] = {
-    "backends/interpreter/values.py": (
+    "backends/functions/values.py": (
         "tests/backends/test_values.py",
         "tests/ops/test_domains.py",
         "tests/ops/test_integers.py",

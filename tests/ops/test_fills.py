@@ -12,7 +12,7 @@ import pytest
 from jax import lax
 
 import tilewright as tw
-from tilewright.backends.interpreter import values
+from tilewright.backends.functions import values
 from tilewright.dialects import make_context
 from tilewright.dialects import tile as ops
 from tilewright.dialects.npu.interface import fill_value

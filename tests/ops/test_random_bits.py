@@ -12,7 +12,7 @@ from jax import lax
 from tiers import examples
 
 import tilewright as tw
-from tilewright.backends.interpreter.host import run_text
+from tilewright.backends.functions.host import run_text
 
 
 def generator(algorithm: str, words: int, shape: tuple[int, ...], dtype: str) -> str:

@@ -17,7 +17,7 @@ from jax import lax
 from tiers import examples, sampled
 
 import tilewright as tw
-from tilewright.backends.interpreter.host import run_text
+from tilewright.backends.functions.host import run_text
 from tilewright.machine import Machine
 from tilewright.passes.tile.scatter import parts_of
 

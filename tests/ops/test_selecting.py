@@ -17,7 +17,7 @@ from memories import outputs
 from tiers import examples, sampled
 
 import tilewright as tw
-from tilewright.backends.interpreter.host import run_text
+from tilewright.backends.functions.host import run_text
 from tilewright.dialects.graph.reductions import window_count
 
 BODIES = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}

@@ -12,7 +12,7 @@ from jax import Array
 from tiers import sampled
 
 import tilewright as tw
-from tilewright.backends.interpreter import values
+from tilewright.backends.functions import values
 
 RNG = np.random.default_rng(0)
 ODD = np.float32([0.0, -0.0, 65504, 65520, -65536, np.inf, -np.inf, 2**-14, 2**-24, -(2**-25), 2**-149, 1 + 2**-11])

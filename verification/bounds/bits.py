@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array, lax
 from jax import numpy as jnp
 
-from ...backends.interpreter import values
+from ...backends.functions import values
 from ..tolerance import Mode
 from .base import as_bound, displaced, distance, raw_ends, reach, top_bit, unsigned, wide
 

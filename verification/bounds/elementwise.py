@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 from jax import numpy as jnp
 
-from ...backends.interpreter import values
+from ...backends.functions import values
 from ...dialects import graph as ops
 from ...dialects.dtypes import limits, name_of_numpy
 from ...dialects.elementwise import function_named

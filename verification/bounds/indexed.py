@@ -9,7 +9,7 @@ from jax import Array
 from jax import numpy as jnp
 from xdsl.ir import Operation
 
-from ...backends.interpreter import scattering, selecting, sorting, values
+from ...backends.functions import scattering, selecting, sorting, values
 from ...backends.interpreter.graph import RULES
 from ...dialects import graph as ops
 from ...dialects.base import integer, text, to_ints

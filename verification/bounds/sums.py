@@ -8,9 +8,9 @@ import numpy as np
 from jax import Array, lax
 from jax import numpy as jnp
 
-from ...backends.interpreter import values
+from ...backends.functions import values
+from ...backends.functions.products import accumulator, both_of
 from ...backends.interpreter.graph import convolve, over_windows
-from ...backends.interpreter.products import accumulator, both_of
 from ...dialects import graph as ops
 from ...dialects.base import integer, text, to_ints
 from ...dialects.dtypes import numbers_in, size

@@ -19,8 +19,8 @@ from jax import Array, lax
 from jax.experimental.layout import Layout, with_layout_constraint
 from xdsl.ir import Operation
 
+from ...dialects.affine import Expr
 from ...dialects.npu import MmadOp
-from .liveness import ZERO
 
 LEVEL, EMITTERS = "xla_backend_optimization_level", "xla_cpu_use_fusion_emitters"
 LIBRARY, KINDS = "xla_cpu_experimental_ynn_fusion_type", "LIBRARY_FUSION_TYPE"
@@ -150,7 +150,7 @@ def on_one_thread(options: Options) -> Options:
 
 def _sums(kernel: Operation) -> bool:
     """Whether products are added to accumulators, in any iteration of a loop."""
-    return any(isinstance(op, MmadOp) and op.linear()[0] != ZERO for op in kernel.walk())
+    return any(isinstance(op, MmadOp) and op.linear()[0] != Expr() for op in kernel.walk())
 
 
 def only_summed(executable: Any) -> bool:
