@@ -23,6 +23,7 @@ from ..passes.errors import CompileError
 from ..passes.templates import NoTemplate
 from .dispatching import Dispatch, guard_text
 from .memory_pool import Demand, Owner, PooledCall, ProgramPool
+from .modes import mode_of
 from .parameters import Arguments, Parameters
 from .program import Level, Options, Program
 from .shapes import OpenShapes
@@ -348,7 +349,8 @@ class DynamicProgram(Program):
         """
         import jax
 
-        leaves = self._open.leaves(args, kwargs)
+        _, named = mode_of(kwargs, self._signature, self.options.memory)
+        leaves = self._open.leaves(args, named)
         sizes = self._open.sizes(leaves)
         version = self._version(sizes)
         owners = [self.pool.watch(leaf) for leaf in leaves]

@@ -24,6 +24,7 @@ from ..passes.graph.pack import SplitProgram
 from ..passes.graph.products_named import main_function, name_arguments
 from ..passes.templates import NoTemplate
 from .dynamic import DynamicProgram, OpenSource
+from .modes import mode_of
 from .open_codes import OpenCode
 from .packing import (
     SKIPPED,
@@ -267,6 +268,7 @@ class PackedDynamicProgram(Packs, DynamicProgram):
         they belong; else they are packed for this call."""
         import jax
 
+        mode, kwargs = mode_of(kwargs, self._form, self.options.memory)
         packed, given, named = self._given(args, kwargs)
         leaves = list(self._open.leaves(given, named))
         known = self._parts.signature.inputs
@@ -277,7 +279,7 @@ class PackedDynamicProgram(Packs, DynamicProgram):
         assert isinstance(version, PackedProgram)
         if packed is None:
             packed = self._packed(version.flatten(args, kwargs))
-        found = self.rest(*self._rest_inputs(leaves, packed))
+        found = self.rest(*self._rest_inputs(leaves, packed), mode=mode)
         return self._parts.signature.unflatten(found if isinstance(found, tuple) else (found,))
 
     def _new_version(self, sizes: Sizes) -> Program:

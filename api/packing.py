@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -17,16 +17,11 @@ from ..passes.graph.turned_weights import turn_weights, weights_to_turn
 from ..passes.pipeline import run_stage
 from ..support.precisions import ORIGIN
 from ..support.winograd import OFF
+from .modes import Memory, Runnable, mode_of
 from .program import Lowering, Options, Program, compile_source
 from .quantized import named_module
 from .signature import CompileError, Signature
 from .sources import Source, as_compile_error, main_inputs
-
-if TYPE_CHECKING:
-    from ..backends.interpreter import Executable
-
-
-Memory = Literal["typed", "bytes"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,17 +151,18 @@ class PackedProgram(Packs, Program):
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs the program on arrays, as `Program` does; packed weights may stand where they belong."""
-        packed, given, named = self._given(args, kwargs)
+        mode, rest = mode_of(kwargs, self._form, self.options.memory)
+        packed, given, named = self._given(args, rest)
         if packed is None:
             return super().__call__(*args, **kwargs)
         flat = self._signature.flatten(self._title, given, named, given=SKIPPED)
         inputs = [*self._rest_inputs(flat, packed), *self.rest.extras]
         with as_compile_error():
-            return self.unflatten(self.rest.executable(self.options.memory)(*inputs))
+            return self.unflatten(self.rest.executable(mode)(*inputs))
 
-    def executable(self, memory: Memory) -> Executable:
+    def executable(self, memory: Memory) -> Runnable:
         """What runs both parts, one behind the other, on the inputs of the whole program."""
-        return _Both(self, memory)  # pyright: ignore[reportReturnType]  # called as one is
+        return _Both(self, memory)
 
     def report(self, at: Mapping[str, int] | None = None) -> Report:
         """What the rest costs; `packing_microseconds` is what the packing costs once."""

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -43,11 +43,9 @@ from .extents import cut, result_types
 from .fallback import lowered_without_faults
 from .kept import KeptPrograms
 from .memory_pool import Demand, demand_of
+from .modes import MODES, Memory, Runnable, executable_of, mode_of
 from .signature import CompileError, Signature
 from .sources import Source, as_compile_error, entry_of, main_results
-
-if TYPE_CHECKING:
-    from ..backends.interpreter import Executable
 
 Level = Literal["graph", "tile", "npu"]
 LEVELS: tuple[Level, ...] = ("graph", "tile", "npu")
@@ -112,7 +110,7 @@ class Options:
         pool_bytes: How much device memory that pool has. None: all of the chip's.
     """
 
-    memory: Literal["typed", "bytes"] = "typed"
+    memory: Memory = "typed"
     check: bool = True
     schedule: Pins = None
     oracle: str = BOUND
@@ -153,7 +151,7 @@ class Options:
             if given is not None and _bytes(given) is None:
                 raise CompileError(f"options: {name} must be bytes or text such as '512MiB', not {given!r}")
         fields = {
-            "memory": ("typed", "bytes"),
+            "memory": MODES,
             "host": ("allow", "forbid"),
             "precision": PRECISIONS,
             "pool": tuple(POLICIES),
@@ -250,7 +248,7 @@ class Program:
         self._source = source
         self._made = module
         self._signature = signature
-        self._executables: dict[str, Executable] = {}
+        self._executables: dict[str, Runnable] = {}
         self._report: Report | None = None
         self._simulation: Simulation | None = None
         self.donations = donations or Donations(self._module, source.name, signature)
@@ -361,29 +359,29 @@ class Program:
             return print_tw(module, name if name.isidentifier() else "main")
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Runs the npu level on arrays; gives the pytree that the function gives.
+        """Runs the npu level on arrays; gives the pytree that the function gives. `mode=` says how, as
+        `Options.memory` does, unless the program has an argument of that name.
 
         The arguments are those that it was compiled for, each by position or by keyword, without the static ones of a
         jax.jit. Arrays of JAX that are passed for donated arguments are deleted. Raises CompileError where arguments do
         not have the compiled structure, shapes or dtypes, or an array was deleted before, and where the program calls
         a Python function of another process.
         """
+        mode, kwargs = mode_of(kwargs, self._signature, self.options.memory)
         flat = self.flatten(args, kwargs)
         with as_compile_error():
             if not self.donations.taken:
-                return self.unflatten(self.executable(self.options.memory)(*flat))
+                return self.unflatten(self.executable(mode)(*flat))
             leaves = self._signature.leaves(self._source.name, args, kwargs)
             self.donations.check(leaves)
-            results = self.donations.keep(self.executable(self.options.memory)(*flat), flat)
+            results = self.donations.keep(self.executable(mode)(*flat), flat)
             self.donations.delete(leaves)
             return self.unflatten(results)
 
-    def executable(self, memory: Literal["typed", "bytes"]) -> Executable:
-        """The interpreter of the npu level in a memory mode; made on first use, then kept."""
-        from ..backends.interpreter import Executable
-
+    def executable(self, memory: Memory) -> Runnable:
+        """What runs the npu level in a mode; made on first use, then kept."""
         if memory not in self._executables:
-            self._executables[memory] = Executable(self._module, self.machine, memory)
+            self._executables[memory] = executable_of(self._module, self.machine, memory)
         return self._executables[memory]
 
     def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from ..dialects.module import target_of
 from ..dialects.open_sizes import assuming, size_of
 from ..dialects.sizes import Constraint, Sizes, bounds
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.templates import Template
-
-if TYPE_CHECKING:
-    from ..backends.interpreter import Executable
-
-Memory = Literal["typed", "bytes"]
+from .modes import Memory, SizedRunnable, executable_of
 
 
 class SizedExecutable:
     """The executable of a version at given sizes."""
 
-    def __init__(self, shared: Executable, sizes: Sizes) -> None:
+    def __init__(self, shared: SizedRunnable, sizes: Sizes) -> None:
         self._shared, self._sizes = shared, sizes
 
     def compile(self) -> None:
@@ -37,12 +33,12 @@ class SharedExecutables:
 
     def __init__(self, template: Template) -> None:
         self._template = template
-        self._made: dict[Memory, list[tuple[tuple[Constraint, ...], Executable]]] = {}
+        self._made: dict[Memory, list[tuple[tuple[Constraint, ...], SizedRunnable]]] = {}
 
     def at(self, sizes: Sizes, memory: Memory) -> SizedExecutable | None:
         """The executable for given sizes; None where the program at these has to have its own: a plan for each size has
         addresses of its own, and what has no largest size has no room that can be kept for it."""
-        if (memory == "bytes" and self._template.unplanned) or not self._is_bounded:
+        if (memory != "typed" and self._template.unplanned) or (memory != "step" and not self._is_bounded):
             return None
         return SizedExecutable(self._executable(sizes, memory), sizes)
 
@@ -54,15 +50,13 @@ class SharedExecutables:
         ends = (bounds(size_of(n)) for n in open_numbers(self._template.module))
         return all(low is not None and high is not None for low, high in ends)
 
-    def _executable(self, sizes: Sizes, memory: Memory) -> Executable:
-        from ..backends.interpreter import Executable
-
+    def _executable(self, sizes: Sizes, memory: Memory) -> SizedRunnable:
         made = self._made.setdefault(memory, [])
         for constraints, executable in made:
             if all(c.met_by(sizes) for c in constraints):
                 return executable
         machine = Machine.load(target_of(self._template.module) or DEFAULT_TARGET)
         with assuming(sizes) as assumed:
-            executable = Executable(self._template.module, machine, memory, tuple(self._template.symbols))
+            executable = executable_of(self._template.module, machine, memory, tuple(self._template.symbols))
         made.append((tuple(assumed.made), executable))
         return executable

@@ -71,6 +71,11 @@ class Signature:
         by_position, by_keyword = self.in_tree.children()
         return len(by_position.children()), tuple(by_keyword.node_data()[1])
 
+    def takes(self, name: str) -> bool:
+        """Whether an argument has this name."""
+        named = self.parameters
+        return name in (*named.positional, *named.keyword, *named.static, *self.form[1])
+
     def flatten(
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, given: Any = None
     ) -> list[Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
@@ -46,16 +46,16 @@ from .dispatching import Dispatch, guard_text
 from .donation import Donations
 from .kept import Extras, KeptPrograms, VersionEntry, what_options_decide
 from .memory_pool import Demand, demand_of
+from .modes import Memory, Runnable
 from .open_codes import OpenCode
 from .prepared import prepare_open, prepared
 from .program import Level, Options, Program
 from .shapes import OpenShapes
-from .shared import SharedExecutables, SizedExecutable
+from .shared import SharedExecutables
 from .signature import Signature
 from .sources import Source, as_compile_error, entry_of
 
 if TYPE_CHECKING:
-    from ..backends.interpreter import Executable
     from ..frontends.open_module import OpenModule
 
 HALVED = 64
@@ -119,8 +119,8 @@ class SizedProgram(Program):
         self._alone: Program | None = None
         self._shared = version.executables
 
-    def executable(self, memory: Literal["typed", "bytes"]) -> Executable | SizedExecutable:
-        """The interpreter of the version for these sizes; made on first use, then kept."""
+    def executable(self, memory: Memory) -> Runnable:
+        """What runs the version for these sizes in a mode; made on first use, then kept."""
         shared = self._shared.at(self.sizes, memory)
         return super().executable(memory) if shared is None else shared
 

@@ -6,7 +6,6 @@ A rule takes the op, the index scope, the contents of its sources and the types 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -17,34 +16,19 @@ from xdsl.ir import SSAValue
 
 from ...dialects import npu as ops
 from ...dialects.base import FormattedOp, integer, text, to_ints
-from ...dialects.dtypes import numbers_in, numpy_dtype
-from ...dialects.npu import BufferType
+from ...dialects.dtypes import numbers_in
 from ...dialects.npu.cumulate import VCumulateOp
 from ...dialects.npu.interface import NpuOp, fill_value
 from ...dialects.npu.scatter import VScatterOp
 from ...dialects.npu.sorting import VSortOp
 from ...dialects.open_sizes import is_open
 from ...dialects.shapes import Keys
-from ...dialects.tile import TileType
 from ...support.rules import Rules
 from ..functions import scattering, sorting, values
 from ..functions.products import mma, unpacked
 from ..functions.scope import Box, Offset, Scope, span_of, traced
+from ..functions.specs import Spec
 from . import boxes
-
-
-@dataclass(frozen=True)
-class Spec:
-    """Shape and dtype of a result."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-
-    @staticmethod
-    def of(value: SSAValue) -> Spec:
-        assert isinstance(value.type, BufferType | TileType)
-        return Spec(value.type.shape, numpy_dtype(value.type.element))
-
 
 Rule = Callable[[FormattedOp, Scope, Sequence[Array], Sequence[Spec]], list[Array]]
 Leading = Callable[[FormattedOp, Scope, Sequence[Array], Spec, int], Array]

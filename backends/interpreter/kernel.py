@@ -24,6 +24,7 @@ from ..functions import values
 from ..functions.compiling import in_rows
 from ..functions.products import mma
 from ..functions.scope import Box, Offset, most, traced
+from ..functions.specs import Spec
 from . import batching, wide
 from .accumulators import find_sides, zeroed
 from .batching import NO_BATCH, Batch, find_batches, lift
@@ -36,7 +37,6 @@ from .instructions import (
     LEADING,
     RULES,
     Rule,
-    Spec,
     as_operand,
     box_of,
     from_turned,

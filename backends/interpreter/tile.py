@@ -25,9 +25,10 @@ from ...machine import Machine
 from ..functions import values
 from ..functions.compiling import row_major, xla_jit
 from ..functions.scope import Offset
+from ..functions.specs import Spec
 from .graph import GraphRunner, main_of
 from .grid import GridWalker
-from .instructions import RULES, Spec
+from .instructions import RULES
 from .launch import ZERO
 from .liveness import bounds
 from .views import View, realise

@@ -14,8 +14,9 @@ from jax import Array, lax
 
 from ...dialects.npu.interface import NpuOp
 from ..functions.scope import Scope
+from ..functions.specs import Spec
 from .boxes import turned
-from .instructions import ALONG, RULES, Spec
+from .instructions import ALONG, RULES
 
 Parts = tuple[tuple[int, ...], ...]
 """For each dimension of a tile, the batched dimensions whose iterations lie side by side along it, outermost first."""

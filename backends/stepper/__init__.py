@@ -1,0 +1,7 @@
+"""Runs the npu level one instruction at a time on NumPy arrays, at real addresses: see docs/stepper.md."""
+
+from .errors import Race, StepFault
+from .program import Program
+from .session import Session
+
+__all__ = ["Program", "Race", "Session", "StepFault"]

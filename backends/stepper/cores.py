@@ -1,0 +1,140 @@
+"""One core of a block: its program as a generator, its memory, and every access of its instructions checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .errors import fault
+from .instructions import Box, Part
+from .marks import Mark
+from .nodes import Cross, Loop, Node
+from .places import Cell, Place
+
+if TYPE_CHECKING:
+    from .launch import LaunchRun
+    from .order import Order
+    from .plan import Section
+
+
+class Core:
+    """A core of a block. env: the values of its indices; node: what it comes to next, or is at."""
+
+    def __init__(
+        self, launch: LaunchRun, section: Section, number: int, block: int, point: tuple[int, ...], unit: int
+    ) -> None:
+        """number: of the core in its block; block: the number of the block's run; point: its place in the grid."""
+        plan = launch.plan
+        self.launch, self.section, self.number = launch, section, number
+        self.block, self.point, self.unit = block, point, unit
+        self.device = launch.device
+        self.memory = plan.memory(section, unit)
+        self.env = [0] * len(plan.indices)
+        self.env[: len(point)] = point
+        self.env[plan.indices[section.op.body.block.args[0]]] = unit
+        self.first_queue = 0
+        self.order: Order
+        self.node: Node
+        self._views, self._cells = self.memory.views, self.memory.cells
+
+    def __str__(self) -> str:
+        return f"{self.section.core} core {self.unit} of block {list(self.point)}"
+
+    def pipe_of(self, mark: Mark) -> str:
+        """The pipe of an instruction that it ran."""
+        return self.section.pipes[mark.queue - self.first_queue]
+
+    def issue(self, nodes: Sequence[Node]) -> Iterator[bool]:
+        """Runs nodes in program order. Before each it gives True, and False while the core waits for others."""
+        env = self.env
+        for node in nodes:
+            if type(node) is Loop:
+                index = node.index
+                for value in node.places:
+                    env[index] = value
+                    yield from self.issue(node.body)
+                continue
+            if type(node) is Cross and not node.sets:
+                self.node = node
+                while not self.order.ready(self, node.event):
+                    yield False
+            self.node = node
+            yield True
+            node.run(self)
+
+    def begin(self, node: Node) -> Mark:
+        """Gives an instruction its number in its queue."""
+        queue = self.first_queue + node.queue
+        clock = self.order.clocks[queue]
+        clock[queue] += 1
+        session = self.launch.session
+        session.steps += 1
+        return Mark(node.op, self.block, self, queue, clock[queue], session.steps, tuple(self.env))
+
+    # -- on-chip memory ------------------------------------------------------------------------------------
+
+    def cells(self, place: Place, slot: int) -> list[Cell]:
+        return self._cells[place.buffer.number][slot]
+
+    def view(self, place: Place, slot: int, mark: Mark) -> np.ndarray:
+        """The elements of a buffer. Raises OutOfBounds."""
+        found = self._views[place.buffer.number][slot]
+        if found is None:
+            start, end = place.buffer.bytes_of(slot)
+            what = f"uses {place.buffer.name}, which ends outside {place.buffer.space}"
+            raise fault("out-of-bounds", mark.op, what, f"bytes {start}..{end - 1}")
+        return found
+
+    def read(self, place: Place, slot: int, mark: Mark) -> None:
+        """Checks a read of a buffer. Raises StepFault."""
+        buffer, queue, order = place.buffer, mark.queue, self.order
+        clock = order.clocks[queue]
+        for cell in self._cells[buffer.number][slot]:
+            writer = cell.writer
+            if writer is None:
+                raise fault("uninitialised", mark.op, f"reads {buffer.name}, which nothing wrote", str(cell))
+            if order.checks and writer.number > clock[writer.queue]:
+                raise order.race(mark, writer, f"reads {buffer.name} while {{}} may still write it", cell)
+            if cell.owner is not buffer:
+                what = f"reads {buffer.name}, over which '{writer.op.name}' wrote another buffer"
+                raise fault("overlap", mark.op, what, str(cell))
+            cell.readers[queue] = mark
+
+    def write(self, place: Place, slot: int, mark: Mark) -> None:
+        """Checks a write of a buffer, and takes note of it. Raises Race."""
+        buffer, order = place.buffer, self.order
+        clock = order.clocks[mark.queue]
+        for cell in self._cells[buffer.number][slot]:
+            if order.checks:
+                writer = cell.writer
+                if writer is not None and writer.number > clock[writer.queue]:
+                    raise order.race(mark, writer, f"writes {buffer.name} while {{}} may still write there", cell)
+                for queue, reader in cell.readers.items():
+                    if reader.number > clock[queue]:
+                        raise order.race(mark, reader, f"writes {buffer.name} while {{}} may still read there", cell)
+            if cell.readers:
+                cell.readers = {}
+            cell.writer, cell.owner = mark, buffer
+
+    # -- device memory -------------------------------------------------------------------------------------
+
+    def load(self, box: Box, part: Part, mark: Mark) -> np.ndarray:
+        """The part of a box of device memory. Raises StepFault."""
+        launch, (offset, sizes, strides, _) = self.launch, part
+        tensor = launch.tensors[box.tensor]
+        address = tensor.address + offset
+        x = self.device.window(address, sizes, strides, box.dtype, mark.op)
+        if not launch.clean[box.tensor] and x.size:
+            launch.check_read(self, box.tensor, address, sizes, strides, box.dtype.itemsize, mark)
+        return x
+
+    def store(self, box: Box, part: Part, x: np.ndarray, mark: Mark) -> None:
+        """Writes the part of a box of device memory. Raises StepFault."""
+        launch, (offset, sizes, strides, _) = self.launch, part
+        address = launch.tensors[box.tensor].address + offset
+        target = self.device.window(address, sizes, strides, box.dtype, mark.op)
+        if target.size:
+            launch.check_write(self, box.tensor, address, sizes, strides, box.dtype.itemsize, mark)
+            target[...] = x.reshape(target.shape)

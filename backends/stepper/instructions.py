@@ -1,0 +1,298 @@
+"""The instructions of a core as nodes: on-chip work, transfers, and integers read from device memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from ...dialects import npu as ops
+from ...dialects.affine import Expr
+from ...dialects.base import integer, to_ints
+from ...dialects.dtypes import numpy_dtype
+from ...dialects.npu import BufferType, NpuOp
+from ...dialects.npu.interface import fill_value, gm
+from . import numbers
+from .errors import fault
+from .nodes import Node
+from .places import Place, Row, evaluated
+from .reductions import scalar
+from .rules import RULES, TABLE, Compute, Number, by_itself, drained, ints_of
+
+if TYPE_CHECKING:
+    from .cores import Core
+    from .plan import Plan
+
+Part = tuple[int, Sequence[int], Sequence[int], tuple[slice, ...] | None]
+"""Of a box, what is inside its tensor: bytes from the tensor's start on, sizes, strides in bytes, and its place in the
+box, None where it is all of it."""
+
+
+@dataclass(slots=True)
+class Box:
+    """A box of a device tensor. tensor: its number among the kernel's; offset, strides: of the view, in bytes."""
+
+    tensor: int
+    dtype: np.dtype
+    offset: int
+    sizes: tuple[int, ...]
+    steps: tuple[int, ...]
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    spans: tuple[int, ...]
+    """Bytes between neighbours of the box along each dimension."""
+    reach: tuple[int, ...]
+
+    @staticmethod
+    def of(value: SSAValue, plan: Plan, sizes: Sequence[int], steps: Sequence[int]) -> Box:
+        view, number = gm(value), plan.number
+        dtype = numpy_dtype(view.element)
+        strides = tuple(number(s) * dtype.itemsize for s in view.strides)
+        return Box(
+            plan.tensors[value],
+            dtype,
+            number(view.offset) * dtype.itemsize,
+            tuple(sizes),
+            tuple(steps),
+            tuple(map(number, view.shape)),
+            strides,
+            tuple(s * step for s, step in zip(strides, steps, strict=True)),
+            tuple((n - 1) * step for n, step in zip(sizes, steps, strict=True)),
+        )
+
+    def part(self, at: Sequence[int]) -> Part:
+        """What is inside the tensor of the box that begins at a place."""
+        offset = self.offset
+        for first, reach, extent, stride in zip(at, self.reach, self.extents, self.strides, strict=True):
+            last = first + reach
+            if first < 0 or last < 0 or first >= extent or last >= extent:
+                return self._clipped(at)
+            offset += first * stride
+        return offset, self.sizes, self.spans, None
+
+    def _clipped(self, at: Sequence[int]) -> Part:
+        offset, sizes, places = self.offset, [], []
+        for first, n, step, extent, stride in zip(
+            at, self.sizes, self.steps, self.extents, self.strides, strict=True
+        ):
+            inside = [i for i in range(n) if 0 <= first + i * step < extent]
+            low, count = (inside[0], len(inside)) if inside else (0, 0)
+            offset += (first + low * step) * stride if inside else 0
+            sizes.append(count)
+            places.append(slice(low, low + count))
+        return offset, sizes, self.spans, tuple(places)
+
+
+class Work(Node):
+    """An instruction: the buffers it reads and writes, and its `at [...]`. sums: of a product or a drain with a unit
+    flag."""
+
+    __slots__ = ("reads", "rows", "sums", "writes")
+
+    def __init__(self, op: NpuOp, queue: int, plan: Plan, places: Mapping[SSAValue, Place]) -> None:
+        super().__init__(op, queue)
+        self.rows: tuple[Row, ...] = plan.rows(op)
+        self.reads = [places[v] for v in op.reads() if isinstance(v.type, BufferType)]
+        self.writes = [places[v] for v in op.writes() if isinstance(v.type, BufferType)]
+        flagged = op.flagged_sums()
+        self.sums = None if flagged is None else places[flagged]
+
+    def accesses(self, core: Core) -> list[tuple[Box, Part, bool]]:
+        """The boxes of device memory that it reads or, where the last is true, writes, on a core that comes to it."""
+        return []
+
+
+class OnChip(Work):
+    """Work on on-chip memory alone. fresh: (row, source) where the source is not used when the row of `at [...]` is
+    0."""
+
+    __slots__ = ("compute", "fresh", "remakes")
+
+    def __init__(self, op: NpuOp, queue: int, plan: Plan, places: Mapping[SSAValue, Place]) -> None:
+        super().__init__(op, queue, plan, places)
+        rule = RULES[type(op)]
+        if rule in TABLE.values():
+            self.compute: Compute = rule(op, plan.number)
+        else:
+            self.compute = by_itself(op)
+            self.rows = tuple(plan.row(Expr.of(v)) for v in op.index_operands())
+        fresh = op.starts_fresh()
+        self.fresh = None if fresh is None else (fresh[0], list(op.reads()).index(fresh[1]))
+        self.remakes = rule not in TABLE.values() or isinstance(op, ops.VFillOp)
+        if isinstance(op, ops.ElementwiseVectorOp):
+            self.remakes = op.FUNCTION.name == "bitcast"
+
+    def run(self, core: Core) -> None:
+        at, env = evaluated(self.rows, core.env), core.env
+        unused = self.fresh[1] if self.fresh is not None and at[self.fresh[0]] == 0 else -1
+        mark = core.begin(self)
+        if self.sums is not None:
+            core.order.unit_flags(core, self.sums, self.fresh is None, unused >= 0, mark)
+        sources = []
+        for i, place in enumerate(self.reads):
+            slot = place.slot(env)
+            if i != unused:
+                core.read(place, slot, mark)
+            sources.append(core.view(place, slot, mark))
+        targets = []
+        for place in self.writes:
+            slot = place.slot(env)
+            targets.append(core.view(place, slot, mark))
+            core.write(place, slot, mark)
+        device = core.device
+        made = self.compute(at, sources, device.denormals)
+        for target, x in zip(targets, made, strict=True):
+            target[...] = x
+        if self.remakes and not device.denormals:
+            device.denormals = any(map(numbers.has_denormals, targets))
+
+
+class Load(Work):
+    """A box of device memory to a buffer; `fill` outside the tensor."""
+
+    __slots__ = ("box", "fill", "whole")
+
+    def __init__(self, op: ops.LoadOp, queue: int, plan: Plan, places: Mapping[SSAValue, Place]) -> None:
+        super().__init__(op, queue, plan, places)
+        sizes, steps = _box(op, plan.number)
+        self.box = Box.of(op.main_operands()[0], plan, sizes, steps)
+        self.fill = scalar(fill_value(op.properties.get("fill")), self.box.dtype)
+        self.whole = tuple(sizes)
+
+    def accesses(self, core: Core) -> list[tuple[Box, Part, bool]]:
+        return [(self.box, self.box.part(evaluated(self.rows, core.env)), False)]
+
+    def run(self, core: Core) -> None:
+        box = self.box
+        part = box.part(evaluated(self.rows, core.env))
+        mark = core.begin(self)
+        x = core.load(box, part, mark)
+        if part[3] is not None:
+            tile = np.full(self.whole, self.fill)
+            tile[part[3]] = x
+            x = tile
+        place = self.writes[0]
+        slot = place.slot(core.env)
+        target = core.view(place, slot, mark)
+        core.write(place, slot, mark)
+        x = x.reshape(target.shape)
+        target[...] = x if x.dtype == target.dtype else numbers.convert(x, target.dtype)
+
+
+class Store(Work):
+    """A buffer to a box of device memory, what is inside the tensor."""
+
+    __slots__ = ("box", "drain", "plain", "whole")
+
+    def __init__(self, op: ops.TransferOp, queue: int, plan: Plan, places: Mapping[SSAValue, Place]) -> None:
+        super().__init__(op, queue, plan, places)
+        sizes, steps = _box(op, plan.number)
+        self.box = Box.of(op.main_operands()[1], plan, sizes, steps)
+        self.drain = drained(op, self.box.dtype)
+        self.whole = tuple(sizes)
+        same = self.reads[0].buffer.dtype == self.box.dtype
+        self.plain = same and len(self.reads) == 1 and not {"relu", "factor"} & op.properties.keys()
+
+    def accesses(self, core: Core) -> list[tuple[Box, Part, bool]]:
+        return [(self.box, self.box.part(evaluated(self.rows, core.env)), True)]
+
+    def run(self, core: Core) -> None:
+        part = self.box.part(evaluated(self.rows, core.env))
+        mark = core.begin(self)
+        if self.sums is not None:
+            core.order.unit_flags(core, self.sums, True, False, mark)
+        sources = []
+        for place in self.reads:
+            slot = place.slot(core.env)
+            core.read(place, slot, mark)
+            sources.append(core.view(place, slot, mark))
+        x = sources[0]
+        if not self.plain:
+            x = self.drain(x, sources[1] if len(sources) > 1 else None)
+        x = x.reshape(self.whole)
+        core.store(self.box, part, x if part[3] is None else x[part[3]], mark)
+
+
+class Gather(Work):
+    """For each index of a buffer the box that begins so many elements into a tensor."""
+
+    __slots__ = ("box",)
+
+    def __init__(self, op: ops.LoadIndirectOp, queue: int, plan: Plan, places: Mapping[SSAValue, Place]) -> None:
+        super().__init__(op, queue, plan, places)
+        sizes = tuple(map(plan.number, to_ints(op.sizes)))
+        self.box = Box.of(op.source, plan, sizes, (1,) * len(sizes))
+
+    def run(self, core: Core) -> None:
+        mark, box = core.begin(self), self.box
+        index, place = self.reads[0], self.writes[0]
+        slot = index.slot(core.env)
+        core.read(index, slot, mark)
+        places = core.view(index, slot, mark).reshape(-1).astype(np.int64)
+        slot = place.slot(core.env)
+        target = core.view(place, slot, mark)
+        core.write(place, slot, mark)
+        width = box.dtype.itemsize
+        length = core.launch.tensors[box.tensor].bytes // width
+        reach = sum(max(r * s // width, 0) for r, s in zip(box.reach, box.strides, strict=True))
+        first = box.offset // width
+        if places.size and prod(box.sizes):
+            low, high = int(places.min()), int(places.max())
+            if low < 0 or first + high + reach >= length:
+                what = f"takes boxes at elements {low} to {high} of a tensor of {length}"
+                raise fault("out-of-bounds", self.op, what, core.launch.said(box.tensor))
+        rows = [
+            core.load(box, (box.offset + int(n) * width, box.sizes, box.spans, None), mark).reshape(1, -1)
+            for n in places
+        ]
+        if rows:
+            target[...] = np.concatenate(rows).reshape(target.shape)
+
+
+class Scalar(Work):
+    """One integer of device memory, within a range, as an index."""
+
+    __slots__ = ("box", "high", "index", "low")
+
+    def __init__(self, op: ops.LoadScalarOp, queue: int, plan: Plan, places: Mapping[SSAValue, Place]) -> None:
+        super().__init__(op, queue, plan, places)
+        ones = (1,) * len(self.rows)
+        self.box = Box.of(op.source, plan, ones, ones)
+        self.low, self.high = plan.number(integer(op.low)), plan.number(integer(op.high))
+        self.index = plan.index(op.result)
+
+    def accesses(self, core: Core) -> list[tuple[Box, Part, bool]]:
+        return [(self.box, self.box.part(evaluated(self.rows, core.env)), False)]
+
+    def run(self, core: Core) -> None:
+        part, mark = self.box.part(evaluated(self.rows, core.env)), core.begin(self)
+        found = core.load(self.box, part, mark)
+        value = int(found.reshape(())) if found.size else 0
+        core.env[self.index] = max(self.low, min(value, self.high))
+        core.order.scalar(core, self)
+
+
+def _box(op: ops.TransferOp, number: Number) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The sizes and steps of a transfer's box."""
+    sizes = ints_of(op, "sizes", number)
+    return sizes, ints_of(op, "steps", number, (1,) * len(sizes))
+
+
+def instruction(op: NpuOp, queue: int, plan: Plan, places: Mapping[SSAValue, Place]) -> Work:
+    """The node of an instruction."""
+    for kinds, made in _KINDS:
+        if isinstance(op, kinds):
+            return made(op, queue, plan, places)
+    return OnChip(op, queue, plan, places)
+
+
+_KINDS: Sequence[tuple[type, type[Any]]] = (
+    (ops.LoadOp, Load),
+    (ops.TransferOp, Store),
+    (ops.LoadIndirectOp, Gather),
+    (ops.LoadScalarOp, Scalar),
+)

@@ -1,0 +1,83 @@
+"""What a core comes to: instructions, flags, barriers and loops of a section, ready to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Operation
+
+from ...dialects import npu as ops
+from .places import Row
+
+if TYPE_CHECKING:
+    from .cores import Core
+
+
+class Node:
+    """Something that a core comes to. queue: the number of its pipe among those of its section."""
+
+    __slots__ = ("op", "queue")
+
+    def __init__(self, op: Operation, queue: int) -> None:
+        self.op, self.queue = op, queue
+
+    def run(self, core: Core) -> None:
+        """Does what there is to do, on a core. Raises StepFault."""
+        raise NotImplementedError
+
+
+class Flag(Node):
+    """A flag that is set, or waited for. pair: its pipes; event: its first channel, to which the counter modulo `slots`
+    is added."""
+
+    __slots__ = ("counter", "event", "pair", "sets", "slots")
+
+    def __init__(
+        self, op: ops.SyncOp, queue: int, sets: bool, pair: tuple[str, str], event: int, slots: int, counter: Row
+    ) -> None:
+        super().__init__(op, queue)
+        self.sets, self.pair, self.event, self.slots, self.counter = sets, pair, event, slots, counter
+
+    def channel(self, env: Sequence[int]) -> int:
+        """The number of the flag between its pipes."""
+        constant, terms = self.counter
+        for index, coefficient in terms:
+            constant += env[index] * coefficient
+        return self.event + constant % self.slots
+
+    def run(self, core: Core) -> None:
+        (core.order.set_flag if self.sets else core.order.wait_flag)(core, self)
+
+
+class Cross(Node):
+    """A cross-core event that is set, or waited for."""
+
+    __slots__ = ("event", "sets")
+
+    def __init__(self, op: Operation, queue: int, sets: bool, event: int) -> None:
+        super().__init__(op, queue)
+        self.sets, self.event = sets, event
+
+    def run(self, core: Core) -> None:
+        (core.order.set_cross if self.sets else core.order.wait_cross)(core, self)
+
+
+class Barrier(Node):
+    """A wait until all pipes of the core are idle."""
+
+    __slots__ = ()
+
+    def run(self, core: Core) -> None:
+        core.order.barrier(core, self)
+
+
+class Loop(Node):
+    """A loop: its index takes the values of `places`."""
+
+    __slots__ = ("body", "index", "places")
+
+    def __init__(self, op: Operation, index: int, places: range) -> None:
+        super().__init__(op, 0)
+        self.index, self.places = index, places
+        self.body: list[Node] = []

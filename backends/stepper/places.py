@@ -1,0 +1,200 @@
+"""Where buffers are in the memories of a core: views of their slots, and the cells that accesses begin and end at.
+
+A *cell* is a range of bytes of one space: a slot of a buffer, cut where another buffer's slot begins or ends inside it.
+Every instruction reads and writes whole slots, so what is known of a cell is known of each of its bytes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from ...dialects import npu as ops
+from ...dialects.base import integer
+from ...dialects.dtypes import numpy_dtype
+from ...dialects.npu.interface import buffer
+from ...dialects.npu.types import ROW_BYTES
+
+if TYPE_CHECKING:
+    from .marks import Mark
+
+Row = tuple[int, tuple[tuple[int, int], ...]]
+"""An expression of the indices of a core: a constant, and (number of the index, coefficient) pairs."""
+
+
+def evaluated(rows: Sequence[Row], env: Sequence[int]) -> list[int]:
+    """The values of expressions."""
+    found = []
+    for constant, terms in rows:
+        for index, coefficient in terms:
+            constant += env[index] * coefficient
+        found.append(constant)
+    return found
+
+
+@dataclass(eq=False)
+class Buffer:
+    """A buffer that a section allocates. number: among those of its section; start: of its first slot, None before
+    npu-allocate, where it has memory of its own."""
+
+    value: SSAValue
+    number: int
+    space: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    slots: int
+    slot_bytes: int
+    start: int
+
+    @staticmethod
+    def of(alloc: ops.AllocOp, number: int) -> Buffer:
+        kind = buffer(alloc.result)
+        space, start = kind.space, 0
+        if alloc.address is None:
+            space = f"{kind.space} of {number}"
+        else:
+            start = integer(alloc.address)
+        dtype = numpy_dtype(kind.element)
+        return Buffer(alloc.result, number, space, kind.shape, dtype, kind.slots, kind.slot_bytes, start)
+
+    @property
+    def name(self) -> str:
+        return f"%{self.value.name_hint}" if self.value.name_hint else f"buffer {self.number}"
+
+    def bytes_of(self, slot: int) -> tuple[int, int]:
+        """The first byte of a slot in its space and the one behind its last."""
+        first = self.start + slot * self.slot_bytes
+        return first, first + self.slot_bytes
+
+    def view(self, memory: np.ndarray, slot: int) -> np.ndarray:
+        """The elements of a slot, as an array that shares their memory. Raises ValueError or TypeError where it is
+        outside the space."""
+        width = self.dtype.itemsize
+        inner = self.shape[-1] if self.shape else 1
+        pitch = -(-inner * width // ROW_BYTES) * ROW_BYTES
+        strides = _row_strides(self.shape, pitch, width) if self.shape else []
+        return np.ndarray(self.shape, self.dtype, memory, self.start + slot * self.slot_bytes, strides)
+
+
+def _row_strides(shape: Sequence[int], pitch: int, width: int) -> list[int]:
+    """Bytes between neighbours along each dimension of a buffer whose rows are `pitch` bytes apart."""
+    strides, step = [width], pitch
+    for n in reversed(shape[:-1]):
+        strides.insert(0, step)
+        step *= n
+    return strides
+
+
+@dataclass(slots=True)
+class Place:
+    """A buffer operand: the buffer, and the counter that selects a slot; None where it has one."""
+
+    buffer: Buffer
+    counter: Row | None = None
+
+    def slot(self, env: Sequence[int]) -> int:
+        """The slot that is selected."""
+        if self.counter is None:
+            return 0
+        constant, terms = self.counter
+        for index, coefficient in terms:
+            constant += env[index] * coefficient
+        return constant % self.buffer.slots
+
+
+class Cell:
+    """Bytes [start, end) of a space, and who touched them last. Of sums with unit flags, `flagged` says whether they
+    wait to be drained, `flagger` which product or drain left them so, and `known` what that had waited for."""
+
+    __slots__ = ("end", "flagged", "flagger", "known", "owner", "readers", "space", "start", "writer")
+
+    def __init__(self, space: str, start: int, end: int) -> None:
+        self.space, self.start, self.end = space, start, end
+        self.readers: dict[int, Mark] = {}
+        self.clear()
+
+    def clear(self) -> None:
+        """As if nobody had touched them."""
+        self.writer: Mark | None = None
+        self.owner: Buffer | None = None
+        self.readers = {}
+        self.flagged = False
+        self.flagger: Mark | None = None
+        self.known: Sequence[int] = ()
+
+    def __str__(self) -> str:
+        return f"{self.space} bytes {self.start}..{self.end - 1}"
+
+
+UNTOUCHED = 0xA5
+"""What every byte of a memory holds at first."""
+
+
+@dataclass(eq=False)
+class CoreMemory:
+    """The memories of one core."""
+
+    buffers: Sequence[Buffer]
+    rooms: Mapping[str, int]
+    """Bytes of each space; a buffer that ends behind them has no view."""
+    spaces: dict[str, np.ndarray] = field(default_factory=dict)
+    views: list[list[np.ndarray | None]] = field(default_factory=list)
+    cells: list[list[list[Cell]]] = field(default_factory=list)
+    every: list[Cell] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        reach: dict[str, int] = {}
+        for b in self.buffers:
+            room = self.rooms.get(b.space, b.slots * b.slot_bytes)
+            reach[b.space] = max(reach.get(b.space, 0), min(b.start + b.slots * b.slot_bytes, room))
+        self.spaces = {space: np.full(max(n, 0), UNTOUCHED, np.uint8) for space, n in reach.items()}
+        self.views = [[self._view(b, slot) for slot in range(b.slots)] for b in self.buffers]
+        self.cells = [[[] for _ in range(b.slots)] for b in self.buffers]
+        self._cut()
+
+    def _view(self, b: Buffer, slot: int) -> np.ndarray | None:
+        start, end = b.bytes_of(slot)
+        memory = self.spaces[b.space]
+        return b.view(memory, slot) if start >= 0 and end <= len(memory) else None
+
+    def clear(self) -> None:
+        """Forgets who touched it; what it holds stays."""
+        for cell in self.every:
+            cell.clear()
+
+    def _cut(self) -> None:
+        """Cuts the spaces into cells."""
+        listed: dict[str, list[tuple[int, int, Buffer, int]]] = {}
+        for b in self.buffers:
+            for slot in range(b.slots):
+                listed.setdefault(b.space, []).append((*b.bytes_of(slot), b, slot))
+        for space, ranges in listed.items():
+            ranges.sort(key=lambda r: r[:2])
+            for cluster in _clusters(ranges):
+                edges = sorted({r[0] for r in cluster} | {r[1] for r in cluster})
+                cells = [Cell(space, a, b) for a, b in pairwise(edges)]
+                self.every += cells
+                for start, end, b, slot in cluster:
+                    self.cells[b.number][slot] = cells[bisect_left(edges, start) : bisect_left(edges, end)]
+
+
+def _clusters(
+    ranges: Iterable[tuple[int, int, Buffer, int]],
+) -> Iterable[list[tuple[int, int, Buffer, int]]]:
+    """Ranges in order, those that overlap together."""
+    cluster: list[tuple[int, int, Buffer, int]] = []
+    reach = -1
+    for each in ranges:
+        if cluster and each[0] >= reach:
+            yield cluster
+            cluster, reach = [], -1
+        cluster.append(each)
+        reach = max(reach, each[1])
+    if cluster:
+        yield cluster

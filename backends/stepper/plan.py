@@ -1,0 +1,204 @@
+"""A kernel as nodes that run fast: each instruction with its places, boxes and what it computes, flags, loops."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ...dialects import npu as ops
+from ...dialects.affine import Expr
+from ...dialects.base import FormattedOp, describe, integer, text, to_ints
+from ...dialects.npu import GmType, NpuOp, Pipe, structure
+from ...dialects.open_sizes import value_at
+from ...dialects.sizes import Sizes
+from ...machine import Machine
+from .instructions import instruction
+from .nodes import Barrier, Cross, Flag, Loop, Node
+from .places import Buffer, CoreMemory, Place, Row
+
+
+@dataclass(eq=False)
+class Section:
+    """The program of one kind of core."""
+
+    op: structure.SectionOp
+    number: int
+    core: str
+    units: int
+    nodes: list[Node] = field(default_factory=list)
+    buffers: list[Buffer] = field(default_factory=list)
+    pipes: list[Pipe] = field(default_factory=list)
+    sends: set[int] = field(default_factory=set)
+    """The cross-core events that it sets."""
+    memories: dict[int, CoreMemory] = field(default_factory=dict)
+    """The memory of each unit. Blocks run one after the other, and use it again."""
+
+    def queue(self, pipe: Pipe) -> int:
+        """The number of a pipe."""
+        if pipe not in self.pipes:
+            self.pipes.append(pipe)
+        return self.pipes.index(pipe)
+
+
+class Plan:
+    """A kernel at given sizes, for all its launches."""
+
+    def __init__(self, kernel: structure.KernelOp, machine: Machine, sizes: Sizes) -> None:
+        """Raises VerifyException for what is no op of a kernel."""
+        self.op, self.machine, self.sizes = kernel, machine, sizes
+        self.name = text(kernel.sym_name)
+        self.grid = tuple(map(self.number, to_ints(kernel.grid)))
+        args = kernel.body.block.args
+        self.known: dict[SSAValue, int] = {}
+        """Indices that are the same for all cores and iterations."""
+        self.indices: dict[SSAValue, int] = {v: i for i, v in enumerate(args[: len(self.grid)])}
+        """The numbers of those that are not, in a core's list of them."""
+        self.tensors: dict[SSAValue, int] = {v: i for i, v in enumerate(args[len(self.grid) :])}
+        self.count = len(self.tensors)
+        self.outputs, self.workspaces = integer(kernel.outputs), integer(kernel.workspaces)
+        self.loaded: set[int] = set()
+        """The tensors that instructions read."""
+        self.sections: list[Section] = []
+        for op in kernel.body.block.ops:
+            if isinstance(op, structure.SectionOp):
+                self.sections.append(Section(op, len(self.sections), text(op.core), integer(op.units)))
+            else:
+                self.name_values(op)
+        self.rooms = {name: space.bytes for name, space in machine.spaces.items() if name != "gm"}
+        for section in self.sections:
+            _Builder(self, section).run()
+
+    def number(self, n: int) -> int:
+        """The value of an int or an open size."""
+        return n if type(n) is int else value_at(n, self.sizes)
+
+    @property
+    def points(self) -> Iterator[tuple[int, ...]]:
+        """The places of the grid."""
+        return itertools.product(*map(range, self.grid))
+
+    def memory(self, section: Section, unit: int) -> CoreMemory:
+        """The memory of a core, as if nobody had touched it."""
+        found = section.memories.get(unit)
+        if found is None:
+            found = section.memories[unit] = CoreMemory(section.buffers, self.rooms)
+        found.clear()
+        return found
+
+    def index(self, value: SSAValue) -> int:
+        """The number of an index in a core's list, which is given where it has none."""
+        return self.indices.setdefault(value, len(self.indices))
+
+    def row(self, expr: Expr) -> Row:
+        """An expression of indices."""
+        constant, terms = self.number(expr.constant), []
+        for value, coefficient in expr.terms:
+            if value in self.known:
+                constant += self.known[value] * self.number(coefficient)
+            else:
+                terms.append((self.indices[value], self.number(coefficient)))
+        return constant, tuple(terms)
+
+    def rows(self, op: FormattedOp) -> tuple[Row, ...]:
+        """The expressions of an op's `at [...]`."""
+        return tuple(map(self.row, op.linear())) if "offsets" in op.properties else ()
+
+    def name_values(self, op: Operation) -> None:
+        """Ops that only name things."""
+        if isinstance(op, arith.ConstantOp):
+            assert isinstance(op.value, IntegerAttr)
+            self.known[op.result] = op.value.value.data
+        elif isinstance(op, ops.SizeOp):
+            self.known[op.result] = self.number(op.number)
+        elif isinstance(op, ops.ViewOp):
+            self.tensors[op.result] = self.tensors[op.source]
+        else:
+            raise VerifyException(f"{describe(op)} is not an op of a kernel")
+
+
+class _Builder:
+    """Fills a section with nodes."""
+
+    def __init__(self, plan: Plan, section: Section) -> None:
+        self.plan, self.section = plan, section
+        self.places: dict[SSAValue, Place] = {}
+
+    def run(self) -> None:
+        body = self.section.op.body.block
+        self.plan.index(body.args[0])
+        self.fill(body, self.section.nodes)
+
+    def fill(self, block: Block, nodes: list[Node]) -> None:
+        for op in block.ops:
+            for kinds, how in _HOW:
+                if isinstance(op, kinds):
+                    made = how(self, op)
+                    if made is not None:
+                        nodes.append(made)
+                    break
+            else:
+                self.plan.name_values(op)
+
+    def skip(self, op: Operation) -> None:
+        """Ops at which nothing happens."""
+
+    def alloc(self, op: ops.AllocOp) -> None:
+        made = Buffer.of(op, len(self.section.buffers))
+        self.section.buffers.append(made)
+        self.places[op.result] = Place(made)
+
+    def slot(self, op: ops.SlotOp) -> None:
+        made = self.places[op.source].buffer
+        (counter,) = self.plan.rows(op)
+        self.places[op.result] = Place(made, counter if made.slots > 1 else None)
+
+    def loop(self, op: scf.ForOp) -> Loop:
+        first, last, step = (self.plan.known[v] for v in (op.lb, op.ub, op.step))
+        made = Loop(op, self.plan.index(op.body.block.args[0]), range(first, last, step))
+        self.fill(op.body.block, made.body)
+        return made
+
+    def flag(self, op: ops.SyncOp) -> Flag:
+        sets, pair = isinstance(op, ops.SetFlagOp), (op.source_pipe(), op.target_pipe())
+        (counter,) = self.plan.rows(op)
+        queue = self.section.queue(pair[0] if sets else pair[1])
+        return Flag(op, queue, sets, pair, integer(op.properties["event"]), integer(op.properties["slots"]), counter)
+
+    def cross(self, op: ops.SetCrossOp | ops.WaitCrossOp) -> Cross:
+        sets, event = isinstance(op, ops.SetCrossOp), integer(op.event)
+        if sets:
+            self.section.sends.add(event)
+        return Cross(op, self.section.queue(Pipe(text(op.properties["source" if sets else "target"]))), sets, event)
+
+    def barrier(self, op: ops.BarrierOp) -> Barrier:
+        return Barrier(op, self.section.queue(Pipe.S))
+
+    def work(self, op: NpuOp) -> Node:
+        queue = self.section.queue(op.PIPE)
+        for value in op.reads():
+            if isinstance(value.type, GmType):
+                self.plan.loaded.add(self.plan.tensors[value])
+        if isinstance(op, ops.LoadScalarOp):
+            self.plan.index(op.result)
+        return instruction(op, queue, self.plan, self.places)
+
+
+_HOW: Sequence[tuple[tuple[type, ...], Callable[[_Builder, Any], Node | None]]] = (
+    ((ops.AllocOp,), _Builder.alloc),
+    ((ops.SlotOp,), _Builder.slot),
+    ((scf.YieldOp,), _Builder.skip),
+    ((ops.ViewOp,), lambda builder, op: builder.plan.name_values(op)),
+    ((scf.ForOp,), _Builder.loop),
+    ((ops.SyncOp,), _Builder.flag),
+    ((ops.SetCrossOp, ops.WaitCrossOp), _Builder.cross),
+    ((ops.BarrierOp,), _Builder.barrier),
+    ((NpuOp,), _Builder.work),
+)
+"""How to add an op to a section, by class."""
