@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .device import Region
 from .errors import fault
 from .instructions import Box, Part
 from .marks import Mark
@@ -127,8 +128,17 @@ class Core:
         address = tensor.address + offset
         x = self.device.window(address, sizes, strides, box.dtype, mark.op)
         if not launch.clean[box.tensor] and x.size:
-            launch.check_read(self, box.tensor, address, sizes, strides, box.dtype.itemsize, mark)
+            launch.check_read(self, box.tensor, Region(address, sizes, strides, box.dtype.itemsize), mark)
         return x
+
+    def gather(self, box: Box, places: np.ndarray, mark: Mark) -> np.ndarray:
+        """The elements of a tensor at places, counted in elements. Raises StepFault."""
+        launch, tensor, width = self.launch, self.launch.tensors[box.tensor], box.dtype.itemsize
+        region = Region(tensor.address, (tensor.bytes // width,), (width,), width, places)
+        whole = self.device.window(region.address, region.sizes, region.strides, box.dtype, mark.op)
+        if not launch.clean[box.tensor] and places.size:
+            launch.check_read(self, box.tensor, region, mark)
+        return whole[places]
 
     def store(self, box: Box, part: Part, x: np.ndarray, mark: Mark) -> None:
         """Writes the part of a box of device memory. Raises StepFault."""
@@ -136,5 +146,5 @@ class Core:
         address = launch.tensors[box.tensor].address + offset
         target = self.device.window(address, sizes, strides, box.dtype, mark.op)
         if target.size:
-            launch.check_write(self, box.tensor, address, sizes, strides, box.dtype.itemsize, mark)
+            launch.check_write(self, box.tensor, Region(address, sizes, strides, box.dtype.itemsize), mark)
             target[...] = x.reshape(target.shape)

@@ -36,6 +36,18 @@ class Tensor:
         return f"{self.name} at device bytes {self.address}..{self.address + self.bytes - 1}"
 
 
+@dataclass(slots=True)
+class Region:
+    """Elements of device memory: a box from `address` on, strides in bytes; or with `places` those of its elements.
+    width: bytes of an element."""
+
+    address: int
+    sizes: Sequence[int]
+    strides: Sequence[int]
+    width: int
+    places: np.ndarray | None = None
+
+
 class Device:
     """The device memory of a run."""
 
@@ -71,15 +83,30 @@ class Device:
                 "out-of-bounds", op, "leaves device memory", f"a box from byte {address} of {len(self.arena)} on"
             ) from None
 
-    def shadow(
-        self, of: np.ndarray, address: int, sizes: Sequence[int], strides: Sequence[int], width: int
-    ) -> np.ndarray:
-        """The same box of `of`, an i32 number for each granule."""
-        granule, unit = self.granule, of.itemsize
-        steps = [s * unit // granule for s in strides]
-        if width == granule:
-            return np.ndarray(sizes, of.dtype, of, address // granule * unit, steps)
-        return np.ndarray((*sizes, width // granule), of.dtype, of, address // granule * unit, (*steps, unit))
+    def shadow(self, of: np.ndarray, region: Region) -> np.ndarray:
+        """What `of`, an i32 number for each granule, has for a region: a view of it, or a copy where that has
+        places."""
+        found = self._box(of, region)
+        return found if region.places is None else found[region.places]
+
+    def _box(self, of: np.ndarray, region: Region) -> np.ndarray:
+        granule, unit, start = self.granule, of.itemsize, region.address // self.granule * of.itemsize
+        steps = [s * unit // granule for s in region.strides]
+        if region.width == granule:
+            return np.ndarray(region.sizes, of.dtype, of, start, steps)
+        return np.ndarray((*region.sizes, region.width // granule), of.dtype, of, start, (*steps, unit))
+
+    def mark(self, of: np.ndarray, region: Region, number: int, where: np.ndarray | None = None) -> None:
+        """Gives the granules of a region a number, or those of them `where` its shadow says so."""
+        box = self._box(of, region)
+        if region.places is None:
+            box[... if where is None else where] = number
+        elif where is None:
+            box[region.places] = number
+        else:
+            found = box[region.places]
+            found[where] = number
+            box[region.places] = found
 
     def readers(self, queue: int) -> np.ndarray:
         """The number of a queue's last read of each granule."""
@@ -102,8 +129,7 @@ class Device:
         if not x.size:
             return
         self.window(address, x.shape, strides, x.dtype, mark.op)[...] = x
-        shadow = self.shadow(self.writer, address, x.shape, strides, x.dtype.itemsize)
-        shadow[...] = self.record(mark, tensor.owner)
+        self.mark(self.writer, Region(address, x.shape, strides, x.dtype.itemsize), self.record(mark, tensor.owner))
 
     def read(
         self, tensor: Tensor, address: int, sizes: Sequence[int], strides: Sequence[int], dtype: np.dtype, op: Operation
@@ -111,31 +137,30 @@ class Device:
         """A copy of a box of a tensor."""
         x = self.window(address, sizes, strides, dtype, op)
         if x.size:
-            self.check(tensor, self.shadow(self.writer, address, sizes, strides, dtype.itemsize), op)
+            self.check(tensor, Region(address, sizes, strides, dtype.itemsize), op)
         return x.copy()
 
-    def check(self, tensor: Tensor, shadow: np.ndarray, op: Operation) -> Sequence[int]:
-        """The numbers of the writes that made what a box holds. Raises UninitialisedRead and Overwritten."""
+    def check(self, tensor: Tensor, region: Region, op: Operation) -> Sequence[int]:
+        """The numbers of the writes that made what a region holds. Raises UninitialisedRead and Overwritten."""
+        shadow = self.shadow(self.writer, region)
         first, last = int(shadow.min()), int(shadow.max())
         if first == 0:
-            raise fault("uninitialised", op, "reads bytes that nothing wrote", self.said(tensor, shadow, 0))
+            raise fault("uninitialised", op, "reads bytes that nothing wrote", self.said(tensor, region, 0))
         found = (first,) if first == last else np.unique(shadow).tolist()
         owners, owner = self.owners, tensor.owner
         for number in found:
             if owners[number] != owner:
                 by = self.log[number]
                 what = "reads a tensor over which " + (f"'{by.op.name}' wrote another one" if by else "another one is")
-                raise fault("overlap", op, what, self.said(tensor, shadow, number))
+                raise fault("overlap", op, what, self.said(tensor, region, number))
         return found
 
-    def said(self, tensor: Tensor, shadow: np.ndarray, number: int) -> str:
-        """Which bytes of a tensor a box has of a write, as text."""
-        base = self.writer.__array_interface__["data"][0]
-        at = np.argwhere(shadow == number)[0]
-        place = shadow.__array_interface__["data"][0] + int(np.dot(at, shadow.strides)) - base
-        byte = place // self.writer.itemsize * self.granule - tensor.address
-        count = int((shadow == number).sum()) * self.granule
-        return f"{tensor}, {count} bytes from byte {byte} of it on"
+    def said(self, tensor: Tensor, region: Region, number: int) -> str:
+        """Which bytes of a tensor a region has of a write, as text."""
+        granules = self.shadow(np.arange(len(self.writer), dtype=np.int32), region)
+        found = np.unique(granules[self.shadow(self.writer, region) == number])
+        first = int(found[0]) * self.granule - tensor.address
+        return f"{tensor}, {len(found) * self.granule} bytes from byte {first} of it on"
 
     def is_clean(self, tensor: Tensor) -> bool:
         """Whether all bytes of a tensor were written, and hold its own contents."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import BufferType, NpuOp
 from ...dialects.npu.interface import fill_value, gm
 from . import numbers
-from .errors import fault
 from .nodes import Node
 from .places import Place, Row, evaluated
 from .reductions import scalar
@@ -218,39 +216,47 @@ class Store(Work):
 
 
 class Gather(Work):
-    """For each index of a buffer the box that begins so many elements into a tensor."""
+    """For each index of a buffer the box that begins so many elements into a tensor. Where it would leave the tensor,
+    each of its rows is the nearest one that does not, as XLA has it. places: where the rows of a box begin;
+    run_length: elements of one."""
 
-    __slots__ = ("box",)
+    __slots__ = ("box", "places", "run_length")
 
     def __init__(self, op: ops.LoadIndirectOp, queue: int, plan: Plan, places: Mapping[SSAValue, Place]) -> None:
         super().__init__(op, queue, plan, places)
         sizes = tuple(map(plan.number, to_ints(op.sizes)))
         self.box = Box.of(op.source, plan, sizes, (1,) * len(sizes))
+        width = self.box.dtype.itemsize
+        steps, run, lead = [s // width for s in self.box.strides], 1, len(sizes)
+        while lead and (sizes[lead - 1] == 1 or steps[lead - 1] == run):
+            lead -= 1
+            run *= sizes[lead]
+        outer = np.full((), self.box.offset // width)
+        for n, step in zip(sizes[:lead], steps, strict=False):
+            outer = outer[..., None] + np.arange(n) * step
+        self.places, self.run_length = outer.reshape(1, -1), run
+
+    def positions(self, core: Core) -> np.ndarray:
+        """The places of all elements in the tensor, counted in elements."""
+        index = self.reads[0]
+        first = core.memory.views[index.buffer.number][index.slot(core.env)]
+        assert first is not None
+        length = core.launch.tensors[self.box.tensor].bytes // self.box.dtype.itemsize
+        rows = np.clip(first.reshape(-1, 1).astype(np.int64) + self.places, 0, max(length - self.run_length, 0))
+        return rows[..., None] + np.arange(self.run_length)
 
     def run(self, core: Core) -> None:
-        mark, box = core.begin(self), self.box
+        mark = core.begin(self)
         index, place = self.reads[0], self.writes[0]
         slot = index.slot(core.env)
         core.read(index, slot, mark)
-        places = core.view(index, slot, mark).reshape(-1).astype(np.int64)
+        core.view(index, slot, mark)
+        x = core.gather(self.box, self.positions(core), mark)
         slot = place.slot(core.env)
         target = core.view(place, slot, mark)
         core.write(place, slot, mark)
-        width = box.dtype.itemsize
-        length = core.launch.tensors[box.tensor].bytes // width
-        reach = sum(max(r * s // width, 0) for r, s in zip(box.reach, box.strides, strict=True))
-        first = box.offset // width
-        if places.size and prod(box.sizes):
-            low, high = int(places.min()), int(places.max())
-            if low < 0 or first + high + reach >= length:
-                what = f"takes boxes at elements {low} to {high} of a tensor of {length}"
-                raise fault("out-of-bounds", self.op, what, core.launch.said(box.tensor))
-        rows = [
-            core.load(box, (box.offset + int(n) * width, box.sizes, box.spans, None), mark).reshape(1, -1)
-            for n in places
-        ]
-        if rows:
-            target[...] = np.concatenate(rows).reshape(target.shape)
+        if x.size:
+            target[...] = x.reshape(target.shape)
 
 
 class Scalar(Work):

@@ -14,7 +14,7 @@ import numpy as np
 from ...dialects.base import to_ints
 from ...dialects.npu.structure import LaunchOp
 from .cores import Core
-from .device import Device, Tensor
+from .device import Device, Region, Tensor
 from .errors import Race, fault
 from .marks import Mark
 from .order import Order
@@ -94,70 +94,50 @@ class LaunchRun:
 
     # -- device memory -------------------------------------------------------------------------------------
 
-    def check_read(
-        self,
-        core: Core,
-        tensor: int,
-        address: int,
-        sizes: Sequence[int],
-        strides: Sequence[int],
-        width: int,
-        mark: Mark,
-    ) -> None:
+    def check_read(self, core: Core, tensor: int, region: Region, mark: Mark) -> None:
         """Checks a read of device memory. Raises StepFault."""
         device = self.device
-        shadow = device.shadow(device.writer, address, sizes, strides, width)
-        found = device.check(self.tensors[tensor], shadow, mark.op)
+        found = device.check(self.tensors[tensor], region, mark.op)
         if not self.checks:
             return
         for number in found:
-            if number >= self.since[tensor]:
-                before = device.log[number]
-                assert before is not None
+            before = device.log[number]
+            if number >= self.since[tensor] and before is not None:
                 self._apart(core, mark, before, tensor, "reads {} that {} may still write")
         if self.watched[tensor]:
             device.readings.append(mark)
-            place = device.readers(mark.queue)
-            last = device.shadow(place, address, sizes, strides, width)
+            plane = device.readers(mark.queue)
+            last = device.shadow(plane, region)
             if int(last.max()) >= self.stage.reads:
                 for number in np.unique(last).tolist():
                     if number >= self.stage.reads and device.readings[number].block != core.block:
-                        shared = device.shadow(device.shared, address, sizes, strides, width)
-                        shared[last == number] = number
-            last[...] = len(device.readings) - 1
+                        device.mark(device.shared, region, number, last == number)
+            device.mark(plane, region, len(device.readings) - 1)
 
-    def check_write(
-        self,
-        core: Core,
-        tensor: int,
-        address: int,
-        sizes: Sequence[int],
-        strides: Sequence[int],
-        width: int,
-        mark: Mark,
-    ) -> None:
+    def check_write(self, core: Core, tensor: int, region: Region, mark: Mark) -> None:
         """Checks a write of device memory, and takes note of it. Raises Race."""
         device = self.device
-        shadow = device.shadow(device.writer, address, sizes, strides, width)
         if self.checks:
+            shadow = device.shadow(device.writer, region)
             last = int(shadow.max())
             if last >= self.stage.writes:
                 for number in (last,) if int(shadow.min()) == last else np.unique(shadow).tolist():
                     before = device.log[number]
                     if number >= self.stage.writes and before is not None:
                         self._apart(core, mark, before, tensor, "writes {} that {} may still write")
-            for place in (*device.planes.values(), *((device.shared,) if device.planes else ())):
-                read = device.shadow(place, address, sizes, strides, width)
+            for plane in (*device.planes.values(), *((device.shared,) if device.planes else ())):
+                read = device.shadow(plane, region)
                 if int(read.max()) >= self.stage.reads:
                     for number in np.unique(read).tolist():
                         if number >= self.stage.reads:
                             before = device.readings[number]
                             self._apart(core, mark, before, tensor, "writes {} that {} may still read")
-        shadow[...] = device.record(mark, self.tensors[tensor].owner)
+        device.mark(device.writer, region, device.record(mark, self.tensors[tensor].owner))
 
     def _apart(self, core: Core, mark: Mark, before: Mark, tensor: int, what: str) -> None:
-        """Raises Race unless an instruction starts after another one is over."""
-        if before.block == core.block and core.order.knows(mark, before):
+        """Raises Race unless an instruction starts after another one is over; commands of the host program run one
+        after the other."""
+        if before.core is None or (before.block == core.block and core.order.knows(mark, before)):
             return
         where = "the same core" if before.core is core else f"{before.core}"
         said = what.format("device memory", f"'{before.op.name}' of {where}")

@@ -159,7 +159,7 @@ def scatter(x: np.ndarray, index: np.ndarray, updates: np.ndarray, kind: str) ->
         return out
     for i in inside:
         row = int(rows[i])
-        out[row] = numbers.apply(
+        out[row : row + 1] = numbers.apply(
             REDUCTION_FUNCTION[kind], [out[row : row + 1], updates[i : i + 1]], out[row : row + 1].shape, x.dtype
         )
     return out
