@@ -111,10 +111,16 @@ def _uncovered(
     if d == len(extent):
         return None if boxes else ()
     cuts = sorted({0, *(b[d][0] for b in boxes), *(b[d][1] for b in boxes)} - {extent[d]})
+    coming = sorted(boxes, key=lambda b: b[d][0], reverse=True)
+    inside: list[tuple[tuple[int, int], ...]] = []
     for low in cuts:
         if not 0 <= low < extent[d]:
             continue
-        inside = [b for b in boxes if b[d][0] <= low < b[d][1]]
+        inside = [b for b in inside if b[d][1] > low]
+        while coming and coming[-1][d][0] <= low:
+            box = coming.pop()
+            if box[d][1] > low:
+                inside.append(box)
         if not inside:
             return (low, *([0] * (len(extent) - d - 1)))
         rest = _uncovered(inside, extent, d + 1)
@@ -128,14 +134,6 @@ def shared(a: Sequence[tuple[int, int]], b: Sequence[tuple[int, int]]) -> int:
     total = 1
     for x, y in zip(a, b, strict=True):
         total *= max(0, min(x[1], y[1]) - max(x[0], y[0]))
-    return total
-
-
-def volume(box: Sequence[tuple[int, int]]) -> int:
-    """The number of positions of a box."""
-    total = 1
-    for low, high in box:
-        total *= high - low
     return total
 
 

@@ -21,7 +21,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .affine import flat_hull, shared, volume
 from .model import (
     BARRIER,
     LOOP,
@@ -37,15 +36,10 @@ from .model import (
     TensorAccess,
     TouchedBytes,
 )
-from .strides import by_stride, same_elements
+from .touches import TouchedTensor
 
 Stamp = tuple[int, int]
 """An instruction: its queue and its number there, from 1."""
-
-Edges = tuple[tuple[int, int], ...]
-"""[first, end) along each dimension of a view."""
-
-MANY = 1 << 62
 
 
 def reduced_trips(trips: int, period: int) -> int:
@@ -86,31 +80,6 @@ class _Event:
         self.waited: Stamp | None = None
 
 
-class _Touch:
-    """One access to a device tensor: the box of each unit, None where it is empty. `exact`: the boxes are what
-    it touches, not more."""
-
-    __slots__ = ("boxes", "exact", "section", "stamp", "view", "write")
-
-    def __init__(self, stamp: Stamp, transfer: TensorAccess, boxes: list[Edges | None]) -> None:
-        self.stamp, self.boxes = stamp, boxes
-        self.section, self.view, self.write = transfer.section, transfer.view, transfer.write
-        self.exact = transfer.box is not None
-
-    def meets(self, box: Edges | None, before: _Touch, other: Edges | None) -> int:
-        """How many elements two boxes share; where that cannot be told, more than there are, or 0 for none."""
-        if box is None or other is None:
-            return 0
-        if self.view == before.view:
-            return shared(box, other) if self.exact and before.exact else MANY
-        mine, theirs = by_stride(self.view), by_stride(before.view)
-        if self.exact and before.exact and same_elements(self.view, mine, before.view, theirs):
-            return shared([box[d] for d in mine], [other[d] for d in theirs])
-        low, high = flat_hull(box, self.view.strides, self.view.offset)
-        first, end = flat_hull(other, before.view.strides, before.view.offset)
-        return MANY if low < end and first < high else 0
-
-
 class Clocks:
     """Runs a kernel's sections side by side at one grid point."""
 
@@ -138,7 +107,7 @@ class Clocks:
         self.stop = False
         self.events: dict[tuple[int, str, str, int], _Event] = {}
         self.cross: dict[tuple[int, int, int], deque[tuple[list[int], Stamp]]] = {}
-        self.touches: dict[int, list[_Touch]] = {t: [] for t in tracked}
+        self.touched = {t: TouchedTensor(kernel) for t in tracked}
         self.senders = {
             (event, section.number) for section in self.sections for event in _sent(section.nodes)
         }
@@ -431,45 +400,28 @@ class Clocks:
 
     def _touch(self, transfer: TensorAccess, tensor: int, stamp: Stamp) -> None:
         """Checks an access to a tensor that the kernel both reads and writes against all earlier ones."""
-        env, unit = self.env, self.kernel.unit
-        own, boxes = env[unit], []
-        for i in range(transfer.section.units):
-            env[unit] = i
-            boxes.append(self._box(transfer))
-        env[unit] = own
-        touch = _Touch(stamp, transfer, boxes)
-        clock = self.clocks[stamp[0]]
-        found = [0] * len(boxes)
-        for before in self.touches[tensor]:
-            if not (before.write or touch.write):
+        regions = self.touched[tensor].regions(transfer, self.env)
+        clock, sections = self.clocks[stamp[0]], self.kernel.queue_sections
+        for unit, region in enumerate(regions):
+            if region is None:
                 continue
-            for i, box in enumerate(boxes):
-                for j, other in enumerate(before.boxes):
-                    met = touch.meets(box, before, other)
-                    if not met:
-                        continue
-                    same_unit = before.section is not touch.section or i == j
-                    if not same_unit or before.stamp[1] > clock[before.stamp[0]]:
-                        verbs = ("writes" if touch.write else "reads", "write" if before.write else "read")
-                        what = f"{verbs[0]} device memory that {{first}} may still {verbs[1]}"
-                        self._race(what, before.stamp, stamp, None)
-                    if before.write:
-                        found[i] += met
-        if not transfer.write and any(
-            b is not None and n < volume(b) for b, n in zip(boxes, found, strict=True)
-        ):
+            for (queue, other, wrote), number in region.touched():
+                if not (wrote or transfer.write):
+                    continue
+                apart = other != unit and sections[queue] == transfer.section.number
+                if apart or number > clock[queue]:
+                    verbs = ("writes" if transfer.write else "reads", "write" if wrote else "read")
+                    what = f"{verbs[0]} device memory that {{first}} may still {verbs[1]}"
+                    self._race(what, (queue, number), stamp, None)
+        if not transfer.write and not all(region is None or region.filled() for region in regions):
             if transfer.tensor in self.kernel.workspaces:
                 what = "{first} reads elements of a workspace that nothing wrote"
                 self._fault(Fault("uninitialised", what, stamp))
             elif transfer.tensor in self.kernel.outputs:
                 self.needs.add(transfer.tensor)
-        self.touches[tensor].append(touch)
-
-    def _box(self, transfer: TensorAccess) -> Edges | None:
-        box = transfer.box
-        if box is None or any(map(self.kernel.is_unknown, box.offsets)):
-            return tuple((0, n) for n in transfer.view.shape)
-        return box.at(self.env)
+        for unit, region in enumerate(regions):
+            if region is not None:
+                region.touch((stamp[0], unit, transfer.write), stamp[1])
 
 
 def _sent(nodes: Sequence[CheckedNode]) -> set[int]:

@@ -90,7 +90,7 @@ class CheckedNode:
     """Whether each iteration of the loop stores a part of a workspace before other cores are told."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class TensorAccess:
     """One access to a device tensor. `tensor` is the number of the kernel's argument, `box` in elements of
     `view`; None where the place depends on data. `loops` are the variables of the loops around it."""

@@ -1,8 +1,6 @@
-"""How transfers step through device memory: what clocks.py, device.py and in_place.py share."""
+"""How transfers step through device memory: what touches.py, device.py and in_place.py share."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from ....dialects.npu import GmType
 from .model import CheckedKernel, TensorAccess
@@ -11,13 +9,6 @@ from .model import CheckedKernel, TensorAccess
 def by_stride(view: GmType) -> tuple[int, ...]:
     """The dimensions of a view that move, those with the longest strides first."""
     return tuple(sorted((d for d, n in enumerate(view.shape) if n > 1), key=lambda d: -view.strides[d]))
-
-
-def same_elements(a: GmType, in_a: Sequence[int], b: GmType, in_b: Sequence[int]) -> bool:
-    """Whether two views are one but for the order of the dimensions that move, given as `by_stride` does."""
-    return a.offset == b.offset and [(a.strides[d], a.shape[d]) for d in in_a] == [
-        (b.strides[d], b.shape[d]) for d in in_b
-    ]
 
 
 def core_variables(kernel: CheckedKernel, transfer: TensorAccess) -> list[int]:
