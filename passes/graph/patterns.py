@@ -80,6 +80,7 @@ _OURS = (
     "products:OrderContracted",
     "outer_products:ContractAsMultiply",
     "accumulators:ConvertAccumulators",
+    "accumulators:RoundAccumulators",
     "vector_products:DepthwiseConvOnVector",
     "products:ConvAsContract",
     "vector_products:ConvOnVector",

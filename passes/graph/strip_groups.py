@@ -82,8 +82,10 @@ class StripGroup:
     levels: dict[Operation, int] = field(default_factory=dict)
 
     def widest(self) -> int:
-        """Bytes of the largest value that stays in strips."""
-        return max(map(value_bytes, self.members), default=0)
+        """Bytes of the largest value that stays in strips and that a kernel would store otherwise: what elementwise
+        ops alone read is computed where they are, as the sums of a product in front of its epilogue."""
+        stored = (v for v in self.members if not all(isinstance(u.operation, ElementwiseOp) for u in v.uses))
+        return max(map(value_bytes, stored), default=0)
 
     def way(self, value: SSAValue) -> StripWay:
         """How the op that makes a value takes part."""

@@ -469,3 +469,53 @@ func.func @main(%x: tensor<4x8xf32>, %y: tensor<4x0xf32>, %z: tensor<4x3xf32>) -
 // CHECK: func.func @main
 // CHECK-NEXT: %[[R:.*]] = graph.concat %x, %z {dim = 1} : (tensor<4x8xf32>, tensor<4x3xf32>) -> tensor<4x11xf32>
 // CHECK-NEXT: func.return %[[R]], %x
+
+// -----
+
+// The cube rounds the sums of a product on their way out: that is what a conversion behind it does, also behind layout
+// ops. A bias is added behind the conversion as before.
+func.func @main(%a: tensor<4x8xbf16>, %b: tensor<8x16xbf16>, %c: tensor<4x16xbf16>) -> (tensor<16x4xbf16>, tensor<4x16xbf16>) {
+  %p = graph.contract %a, %b {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<4x8xbf16>, tensor<8x16xbf16>) -> tensor<4x16xf32>
+  %r = graph.reshape %p : (tensor<4x16xf32>) -> tensor<4x2x8xf32>
+  %t = graph.transpose %r {perm = [1, 2, 0]} : (tensor<4x2x8xf32>) -> tensor<2x8x4xf32>
+  %u = graph.convert %t : (tensor<2x8x4xf32>) -> tensor<2x8x4xbf16>
+  %v = graph.reshape %u : (tensor<2x8x4xbf16>) -> tensor<16x4xbf16>
+  %q = graph.contract %c, %b {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [1]} : (tensor<4x16xbf16>, tensor<8x16xbf16>) -> tensor<4x8xf32>
+  %w = graph.convert %q : (tensor<4x8xf32>) -> tensor<4x8xf16>
+  %x = graph.convert %w : (tensor<4x8xf16>) -> tensor<4x8xf32>
+  %y = graph.concat %x, %x {dim = 1} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x16xf32>
+  %z = graph.convert %y : (tensor<4x16xf32>) -> tensor<4x16xbf16>
+  %s = graph.add %z, %c : tensor<4x16xbf16>
+  func.return %v, %s : tensor<16x4xbf16>, tensor<4x16xbf16>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: %[[P:.*]] = graph.contract %a, %b {{.*}} -> tensor<4x16xbf16>
+// CHECK-NEXT: %[[R:.*]] = graph.reshape %[[P]] : (tensor<4x16xbf16>) -> tensor<4x2x8xbf16>
+// CHECK-NEXT: %[[T:.*]] = graph.transpose %[[R]]
+// CHECK-NEXT: %[[V:.*]] = graph.reshape %[[T]]
+// CHECK-NEXT: %[[W:.*]] = graph.contract %c, %b {{.*}} -> tensor<4x8xf16>
+// CHECK-NEXT: %[[X:.*]] = graph.convert %[[W]] : (tensor<4x8xf16>) -> tensor<4x8xf32>
+// CHECK: %[[S:.*]] = graph.add %{{.*}}, %c
+// CHECK-NEXT: func.return %[[V]], %[[S]]
+
+// -----
+
+// Not where something else reads the wide sums, where the cube rounds no sums to the type, or adds up in another one.
+func.func @main(%a: tensor<4x8xbf16>, %b: tensor<8x16xbf16>, %c: tensor<4x8xi8>, %d: tensor<8x16xi8>) -> (tensor<4x16xf32>, tensor<4x16xbf16>, tensor<4x16xi32>, tensor<4x16xf16>) {
+  %p = graph.contract %a, %b {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<4x8xbf16>, tensor<8x16xbf16>) -> tensor<4x16xf32>
+  %r = graph.convert %p : (tensor<4x16xf32>) -> tensor<4x16xbf16>
+  %e = graph.exp %a : tensor<4x8xbf16>
+  %q = graph.contract %e, %b {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<4x8xbf16>, tensor<8x16xbf16>) -> tensor<4x16xf32>
+  %s = graph.convert %q : (tensor<4x16xf32>) -> tensor<4x16xi32>
+  %t = graph.contract %c, %d {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<4x8xi8>, tensor<8x16xi8>) -> tensor<4x16xi32>
+  %u = graph.convert %t : (tensor<4x16xi32>) -> tensor<4x16xf16>
+  func.return %p, %r, %s, %u : tensor<4x16xf32>, tensor<4x16xbf16>, tensor<4x16xi32>, tensor<4x16xf16>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: %[[P:.*]] = graph.contract %a, %b {{.*}} -> tensor<4x16xf32>
+// CHECK-NEXT: %[[R:.*]] = graph.convert %[[P]]
+// CHECK: %[[Q:.*]] = graph.contract {{.*}} -> tensor<4x16xf32>
+// CHECK-NEXT: %[[S:.*]] = graph.convert %[[Q]]
+// CHECK-NEXT: %[[T:.*]] = graph.contract %c, %d {{.*}} -> tensor<4x16xi32>
+// CHECK-NEXT: %[[U:.*]] = graph.convert %[[T]]
+// CHECK-NEXT: func.return %[[P]], %[[R]], %[[S]], %[[U]]

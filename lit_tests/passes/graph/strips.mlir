@@ -127,3 +127,16 @@ func.func @main(%q: tensor<64x4xf32>, %k: tensor<64x4xf32>, %x: tensor<64x64xf32
 // CHECK-LABEL: func.func @main
 // CHECK-NOT: graph.while
 // CHECK: func.return
+
+// -----
+
+// Wide sums that an epilogue reads are not stored, and what is has half of their bytes.
+func.func @main(%q: tensor<64x4xf16>, %k: tensor<64x4xf16>) -> tensor<64x64xf16> {
+  %s = graph.contract %q, %k {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [1]} : (tensor<64x4xf16>, tensor<64x4xf16>) -> tensor<64x64xf32>
+  %e = graph.tanh %s : tensor<64x64xf32>
+  %r = graph.convert %e : (tensor<64x64xf32>) -> tensor<64x64xf16>
+  func.return %r : tensor<64x64xf16>
+}
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: graph.while
+// CHECK: func.return
