@@ -56,6 +56,39 @@ class ContractOnVector(GraphPattern):
         )
 
 
+class DotOnVector(GraphPattern):
+    """A product of floats whose sides have no rows or columns of their own is multiplied and added up on vector cores.
+
+    Of each block of the cube's result it would fill one place, and nothing that is loaded is used twice. What is summed
+    over lies side by side.
+    """
+
+    name = "dot-on-vector"
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ContractOp, rewriter: PatternRewriter, /) -> None:
+        element, free = element_of(op.lhs), op.free_dims()
+        alone = all(shape_of(x)[d] == 1 for x, dims in zip(op.operands, free, strict=True) for d in dims)
+        if not alone or not is_float(element) or element != element_of(op.rhs):
+            return
+        sides = (
+            (op.lhs, to_ints(op.lhs_batch), to_ints(op.lhs_contract)),
+            (op.rhs, to_ints(op.rhs_batch), to_ints(op.rhs_contract)),
+        )
+        if any(max(batch, default=-1) > min(summed) for _, batch, summed in sides):
+            return
+        build = RewriteBuilder(rewriter)
+        factors = []
+        for (x, batch, summed), own in zip(sides, free, strict=True):
+            turned = build.transpose(x, [*batch, *summed, *own])
+            shape = shape_of(turned)[: len(batch) + len(summed)]
+            factors.append(build.convert(build.reshape(turned, shape), f32))
+        product = build.elementwise("mul", *factors)
+        total = build.reduce(product, "sum", range(len(sides[0][1]), len(shape_of(product))))
+        result = build.convert(build.reshape(total, shape_of(op.result)), element_of(op.result))
+        rewriter.replace(op, (), [result])
+
+
 class ConvOnVector(GraphPattern):
     """A convolution in a type the cube lacks is contractions, one for each window position or place.
 

@@ -519,3 +519,84 @@ func.func @main(%a: tensor<4x8xbf16>, %b: tensor<8x16xbf16>, %c: tensor<4x8xi8>,
 // CHECK-NEXT: %[[T:.*]] = graph.contract %c, %d {{.*}} -> tensor<4x16xi32>
 // CHECK-NEXT: %[[U:.*]] = graph.convert %[[T]]
 // CHECK-NEXT: func.return %[[P]], %[[R]], %[[S]], %[[U]]
+
+// -----
+
+// What is elementwise before a reduction that is cut is computed of the parts; a row is repeated for each of them.
+func.func @main(%x: tensor<4800x16x64xf16>, %v: tensor<64xf32>, %m: tensor<f32>) -> tensor<f32> {
+  %c = graph.convert %x : (tensor<4800x16x64xf16>) -> tensor<4800x16x64xf32>
+  %n = graph.broadcast %m {dims = []} : (tensor<f32>) -> tensor<4800x16x64xf32>
+  %d = graph.sub %c, %n : tensor<4800x16x64xf32>
+  %w = graph.broadcast %v {dims = [2]} : (tensor<64xf32>) -> tensor<4800x16x64xf32>
+  %e = graph.mul %d, %w : tensor<4800x16x64xf32>
+  %f = graph.reshape %e : (tensor<4800x16x64xf32>) -> tensor<4800x16x64xf32>
+  %r = graph.reduce %f {dims = [0, 1, 2], kind = "sum"} : (tensor<4800x16x64xf32>) -> tensor<f32>
+  func.return %r : tensor<f32>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: %[[X:.*]] = graph.reshape %x : (tensor<4800x16x64xf16>) -> tensor<48x100x16x64xf16>
+// CHECK-NEXT: %[[C:.*]] = graph.convert %[[X]] : (tensor<48x100x16x64xf16>) -> tensor<48x100x16x64xf32>
+// CHECK-NEXT: %[[N:.*]] = graph.broadcast %m {dims = []} : (tensor<f32>) -> tensor<48x100x16x64xf32>
+// CHECK-NEXT: %[[D:.*]] = graph.sub %[[C]], %[[N]] : tensor<48x100x16x64xf32>
+// CHECK-NEXT: %[[W:.*]] = graph.broadcast %v {dims = [3]} : (tensor<64xf32>) -> tensor<48x100x16x64xf32>
+// CHECK-NEXT: %[[E:.*]] = graph.mul %[[D]], %[[W]] : tensor<48x100x16x64xf32>
+// CHECK-NEXT: %[[P:.*]] = graph.reduce %[[E]] {dims = [1, 2, 3], kind = "sum"}
+// CHECK-NEXT: %[[R:.*]] = graph.reduce %[[P]] {dims = [0], kind = "sum"}
+// CHECK-NEXT: func.return %[[R]]
+
+// -----
+
+// Not what something else needs as a tensor, and not the epilogue of a product.
+func.func @main(%x: tensor<1000x4800xf32>, %y: tensor<1000x16xf16>, %z: tensor<16x4800xf16>) -> (tensor<1000x4800xf32>, tensor<f32>, tensor<f32>) {
+  %e = graph.mul %x, %x : tensor<1000x4800xf32>
+  %f = graph.add %e, %x : tensor<1000x4800xf32>
+  %s = graph.reduce %f {dims = [0, 1], kind = "sum"} : (tensor<1000x4800xf32>) -> tensor<f32>
+  %p = graph.contract %y, %z {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<1000x16xf16>, tensor<16x4800xf16>) -> tensor<1000x4800xf32>
+  %q = graph.tanh %p : tensor<1000x4800xf32>
+  %t = graph.reduce %q {dims = [0, 1], kind = "max"} : (tensor<1000x4800xf32>) -> tensor<f32>
+  func.return %f, %s, %t : tensor<1000x4800xf32>, tensor<f32>, tensor<f32>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: %[[E:.*]] = graph.mul %x, %x
+// CHECK-NEXT: %[[F:.*]] = graph.add %[[E]], %x : tensor<1000x4800xf32>
+// CHECK-NEXT: graph.reshape %[[F]]
+// CHECK: %[[P:.*]] = graph.contract
+// CHECK-NEXT: %[[Q:.*]] = graph.tanh %[[P]] : tensor<1000x4800xf32>
+// CHECK-NEXT: graph.reshape %[[Q]]
+
+// -----
+
+// The place of an extreme: of the parts that have it the first one says where. What is left has it where it is beyond.
+func.func @main(%x: tensor<960001xf32>) -> (tensor<f32>, tensor<i32>) {
+  %v, %i = graph.arg_reduce %x {dim = 0, kind = "max"} : (tensor<960001xf32>) -> (tensor<f32>, tensor<i32>)
+  func.return %v, %i : tensor<f32>, tensor<i32>
+}
+// CHECK: func.func @main
+// CHECK: %[[A:.*]] = graph.reshape %{{.*}} : (tensor<960000xf32>) -> tensor<48x20000xf32>
+// CHECK-NEXT: %[[V:.*]], %[[I:.*]] = graph.arg_reduce %[[A]] {dim = 1, kind = "max"}
+// CHECK-NEXT: %[[W:.*]], %[[P:.*]] = graph.arg_reduce %[[V]] {dim = 0, kind = "max"}
+// CHECK: %[[B:.*]] = graph.broadcast %[[P]] {dims = []}
+// CHECK-NEXT: %[[E:.*]] = graph.eq %{{.*}}, %[[B]]
+// CHECK: %[[N:.*]] = graph.add %[[I]], %{{.*}} : tensor<48xi32>
+// CHECK-NEXT: %[[S:.*]] = graph.select %[[E]], %[[N]], %{{.*}}
+// CHECK-NEXT: graph.reduce %[[S]] {dims = [0], kind = "min"}
+// CHECK: graph.gt %{{.*}}, %[[W]]
+// CHECK-NEXT: graph.ne
+// CHECK-NEXT: graph.eq %[[W]], %[[W]]
+
+// -----
+
+// A dot product fills one place of a block of the cube: vector cores add it up. Columns are not side by side.
+func.func @main(%x: tensor<3x700x2xbf16>, %y: tensor<3x2x700xbf16>, %a: tensor<700x3xf32>, %b: tensor<700x3xf32>) -> (tensor<3xbf16>, tensor<3xf32>) {
+  %r = graph.contract %x, %y {lhs_batch = [0], lhs_contract = [1, 2], rhs_batch = [0], rhs_contract = [2, 1]} : (tensor<3x700x2xbf16>, tensor<3x2x700xbf16>) -> tensor<3xbf16>
+  %s = graph.contract %a, %b {lhs_batch = [1], lhs_contract = [0], rhs_batch = [1], rhs_contract = [0]} : (tensor<700x3xf32>, tensor<700x3xf32>) -> tensor<3xf32>
+  func.return %r, %s : tensor<3xbf16>, tensor<3xf32>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: %[[X:.*]] = graph.convert %x : (tensor<3x700x2xbf16>) -> tensor<3x700x2xf32>
+// CHECK-NEXT: %[[T:.*]] = graph.transpose %y {perm = [0, 2, 1]}
+// CHECK-NEXT: %[[Y:.*]] = graph.convert %[[T]]
+// CHECK-NEXT: %[[M:.*]] = graph.mul %[[X]], %[[Y]] : tensor<3x700x2xf32>
+// CHECK-NEXT: %[[R:.*]] = graph.reduce %[[M]] {dims = [1, 2], kind = "sum"} : (tensor<3x700x2xf32>) -> tensor<3xf32>
+// CHECK-NEXT: graph.convert %[[R]] : (tensor<3xf32>) -> tensor<3xbf16>
+// CHECK-NEXT: graph.contract %a, %b
