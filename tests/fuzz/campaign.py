@@ -2,6 +2,8 @@
 
     python -m fuzz.campaign [--seed 0] [--count 2000] [--seconds S] [--only matmul,reduce] [--levels ...] [--jobs 1]
     python -m fuzz.campaign --dynamic [...]    # programs with open dimensions, each compiled once, called at 3 sizes
+    python -m fuzz.campaign --spellings [...]  # what recognisers look for, in all spellings; mostly only compiled
+    python -m fuzz.campaign --stacks [...]     # layers as nets have them, only compiled
 
 Programs run in worker processes, which are watched: a crash of the process or a program that takes longer than
 `--patience` seconds is a finding like any other. What a seed stands for does not depend on the other options.
@@ -49,11 +51,23 @@ RECYCLE = 200
 """Programs after which a worker is replaced, since XLA keeps what it compiled."""
 
 
-def plan(seed: int, dynamic: bool = False) -> tuple[str, tuple[str, ...]]:
+SPLIT = ("ascend-910b1", "ascend-910b4", "ascend-310", "ascend-950pr")
+"""Targets of spellings and stacks."""
+
+RANDOM, DYNAMIC, SPELLINGS, STACKS = KINDS = ("random", "dynamic", "spellings", "stacks")
+"""Kinds of programs."""
+
+
+def plan(seed: int, kind: str = RANDOM) -> tuple[str, tuple[str, ...]]:
     """Target and levels of a seed. The graph and npu levels and the report always run; the others, which take longer,
-    on a share. dynamic: of a program with open dimensions."""
+    on a share. Spellings and stacks are only compiled, but for the spellings that are small. kind: one of KINDS."""
+    if kind in (SPELLINGS, STACKS):
+        from .spellings.programs import is_small
+
+        target = SPLIT[(seed + seed // len(SPLIT)) % len(SPLIT)]
+        return target, ("compiled", *["npu"] * (kind == SPELLINGS and is_small(seed)))
     target = TARGETS[seed // 4 % len(TARGETS)] if seed % 4 == 3 else "ascend-910b1"
-    if dynamic:
+    if kind == DYNAMIC:
         return target, ("npu", "report", *["bytes"] * (seed % 4 == 1))
     levels = ["graph", "npu", "report"]
     levels += ["tile"] * (seed % 5 == 0) + ["bytes"] * (seed % 8 == 1) + ["text"] * (seed % 7 == 2)
@@ -63,7 +77,7 @@ def plan(seed: int, dynamic: bool = False) -> tuple[str, tuple[str, ...]]:
 # -- workers -----------------------------------------------------------------------------------------------
 
 
-def work(only: str, levels: str, dynamic: bool = False) -> None:
+def work(only: str, levels: str, kind: str = RANDOM) -> None:
     """Judges the seeds on stdin, one by line, and prints one line of JSON for each. Behind a seed may stand
     `apart`: JAX op by op is the reference, and `alone`: nothing but the reference runs."""
     import jax
@@ -75,9 +89,9 @@ def work(only: str, levels: str, dynamic: bool = False) -> None:
     for done, line in enumerate(sys.stdin, 1):
         number, *how = line.split()
         seed = int(number)
-        target, own = plan(seed, dynamic)
+        target, own = plan(seed, kind)
         chosen = [] if "alone" in how else [x for x in levels.split(",") if x] or own
-        program = made(seed, only, dynamic)
+        program = made(seed, only, kind)
         verdict = judged(program, target, chosen, "apart" in how)
         kinds = Counter(s.kind for s in walk(program.main))
         found = {"seed": seed, "target": target, "levels": chosen, "kinds": kinds, **asdict(verdict)}
@@ -88,20 +102,31 @@ def work(only: str, levels: str, dynamic: bool = False) -> None:
             jax.clear_caches()
 
 
-def made(seed: int, only: str, dynamic: bool) -> Program:
+def made(seed: int, only: str, kind: str) -> Program:
     """The program of a seed."""
     from .open_programs import open_program_of
+    from .spellings.programs import spelled_program_of
+    from .stacks.programs import stack_of
     from .tables import program_of
 
-    return (open_program_of if dynamic else program_of)(seed, only)
+    makers = {
+        RANDOM: program_of,
+        DYNAMIC: open_program_of,
+        SPELLINGS: spelled_program_of,
+        STACKS: stack_of,
+    }
+    return makers[kind](seed, only)
 
 
 def judged(program: Program, target: str, levels: Sequence[str], apart: bool = False) -> Verdict:
     """The verdict on a program, which may have open dimensions."""
     from .compare import judge
+    from .compiled import judge_compiled
     from .open_compare import judge_open
     from .open_programs import OpenProgram
 
+    if "compiled" in levels:
+        return judge_compiled(program, target, levels, apart)
     if isinstance(program, OpenProgram):
         return judge_open(program, target, levels, apart)
     return judge(program, target, levels, apart)
@@ -133,8 +158,8 @@ class Worker:
             self._start()
         process, lines = self.process, self.lines
         assert process is not None and process.stdin is not None
-        target, levels = plan(seed, self.options.dynamic)
-        patience = self.options.patience * (3 if self.options.dynamic else 1)  # it runs at three sizes
+        target, levels = plan(seed, self.options.kind)
+        patience = self.options.patience * (3 if self.options.kind == DYNAMIC else 1)  # it runs at three sizes
         failed = {
             "seed": seed,
             "target": target,
@@ -165,7 +190,7 @@ class Worker:
         self.stop()
         flags = os.environ.get("XLA_FLAGS", FAST)
         command = [sys.executable, "-m", "fuzz.campaign", "--worker", "--only", self.options.only]
-        command += ["--levels", self.options.levels, *["--dynamic"] * self.options.dynamic]
+        command += ["--levels", self.options.levels, "--kind", self.options.kind]
         place = str(Path(__file__).resolve().parent.parent)
         known = os.pathsep.join([place, *filter(None, [os.environ.get("PYTHONPATH")])])
         self.process = process = subprocess.Popen(
@@ -320,6 +345,13 @@ def campaign(options: argparse.Namespace) -> Summary:
     return summary
 
 
+SHORT = {
+    DYNAMIC: "programs with open dimensions",
+    SPELLINGS: "what recognisers look for, in all spellings and with every extent 1 in its turn",
+    STACKS: "layers as nets have them",
+}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0 where nothing failed, 1 otherwise."""
     parser = argparse.ArgumentParser(description="Random JAX programs against JAX, at every level.")
@@ -327,7 +359,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=2000, help="how many programs")
     parser.add_argument("--seconds", type=float, default=0, help="stop after so long")
     parser.add_argument("--only", default="", help="generators to use, as matmul,reduce (see --list)")
-    parser.add_argument("--dynamic", action="store_true", help="programs with open dimensions")
+    parser.add_argument("--kind", choices=KINDS, default=RANDOM, help="which programs; for short:")
+    for kind, said in SHORT.items():
+        parser.add_argument(f"--{kind}", dest="kind", action="store_const", const=kind, help=said)
     parser.add_argument(
         "--levels", default="", help="of graph,tile,npu,bytes,text,report; by default a share of each"
     )
@@ -340,12 +374,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.worker:
-        work(options.only, options.levels, options.dynamic)
+        work(options.only, options.levels, options.kind)
         return 0
     if options.list:
         from . import table_open, tables
+        from .spellings.programs import FAMILIES
+        from .stacks.programs import FAMILIES as BLOCKS
 
-        table = (table_open if options.dynamic else tables).TABLE
+        table = {
+            RANDOM: tables.TABLE,
+            DYNAMIC: table_open.TABLE,
+            SPELLINGS: [(name, 1, None) for name, _ in FAMILIES],
+            STACKS: [(name, 1, None) for name, _ in BLOCKS],
+        }[options.kind]
         print("\n".join(f"{name:<18} weight {weight}" for name, weight, _ in table))
         return 0
     started = time.perf_counter()
@@ -360,16 +401,16 @@ def report_failure(found: dict[str, Any], options: argparse.Namespace) -> None:
     """Shrinks one failure and writes its reproducer."""
     from .shrink import shrink
 
-    program = made(found["seed"], options.only, options.dynamic)
+    program = made(found["seed"], options.only, options.kind)
     where = Path(options.out)
     where.mkdir(parents=True, exist_ok=True)
-    file = where / f"{'open_' * options.dynamic}seed_{found['seed']}.py"
+    file = where / f"{'' if options.kind == RANDOM else options.kind + '_'}seed_{found['seed']}.py"
     if found["kind"] == "mismatch" or (found["where"] != "process" and found["kind"] == "crash"):
         program = shrink(program, found["target"], found["levels"], found["key"])
     file.write_text(program.text)
     print(f"seed {found['seed']} ({found['key']}), {program.steps()} steps: wrote {file}; replay:")
     verify = f"tilewright verify {file}:program --target {found['target']}"
-    print(f"    {f'python {file}' if options.dynamic else verify}")
+    print(f"    {f'python {file}' if options.kind == DYNAMIC else verify}")
 
 
 if __name__ == "__main__":

@@ -8,8 +8,10 @@ from typed to addressed memory, no bit may differ.
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -82,8 +84,21 @@ class Verdict:
         return f"{self.kind} {self.where} {words}"
 
 
+TESTS = Path(__file__).resolve().parents[1]
+PACKAGE = TESTS.parent
+"""The folder of the package, and that of its tests in it."""
+
+
 class Mismatch(Exception):
     """Values differ by more than allowed: one clause."""
+
+
+def crash_text(error: Exception) -> str:
+    """What was raised, in which function of the package, and its words."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if Path(f.filename).is_relative_to(PACKAGE) and TESTS not in Path(f.filename).parents]
+    place = f" in {Path(own[-1].filename).relative_to(PACKAGE)} {own[-1].name}" if own else ""
+    return f"{type(error).__name__}{place}: {' '.join(str(error).split())[:400]}"
 
 
 class Judge:
@@ -115,8 +130,7 @@ class Judge:
                 if self.stage == "reference":
                     self.verdict.refused = True
                     return self.verdict
-                line = " ".join(str(error).split())[:400]
-                self.verdict.kind, self.verdict.message = "crash", f"{type(error).__name__}: {line}"
+                self.verdict.kind, self.verdict.message = "crash", crash_text(error)
             self.verdict.where = self.stage if self.verdict.kind else ""
         return self.verdict
 

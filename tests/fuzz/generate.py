@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -42,6 +43,7 @@ WEIGHTS = {
 
 SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 97, 130)
 MOST_RANK = 5
+FUTURE = ("from __future__ import annotations",)
 
 
 @dataclass(frozen=True)
@@ -105,13 +107,16 @@ class Input:
 
 @dataclass(frozen=True)
 class Program:
-    """A random program: a main block, its inputs, and the types of all values."""
+    """A random program: a main block, its inputs, and the types of all values. options: with which `tw.Options` it is
+    compiled; library: a module whose functions its steps call."""
 
     seed: int
     x64: bool
     main: Block
     inputs: dict[str, Input]
     types: dict[str, Type] = field(repr=False)
+    options: dict[str, Any] = field(kw_only=True, default_factory=dict)
+    library: ModuleType | None = field(kw_only=True, default=None, repr=False)
 
     @property
     def lasting(self) -> frozenset[str]:
@@ -122,12 +127,14 @@ class Program:
     def text(self) -> str:
         """A standalone Python file with `program` and `program_inputs`, for `tilewright verify FILE:program`."""
         lines = [
-            f'"""Random program {self.seed}."""',
+            f'"""Random program {self.seed}{self._compiled_with}."""',
+            *FUTURE,
             "from typing import Any",
             "import jax",
             "import jax.numpy as jnp",
             "import numpy as np",
             "from jax import lax",
+            *self.library_lines,
             *(['jax.config.update("jax_enable_x64", True)'] if self.x64 else []),
             "",
             inspect.getsource(data.rand),
@@ -141,13 +148,29 @@ class Program:
         ]
         return "\n".join(lines) + "\n"
 
+    @property
+    def _compiled_with(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return f", compiled with tw.Options({given})" if given else ""
+
+    @property
+    def library_lines(self) -> list[str]:
+        """The text of the functions that steps call."""
+        text = inspect.getsource(self.library) if self.library else ""
+        return [line for line in text.splitlines() if line not in FUTURE]
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """The same functions."""
+        return vars(self.library) if self.library else {}
+
     def _filled(self, name: str) -> str:
         i = self.inputs[name]
         return f"rand({i.seed}, {i.type.shape}, {i.type.dtype!r}, {i.kind!r})"
 
     def function(self, path: str = "<program>") -> Callable[..., Any]:
         """The program as a Python function; locations name `path`."""
-        return load("\n".join(render(self.main)), path)["program"]
+        return load("\n".join(render(self.main)), path, self.known)["program"]
 
     def arguments(self) -> list[Any]:
         return [

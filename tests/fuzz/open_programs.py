@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from . import data
 from .data import rand
-from .generate import SIZES, Generator, Input, Limits, Make, Program, Step, Type, load, render, walk
+from .generate import FUTURE, SIZES, Generator, Input, Limits, Make, Program, Step, Type, load, render, walk
 from .open_dims import LANGUAGE, Open, Sizes, Symbols, at, random_sizes, random_symbols
 from .table_open import TABLE
 from .tables import DEVICE
@@ -45,7 +45,7 @@ class OpenProgram(Program):
         return [first, *(f"    {symbol} = {text}" for symbol, _, text in self.anchors), *rest]
 
     def function(self, path: str = "<program>") -> Callable[..., Any]:
-        return load("\n".join(self.lines()), path, LANGUAGE)["program"]
+        return load("\n".join(self.lines()), path, {**LANGUAGE, **self.known})["program"]
 
     def arguments_at(self, sizes: Sizes) -> list[Any]:
         """Arrays for a call with these sizes."""
@@ -72,13 +72,15 @@ class OpenProgram(Program):
         all of them against JAX when it is run."""
         shown = ", ".join(f"{n}={v}" for n, v in self.sizes[-1].items())
         lines = [
-            f'"""Random program {self.seed} with open dimensions."""',
+            f'"""Random program {self.seed} with open dimensions{self._compiled_with}."""',
+            *FUTURE,
             "import functools",
             "from typing import Any",
             "import jax",
             "import jax.numpy as jnp",
             "import numpy as np",
             "from jax import export, lax",
+            *self.library_lines,
             *(['jax.config.update("jax_enable_x64", True)'] if self.x64 else []),
             "floordiv = lambda a, b: a // b",
             "mod = lambda a, b: a % b",
@@ -219,7 +221,11 @@ class OpenGenerator(Generator):
     # -- the program ---------------------------------------------------------------------------------------
 
     def program(self) -> OpenProgram:
-        made = super().program()
+        return self.called_at_sizes(super().program())
+
+    def called_at_sizes(self, made: Program, room: int = ROOM) -> OpenProgram:
+        """A program with the inputs from which its sizes follow, and sizes to call it with. room: elements of its
+        largest value there."""
         kept = {name: i for name, i in self.inputs.items() if name in made.inputs or self._is_anchor(name)}
 
         used = [made.types[n] for n in {*kept, *(r for s in walk(made.main) for r in s.results)}]
@@ -227,7 +233,7 @@ class OpenGenerator(Generator):
         def largest(sizes: Sizes) -> int:
             return max(_elements(t, sizes) for t in used)
 
-        sizes = random_sizes(random.Random(self.seed + 1), self.symbols, largest, ROOM)
+        sizes = random_sizes(random.Random(self.seed + 1), self.symbols, largest, room)
         own = {f.name: getattr(made, f.name) for f in fields(made)}
         main = type(made.main)(made.main.name, tuple(kept), made.main.steps, made.main.results)
         own |= {"main": main, "inputs": kept}

@@ -28,7 +28,7 @@ SAMPLE = 12 if ALL else 6
 
 
 def test_a_sample_of_the_campaign() -> None:
-    found = campaign.campaign(options(count=SAMPLE, dynamic=True))
+    found = campaign.campaign(options(count=SAMPLE, kind=campaign.DYNAMIC))
     assert found.programs == SAMPLE
     assert not found.failures, found.failures
     assert found.counts["refused"] <= 1

@@ -32,7 +32,7 @@ def options(**given: object) -> argparse.Namespace:
         "seconds": 0,
         "only": "",
         "levels": "",
-        "dynamic": False,
+        "kind": campaign.RANDOM,
         "jobs": 1,
         "patience": 120,
         "log": None,
