@@ -18,7 +18,7 @@ SEED ?= 100000
 
 MUTANTS ?=
 
-.PHONY: demo test test-all durations mutants bench faults fuzz surface fuzz-tw fuzz-quantized calibration conformance docs clean venv
+.PHONY: demo test test-all durations mutants bench faults fuzz fuzz-compiled surface fuzz-tw fuzz-quantized calibration conformance docs clean venv
 
 venv: $(STAMP)
 
@@ -45,6 +45,8 @@ test-all: $(STAMP)
 	TESTS=all HYPOTHESIS_PROFILE=search $(BIN)/pytest -q -n $(JOBS) --dist worksteal
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --seconds 240 --jobs $(JOBS) --seed $(SEED)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --dynamic --seconds 120 --jobs $(JOBS) --seed $(SEED)
+	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --spellings --seconds 180 --jobs $(JOBS) --seed $(SEED)
+	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --stacks --seconds 180 --jobs $(JOBS) --seed $(SEED)
 	PYTHONPATH=tests $(BIN)/python -m surface.campaign --parts 20
 	PYTHONPATH=tests/frontends $(BIN)/python tests/frontends/fuzz_tw.py 4000
 	$(QUANTIZED)/test_layers.py --programs 20 --first $(SEED)
@@ -73,6 +75,11 @@ faults: $(STAMP)
 
 fuzz: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign $(FUZZ)
+
+# What recognisers look for in all spellings, and 3,000 stacks of layers as nets have them, for four chips
+fuzz-compiled: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --spellings --count 4000 --jobs $(JOBS) $(FUZZ)
+	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --stacks --count 3000 --jobs $(JOBS) $(FUZZ)
 
 surface: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m surface.campaign $(SURFACE)

@@ -222,6 +222,10 @@ class OpenSize:
     def __str__(self) -> str:
         return size_text(self.size)
 
+    def __format__(self, spec: str) -> str:
+        """Its text; in a format of numbers its value in the example, as `example` has it."""
+        return format(example(self), spec) if spec else str(self)
+
     def __repr__(self) -> str:
         return f"OpenSize({self})"
 

@@ -247,6 +247,13 @@ def test_ranges_lie_between_powers_of_two_or_are_halves_and_within_bounds() -> N
     assert range_of(5, bounded) == (5, 8) and range_of(97, bounded) == (97, 100)
 
 
+def test_a_reason_names_numbers_of_the_example() -> None:
+    """As that all rows are more than a vector core holds, so that they are reduced in pieces."""
+    opened = tw.compile(lambda x: x / jnp.sqrt((x * x).mean()), jax.ShapeDtypeStruct((*export.symbolic_shape("b"), 4096), "f4"))
+    assert isinstance(opened, tw.DynamicProgram)
+    assert isinstance(opened.at(b=100), SizedProgram), opened.ranges
+
+
 def test_sizes_that_break_an_assumption_are_compiled_for_themselves() -> None:
     text = """func.func @main(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
       %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x8xf32>) -> tensor<i32>

@@ -119,6 +119,7 @@ def test_choices_assume_nothing() -> None:
 
     with assuming({"b": 8, "s": 100}) as assumed:
         assert chosen() == 8 and example(s * 2) == 200
+        assert f"{b * s:.0f} {s:,}" == "800 100" and f"{s}" == "s"
     assert not assumed.made
     with choosing():
         pass  # outside of a compilation it is nothing

@@ -65,7 +65,8 @@ def plan(seed: int, kind: str = RANDOM) -> tuple[str, tuple[str, ...]]:
         from .spellings.programs import is_small
 
         target = SPLIT[(seed + seed // len(SPLIT)) % len(SPLIT)]
-        return target, ("compiled", *["npu"] * (kind == SPELLINGS and is_small(seed)))
+        runs = kind == SPELLINGS and is_small(seed)
+        return target, ("compiled", *["report"] * (seed % 4 == 1), *["npu"] * runs)
     target = TARGETS[seed // 4 % len(TARGETS)] if seed % 4 == 3 else "ascend-910b1"
     if kind == DYNAMIC:
         return target, ("npu", "report", *["bytes"] * (seed % 4 == 1))

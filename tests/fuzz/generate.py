@@ -179,6 +179,11 @@ class Program:
             if i
         ]
 
+    def structs_of_inputs(self) -> list[jax.ShapeDtypeStruct]:
+        """The types of what it is called with."""
+        types = (self.inputs[name].type for name in self.main.params)
+        return [jax.ShapeDtypeStruct(t.shape, jnp.dtype(t.dtype)) for t in types]
+
     def steps(self) -> int:
         """How many steps there are, those of inner functions included."""
         return sum(1 for _ in walk(self.main))

@@ -71,6 +71,15 @@ def test_with_the_sizes_of_the_inputs(name: str, i: int) -> None:
     check_program(name, program)
 
 
+@sampled(15)
+@pytest.mark.parametrize("target", ["ascend-910b4", "ascend-310", "ascend-950pr"])
+@pytest.mark.parametrize("name", NAMES)
+def test_for_other_chips(name: str, target: str) -> None:
+    """From the shapes of inputs alone."""
+    structs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in cases(name)[0].inputs]
+    check_program(name, tw.compile(model(name), *structs, target=target))
+
+
 BOUNDED = ("bert", "bert_int8")
 """Nets with 64 positions, so that no sequence is longer."""
 
