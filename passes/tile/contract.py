@@ -302,8 +302,12 @@ class ContractKernel(ContractionChoice):
             steps.append(step)
             window.append(repeat)
             window_steps.append(repeat_step)
-        indices, rows = pack(offsets)
         windowed = any(w != 1 for w in window)
+        for i, d in enumerate(o.dims[:-1]):
+            if windowed and not o.transpose and all(self.role[a] == "k" for a in d.terms):
+                # no result moves along it: its sums stand among those of windows, in the order of their axes
+                window[i], window_steps[i], sizes[i], steps[i] = sizes[i], steps[i], 1, 1
+        indices, rows = pack(offsets)
         return b.add(
             ops.MoveOp,
             [tile, *indices],

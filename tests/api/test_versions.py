@@ -251,7 +251,7 @@ def test_a_reason_names_numbers_of_the_example() -> None:
     """As that all rows are more than a vector core holds, so that they are reduced in pieces."""
     opened = tw.compile(lambda x: x / jnp.sqrt((x * x).mean()), jax.ShapeDtypeStruct((*export.symbolic_shape("b"), 4096), "f4"))
     assert isinstance(opened, tw.DynamicProgram)
-    assert isinstance(opened.at(b=100), SizedProgram), opened.ranges
+    assert isinstance(opened.at(b=128), SizedProgram), opened.ranges
 
 
 def test_sizes_that_break_an_assumption_are_compiled_for_themselves() -> None:

@@ -138,6 +138,23 @@ def test_windows_with_one_place(draw: st.DataObject, target: str) -> None:
 
 @covering()
 @pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310", "ascend-950pr"])
+@pytest.mark.parametrize("dtype", ["f16", "i8"])
+@pytest.mark.parametrize("sizes", [(5, 1), (1, 5), (1, 1), (4, 1, 3), (3, 4, 1), (2, 1, 1)])
+def test_results_of_one_place_beside_others(dtype: str, sizes: tuple[int, ...], target: str) -> None:
+    """Windows along dimensions in which the result has one place, and the image too, which they reach out of."""
+    space = SPATIAL[-len(sizes) :]
+    x, w = data(dtype, (2, *sizes, 8)), data(dtype, (*[2] * len(sizes), 8, 16))
+
+    def fn(x: Any, w: Any) -> Any:
+        pads = [(0, 1)] * len(sizes)
+        layouts = (f"N{space}C", f"{space}IO", f"N{space}C")
+        return lax.conv_general_dilated(x, w, (1,) * len(sizes), pads, dimension_numbers=layouts)
+
+    check(fn, x, w, target=target, length=64)
+
+
+@covering()
+@pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310", "ascend-950pr"])
 @pytest.mark.parametrize("dtype", ["f32", "f16", "i8"])
 @pytest.mark.parametrize(
     ("shape", "stride"), [((2, 20, 14, 14), 2), ((1, 33, 9, 17), 3), ((3, 16, 1, 56), 2), ((1, 5, 7, 40), 20)]

@@ -110,6 +110,18 @@ func.func @main(%x: tensor<1x16x16x32xf16>, %k: tensor<3x3x32x64xf16>) -> tensor
 
 // -----
 
+// The result has one column, so that its windows are all there is of the image along it: they are a window of the move
+// all the same, inside the one along rows, as the filter has them.
+func.func @main(%x: tensor<1x16x1x32xf16>, %k: tensor<2x2x32x64xf16>) -> tensor<1x16x1x64xf16> {
+  %y = graph.conv %x, %k {groups = 1, high = [1, 1], lhs_dilation = [1, 1], lhs_layout = [0, 3, 1, 2], low = [0, 0], out_layout = [0, 3, 1, 2], rhs_dilation = [1, 1], rhs_layout = [2, 3, 0, 1], strides = [1, 1]} : (tensor<1x16x1x32xf16>, tensor<2x2x32x64xf16>) -> tensor<1x16x1x64xf16>
+  func.return %y : tensor<1x16x1x64xf16>
+}
+// CHECK: tile.kernel @conv_0
+// CHECK: tile.move {{.*}} {sizes = [16, 1, 32], window = [2, 2, 1], window_steps = [1, 1, 1]} : {{.*}} -> !tile.tile<16x128xf16, l0a>
+// CHECK: tile.move {{.*}} {sizes = [2, 2, 32, {{.*}} -> !tile.tile<128x{{.*}}xf16, l0b>
+
+// -----
+
 // A transposed, sliced operand is a strided view, not a copy.
 func.func @main(%x: tensor<32x64xf32>, %y: tensor<40x40xf32>) -> tensor<40x40xf32> {
   %s = graph.slice %x {limits = [30, 60], starts = [10, 20], strides = [1, 2]} : (tensor<32x64xf32>) -> tensor<20x20xf32>

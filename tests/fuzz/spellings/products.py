@@ -106,7 +106,7 @@ def gathered(w: Writer) -> list[str]:
     """Rows of tables, matrices of experts at places that are computed, and ragged groups."""
     dtype = _rows(w)
     w.extent["g"] = w.choose((1, 2, 5))
-    g, s, k, n = (w.extent[c] for c in "gskn")
+    g, s, _k, n = (w.extent[c] for c in "gskn")
     kind = w.choose(("embedding", "experts", "ragged", "one_hot", "along"))
     if kind == "ragged":
         sizes = w.taken((g,), "int32", "index")

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..generate import Block, Generator, Input, Limits, Program, Step, Type
 from ..open_dims import LANGUAGE, Open, Symbols
-from ..open_programs import OpenGenerator, OpenProgram
+from ..open_programs import OpenGenerator
 from . import onnx_text
 
 FLOATS = ("float32", "float16", "bfloat16")

@@ -108,7 +108,7 @@ def inverted(s: Stack) -> None:
 def convnext(s: Stack) -> None:
     """A wide depthwise convolution, a norm, and two layers."""
     s.layout = s.w.choose(("NHWC", "NHWC", "NCHW"))
-    c, size = _image(s)
+    c, _size = _image(s)
     x, window = s.x, s.w.choose((5, 7, 7))
     s.conv(c, window, groups=c, bias=True)
     if s.layout == "NCHW":
