@@ -249,7 +249,8 @@ def test_ranges_lie_between_powers_of_two_or_are_halves_and_within_bounds() -> N
 
 def test_a_reason_names_numbers_of_the_example() -> None:
     """As that all rows are more than a vector core holds, so that they are reduced in pieces."""
-    opened = tw.compile(lambda x: x / jnp.sqrt((x * x).mean()), jax.ShapeDtypeStruct((*export.symbolic_shape("b"), 4096), "f4"))
+    rows = jax.ShapeDtypeStruct((*export.symbolic_shape("b"), 4096), "f4")
+    opened = tw.compile(lambda x: x / jnp.sqrt((x * x).mean()), rows)
     assert isinstance(opened, tw.DynamicProgram)
     assert isinstance(opened.at(b=128), SizedProgram), opened.ranges
 

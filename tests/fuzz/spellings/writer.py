@@ -202,7 +202,8 @@ class Writer(Generator):
         rows, columns = (
             "".join(c for c in x.letters if c in out and c not in batch) for x in (a, b)
         )
-        spelled = spelling or ("matmul" if self.usual else "") or self.choose(("einsum", "einsum", "dot_general", "matmul", "vmap", "matmul"))
+        ways = ("matmul",) if self.usual else ("einsum", "einsum", "dot_general", "matmul", "vmap", "matmul")
+        spelled = spelling or self.choose(ways)
         if spelled == "matmul" and (len(over), len(rows), len(columns)) == (1, 1, 1):
             return self._matmul(a, b, batch, rows, over, columns, out)
         if spelled == "vmap" and batch:

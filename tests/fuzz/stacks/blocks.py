@@ -16,8 +16,8 @@ ATTENTIONS = ("attend_matmul", "attend_einsum", "attend_library", "attend_vmap",
 
 @dataclass
 class Stack:
-    """A stack that grows: its current value, and the choices of its net. layout: of images; norm, act: as all its layers
-    have them."""
+    """A stack that grows: its current value, and the choices of its net. layout: of images; norm, act: as all of its
+    layers have them."""
 
     w: Writer
     x: str = ""
