@@ -94,7 +94,9 @@ class Mismatch(Exception):
 
 
 def crash_text(error: Exception) -> str:
-    """What was raised, in which function of the package, and its words."""
+    """What was raised, in which function of the package, and its words. A warning of the compiler names its fault."""
+    if isinstance(error, Warning):
+        return str(error)
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if Path(f.filename).is_relative_to(PACKAGE) and TESTS not in Path(f.filename).parents]
     place = f" in {Path(own[-1].filename).relative_to(PACKAGE)} {own[-1].name}" if own else ""

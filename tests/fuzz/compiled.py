@@ -14,6 +14,7 @@ import numpy as np
 import tilewright as tw
 from tilewright.dialects.sizes import Sizes
 from tilewright.frontends import lower_function
+from tilewright.passes.errors import FusionWarning
 from tilewright.passes.templates import NoTemplate
 
 from .compare import Judge, Mismatch, Verdict
@@ -35,9 +36,12 @@ class CompiledJudge(Judge):
         if not self.levels:
             self._reference(self.program.arguments())
             return
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always", FusionWarning)
             compiled = list(self._compiled())
+        for each in warned:
+            if isinstance(each.message, FusionWarning):
+                raise each.message
         for version, _ in compiled:
             self.verdict.kernels = sum(op.name == "npu.kernel" for op in version.module().ops)
             self.verdict.host = sum(op.name == "npu.host_call" for op in version.module().walk())

@@ -25,6 +25,7 @@ from fuzz.spellings.writer import Writer
 from fuzz.stacks.programs import FAMILIES as NETS
 from fuzz.stacks.programs import stack_of
 from tilewright.backends.interpreter import values
+from tilewright.passes.tile.attention_choice import AttentionChoice
 
 from .test_fuzz import options
 
@@ -109,6 +110,15 @@ def test_a_crash_names_its_function_and_shrinks(monkeypatch: pytest.MonkeyPatch)
     assert (verdict.kind, verdict.where) == ("crash", "compile") and "no such thing" in verdict.message
     small = shrink(program, "ascend-910b1", ["compiled"], verdict.key, 8.0)
     assert small.steps() < program.steps()
+
+
+def test_what_is_left_out_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise KeyError("lost")
+
+    monkeypatch.setattr(AttentionChoice, "__init__", fail)
+    verdict = judge_compiled(stack_of(0), "ascend-910b1", ["compiled"])
+    assert verdict.kind == "crash" and verdict.message.startswith("the option 'attention' failed (KeyError in ")
 
 
 def test_what_takes_long_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
