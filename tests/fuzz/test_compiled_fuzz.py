@@ -20,7 +20,7 @@ from fuzz.generate import walk
 from fuzz.open_programs import OpenProgram
 from fuzz.shrink import shrink
 from fuzz.spellings.attention import attention
-from fuzz.spellings.programs import FAMILIES, spelled_program_of
+from fuzz.spellings.programs import FAMILIES, VALUES_EVERY, spelled_program_of
 from fuzz.spellings.writer import Writer
 from fuzz.stacks.programs import FAMILIES as NETS
 from fuzz.stacks.programs import stack_of
@@ -40,7 +40,7 @@ def test_a_sample_of_the_campaign(kind: str, count: int) -> None:
     assert found.programs == found.counts["compiled"] == count
     assert not found.failures, found.failures
     assert not found.counts["refused"] and set(found.targets) == set(campaign.SPLIT)
-    assert found.counts["npu"] == (kind == campaign.SPELLINGS) * -(-count // 8)
+    assert found.counts["npu"] == (kind == campaign.SPELLINGS) * -(-count // VALUES_EVERY)
 
 
 def test_a_seed_gives_one_program() -> None:
@@ -86,7 +86,7 @@ def test_spellings_compute_one_product() -> None:
 
 @pytest.mark.parametrize("kind", [campaign.SPELLINGS, campaign.STACKS])
 def test_a_reproducer_stands_alone(kind: str, tmp_path: Path) -> None:
-    program = next(p for p in (campaign.made(seed, "", kind) for seed in range(8, 99, 8)) if type(p) is not OpenProgram)
+    program = next(p for p in (campaign.made(seed, "", kind) for seed in range(VALUES_EVERY, 99, VALUES_EVERY)) if type(p) is not OpenProgram)
     file = tmp_path / "reproducer.py"
     file.write_text(program.text)
     module = module_at(file)
@@ -129,7 +129,7 @@ def test_what_takes_long_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_wrong_values_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    seed = next(n for n in range(0, 999, 8) if "jax.nn.softmax(" in spelled_program_of(n).text)
+    seed = next(n for n in range(0, 999, VALUES_EVERY) if "jax.nn.softmax(" in spelled_program_of(n).text)
     right = values.SCALAR["exp"]
     monkeypatch.setitem(values.SCALAR, "exp", lambda x: right(x) + (x < -0.5).astype(x.dtype))
     verdict = judge_compiled(spelled_program_of(seed), "ascend-310", ["compiled", "npu"])

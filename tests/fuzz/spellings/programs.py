@@ -39,7 +39,7 @@ GRADIENTS = ("gradient", "layer_gradient")
 CLOSED = ("onnx_attention", "onnx_perceptron", "onnx_windows", "winograd")
 """Families without open sizes."""
 
-VALUES_EVERY = 8
+VALUES_EVERY = 11
 """One program in so many is small, and runs."""
 
 OPEN_EVERY = 5
