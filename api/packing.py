@@ -112,7 +112,7 @@ class Packs:
 
     def _packed(self, flat: Sequence[Any]) -> Packed:
         with as_compile_error():
-            arrays = self.packing.executable(self.options.memory)(*(flat[i] for i in self._split.taken))
+            arrays = self.packing.executable(self.packing.usual_mode)(*(flat[i] for i in self._split.taken))
         numbers = [i for i in self._split.left if flat[i] is not SKIPPED and i in self._in_weights()]
         return Packed(tuple(arrays), {i: flat[i] for i in numbers}, self._key)
 
@@ -151,7 +151,7 @@ class PackedProgram(Packs, Program):
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs the program on arrays, as `Program` does; packed weights may stand where they belong."""
-        mode, rest = mode_of(kwargs, self._form, self.options.memory)
+        mode, rest = mode_of(kwargs, self._form, self.rest.usual_mode)
         packed, given, named = self._given(args, rest)
         if packed is None:
             return super().__call__(*args, **kwargs)

@@ -367,7 +367,7 @@ class Program:
         not have the compiled structure, shapes or dtypes, or an array was deleted before, and where the program calls
         a Python function of another process.
         """
-        mode, kwargs = mode_of(kwargs, self._signature, self.options.memory)
+        mode, kwargs = mode_of(kwargs, self._signature, self.usual_mode)
         flat = self.flatten(args, kwargs)
         with as_compile_error():
             if not self.donations.taken:
@@ -377,6 +377,11 @@ class Program:
             results = self.donations.keep(self.executable(mode)(*flat), flat)
             self.donations.delete(leaves)
             return self.unflatten(results)
+
+    @property
+    def usual_mode(self) -> Memory:
+        """How a call runs that does not say it."""
+        return self.options.memory
 
     def executable(self, memory: Memory) -> Runnable:
         """What runs the npu level in a mode; made on first use, then kept."""

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from durations import RECORDING, Recorder, long_ones_first
 from hypothesis import HealthCheck, settings
-from tiers import ALL, begin, first_tier
+from tiers import ALL, begin, first_tier, steps
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 FLAGS = {"xla_cpu_multi_thread_eigen": "false"}
@@ -49,6 +49,7 @@ def processor() -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "sampled(every): of these cases one in so many runs in the first tier")
+    config.addinivalue_line("markers", "compiled: it is about what XLA compiles")
     config.addinivalue_line("markers", "later: only the second tier has it")
     config.addinivalue_line("markers", "covering(most): the first tier has each value of each parameter in one case")
     if RECORDING:
@@ -129,6 +130,18 @@ def own_memories(request: pytest.FixtureRequest) -> None:
 
 _numbers: dict[str, Any] = {}
 """The state of each file's generator of numbers before its first test."""
+
+
+@pytest.fixture(autouse=True)
+def small_programs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Small programs run one instruction at a time, but in one case of four, and where XLA's code is looked at."""
+    if not steps(request.node) or "backends" in request.path.parts:
+        yield
+        return
+    from stepping import stepping
+
+    with stepping():
+        yield
 
 
 @pytest.fixture(autouse=True)

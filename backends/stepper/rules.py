@@ -231,7 +231,7 @@ def drained(op: Any, dtype: np.dtype) -> Callable[[np.ndarray, np.ndarray | None
     """What a store makes of a tile, and of the words of its columns, as `functions.values.drained` says."""
     relu, given = "relu" in op.properties, "factor" in op.properties
     factor = np.float32(op.factor.value.data) if given else None
-    zero = 0 if not given or op.zero is None else op.zero.value.data
+    zero = op.zero.value.data if op.properties.get("zero") is not None else 0
 
     def drain(x: np.ndarray, words: np.ndarray | None) -> np.ndarray:
         if relu:

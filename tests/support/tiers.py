@@ -36,6 +36,9 @@ without what ruff, basedpyright and lit take."""
 Kind = TypeVar("Kind")
 Memory = Literal["typed", "bytes"]
 MEMORIES: tuple[Memory, ...] = ("typed", "bytes")
+COMPILED_EVERY = 4
+"""One case in so many runs its small programs as XLA compiles them, in the first tier; the others run them one
+instruction at a time, at real addresses."""
 PLACE = pytest.StashKey[int]()
 """Which case of its test an item is, of those of the first tier."""
 
@@ -47,6 +50,19 @@ def begin(item: pytest.Item) -> None:
     """A case begins: its programs are counted from its place on."""
     global _programs
     _programs = itertools.count(item.stash[PLACE]) if PLACE in item.stash else itertools.count(0, BYTES_EVERY)
+
+
+def steps(item: pytest.Item) -> bool:
+    """Whether a case runs small programs one instruction at a time: not in the second tier, where it is asked for by
+    name, or where XLA's code is what it is about."""
+    if PLACE not in item.stash or item.get_closest_marker("compiled"):
+        return False
+    return number(item.nodeid) % COMPILED_EVERY != 0
+
+
+def compiled() -> pytest.MarkDecorator:
+    """The case is about what XLA compiles."""
+    return pytest.mark.compiled
 
 
 def next_memories() -> tuple[Memory, ...]:

@@ -58,7 +58,8 @@ def test_functions(name: str) -> None:
     """Every function and type for which NumPy's is used, at all pairs of special numbers."""
     row, tried = FUNCTIONS[name], 0
     for label, dtype in NAMED.items():
-        table = numbers.WHOLE if dtype in numbers.INTEGERS else numbers.LOGICAL if dtype == numbers.BOOL else numbers.FLOATS
+        of_bools = numbers.LOGICAL if dtype == numbers.BOOL else numbers.FLOATS
+        table = numbers.WHOLE if dtype in numbers.INTEGERS else of_bools
         if not row.defined_on(label) or name not in {**table, **numbers.COMPARISONS}:
             continue
         out = numbers.BOOL if row.result == "i1" else dtype

@@ -1,0 +1,89 @@
+"""Which programs of the tests run one instruction at a time: small ones, for which XLA would compile longer than they
+run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+
+import pytest
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation
+
+from tilewright.api import modes, program, shared
+from tilewright.api.modes import Memory
+from tilewright.dialects.base import integer, to_ints
+from tilewright.dialects.npu import NpuOp, structure
+from tilewright.dialects.open_sizes import is_open
+from tilewright.machine import Machine
+
+MOST = 20_000
+"""Instructions that a program runs at most, in all its cores, to be small."""
+
+UNKNOWN = 8
+"""Trips of a loop that is as long as data or open sizes say."""
+
+
+@contextmanager
+def stepping() -> Iterator[None]:
+    """Small programs are run one instruction at a time, whichever memory is asked for."""
+
+    def executable_of(module: ModuleOp, machine: Machine, mode: Memory, *symbols: Any) -> Any:
+        return modes.executable_of(module, machine, "step" if is_small(module) else mode, *symbols)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for each in (program, shared):
+            patch.setattr(each, "executable_of", executable_of)
+        yield
+
+
+def is_small(module: ModuleOp) -> bool:
+    """Whether a module of the npu level runs few instructions."""
+    kernels = {op.sym_name.data: op for op in module.ops if isinstance(op, structure.KernelOp)}
+    each = {name: _launched(op) for name, op in kernels.items()}
+    functions = [op for op in module.ops if not isinstance(op, structure.KernelOp)]
+    return sum(_of_host(block, each) for op in functions for r in op.regions for block in r.blocks) <= MOST
+
+
+def _known(n: int) -> int:
+    return UNKNOWN if is_open(n) else n
+
+
+def _launched(kernel: structure.KernelOp) -> int:
+    """Instructions of one launch."""
+    sections = [op for op in kernel.body.block.ops if isinstance(op, structure.SectionOp)]
+    each = sum(integer(s.units) * _of_core(s.body.block) for s in sections)
+    return each * prod(map(_known, to_ints(kernel.grid)))
+
+
+def _of_core(block: Block) -> int:
+    count = 0
+    for op in block.ops:
+        if isinstance(op, scf.ForOp):
+            count += _trips(op) * _of_core(op.body.block)
+        else:
+            count += isinstance(op, NpuOp)
+    return count
+
+
+def _trips(op: scf.ForOp) -> int:
+    ends = [v.owner.properties.get("value") if isinstance(v.owner, Operation) else None for v in (op.lb, op.ub, op.step)]
+    if not all(hasattr(end, "value") for end in ends):
+        return UNKNOWN
+    low, high, step = (integer(end) for end in ends)
+    return max(-(-(high - low) // step), 0)
+
+
+def _of_host(block: Block, launched: dict[str, int]) -> int:
+    count = 0
+    for op in block.ops:
+        if isinstance(op, structure.LaunchOp):
+            count += launched[op.callee.root_reference.data]
+        trips = 1
+        if isinstance(op, structure.LoopOp):
+            trips = UNKNOWN if op.trip_count is None else _known(integer(op.trip_count))
+        count += 1 + trips * sum(_of_host(b, launched) for r in op.regions for b in r.blocks)
+    return count
