@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -132,43 +133,40 @@ def _collect(
 def forward_flags(accesses: list[BufferUse], slots: int, slot: SlotOp | None) -> list[SyncPair]:
     """Orders within one iteration: for each use, the latest earlier conflicting use on each other pipe."""
     out = []
-    ordered = sorted(accesses, key=lambda a: a.position)
-    for i, later in enumerate(ordered):
-        latest: dict[Pipe, int] = {}
-        for earlier in ordered[:i]:
-            conflict = earlier.write or later.write
-            if conflict and earlier.pipe != later.pipe and earlier.position < later.position:
-                latest[earlier.pipe] = earlier.position
-        out += [SyncPair((p, later.pipe), at, later.position, slots, slot, False) for p, at in latest.items()]
+    latest: dict[Pipe, int] = {}
+    written: dict[Pipe, int] = {}
+    for position, here in groupby(sorted(accesses, key=lambda a: a.position), key=lambda a: a.position):
+        uses = list(here)
+        for later in uses:
+            before = (latest if later.write else written).items()
+            out += [
+                SyncPair((p, later.pipe), at, position, slots, slot, False) for p, at in before if p != later.pipe
+            ]
+        latest |= {use.pipe: position for use in uses}
+        written |= {use.pipe: position for use in uses if use.write}
     return out
 
 
 def backward_flags(accesses: list[BufferUse], slots: int, slot: SlotOp | None) -> list[SyncPair]:
     """Orders one round of a slot before the next: last conflicting use on p, then first use on q, unless q's
     use already follows p's within the iteration."""
+    positions: dict[tuple[Pipe, bool], list[int]] = {}
+    for use in accesses:
+        positions.setdefault((use.pipe, use.write), []).append(use.position)
+    spans = {uses: (min(at), max(at)) for uses, at in positions.items()}
     out = []
     pipes = {a.pipe for a in accesses}
     for p in pipes:
         for q in pipes - {p}:
             pairs = [
-                (a.position, b.position)
-                for a in accesses
-                for b in accesses
-                if a.pipe == p and b.pipe == q and (a.write or b.write)
+                (spans[p, early], spans[q, late])
+                for early, late in ((True, True), (True, False), (False, True))
+                if (p, early) in spans and (q, late) in spans
             ]
             if not pairs:
                 continue
-            last, first = max(a for a, _ in pairs), min(b for _, b in pairs)
-            followed = any(
-                a.pipe == p
-                and b.pipe == q
-                and a.position == last
-                and b.position > last
-                and (a.write or b.write)
-                for a in accesses
-                for b in accesses
-            )
-            if not followed:
+            last, first = max(end for (_, end), _ in pairs), min(begin for _, (begin, _) in pairs)
+            if not any(end == last and later > last for (_, end), (_, later) in pairs):
                 out.append(SyncPair((p, q), last, first, slots, slot, True))
     return out
 
@@ -245,12 +243,12 @@ def merged_pairs(flags: list[SyncPair], left: list[SyncPair]) -> set[Pair]:
 
 def _join_forward(mine: list[SyncPair]) -> list[SyncPair]:
     keep: list[SyncPair] = []
+    hosts: dict[Block | None, SyncPair] = {}
     for f in sorted((f for f in mine if not f.backward), key=lambda f: f.after):
-        host = next(
-            (k for k in keep if k.block is f.block and f.after < k.before and k.after < f.before), None
-        )
-        if host is None:
+        host = hosts.get(f.block)
+        if host is None or host.before <= f.after:
             keep.append(f)
+            hosts[f.block] = f
             continue
         host.after, host.before = max(host.after, f.after), min(host.before, f.before)
         if f.slots > host.slots:

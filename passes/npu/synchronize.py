@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 
 from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, StringAttr
@@ -49,6 +49,7 @@ from ..errors import PassError
 from .check.clocks import Clocks
 from .check.minimal import irredundant
 from .check.model import LOOP, SET, WAIT, WORK, CheckedKernel, CheckedNode, CheckedSection
+from .check.waits import WaitGraph
 from .flags import Home, Pair, SyncPair, merged_pairs, number_events, plan_flags
 from .reorder import gather, wall_off
 from .unit_flags import give_unit_flags
@@ -200,12 +201,15 @@ def needed_flags(
 ) -> list[SyncPair]:
     """`flags` without those that the order of all others already implies: none that is left can go."""
     with _inserted(flags, homes, models, number) as virtual:
-        order = sorted(range(len(flags)), key=lambda i: not flags[i].backward)
-        unsafe = partial(_unsafe, models, number)
-        if unsafe():
+        if _unsafe(models, number):
             return flags
-        left = irredundant([virtual[i] for i in order], unsafe)
-        kept = {order[i] for i in left}
+        numbers = {id(node): i for i, nodes in enumerate(virtual) for node in nodes}
+        graphs = [
+            WaitGraph(model, numbers, only=model.sections[number], start=start)
+            for model in models
+            for start in model.starts()
+        ]
+        kept = set(irredundant(graphs, sorted(range(len(flags)), key=lambda i: not flags[i].backward)))
         # a flag in a loop that runs at none of the sizes looked at may be needed at others
         return [f for i, f in enumerate(flags) if i in kept or not virtual[i]]
 
@@ -231,72 +235,89 @@ def _inserted(
     flags: list[SyncPair], homes: Mapping[Block, Home], models: Sequence[CheckedKernel], number: int
 ) -> Iterator[list[list[CheckedNode]]]:
     """The nodes of each flag, which are in the section for as long as this lasts."""
-    sections = [model.sections[number] for model in models]
-    virtual = [
-        [n for model, at in zip(models, sections, strict=True) for n in _virtual(flag, i, homes, model, at)]
-        for i, flag in enumerate(flags)
-    ]
+    virtual: list[list[CheckedNode]] = [[] for _ in flags]
+    without: list[tuple[list[CheckedNode], list[CheckedNode]]] = []
+    for model in models:
+        inserting = _Insertion(model, model.sections[number])
+        for i, flag in enumerate(flags):
+            virtual[i] += inserting.add(flag, i, homes)
+        without += inserting.insert()
     try:
         yield virtual
     finally:
-        gone = {id(n) for v in virtual for n in v}
-        for section in sections:
-            _strip(section.nodes, gone)
+        for nodes, before in without:
+            nodes[:] = before
 
 
-def _strip(nodes: list[CheckedNode], gone: set[int]) -> None:
-    """Takes nodes out of a section again."""
-    nodes[:] = [n for n in nodes if id(n) not in gone]
+class _Insertion:
+    """Adds the nodes of flags to a section, with events of their own."""
+
+    def __init__(self, model: CheckedKernel, section: CheckedSection) -> None:
+        self.model, self.section = model, section
+        self.first: list[CheckedNode] = []
+        self.last: list[CheckedNode] = []
+        self.waits: dict[Operation, list[CheckedNode]] = {}
+        self.sets: dict[Operation, list[CheckedNode]] = {}
+        self.running = set(_running(section.nodes))
+
+    def add(self, flag: SyncPair, number: int, homes: Mapping[Block, Home]) -> list[CheckedNode]:
+        """The nodes of a flag: none if it stands in a loop of no iterations. What such a flag raises before the
+        section's loops is consumed after them, and orders nothing there."""
+        assert flag.block is not None
+        items = homes[flag.block].items
+        after, before = items[flag.after], items[flag.before]
+        if after not in self.running:
+            return []
+        model = self.model
+        source, target = (model.queue(self.section, p) for p in flag.pair)
+        counter: Expr[int] = Expr()
+        if flag.counter is not None and flag.slots > 1:
+            (counter,) = model.rows(flag.counter.offsets, flag.counter.indices, flag.counter)
+            model.counted(counter, flag.slots)
+
+        def made(kind: int, at: Expr[int]) -> CheckedNode:
+            queue, op = (source, after) if kind == SET else (target, before)
+            return CheckedNode(kind, op, queue, pair=flag.pair, event=number * 64, slots=flag.slots, counter=at)
+
+        raised, waited = made(SET, counter), made(WAIT, counter)
+        self.sets.setdefault(after, []).append(raised)
+        self.waits.setdefault(before, []).append(waited)
+        if not flag.backward:
+            return [raised, waited]
+        first = [made(SET, Expr(slot)) for slot in range(flag.slots)]
+        last = [made(WAIT, Expr(slot)) for slot in range(flag.slots)]
+        self.first += reversed(first)
+        self.last += last
+        return [raised, waited, *first, *last]
+
+    def insert(self) -> list[tuple[list[CheckedNode], list[CheckedNode]]]:
+        """Puts all nodes in their places; returns each list of nodes with what it held before."""
+        nodes = self.section.nodes
+        before = self._fill(nodes)
+        nodes[:0] = reversed(self.first)
+        nodes += self.last
+        return before
+
+    def _fill(self, nodes: list[CheckedNode]) -> list[tuple[list[CheckedNode], list[CheckedNode]]]:
+        before = [(nodes, nodes.copy())]
+        filled: list[CheckedNode] = []
+        for node in nodes:
+            if node.kind in (WORK, LOOP):
+                sets = self.sets.get(node.op, ())
+                filled += [*self.waits.get(node.op, ()), node, *reversed(sets)]
+                before += self._fill(node.body) if node.body else []
+            else:
+                filled.append(node)
+        nodes[:] = filled
+        return before
+
+
+def _running(nodes: Sequence[CheckedNode]) -> Iterator[Operation]:
+    """The instructions and loops that run at all."""
     for node in nodes:
-        _strip(node.body, gone)
-
-
-def _virtual(
-    flag: SyncPair, number: int, homes: Mapping[Block, Home], model: CheckedKernel, section: CheckedSection
-) -> list[CheckedNode]:
-    """Adds the nodes of a flag to a section, with events of their own: none if it stands in a loop of no iterations.
-    What such a flag raises before the section's loops is consumed after them, and orders nothing there."""
-    assert flag.block is not None
-    items = homes[flag.block].items
-    after, before = items[flag.after], items[flag.before]
-    block = _nodes_of(section.nodes, after)
-    if block is None:
-        return []
-    source, target = (model.queue(section, p) for p in flag.pair)
-    counter: Expr[int] = Expr()
-    if flag.counter is not None and flag.slots > 1:
-        (counter,) = model.rows(flag.counter.offsets, flag.counter.indices, flag.counter)
-        model.counted(counter, flag.slots)
-
-    def made(kind: int, at: Expr[int]) -> CheckedNode:
-        queue, op = (source, after) if kind == SET else (target, before)
-        return CheckedNode(kind, op, queue, pair=flag.pair, event=number * 64, slots=flag.slots, counter=at)
-
-    raised, waited = made(SET, counter), made(WAIT, counter)
-    block.insert(next(i for i, n in enumerate(block) if n.op is after and n.kind in (WORK, LOOP)) + 1, raised)
-    block.insert(next(i for i, n in enumerate(block) if n.op is before and n.kind in (WORK, LOOP)), waited)
-    if not flag.backward:
-        return [raised, waited]
-    first = [made(SET, Expr(slot)) for slot in range(flag.slots)]
-    last = [made(WAIT, Expr(slot)) for slot in range(flag.slots)]
-    section.nodes[:0] = first
-    section.nodes += last
-    return [raised, waited, *first, *last]
-
-
-def _nodes_of(nodes: list[CheckedNode], op: Operation) -> list[CheckedNode] | None:
-    """The list of nodes that `op` stands in, None if a loop around it has no iterations."""
-    path = []
-    block = op.parent
-    while block is not None and isinstance(parent := block.parent_op(), ForOp):
-        path.append(parent)
-        block = parent.parent
-    for loop in reversed(path):
-        node = next(n for n in nodes if n.op is loop and n.kind == LOOP)
-        if not node.trips:
-            return None
-        nodes = node.body
-    return nodes
+        if node.kind in (WORK, LOOP):
+            yield node.op
+            yield from _running(node.body)
 
 
 @cache

@@ -18,7 +18,7 @@ Loops run `reduced_trips` times; docs/passes/npu-check.md argues why that many a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .model import (
@@ -36,7 +36,7 @@ from .model import (
     TensorAccess,
     TouchedBytes,
 )
-from .touches import TouchedTensor
+from .touches import Region, TouchedTensor
 
 Stamp = tuple[int, int]
 """An instruction: its queue and its number there, from 1."""
@@ -69,7 +69,7 @@ class Fault:
     """For races: how many instructions of the first's queue the second's has waited for."""
 
 
-class _Event:
+class Event:
     """A flag's fifo of raised clocks, and who set and consumed it last."""
 
     __slots__ = ("clocks", "node", "set", "waited")
@@ -105,7 +105,7 @@ class Clocks:
         self.explain = False
         self.faults: list[Fault] = []
         self.stop = False
-        self.events: dict[tuple[int, str, str, int], _Event] = {}
+        self.events: dict[tuple[int, str, str, int], Event] = {}
         self.cross: dict[tuple[int, int, int], deque[tuple[list[int], Stamp]]] = {}
         self.touched = {t: TouchedTensor(kernel) for t in tracked}
         self.senders = {
@@ -321,13 +321,13 @@ class Clocks:
 
     # -- flags ---------------------------------------------------------------------------------------------
 
-    def _event(self, node: CheckedNode) -> _Event:
+    def _event(self, node: CheckedNode) -> Event:
         section = self.kernel.queue_sections[node.queue]
         number = node.event + (node.counter.evaluate(self.env) % node.slots if node.slots > 1 else 0)
         key = (section, *node.pair, number)
         found = self.events.get(key)
         if found is None:
-            found = self.events[key] = _Event()
+            found = self.events[key] = Event()
         return found
 
     def _set(self, node: CheckedNode) -> None:
@@ -341,7 +341,7 @@ class Clocks:
         elif waited is not None and waited[1] > clock[waited[0]]:
             what = "{second} may raise its flag again before {first} consumed it"
             self._fault(Fault("reused-flag", what, waited, stamp, None, clock[waited[0]]))
-        event.clocks.append(clock.copy())
+        event.clocks.append(self._raised(node.queue))
         event.set.append(stamp)
 
     def _wait(self, node: CheckedNode) -> None:
@@ -358,13 +358,17 @@ class Clocks:
         if node.pair[1] == "S":
             self._scalar(node.queue)
 
+    def _raised(self, queue: int) -> list[int]:
+        """What a flag keeps that a queue raises now."""
+        return self.clocks[queue].copy()
+
     def _set_cross(self, node: CheckedNode) -> None:
         stamp = self._count(node)
         own = self.kernel.queue_sections[node.queue]
         for other in self.sections:
             if other.number != own:
                 fifo = self.cross.setdefault((own, other.number, node.event), deque())
-                fifo.append((self.clocks[node.queue].copy(), stamp))
+                fifo.append((self._raised(node.queue), stamp))
 
     def _senders(self, number: int, event: int) -> list[int]:
         return [s.number for s in self.sections if s.number != number and (event, s.number) in self.senders]
@@ -401,24 +405,33 @@ class Clocks:
     def _touch(self, transfer: TensorAccess, tensor: int, stamp: Stamp) -> None:
         """Checks an access to a tensor that the kernel both reads and writes against all earlier ones."""
         regions = self.touched[tensor].regions(transfer, self.env)
-        clock, sections = self.clocks[stamp[0]], self.kernel.queue_sections
-        for unit, region in enumerate(regions):
-            if region is None:
-                continue
-            for (queue, other, wrote), number in region.touched():
-                if not (wrote or transfer.write):
-                    continue
-                apart = other != unit and sections[queue] == transfer.section.number
-                if apart or number > clock[queue]:
-                    verbs = ("writes" if transfer.write else "reads", "write" if wrote else "read")
-                    what = f"{verbs[0]} device memory that {{first}} may still {verbs[1]}"
-                    self._race(what, (queue, number), stamp, None)
+        clock = self.clocks[stamp[0]]
+        for before, wrote, apart in self._conflicts(transfer, regions):
+            if apart or before[1] > clock[before[0]]:
+                verbs = ("writes" if transfer.write else "reads", "write" if wrote else "read")
+                what = f"{verbs[0]} device memory that {{first}} may still {verbs[1]}"
+                self._race(what, before, stamp, None)
         if not transfer.write and not all(region is None or region.filled() for region in regions):
             if transfer.tensor in self.kernel.workspaces:
                 what = "{first} reads elements of a workspace that nothing wrote"
                 self._fault(Fault("uninitialised", what, stamp))
             elif transfer.tensor in self.kernel.outputs:
                 self.needs.add(transfer.tensor)
+        self._keep(transfer, regions, stamp)
+
+    def _conflicts(
+        self, transfer: TensorAccess, regions: Iterable[Region | None]
+    ) -> Iterator[tuple[Stamp, bool, bool]]:
+        """The last accesses to what an access touches that one of the two writes; with each, whether it writes, and
+        whether it is another unit's, so that nothing orders them."""
+        sections = self.kernel.queue_sections
+        for unit, region in enumerate(regions):
+            for (queue, other, wrote), number in () if region is None else region.touched():
+                if wrote or transfer.write:
+                    apart = other != unit and sections[queue] == transfer.section.number
+                    yield (queue, number), wrote, apart
+
+    def _keep(self, transfer: TensorAccess, regions: Iterable[Region | None], stamp: Stamp) -> None:
         for unit, region in enumerate(regions):
             if region is not None:
                 region.touch((stamp[0], unit, transfer.write), stamp[1])

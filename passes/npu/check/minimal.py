@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import Operation
 
 from .clocks import Clocks
 from .model import GONE, LOOP, SET, SET_CROSS, WAIT, WAIT_CROSS, CheckedKernel, CheckedNode
+from .waits import WaitGraph
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,19 @@ def removable(kernel: CheckedKernel, tracked: frozenset[int]) -> list[FlagPair]:
     def unsafe() -> bool:
         return any(Clocks(kernel, tracked, start=start).unsafe() for start in kernel.starts(tracked))
 
+    if unsafe():
+        return []
     nodes = {node.op: node for section in kernel.sections for node in _walk(section.nodes)}
-    return [flag for flag in flag_pairs(kernel) if safe_without([nodes[op] for op in flag.ops], unsafe)]
+    flags = flag_pairs(kernel)
+    numbers = {id(nodes[op]): i for i, flag in enumerate(flags) for op in flag.ops}
+    graphs = [WaitGraph(kernel, numbers, tracked, start=start) for start in kernel.starts(tracked)]
+
+    def superfluous(i: int, flag: FlagPair) -> bool:
+        if not flag.target or any(i in graph.mixed for graph in graphs):  # others run in another order then
+            return safe_without([nodes[op] for op in flag.ops], unsafe)
+        return all(graph.without(i) is not None for graph in graphs)
+
+    return [flag for i, flag in enumerate(flags) if superfluous(i, flag)]
 
 
 def safe_without(nodes: Sequence[CheckedNode], unsafe: Callable[[], bool]) -> bool:
@@ -61,19 +73,28 @@ def safe_without(nodes: Sequence[CheckedNode], unsafe: Callable[[], bool]) -> bo
             node.kind = kind
 
 
-def irredundant(flags: Sequence[Sequence[CheckedNode]], unsafe: Callable[[], bool]) -> list[int]:
-    """Which of `flags`, each the nodes of one, are left when those that are not needed are gone, one after the
-    other until each one left is needed; nodes of the others stay GONE."""
-    left = list(range(len(flags)))
+def irredundant(graphs: Sequence[WaitGraph], flags: Iterable[int]) -> list[int]:
+    """Which of `flags` are left when those that none of the graphs needs are gone, one after the other until each one
+    left is needed."""
+    left = list(flags)
     while True:
         before = len(left)
-        for i in list(left):
-            if safe_without(flags[i], unsafe):
-                for node in flags[i]:
-                    node.kind = GONE
-                left.remove(i)
+        left = [flag for flag in left if not _removed(graphs, flag)]
         if len(left) == before:
             return left
+
+
+def _removed(graphs: Sequence[WaitGraph], flag: int) -> bool:
+    """Takes a flag out of all graphs, if none needs it."""
+    changes = []
+    for graph in graphs:
+        changed = graph.without(flag)
+        if changed is None:
+            return False
+        changes.append(changed)
+    for graph, changed in zip(graphs, changes, strict=True):
+        graph.remove(flag, changed)
+    return True
 
 
 def _walk(nodes: Sequence[CheckedNode]) -> Iterator[CheckedNode]:
