@@ -35,10 +35,8 @@ from .gathered_operands import gathers_of
 from .layout_axes import Axes, Broadcast, backward_axes, behind
 from .long_rows import why_not_in_pieces, why_not_whole
 from .places import ADDED, ALONG, NOT_FOLLOWED, ValuePlaces
+from .serial import is_small, why_no_strand
 from .sparse_products import expansion_of
-
-ABSORB_RATIO = 16
-"""A group this many times smaller than its consumer is recomputed there instead of stored and loaded."""
 
 MOST_STACKED = 64
 """A kernel stores at most so many parts of one tensor: each takes room in ub."""
@@ -104,7 +102,7 @@ class Grouper(ValuePlaces):
             groups.sort(key=lambda g: (-size(g.domain), g.kind == "vector", -g.number))
         for group in groups:
             axes = self.place(group, op)
-            why = axes if isinstance(axes, str) else self._rows_misfit(group, [op])
+            why = axes if isinstance(axes, str) else self._crowds(group, op.operands) or self._rows_misfit(group, [op])
             if why is not None:
                 self.refuse(op, group, why)
                 continue
@@ -145,7 +143,7 @@ class Grouper(ValuePlaces):
         if why is not None:
             return why
         large, small = sorted((first, second), key=lambda g: len(g.members), reverse=True)
-        why = self._rows_misfit(large, small.members, small.reductions)
+        why = self._crowds(large, small.reads, small) or self._rows_misfit(large, small.members, small.reductions)
         if why is not None:
             return why
         if not (self._sees(first, second) and self._sees(second, first)):
@@ -167,6 +165,11 @@ class Grouper(ValuePlaces):
         first.stacked |= second.stacked
         self.replace(second, first)
         return None
+
+    def _crowds(self, group: Group, reads: Iterable[SSAValue], other: Group | None = None) -> str | None:
+        """Why an op, or the members of another group, that read these values are one strand too many for a group."""
+        more, reduced = (1, group.reduced) if other is None else (len(other.members), group.reduced | other.reduced)
+        return why_no_strand(group, reads, more, reduced, self.of, self.machine)
 
     def _unmergeable(self, first: Group, second: Group) -> str | None:
         """Why two groups do not become one, whatever they hold; None where they may."""
@@ -453,10 +456,9 @@ class SingleOps(Grouper):
         return None
 
 
-@choosing()
 def _much_smaller(group: Group, consumer: Group) -> bool:
     """Whether it is better to compute a group again in its consumer than to store and load it."""
-    return size(group.domain) * ABSORB_RATIO <= size(consumer.domain)
+    return is_small(size(group.domain), consumer.domain)
 
 
 def _opened(group: Group) -> bool:

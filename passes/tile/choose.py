@@ -56,6 +56,7 @@ from .names import KernelNames
 from .pooling_choice import PoolingChoice
 from .product_ways import KINDS, ProductWays, say_cut
 from .scheduled import ScheduledKernel, cannot_obey
+from .strands import StrandsChoice
 from .tails import Tails
 from .turned import LayoutKinds
 from .turned_operands import Turner, TurnJudge
@@ -173,6 +174,8 @@ class Scheduler:
     def block(self, block: Block, times: int = 1) -> None:
         """Finds schedules for the fusions of a block and of the control flow in it, which runs so many times."""
         if self.join:
+            if self.may_join:
+                self.strands.block(block)
             order_abreast(block)
         position = {op: i for i, op in enumerate(block.ops)}
         self.runs.begin(times)
@@ -340,6 +343,11 @@ class Scheduler:
     def pools(self) -> PoolingChoice:
         """Joins products with what pools them."""
         return PoolingChoice(self)
+
+    @cached_property
+    def strands(self) -> StrandsChoice:
+        """Takes apart what one kernel would do for many tensors on few cores."""
+        return StrandsChoice(self)
 
     @cached_property
     def inner(self) -> Scheduler:

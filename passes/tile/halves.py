@@ -1,12 +1,13 @@
-"""Splits a fusion whose values do not fit on chip together.
+"""Splits a fusion into several.
 
-graph-fuse only estimates a kernel's on-chip footprint; this module has the exact one. The members of the fusion, in
-order, become two fusions, split where the least data crosses. Layout ops stay with the ops that read through them.
+graph-fuse only estimates a kernel's on-chip footprint. Where values do not fit on chip together, the members of a
+fusion, in order, become two fusions, split where the least data crosses. Layout ops stay with the ops that read through
+them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -20,55 +21,96 @@ from ...dialects.graph.interface import element_of, shape_of
 
 def cut_in_two(fusion: FusionOp) -> list[FusionOp]:
     """Replaces `fusion` by two fusions that do the same, and gives them in order; none where it has one member."""
-    members = [op for op in fusion.body.block.ops if "axes" in op.attributes]
+    members = members_of(fusion)
     if len(members) < 2:
         return []
     results = fusion.yielded(0).values
     middle = range(max(len(members) // 4, 1), max(len(members) * 3 // 4, 1) + 1)
     cuts = [_Cut(results, set(members[:n]), set(members[n:])) for n in middle]
     cut = min(cuts, key=lambda c: (c.bytes_over, abs(len(c.first) - len(c.second))))
-    outer: dict[SSAValue, SSAValue] = dict(zip(fusion.body.block.args, fusion.inputs, strict=True))
-    first = _part(fusion, cut.given, _behind(cut.given, set())[0], outer)
-    for value, result in zip(cut.given, first.results, strict=True):
-        outer.setdefault(value, result)
-    inner, _ = _behind(cut.late, cut.first)
-    second = _part(fusion, cut.late, inner, outer)
-    new = {
-        **dict(zip(cut.given, first.results, strict=True)),
-        **dict(zip(cut.late, second.results, strict=True)),
-    }
-    block = fusion.parent
-    assert block is not None
-    block.insert_ops_before([first, second], fusion)
-    for old, value in zip(fusion.results, results, strict=True):
-        new[value].name_hint = old.name_hint
-        old.replace_all_uses_with(new[value])
-    fusion.detach()
-    fusion.erase()
-    return [first, second]
+    parts = Parts(fusion, [cut.first, cut.second])
+    parts.replace()
+    return parts.fusions
+
+
+def members_of(fusion: FusionOp) -> list[Operation]:
+    """The ops of a fusion that compute, in order; the others describe how values are read."""
+    return [op for op in fusion.body.block.ops if "axes" in op.attributes]
+
+
+class Parts:
+    """Fusions that do together what another one does, in order; they are in no block before `replace`.
+
+    members: the members of each, of which none reads what a later one makes. A part gives results of the fusion, and
+    what later parts read.
+    """
+
+    def __init__(self, fusion: FusionOp, members: Sequence[Set[Operation]]):
+        self.fusion, self.values = fusion, list(fusion.yielded(0).values)
+        owners = {op: i for i, ops in enumerate(members) for op in ops}
+        makers: dict[Block | Operation, int] = {}
+        for op in (
+            fusion.body.block.ops
+        ):  # what only describes how values are read is in the last part that it needs
+            makers[op] = (
+                owners[op] if op in owners else max((makers.get(v.owner, 0) for v in op.operands), default=0)
+            )
+        given: list[dict[SSAValue, None]] = [{} for _ in members]
+        for value in self.values:
+            given[makers.get(value.owner, 0)][value] = None
+        inner: list[set[Operation]] = []
+        for i in reversed(range(len(members))):
+            ops, sources = _behind(list(given[i]), lambda op, i=i: owners.get(op, i) != i)
+            inner.append(ops)
+            for value in sources:
+                if isinstance(value.owner, Operation):
+                    given[owners[value.owner]][value] = None
+        outer: dict[SSAValue, SSAValue] = dict(zip(fusion.body.block.args, fusion.inputs, strict=True))
+        self.fusions: list[FusionOp] = []
+        for outputs, ops in zip(given, reversed(inner), strict=True):
+            part = _part(fusion, list(outputs), ops, outer)
+            outer.update(zip(outputs, part.results, strict=True))
+            self.fusions.append(part)
+        self.outer = outer
+
+    def replace(self) -> None:
+        """Puts the parts in the place of the fusion."""
+        block = self.fusion.parent
+        assert block is not None
+        block.insert_ops_before(self.fusions, self.fusion)
+        for old, value in zip(self.fusion.results, self.values, strict=True):
+            self.outer[value].name_hint = old.name_hint
+            old.replace_all_uses_with(self.outer[value])
+        self.fusion.detach()
+        self.fusion.erase()
+
+    def drop(self) -> None:
+        """Forgets the parts."""
+        for part in reversed(self.fusions):
+            part.erase()
 
 
 class _Cut:
-    """`first` and `second` members apart: the results that need the second ones come `late`; `given` are the other
-    results, and the values that the second part takes from the first."""
+    """`first` and `second` members apart: how many bytes the second ones take from the first."""
 
     def __init__(self, results: Sequence[SSAValue], first: Set[Operation], second: Set[Operation]):
         self.first, self.second = first, second
-        self.late = [v for v in dict.fromkeys(results) if _behind([v], set())[0] & second]
-        _, sources = _behind(self.late, first)
-        over = [v for v in sources if v.owner in first]
+        late = [v for v in dict.fromkeys(results) if _behind([v], lambda op: False)[0] & second]
+        over = [v for v in _behind(late, first.__contains__)[1] if v.owner in first]
         self.bytes_over = sum(size(shape_of(v)) * itemsize(element_of(v)) for v in over)
-        self.given = list(dict.fromkeys([*over, *(v for v in results if v not in self.late)]))
 
 
-def _behind(values: Sequence[SSAValue], stop: Set[Operation]) -> tuple[set[Operation], list[SSAValue]]:
-    """The ops that make these values, as far back as ops in `stop` and block arguments; what is taken from those."""
+def _behind(
+    values: Sequence[SSAValue], stop: Callable[[Operation], bool]
+) -> tuple[set[Operation], list[SSAValue]]:
+    """The ops that make these values, as far back as ops where it stops and block arguments; what is taken from
+    those."""
     ops: set[Operation] = set()
     sources: dict[SSAValue, None] = {}
     pending = list(values)
     while pending:
         value = pending.pop()
-        if isinstance(value.owner, Block) or value.owner in stop:
+        if isinstance(value.owner, Block) or stop(value.owner):
             sources[value] = None
         elif value.owner not in ops:
             ops.add(value.owner)
