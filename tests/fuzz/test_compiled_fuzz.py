@@ -86,7 +86,8 @@ def test_spellings_compute_one_product() -> None:
 
 @pytest.mark.parametrize("kind", [campaign.SPELLINGS, campaign.STACKS])
 def test_a_reproducer_stands_alone(kind: str, tmp_path: Path) -> None:
-    program = next(p for p in (campaign.made(seed, "", kind) for seed in range(VALUES_EVERY, 99, VALUES_EVERY)) if type(p) is not OpenProgram)
+    drawn = (campaign.made(seed, "", kind) for seed in range(VALUES_EVERY, 99, VALUES_EVERY))
+    program = next(p for p in drawn if type(p) is not OpenProgram)
     file = tmp_path / "reproducer.py"
     file.write_text(program.text)
     module = module_at(file)

@@ -9,9 +9,9 @@ from math import prod
 from typing import Any
 
 import pytest
-from xdsl.dialects import scf
+from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block
 
 from tilewright.api import modes, program, shared
 from tilewright.api.modes import Memory
@@ -70,10 +70,10 @@ def _of_core(block: Block) -> int:
 
 
 def _trips(op: scf.ForOp) -> int:
-    ends = [v.owner.properties.get("value") if isinstance(v.owner, Operation) else None for v in (op.lb, op.ub, op.step)]
-    if not all(hasattr(end, "value") for end in ends):
+    ends = [v.owner.value for v in (op.lb, op.ub, op.step) if isinstance(v.owner, arith.ConstantOp)]
+    if len(ends) < 3:
         return UNKNOWN
-    low, high, step = (integer(end) for end in ends)
+    low, high, step = map(integer, ends)
     return max(-(-(high - low) // step), 0)
 
 
