@@ -224,7 +224,10 @@ class OpenSize:
 
     def __format__(self, spec: str) -> str:
         """Its text; in a format of numbers its value in the example, as `example` has it."""
-        return format(example(self), spec) if spec else str(self)
+        if not spec:
+            return str(self)
+        with choosing():
+            return format(int(self), spec)
 
     def __repr__(self) -> str:
         return f"OpenSize({self})"

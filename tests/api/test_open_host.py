@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import export, lax
 from open_programs_of import inputs_of
-from tiers import MEMORIES, Memory, examples, sampled
+from tiers import MEMORIES, Memory, examples, sampled, xla_code
 
 import tilewright as tw
 from tilewright.api.templates import SizedProgram, Version
@@ -171,6 +171,7 @@ def test_values_are_those_of_jax_at_any_sizes(name: str, memory: Memory, data: s
     check(name, sizes, memory, data.draw(st.integers(0, 99)))
 
 
+@xla_code()
 @sampled(32)
 @pytest.mark.parametrize("name", CASES)
 def test_kernels_are_compiled_once_for_a_range(name: str) -> None:

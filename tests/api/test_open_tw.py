@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from open_tw_cases import CASES, counted
-from tiers import examples, sampled
+from tiers import examples, sampled, xla_code
 
 import tilewright as tw
 from tilewright.api.templates import SizedProgram
@@ -158,6 +158,7 @@ def test_every_example_is_a_version_for_a_range(name: str) -> None:
     assert served >= (0 if "vit" in name else 2), list(map(str, program.ranges.values()))
 
 
+@xla_code()
 def test_xla_compiles_one_version_once() -> None:
     for memory in ("typed", "bytes"):
         program_of("a loop")

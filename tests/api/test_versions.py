@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import export
 from memories import outputs
-from tiers import examples, sampled
+from tiers import examples, sampled, xla_code
 from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw
@@ -358,6 +358,7 @@ def test_an_instance_has_no_open_sizes() -> None:
     assert str(template.module) != closed
 
 
+@xla_code()
 def test_xla_compiles_once_for_a_range() -> None:
     """Other sizes of it run what is there, in both memories, and take nothing with them from the call before."""
     b, s = export.symbolic_shape("b, s")
@@ -377,6 +378,7 @@ def test_xla_compiles_once_for_a_range() -> None:
         assert len(set(counts)) == 1
 
 
+@xla_code()
 def test_what_is_asked_while_xla_is_given_a_kernel_holds_for_its_sizes() -> None:
     """An executable is used where what was asked of open sizes is answered alike; else there is one more."""
     b = export.symbolic_shape("b")[0]
@@ -396,6 +398,7 @@ def test_what_is_asked_while_xla_is_given_a_kernel_holds_for_its_sizes() -> None
     assert len(executable.compiled[key]) == 2
 
 
+@xla_code()
 def test_an_arena_has_room_for_each_size() -> None:
     """A plan of smaller sizes may need more memory than that of the largest."""
     b = export.symbolic_shape("b")[0]

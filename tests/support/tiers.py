@@ -60,7 +60,7 @@ def steps(item: pytest.Item) -> bool:
     return number(item.nodeid) % COMPILED_EVERY != 0
 
 
-def compiled() -> pytest.MarkDecorator:
+def xla_code() -> pytest.MarkDecorator:
     """The case is about what XLA compiles."""
     return pytest.mark.compiled
 
