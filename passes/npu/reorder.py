@@ -40,13 +40,11 @@ def wall_off(homes: Iterable[Home], flags: Iterable[SyncPair]) -> None:
     """A barrier before what each flag holds, unless one stands between the flag's two instructions already."""
     ordered = sorted(flags, key=lambda flag: flag.before)
     for home in homes:
-        walls: list[int] = []
+        last: int | None = None
         for flag in ordered:
-            if flag.block is not home.block or any(
-                w <= flag.before and (flag.backward or flag.after < w) for w in walls
-            ):
+            if flag.block is not home.block or (last is not None and (flag.backward or flag.after < last)):
                 continue
-            walls.append(flag.before)
+            last = flag.before
             held = home.items[flag.before]
             barrier = BarrierOp.create()
             barrier.location = held.location
@@ -71,28 +69,38 @@ def _names_first(ops: list[Operation]) -> list[Operation]:
 
 
 def _raised(ops: list[Operation], pipe: Pipe) -> list[Operation]:
-    """The ops with those of a pipe as early as they may be. A block's end and what only names things stay."""
-    out: list[Operation] = []
+    """The ops with those of a pipe as early as they may be: past instructions of other pipes, neither of which writes
+    what the other touches. A block's end and what only names things stay."""
+    others: list[Operation] = []
+    placed: list[tuple[int, Operation]] = []  # with how many of the others come before each
+    least = 0
+    touched: dict[SSAValue, int] = {}  # behind the last of the others that touches a value, or writes it
+    written: dict[SSAValue, int] = {}
     for op in ops:
-        at = len(out)
-        if isinstance(op, NpuOp) and pipe == op.PIPE and _moves(op):
-            while at and _passes(op, out[at - 1]):
-                at -= 1
-        out.insert(at, op)
-    return out
+        if not isinstance(op, NpuOp) or not _moves(op):
+            others.append(op)
+            least = len(others)
+            continue
+        uses, writes = _touched(op)
+        if pipe == op.PIPE:
+            held = [*(written.get(v, 0) for v in uses), *(touched.get(v, 0) for v in writes)]
+            least = max([least, *held])
+            placed.append((least, op))
+        else:
+            others.append(op)
+            touched.update(dict.fromkeys(uses, len(others)))
+            written.update(dict.fromkeys(writes, len(others)))
+    out: list[Operation] = []
+    done = 0
+    for before, op in placed:
+        out += others[done:before]
+        out.append(op)
+        done = max(done, before)
+    return out + others[done:]
 
 
 def _moves(op: NpuOp) -> bool:
     return not (op.results or isinstance(op, (*_NAMES, SyncOp, BarrierOp)))
-
-
-def _passes(op: NpuOp, other: Operation) -> bool:
-    """Whether two instructions may change places: of two pipes, and neither writes what the other touches."""
-    if not isinstance(other, NpuOp) or not _moves(other) or other.PIPE == op.PIPE:
-        return False
-    touched, written = _touched(op)
-    others, theirs = _touched(other)
-    return not (written & others or theirs & touched)
 
 
 def _touched(op: NpuOp) -> tuple[set[SSAValue], set[SSAValue]]:

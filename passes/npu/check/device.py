@@ -152,9 +152,9 @@ def _regular(
     kernel: CheckedKernel, writers: Sequence[TensorAccess], tensor: int, found: KernelSummary
 ) -> bool:
     """Handles stores whose boxes fill one part of a view each, every position once; False for others. What a section
-    stores in several places is one box where these are the same: flags order what one core stores. Along a dimension
-    where only numbers that the kernel reads say where a box lies, all cores store at one place: the others must tell
-    their parts apart, and which part of the tensor it is stays unknown."""
+    stores in several places is one box where these are the same: flags order what one core stores. Numbers that the kernel
+    reads move what all cores store alike along a dimension: what else moves there must tell the parts of cores apart, or
+    the other dimensions must; which part of the tensor it is stays unknown."""
     view = writers[0].view
     parts = []
     somewhere = False
@@ -173,11 +173,12 @@ def _regular(
         box = store.box
         part = []
         for offset, count, step, extent in zip(box.offsets, box.counts, box.steps, box.extent, strict=True):
-            variables = {v for v, _ in offset.terms}
-            if variables & kernel.unknown.keys():
-                if not variables <= kernel.unknown.keys():
-                    return False
+            named = offset.without(kernel.unknown)
+            if named.terms != offset.terms:
                 somewhere = True
+                reach = named.reach(kernel.counts)[1] + abs(step) * count
+                if named.terms and not cover(named, count, step, reach, kernel.counts).once:
+                    return False
                 part.append((0, extent))
                 continue
             along = cover(offset, count, step, extent, kernel.counts)
