@@ -521,16 +521,32 @@ def mlp_layer(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
     return jax.nn.relu(x @ w + b)
 
 
-@pytest.mark.parametrize("shape", [(5, 640, 1024), (3, 1, 4_000_037)])
+@pytest.mark.parametrize(
+    ("shape", "rows"), [((5, 640, 1024), 1), ((3, 1, 4_000_037), 1), ((2048, 1, 300), 640), ((70, 7, 900), 37)]
+)
 def test_a_slab_at_a_place_that_a_number_names_is_not_followed_element_by_element(
-    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], rows: int
 ) -> None:
-    """The cores share the slab, and which one of the tensor it is does not matter."""
+    """The cores share the slab, also along the dimension in which it moves, and which part of the tensor it is does not
+    matter."""
 
     def refuse(*_: Any) -> None:
         raise AssertionError("followed element by element")
 
     monkeypatch.setattr(device, "_exact", refuse)
-    args = [jax.ShapeDtypeStruct(s, np.float16) for s in (shape, (1, *shape[1:]))]
+    args = [jax.ShapeDtypeStruct(s, np.float16) for s in (shape, (rows, *shape[1:]))]
     update = lambda x, slab, i: jax.lax.dynamic_update_slice(x, slab, (i, 0, 0))  # noqa: E731
     tw.compile(update, *args, jax.ShapeDtypeStruct((), np.int32))
+
+
+@pytest.mark.parametrize(("stride", "safe"), [(64, True), (63, False)])
+def test_parts_of_cores_that_a_number_moves(stride: int, safe: bool) -> None:
+    """Each core stores beside the next one, or over one of its elements."""
+    body = f"""
+    %n = npu.load_scalar %x at [0] {{low = 0, high = 64}} : (!npu.gm<4xi32>) -> index
+    %s = npu.slot %a at [0] : {SLOT}
+    npu.vfill %s {{value = 0.5 : f64}} : (!npu.buffer<64xf32, ub>)
+    npu.barrier
+    npu.store_nd %s, %y at [%core * {stride} + %n] {STORE.replace("128", "256")}"""
+    module = section(body, "%x: !npu.gm<4xi32>, %y: !npu.gm<256xf32>", grid=3)
+    assert kinds(module) == (set() if safe else {"core-race"})
