@@ -227,8 +227,9 @@ class _Host(HostVisitor[Steps]):
                 f"{describe(op)} gives @{name} {len(op.operands)} of {kernel.operands} operands"
             )
         roots = [self.root(v) for v in op.operands]
-        run = kernel.run(tuple(self._missing(kernel, i, root) for i, root in enumerate(roots)))
-        once = sum(self._crossing_once(kernel, i, root) for i, root in enumerate(roots))
+        pushed = self._pushed_out(kernel)
+        run = kernel.run(tuple(self._missing(kernel, i, root, pushed) for i, root in enumerate(roots)))
+        once = sum(self._crossing_once(kernel, i, root, pushed) for i, root in enumerate(roots))
         for moved in (kernel.totals.read, kernel.totals.written):
             for i, root in enumerate(roots):
                 if structure.is_number(root.type):
@@ -277,11 +278,12 @@ class _Host(HostVisitor[Steps]):
             raise SimulationError(f"{describe(op)} launches @{name}, which does not exist")
         return kernel
 
-    def _missing(self, kernel: TimedKernel, i: int, root: SSAValue) -> float:
+    def _missing(self, kernel: TimedKernel, i: int, root: SSAValue, pushed: float) -> float:
         """The share of an operand's bytes that crosses HBM in this launch.
 
         Reads: what the kernel's own reuse leaves, of that what was not resident before. Writes stay in L2 as far
-        as all that the launch moves fits there; what does not is pushed out to HBM, written bytes first.
+        as all that the launch moves fits there; what does not is pushed out to HBM, written bytes first: a share
+        `pushed` of them.
         """
         read, written = kernel.totals.read[i], kernel.totals.written[i]
         if not self._moves(kernel, i, root):
@@ -291,16 +293,16 @@ class _Host(HostVisitor[Steps]):
             crossing += min(read * kernel.reuse.crossing_share(i), read) * self.l2.absent(
                 root, gm(root).bytes
             )
-        return (crossing + written * self._pushed_out(kernel)) / (read + written)
+        return (crossing + written * pushed) / (read + written)
 
-    def _crossing_once(self, kernel: TimedKernel, i: int, root: SSAValue) -> float:
+    def _crossing_once(self, kernel: TimedKernel, i: int, root: SSAValue, pushed: float) -> float:
         """Bytes of an operand that cross HBM in this launch at least: what it reads of it and L2 does not have, each
-        byte once, and what it writes and L2 cannot keep."""
+        byte once, and what it writes and L2 cannot keep, a share `pushed`."""
         if not self._moves(kernel, i, root):
             return 0.0
         size = gm(root).bytes
         read, written = (min(kernel.reuse.distinct_bytes(i, writes), size) for writes in (False, True))
-        return read * self.l2.absent(root, size) + written * self._pushed_out(kernel)
+        return read * self.l2.absent(root, size) + written * pushed
 
     @staticmethod
     def _moves(kernel: TimedKernel, i: int, root: SSAValue) -> bool:

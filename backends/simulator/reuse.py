@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ...dialects import npu as ops
 from .nodes import LOOP, WORK, TimedInstruction, TimedNode
@@ -57,11 +58,14 @@ class Reuse:
     ) -> None:
         """sizes: bytes of each operand."""
         self.grid, self.capacity, self.bypassing, self.sizes = tuple(grid), capacity, bypassing, sizes
-        self.streams = [stream for s in sections for stream in self._top(s)]
+        self.streams: dict[tuple[int | None, bool], list[_Stream]] = {}
+        """Those of each operand, by whether they write."""
+        for stream in (stream for s in sections for stream in self._top(s)):
+            self.streams.setdefault((stream.work.operand, stream.work.writes), []).append(stream)
 
     def crossing_share(self, operand: int) -> float:
         """The share of the bytes read of an operand that crosses HBM."""
-        mine = [s for s in self.streams if s.work.operand == operand and not s.work.writes]
+        mine = self.streams.get((operand, False), ())
         asked = sum(s.asked for s in mine)
         known = sum(s.crossing for s in mine if not s.work.indirect)
         places = sum(s.crossing for s in mine if s.work.indirect)
@@ -71,12 +75,17 @@ class Reuse:
 
     def distinct_bytes(self, operand: int, writes: bool) -> float:
         """Distinct bytes of an operand that all cores together read, or write; overlaps are counted twice."""
-        return sum(s.distinct for s in self.streams if s.work.operand == operand and s.work.writes == writes)
+        return sum(s.distinct for s in self.streams.get((operand, writes), ()))
 
-    @property
+    @cached_property
     def footprint(self) -> float:
         """Distinct bytes that all cores together move, of operands that L2 keeps; overlaps are counted twice."""
-        return sum(s.distinct for s in self.streams if s.work.operand not in self.bypassing)
+        return sum(
+            s.distinct
+            for (operand, _), streams in self.streams.items()
+            if operand not in self.bypassing
+            for s in streams
+        )
 
     def _top(self, section: TimedSection) -> list[_Stream]:
         ranks = [*self.grid, section.units]
@@ -112,15 +121,15 @@ class Reuse:
             if not (s.work.writes or s.work.indirect) and s.work.operand not in self.bypassing:
                 reads.setdefault(s.work.operand, []).append(s)
         known: set[Hashable] = set()
-        again: list[_Stream] = []
+        again: dict[int, _Stream] = {}
         for s in (s for each in reads.values() if len(each) > 1 for s in each):
             bytes_ = s.work.operand, s.bytes_read()
             if bytes_ in known:
-                again.append(s)
+                again[id(s)] = s
             known.add(bytes_)
-        once = [s for s in streams if not any(s is other for other in again)] if again else streams
+        once = [s for s in streams if id(s) not in again] if again else streams
         if self._all_cores(once, ranks) <= self.capacity:
-            for s in again:
+            for s in again.values():
                 s.distinct = s.crossing = 0.0
 
     def _loop(self, loop: TimedLoop, ranks: Sequence[int]) -> list[_Stream]:

@@ -152,9 +152,9 @@ def _regular(
     kernel: CheckedKernel, writers: Sequence[TensorAccess], tensor: int, found: KernelSummary
 ) -> bool:
     """Handles stores whose boxes fill one part of a view each, every position once; False for others. What a section
-    stores in several places is one box where these are the same: flags order what one core stores. Numbers that the kernel
-    reads move what all cores store alike along a dimension: what else moves there must tell the parts of cores apart, or
-    the other dimensions must; which part of the tensor it is stays unknown."""
+    stores in several places is one box where these are the same: flags order what one core stores. Numbers that the
+    kernel reads move what all cores store alike along a dimension: what else moves there must tell the parts of cores
+    apart, or the other dimensions must; which part of the tensor it is stays unknown."""
     view = writers[0].view
     parts = []
     somewhere = False

@@ -7,7 +7,7 @@ that a tensor that one iteration destroys is missed in the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -187,9 +187,6 @@ class HostFunctionCheck(HostVisitor[None]):
             self.neighbours.setdefault(one, []).append(other)
             self.neighbours.setdefault(other, []).append(one)
 
-    def _overlap(self, a: SSAValue, b: SSAValue) -> bool:
-        return may_meet(self.ranges.get(a, (0, 0)), self.ranges.get(b, (0, 0)))
-
     def _shared(self, a: SSAValue, b: SSAValue) -> Bytes:
         return Bytes("gm", *common(self.ranges[a], self.ranges[b]))
 
@@ -245,12 +242,18 @@ class HostFunctionCheck(HostVisitor[None]):
             if self.states[other].kind != "nothing":
                 self.states[other] = gone
 
-    def _apart(self, written: SSAValue, used: SSAValue, op: Operation) -> None:
-        """What an op writes shares no bytes with other tensors that it uses."""
-        a, b = self.roots[written], self.roots.get(used)
-        if b is not None and a is not b and self._overlap(a, b):
+    def _apart(self, written: SSAValue, used: Mapping[SSAValue, int], op: Operation) -> None:
+        """What an op writes shares no bytes with other tensors that it uses (`_used`)."""
+        a = self.roots[written]
+        met = [b for b in self.neighbours.get(a, ()) if b in used]
+        for b in sorted(met, key=used.__getitem__):
             what = "{first} writes a device tensor over another one that it uses"
             self.findings.append(Finding("device-overlap", what, op, bytes=self._shared(a, b)))
+
+    def _used(self, values: Iterable[SSAValue]) -> dict[SSAValue, int]:
+        """The tensors behind some operands of an op, numbered."""
+        roots = (self.roots[value] for value in values if value in self.roots)
+        return {root: number for number, root in enumerate(dict.fromkeys(roots))}
 
     # -- ops -----------------------------------------------------------------------------------------------
 
@@ -281,9 +284,9 @@ class HostFunctionCheck(HostVisitor[None]):
 
     def _written(self, op: Command, part: Part | None) -> None:
         """What a command writes: all of it, or a part."""
+        used = self._used((*op.reads(), *op.written()))
         for value in op.written():
-            for other in (*op.reads(), *op.written()):
-                self._apart(value, other, op)
+            self._apart(value, used, op)
         for value in op.written():
             self._write(value, op, part)
 
@@ -349,14 +352,16 @@ class HostFunctionCheck(HostVisitor[None]):
         for i in used:
             if i in summary.needs or (i in summary.reads and i not in summary.writes):
                 self._read(op.operands[i], op, partial(summary.seen, i))
+        roots = self._used(op.operands[i] for i in used)
+        same: dict[SSAValue, list[int]] = {}
+        for i in used:
+            if op.operands[i] in self.roots:
+                same.setdefault(self.roots[op.operands[i]], []).append(i)
         for i in summary.writes:
-            for j in used:
-                if i == j:
-                    continue
-                self._apart(op.operands[i], op.operands[j], op)
-                if self.roots[op.operands[i]] is self.roots.get(op.operands[j]):
-                    fault = self._together(summary, op, i, j)
-                    self.findings += [fault] if fault is not None else []
+            self._apart(op.operands[i], roots, op)
+            for j in same[self.roots[op.operands[i]]]:
+                fault = self._together(summary, op, i, j) if i != j else None
+                self.findings += [fault] if fault is not None else []
         for i in sorted(summary.writes):
             self._write(op.operands[i], op, summary.parts.get(i))
 
@@ -378,16 +383,16 @@ class HostFunctionCheck(HostVisitor[None]):
             return
         for value in op.reads():
             self._read(value, op)
+        used = self._used(op.operands)
         for value in op.written():
-            for other in op.operands:
-                self._apart(value, other, op)
-        for i, value in enumerate(op.written()):
-            others = (*op.inputs(), *op.written()[:i])
-            if any(self.roots[value] is self.roots[v] for v in others):
+            self._apart(value, used, op)
+        given = {self.roots[v] for v in op.inputs()}
+        for value in op.written():
+            if self.roots[value] in given:
                 what = "{first} gives a function one tensor twice, to write and to use"
                 self.findings.append(Finding("device-overlap", what, op))
+            given.add(self.roots[value])
         frame = self.frames[name]
-        used = {self.roots[v] for v in op.operands}
         for root, (low, high) in self.ranges.items():
             if may_meet(frame, (low, high)):
                 if root in used:
