@@ -55,9 +55,7 @@ def executable_of(
     return Executable(module, machine, mode, symbols)
 
 
-def mode_of(
-    kwargs: Mapping[str, Any], signature: Signature, usual: Memory
-) -> tuple[Memory, dict[str, Any]]:
+def mode_of(kwargs: Mapping[str, Any], signature: Signature, usual: Memory) -> tuple[Memory, dict[str, Any]]:
     """The mode that a call asks for with `mode=`, `usual` where it does not, and its other arguments. A program that
     has an argument of that name is given it. Raises CompileError for a mode that there is not."""
     if "mode" not in kwargs or signature.takes("mode"):

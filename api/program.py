@@ -64,7 +64,8 @@ class Options:
     """How to compile and run.
 
     Attributes:
-        memory: `typed` (an array per buffer, fast) or `bytes` (real addresses).
+        memory: How a call runs the program: `typed` (an array per buffer, compiled by XLA, fast), `bytes` (real
+            addresses) or `step` (one instruction at a time without XLA, for small programs: docs/stepper.md).
         check: Whether npu-check proves the program free of hazards.
         join: Whether neighbouring launches run as one, with barriers between them, where that takes less time.
         fuse: Whether kernels compute several ops, so that what is between these is not stored. Off: one op each.

@@ -178,7 +178,10 @@ def _add_run(command: AddCommand) -> None:
     run.add_argument("--check", action="store_true", help="compare with JAX; exit code 1 where they differ")
     run.add_argument("--against", metavar="FILE.py:FN", help=f"{AGAINST}; implies --check")
     run.add_argument(
-        "--memory", choices=("typed", "bytes"), default="typed", help="arrays (default), or addressed bytes"
+        "--memory",
+        choices=("typed", "bytes", "step"),
+        default="typed",
+        help="arrays (default), addressed bytes, or one instruction at a time without XLA",
     )
 
 

@@ -111,10 +111,14 @@ class Core:
             if order.checks:
                 writer = cell.writer
                 if writer is not None and writer.number > clock[writer.queue]:
-                    raise order.race(mark, writer, f"writes {buffer.name} while {{}} may still write there", cell)
+                    raise order.race(
+                        mark, writer, f"writes {buffer.name} while {{}} may still write there", cell
+                    )
                 for queue, reader in cell.readers.items():
                     if reader.number > clock[queue]:
-                        raise order.race(mark, reader, f"writes {buffer.name} while {{}} may still read there", cell)
+                        raise order.race(
+                            mark, reader, f"writes {buffer.name} while {{}} may still read there", cell
+                        )
             if cell.readers:
                 cell.readers = {}
             cell.writer, cell.owner = mark, buffer

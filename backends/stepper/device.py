@@ -80,7 +80,10 @@ class Device:
             return np.ndarray(sizes, dtype, self.arena, address, strides)
         except (TypeError, ValueError):
             raise fault(
-                "out-of-bounds", op, "leaves device memory", f"a box from byte {address} of {len(self.arena)} on"
+                "out-of-bounds",
+                op,
+                "leaves device memory",
+                f"a box from byte {address} of {len(self.arena)} on",
             ) from None
 
     def shadow(self, of: np.ndarray, region: Region) -> np.ndarray:
@@ -129,10 +132,18 @@ class Device:
         if not x.size:
             return
         self.window(address, x.shape, strides, x.dtype, mark.op)[...] = x
-        self.mark(self.writer, Region(address, x.shape, strides, x.dtype.itemsize), self.record(mark, tensor.owner))
+        self.mark(
+            self.writer, Region(address, x.shape, strides, x.dtype.itemsize), self.record(mark, tensor.owner)
+        )
 
     def read(
-        self, tensor: Tensor, address: int, sizes: Sequence[int], strides: Sequence[int], dtype: np.dtype, op: Operation
+        self,
+        tensor: Tensor,
+        address: int,
+        sizes: Sequence[int],
+        strides: Sequence[int],
+        dtype: np.dtype,
+        op: Operation,
     ) -> np.ndarray:
         """A copy of a box of a tensor."""
         x = self.window(address, sizes, strides, dtype, op)
@@ -151,7 +162,9 @@ class Device:
         for number in found:
             if owners[number] != owner:
                 by = self.log[number]
-                what = "reads a tensor over which " + (f"'{by.op.name}' wrote another one" if by else "another one is")
+                what = "reads a tensor over which " + (
+                    f"'{by.op.name}' wrote another one" if by else "another one is"
+                )
                 raise fault("overlap", op, what, self.said(tensor, region, number))
         return found
 

@@ -189,7 +189,9 @@ class HostRun(HostVisitor[Steps]):
             if isinstance(inner, YieldOp):
                 self.held.update(zip(op.results, (env[v] for v in inner.operands), strict=True))
             else:
-                env.update(zip(inner.results, scalar_results(inner, [env[v] for v in inner.operands]), strict=True))
+                env.update(
+                    zip(inner.results, scalar_results(inner, [env[v] for v in inner.operands]), strict=True)
+                )
         return iter(())
 
     def call(self, op: structure.CallOp) -> Steps:

@@ -222,7 +222,9 @@ class Gather(Work):
 
     __slots__ = ("box", "places", "run_length")
 
-    def __init__(self, op: ops.LoadIndirectOp, queue: int, plan: Plan, places: Mapping[SSAValue, Place]) -> None:
+    def __init__(
+        self, op: ops.LoadIndirectOp, queue: int, plan: Plan, places: Mapping[SSAValue, Place]
+    ) -> None:
         super().__init__(op, queue, plan, places)
         sizes = tuple(map(plan.number, to_ints(op.sizes)))
         self.box = Box.of(op.source, plan, sizes, (1,) * len(sizes))
@@ -242,7 +244,9 @@ class Gather(Work):
         first = core.memory.views[index.buffer.number][index.slot(core.env)]
         assert first is not None
         length = core.launch.tensors[self.box.tensor].bytes // self.box.dtype.itemsize
-        rows = np.clip(first.reshape(-1, 1).astype(np.int64) + self.places, 0, max(length - self.run_length, 0))
+        rows = np.clip(
+            first.reshape(-1, 1).astype(np.int64) + self.places, 0, max(length - self.run_length, 0)
+        )
         return rows[..., None] + np.arange(self.run_length)
 
     def run(self, core: Core) -> None:
@@ -264,7 +268,9 @@ class Scalar(Work):
 
     __slots__ = ("box", "high", "index", "low")
 
-    def __init__(self, op: ops.LoadScalarOp, queue: int, plan: Plan, places: Mapping[SSAValue, Place]) -> None:
+    def __init__(
+        self, op: ops.LoadScalarOp, queue: int, plan: Plan, places: Mapping[SSAValue, Place]
+    ) -> None:
         super().__init__(op, queue, plan, places)
         ones = (1,) * len(self.rows)
         self.box = Box.of(op.source, plan, ones, ones)

@@ -43,12 +43,15 @@ class LaunchRun:
         self.device, self.stage, self.checks = session.device, stage, session.races
         first = plan.count - plan.outputs - plan.workspaces
         written = [(t.address, t.address + t.bytes) for t in tensors[first : plan.count]]
-        meets = [any(t.address < end and start < t.address + t.bytes for start, end in written) for t in tensors]
+        meets = [
+            any(t.address < end and start < t.address + t.bytes for start, end in written) for t in tensors
+        ]
         ahead = set(to_ints(op.ahead))
         self.since = [session.stage_before(op) if i in ahead else stage.writes for i in range(plan.count)]
         """For each tensor the number of the first write that may still be under way when it is read."""
         self.clean = [
-            not meets[i] and alone and i not in ahead and self.device.is_clean(tensors[i]) for i in range(plan.count)
+            not meets[i] and alone and i not in ahead and self.device.is_clean(tensors[i])
+            for i in range(plan.count)
         ]
         """Whether all of a tensor is written, and nobody writes it meanwhile: its reads need no check."""
         self.watched = [not alone or (i in plan.loaded and meets[i]) for i in range(plan.count)]

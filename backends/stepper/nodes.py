@@ -34,7 +34,14 @@ class Flag(Node):
     __slots__ = ("counter", "event", "pair", "sets", "slots")
 
     def __init__(
-        self, op: ops.SyncOp, queue: int, sets: bool, pair: tuple[str, str], event: int, slots: int, counter: Row
+        self,
+        op: ops.SyncOp,
+        queue: int,
+        sets: bool,
+        pair: tuple[str, str],
+        event: int,
+        slots: int,
+        counter: Row,
     ) -> None:
         super().__init__(op, queue)
         self.sets, self.pair, self.event, self.slots, self.counter = sets, pair, event, slots, counter

@@ -112,7 +112,9 @@ class Order:
         clock = self.clocks[mark.queue]
         if self.checks:
             if event.clocks:
-                raise fault("reused-flag", node.op, "raises a flag again that nothing consumed", said_flag(node, core))
+                raise fault(
+                    "reused-flag", node.op, "raises a flag again that nothing consumed", said_flag(node, core)
+                )
             waited = event.waited
             if waited is not None and waited.number > clock[waited.queue]:
                 what = "may raise its flag again before it is consumed"
@@ -123,7 +125,9 @@ class Order:
         event, mark = self._event(core, node), core.begin(node)
         event.waited = mark
         if not event.clocks:
-            raise fault("deadlock", node.op, "waits for a flag that nothing before it raises", said_flag(node, core))
+            raise fault(
+                "deadlock", node.op, "waits for a flag that nothing before it raises", said_flag(node, core)
+            )
         clock = self.clocks[mark.queue]
         clock[:] = map(max, clock, event.clocks.popleft()[0])
         if node.pair[1] == Pipe.S:
@@ -163,7 +167,9 @@ class Order:
         for (_, source, target, number), event in self.events.items():
             if event.clocks:
                 said = f"flag {number} from {source} to {target}"
-                raise fault("unpaired-flag", event.clocks[0][1].op, "raises a flag that nothing consumes", said)
+                raise fault(
+                    "unpaired-flag", event.clocks[0][1].op, "raises a flag that nothing consumes", said
+                )
         for core in self.cores:
             for cell in core.memory.every:
                 if cell.flagged and cell.flagger is not None:

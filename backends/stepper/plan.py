@@ -169,13 +169,17 @@ class _Builder:
         sets, pair = isinstance(op, ops.SetFlagOp), (op.source_pipe(), op.target_pipe())
         (counter,) = self.plan.rows(op)
         queue = self.section.queue(pair[0] if sets else pair[1])
-        return Flag(op, queue, sets, pair, integer(op.properties["event"]), integer(op.properties["slots"]), counter)
+        return Flag(
+            op, queue, sets, pair, integer(op.properties["event"]), integer(op.properties["slots"]), counter
+        )
 
     def cross(self, op: ops.SetCrossOp | ops.WaitCrossOp) -> Cross:
         sets, event = isinstance(op, ops.SetCrossOp), integer(op.event)
         if sets:
             self.section.sends.add(event)
-        return Cross(op, self.section.queue(Pipe(text(op.properties["source" if sets else "target"]))), sets, event)
+        return Cross(
+            op, self.section.queue(Pipe(text(op.properties["source" if sets else "target"]))), sets, event
+        )
 
     def barrier(self, op: ops.BarrierOp) -> Barrier:
         return Barrier(op, self.section.queue(Pipe.S))

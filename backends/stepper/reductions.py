@@ -30,7 +30,9 @@ def neutral(kind: str, dtype: np.dtype) -> np.ndarray:
 
 
 def is_floating(dtype: np.dtype) -> bool:
-    return dtype.kind not in "iub" and dtype.kind != "c" and not name_of_numpy(dtype).lstrip("u").startswith("i")
+    return (
+        dtype.kind not in "iub" and dtype.kind != "c" and not name_of_numpy(dtype).lstrip("u").startswith("i")
+    )
 
 
 def widened(kind: str, x: np.ndarray) -> np.ndarray:
@@ -144,7 +146,11 @@ def _order_code(x: np.ndarray, descending: bool, total: bool) -> np.ndarray:
             bits = np.where(size > infinity, most, bits)
         code = np.where(bits < 0, bits ^ most, bits)
     else:
-        code = x if x.dtype in numbers.INTEGERS else x.astype(np.int8 if ml_dtypes.iinfo(x.dtype).min else np.uint8)
+        code = (
+            x
+            if x.dtype in numbers.INTEGERS
+            else x.astype(np.int8 if ml_dtypes.iinfo(x.dtype).min else np.uint8)
+        )
     return np.invert(code) if descending else code
 
 
@@ -160,6 +166,9 @@ def scatter(x: np.ndarray, index: np.ndarray, updates: np.ndarray, kind: str) ->
     for i in inside:
         row = int(rows[i])
         out[row : row + 1] = numbers.apply(
-            REDUCTION_FUNCTION[kind], [out[row : row + 1], updates[i : i + 1]], out[row : row + 1].shape, x.dtype
+            REDUCTION_FUNCTION[kind],
+            [out[row : row + 1], updates[i : i + 1]],
+            out[row : row + 1].shape,
+            x.dtype,
         )
     return out

@@ -99,8 +99,9 @@ def _matrix(op: Any, number: Number) -> Compute:
             own[-1] * steps[-1],
         )
         check_inside(op, x.shape, at, sizes, steps, window, window_steps)
-        first = x[tuple(slice(o, None) for o in at)]
-        taken = np.lib.stride_tricks.as_strided(first, shape, strides).reshape(rows, columns)
+        # NumPy has no such views of 8-bit floats
+        first = x[tuple(slice(o, None) for o in at)].view(f"u{x.dtype.itemsize}")
+        taken = np.lib.stride_tricks.as_strided(first, shape, strides).reshape(rows, columns).view(x.dtype)
         taken = (taken.T if turned else taken).reshape(out.shape)
         return [numbers.convert(taken, out.dtype)]
 
@@ -220,7 +221,9 @@ def _extract(op: Any, number: Number) -> Compute:
 
     def compute(at: Sequence[int], xs: Sequence[np.ndarray], denormals: bool) -> Sequence[np.ndarray]:
         check_inside(op, xs[0].shape, at, sizes, steps)
-        ends = [(o, o + (n - 1) * s + (1 if s > 0 else -1), s) for o, n, s in zip(at, sizes, steps, strict=True)]
+        ends = [
+            (o, o + (n - 1) * s + (1 if s > 0 else -1), s) for o, n, s in zip(at, sizes, steps, strict=True)
+        ]
         part = tuple(slice(a, b if b >= 0 else None, s) for a, b, s in ends)
         return [numbers.convert(xs[0][part].reshape(out.shape), out.dtype)]
 
@@ -264,9 +267,7 @@ def _cumulate(op: Any, number: Number) -> Compute:
 
 def _scatter(op: Any, number: Number) -> Compute:
     kind = text(op.kind)
-    return lambda at, xs, denormals: [
-        reductions.scatter(xs[0], xs[1].astype(np.int64) - at[0], xs[2], kind)
-    ]
+    return lambda at, xs, denormals: [reductions.scatter(xs[0], xs[1].astype(np.int64) - at[0], xs[2], kind)]
 
 
 def _sort(op: Any, number: Number) -> Compute:

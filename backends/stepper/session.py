@@ -15,6 +15,7 @@ from ...dialects.npu.interface import gm
 from ...dialects.npu.structure import LaunchOp
 from ...dialects.open_sizes import value_at
 from ...dialects.sizes import Sizes
+from ...support.collector import collector_paused
 from . import numbers
 from .cores import Core
 from .device import Device, Tensor
@@ -90,7 +91,7 @@ class Session:
 
     def run(self) -> list[np.ndarray]:
         """The results of `@main`. Raises StepFault."""
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), collector_paused():
             for core in self._cores:
                 self.core = core
         self.core, self.is_over = None, True
@@ -101,6 +102,27 @@ class Session:
         end = self.program.functions.main.body.block.last_op
         assert isinstance(end, func.ReturnOp)
         return [self.host.read(v, end) for v in end.operands]
+
+    # -- what a debugger asks for --------------------------------------------------------------------------
+
+    def who_wrote(self, space: str, byte: int, core: Core | None = None) -> Mark | None:
+        """The last instruction that wrote a byte of device memory ("gm"), or of a space of a core of the block that
+        runs, None where nobody did. Without a core, that of the next instruction."""
+        if space == "gm":
+            return self.device.who_wrote(byte)
+        core = core or self.core
+        cells = () if core is None else core.memory.every
+        return next((c.writer for c in cells if c.space == space and c.start <= byte < c.end), None)
+
+    def known(self, core: Core) -> dict[str, dict[str, tuple[int, int]]]:
+        """For each pipe of a core what it has waited for: of each other pipe how many instructions are known to be over
+        when its next one starts, and how many were issued."""
+        queues, clocks = core.order.queues(core), core.order.clocks
+        names = dict(zip(queues, core.section.pipes, strict=True))
+        return {
+            str(names[q]): {str(names[r]): (clocks[q][r], clocks[r][r]) for r in queues if r != q}
+            for q in queues
+        }
 
     # -- what the host program asks for --------------------------------------------------------------------
 

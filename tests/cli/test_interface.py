@@ -272,7 +272,7 @@ def test_completion_knows_the_commands(shell: str, capsys: pytest.CaptureFixture
         ("ve", "verify"),
         ("verify --b", "--bisect"),
         ("compile x.mlir --emit t", "tile tw"),
-        ("run x.mlir --memory ", "typed bytes"),
+        ("run x.mlir --memory ", "typed bytes step"),
         ("report prog", "program.mlir"),
         ("run model.py --inputs rec", "records.json"),
     ],

@@ -35,8 +35,15 @@ from tilewright.passes.errors import PassError
 from tilewright.passes.npu.check import check
 
 SOURCES = (
-    *("random 0", "random 1", "random 4", "random 5", "columns 0"),
-    *("attention 0", "chained 0", "handed 0", "barriers 0"),
+    "random 0",
+    "random 1",
+    "random 4",
+    "random 5",
+    "columns 0",
+    "attention 0",
+    "chained 0",
+    "handed 0",
+    "barriers 0",
 )
 
 OUTCOMES = ("both", "npu-check", "stepper", "neither")
@@ -55,8 +62,10 @@ class Agreement:
         kinds = sorted({kind for kind, _ in self.counts})
         rows = [["mutation", *OUTCOMES]]
         for kind in [*kinds, "all"]:
-            own = [(o, n) for (k, o), n in self.counts.items() if kind in (k, "all")]
-            numbers = [sum(n for o, n in own if o == each) for each in OUTCOMES]
+            numbers = [
+                sum(n for (k, o), n in self.counts.items() if o == each and kind in (k, "all"))
+                for each in OUTCOMES
+            ]
             rows.append([kind, *map(str, numbers)])
         return "\n".join(f"{row[0]:42}" + "".join(f"{c:>11}" for c in row[1:]) for row in rows)
 

@@ -104,7 +104,9 @@ def main() -> int:
             jax.clear_caches()
     ran = max(counts["equal"] + counts["within bound"], 1)
     print(", ".join(f"{counts[kind]} {kind}" for kind in OUTCOMES))
-    print(f"{first / ran:.1f} ms the first time, {again / ran:.1f} ms again, {steps / ran:.0f} instructions a program")
+    print(
+        f"{first / ran:.1f} ms the first time, {again / ran:.1f} ms again, {steps / ran:.0f} instructions a program"
+    )
     return int(counts["different"] + counts["fault"] > 0)
 
 
