@@ -59,8 +59,8 @@ RANDOM, DYNAMIC, SPELLINGS, STACKS = KINDS = ("random", "dynamic", "spellings", 
 
 
 def plan(seed: int, kind: str = RANDOM) -> tuple[str, tuple[str, ...]]:
-    """Target and levels of a seed. The graph and npu levels and the report always run; the others, which take longer,
-    on a share. Spellings and stacks are only compiled, but for the spellings that are small. kind: one of KINDS."""
+    """Target and levels of a seed. The graph and npu levels, steps and the report always run; the others, which take
+    longer, on a share. Spellings and stacks are only compiled, but for the spellings that are small. kind: one of KINDS."""
     if kind in (SPELLINGS, STACKS):
         from .spellings.programs import is_small
 
@@ -69,8 +69,8 @@ def plan(seed: int, kind: str = RANDOM) -> tuple[str, tuple[str, ...]]:
         return target, ("compiled", *["report"] * (seed % 4 == 1), *["npu"] * runs)
     target = TARGETS[seed // 4 % len(TARGETS)] if seed % 4 == 3 else "ascend-910b1"
     if kind == DYNAMIC:
-        return target, ("npu", "report", *["bytes"] * (seed % 4 == 1))
-    levels = ["graph", "npu", "report"]
+        return target, ("npu", "step", "report", *["bytes"] * (seed % 4 == 1))
+    levels = ["graph", "npu", "step", "report"]
     levels += ["tile"] * (seed % 5 == 0) + ["bytes"] * (seed % 8 == 1) + ["text"] * (seed % 7 == 2)
     return target, tuple(levels)
 
@@ -364,7 +364,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for kind, said in SHORT.items():
         parser.add_argument(f"--{kind}", dest="kind", action="store_const", const=kind, help=said)
     parser.add_argument(
-        "--levels", default="", help="of graph,tile,npu,bytes,text,report; by default a share of each"
+        "--levels", default="", help="of graph,tile,npu,bytes,step,text,report; by default a share of each"
     )
     parser.add_argument("--jobs", type=int, default=1, help="worker processes")
     parser.add_argument("--patience", type=float, default=120, help="seconds after which a program hangs")

@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.backends.costs import build_report
 from tilewright.backends.interpreter import Executable, run_graph, run_tile
+from tilewright.backends.stepper import Program as StepProgram
 from tilewright.dialects import make_context
 from tilewright.dialects.text import parse_module
 from tilewright.dialects.text import verify as verify_module
@@ -35,8 +36,9 @@ from tilewright.verification.walk import GraphWalk, Settings
 
 from .generate import Program
 
-LEVELS = ("graph", "tile", "npu", "bytes", "text", "report")
-"""What can be asked for: values at three levels and in addressed memory; each level's text read back; a report."""
+LEVELS = ("graph", "tile", "npu", "bytes", "step", "text", "report")
+"""What can be asked for: values at three levels, in addressed memory and one instruction at a time; each level's text
+read back; a report."""
 
 REFERENCE = {
     "xla_allow_excess_precision": False,
@@ -54,9 +56,9 @@ emitters of fusions XLA dies of some programs (seed 1041598, with JAX alone)."""
 class Verdict:
     """How a program came out. kind: "" where all is well, else `crash` or `mismatch`; where: the stage; elements,
     open: numbers compared, and how many of them a bound left open; strict: whether no bit differed from JAX;
-    disputed: what of it JAX as a whole and JAX op by op disagree about, where we are with the latter; refused: JAX
-    itself could not compile it; apart: it was held against JAX op by op only; host: ops on the host; seconds: by
-    stage."""
+    stepped: whether no bit of a run by steps differed from typed memory; disputed: what of it JAX as a whole and JAX op
+    by op disagree about, where we are with the latter; refused: JAX itself could not compile it; apart: it was held
+    against JAX op by op only; host: ops on the host; seconds: by stage."""
 
     kind: str = ""
     where: str = ""
@@ -64,6 +66,7 @@ class Verdict:
     elements: int = 0
     open: int = 0
     strict: bool = True
+    stepped: bool = True
     disputed: str = ""
     refused: bool = False
     apart: bool = False
@@ -159,7 +162,7 @@ class Judge:
         if "graph" in self.levels:
             self._enter("graph")
             self._against_jax(run_graph(module, *self.args))
-        if {"tile", "npu", "bytes", "report"} & set(self.levels):
+        if {"tile", "npu", "bytes", "step", "report"} & set(self.levels):
             self._lower(module)
         self._enter("")
 
@@ -195,6 +198,9 @@ class Judge:
         if "bytes" in self.levels:
             self._enter("bytes")
             self._same(Executable(module, self.machine, "bytes")(*self.args), typed or tile)
+        if "step" in self.levels:
+            self._enter("step")
+            self._by_steps(StepProgram(module, self.machine)(*self.args), typed or tile)
 
     # -- judging -------------------------------------------------------------------------------------------
 
@@ -263,6 +269,14 @@ class Judge:
                         f"result {i} at {list(d.element)} is {d.got}, the level before has {d.want} "
                         f"({d.count} of {np.size(y)} bits differ)"
                     )
+
+    def _by_steps(self, got: Sequence[Any], want: Sequence[Any] | None) -> None:
+        """Products of floats may differ, within the bounds of JAX's values."""
+        try:
+            self._same(got, want)
+        except Mismatch:
+            self.verdict.stepped = False
+            self._against_jax(got)
 
     def _text(self, module: ModuleOp) -> None:
         if "text" not in self.levels:

@@ -126,6 +126,9 @@ class OpenJudge(Judge):
         if "bytes" in self.levels:
             self._enter("bytes")
             self._same(version.executable("bytes")(*flat), typed)
+        if "step" in self.levels:
+            self._enter("step")
+            self._by_steps(version.executable("step")(*flat), typed)
 
     def _shaped(self, got: Sequence[Any]) -> None:
         for i, (x, y) in enumerate(zip(got, self.want, strict=True)):
