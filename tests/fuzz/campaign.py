@@ -60,7 +60,7 @@ RANDOM, DYNAMIC, SPELLINGS, STACKS = KINDS = ("random", "dynamic", "spellings", 
 
 def plan(seed: int, kind: str = RANDOM) -> tuple[str, tuple[str, ...]]:
     """Target and levels of a seed. The graph and npu levels, steps and the report always run; the others, which take
-    longer, on a share. Spellings and stacks are only compiled, but for the spellings that are small. kind: one of KINDS."""
+    longer, on a share. Spellings and stacks are only compiled, but for the spellings that are small. kind: of KINDS."""
     if kind in (SPELLINGS, STACKS):
         from .spellings.programs import is_small
 

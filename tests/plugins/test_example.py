@@ -69,10 +69,12 @@ def test_every_command_knows_it(installed: Path, tmp_path: Path) -> None:
         ["tilewright", "explain", "model.py:decode", *chip, "-o", page],
         ["tilewright", "ops", "acme_prefix_xor", "acme_mish", *chip, "--json"],
         ["tilewright", "report", "gate.chain", *chip, "--json"],
+        ["tilewright", "run", "model.py:decode", *chip, "--json"],
+        ["tilewright", "run", "model.py:decode", *chip, "--json", "--memory", "step"],
     ]
     results = run(installed, *commands)
     assert [code for code, _ in results] == [0] * len(commands)
-    machine, checked, expanded, npu, report, verified, _, ops, chain = (said for _, said in results)
+    machine, checked, expanded, npu, report, verified, _, ops, chain, typed, stepped = (said for _, said in results)
     figures = {f["key"]: f["file"] for f in json.loads(machine)["machines"][0]["figures"]}
     assert figures["spaces.px"] == "acme-1" and figures["cores.vector"] == "house-910"
     assert figures["l2_bytes" if "l2_bytes" in figures else "memory.l2_bytes"] == "ascend-910b1"
@@ -88,6 +90,7 @@ def test_every_command_knows_it(installed: Path, tmp_path: Path) -> None:
     assert set(support["custom_call @acme_prefix_xor"]) == {"i32", "ui32"}
     assert support["custom_call @acme_mish"]["f16"]["engines"] == ["vector"]
     assert "mish" in chain
+    assert json.loads(stepped)["outputs"] == json.loads(typed)["outputs"]
 
 
 def test_the_driver_knows_it(installed: Path) -> None:

@@ -14,6 +14,7 @@ from xdsl.irdl import irdl_op_definition, operand_def
 
 import tilewright as tw
 from tilewright.backends.interpreter import Executable
+from tilewright.backends.stepper import Program as StepProgram
 from tilewright.backends.interpreter.graph import main_of
 from tilewright.backends.simulator import Copy, HostCall, Transfer, simulate
 from tilewright.dialects.npu import GmType, structure
@@ -102,6 +103,7 @@ def test_values(kind: type[Negate]) -> None:
         np.testing.assert_allclose(got, -np.exp(X), rtol=1e-5)
         (walked,) = HostWalk(module, machine, Cache(), memory).run([X]).results
         np.testing.assert_array_equal(walked, got)
+    np.testing.assert_array_equal(StepProgram(module, machine)(X)[0], got)
 
 
 @pytest.mark.parametrize("kind", KINDS)
