@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialects.base import describe, integer, text
+from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype, shape_in
 from ...dialects.graph import ConstantOp, ElementwiseOp, YieldOp
 from ...dialects.graph.control import HostOp
@@ -21,13 +21,14 @@ from ...dialects.module import find_main
 from ...dialects.npu import GmType, ViewOp, structure
 from ...dialects.npu.host_program import DeviceTensorOp, HostVisitor
 from ...dialects.npu.interface import gm
-from ...dialects.npu.streams import Command
+from ...dialects.npu.streams import COMPUTE, PROGRAM, Command, RecordEventOp, WaitEventOp
 from ..functions.host import run_text
 from . import numbers
 from .cores import Core
 from .device import Tensor
 from .launch import LaunchRun
 from .marks import Mark
+from .streams import Place, Streams, bytes_of
 
 if TYPE_CHECKING:
     from .session import Session
@@ -79,12 +80,44 @@ class HostRun(HostVisitor[Steps]):
     def __init__(self, session: Session, held: Mapping[SSAValue, Tensor | np.ndarray]) -> None:
         self.session, self.device = session, session.device
         self.held: dict[SSAValue, Any] = dict(held)
+        self.streams = Streams() if session.races and session.program.is_parallel else None
+        """What orders the commands of the function that runs; None where they are all on one stream."""
 
     def block(self, block: Block) -> Steps:
         """Runs the ops of a block."""
         for op in block.ops:
             self.session.command = op
+            if isinstance(op, Command) and not op.PASSIVE:
+                self._ordered(op, op.queue, op.reads(), op.writes(), op.at_issue())
             yield from self.visit(op)
+
+    def _ordered(
+        self,
+        op: Operation,
+        queue: str | None,
+        reads: Sequence[SSAValue],
+        writes: Sequence[SSAValue],
+        numbers_: Sequence[SSAValue] = (),
+    ) -> None:
+        """Checks the order of a command, which may need numbers of the program's thread. Raises Race."""
+        if self.streams is not None:
+            if numbers_:
+                self.streams.use(op, self._places(numbers_))
+            self.streams.command(op, queue, self._places(reads), self._places(writes))
+
+    def _places(self, values: Sequence[SSAValue]) -> list[Place]:
+        held = [(v, self.held.get(v)) for v in values]
+        return [bytes_of(x) if isinstance(x, Tensor) else v for v, x in held]
+
+    def record_event(self, op: RecordEventOp) -> Steps:
+        if self.streams is not None:
+            self.streams.record(op)
+        return iter(())
+
+    def wait_event(self, op: WaitEventOp) -> Steps:
+        if self.streams is not None:
+            self.streams.wait(op)
+        return iter(())
 
     def number(self, n: int) -> int:
         return self.session.number(n)
@@ -144,11 +177,20 @@ class HostRun(HostVisitor[Steps]):
         session = self.session
         session.release_numbers()
         tensors = [self._argument(v, op) for v in op.operands]
+        given = len(op.inputs())
+        self._renew(tensors[given:], tensors[:given], to_ints(op.updates))
         plan = session.program.plan(session.program.functions.kernel(op), session.sizes)
         run = LaunchRun(session, op, plan, tensors, *session.stage_of(op))
         session.running = run
         yield from run.run()
         session.running = None
+
+    def _renew(self, written: Sequence[Tensor], given: Sequence[Tensor], updates: Sequence[int]) -> None:
+        """What tensors held that are about to be written is not theirs any more, but for `updates`, and for those that
+        are read as well."""
+        for i, tensor in enumerate(written):
+            if i not in updates and all(tensor is not other for other in given):
+                tensor.owner = self.device.new_owner()
 
     def _argument(self, value: SSAValue, op: Operation) -> Tensor:
         """The tensor of a launch's operand: a number travels with the launch."""
@@ -183,6 +225,7 @@ class HostRun(HostVisitor[Steps]):
         return iter(())
 
     def scalars(self, op: structure.ScalarsOp) -> Steps:
+        self._ordered(op, PROGRAM, op.reads(), op.writes())
         body = op.body.block
         env: dict[SSAValue, np.ndarray] = dict(zip(body.args, (self.held[v] for v in op.inputs), strict=True))
         for inner in body.ops:
@@ -196,13 +239,22 @@ class HostRun(HostVisitor[Steps]):
 
     def call(self, op: structure.CallOp) -> Steps:
         function = self.session.program.functions.function(op)
-        outer = self.held
-        args = function.body.block.args
-        self.held = dict(zip(args, (outer[v] for v in op.operands), strict=True))
+        outer, streams = self.held, self.streams
+        tensors = [outer[v] for v in op.operands]
+        given = len(op.inputs())
+        self._renew(tensors[given:], tensors[:given], to_ints(op.updates))
+        self._ordered(op, COMPUTE, op.inputs(), op.written())
+        self.held = dict(zip(function.body.block.args, tensors, strict=True))
+        if streams is not None:
+            self.streams = Streams()
+            self.streams.command(op, COMPUTE, (), map(bytes_of, tensors))
         yield from self.block(function.body.block)
-        self.held = outer
+        if self.streams is not None:
+            self.streams.finish(op)
+        self.held, self.streams = outer, streams
 
     def loop(self, op: structure.LoopOp) -> Steps:
+        self._use(op, op.at_issue())
         trips = None if op.trip_count is None else self.number(integer(op.trip_count))
         carried, done = [self.held[v] for v in op.numbers], 0
         while True:
@@ -213,12 +265,18 @@ class HostRun(HostVisitor[Steps]):
                 self._enter(op, op.condition.block, carried)
                 yield from self.block(op.condition.block)
                 (answer,) = _yielded(op.condition.block)
+                self._use(op, [answer])
                 if not bool(self.read(answer, op).reshape(())):
                     break
             self._enter(op, op.body.block, carried)
             yield from self.block(op.body.block)
             carried, done = self._leave(op.body.block, op.state), done + 1
         self.held.update(zip(op.results, carried, strict=True))
+
+    def _use(self, op: Operation, values: Sequence[SSAValue]) -> None:
+        """The program's thread needs numbers. Raises Race."""
+        if self.streams is not None:
+            self.streams.use(op, self._places(values))
 
     def _enter(self, op: structure.LoopOp, block: Block, carried: Sequence[np.ndarray]) -> None:
         """Gives a region of a loop its state and the numbers that it carries."""
@@ -230,12 +288,15 @@ class HostRun(HostVisitor[Steps]):
         """Copies the tensors that a region yields to `targets`, all read before one is written; gives its numbers."""
         ends = _yielded(block)
         last = block.last_op
-        assert last is not None
         moves = [
             (v, w)
             for v, w in zip(ends, targets, strict=False)
             if self.held[v] is not self.held[w] or gm(v) != gm(w)
         ]
+        assert isinstance(last, structure.NpuYieldOp)
+        self._use(last, last.at_issue())
+        if any(self.held[v] is not self.held[w] for v, w in moves):
+            self._ordered(last, last.queue, [v for v, _ in moves], [w for _, w in moves])
         contents = [self.read(v, last) for v, _ in moves]
         numbers_ = [self.read(v, last) for v in ends[len(targets) :]]
         for (_, w), x in zip(moves, contents, strict=True):
@@ -243,6 +304,7 @@ class HostRun(HostVisitor[Steps]):
         return numbers_
 
     def branch(self, op: structure.BranchOp) -> Steps:
+        self._use(op, op.at_issue())
         index, last = int(self.held[op.index]), len(op.branches) - 1
         block = op.branches[index if 0 <= index <= last else last].block
         yield from self.block(block)

@@ -18,6 +18,7 @@ from ...dialects.npu import GmType, structure
 from ...dialects.npu.host_program import DeviceTensorOp
 from ...dialects.npu.interface import gm
 from ...dialects.npu.places import addresses_of, arena_of
+from ...dialects.npu.streams import COMPUTE, Command
 from ...dialects.open_sizes import value_at
 from ...dialects.sizes import Sizes
 from ...machine import Machine
@@ -48,6 +49,8 @@ class Program:
         self._size = size
         self._addresses: dict[SSAValue, int] = dict(zip(main.body.block.args, addresses, strict=True))
         self.granule, self.numbers = 0, 0
+        self.is_parallel = False
+        """Whether commands are on several streams."""
         for value in self._values():
             if isinstance(value.type, GmType):
                 self.granule = gcd(self.granule, itemsize(value.type.element))
@@ -61,6 +64,8 @@ class Program:
                 elif isinstance(op, structure.LaunchOp):
                     count = sum(not isinstance(v.type, GmType) for v in op.operands)
                     self.numbers = max(self.numbers, count)
+                if isinstance(op, Command) and op.queue not in (COMPUTE, None) and not op.PASSIVE:
+                    self.is_parallel = True
         if any(n % self.granule for n in self._addresses.values() if type(n) is int):
             self.granule = 1
         self._plans: dict[tuple[structure.KernelOp, tuple[tuple[str, int], ...]], Plan] = {}

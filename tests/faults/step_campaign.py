@@ -2,9 +2,9 @@
 
     python tests/faults/step_campaign.py [--each N] [--seed N] [SOURCE ...]
 
-Mutants of the kernels of some programs are run on random inputs. Of each kind of mutation it counts the mutants that
-both find, that only npu-check finds (the fault is not met with these inputs, or is none of values and order), that
-only the executor finds (npu-check lets pass what goes wrong: prints it), and that neither does.
+Mutants of the kernels and the host programs of some programs are run on random inputs. Of each kind of mutation it
+counts the mutants that both find, that only npu-check finds (the fault is not met with these inputs, or is none of
+values and order), that only the executor finds (npu-check lets pass what goes wrong: prints it), and that neither does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from host_mutants import HOST_MUTATIONS
 from mutants import IMPOSSIBLE, KERNEL_MUTATIONS
+from streams import PROGRAMS as STREAMED
+from streams import compiled as streamed
 from subject_types import TARGETS, Subject
 from subjects import subject
 from xdsl.dialects.builtin import ModuleOp
@@ -44,7 +47,11 @@ SOURCES = (
     "chained 0",
     "handed 0",
     "barriers 0",
+    *STREAMED,
 )
+
+ORDER = {"race", "deadlock", "reused-flag", "unpaired-flag", "stream-race", "barrier-race", "event-deadlock"}
+"""Kinds of findings that are faults of order."""
 
 OUTCOMES = ("both", "npu-check", "stepper", "neither")
 
@@ -87,13 +94,28 @@ def arguments(module: ModuleOp, seed: int) -> list[np.ndarray]:
     return found
 
 
-def faults_of(module: ModuleOp, machine: Machine, arrays: Sequence[Any]) -> StepFault | None:
-    """The first fault that a run meets."""
+MOST_STEPS = 200_000
+"""Instructions of a mutant that are run: one may never end."""
+
+
+def faults_of(module: ModuleOp, machine: Machine, arrays: Sequence[Any]) -> Exception | None:
+    """The first fault that a run meets, or why there is none."""
     try:
-        Program(module, machine).session(arrays).run()
-    except StepFault as error:
+        session = Program(module, machine).session(arrays)
+        while session.advance() is not None and session.steps < MOST_STEPS:
+            pass
+        if session.is_over:
+            session.results()
+    except (StepFault, VerifyException, ValueError, TypeError, KeyError) as error:
         return error
     return None
+
+
+def subject_of(source: str, target: str) -> Subject:
+    """A program of the fault campaigns, or one of those whose streams run side by side."""
+    if source not in STREAMED:
+        return subject(source, target)
+    return Subject(source, streamed(source).module(), TARGETS[0])
 
 
 def mutants(source: Subject, each: int, seed: int) -> Iterator[tuple[str, str, ModuleOp]]:
@@ -115,6 +137,24 @@ def mutants(source: Subject, each: int, seed: int) -> Iterator[tuple[str, str, M
             if what is not None:
                 made += 1
                 yield kind, f"{source.name} @{name}: {mutation.__name__}: {what}", module
+    yield from host_mutants(source, each, seed)
+
+
+def host_mutants(source: Subject, each: int, seed: int) -> Iterator[tuple[str, str, ModuleOp]]:
+    """The same of so many mutants of the host program."""
+    machine, rng = Machine.load(source.target), random.Random(f"{seed} {source.name}")
+    kinds, made = list(HOST_MUTATIONS), 0
+    first = rng.randrange(len(kinds))
+    for tries in range(10 * each):
+        if made == each:
+            return
+        kind = kinds[(first + tries) % len(kinds)]
+        module = source.module.clone()
+        mutation = rng.choice(HOST_MUTATIONS[kind])
+        what = mutation(module, rng, machine)
+        if what is not None:
+            made += 1
+            yield f"host: {kind}", f"{source.name}: {mutation.__name__}: {what}", module
 
 
 def judged(source: Subject, each: int, seed: int, found: Agreement) -> None:
@@ -140,7 +180,7 @@ def judged(source: Subject, each: int, seed: int, found: Agreement) -> None:
         found.counts[kind, outcome] += 1
         if outcome == "stepper":
             found.only.append(f"{what}: {fault}")
-        if outcome == "npu-check" and kinds & {"race", "deadlock", "reused-flag", "unpaired-flag"}:
+        if outcome == "npu-check" and kinds & ORDER:
             found.missed.append(f"{what}: {findings[0]}")
 
 
@@ -152,7 +192,7 @@ def main() -> int:
     options = parser.parse_args()
     found = Agreement()
     for i, source in enumerate(options.sources):
-        judged(subject(source, TARGETS[i % 2]), options.each, options.seed, found)
+        judged(subject_of(source, TARGETS[i % 2]), options.each, options.seed, found)
         print(f"{source}: {sum(found.counts.values())} mutants so far", flush=True)
     print(found.table())
     for title, said in (("only the executor", found.only), ("of order, only npu-check", found.missed)):

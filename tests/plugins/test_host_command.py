@@ -14,9 +14,9 @@ from xdsl.irdl import irdl_op_definition, operand_def
 
 import tilewright as tw
 from tilewright.backends.interpreter import Executable
-from tilewright.backends.stepper import Program as StepProgram
 from tilewright.backends.interpreter.graph import main_of
 from tilewright.backends.simulator import Copy, HostCall, Transfer, simulate
+from tilewright.backends.stepper import Program as StepProgram
 from tilewright.dialects.npu import GmType, structure
 from tilewright.dialects.npu.streams import COPY_IN, HOST, Command, CommandCost, EventOp
 from tilewright.machine import Machine

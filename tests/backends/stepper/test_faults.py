@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from npu_programs import MACHINE, matmul, parse, random
-from step_campaign import Agreement, judged
-from subjects import subject
+from step_campaign import Agreement, arguments, judged, subject_of
+from streams import compiled as streamed
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
 import tilewright as tw
@@ -205,11 +205,28 @@ def test_data_of_the_host_is_ordered() -> None:
     )
 
 
-@pytest.mark.parametrize("source", ["random 0", "attention 0"])
+def test_streams_without_an_event_between_them() -> None:
+    """No wait of a host program can go."""
+    original = streamed("beside").module()
+    args = arguments(original, 0)
+    assert Program(original, MACHINE)(*args)
+    waits = len(every(original, structure.WaitEventOp))
+    for number in range(waits):
+        module = original.clone()
+        drop(every(module, structure.WaitEventOp)[number])
+        met = fault(module, *args)
+        assert isinstance(met, Race) and "may still" in str(met)
+    module = original.clone()
+    drop(every(module, structure.RecordEventOp)[0])
+    assert fault(module, *args).kind == "deadlock"
+    assert waits
+
+
+@pytest.mark.parametrize("source", ["random 0", "attention 0", "beside"])
 def test_races_are_those_that_npu_check_proves(source: str) -> None:
     """No mutant has a fault of which npu-check says nothing, and none of order is met by npu-check alone."""
     found = Agreement()
-    judged(subject(source, "ascend-910b1"), 8, 3, found)
+    judged(subject_of(source, "ascend-910b1"), 8, 3, found)
     assert sum(found.counts.values()) >= 5
     assert not found.only and not found.missed, found
     assert sum(n for (_, outcome), n in found.counts.items() if outcome == "both") >= 3
