@@ -42,7 +42,7 @@ class VScatterOp(VectorOp):
     @property
     def function(self) -> str:
         """What combines a row with an update."""
-        return "copy" if text(self.kind) == "set" else REDUCTION_FUNCTION[text(self.kind)]
+        return combining(text(self.kind))
 
     def moves(self) -> bool:
         return text(self.kind) == "set"
@@ -74,11 +74,21 @@ class VScatterOp(VectorOp):
         unit, dtype = machine.vector, dtype_name(buffer(self.updates).element)
         rows = size(buffer(self.index).shape)
         lanes = vector_elements(buffer(self.updates)) // rows if len(buffer(self.updates).shape) > 1 else 1
-        each = machine.row_instructions * machine.vector_issue_cycles + unit.cycles(self.function, dtype, lanes)
-        if not unit.runs(self.function, dtype):
-            each += 2 * unit.cycles("convert", unit.computes(self.function, dtype), lanes)
-        each -= unit.streamed_cycles  # rows that meet are rare, so instructions overlap
-        cycles = rows * max(each, 1)
+        cycles = rows * row_cycles(machine, self.function, dtype, lanes)
         if self.target is not self.dest:
             cycles += unit.cycles("copy", dtype, vector_elements(buffer(self.dest)))
         return Cost(cycles, elements=rows * lanes)
+
+
+def combining(kind: str) -> str:
+    """The function that combines a row with an update."""
+    return "copy" if kind == "set" else REDUCTION_FUNCTION[kind]
+
+
+def row_cycles(machine: Machine, function: str, dtype: str, lanes: int) -> int:
+    """Cycles of an update whose row is one of the target's, of so many elements that a function combines."""
+    unit = machine.vector
+    each = machine.row_instructions * machine.vector_issue_cycles + unit.cycles(function, dtype, lanes)
+    if not unit.runs(function, dtype):
+        each += 2 * unit.cycles("convert", unit.computes(function, dtype), lanes)
+    return max(each - unit.streamed_cycles, 1)  # rows that meet are rare, so instructions overlap

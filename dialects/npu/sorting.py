@@ -73,18 +73,25 @@ class VSortOp(VectorOp):
         if not rows:
             return Cost(1)
         unit, (_, n) = machine.vector, buffer(self.sources()[0]).shape
-        lists = -(-n // SORTED_AT_ONCE)
-        lanes, cycles = rows * lists * SORTED_AT_ONCE, 0
-        for number in self.order().operands:
-            key = dtype_name(buffer(self.sources()[number]).element)
-            cycles += unit.cycles("sort32", key, lanes)
-            left = lists
-            while left > 1:
-                cycles += unit.cycles("merge4", key, lanes)
-                left = -(-left // MERGED_AT_ONCE)
+        lanes = rows * -(-n // SORTED_AT_ONCE) * SORTED_AT_ONCE
+        keys = [dtype_name(buffer(self.sources()[number]).element) for number in self.order().operands]
+        cycles = key_cycles(machine, keys, rows, n)
         for value in self.destinations()[:-1]:
             cycles += unit.cycles("gather", dtype_name(buffer(value).element), rows * buffer(value).shape[1])
         later = (
             len(self.order().operands) - 1
         )  # each round after the first takes its keys in the order so far
         return Cost(cycles + later * unit.cycles("gather", "i32", lanes), elements=lanes)
+
+
+def key_cycles(machine: Machine, keys: Sequence[str], rows: int, n: int) -> int:
+    """Cycles to order rows of n by keys of these types, without what brings their elements into the order."""
+    unit, lists = machine.vector, -(-n // SORTED_AT_ONCE)
+    lanes, cycles = rows * lists * SORTED_AT_ONCE, 0
+    for key in keys:
+        cycles += unit.cycles("sort32", key, lanes)
+        left = lists
+        while left > 1:
+            cycles += unit.cycles("merge4", key, lanes)
+            left = -(-left // MERGED_AT_ONCE)
+    return cycles

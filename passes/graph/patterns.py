@@ -93,6 +93,7 @@ _OURS = (
     "reductions:SplitArgReduce",
     "picking:GatherBeforeElementwise",
     "picking:ScatterAsSelect",
+    "sorted_scatter:SortScatter",
     "reductions:SplitScatter",
     "windows:WindowAsCumulate",
     "windows:SplitWindow",

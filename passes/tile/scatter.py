@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from xdsl.dialects.builtin import i32
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from ...dialects import tile as ops
 from ...dialects.base import Expr, describe, pack
-from ...dialects.dtypes import itemsize
+from ...dialects.dtypes import dtype_name, itemsize
 from ...dialects.graph import FusionOp, ScatterOp, VectorSchedule
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.npu.scatter import combining, row_cycles
 from ...dialects.tile import TileType
 from ...machine import Machine
 from .bound import VectorWork
@@ -145,3 +146,18 @@ class ScatterKernel(BoxKernel):
                 ops.ScatterOp, [state[0], places, part, *first], [target], offsets=offsets, kind=op.kind
             ).results[0]
         b.store(state[0], view(b.output(0), self.rows), where, shape(high))
+
+
+def scatter_cycles(
+    rows: int, columns: int, updates: int, element: Attribute, kind: str, machine: Machine
+) -> float | None:
+    """Cycles of the busiest core for a scatter in parts that all updates pass by; None where no row fits."""
+    width = itemsize(element)
+    tile = parts_of(rows, columns, updates, width, machine)
+    if tile is None:
+        return None
+    high, wide, _ = tile
+    each = row_cycles(machine, combining(kind), dtype_name(element), wide)
+    loaded = wide * width / machine.moves["gm", "ub"].bytes_per_cycle
+    busiest = -(-(-(-rows // high) * -(-columns // wide)) // machine.vector_cores)
+    return busiest * updates * max(each, loaded)
