@@ -154,6 +154,16 @@ def test_products_that_meet_a_limit_on_the_way(way: Callable[..., Any]) -> None:
     assert 2.0**-66 <= np.asarray(bound).reshape(-1)[-1] < 2.0**-65
 
 
+@pytest.mark.parametrize(("add", "small"), [(lambda x: x @ x.T, 1e-17), (lambda x: jnp.sum(x, axis=1), 1e-34)])
+def test_sums_of_what_is_too_small_for_its_roundings(add: Callable[..., Any], small: float) -> None:
+    """A rounding of 1e-34 in f32 is no normal number, and XLA has 0 for it: as much is allowed as may be flushed.
+    A sum of zeros is exact."""
+    x = jnp.asarray([[small, 3 * small], [0, 0]], jnp.float32)
+    (bound,) = likely(add, x).result_bounds
+    rows = np.asarray(bound).reshape(2, -1)
+    assert rows[0, 0] >= np.finfo(np.float32).tiny and not rows[1].any()
+
+
 def test_sums_that_meet_a_limit_on_the_way() -> None:
     x = np.asarray([[60000, 60000, -60000], [60000, 60000, 0], [600, 600, -600]], np.float16)
     (bound,) = likely(lambda x: lax.reduce(x, np.float16(0), lax.add, (1,)), jnp.asarray(x)).result_bounds

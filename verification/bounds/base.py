@@ -118,3 +118,8 @@ def rounding(y: Array, relative: float, mode: Mode) -> Bound:
         return None
     u = wide(y)
     return jnp.where(jnp.isfinite(u), relative * u + smallest(np.dtype(y.dtype)), 0)
+
+
+def additions(sizes: Array, relative: float, dtype: np.dtype) -> Array:
+    """The bound of a sum in `dtype` whose terms have magnitudes that add up to `sizes`: exact where all are 0."""
+    return jnp.where(sizes == 0, 0, relative * sizes + smallest(dtype))

@@ -17,7 +17,7 @@ from ...dialects.dtypes import numbers_in, size
 from ...dialects.graph import CumulateOp
 from ...dialects.graph.interface import element_of
 from ..tolerance import Mode, roundoff, sum_error
-from .base import Bound, about, as_bound, both, reach, rounding, scaled, wide, within
+from .base import Bound, about, additions, as_bound, both, reach, rounding, scaled, wide, within
 
 
 def _extreme(
@@ -70,7 +70,7 @@ def _combined(
     if not own:
         return moved
     sizes = total(wide(x), "sum")
-    return both(moved, jnp.where(sizes > float(jnp.finfo(dtype).max), jnp.inf, own * sizes), mode)
+    return both(moved, jnp.where(sizes > float(jnp.finfo(dtype).max), jnp.inf, additions(sizes, own, dtype)), mode)
 
 
 def _partial_products(x: Array, total: Total, dtype: np.dtype) -> Array:
@@ -166,7 +166,7 @@ def _product(
     own = sum_error(n + 1, acc, acc, mode)
     if acc.kind == "c":  # of each part: twice as many terms, of no larger magnitude together
         own = 2**0.5 * sum_error(2 * n + 1, acc, acc, mode)
-    total: Bound = own * multiply(a, b) if own else None
+    total: Bound = additions(multiply(a, b), own, acc) if own else None
     if np.dtype(y.dtype) != acc:
         total = both(total, rounding(y, roundoff(np.dtype(y.dtype)), mode), mode)
     for e, other, flip in ((es[0], b, False), (es[1], a, True)):
