@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 import numpy as np
-
 from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw
