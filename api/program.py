@@ -417,7 +417,8 @@ class Program:
         all made of it. Raises SimulationError. at: as for `report`."""
         self._check_closed(at)
         if self._simulation is None:
-            self._simulation = simulate(self._module, self.machine)
+            with collector_paused():
+                self._simulation = simulate(self._module, self.machine)
         return self._simulation
 
     @property
