@@ -20,6 +20,7 @@ from ...dialects.npu.types import ROW_BYTES
 from ...dialects.open_sizes import choosing
 from ...machine import Machine
 from ..pins import Pins, Schedule
+from ..tile.scatter import parts_of
 from .long_rows import ROW_VALUES
 from .patterns import GraphPattern
 from .prologues import Prologue, cuts_across, prologue_of
@@ -222,6 +223,8 @@ class SplitScatter(GraphPattern):
         length = -(-count // parts)
         if rows * parts > np.iinfo(np.int32).max:
             return
+        if parts_of(rows * parts, columns, parts * length, itemsize(element), self.machine, parts) is None:
+            return  # not even a copy of few columns is on chip whole, so that all updates would pass by each part
         numbers = element_of(op.index)
 
         build = RewriteBuilder(rewriter)

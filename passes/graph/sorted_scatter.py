@@ -39,6 +39,9 @@ from .tensor_builder import RewriteBuilder
 CHUNK = 128
 """Sorted updates that one batch of a scatter combines."""
 
+NEUTRAL_ROW = 0
+"""The row of each chunk's table, and so of all tables, into which nothing is put."""
+
 KERNELS = 16
 """About so many kernels take the place of one, most of them short."""
 
@@ -70,13 +73,13 @@ class SortScatter(GraphPattern):
         numbers, order = build.sorted(op.index, rows)
         tables, places = build.combined(numbers, op.updates, order, rows)
         table = build.joined(tables)
-        none = build.constant(build.neutral_row, [rows, 1], i32)
+        none = build.constant(NEUTRAL_ROW, [rows, 1], i32)
         places = build.reshape(places, [size(shape_of(places)), 1])
-        chosen = build.scatter(none, numbers, places, "set")
+        chosen = build.scatter(none, numbers, places, "max")  # all places of a number are one
         chosen = build.reshape(chosen, [rows])
         result = build.rows_of(table, chosen)
         if known != neutral and kind == "set":
-            there = build.compared("ne", chosen, build.constant(build.neutral_row, [rows], i32))
+            there = build.compared("ne", chosen, build.constant(NEUTRAL_ROW, [rows], i32))
             there = build.broadcast(there, [rows, columns], [0])
             result = build.add(ELEMENTWISE["select"], [there, result, op.x], op.x.type)
         elif known != neutral:
@@ -89,10 +92,10 @@ def takes_less(op: ScatterOp, fills: bool, machine: Machine) -> bool:
     table. fills: whether the table is the neutral element everywhere, so that it need not be read."""
     (rows, columns), (count,), element = shape_of(op.x), shape_of(op.index), element_of(op.x)
     kind, width = text(op.kind), itemsize(element)
-    now = scatter_cycles(rows, columns, count, element, kind, machine)
+    now = _unsorted_cycles(rows, columns, count, element, kind, machine)
     if now is None:
         return True
-    places = scatter_cycles(rows, 1, count, i32, "set", machine)
+    places = _unsorted_cycles(rows, 1, count, i32, "max", machine)
     own, table = count * columns * width, rows * columns * width
     written, read = 3 * own + table * (1 if fills else 2), 3 * own + table * (1 if fills else 3)
     cycles = written / machine.hbm_bytes_per_cycle + read / machine.l2_bytes_per_cycle
@@ -101,6 +104,21 @@ def takes_less(op: ScatterOp, fills: bool, machine: Machine) -> bool:
     sorting = machine.cycles_to_microseconds(cycles) + barriers
     moved = 2 * table / machine.hbm_bytes_per_cycle
     return CLEARLY * sorting < machine.cycles_to_microseconds(max(now, moved))
+
+
+def _unsorted_cycles(
+    rows: int, columns: int, count: int, element: Attribute, kind: str, machine: Machine
+) -> float | None:
+    """Cycles of a scatter in parts of the table, or of copies of it where split-scatter makes some."""
+    plain = scatter_cycles(rows, columns, count, element, kind, machine)
+    copies = min(count // rows, machine.vector_cores)
+    if kind == "set" or copies < 2:
+        return plain
+    split = scatter_cycles(rows, columns, count, element, kind, machine, copies)
+    if split is None or plain is None:
+        return plain
+    moved = 2 * copies * rows * columns * itemsize(element) / machine.hbm_bytes_per_cycle
+    return min(plain, split + moved)
 
 
 CLEARLY = 1.5
@@ -151,8 +169,6 @@ class _ScatterBuilder(RewriteBuilder):
     def __init__(self, rewriter: PatternRewriter, machine: Machine, kind: str, neutral: float):
         super().__init__(rewriter)
         self.machine, self.kind, self.neutral = machine, kind, neutral
-        self.neutral_row = 0
-        """A row of the first table into which nothing is put."""
 
     def compared(self, name: str, a: SSAValue, b: SSAValue) -> SSAValue:
         return self.add(ELEMENTWISE[name], [a, b], tensor(shape_of(a), i1))
@@ -277,15 +293,13 @@ class _ScatterBuilder(RewriteBuilder):
             reverse=integer_attr(0),
         )
         first = self.elementwise("mul", self.numbers_along(shape, 0), self.constant(high, shape, i32))
-        place = self.elementwise("add", run, first)
+        place = self.plus(self.elementwise("add", run, first), NEUTRAL_ROW + 1)
         neutral = self.constant(self.neutral, [chunks * high, columns], element)
         table = self.scatter(neutral, self.reshape(place, [whole]), rows, self.kind, chunks)
-        self.neutral_row = chunk
         if chunks > 1:
             more, place = self._over_chunks(ordered, run, place, table, last)
         else:
             more = []
-        self.neutral_row = chunk
         return [table, *more], self.part(self.reshape(place, [whole]), 0, 0, count)
 
     def _over_chunks(
@@ -306,9 +320,8 @@ class _ScatterBuilder(RewriteBuilder):
         if self.kind in ("sum", "prod"):  # a chunk of one run has it once
             again = self.compared("eq", at_ends(run), self.constant(0, ends, i32))
             behind = self.compared("eq", self.numbers_along(ends, 1), self.constant(1, ends, i32))
-            untouched = self.plus(
-                self.elementwise("mul", self.numbers_along(ends, 0), self.constant(chunk + 1, ends, i32)),
-                chunk,
+            untouched = self.elementwise(
+                "mul", self.numbers_along(ends, 0), self.constant(chunk + 1, ends, i32)
             )
             picked = self.select(self.elementwise("and", again, behind), untouched, picked)
         flat = [self.reshape(v, [2 * chunks]) for v in (at_ends(ordered), picked)]

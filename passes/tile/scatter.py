@@ -149,15 +149,17 @@ class ScatterKernel(BoxKernel):
 
 
 def scatter_cycles(
-    rows: int, columns: int, updates: int, element: Attribute, kind: str, machine: Machine
+    rows: int, columns: int, updates: int, element: Attribute, kind: str, machine: Machine, copies: int = 1
 ) -> float | None:
-    """Cycles of the busiest core for a scatter in parts that all updates pass by; None where no row fits."""
+    """Cycles of the busiest core for a scatter in parts that all updates pass by, or for one into each of some copies,
+    which its share of the updates pass by; None where no row, or no copy, fits."""
     width = itemsize(element)
-    tile = parts_of(rows, columns, updates, width, machine)
+    tile = parts_of(rows * copies, columns, updates, width, machine, copies)
     if tile is None:
         return None
     high, wide, _ = tile
     each = row_cycles(machine, combining(kind), dtype_name(element), wide)
     loaded = wide * width / machine.moves["gm", "ub"].bytes_per_cycle
-    busiest = -(-(-(-rows // high) * -(-columns // wide)) // machine.vector_cores)
-    return busiest * updates * max(each, loaded)
+    tiles = -(-rows * copies // high) * -(-columns // wide)
+    met = updates // copies * max(high // rows, 1) if copies > 1 else updates
+    return -(-tiles // machine.vector_cores) * met * max(each, loaded)

@@ -38,7 +38,7 @@ def scattered(x: Any, ids: Any, updates: Any, kind: str) -> Any:
     return getattr(x.at[ids], kind)(updates, mode="drop", wrap_negative_indices=False)
 
 
-@covering(12)
+@covering(5)
 @pytest.mark.parametrize("places", PLACES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "i32", "i8"])
