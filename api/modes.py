@@ -47,9 +47,9 @@ def executable_of(
 ) -> SizedRunnable:
     """What runs a module of the npu level in a mode. symbols: its open sizes, by name."""
     if mode == "step":
-        from ..backends.stepper import Program
+        from ..backends.stepper import StepProgram
 
-        return Program(module, machine)
+        return StepProgram(module, machine)
     from ..backends.interpreter import Executable
 
     return Executable(module, machine, mode, symbols)

@@ -78,6 +78,19 @@ def test_imports_point_down(path: Path) -> None:
         assert not ({mine, other} <= peers), f"{mine} must not import {other}"
 
 
+def test_the_executors_do_not_know_each_other() -> None:
+    """What both need is below them, in `backends/functions`."""
+    homes = ("functions", "interpreter", "stepper")
+    for own in homes:
+        for path in (ROOT / "backends" / own).rglob("*.py"):
+            found = {
+                p.relative_to(ROOT / "backends").parts[0]
+                for p in imports_of(path)
+                if p.is_relative_to(ROOT / "backends")
+            }
+            assert found <= {own, "functions"}, f"{path.relative_to(ROOT)} imports {found}"
+
+
 def test_no_jax_at_import() -> None:
     import subprocess
     import sys

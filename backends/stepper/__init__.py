@@ -1,7 +1,7 @@
 """Runs the npu level one instruction at a time on NumPy arrays, at real addresses: see docs/stepper.md."""
 
 from .errors import Race, StepFault
-from .program import Program
+from .program import StepProgram
 from .session import Session
 
-__all__ = ["Program", "Race", "Session", "StepFault"]
+__all__ = ["StepProgram", "Race", "Session", "StepFault"]

@@ -9,22 +9,28 @@ import numpy as np
 
 from .device import Region
 from .errors import fault
-from .instructions import Box, Part
+from .instructions import DeviceBox, Part
 from .marks import Mark
-from .nodes import Cross, Loop, Node
-from .places import Cell, Place
+from .nodes import Cross, IssuedNode, Loop
+from .places import BufferPlace, ByteCell
 
 if TYPE_CHECKING:
-    from .launch import LaunchRun
-    from .order import Order
-    from .plan import Section
+    from .launch import SteppedLaunch
+    from .order import BlockOrder
+    from .plan import PlannedSection
 
 
-class Core:
+class SteppedCore:
     """A core of a block. env: the values of its indices; node: what it comes to next, or is at."""
 
     def __init__(
-        self, launch: LaunchRun, section: Section, number: int, block: int, point: tuple[int, ...], unit: int
+        self,
+        launch: SteppedLaunch,
+        section: PlannedSection,
+        number: int,
+        block: int,
+        point: tuple[int, ...],
+        unit: int,
     ) -> None:
         """number: of the core in its block; block: the number of the block's run; point: its place in the grid."""
         plan = launch.plan
@@ -36,8 +42,8 @@ class Core:
         self.env[: len(point)] = point
         self.env[plan.indices[section.op.body.block.args[0]]] = unit
         self.first_queue = 0
-        self.order: Order
-        self.node: Node
+        self.order: BlockOrder
+        self.node: IssuedNode
         self._views, self._cells = self.memory.views, self.memory.cells
 
     def __str__(self) -> str:
@@ -47,7 +53,7 @@ class Core:
         """The pipe of an instruction that it ran."""
         return self.section.pipes[mark.queue - self.first_queue]
 
-    def issue(self, nodes: Sequence[Node]) -> Iterator[bool]:
+    def issue(self, nodes: Sequence[IssuedNode]) -> Iterator[bool]:
         """Runs nodes in program order. Before each it gives True, and False while the core waits for others."""
         env = self.env
         for node in nodes:
@@ -65,7 +71,7 @@ class Core:
             yield True
             node.run(self)
 
-    def begin(self, node: Node) -> Mark:
+    def begin(self, node: IssuedNode) -> Mark:
         """Gives an instruction its number in its queue."""
         queue = self.first_queue + node.queue
         clock = self.order.clocks[queue]
@@ -76,10 +82,10 @@ class Core:
 
     # -- on-chip memory ------------------------------------------------------------------------------------
 
-    def cells(self, place: Place, slot: int) -> list[Cell]:
+    def cells(self, place: BufferPlace, slot: int) -> list[ByteCell]:
         return self._cells[place.buffer.number][slot]
 
-    def view(self, place: Place, slot: int, mark: Mark) -> np.ndarray:
+    def view(self, place: BufferPlace, slot: int, mark: Mark) -> np.ndarray:
         """The elements of a buffer. Raises OutOfBounds."""
         found = self._views[place.buffer.number][slot]
         if found is None:
@@ -88,7 +94,7 @@ class Core:
             raise fault("out-of-bounds", mark.op, what, f"bytes {start}..{end - 1}")
         return found
 
-    def read(self, place: Place, slot: int, mark: Mark) -> None:
+    def read(self, place: BufferPlace, slot: int, mark: Mark) -> None:
         """Checks a read of a buffer. Raises StepFault."""
         buffer, queue, order = place.buffer, mark.queue, self.order
         clock = order.clocks[queue]
@@ -103,7 +109,7 @@ class Core:
                 raise fault("overlap", mark.op, what, str(cell))
             cell.readers[queue] = mark
 
-    def write(self, place: Place, slot: int, mark: Mark) -> None:
+    def write(self, place: BufferPlace, slot: int, mark: Mark) -> None:
         """Checks a write of a buffer, and takes note of it. Raises Race."""
         buffer, order = place.buffer, self.order
         clock = order.clocks[mark.queue]
@@ -125,7 +131,7 @@ class Core:
 
     # -- device memory -------------------------------------------------------------------------------------
 
-    def load(self, box: Box, part: Part, mark: Mark) -> np.ndarray:
+    def load(self, box: DeviceBox, part: Part, mark: Mark) -> np.ndarray:
         """The part of a box of device memory. Raises StepFault."""
         launch, (offset, sizes, strides, _) = self.launch, part
         tensor = launch.tensors[box.tensor]
@@ -135,7 +141,7 @@ class Core:
             launch.check_read(self, box.tensor, Region(address, sizes, strides, box.dtype.itemsize), mark)
         return x
 
-    def gather(self, box: Box, places: np.ndarray, mark: Mark) -> np.ndarray:
+    def gather(self, box: DeviceBox, places: np.ndarray, mark: Mark) -> np.ndarray:
         """The elements of a tensor at places, counted in elements. Raises StepFault."""
         launch, tensor, width = self.launch, self.launch.tensors[box.tensor], box.dtype.itemsize
         region = Region(tensor.address, (tensor.bytes // width,), (width,), width, places)
@@ -144,7 +150,7 @@ class Core:
             launch.check_read(self, box.tensor, region, mark)
         return whole[places]
 
-    def store(self, box: Box, part: Part, x: np.ndarray, mark: Mark) -> None:
+    def store(self, box: DeviceBox, part: Part, x: np.ndarray, mark: Mark) -> None:
         """Writes the part of a box of device memory. Raises StepFault."""
         launch, (offset, sizes, strides, _) = self.launch, part
         address = launch.tensors[box.tensor].address + offset

@@ -12,29 +12,29 @@ from ...dialects.base import describe, source_of
 from .device import Tensor
 from .instructions import Work
 from .marks import Mark
-from .nodes import Cross, Flag, Node
-from .places import Buffer, evaluated
+from .nodes import Cross, Flag, IssuedNode
+from .places import SectionBuffer, evaluated
 
 if TYPE_CHECKING:
-    from .cores import Core
+    from .cores import SteppedCore
 
 
 @dataclass(frozen=True)
-class Access:
+class TouchedValues:
     """Bytes that an instruction touches. space: of the core, or "gm"; of: the buffer or the tensor; ranges: first byte
     and the one behind the last, in the space; values: the elements, which share the memory."""
 
     space: str
-    of: Buffer | Tensor
+    of: SectionBuffer | Tensor
     ranges: tuple[tuple[int, int], ...]
     write: bool
     values: np.ndarray
 
 
-class Event:
+class StepEvent:
     """An instruction that a core comes to: it has not run yet."""
 
-    def __init__(self, core: Core, node: Node) -> None:
+    def __init__(self, core: SteppedCore, node: IssuedNode) -> None:
         self.core, self.node, self.op = core, node, node.op
         self.env = tuple(core.env)
 
@@ -64,12 +64,12 @@ class Event:
         return evaluated(self.node.rows, self.env) if isinstance(self.node, Work) else ()
 
     @property
-    def reads(self) -> list[Access]:
+    def reads(self) -> list[TouchedValues]:
         """What it reads."""
         return [a for a in self._accesses() if not a.write]
 
     @property
-    def writes(self) -> list[Access]:
+    def writes(self) -> list[TouchedValues]:
         """What it writes."""
         return [a for a in self._accesses() if a.write]
 
@@ -87,7 +87,7 @@ class Event:
         at = ", ".join(f"{name} = {value}" for name, value in self.indices.items())
         return f"{describe(self.op)} on {self.pipe} of {self.core} of @{self.kernel} ({at})"
 
-    def _accesses(self) -> list[Access]:
+    def _accesses(self) -> list[TouchedValues]:
         node, core = self.node, self.core
         if not isinstance(node, Work):
             return []
@@ -98,17 +98,17 @@ class Event:
                 view = core.memory.views[place.buffer.number][slot]
                 if view is not None:
                     ranges = (place.buffer.bytes_of(slot),)
-                    found.append(Access(place.buffer.space, place.buffer, ranges, write, view))
+                    found.append(TouchedValues(place.buffer.space, place.buffer, ranges, write, view))
         for box, (offset, sizes, strides, _), write in node.accesses(core):
             tensor = core.launch.tensors[box.tensor]
             address = tensor.address + offset
             values = core.device.window(address, sizes, strides, box.dtype, node.op)
             ranges = byte_ranges(address, sizes, strides, box.dtype.itemsize)
-            found.append(Access("gm", tensor, ranges, write, values))
+            found.append(TouchedValues("gm", tensor, ranges, write, values))
         return found
 
 
-def named_indices(core: Core, env: Sequence[int]) -> dict[str, int]:
+def named_indices(core: SteppedCore, env: Sequence[int]) -> dict[str, int]:
     """The indices of a core by name."""
     found = {}
     for value, number in core.launch.plan.indices.items():

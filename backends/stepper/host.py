@@ -24,16 +24,16 @@ from ...dialects.npu.interface import gm
 from ...dialects.npu.streams import COMPUTE, PROGRAM, Command, RecordEventOp, WaitEventOp
 from ..functions.host import run_text
 from . import numbers
-from .cores import Core
+from .cores import SteppedCore
 from .device import Tensor
-from .launch import LaunchRun
+from .launch import SteppedLaunch
 from .marks import Mark
 from .streams import Place, Streams, bytes_of
 
 if TYPE_CHECKING:
     from .session import Session
 
-Steps = Iterator[Core]
+Steps = Iterator[SteppedCore]
 
 
 class Functions:
@@ -180,7 +180,7 @@ class HostRun(HostVisitor[Steps]):
         given = len(op.inputs())
         self._renew(tensors[given:], tensors[:given], to_ints(op.updates))
         plan = session.program.plan(session.program.functions.kernel(op), session.sizes)
-        run = LaunchRun(session, op, plan, tensors, *session.stage_of(op))
+        run = SteppedLaunch(session, op, plan, tensors, *session.stage_of(op))
         session.running = run
         yield from run.run()
         session.running = None

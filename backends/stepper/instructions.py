@@ -16,14 +16,14 @@ from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import BufferType, NpuOp
 from ...dialects.npu.interface import fill_value, gm
 from . import numbers
-from .nodes import Node
-from .places import Place, Row, evaluated
+from .nodes import IssuedNode
+from .places import BufferPlace, Row, evaluated
 from .reductions import scalar
 from .rules import RULES, TABLE, Compute, Number, by_itself, drained, ints_of
 
 if TYPE_CHECKING:
-    from .cores import Core
-    from .plan import Plan
+    from .cores import SteppedCore
+    from .plan import KernelPlan
 
 Part = tuple[int, Sequence[int], Sequence[int], tuple[slice, ...] | None]
 """Of a box, what is inside its tensor: bytes from the tensor's start on, sizes, strides in bytes, and its place in the
@@ -31,7 +31,7 @@ box, None where it is all of it."""
 
 
 @dataclass(slots=True)
-class Box:
+class DeviceBox:
     """A box of a device tensor. tensor: its number among the kernel's; offset, strides: of the view, in bytes."""
 
     tensor: int
@@ -46,11 +46,11 @@ class Box:
     reach: tuple[int, ...]
 
     @staticmethod
-    def of(value: SSAValue, plan: Plan, sizes: Sequence[int], steps: Sequence[int]) -> Box:
+    def of(value: SSAValue, plan: KernelPlan, sizes: Sequence[int], steps: Sequence[int]) -> DeviceBox:
         view, number = gm(value), plan.number
         dtype = numpy_dtype(view.element)
         strides = tuple(number(s) * dtype.itemsize for s in view.strides)
-        return Box(
+        return DeviceBox(
             plan.tensors[value],
             dtype,
             number(view.offset) * dtype.itemsize,
@@ -85,13 +85,15 @@ class Box:
         return offset, sizes, self.spans, tuple(places)
 
 
-class Work(Node):
+class Work(IssuedNode):
     """An instruction: the buffers it reads and writes, and its `at [...]`. sums: of a product or a drain with a unit
     flag."""
 
     __slots__ = ("reads", "rows", "sums", "writes")
 
-    def __init__(self, op: NpuOp, queue: int, plan: Plan, places: Mapping[SSAValue, Place]) -> None:
+    def __init__(
+        self, op: NpuOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
+    ) -> None:
         super().__init__(op, queue)
         self.rows: tuple[Row, ...] = plan.rows(op)
         self.reads = [places[v] for v in op.reads() if isinstance(v.type, BufferType)]
@@ -99,7 +101,7 @@ class Work(Node):
         flagged = op.flagged_sums()
         self.sums = None if flagged is None else places[flagged]
 
-    def accesses(self, core: Core) -> list[tuple[Box, Part, bool]]:
+    def accesses(self, core: SteppedCore) -> list[tuple[DeviceBox, Part, bool]]:
         """The boxes of device memory that it reads or, where the last is true, writes, on a core that comes to it."""
         return []
 
@@ -110,7 +112,9 @@ class OnChip(Work):
 
     __slots__ = ("compute", "fresh", "remakes")
 
-    def __init__(self, op: NpuOp, queue: int, plan: Plan, places: Mapping[SSAValue, Place]) -> None:
+    def __init__(
+        self, op: NpuOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
+    ) -> None:
         super().__init__(op, queue, plan, places)
         rule = RULES[type(op)]
         if rule in TABLE.values():
@@ -124,7 +128,7 @@ class OnChip(Work):
         if isinstance(op, ops.ElementwiseVectorOp):
             self.remakes = op.FUNCTION.name == "bitcast"
 
-    def run(self, core: Core) -> None:
+    def run(self, core: SteppedCore) -> None:
         at, env = evaluated(self.rows, core.env), core.env
         unused = self.fresh[1] if self.fresh is not None and at[self.fresh[0]] == 0 else -1
         mark = core.begin(self)
@@ -149,22 +153,24 @@ class OnChip(Work):
             device.denormals = any(map(numbers.has_denormals, targets))
 
 
-class Load(Work):
+class LoadBox(Work):
     """A box of device memory to a buffer; `fill` outside the tensor."""
 
     __slots__ = ("box", "fill", "whole")
 
-    def __init__(self, op: ops.LoadOp, queue: int, plan: Plan, places: Mapping[SSAValue, Place]) -> None:
+    def __init__(
+        self, op: ops.LoadOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
+    ) -> None:
         super().__init__(op, queue, plan, places)
         sizes, steps = _box(op, plan.number)
-        self.box = Box.of(op.main_operands()[0], plan, sizes, steps)
+        self.box = DeviceBox.of(op.main_operands()[0], plan, sizes, steps)
         self.fill = scalar(fill_value(op.properties.get("fill")), self.box.dtype)
         self.whole = tuple(sizes)
 
-    def accesses(self, core: Core) -> list[tuple[Box, Part, bool]]:
+    def accesses(self, core: SteppedCore) -> list[tuple[DeviceBox, Part, bool]]:
         return [(self.box, self.box.part(evaluated(self.rows, core.env)), False)]
 
-    def run(self, core: Core) -> None:
+    def run(self, core: SteppedCore) -> None:
         box = self.box
         part = box.part(evaluated(self.rows, core.env))
         mark = core.begin(self)
@@ -181,24 +187,26 @@ class Load(Work):
         target[...] = x if x.dtype == target.dtype else numbers.convert(x, target.dtype)
 
 
-class Store(Work):
+class StoreBox(Work):
     """A buffer to a box of device memory, what is inside the tensor."""
 
     __slots__ = ("box", "drain", "plain", "whole")
 
-    def __init__(self, op: ops.TransferOp, queue: int, plan: Plan, places: Mapping[SSAValue, Place]) -> None:
+    def __init__(
+        self, op: ops.TransferOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
+    ) -> None:
         super().__init__(op, queue, plan, places)
         sizes, steps = _box(op, plan.number)
-        self.box = Box.of(op.main_operands()[1], plan, sizes, steps)
+        self.box = DeviceBox.of(op.main_operands()[1], plan, sizes, steps)
         self.drain = drained(op, self.box.dtype)
         self.whole = tuple(sizes)
         same = self.reads[0].buffer.dtype == self.box.dtype
         self.plain = same and len(self.reads) == 1 and not {"relu", "factor"} & op.properties.keys()
 
-    def accesses(self, core: Core) -> list[tuple[Box, Part, bool]]:
+    def accesses(self, core: SteppedCore) -> list[tuple[DeviceBox, Part, bool]]:
         return [(self.box, self.box.part(evaluated(self.rows, core.env)), True)]
 
-    def run(self, core: Core) -> None:
+    def run(self, core: SteppedCore) -> None:
         part = self.box.part(evaluated(self.rows, core.env))
         mark = core.begin(self)
         if self.sums is not None:
@@ -223,11 +231,11 @@ class Gather(Work):
     __slots__ = ("box", "places", "run_length")
 
     def __init__(
-        self, op: ops.LoadIndirectOp, queue: int, plan: Plan, places: Mapping[SSAValue, Place]
+        self, op: ops.LoadIndirectOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
     ) -> None:
         super().__init__(op, queue, plan, places)
         sizes = tuple(map(plan.number, to_ints(op.sizes)))
-        self.box = Box.of(op.source, plan, sizes, (1,) * len(sizes))
+        self.box = DeviceBox.of(op.source, plan, sizes, (1,) * len(sizes))
         width = self.box.dtype.itemsize
         steps, run, lead = [s // width for s in self.box.strides], 1, len(sizes)
         while lead and (sizes[lead - 1] == 1 or steps[lead - 1] == run):
@@ -238,7 +246,7 @@ class Gather(Work):
             outer = outer[..., None] + np.arange(n) * step
         self.places, self.run_length = outer.reshape(1, -1), run
 
-    def positions(self, core: Core) -> np.ndarray:
+    def positions(self, core: SteppedCore) -> np.ndarray:
         """The places of all elements in the tensor, counted in elements."""
         index = self.reads[0]
         first = core.memory.views[index.buffer.number][index.slot(core.env)]
@@ -249,7 +257,7 @@ class Gather(Work):
         )
         return rows[..., None] + np.arange(self.run_length)
 
-    def run(self, core: Core) -> None:
+    def run(self, core: SteppedCore) -> None:
         mark = core.begin(self)
         index, place = self.reads[0], self.writes[0]
         slot = index.slot(core.env)
@@ -269,18 +277,18 @@ class Scalar(Work):
     __slots__ = ("box", "high", "index", "low")
 
     def __init__(
-        self, op: ops.LoadScalarOp, queue: int, plan: Plan, places: Mapping[SSAValue, Place]
+        self, op: ops.LoadScalarOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
     ) -> None:
         super().__init__(op, queue, plan, places)
         ones = (1,) * len(self.rows)
-        self.box = Box.of(op.source, plan, ones, ones)
+        self.box = DeviceBox.of(op.source, plan, ones, ones)
         self.low, self.high = plan.number(integer(op.low)), plan.number(integer(op.high))
         self.index = plan.index(op.result)
 
-    def accesses(self, core: Core) -> list[tuple[Box, Part, bool]]:
+    def accesses(self, core: SteppedCore) -> list[tuple[DeviceBox, Part, bool]]:
         return [(self.box, self.box.part(evaluated(self.rows, core.env)), False)]
 
-    def run(self, core: Core) -> None:
+    def run(self, core: SteppedCore) -> None:
         part, mark = self.box.part(evaluated(self.rows, core.env)), core.begin(self)
         found = core.load(self.box, part, mark)
         value = int(found.reshape(())) if found.size else 0
@@ -294,7 +302,7 @@ def _box(op: ops.TransferOp, number: Number) -> tuple[tuple[int, ...], tuple[int
     return sizes, ints_of(op, "steps", number, (1,) * len(sizes))
 
 
-def instruction(op: NpuOp, queue: int, plan: Plan, places: Mapping[SSAValue, Place]) -> Work:
+def instruction(op: NpuOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]) -> Work:
     """The node of an instruction."""
     for kinds, made in _KINDS:
         if isinstance(op, kinds):
@@ -303,8 +311,8 @@ def instruction(op: NpuOp, queue: int, plan: Plan, places: Mapping[SSAValue, Pla
 
 
 _KINDS: Sequence[tuple[type, type[Any]]] = (
-    (ops.LoadOp, Load),
-    (ops.TransferOp, Store),
+    (ops.LoadOp, LoadBox),
+    (ops.TransferOp, StoreBox),
     (ops.LoadIndirectOp, Gather),
     (ops.LoadScalarOp, Scalar),
 )

@@ -13,18 +13,18 @@ import numpy as np
 
 from ...dialects.base import to_ints
 from ...dialects.npu.structure import LaunchOp
-from .cores import Core
+from .cores import SteppedCore
 from .device import Device, Region, Tensor
 from .errors import Race, fault
 from .marks import Mark
-from .order import Order
-from .plan import Plan
+from .order import BlockOrder
+from .plan import KernelPlan
 
 if TYPE_CHECKING:
     from .session import Session
 
 
-class Stage:
+class BarrierStage:
     """What runs between two barriers: one launch, or several that wait for none. Writes and reads of it have numbers
     from `writes` and `reads` on."""
 
@@ -32,11 +32,17 @@ class Stage:
         self.writes, self.reads = len(device.log), len(device.readings)
 
 
-class LaunchRun:
+class SteppedLaunch:
     """One run of a kernel. tensors: of its arguments."""
 
     def __init__(
-        self, session: Session, op: LaunchOp, plan: Plan, tensors: Sequence[Tensor], stage: Stage, alone: bool
+        self,
+        session: Session,
+        op: LaunchOp,
+        plan: KernelPlan,
+        tensors: Sequence[Tensor],
+        stage: BarrierStage,
+        alone: bool,
     ) -> None:
         """alone: whether no other launch is of the stage."""
         self.session, self.op, self.plan, self.tensors = session, op, plan, tensors
@@ -56,24 +62,24 @@ class LaunchRun:
         """Whether all of a tensor is written, and nobody writes it meanwhile: its reads need no check."""
         self.watched = [not alone or (i in plan.loaded and meets[i]) for i in range(plan.count)]
         """Whether who reads a tensor may meet who writes it."""
-        self.running: list[Core] = []
+        self.running: list[SteppedCore] = []
         """The cores of the block that runs."""
 
     def said(self, tensor: int) -> str:
         return str(self.tensors[tensor])
 
-    def run(self) -> Iterator[Core]:
+    def run(self) -> Iterator[SteppedCore]:
         """Runs all blocks; gives each core before each of its instructions."""
         for point in self.plan.points:
             yield from self._block(point)
 
-    def _block(self, point: tuple[int, ...]) -> Iterator[Core]:
-        session, cores = self.session, list[Core]()
+    def _block(self, point: tuple[int, ...]) -> Iterator[SteppedCore]:
+        session, cores = self.session, list[SteppedCore]()
         session.blocks += 1
         for section in self.plan.sections:
             for unit in range(section.units):
-                cores.append(Core(self, section, len(cores), session.blocks, point, unit))
-        order = Order(cores, self.checks)
+                cores.append(SteppedCore(self, section, len(cores), session.blocks, point, unit))
+        order = BlockOrder(cores, self.checks)
         for core in cores:
             core.order = order
         self.running = cores
@@ -97,7 +103,7 @@ class LaunchRun:
 
     # -- device memory -------------------------------------------------------------------------------------
 
-    def check_read(self, core: Core, tensor: int, region: Region, mark: Mark) -> None:
+    def check_read(self, core: SteppedCore, tensor: int, region: Region, mark: Mark) -> None:
         """Checks a read of device memory. Raises StepFault."""
         device = self.device
         found = device.check(self.tensors[tensor], region, mark.op)
@@ -117,7 +123,7 @@ class LaunchRun:
                         device.mark(device.shared, region, number, last == number)
             device.mark(plane, region, len(device.readings) - 1)
 
-    def check_write(self, core: Core, tensor: int, region: Region, mark: Mark) -> None:
+    def check_write(self, core: SteppedCore, tensor: int, region: Region, mark: Mark) -> None:
         """Checks a write of device memory, and takes note of it. Raises Race."""
         device = self.device
         if self.checks:
@@ -137,7 +143,7 @@ class LaunchRun:
                             self._apart(core, mark, before, tensor, "writes {} that {} may still read")
         device.mark(device.writer, region, device.record(mark, self.tensors[tensor].owner))
 
-    def _apart(self, core: Core, mark: Mark, before: Mark, tensor: int, what: str) -> None:
+    def _apart(self, core: SteppedCore, mark: Mark, before: Mark, tensor: int, what: str) -> None:
         """Raises Race unless an instruction starts after another one is over; commands of the host program run one
         after the other."""
         if before.core is None or (before.block == core.block and core.order.knows(mark, before)):

@@ -11,10 +11,10 @@ from ...dialects import npu as ops
 from .places import Row
 
 if TYPE_CHECKING:
-    from .cores import Core
+    from .cores import SteppedCore
 
 
-class Node:
+class IssuedNode:
     """Something that a core comes to. queue: the number of its pipe among those of its section."""
 
     __slots__ = ("op", "queue")
@@ -22,12 +22,12 @@ class Node:
     def __init__(self, op: Operation, queue: int) -> None:
         self.op, self.queue = op, queue
 
-    def run(self, core: Core) -> None:
+    def run(self, core: SteppedCore) -> None:
         """Does what there is to do, on a core. Raises StepFault."""
         raise NotImplementedError
 
 
-class Flag(Node):
+class Flag(IssuedNode):
     """A flag that is set, or waited for. pair: its pipes; event: its first channel, to which the counter modulo `slots`
     is added."""
 
@@ -53,11 +53,11 @@ class Flag(Node):
             constant += env[index] * coefficient
         return self.event + constant % self.slots
 
-    def run(self, core: Core) -> None:
+    def run(self, core: SteppedCore) -> None:
         (core.order.set_flag if self.sets else core.order.wait_flag)(core, self)
 
 
-class Cross(Node):
+class Cross(IssuedNode):
     """A cross-core event that is set, or waited for."""
 
     __slots__ = ("event", "sets")
@@ -66,20 +66,20 @@ class Cross(Node):
         super().__init__(op, queue)
         self.sets, self.event = sets, event
 
-    def run(self, core: Core) -> None:
+    def run(self, core: SteppedCore) -> None:
         (core.order.set_cross if self.sets else core.order.wait_cross)(core, self)
 
 
-class Barrier(Node):
+class Barrier(IssuedNode):
     """A wait until all pipes of the core are idle."""
 
     __slots__ = ()
 
-    def run(self, core: Core) -> None:
+    def run(self, core: SteppedCore) -> None:
         core.order.barrier(core, self)
 
 
-class Loop(Node):
+class Loop(IssuedNode):
     """A loop: its index takes the values of `places`."""
 
     __slots__ = ("body", "index", "places")
@@ -87,4 +87,4 @@ class Loop(Node):
     def __init__(self, op: Operation, index: int, places: range) -> None:
         super().__init__(op, 0)
         self.index, self.places = index, places
-        self.body: list[Node] = []
+        self.body: list[IssuedNode] = []

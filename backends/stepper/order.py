@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 from ...dialects.npu import Pipe
 from .errors import Race, fault
 from .marks import Mark
-from .places import Cell, Place
+from .places import BufferPlace, ByteCell
 
 if TYPE_CHECKING:
-    from .cores import Core
-    from .nodes import Barrier, Cross, Flag, Node
+    from .cores import SteppedCore
+    from .nodes import Barrier, Cross, Flag, IssuedNode
 
 
 class _Event:
@@ -39,11 +39,11 @@ class _Event:
         self.waited: Mark | None = None
 
 
-class Order:
+class BlockOrder:
     """What orders the instructions of the cores of a block. checks: whether races are faults; flags that never come
     always are."""
 
-    def __init__(self, cores: Sequence[Core], checks: bool) -> None:
+    def __init__(self, cores: Sequence[SteppedCore], checks: bool) -> None:
         self.cores, self.checks = cores, checks
         count = 0
         for core in cores:
@@ -53,7 +53,7 @@ class Order:
         self.events: dict[tuple[int, str, str, int], _Event] = {}
         self.cross: dict[tuple[int, int, int], deque[tuple[list[int], Mark]]] = {}
 
-    def queues(self, core: Core) -> range:
+    def queues(self, core: SteppedCore) -> range:
         """The numbers of a core's pipes."""
         return range(core.first_queue, core.first_queue + len(core.section.pipes))
 
@@ -63,12 +63,12 @@ class Order:
 
     # -- on-chip memory ------------------------------------------------------------------------------------
 
-    def race(self, mark: Mark, before: Mark, what: str, where: Cell | str) -> Race:
+    def race(self, mark: Mark, before: Mark, what: str, where: ByteCell | str) -> Race:
         """The fault of an instruction that meets an earlier one; what: "reads what {} may still write"."""
         said = what.format(f"'{before.op.name}' on {before.core.pipe_of(before)}")
         return Race("race", mark.op, said, str(where), before.op)
 
-    def unit_flags(self, core: Core, sums: Place, drains: bool, fresh: bool, mark: Mark) -> None:
+    def unit_flags(self, core: SteppedCore, sums: BufferPlace, drains: bool, fresh: bool, mark: Mark) -> None:
         """A drain with unit flags is over after the product that flags its sums, and the product that begins them anew
         after that drain: each waits for the other, fractal by fractal."""
         clock = self.clocks[mark.queue]
@@ -85,7 +85,7 @@ class Order:
 
     # -- within a core -------------------------------------------------------------------------------------
 
-    def scalar(self, core: Core, node: Node) -> None:
+    def scalar(self, core: SteppedCore, node: IssuedNode) -> None:
         """What the scalar unit did, or waited for, is over before anything that it issues later."""
         own = self.clocks[core.first_queue + node.queue]
         for q in self.queues(core):
@@ -93,21 +93,21 @@ class Order:
             if clock is not own:
                 clock[:] = map(max, clock, own)
 
-    def barrier(self, core: Core, node: Barrier) -> None:
+    def barrier(self, core: SteppedCore, node: Barrier) -> None:
         core.begin(node)
         mine = [self.clocks[q] for q in self.queues(core)]
         joined = [max(column) for column in zip(*mine, strict=True)]
         for clock in mine:
             clock[:] = joined
 
-    def _event(self, core: Core, node: Flag) -> _Event:
+    def _event(self, core: SteppedCore, node: Flag) -> _Event:
         key = (core.number, *node.pair, node.channel(core.env))
         found = self.events.get(key)
         if found is None:
             found = self.events[key] = _Event()
         return found
 
-    def set_flag(self, core: Core, node: Flag) -> None:
+    def set_flag(self, core: SteppedCore, node: Flag) -> None:
         event, mark = self._event(core, node), core.begin(node)
         clock = self.clocks[mark.queue]
         if self.checks:
@@ -121,7 +121,7 @@ class Order:
                 raise fault("reused-flag", node.op, what, said_flag(node, core))
         event.clocks.append((clock.copy(), mark))
 
-    def wait_flag(self, core: Core, node: Flag) -> None:
+    def wait_flag(self, core: SteppedCore, node: Flag) -> None:
         event, mark = self._event(core, node), core.begin(node)
         event.waited = mark
         if not event.clocks:
@@ -135,23 +135,23 @@ class Order:
 
     # -- between cores -------------------------------------------------------------------------------------
 
-    def senders(self, core: Core, event: int) -> list[Core]:
+    def senders(self, core: SteppedCore, event: int) -> list[SteppedCore]:
         """The cores of the block whose event a core waits for."""
         return [c for c in self.cores if c.section is not core.section and event in c.section.sends]
 
-    def ready(self, core: Core, event: int) -> bool:
+    def ready(self, core: SteppedCore, event: int) -> bool:
         """Whether all that a core waits for has been raised."""
         senders = self.senders(core, event)
         return bool(senders) and all(self.cross.get((c.number, core.number, event)) for c in senders)
 
-    def set_cross(self, core: Core, node: Cross) -> None:
+    def set_cross(self, core: SteppedCore, node: Cross) -> None:
         mark = core.begin(node)
         for other in self.cores:
             if other.section is not core.section:
                 fifo = self.cross.setdefault((core.number, other.number, node.event), deque())
                 fifo.append((self.clocks[mark.queue].copy(), mark))
 
-    def wait_cross(self, core: Core, node: Cross) -> None:
+    def wait_cross(self, core: SteppedCore, node: Cross) -> None:
         mark = core.begin(node)
         clock = self.clocks[mark.queue]
         for sender in self.senders(core, node.event):
@@ -180,5 +180,5 @@ class Order:
                 raise fault("unpaired-flag", fifo[0][1].op, what, f"event {number}")
 
 
-def said_flag(node: Flag, core: Core) -> str:
+def said_flag(node: Flag, core: SteppedCore) -> str:
     return f"flag {node.channel(core.env)} from {node.pair[0]} to {node.pair[1]}"

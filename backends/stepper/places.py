@@ -39,7 +39,7 @@ def evaluated(rows: Sequence[Row], env: Sequence[int]) -> list[int]:
 
 
 @dataclass(eq=False)
-class Buffer:
+class SectionBuffer:
     """A buffer that a section allocates. number: among those of its section; start: of its first slot, None before
     npu-allocate, where it has memory of its own."""
 
@@ -53,7 +53,7 @@ class Buffer:
     start: int
 
     @staticmethod
-    def of(alloc: ops.AllocOp, number: int) -> Buffer:
+    def of(alloc: ops.AllocOp, number: int) -> SectionBuffer:
         kind = buffer(alloc.result)
         space, start = kind.space, 0
         if alloc.address is None:
@@ -61,7 +61,9 @@ class Buffer:
         else:
             start = integer(alloc.address)
         dtype = numpy_dtype(kind.element)
-        return Buffer(alloc.result, number, space, kind.shape, dtype, kind.slots, kind.slot_bytes, start)
+        return SectionBuffer(
+            alloc.result, number, space, kind.shape, dtype, kind.slots, kind.slot_bytes, start
+        )
 
     @property
     def name(self) -> str:
@@ -92,10 +94,10 @@ def _row_strides(shape: Sequence[int], pitch: int, width: int) -> list[int]:
 
 
 @dataclass(slots=True)
-class Place:
+class BufferPlace:
     """A buffer operand: the buffer, and the counter that selects a slot; None where it has one."""
 
-    buffer: Buffer
+    buffer: SectionBuffer
     counter: Row | None = None
 
     def slot(self, env: Sequence[int]) -> int:
@@ -108,7 +110,7 @@ class Place:
         return constant % self.buffer.slots
 
 
-class Cell:
+class ByteCell:
     """Bytes [start, end) of a space, and who touched them last. Of sums with unit flags, `flagged` says whether they
     wait to be drained, `flagger` which product or drain left them so, and `known` what that had waited for."""
 
@@ -122,7 +124,7 @@ class Cell:
     def clear(self) -> None:
         """As if nobody had touched them."""
         self.writer: Mark | None = None
-        self.owner: Buffer | None = None
+        self.owner: SectionBuffer | None = None
         self.readers = {}
         self.flagged = False
         self.flagger: Mark | None = None
@@ -140,13 +142,13 @@ UNTOUCHED = 0xA5
 class CoreMemory:
     """The memories of one core."""
 
-    buffers: Sequence[Buffer]
+    buffers: Sequence[SectionBuffer]
     rooms: Mapping[str, int]
     """Bytes of each space; a buffer that ends behind them has no view."""
     spaces: dict[str, np.ndarray] = field(default_factory=dict)
     views: list[list[np.ndarray | None]] = field(default_factory=list)
-    cells: list[list[list[Cell]]] = field(default_factory=list)
-    every: list[Cell] = field(default_factory=list)
+    cells: list[list[list[ByteCell]]] = field(default_factory=list)
+    every: list[ByteCell] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         reach: dict[str, int] = {}
@@ -158,7 +160,7 @@ class CoreMemory:
         self.cells = [[[] for _ in range(b.slots)] for b in self.buffers]
         self._cut()
 
-    def _view(self, b: Buffer, slot: int) -> np.ndarray | None:
+    def _view(self, b: SectionBuffer, slot: int) -> np.ndarray | None:
         start, end = b.bytes_of(slot)
         memory = self.spaces[b.space]
         return b.view(memory, slot) if start >= 0 and end <= len(memory) else None
@@ -170,7 +172,7 @@ class CoreMemory:
 
     def _cut(self) -> None:
         """Cuts the spaces into cells."""
-        listed: dict[str, list[tuple[int, int, Buffer, int]]] = {}
+        listed: dict[str, list[tuple[int, int, SectionBuffer, int]]] = {}
         for b in self.buffers:
             for slot in range(b.slots):
                 listed.setdefault(b.space, []).append((*b.bytes_of(slot), b, slot))
@@ -178,17 +180,17 @@ class CoreMemory:
             ranges.sort(key=lambda r: r[:2])
             for cluster in _clusters(ranges):
                 edges = sorted({r[0] for r in cluster} | {r[1] for r in cluster})
-                cells = [Cell(space, a, b) for a, b in pairwise(edges)]
+                cells = [ByteCell(space, a, b) for a, b in pairwise(edges)]
                 self.every += cells
                 for start, end, b, slot in cluster:
                     self.cells[b.number][slot] = cells[bisect_left(edges, start) : bisect_left(edges, end)]
 
 
 def _clusters(
-    ranges: Iterable[tuple[int, int, Buffer, int]],
-) -> Iterable[list[tuple[int, int, Buffer, int]]]:
+    ranges: Iterable[tuple[int, int, SectionBuffer, int]],
+) -> Iterable[list[tuple[int, int, SectionBuffer, int]]]:
     """Ranges in order, those that overlap together."""
-    cluster: list[tuple[int, int, Buffer, int]] = []
+    cluster: list[tuple[int, int, SectionBuffer, int]] = []
     reach = -1
     for each in ranges:
         if cluster and each[0] >= reach:

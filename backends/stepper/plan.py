@@ -20,20 +20,20 @@ from ...dialects.open_sizes import value_at
 from ...dialects.sizes import Sizes
 from ...machine import Machine
 from .instructions import instruction
-from .nodes import Barrier, Cross, Flag, Loop, Node
-from .places import Buffer, CoreMemory, Place, Row
+from .nodes import Barrier, Cross, Flag, IssuedNode, Loop
+from .places import BufferPlace, CoreMemory, Row, SectionBuffer
 
 
 @dataclass(eq=False)
-class Section:
+class PlannedSection:
     """The program of one kind of core."""
 
     op: structure.SectionOp
     number: int
     core: str
     units: int
-    nodes: list[Node] = field(default_factory=list)
-    buffers: list[Buffer] = field(default_factory=list)
+    nodes: list[IssuedNode] = field(default_factory=list)
+    buffers: list[SectionBuffer] = field(default_factory=list)
     pipes: list[Pipe] = field(default_factory=list)
     sends: set[int] = field(default_factory=set)
     """The cross-core events that it sets."""
@@ -47,7 +47,7 @@ class Section:
         return self.pipes.index(pipe)
 
 
-class Plan:
+class KernelPlan:
     """A kernel at given sizes, for all its launches."""
 
     def __init__(self, kernel: structure.KernelOp, machine: Machine, sizes: Sizes) -> None:
@@ -65,10 +65,10 @@ class Plan:
         self.outputs, self.workspaces = integer(kernel.outputs), integer(kernel.workspaces)
         self.loaded: set[int] = set()
         """The tensors that instructions read."""
-        self.sections: list[Section] = []
+        self.sections: list[PlannedSection] = []
         for op in kernel.body.block.ops:
             if isinstance(op, structure.SectionOp):
-                self.sections.append(Section(op, len(self.sections), text(op.core), integer(op.units)))
+                self.sections.append(PlannedSection(op, len(self.sections), text(op.core), integer(op.units)))
             else:
                 self.name_values(op)
         self.rooms = {name: space.bytes for name, space in machine.spaces.items() if name != "gm"}
@@ -84,7 +84,7 @@ class Plan:
         """The places of the grid."""
         return itertools.product(*map(range, self.grid))
 
-    def memory(self, section: Section, unit: int) -> CoreMemory:
+    def memory(self, section: PlannedSection, unit: int) -> CoreMemory:
         """The memory of a core, as if nobody had touched it."""
         found = section.memories.get(unit)
         if found is None:
@@ -126,16 +126,16 @@ class Plan:
 class _Builder:
     """Fills a section with nodes."""
 
-    def __init__(self, plan: Plan, section: Section) -> None:
+    def __init__(self, plan: KernelPlan, section: PlannedSection) -> None:
         self.plan, self.section = plan, section
-        self.places: dict[SSAValue, Place] = {}
+        self.places: dict[SSAValue, BufferPlace] = {}
 
     def run(self) -> None:
         body = self.section.op.body.block
         self.plan.index(body.args[0])
         self.fill(body, self.section.nodes)
 
-    def fill(self, block: Block, nodes: list[Node]) -> None:
+    def fill(self, block: Block, nodes: list[IssuedNode]) -> None:
         for op in block.ops:
             for kinds, how in _HOW:
                 if isinstance(op, kinds):
@@ -150,14 +150,14 @@ class _Builder:
         """Ops at which nothing happens."""
 
     def alloc(self, op: ops.AllocOp) -> None:
-        made = Buffer.of(op, len(self.section.buffers))
+        made = SectionBuffer.of(op, len(self.section.buffers))
         self.section.buffers.append(made)
-        self.places[op.result] = Place(made)
+        self.places[op.result] = BufferPlace(made)
 
     def slot(self, op: ops.SlotOp) -> None:
         made = self.places[op.source].buffer
         (counter,) = self.plan.rows(op)
-        self.places[op.result] = Place(made, counter if made.slots > 1 else None)
+        self.places[op.result] = BufferPlace(made, counter if made.slots > 1 else None)
 
     def loop(self, op: scf.ForOp) -> Loop:
         first, last, step = (self.plan.known[v] for v in (op.lb, op.ub, op.step))
@@ -184,7 +184,7 @@ class _Builder:
     def barrier(self, op: ops.BarrierOp) -> Barrier:
         return Barrier(op, self.section.queue(Pipe.S))
 
-    def work(self, op: NpuOp) -> Node:
+    def work(self, op: NpuOp) -> IssuedNode:
         queue = self.section.queue(op.PIPE)
         for value in op.reads():
             if isinstance(value.type, GmType):
@@ -194,7 +194,7 @@ class _Builder:
         return instruction(op, queue, self.plan, self.places)
 
 
-_HOW: Sequence[tuple[tuple[type, ...], Callable[[_Builder, Any], Node | None]]] = (
+_HOW: Sequence[tuple[tuple[type, ...], Callable[[_Builder, Any], IssuedNode | None]]] = (
     ((ops.AllocOp,), _Builder.alloc),
     ((ops.SlotOp,), _Builder.slot),
     ((scf.YieldOp,), _Builder.skip),

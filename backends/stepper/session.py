@@ -17,15 +17,15 @@ from ...dialects.open_sizes import value_at
 from ...dialects.sizes import Sizes
 from ...support.collector import collector_paused
 from . import numbers
-from .cores import Core
+from .cores import SteppedCore
 from .device import Device, Tensor
-from .events import Event
+from .events import StepEvent
 from .host import HostRun
-from .launch import LaunchRun, Stage
+from .launch import BarrierStage, SteppedLaunch
 from .marks import Mark
 
 if TYPE_CHECKING:
-    from .program import Program
+    from .program import StepProgram
 
 NUMBER_BYTES = 32
 """Room for a number of the host that travels with a launch."""
@@ -34,20 +34,20 @@ NUMBER_BYTES = 32
 class Session:
     """A run of a program on some arrays.
 
-    `step()` runs the instruction that the program is at and gives the next one as an `Event`, None at the end; so does
-    iteration, and `run()` goes to the end and gives the results. A fault is raised as a `StepFault`, and leaves all as
-    it was when it was met.
+    `step()` runs the instruction that the program is at and gives the next one as a `StepEvent`, None at the end; so
+    does iteration, and `run()` goes to the end and gives the results. A fault is raised as a `StepFault`, and leaves
+    all as it was when it was met.
     """
 
-    def __init__(self, program: Program, arrays: Sequence[Any], sizes: Sizes, races: bool) -> None:
+    def __init__(self, program: StepProgram, arrays: Sequence[Any], sizes: Sizes, races: bool) -> None:
         """arrays: of `@main`'s arguments, checked. races: whether races are faults."""
         self.program, self.sizes, self.races = program, sizes, races
         self.steps, self.blocks = 0, 0
         """How many instructions, and how many blocks of cores, ran so far."""
-        self.running: LaunchRun | None = None
+        self.running: SteppedLaunch | None = None
         self.command: Operation = program.functions.main
         """The op of the host program that runs."""
-        self._stages: dict[LaunchOp, Stage] = {}
+        self._stages: dict[LaunchOp, BarrierStage] = {}
         self._numbers = 0
         self.room = program.arena(sizes)
         self.device = Device(self.room + program.numbers * NUMBER_BYTES, program.granule)
@@ -62,18 +62,18 @@ class Session:
             self._put(held[arg], x, start)
         self.host = HostRun(self, held)
         self._cores = self.host.block(program.functions.main.body.block)
-        self.core: Core | None = None
+        self.core: SteppedCore | None = None
         """The core whose instruction is next."""
         self.is_over = False
 
     # -- running -------------------------------------------------------------------------------------------
 
-    def step(self) -> Event | None:
+    def step(self) -> StepEvent | None:
         """Runs the instruction that the program is at, if it is at one, and gives the next one. Raises StepFault."""
         self.advance()
         return self.event
 
-    def advance(self) -> Core | None:
+    def advance(self) -> SteppedCore | None:
         """`step`, which gives the core."""
         with np.errstate(all="ignore"):
             self.core = next(self._cores, None)
@@ -81,11 +81,11 @@ class Session:
         return self.core
 
     @property
-    def event(self) -> Event | None:
+    def event(self) -> StepEvent | None:
         """The instruction that the program is at."""
-        return None if self.core is None else Event(self.core, self.core.node)
+        return None if self.core is None else StepEvent(self.core, self.core.node)
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[StepEvent]:
         while (event := self.step()) is not None:
             yield event
 
@@ -105,7 +105,7 @@ class Session:
 
     # -- what a debugger asks for --------------------------------------------------------------------------
 
-    def who_wrote(self, space: str, byte: int, core: Core | None = None) -> Mark | None:
+    def who_wrote(self, space: str, byte: int, core: SteppedCore | None = None) -> Mark | None:
         """The last instruction that wrote a byte of device memory ("gm"), or of a space of a core of the block that
         runs, None where nobody did. Without a core, that of the next instruction."""
         if space == "gm":
@@ -114,7 +114,7 @@ class Session:
         cells = () if core is None else core.memory.every
         return next((c.writer for c in cells if c.space == space and c.start <= byte < c.end), None)
 
-    def known(self, core: Core) -> dict[str, dict[str, tuple[int, int]]]:
+    def known(self, core: SteppedCore) -> dict[str, dict[str, tuple[int, int]]]:
         """For each pipe of a core what it has waited for: of each other pipe how many instructions are known to be over
         when its next one starts, and how many were issued."""
         queues, clocks = core.order.queues(core), core.order.clocks
@@ -159,13 +159,13 @@ class Session:
         self._put(made, x, mark)
         return made
 
-    def stage_of(self, op: LaunchOp) -> tuple[Stage, bool]:
+    def stage_of(self, op: LaunchOp) -> tuple[BarrierStage, bool]:
         """What runs between the barriers around a launch, and whether it is this one alone."""
         behind = op.without_barrier()
         alone = op.nowait is None and len(behind) == 1
         before = op.abreast()[-1] if op.nowait is not None and op.abreast() else None
         stage = self._stages.get(before) if before is not None else None
-        found = self._stages[op] = stage or Stage(self.device)
+        found = self._stages[op] = stage or BarrierStage(self.device)
         return found, alone
 
     def stage_before(self, op: LaunchOp) -> int:

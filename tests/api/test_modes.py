@@ -11,7 +11,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.api.modes import MODES
-from tilewright.backends.stepper import Program as StepProgram
+from tilewright.backends.stepper import StepProgram
 
 X = np.linspace(-1, 1, 120, dtype=np.float32).reshape(8, 15)
 

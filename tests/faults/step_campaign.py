@@ -27,7 +27,7 @@ from subjects import subject
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
-from tilewright.backends.stepper import Program, StepFault
+from tilewright.backends.stepper import StepFault, StepProgram
 from tilewright.dialects.base import text
 from tilewright.dialects.dtypes import numpy_dtype
 from tilewright.dialects.module import find_main
@@ -101,7 +101,7 @@ MOST_STEPS = 200_000
 def faults_of(module: ModuleOp, machine: Machine, arrays: Sequence[Any]) -> Exception | None:
     """The first fault that a run meets, or why there is none."""
     try:
-        session = Program(module, machine).session(arrays)
+        session = StepProgram(module, machine).session(arrays)
         while session.advance() is not None and session.steps < MOST_STEPS:
             pass
         if session.is_over:

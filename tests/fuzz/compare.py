@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.backends.costs import build_report
 from tilewright.backends.interpreter import Executable, run_graph, run_tile
-from tilewright.backends.stepper import Program as StepProgram
+from tilewright.backends.stepper import StepProgram
 from tilewright.dialects import make_context
 from tilewright.dialects.text import parse_module
 from tilewright.dialects.text import verify as verify_module

@@ -16,7 +16,7 @@ import tilewright as tw
 from tilewright.backends.interpreter import Executable
 from tilewright.backends.interpreter.graph import main_of
 from tilewright.backends.simulator import Copy, HostCall, Transfer, simulate
-from tilewright.backends.stepper import Program as StepProgram
+from tilewright.backends.stepper import StepProgram
 from tilewright.dialects.npu import GmType, structure
 from tilewright.dialects.npu.streams import COPY_IN, HOST, Command, CommandCost, EventOp
 from tilewright.machine import Machine

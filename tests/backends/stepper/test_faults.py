@@ -15,7 +15,7 @@ from streams import compiled as streamed
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
 import tilewright as tw
-from tilewright.backends.stepper import Program, Race, StepFault
+from tilewright.backends.stepper import Race, StepFault, StepProgram
 from tilewright.dialects import npu as ops
 from tilewright.dialects.base import ints, to_ints
 from tilewright.dialects.npu import structure
@@ -47,7 +47,7 @@ def drop(op: Any) -> None:
 
 def fault(module: ModuleOp, *args: Any) -> StepFault:
     with pytest.raises(StepFault) as caught:
-        Program(module, MACHINE)(*args)
+        StepProgram(module, MACHINE)(*args)
     return caught.value
 
 
@@ -128,7 +128,7 @@ def test_pipes_without_a_flag_between_them() -> None:
     assert (
         met.before is not None and met.before.name == "npu.load_nd" and "on MTE2 may still write" in str(met)
     )
-    (got,) = Program(module, MACHINE, races=False)(X)
+    (got,) = StepProgram(module, MACHINE, races=False)(X)
     np.testing.assert_allclose(np.asarray(got), exponential(X), rtol=1e-6)
 
 
@@ -209,7 +209,7 @@ def test_streams_without_an_event_between_them() -> None:
     """No wait of a host program can go."""
     original = streamed("beside").module()
     args = arguments(original, 0)
-    assert Program(original, MACHINE)(*args)
+    assert StepProgram(original, MACHINE)(*args)
     waits = len(every(original, structure.WaitEventOp))
     for number in range(waits):
         module = original.clone()

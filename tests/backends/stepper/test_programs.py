@@ -17,7 +17,7 @@ from subjects import subject
 
 import tilewright as tw
 from tilewright.backends.interpreter import Executable
-from tilewright.backends.stepper import Program
+from tilewright.backends.stepper import StepProgram
 from tilewright.backends.stepper.rules import TABLE
 from tilewright.dialects.npu import VUnpackOp
 from tilewright.dialects.npu.interface import NpuOp
@@ -181,7 +181,7 @@ def test_values_of_rare_instructions(source: str, target: str) -> None:
     made = subject(source, target)
     SEEN.update(type(op) for op in made.module.walk() if isinstance(op, NpuOp))
     machine, args = Machine.load(target), arguments(made.module, 0)
-    got = Program(made.module, machine).session(args).run()
+    got = StepProgram(made.module, machine).session(args).run()
     want = [np.asarray(x) for x in Executable(made.module, machine, "typed")(*args)]
     for x, y in zip(got, want, strict=True):
         if compare(x, y, bits=True).ratio:
@@ -205,14 +205,14 @@ def test_the_table_of_instructions_is_met() -> None:
 def test_a_kernel_by_hand(m: int, n: int, k: int) -> None:
     """It has no flags, so it is only run where races are none."""
     x, w = random(m, k), random(k, n)
-    (got,) = Program(parse(matmul(m, n, k)), MACHINE, races=False)(x, w)
+    (got,) = StepProgram(parse(matmul(m, n, k)), MACHINE, races=False)(x, w)
     np.testing.assert_allclose(np.asarray(got), x @ w, rtol=1e-5, atol=1e-5)
 
 
 def test_an_overlap_changes_numbers() -> None:
     """Buffers are at their addresses. What one of two that share bytes holds is lost when the other is written."""
     x, text = random(50, 37), SOFTMAX.replace("OVERLAP", "1536")
-    (got,) = Program(parse(text), MACHINE, races=False)(x)
+    (got,) = StepProgram(parse(text), MACHINE, races=False)(x)
     np.testing.assert_allclose(np.asarray(got), np.asarray(jax.nn.softmax(x, axis=-1)), atol=1e-3)
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.backends.stepper import Program, Session
-from tilewright.backends.stepper.events import Event, byte_ranges, said_by
+from tilewright.backends.stepper import Session, StepProgram
+from tilewright.backends.stepper.events import StepEvent, byte_ranges, said_by
 
 X = np.linspace(-2, 2, 64 * 100, dtype=np.float32).reshape(64, 100)
 
@@ -24,7 +24,7 @@ def exponential(x: Any) -> Any:
 def session(fn: Any = exponential, *args: np.ndarray, **how: Any) -> Session:
     args = args or (X,)
     program = tw.compile(fn, *args).executable("step")
-    assert isinstance(program, Program)
+    assert isinstance(program, StepProgram)
     return program.session(args, **how)
 
 
@@ -38,7 +38,7 @@ def test_a_session_gives_every_instruction_before_it_runs() -> None:
     np.testing.assert_array_equal(run.results()[0], np.asarray(tw.compile(exponential, X)(X, mode="step")))
 
 
-def first(run: Session, name: str) -> Event:
+def first(run: Session, name: str) -> StepEvent:
     return next(e for e in run if e.op.name == name)
 
 
@@ -125,7 +125,7 @@ def test_a_fault_leaves_the_session_where_it_was_met() -> None:
     from tilewright.backends.stepper import StepFault
     from tilewright.machine import Machine
 
-    run = Program(module, Machine.load("ascend-910b1")).session([X])
+    run = StepProgram(module, Machine.load("ascend-910b1")).session([X])
     with pytest.raises(StepFault):
         run.run()
     assert run.core is not None and run.core.node.op.name == "npu.vexp"
