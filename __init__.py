@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import pruning, training
     from .api.bounded import bounded, compress, nms, nonzero, unique
-    from .api.compiling import compile, verify
+    from .api.compiling import compile, debug, verify
+    from .api.debugging import debugging
     from .api.dynamic import DynamicProgram
     from .api.jitted import jit
     from .api.onnx_sources import onnx_function
@@ -50,6 +51,8 @@ __all__ = [
     "compile",
     "compress",
     "custom_call",
+    "debug",
+    "debugging",
     "fake_quant",
     "jit",
     "nms",
@@ -92,7 +95,8 @@ def __getattr__(name: str) -> Any:
         **dict.fromkeys(("AddedPass", "Plugin", "PluginError"), ".support.plugins"),
         **dict.fromkeys(("ProductChoice", "QuantConfig"), ".passes.graph.recipes"),
         **dict.fromkeys(("Quantized", "quantize"), ".quantization.quantize"),
-        **dict.fromkeys(("compile", "verify"), ".api.compiling"),
+        **dict.fromkeys(("compile", "debug", "verify"), ".api.compiling"),
+        "debugging": ".api.debugging",
         **dict.fromkeys(("bounded", "compress", "nms", "nonzero", "unique"), ".api.bounded"),
         "DynamicProgram": ".api.dynamic",
         "onnx_function": ".api.onnx_sources",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -31,6 +31,9 @@ from .program import Lowering, Options, Program, compile_source, run_passes
 from .quantized import module_values
 from .signature import CompileError, check_twin, physical
 from .sources import ProgramSource, Source, as_compile_error, called, entry_of, main_results
+
+if TYPE_CHECKING:
+    from ..debugger import Debugger
 
 BAR_SECONDS = 2.0
 """A verification that takes longer shows how far it is."""
@@ -73,6 +76,35 @@ def compile(
     """
     _check_own(source, args, {"target": target is not None, "options": options is not None}, "tw.compile")
     return compile_with(run_passes, source, *args, target=target, options=options, **kwargs)
+
+
+def debug(
+    source: ProgramSource | Program,
+    /,
+    *args: Any,
+    target: str | None = None,
+    options: Options | None = None,
+    **kwargs: Any,
+) -> Debugger:
+    """A debugger of a call, before its first instruction: `tw.debug(fn, *args).do("break exp; run; print %5")`.
+
+    Raises what `compile` raises, and CompileError where arguments do not fit.
+
+    Args:
+        source: What is compiled, as for `compile` but without the proof of npu-check: programs with races are what a
+            debugger is for. Or a `Program`.
+        *args: Arguments of the call: arrays, whose values count.
+        target: As for `compile`.
+        options: As for `compile`.
+        **kwargs: Keyword arguments of the call.
+    """
+    if isinstance(source, Program):
+        if target is not None or options is not None:
+            raise CompileError("the program is compiled already: target and options are for what is not")
+        return source.debug(*args, **kwargs)
+    _check_own(source, args, {"target": target is not None, "options": options is not None}, "tw.debug")
+    unchecked = replace(options or Options(), check=False)
+    return compile_with(run_passes, source, *args, target=target, options=unchecked, **kwargs).debug(*args, **kwargs)
 
 
 def compile_with(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -31,6 +31,9 @@ from .signature import Signature
 from .sources import Source
 from .templates import ForAllSizes, Key, SizedProgram, Version, Versions
 from .variants import Choices, PricedVariant
+
+if TYPE_CHECKING:
+    from ..debugger import Debugger
 
 _OF_VERSIONS = frozenset({"_source", "_module", "_executables", "_report", "_simulation", "donations"})
 """What a version has and a program of open sizes has not."""
@@ -360,6 +363,10 @@ class DynamicProgram(Program):
         for i in version.donations.taken:
             self.pool.drop(owners[i])
         return found
+
+    def debug(self, /, *args: Any, **kwargs: Any) -> Debugger:
+        """A debugger of a call of the version for the sizes of these arguments."""
+        return self.at(self.sizes(*args, **kwargs)).debug(*args, **kwargs)
 
     def _pooled(
         self, sizes: Sizes, version: Program, owners: Sequence[Owner | None], pool: ProgramPool | None = None

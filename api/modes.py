@@ -1,4 +1,4 @@
-"""How a program is run: compiled by XLA on arrays or on addressed bytes, or one instruction at a time."""
+"""How a program is run: compiled by XLA on arrays or on addressed bytes, one instruction at a time, or debugged."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 from ..dialects.sizes import Sizes
 from ..machine import Machine
 from ..passes.errors import CompileError
+from .debugging import Debugged, is_debugging
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from .signature import Signature
 
-Memory = Literal["typed", "bytes", "step"]
-"""`typed`: an array for each tensor; `bytes`: addressed bytes; `step`: real addresses, without XLA."""
+Memory = Literal["typed", "bytes", "step", "debug"]
+"""`typed`: an array for each tensor; `bytes`: addressed bytes; `step`: real addresses, without XLA; `debug`: as `step`,
+under the debugger."""
 
 MODES: tuple[Memory, ...] = get_args(Memory)
 
@@ -46,10 +48,11 @@ def executable_of(
     module: ModuleOp, machine: Machine, mode: Memory, symbols: tuple[str, ...] = ()
 ) -> SizedRunnable:
     """What runs a module of the npu level in a mode. symbols: its open sizes, by name."""
-    if mode == "step":
+    if mode in ("step", "debug"):
         from ..backends.stepper import StepProgram
 
-        return StepProgram(module, machine)
+        program = StepProgram(module, machine)
+        return program if mode == "step" else Debugged(program)
     from ..backends.interpreter import Executable
 
     return Executable(module, machine, mode, symbols)
@@ -59,7 +62,7 @@ def mode_of(kwargs: Mapping[str, Any], signature: Signature, usual: Memory) -> t
     """The mode that a call asks for with `mode=`, `usual` where it does not, and its other arguments. A program that
     has an argument of that name is given it. Raises CompileError for a mode that there is not."""
     if "mode" not in kwargs or signature.takes("mode"):
-        return usual, dict(kwargs)
+        return "debug" if is_debugging() else usual, dict(kwargs)
     mode = kwargs["mode"]
     if mode not in MODES:
         raise CompileError(f"mode must be {' or '.join(map(repr, MODES))}, not {mode!r}")

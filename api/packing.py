@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -22,6 +22,9 @@ from .program import Lowering, Options, Program, compile_source
 from .quantized import named_module
 from .signature import CompileError, Signature
 from .sources import Source, as_compile_error, main_inputs
+
+if TYPE_CHECKING:
+    from ..debugger import Debugger
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +162,11 @@ class PackedProgram(Packs, Program):
         inputs = [*self._rest_inputs(flat, packed), *self.rest.extras]
         with as_compile_error():
             return self.unflatten(self.rest.executable(mode)(*inputs))
+
+    def debug(self, /, *args: Any, **kwargs: Any) -> Debugger:
+        """A debugger of the rest of the program, with the weights packed."""
+        flat = self.flatten(args, kwargs)
+        return self.rest.debug(*self._rest_inputs(flat, self._packed(flat)), *self.rest.extras)
 
     def executable(self, memory: Memory) -> Runnable:
         """What runs both parts, one behind the other, on the inputs of the whole program."""

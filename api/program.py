@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -46,6 +46,9 @@ from .memory_pool import Demand, demand_of
 from .modes import MODES, Memory, Runnable, executable_of, mode_of
 from .signature import CompileError, Signature
 from .sources import Source, as_compile_error, entry_of, main_results
+
+if TYPE_CHECKING:
+    from ..debugger import Debugger
 
 Level = Literal["graph", "tile", "npu"]
 LEVELS: tuple[Level, ...] = ("graph", "tile", "npu")
@@ -378,6 +381,14 @@ class Program:
             results = self.donations.keep(self.executable(mode)(*flat), flat)
             self.donations.delete(leaves)
             return self.unflatten(results)
+
+    def debug(self, /, *args: Any, **kwargs: Any) -> Debugger:
+        """A debugger of a call with these arguments, before its first instruction. Raises CompileError as a call
+        does."""
+        from ..backends.stepper import Program as StepProgram
+        from ..debugger import Debugger
+
+        return Debugger(StepProgram(self.module(), self.machine), self.flatten(args, kwargs), name=self._source.name)
 
     @property
     def usual_mode(self) -> Memory:

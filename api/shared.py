@@ -38,7 +38,8 @@ class SharedExecutables:
     def at(self, sizes: Sizes, memory: Memory) -> SizedExecutable | None:
         """The executable for given sizes; None where the program at these has to have its own: a plan for each size has
         addresses of its own, and what has no largest size has no room that can be kept for it."""
-        if (memory != "typed" and self._template.unplanned) or (memory != "step" and not self._is_bounded):
+        steps = memory in ("step", "debug")
+        if (memory != "typed" and self._template.unplanned) or not (steps or self._is_bounded):
             return None
         return SizedExecutable(self._executable(sizes, memory), sizes)
 

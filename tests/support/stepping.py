@@ -32,7 +32,7 @@ def stepping() -> Iterator[None]:
     """Small programs are run one instruction at a time, whichever memory is asked for."""
 
     def executable_of(module: ModuleOp, machine: Machine, mode: Memory, *symbols: Any) -> Any:
-        return modes.executable_of(module, machine, "step" if is_small(module) else mode, *symbols)
+        return modes.executable_of(module, machine, "step" if mode != "debug" and is_small(module) else mode, *symbols)
 
     with pytest.MonkeyPatch.context() as patch:
         for each in (program, shared):
