@@ -90,13 +90,14 @@ class _Layout:
     last: dict[int, int]
     crossing: set[int]
     kept: set[int]
-    widths: Sequence[Sequence[int]]
+    widths: Sequence[tuple[int, ...]]
 
 
 class Steps(list[Step]):
     """Steps in an order in which each comes after what it uses."""
 
     _known: _Layout | None = None
+    _places: Sequence[tuple[int, frozenset[int]]] = ()
 
     def extents(self, step: Step, tile: Sequence[int]) -> Sequence[int]:
         """The extents of a step's results along all axes, for those of a tile."""
@@ -133,8 +134,13 @@ class Steps(list[Step]):
         layout = self._layout(places)
         total = live = peak = 0
         ends: dict[int, list[int]] = {}
+        sizes: dict[tuple[object, ...], int] = {}  # many steps have results of one kind
         for i, step in enumerate(self):
-            need = bytes_of_widths(self.extents(step, tile), step.axes, layout.widths[i], step.paired)
+            extents = self.extents(step, tile)
+            kind = (*extents, step.axes, layout.widths[i], step.paired)
+            need = sizes.get(kind)
+            if need is None:
+                need = sizes[kind] = bytes_of_widths(extents, step.axes, layout.widths[i], step.paired)
             if i in layout.crossing:
                 total += need * slots
             elif step.kind == "fill" or i in layout.kept:
@@ -150,12 +156,13 @@ class Steps(list[Step]):
         return total + peak
 
     def _layout(self, places: Sequence[tuple[int, frozenset[int]]]) -> _Layout:
-        """What of the bytes does not depend on the tile; where steps stand by the axes that they vary along, it is kept
-        until there are more of them."""
-        if not places and self._known is not None and len(self._known.widths) == len(self):
-            return self._known
+        """What of the bytes does not depend on the tile; it is kept until there are more steps, or they stand
+        elsewhere."""
+        known = self._known
+        if known is not None and places is self._places and len(known.widths) == len(self):
+            return known
         varies = places or [(0, axes) for axes in self.varies()]
-        found = _Layout({}, set(), set(), [[itemsize(e) for e in step.elements] for step in self])
+        found = _Layout({}, set(), set(), [tuple(map(itemsize, step.elements)) for step in self])
         for i, step in enumerate(self):
             for j, _ in step.operands:
                 found.last[j] = i
@@ -165,8 +172,7 @@ class Steps(list[Step]):
                     found.kept.add(j)
             if step.kind == "load":
                 found.crossing.add(i)
-        if not places:
-            self._known = found
+        self._known, self._places = found, places
         return found
 
     def _ending(self, i: int, layout: _Layout, ends: Sequence[int], need: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from functools import cached_property
+from functools import cache, cached_property
 
 from xdsl.ir import SSAValue
 
@@ -143,10 +143,11 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         if self._why_whole() is not None:
             raise TooLarge(f"{describe(self.fusion)} needs more of ub than {self.machine.name} has")
 
+        bytes_of = cache(lambda tile, masked: self.pieces.walks.ub_bytes(tile, self.slots, masked))
+
         def longest(cores: int, masked: bool, kept: bool = False) -> tuple[int, ...] | None:
             def fits(tile: Sequence[int]) -> bool:
-                tile = self._whole_pairs(tile)
-                return self.pieces.walks.ub_bytes(tile, self.slots, masked) <= self._capacity
+                return bytes_of(self._whole_pairs(tile), masked) <= self._capacity
 
             caps = cut_tile(self.extents, self.extents, self.rows, self._width, cores)
             return largest_tile(self._kept(caps) if kept else caps, frozenset(), fits)
