@@ -69,7 +69,7 @@ class Fault:
     """For races: how many instructions of the first's queue the second's has waited for."""
 
 
-class Event:
+class FlagFifo:
     """A flag's fifo of raised clocks, and who set and consumed it last."""
 
     __slots__ = ("clocks", "node", "set", "waited")
@@ -105,7 +105,7 @@ class Clocks:
         self.explain = False
         self.faults: list[Fault] = []
         self.stop = False
-        self.events: dict[tuple[int, str, str, int], Event] = {}
+        self.events: dict[tuple[int, str, str, int], FlagFifo] = {}
         self.cross: dict[tuple[int, int, int], deque[tuple[list[int], Stamp]]] = {}
         self.touched = {t: TouchedTensor(kernel) for t in tracked}
         self.senders = {
@@ -321,13 +321,13 @@ class Clocks:
 
     # -- flags ---------------------------------------------------------------------------------------------
 
-    def _event(self, node: CheckedNode) -> Event:
+    def _event(self, node: CheckedNode) -> FlagFifo:
         section = self.kernel.queue_sections[node.queue]
         number = node.event + (node.counter.evaluate(self.env) % node.slots if node.slots > 1 else 0)
         key = (section, *node.pair, number)
         found = self.events.get(key)
         if found is None:
-            found = self.events[key] = Event()
+            found = self.events[key] = FlagFifo()
         return found
 
     def _set(self, node: CheckedNode) -> None:

@@ -16,7 +16,7 @@ import heapq
 from collections.abc import Iterable, Mapping
 from operator import gt
 
-from .clocks import Clocks, Event, Stamp
+from .clocks import Clocks, FlagFifo, Stamp
 from .model import CheckedKernel, CheckedNode, CheckedSection, Place, TensorAccess
 
 Known = tuple[int, ...]
@@ -201,7 +201,7 @@ class WaitGraph(Clocks):
             self._need(stamp[0], before)
         self._keep(transfer, regions, stamp)
 
-    def _owned(self, event: Event, node: CheckedNode) -> int:
+    def _owned(self, event: FlagFifo, node: CheckedNode) -> int:
         """The flag of a node, which is to be the only one with its event."""
         flag = self.flags.get(id(node), NOBODY)
         owner = self._owners.setdefault(id(event), flag)
