@@ -57,7 +57,7 @@ class ContractOnVector(GraphPattern):
 
 
 class DotOnVector(GraphPattern):
-    """A product of floats whose sides have no rows or columns of their own is multiplied and added up on vector cores.
+    """A product of floats whose sides have no rows or columns of their own is added up on the vector cores.
 
     Of each block of the cube's result it would fill one place, and nothing that is loaded is used twice. What is summed
     over lies side by side.
