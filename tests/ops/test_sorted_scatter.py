@@ -26,7 +26,7 @@ PLACES = {
 }
 
 
-def sort_always(monkeypatch: pytest.MonkeyPatch, chunk: int = 8, longest: int = 32) -> None:
+def sort_always(monkeypatch: pytest.MonkeyPatch, chunk: int = 8, longest: int = 64) -> None:
     """Scatters of rows of several numbers are sorted however small, in chunks, and in columns of sorts, that are as
     small."""
     monkeypatch.setattr(sorted_scatter, "takes_less", lambda op, *_: shape_of(op.x)[1] > 1)
@@ -38,7 +38,7 @@ def scattered(x: Any, ids: Any, updates: Any, kind: str) -> Any:
     return getattr(x.at[ids], kind)(updates, mode="drop", wrap_negative_indices=False)
 
 
-@covering(5)
+@covering(4)
 @pytest.mark.parametrize("places", PLACES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "i32", "i8"])
@@ -66,14 +66,14 @@ def test_values(
 
 @covering()
 @pytest.mark.parametrize("target", ["ascend-910b1", "ascend-910b4", "ascend-310", "ascend-950pr"])
-@pytest.mark.parametrize("longest", [16, 64, 1024])
+@pytest.mark.parametrize("longest", [64, 512])
 def test_long_sorts(target: str, longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns of columns, on all chips; many updates of few places are combined over many chunks."""
     sort_always(monkeypatch, chunk=16, longest=longest)
-    ids = data("i32", (1500,)) % 90
-    updates = jnp.asarray(np.arange(1500 * 2).reshape(1500, 2) % 5, jnp.float32)
+    ids = data("i32", (400,)) % 90
+    updates = jnp.asarray(np.arange(400 * 2).reshape(400, 2) % 5, jnp.float32)
     check(lambda i, u: jnp.zeros((80, 2), u.dtype).at[i].add(u), ids, updates, target=target)
-    last = jnp.arange(3000.0).reshape(1500, 2)
+    last = jnp.arange(800.0).reshape(400, 2)
     check(lambda i, u: jnp.zeros((80, 2), u.dtype).at[i].set(u), ids, last, target=target)
 
 
