@@ -24,7 +24,7 @@ from fuzz.spellings.programs import FAMILIES, VALUES_EVERY, spelled_program_of
 from fuzz.spellings.writer import Writer
 from fuzz.stacks.programs import FAMILIES as NETS
 from fuzz.stacks.programs import stack_of
-from tilewright.backends.interpreter import values
+from tilewright.backends.functions import values
 from tilewright.passes.tile.attention_choice import AttentionChoice
 
 from .test_fuzz import options
