@@ -37,7 +37,7 @@ class SteppedCore:
         self.launch, self.section, self.number = launch, section, number
         self.block, self.point, self.unit = block, point, unit
         self.device = launch.device
-        self.memory = plan.memory(section, unit)
+        self.memory = launch.session.memory(plan, section, unit)
         self.env = [0] * len(plan.indices)
         self.env[: len(point)] = point
         self.env[plan.indices[section.op.body.block.args[0]]] = unit

@@ -21,7 +21,7 @@ from ...dialects.sizes import Sizes
 from ...machine import Machine
 from .instructions import instruction
 from .nodes import Barrier, Cross, Flag, IssuedNode, Loop
-from .places import BufferPlace, CoreMemory, Row, SectionBuffer
+from .places import BufferPlace, Row, SectionBuffer
 
 
 @dataclass(eq=False)
@@ -37,8 +37,6 @@ class PlannedSection:
     pipes: list[Pipe] = field(default_factory=list)
     sends: set[int] = field(default_factory=set)
     """The cross-core events that it sets."""
-    memories: dict[int, CoreMemory] = field(default_factory=dict)
-    """The memory of each unit. Blocks run one after the other, and use it again."""
 
     def queue(self, pipe: Pipe) -> int:
         """The number of a pipe."""
@@ -83,14 +81,6 @@ class KernelPlan:
     def points(self) -> Iterator[tuple[int, ...]]:
         """The places of the grid."""
         return itertools.product(*map(range, self.grid))
-
-    def memory(self, section: PlannedSection, unit: int) -> CoreMemory:
-        """The memory of a core, as if nobody had touched it."""
-        found = section.memories.get(unit)
-        if found is None:
-            found = section.memories[unit] = CoreMemory(section.buffers, self.rooms)
-        found.clear()
-        return found
 
     def index(self, value: SSAValue) -> int:
         """The number of an index in a core's list, which is given where it has none."""

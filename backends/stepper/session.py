@@ -23,6 +23,8 @@ from .events import StepEvent
 from .host import HostRun
 from .launch import BarrierStage, SteppedLaunch
 from .marks import Mark
+from .places import CoreMemory
+from .plan import KernelPlan, PlannedSection
 
 if TYPE_CHECKING:
     from .program import StepProgram
@@ -48,6 +50,7 @@ class Session:
         self.command: Operation = program.functions.main
         """The op of the host program that runs."""
         self._stages: dict[LaunchOp, BarrierStage] = {}
+        self._memories: dict[tuple[PlannedSection, int], CoreMemory] = {}
         self._numbers = 0
         self.room = program.arena(sizes)
         self.device = Device(self.room + program.numbers * NUMBER_BYTES, program.granule)
@@ -146,6 +149,15 @@ class Session:
         """Takes note of numbers that come from the host."""
         if not self.device.denormals and x.size:
             self.device.denormals = numbers.has_denormals(x)
+
+    def memory(self, plan: KernelPlan, section: PlannedSection, unit: int) -> CoreMemory:
+        """The memory of a core as if nobody had touched it. Blocks run one after the other, and use it again."""
+        key = section, unit
+        found = self._memories.get(key)
+        if found is None:
+            found = self._memories[key] = CoreMemory(section.buffers, plan.rooms)
+        found.clear()
+        return found
 
     def release_numbers(self) -> None:
         """Numbers of the host that travelled with a launch are not needed any more."""

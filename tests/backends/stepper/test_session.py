@@ -104,6 +104,18 @@ def test_cores_of_a_block_take_turns() -> None:
     assert 2 <= switches < len(cores) / 2
 
 
+def test_sessions_side_by_side() -> None:
+    """Each has memory of its own, so an old one goes on where it was."""
+    program = tw.compile(exponential, X).executable("step")
+    assert isinstance(program, StepProgram)
+    want = program.session([X]).run()
+    one, other = program.session([X]), program.session([X * 2])
+    while one.step() is not None:
+        other.step()
+    other.run()
+    np.testing.assert_array_equal(one.results()[0], want[0])
+
+
 def test_races_may_be_left_out() -> None:
     run = session(races=False)
     run.run()
