@@ -32,6 +32,7 @@ from .cache import cache
 from .calibrate import calibrate
 from .common import STDIN, CliError, table, working, write_output
 from .completion import completion
+from .debug import debug
 from .inputs import check_takes, random_inputs
 from .output import (
     finite,
@@ -263,6 +264,7 @@ def reduce_program(args: argparse.Namespace) -> int:
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "run": run,
     "reduce": reduce_program,
+    "debug": debug,
     "report": report,
     "verify": verify_passes,
     "trace": trace,

@@ -10,6 +10,7 @@ from ..machine import DEFAULT_TARGET
 from ..support.precisions import ORIGIN, PRECISIONS
 from ..support.winograd import OFF
 from .common import OneLineParser
+from .debug import add_parser as add_debug
 from .fmt import add_parser as add_fmt
 from .help import texts
 from .inspect import add_commands
@@ -59,6 +60,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     _add_verify(command)
     _add_reduce(command)
+    add_debug(command)
     _add_output(command)
     add_fmt(commands)
     _add_quantize(command)

@@ -25,6 +25,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tilewright reduce model.mlir --check crash",
         "tilewright reduce model.mlir --command 'grep -q gather {}'",
     ),
+    "debug": (
+        "tilewright debug model.py:forward",
+        "tilewright debug model.py:forward -c 'break exp; run; print %5; who %5'",
+        "tilewright debug mutant.mlir -c 'run; waits'",
+    ),
     "trace": ("tilewright trace model.py:forward -o trace.json",),
     "compile": (
         "tilewright compile model.py:forward --emit tile",

@@ -60,6 +60,7 @@ CALLS = {
     "run": ["run", *LAYER, "--check"],
     "report": ["report", *LAYER],
     "verify": ["verify", *LAYER, "--flags"],
+    "debug": ["debug", *LAYER, "-c", "break mmad; run; print %0; where"],
     "reduce": ["reduce", "program.mlir", "--check", "cost>0"],
     "trace": ["trace", *LAYER],
     "compile": ["compile", *LAYER, "--emit", "tile"],
