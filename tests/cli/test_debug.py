@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -243,6 +244,17 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     assert found["fault"].startswith("race: 'npu.vexp' (race.mlir:20)")
     assert found["commands"][1] == {"command": "print %block", "output": "%block, an index: 0"}
+
+
+def test_the_page_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/debugger.md: its mutant, and each transcript."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "debugger.md").read_text()
+    Path("mutant.mlir").write_text(page.split("```mlir mutant\n")[1].split("```")[0])
+    shown = re.findall(r"^```text\n\$ tilewright (.*)\n((?:.*\n)*?)```$", page, re.M)
+    assert len(shown) == 2
+    for command, printed in shown:
+        main(shlex.split(command))
+        assert capsys.readouterr().out == printed
 
 
 def test_the_prompt_on_a_terminal() -> None:

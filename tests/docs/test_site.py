@@ -20,6 +20,7 @@ from tilewright.passes.pipeline import PIPELINE
 
 ROOT = Path(__file__).resolve().parents[2]
 SESSIONS = {
+    "debugger": 1,
     "dynamic-shapes": 5,
     "libraries/equinox": 2,
     "libraries/haiku": 1,
