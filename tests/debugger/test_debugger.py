@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +257,45 @@ def test_a_prompt_in_a_call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         np.testing.assert_array_equal(program(x, mode="debug"), program(x, mode="step"))
         assert list(said) == []
     assert "instruction 1, launch 1" in capsys.readouterr().out
+
+
+def test_ctrl_c_stops_a_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before its next instruction; the run can go on, and at the prompt it leaves the line."""
+    debugger = tw.debug(jnp.exp, np.ones(4, np.float32))
+    advance = debugger._advance
+    lines = iter(["run", KeyboardInterrupt, "where", "continue", "quit"])
+
+    def pressed() -> Any:
+        found = advance()
+        if debugger.position == 3:
+            signal.raise_signal(signal.SIGINT)
+        return found
+
+    def read(prompt: str) -> str:
+        line = next(lines)
+        if not isinstance(line, str):
+            signal.raise_signal(signal.SIGINT)
+        return str(line)
+
+    monkeypatch.setattr(debugger, "_advance", pressed)
+    monkeypatch.setattr("builtins.input", read)
+    before = signal.getsignal(signal.SIGINT)
+    debugger.interact()
+    assert signal.getsignal(signal.SIGINT) is before
+    said = capsys.readouterr().out
+    assert "interrupted\ninstruction 3, launch 1" in said
+    assert "is over after" in said
+
+
+def test_a_gather_reads_what_its_indices_say() -> None:
+    table, rows = np.ones((1000, 4), np.float32), np.array([5, 900, 3], np.int32)
+    debugger = tw.debug(lambda t, i: t[i], table, rows)
+    debugger.break_at(f"gm+{900 * 16} read")
+    debugger.break_at(f"gm+{901 * 16} read")
+    stop = debugger.run()
+    assert stop.breakpoint is debugger.breakpoints[0]
+    assert "npu.load_indirect" in stop.text
+    assert debugger.resume().reason == "end"
 
 
 def test_a_compiled_program_has_its_target() -> None:
