@@ -20,7 +20,7 @@ from ..dialects.npu import BufferType, ElementwiseVectorOp, GmType, NpuOp, SlotO
 from .errors import DebugError
 from .expressions import NAME, Expression, plain
 from .listing import Listing
-from .scopes import GM, Scope, Span, span_of
+from .scopes import GM, ByteRange, NameScope, span_of
 
 Kind = Literal["line", "kernel", "instruction", "address", "value", "any"]
 AccessKind = Literal["", "read", "write"]
@@ -104,7 +104,7 @@ class Breakpoint:
     """The instructions of a line, a kernel or a name."""
     kernel: str = ""
     name: str = ""
-    span: Span | None = None
+    span: ByteRange | None = None
     access: AccessKind = ""
     condition: Condition | None = None
     watches: bool = False
@@ -209,7 +209,7 @@ def _touch(access: Access, operands: Mapping[Any, str]) -> Touch:
     return Touch(access.space, access.write, frozenset(names), lambda: access.ranges, access.values)
 
 
-def parse(number: int, text: str, code: Code, scope: Scope | None) -> Breakpoint:
+def parse(number: int, text: str, code: Code, scope: NameScope | None) -> Breakpoint:
     """The breakpoint that a text describes: `exp`, `model.py:12`, `@exp_0`, `ub+4096 write`, `%5`, `nan`, each with
     `if CONDITION`. scope: where the program is. Raises DebugError."""
     text = " ".join(text.split())
@@ -237,7 +237,7 @@ def parse(number: int, text: str, code: Code, scope: Scope | None) -> Breakpoint
     return made
 
 
-def _check_names(made: Breakpoint, expression: Expression, code: Code, scope: Scope | None) -> None:
+def _check_names(made: Breakpoint, expression: Expression, code: Code, scope: NameScope | None) -> None:
     """Finds the kernel whose names an expression has. Raises DebugError."""
     if not expression.names or made.kind in ("line", "instruction"):
         return
@@ -250,7 +250,7 @@ def _check_names(made: Breakpoint, expression: Expression, code: Code, scope: Sc
     made.watches = any(isinstance(listing.values[n].type, BufferType | GmType) for n in expression.names)
 
 
-def _kernel_of(command: str, code: Code, scope: Scope | None) -> str:
+def _kernel_of(command: str, code: Code, scope: NameScope | None) -> str:
     """The kernel that names without one are of. Raises DebugError."""
     if scope is not None and scope.core is not None:
         return scope.core.launch.plan.name
@@ -261,7 +261,7 @@ def _kernel_of(command: str, code: Code, scope: Scope | None) -> str:
     raise DebugError(f"say in which kernel, as in break @{next(iter(code.kernels))} if %5 > 100")
 
 
-def _placed(number: int, text: str, where: str, code: Code, scope: Scope | None) -> Breakpoint:
+def _placed(number: int, text: str, where: str, code: Code, scope: NameScope | None) -> Breakpoint:
     if not where:
         return Breakpoint(number, text, "any")
     span = span_of(where, code.spaces)

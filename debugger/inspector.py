@@ -11,7 +11,7 @@ from .errors import DebugError
 from .expressions import Expression
 from .lookahead import flags_of, waits_of
 from .runner import Runner
-from .scopes import Found, span_of
+from .scopes import ShownValue, span_of
 from .texts import array_text, writes_text
 
 
@@ -36,7 +36,7 @@ class Inspector(Runner):
             lines.append(f"{'->' if i == at else '  '} {indent}{text}")
         return "\n".join(lines)
 
-    def find(self, text: str) -> Found | Any:
+    def find(self, text: str) -> ShownValue | Any:
         """What an expression stands for: a value as it is, with where it is, or what is computed."""
         in_main, text = _of_main(text)
         expression = Expression(text)
@@ -50,18 +50,18 @@ class Inspector(Runner):
         if unwritten is not None and text.strip() not in found:
             unwritten = np.asarray(expression.value({expression.names[0]: unwritten}))
             unwritten = unwritten if unwritten.any() else None
-        return Found(one.what, value, one.writes, unwritten)
+        return ShownValue(one.what, value, one.writes, unwritten)
 
     def value(self, text: str) -> Any:
         """The value of an expression such as `%5[0, :8]` or `max(%5)`: a copy, whose type is that of the buffer."""
         found = self.find(text)
-        made = found.values if isinstance(found, Found) else found
+        made = found.values if isinstance(found, ShownValue) else found
         return made.copy() if isinstance(made, np.ndarray) else made
 
     def shown(self, text: str) -> str:
         """What `print` prints."""
         found = self.find(text)
-        if not isinstance(found, Found):
+        if not isinstance(found, ShownValue):
             return array_text(found)
         if not isinstance(found.values, np.ndarray):
             return found.what if found.values is None else f"{found.what}: {array_text(found.values)}"

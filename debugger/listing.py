@@ -9,7 +9,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.printer import Printer
 
 
-class _Recorder(Printer):
+class _NamingPrinter(Printer):
     """A printer that takes note of where ops begin and what values are called."""
 
     def __init__(self, stream: io.StringIO) -> None:
@@ -37,7 +37,7 @@ class Listing:
 
     def __init__(self, op: Operation) -> None:
         stream = io.StringIO()
-        printer = _Recorder(stream)
+        printer = _NamingPrinter(stream)
         printer.print_op(op)
         text = stream.getvalue()
         self.lines = text.splitlines()

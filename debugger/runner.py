@@ -22,7 +22,7 @@ from .errors import DebugError
 from .expressions import Expression
 from .listing import Listing
 from .lookahead import Arrival
-from .scopes import GM, Scope
+from .scopes import GM, NameScope
 from .texts import array_text, core_text, mark_text
 
 NO_SIZES: Sizes = {}
@@ -126,11 +126,11 @@ class Runner:
             return self.session.command
         return core.node.op
 
-    def scope(self, in_main: bool = False) -> Scope:
+    def scope(self, in_main: bool = False) -> NameScope:
         """Where names are looked up."""
         core = None if in_main else self.core
         op = self.op if core is not None else self.session.command
-        return Scope(self.session, self.listing(op), core, op)
+        return NameScope(self.session, self.listing(op), core, op)
 
     # -- running -------------------------------------------------------------------------------------------
 
@@ -331,7 +331,7 @@ class Runner:
 
     def _holds(self, expression: Expression, core: Core, op: Operation) -> bool:
         """Whether a condition is true on a core; not where a name stands for nothing there."""
-        scope = Scope(self.session, self.listing(op), core, op)
+        scope = NameScope(self.session, self.listing(op), core, op)
         try:
             return expression.holds({name: scope.find(name).values for name in expression.names})
         except DebugError:

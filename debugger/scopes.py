@@ -32,7 +32,7 @@ ADDRESS = re.compile(r"([a-z]\w*)\s*\+\s*(0x[0-9a-fA-F]+|\d+)(?:\s*\.\.\s*(0x[0-
 
 
 @dataclass(frozen=True)
-class Span:
+class ByteRange:
     """Bytes [start, end) of a space: of device memory, or of the memory of a core."""
 
     space: str
@@ -49,13 +49,13 @@ class Written:
     """Bytes and the instruction or command that wrote them last; by: None where nothing did. foreign: the buffer or
     the tensor that they were written as, where that is another one than the one asked for."""
 
-    span: Span
+    span: ByteRange
     by: Mark | None
     foreign: str = ""
 
 
 @dataclass(frozen=True)
-class Found:
+class ShownValue:
     """What a name stands for, with the elements that are there. what: a line about it; writes: of its bytes; unwritten:
     of which elements nothing wrote, in the shape of values; None where all were."""
 
@@ -65,7 +65,7 @@ class Found:
     unwritten: np.ndarray | None = None
 
 
-def span_of(text: str, spaces: Sequence[str]) -> Span | None:
+def span_of(text: str, spaces: Sequence[str]) -> ByteRange | None:
     """`ub+4096` or `gm+1024..2047` as bytes; None where it is no address. Raises DebugError for a space that the
     machine has not."""
     match = ADDRESS.fullmatch(text.strip())
@@ -77,7 +77,7 @@ def span_of(text: str, spaces: Sequence[str]) -> Span | None:
     last = first if match[3] is None else int(match[3], 0)
     if last < first:
         raise DebugError(f"{text}: the last byte is before the first one")
-    return Span(space, first, last + 1)
+    return ByteRange(space, first, last + 1)
 
 
 def indices_of(op: Operation) -> list[SSAValue]:
@@ -93,7 +93,7 @@ def indices_of(op: Operation) -> list[SSAValue]:
     return found
 
 
-class Scope:
+class NameScope:
     """Where names are looked up: on a core of a kernel, or, without one, among the values of the host program.
 
     op: the instruction or command that the program is at.
@@ -117,21 +117,21 @@ class Scope:
                 if v in known:
                     yield self.listing.name(v), self.core.env[known[v]]
 
-    def find(self, name: str) -> Found:
+    def find(self, name: str) -> ShownValue:
         """What a name stands for. Raises DebugError."""
         value = self.value(name)
         if self.core is None:
             return self._of_host(name, value)
         plan, env = self.core.launch.plan, self.core.env
         if value in plan.known:
-            return Found(f"{name}, an index", plan.known[value])
+            return ShownValue(f"{name}, an index", plan.known[value])
         if value in plan.indices:
-            return Found(f"{name}, an index", env[plan.indices[value]])
+            return ShownValue(f"{name}, an index", env[plan.indices[value]])
         if isinstance(value.type, BufferType):
             return self._buffer(name, value)
         return self._tensor(name, value, self.core.launch.tensors[plan.tensors[value]], plan.number)
 
-    def spans(self, name: str) -> list[Span]:
+    def spans(self, name: str) -> list[ByteRange]:
         """The bytes of a buffer or a tensor. Raises DebugError for what has none."""
         found = self.find(name)
         if not found.writes:
@@ -149,7 +149,7 @@ class Scope:
                     return core, each
         return None
 
-    def _buffer(self, name: str, value: SSAValue) -> Found:
+    def _buffer(self, name: str, value: SSAValue) -> ShownValue:
         owner, counter = value, None
         while isinstance(owner.owner, SlotOp):
             (counter,) = (
@@ -172,29 +172,29 @@ class Scope:
             if selects
             else f", {buffer.slots} slots" * (buffer.slots > 1)
         )
-        what = f"{name}, {shape} at {Span(buffer.space, first, last)}{of}"
+        what = f"{name}, {shape} at {ByteRange(buffer.space, first, last)}{of}"
         if core is not self.core:
             what += f", of {core}"
         writes = [w for each in cells for w in self._cells(each, buffer)]
         if any(view is None for view in views):
-            return Found(f"{what}, outside the memory", None, writes)
+            return ShownValue(f"{what}, outside the memory", None, writes)
         held = [view for view in views if view is not None]
         blank = [
             np.full(view.shape, not any(c.writer for c in each))
             for view, each in zip(held, cells, strict=True)
         ]
         values, unwritten = (held[0], blank[0]) if len(held) == 1 else (np.stack(held), np.stack(blank))
-        return Found(what, values, writes, unwritten if unwritten.any() else None)
+        return ShownValue(what, values, writes, unwritten if unwritten.any() else None)
 
     def _cells(self, cells: Sequence[Cell], buffer: Buffer | None) -> Iterator[Written]:
         for cell in cells:
             owner = cell.owner
             foreign = self.listing.name(owner.value) if owner is not None and owner is not buffer else ""
-            yield Written(Span(cell.space, cell.start, cell.end), cell.writer, foreign)
+            yield Written(ByteRange(cell.space, cell.start, cell.end), cell.writer, foreign)
 
     # -- tensors -------------------------------------------------------------------------------------------
 
-    def _of_host(self, name: str, value: SSAValue) -> Found:
+    def _of_host(self, name: str, value: SSAValue) -> ShownValue:
         held = self.session.host.held
         if value not in held:
             raise DebugError(f"{name} is not made yet, or not in the function that runs")
@@ -202,9 +202,9 @@ class Scope:
         if isinstance(found, Tensor):
             return self._tensor(name, value, found, self.session.number)
         shown = np.asarray(found)
-        return Found(f"{name}, {name_of_numpy(shown.dtype)} of the host", shown)
+        return ShownValue(f"{name}, {name_of_numpy(shown.dtype)} of the host", shown)
 
-    def _tensor(self, name: str, value: SSAValue, tensor: Tensor, number: Callable[[int], int]) -> Found:
+    def _tensor(self, name: str, value: SSAValue, tensor: Tensor, number: Callable[[int], int]) -> ShownValue:
         kind, device = gm(value), self.session.device
         dtype = numpy_dtype(kind.element)
         width = dtype.itemsize
@@ -215,16 +215,16 @@ class Scope:
         end = address + (
             sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) + width if prod(sizes) else 0
         )
-        what = f"{name}, {shape} at {Span(GM, address, end)}"
+        what = f"{name}, {shape} at {ByteRange(GM, address, end)}"
         if not prod(sizes):
-            return Found(what, np.zeros(sizes, dtype))
+            return ShownValue(what, np.zeros(sizes, dtype))
         values = device.window(address, sizes, strides, dtype, self.op)
         shadow = device.shadow(device.writer, Region(address, sizes, strides, width))
         unwritten = (shadow == 0).reshape(*sizes, -1).any(-1)
-        writes = list(self._writes(Span(GM, address, end), tensor))
-        return Found(what, values, writes, unwritten if unwritten.any() else None)
+        writes = list(self._writes(ByteRange(GM, address, end), tensor))
+        return ShownValue(what, values, writes, unwritten if unwritten.any() else None)
 
-    def _writes(self, span: Span, tensor: Tensor | None) -> Iterator[Written]:
+    def _writes(self, span: ByteRange, tensor: Tensor | None) -> Iterator[Written]:
         """Runs of device bytes that one instruction wrote."""
         device = self.session.device
         granule = device.granule
@@ -237,17 +237,17 @@ class Scope:
             number = int(here[a])
             start, end = max((first + a) * granule, span.start), min((first + b) * granule, span.end)
             is_foreign = tensor is not None and number and device.owners[number] != tensor.owner
-            yield Written(Span(GM, start, end), device.log[number], "another tensor" if is_foreign else "")
+            yield Written(ByteRange(GM, start, end), device.log[number], "another tensor" if is_foreign else "")
 
     # -- addresses -----------------------------------------------------------------------------------------
 
-    def at(self, span: Span) -> list[Written]:
+    def at(self, span: ByteRange) -> list[Written]:
         """Who wrote bytes of a memory. Raises DebugError where no program is there."""
         if span.space == GM:
             size = len(self.session.device.arena)
             if span.start >= size:
                 raise DebugError(f"{span} is behind the {size} bytes of device memory that the program takes")
-            return list(self._writes(Span(GM, span.start, min(span.end, size)), None))
+            return list(self._writes(ByteRange(GM, span.start, min(span.end, size)), None))
         if self.core is None:
             raise DebugError(f"{span}: no core runs here")
         core = next(

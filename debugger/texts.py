@@ -13,7 +13,7 @@ from ..backends.stepper.marks import Mark
 from ..dialects.base import source_of
 from .expressions import plain
 from .listing import Listing
-from .scopes import Scope, Span, Written, indices_of
+from .scopes import ByteRange, NameScope, Written, indices_of
 
 SHOWN = 64
 """Of a larger array, in elements, only its ends are shown."""
@@ -42,7 +42,7 @@ def indices_text(pairs: Sequence[tuple[str, int]]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in pairs)
 
 
-def core_text(scope: Scope, core: Core) -> str:
+def core_text(scope: NameScope, core: Core) -> str:
     """`@exp_0, vector core 0 of block [1], %0 = 1, %5 = 0`."""
     return ", ".join(
         filter(None, (f"@{core.launch.plan.name}", str(core), indices_text(list(scope.indices()))))
@@ -75,7 +75,7 @@ def writes_text(writes: Sequence[Written], listings: Listings) -> Iterator[str]:
         count += 1
         if count > LISTED:
             continue
-        span = Span(members[0].span.space, members[0].span.start, members[-1].span.end)
+        span = ByteRange(members[0].span.space, members[0].span.start, members[-1].span.end)
         if by is None:
             yield f"{span}: nothing wrote it"
         else:
