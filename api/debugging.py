@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..dialects.sizes import Sizes
 
 if TYPE_CHECKING:
-    from ..backends.stepper import Program as StepProgram
+    from ..backends.stepper import StepProgram
 
 _COMMANDS: ContextVar[str | None] = ContextVar("commands", default=None)
 _IS_ON: ContextVar[bool] = ContextVar("is_on", default=False)

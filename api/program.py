@@ -385,7 +385,7 @@ class Program:
     def debug(self, /, *args: Any, **kwargs: Any) -> Debugger:
         """A debugger of a call with these arguments, before its first instruction. Raises CompileError as a call
         does."""
-        from ..backends.stepper import Program as StepProgram
+        from ..backends.stepper import StepProgram
         from ..debugger import Debugger
 
         return Debugger(StepProgram(self.module(), self.machine), self.flatten(args, kwargs), name=self._source.name)

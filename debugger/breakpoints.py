@@ -13,7 +13,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from ..backends.stepper.errors import StepFault
-from ..backends.stepper.events import Access, Event, byte_ranges
+from ..backends.stepper.events import StepEvent, TouchedValues, byte_ranges
 from ..backends.stepper.instructions import Gather
 from ..dialects.base import source_of
 from ..dialects.npu import BufferType, ElementwiseVectorOp, GmType, NpuOp, SlotOp
@@ -165,12 +165,12 @@ class Touch:
     values: np.ndarray | None
 
 
-def touches_of(event: Event, listing: Listing) -> list[Touch]:
+def touches_of(event: StepEvent, listing: Listing) -> list[Touch]:
     """What an instruction is going to touch; nothing where it leaves its memory, which is a fault when it runs."""
     op = event.op
     operands = {v: listing.name(v) for v in op.operands}
     try:
-        accesses: list[Access] = [*event.reads, *event.writes]
+        accesses: list[TouchedValues] = [*event.reads, *event.writes]
     except StepFault:
         return []
     found = [_touch(access, operands) for access in accesses]
@@ -195,7 +195,7 @@ def touches_of(event: Event, listing: Listing) -> list[Touch]:
     return found
 
 
-def _touch(access: Access, operands: Mapping[Any, str]) -> Touch:
+def _touch(access: TouchedValues, operands: Mapping[Any, str]) -> Touch:
     names = set()
     for value, name in operands.items():
         owner = value

@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from ..backends.stepper.cores import Core
-from ..backends.stepper.instructions import Store, Work
+from ..backends.stepper.cores import SteppedCore
+from ..backends.stepper.instructions import StoreBox, Work
 from ..backends.stepper.marks import Mark
-from ..backends.stepper.nodes import Cross, Flag, Loop, Node
-from ..backends.stepper.order import Order
+from ..backends.stepper.nodes import Cross, Flag, IssuedNode, Loop
+from ..backends.stepper.order import BlockOrder
 from .listing import Listing
 
 AHEAD = 10_000
 """Instructions of a core that are looked through for the next one of each pipe."""
 
-Arrival = tuple[Node, tuple[int, ...]]
+Arrival = tuple[IssuedNode, tuple[int, ...]]
 """An instruction and the indices with which a core came to it."""
 
 
-def rest(nodes: Sequence[Node], env: list[int], at: Node) -> Iterator[Node]:
+def rest(nodes: Sequence[IssuedNode], env: list[int], at: IssuedNode) -> Iterator[IssuedNode]:
     """What is left of a program whose core is at a node, that included; env: the core's indices, which follow."""
     path = _path(nodes, at)
     if path is not None:
         yield from _from(nodes, env, path)
 
 
-def _path(nodes: Sequence[Node], at: Node) -> list[int] | None:
+def _path(nodes: Sequence[IssuedNode], at: IssuedNode) -> list[int] | None:
     """The places of a node in the lists around it, outermost first."""
     for i, node in enumerate(nodes):
         if node is at:
@@ -38,7 +38,7 @@ def _path(nodes: Sequence[Node], at: Node) -> list[int] | None:
     return None
 
 
-def _from(nodes: Sequence[Node], env: list[int], path: Sequence[int]) -> Iterator[Node]:
+def _from(nodes: Sequence[IssuedNode], env: list[int], path: Sequence[int]) -> Iterator[IssuedNode]:
     first = nodes[path[0]]
     if isinstance(first, Loop) and len(path) > 1:
         now = env[first.index]
@@ -51,7 +51,7 @@ def _from(nodes: Sequence[Node], env: list[int], path: Sequence[int]) -> Iterato
     yield from _all(nodes[path[0] + 1 :], env)
 
 
-def _all(nodes: Sequence[Node], env: list[int]) -> Iterator[Node]:
+def _all(nodes: Sequence[IssuedNode], env: list[int]) -> Iterator[IssuedNode]:
     for node in nodes:
         if isinstance(node, Loop):
             for value in node.places:
@@ -61,7 +61,9 @@ def _all(nodes: Sequence[Node], env: list[int]) -> Iterator[Node]:
             yield node
 
 
-def left_of(core: Core, seen: Mapping[Core, Arrival], current: Core | None, env: list[int]) -> Iterator[Node]:
+def left_of(
+    core: SteppedCore, seen: Mapping[SteppedCore, Arrival], current: SteppedCore | None, env: list[int]
+) -> Iterator[IssuedNode]:
     """What a core still has to run. seen: the last instruction that each core came to and was let run; current: the
     core whose instruction is next."""
     if not hasattr(core, "node"):
@@ -72,11 +74,11 @@ def left_of(core: Core, seen: Mapping[Core, Arrival], current: Core | None, env:
 
 
 def waits_of(
-    core: Core, seen: Mapping[Core, Arrival], current: Core | None, listing: Listing
+    core: SteppedCore, seen: Mapping[SteppedCore, Arrival], current: SteppedCore | None, listing: Listing
 ) -> Iterator[str]:
     """Lines for each pipe of a core: how many instructions it began, its next one, and what that needs."""
     env = list(core.env)
-    following: dict[int, tuple[Node, list[int]]] = {}
+    following: dict[int, tuple[IssuedNode, list[int]]] = {}
     pipes = core.section.pipes
     for node in islice(left_of(core, seen, current, env), AHEAD):
         if node.queue not in following:
@@ -94,7 +96,7 @@ def waits_of(
         yield from (f"    {need}" for need in list(_needs(core, node, at, listing)) or ["can begin"])
 
 
-def _needs(core: Core, node: Node, env: list[int], listing: Listing) -> Iterator[str]:
+def _needs(core: SteppedCore, node: IssuedNode, env: list[int], listing: Listing) -> Iterator[str]:
     order = core.order
     if isinstance(node, Flag):
         channel = node.channel(env)
@@ -113,7 +115,7 @@ def _needs(core: Core, node: Node, env: list[int], listing: Listing) -> Iterator
     elif isinstance(node, Work):
         queue = core.first_queue + node.queue
         for place, does in (*((p, "reads") for p in node.reads), *((p, "writes") for p in node.writes)):
-            if place is node.sums and isinstance(node, Store):
+            if place is node.sums and isinstance(node, StoreBox):
                 raised = all(cell.flagged for cell in core.cells(place, place.slot(env)))
                 said = "raised" if raised else "not raised yet"
                 yield f"drains {listing.name(place.buffer.value)} by unit flags: {said}"
@@ -133,7 +135,7 @@ def _needs(core: Core, node: Node, env: list[int], listing: Listing) -> Iterator
         yield "waits until all pipes are idle"
 
 
-def flags_of(order: Order, core: Core) -> Iterator[str]:
+def flags_of(order: BlockOrder, core: SteppedCore) -> Iterator[str]:
     """A line for each flag of a core, and each event to it, that is raised and not consumed."""
     for (number, source, target, channel), event in sorted(order.events.items(), key=lambda item: item[0]):
         if number == core.number and event.clocks:

@@ -10,9 +10,9 @@ import numpy as np
 from xdsl.dialects import func
 from xdsl.ir import Operation
 
-from ..backends.stepper import Program, Race, Session, StepFault
-from ..backends.stepper.cores import Core
-from ..backends.stepper.launch import LaunchRun
+from ..backends.stepper import Race, Session, StepFault, StepProgram
+from ..backends.stepper.cores import SteppedCore
+from ..backends.stepper.launch import SteppedLaunch
 from ..dialects.base import source_of
 from ..dialects.npu import NpuOp
 from ..dialects.npu.structure import KernelOp
@@ -53,7 +53,7 @@ class Runner:
     """
 
     def __init__(
-        self, program: Program, arrays: Sequence[Any], sizes: Sizes = NO_SIZES, name: str = "the program"
+        self, program: StepProgram, arrays: Sequence[Any], sizes: Sizes = NO_SIZES, name: str = "the program"
     ) -> None:
         """arrays: of `@main`'s arguments. Raises TypeError where they do not fit."""
         self.program, self.sizes, self.name = program, sizes, name
@@ -77,11 +77,11 @@ class Runner:
         self.position = 0
         """How many instructions it came to: the number of the one that it is at."""
         self.fault: StepFault | None = None
-        self.launches: list[tuple[LaunchRun, int]] = []
+        self.launches: list[tuple[SteppedLaunch, int]] = []
         """The launches that began, with the number of the first instruction of each."""
-        self._seen: dict[Core, Arrival] = {}
+        self._seen: dict[SteppedCore, Arrival] = {}
         self._line: str | None = None
-        self._lines: dict[Core, str | None] = {}
+        self._lines: dict[SteppedCore, str | None] = {}
         self._is_new_launch = self._is_new_line = False
         for each in self.breakpoints:
             each.held = False
@@ -98,7 +98,7 @@ class Runner:
         return self.position > 0 or self.is_over or self.fault is not None
 
     @property
-    def core(self) -> Core | None:
+    def core(self) -> SteppedCore | None:
         """The core that a fault is on, or whose instruction is next; None where the host program runs."""
         running, session = self.session.running, self.session
         if running is None:
@@ -154,7 +154,7 @@ class Runner:
         more."""
         left = count
 
-        def is_there(core: Core) -> bool:
+        def is_there(core: SteppedCore) -> bool:
             nonlocal left, here
             if here is None or core is here or core.block != here.block:
                 left, here = left - 1, core
@@ -194,7 +194,7 @@ class Runner:
             raise DebugError("the program is not over: 'continue' runs it to its end")
         return self.session.results()
 
-    def _go(self, is_there: Callable[[Core], bool]) -> Stop:
+    def _go(self, is_there: Callable[[SteppedCore], bool]) -> Stop:
         if self.fault is not None:
             raise DebugError(
                 "the program stopped at a fault: 'back' goes to the launch, 'run' to the beginning"
@@ -207,7 +207,7 @@ class Runner:
         finally:
             self.is_running = False
 
-    def _run_on(self, is_there: Callable[[Core], bool]) -> Stop:
+    def _run_on(self, is_there: Callable[[SteppedCore], bool]) -> Stop:
         while True:
             touches, ran = self._touches_behind(), self.session.core
             before = self._host_writes()
@@ -231,7 +231,7 @@ class Runner:
             if self.is_interrupted:
                 return Stop("interrupt", f"interrupted\n{self.here()}")
 
-    def _advance(self) -> Core | None:
+    def _advance(self) -> SteppedCore | None:
         """Runs the instruction that it is at, and comes to the next one."""
         session = self.session
         if session.core is not None:
@@ -278,7 +278,7 @@ class Runner:
             return []
         return touches_of(event, self.listing(event.op))
 
-    def _hits_behind(self, ran: Core | None, touches: Sequence[Touch]) -> list[tuple[Breakpoint, str]]:
+    def _hits_behind(self, ran: SteppedCore | None, touches: Sequence[Touch]) -> list[tuple[Breakpoint, str]]:
         """The breakpoints that an instruction hits by what it wrote."""
         found = list[tuple[Breakpoint, str]]()
         writes = [t for t in touches if t.write and t.values is not None and t.values.size]
@@ -308,7 +308,7 @@ class Runner:
                     break
         return found
 
-    def _hits_at(self, core: Core) -> list[tuple[Breakpoint, str]]:
+    def _hits_at(self, core: SteppedCore) -> list[tuple[Breakpoint, str]]:
         """The breakpoints that it comes to with the instruction that is next."""
         op, kernel, found = core.node.op, core.launch.plan.name, list[tuple[Breakpoint, str]]()
         touches: list[Touch] | None = None
@@ -329,7 +329,7 @@ class Runner:
             found.append((each, ""))
         return found
 
-    def _holds(self, expression: Expression, core: Core, op: Operation) -> bool:
+    def _holds(self, expression: Expression, core: SteppedCore, op: Operation) -> bool:
         """Whether a condition is true on a core; not where a name stands for nothing there."""
         scope = NameScope(self.session, self.listing(op), core, op)
         try:

@@ -14,10 +14,10 @@ from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
 from ..backends.stepper import Session
-from ..backends.stepper.cores import Core
+from ..backends.stepper.cores import SteppedCore
 from ..backends.stepper.device import Region, Tensor
 from ..backends.stepper.marks import Mark
-from ..backends.stepper.places import Buffer, Cell, Place
+from ..backends.stepper.places import BufferPlace, ByteCell, SectionBuffer
 from ..dialects.dtypes import name_of_numpy, numpy_dtype
 from ..dialects.npu import BufferType, GmType, SlotOp
 from ..dialects.npu.interface import gm
@@ -99,7 +99,7 @@ class NameScope:
     op: the instruction or command that the program is at.
     """
 
-    def __init__(self, session: Session, listing: Listing, core: Core | None, op: Operation) -> None:
+    def __init__(self, session: Session, listing: Listing, core: SteppedCore | None, op: Operation) -> None:
         self.session, self.listing, self.core, self.op = session, listing, core, op
 
     def value(self, name: str) -> SSAValue:
@@ -140,7 +140,7 @@ class NameScope:
 
     # -- buffers -------------------------------------------------------------------------------------------
 
-    def _home(self, buffer: SSAValue) -> tuple[Core, Buffer] | None:
+    def _home(self, buffer: SSAValue) -> tuple[SteppedCore, SectionBuffer] | None:
         """The core that has a buffer, and what that is there: this core, or the first one of its kind."""
         assert self.core is not None
         for core in (self.core, *self.core.launch.running):
@@ -161,7 +161,7 @@ class NameScope:
             raise DebugError(f"{name} is a buffer of no core that runs")
         core, buffer = home
         selects = counter is not None and buffer.slots > 1
-        slots = [Place(buffer, counter).slot(core.env)] if selects else list(range(buffer.slots))
+        slots = [BufferPlace(buffer, counter).slot(core.env)] if selects else list(range(buffer.slots))
         cells = [core.memory.cells[buffer.number][slot] for slot in slots]
         views = [core.memory.views[buffer.number][slot] for slot in slots]
         ranges = [buffer.bytes_of(slot) for slot in slots]
@@ -186,7 +186,7 @@ class NameScope:
         values, unwritten = (held[0], blank[0]) if len(held) == 1 else (np.stack(held), np.stack(blank))
         return ShownValue(what, values, writes, unwritten if unwritten.any() else None)
 
-    def _cells(self, cells: Sequence[Cell], buffer: Buffer | None) -> Iterator[Written]:
+    def _cells(self, cells: Sequence[ByteCell], buffer: SectionBuffer | None) -> Iterator[Written]:
         for cell in cells:
             owner = cell.owner
             foreign = self.listing.name(owner.value) if owner is not None and owner is not buffer else ""

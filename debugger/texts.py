@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.stepper.cores import Core
+from ..backends.stepper.cores import SteppedCore
 from ..backends.stepper.marks import Mark
 from ..dialects.base import source_of
 from .expressions import plain
@@ -42,7 +42,7 @@ def indices_text(pairs: Sequence[tuple[str, int]]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in pairs)
 
 
-def core_text(scope: NameScope, core: Core) -> str:
+def core_text(scope: NameScope, core: SteppedCore) -> str:
     """`@exp_0, vector core 0 of block [1], %0 = 1, %5 = 0`."""
     return ", ".join(
         filter(None, (f"@{core.launch.plan.name}", str(core), indices_text(list(scope.indices()))))
