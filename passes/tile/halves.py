@@ -28,7 +28,7 @@ def cut_in_two(fusion: FusionOp) -> list[FusionOp]:
     middle = range(max(len(members) // 4, 1), max(len(members) * 3 // 4, 1) + 1)
     cuts = [_Cut(results, set(members[:n]), set(members[n:])) for n in middle]
     cut = min(cuts, key=lambda c: (c.bytes_over, abs(len(c.first) - len(c.second))))
-    parts = Parts(fusion, [cut.first, cut.second])
+    parts = FusionParts(fusion, [cut.first, cut.second])
     parts.replace()
     return parts.fusions
 
@@ -38,7 +38,7 @@ def members_of(fusion: FusionOp) -> list[Operation]:
     return [op for op in fusion.body.block.ops if "axes" in op.attributes]
 
 
-class Parts:
+class FusionParts:
     """Fusions that do together what another one does, in order; they are in no block before `replace`.
 
     members: the members of each, of which none reads what a later one makes. A part gives results of the fusion, and

@@ -30,7 +30,7 @@ from ..errors import PassError
 from ..graph.serial import is_small, on_few_cores
 from ..instances import has_open_sizes
 from .fronts import Chosen
-from .halves import Parts, members_of
+from .halves import FusionParts, members_of
 from .launches import launches_of
 from .names import Memo
 
@@ -45,7 +45,7 @@ class StrandsChoice:
         self.scheduler, self.machine = scheduler, scheduler.machine
         self.known: Memo[tuple[Chosen | None]] = Memo()
         """The best schedule of each fusion that was judged; None where it has none."""
-        self.kept: list[Parts] = []
+        self.kept: list[FusionParts] = []
         """Parts that were judged: what is known of their schedules refers to them."""
 
     def block(self, block: Block) -> None:
@@ -60,7 +60,7 @@ class StrandsChoice:
         if not levels:
             return
         members = [ops for level in levels for ops in (*level.strands, level.joints) if ops]
-        parts = Parts(fusion, members)
+        parts = FusionParts(fusion, members)
         self.kept.append(parts)
         free: set[int] = set()
         at = 0

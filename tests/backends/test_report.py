@@ -306,6 +306,7 @@ def test_json_schema(report: Report):
         "assumed_branches",
         "precision",
         "by_precision",
+        "left_out",
         "packing_microseconds",
         "floor_microseconds",
         "efficiency",

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from memories import outputs
-from products import assert_as_in_f32, data
+from products import EPS, assert_as_in_f32, data
 from tiers import covering, examples
 
 import tilewright as tw
@@ -121,7 +121,9 @@ def test_pins(scored: int, parts: int) -> None:
     pins = tw.Schedule(rows=48, keys=scored * parts, scored=scored, summed=16, features=64)
     program = compiled(layers, *args, schedule=pins)
     one = compiled(layers, *args, schedule=replace(pins, keys=16, scored=16))
-    np.testing.assert_array_equal(outputs(program, args)[0], outputs(one, args)[0])
+    got, want = outputs(program, args)[0], outputs(one, args)[0]
+    # XLA adds up products of other shapes in another order
+    np.testing.assert_allclose(got, want, rtol=0, atol=2 * EPS["f16"] * float(np.abs(want).max()))
 
 
 @pytest.mark.parametrize(

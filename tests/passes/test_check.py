@@ -17,7 +17,7 @@ from mutants import KERNEL_MUTATIONS
 from programs import RandomProgram, programs
 from subjects import example
 from sums import sums
-from tiers import sampled
+from tiers import sampled, xla_code
 from xdsl.context import Context
 from xdsl.dialects.func import FuncOp
 
@@ -300,6 +300,7 @@ def test_flags_that_can_go_and_what_they_cost(tmp_path: Any) -> None:
     assert flag.cycles > 0
 
 
+@xla_code()
 def test_an_unsafe_program_is_refused_unless_unchecked(tmp_path: Any) -> None:
     path = tmp_path / "race.mlir"
     path.write_text("\n".join(line for line in TEXT.splitlines() if "event = 5" not in line))

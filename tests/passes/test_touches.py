@@ -16,7 +16,7 @@ from tilewright.dialects.npu import GmType
 from tilewright.passes.npu.check import touches
 from tilewright.passes.npu.check.affine import TouchedBox
 from tilewright.passes.npu.check.model import TensorAccess
-from tilewright.passes.npu.check.touches import Region, TouchedTensor
+from tilewright.passes.npu.check.touches import TouchedRegion, TouchedTensor
 
 KERNEL: Any = SimpleNamespace(unit=0, is_unknown=lambda expr: False)
 VIEWS = [
@@ -98,7 +98,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch, order: list[TensorAccess]) -> int
     """How many last accesses and pairs of boxes are looked at in all."""
     total = 0
 
-    def touched(self: Region) -> Any:
+    def touched(self: TouchedRegion) -> Any:
         nonlocal total
         for pair in plain(self):
             total += 1
@@ -109,9 +109,9 @@ def looked_at(monkeypatch: pytest.MonkeyPatch, order: list[TensorAccess]) -> int
         total += 1
         return share(*boxes)
 
-    plain, share = Region.touched, touches.shared
+    plain, share = TouchedRegion.touched, touches.shared
     with monkeypatch.context() as patch:
-        patch.setattr(Region, "touched", touched)
+        patch.setattr(TouchedRegion, "touched", touched)
         patch.setattr(touches, "shared", shared)
         tensor = TouchedTensor(KERNEL)
         for number, one in enumerate(order):

@@ -36,7 +36,7 @@ from .model import (
     TensorAccess,
     TouchedBytes,
 )
-from .touches import Region, TouchedTensor
+from .touches import TouchedRegion, TouchedTensor
 
 Stamp = tuple[int, int]
 """An instruction: its queue and its number there, from 1."""
@@ -420,7 +420,7 @@ class Clocks:
         self._keep(transfer, regions, stamp)
 
     def _conflicts(
-        self, transfer: TensorAccess, regions: Iterable[Region | None]
+        self, transfer: TensorAccess, regions: Iterable[TouchedRegion | None]
     ) -> Iterator[tuple[Stamp, bool, bool]]:
         """The last accesses to what an access touches that one of the two writes; with each, whether it writes, and
         whether it is another unit's, so that nothing orders them."""
@@ -431,7 +431,7 @@ class Clocks:
                     apart = other != unit and sections[queue] == transfer.section.number
                     yield (queue, number), wrote, apart
 
-    def _keep(self, transfer: TensorAccess, regions: Iterable[Region | None], stamp: Stamp) -> None:
+    def _keep(self, transfer: TensorAccess, regions: Iterable[TouchedRegion | None], stamp: Stamp) -> None:
         for unit, region in enumerate(regions):
             if region is not None:
                 region.touch((stamp[0], unit, transfer.write), stamp[1])

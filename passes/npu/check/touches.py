@@ -27,7 +27,7 @@ Toucher = tuple[int, int, bool]
 """Queue, unit, and whether it writes."""
 
 
-class Region:
+class TouchedRegion:
     """A box of one frame that some access touches, or the flat range of a view whose elements are not told apart."""
 
     __slots__ = ("_filled", "around", "edges", "frame", "hull", "inside", "own", "stored", "written")
@@ -38,10 +38,10 @@ class Region:
         """The last access of each queue and unit to this region, by number."""
         self.inside: dict[Toucher, int] = {}
         """The same for all smaller regions that share elements with it."""
-        self.around: list[Region] = []
+        self.around: list[TouchedRegion] = []
         """Larger regions that share elements with it."""
         self.written = False
-        self.stored: list[Region] = []
+        self.stored: list[TouchedRegion] = []
         """The smaller regions that are written."""
         self._filled = False
 
@@ -82,7 +82,7 @@ class Region:
         ]
         return product_covers(clipped, [end - first for first, end in self.edges]) is None
 
-    def link(self, other: Region) -> None:
+    def link(self, other: TouchedRegion) -> None:
         """Links two regions that share elements: this one, which is new, and one that may have been touched."""
         if _larger(self, other):
             other.around.append(self)
@@ -94,7 +94,7 @@ class Region:
             self.around.append(other)
 
 
-def _larger(one: Region, other: Region) -> bool:
+def _larger(one: TouchedRegion, other: TouchedRegion) -> bool:
     if one.frame is other.frame:
         return prod(end - first for first, end in one.edges) > prod(end - first for first, end in other.edges)
     return one.hull[1] - one.hull[0] > other.hull[1] - other.hull[0]
@@ -105,17 +105,17 @@ class _Buckets:
     powers of two: a box lies in one or two buckets of its class along each dimension."""
 
     def __init__(self) -> None:
-        self.classes: dict[tuple[int, ...], dict[tuple[int, ...], list[tuple[Edges, Region]]]] = {}
+        self.classes: dict[tuple[int, ...], dict[tuple[int, ...], list[tuple[Edges, TouchedRegion]]]] = {}
 
-    def add(self, box: Edges, region: Region) -> None:
+    def add(self, box: Edges, region: TouchedRegion) -> None:
         shifts = tuple((end - first - 1).bit_length() for first, end in box)
         buckets = self.classes.setdefault(shifts, {})
         for bucket in product(*_buckets_of(box, shifts)):
             buckets.setdefault(bucket, []).append((box, region))
 
-    def near(self, box: Edges) -> list[Region]:
+    def near(self, box: Edges) -> list[TouchedRegion]:
         """The regions of all boxes that share positions with `box`."""
-        found: dict[int, Region] = {}
+        found: dict[int, TouchedRegion] = {}
         for shifts, buckets in self.classes.items():
             ranges = _buckets_of(box, shifts)
             if prod(map(len, ranges)) < len(buckets):
@@ -140,7 +140,7 @@ class _Frame:
         self.exact = exact
         self.boxed = exact and distinct
         """Whether two of its regions share elements only where their boxes share positions."""
-        self.regions: dict[Edges, Region] = {}
+        self.regions: dict[Edges, TouchedRegion] = {}
         self.boxes = _Buckets()
         self.hulls = _Buckets()
 
@@ -155,7 +155,7 @@ class _Footprint:
         self.exact, self.distinct = box is not None, view.distinct
         self.order = by_stride(view)
         self.key = (self.offset, *((self.strides[d], self.shape[d]) for d in self.order))
-        self.regions: dict[Edges, Region] = {}
+        self.regions: dict[Edges, TouchedRegion] = {}
 
     def edges(self, env: Sequence[int]) -> Edges | None:
         """The box in an environment; None where it is empty."""
@@ -172,7 +172,7 @@ class TouchedTensor:
         self.frames: dict[tuple[object, ...], _Frame] = {}
         self.footprints: dict[TensorAccess, _Footprint] = {}
 
-    def regions(self, access: TensorAccess, env: list[int]) -> list[Region | None]:
+    def regions(self, access: TensorAccess, env: list[int]) -> list[TouchedRegion | None]:
         """What the units of a section touch in an environment: None where that is nothing."""
         footprint = self.footprints.get(access)
         if footprint is None:
@@ -186,13 +186,13 @@ class TouchedTensor:
         env[unit] = own
         return found
 
-    def _region(self, footprint: _Footprint, edges: Edges) -> Region:
+    def _region(self, footprint: _Footprint, edges: Edges) -> TouchedRegion:
         region = footprint.regions.get(edges)
         if region is None:
             region = footprint.regions[edges] = self._in_frame(footprint, edges)
         return region
 
-    def _in_frame(self, footprint: _Footprint, edges: Edges) -> Region:
+    def _in_frame(self, footprint: _Footprint, edges: Edges) -> TouchedRegion:
         key = (footprint.exact, *footprint.key)
         frame = self.frames.get(key)
         if frame is None:
@@ -201,7 +201,7 @@ class TouchedTensor:
         region = frame.regions.get(box)
         if region is None:
             hull = flat_hull(edges, footprint.strides, footprint.offset)
-            region = frame.regions[box] = Region(frame, box, hull)
+            region = frame.regions[box] = TouchedRegion(frame, box, hull)
             for other in self.frames.values():
                 near = frame.boxes.near(box) if other is frame and frame.boxed else other.hulls.near((hull,))
                 for neighbour in near:
