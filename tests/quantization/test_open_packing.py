@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import export
-from tiers import examples
+from tiers import examples, xla_code
 
 import tilewright as tw
 from tilewright.api.packing import PackedProgram
@@ -73,6 +73,7 @@ def test_one_packed_set_serves_all_sizes(name: str, n: int, memory: Literal["typ
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
+@xla_code()
 @pytest.mark.parametrize("name", OPTIONS)
 def test_sizes_are_served_by_versions_for_ranges(name: str) -> None:
     program, packed, _ = program_of(name)
@@ -132,6 +133,7 @@ def test_donated_inputs_and_the_pool() -> None:
     assert program.pool is program.rest.pool
 
 
+@xla_code()
 def test_verified_with_packed_weights() -> None:
     program, _, _ = program_of("as they are")
     assert tw.verify(net, weights(), images(40), program=program, progress=False).ok
