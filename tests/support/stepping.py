@@ -6,19 +6,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
-from typing import Any
 
 import pytest
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block
 
-from tilewright.api import modes, program, shared
-from tilewright.api.modes import Memory
+from tilewright.api.modes import Memory, Runnable
+from tilewright.api.program import Program
+from tilewright.api.shared import SharedExecutables, SizedExecutable
 from tilewright.dialects.base import integer, to_ints
 from tilewright.dialects.npu import NpuOp, structure
 from tilewright.dialects.open_sizes import is_open
-from tilewright.machine import Machine
+from tilewright.dialects.sizes import Sizes
 
 MOST = 20_000
 """Instructions that a program runs at most, in all its cores, to be small."""
@@ -29,15 +29,24 @@ UNKNOWN = 8
 
 @contextmanager
 def stepping() -> Iterator[None]:
-    """Small programs are run one instruction at a time, whichever memory is asked for."""
+    """Small programs are run one instruction at a time, whichever of XLA's memories is asked for."""
+    of_program, of_version = Program.executable, SharedExecutables.at
 
-    def executable_of(module: ModuleOp, machine: Machine, mode: Memory, *symbols: Any) -> Any:
-        return modes.executable_of(module, machine, "step" if mode != "debug" and is_small(module) else mode, *symbols)
+    def executable(self: Program, memory: Memory) -> Runnable:
+        return of_program(self, _mode(self._module, memory))
+
+    def at(self: SharedExecutables, sizes: Sizes, memory: Memory) -> SizedExecutable | None:
+        return of_version(self, sizes, _mode(self._template.module, memory))
 
     with pytest.MonkeyPatch.context() as patch:
-        for each in (program, shared):
-            patch.setattr(each, "executable_of", executable_of)
+        patch.setattr(Program, "executable", executable)
+        patch.setattr(SharedExecutables, "at", at)
         yield
+
+
+def _mode(module: ModuleOp, memory: Memory) -> Memory:
+    """How a program is run that is asked for in a memory."""
+    return "step" if memory in ("typed", "bytes") and is_small(module) else memory
 
 
 def is_small(module: ModuleOp) -> bool:
