@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
+from typing import Any
 
 import pytest
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block
 
+import tilewright as tw
 from tilewright.api.modes import Memory, Runnable
 from tilewright.api.program import Program
 from tilewright.api.shared import SharedExecutables, SizedExecutable
@@ -19,6 +21,7 @@ from tilewright.dialects.base import integer, to_ints
 from tilewright.dialects.npu import NpuOp, structure
 from tilewright.dialects.open_sizes import is_open
 from tilewright.dialects.sizes import Sizes
+from tilewright.verification.results import Verification
 
 MOST = 20_000
 """Instructions that a program runs at most, in all its cores, to be small."""
@@ -30,7 +33,7 @@ UNKNOWN = 8
 @contextmanager
 def stepping() -> Iterator[None]:
     """Small programs are run one instruction at a time, whichever of XLA's memories is asked for."""
-    of_program, of_version = Program.executable, SharedExecutables.at
+    of_program, of_version, of_values = Program.executable, SharedExecutables.at, tw.verify
 
     def executable(self: Program, memory: Memory) -> Runnable:
         return of_program(self, _mode(self._module, memory))
@@ -38,7 +41,15 @@ def stepping() -> Iterator[None]:
     def at(self: SharedExecutables, sizes: Sizes, memory: Memory) -> SizedExecutable | None:
         return of_version(self, sizes, _mode(self._template.module, memory))
 
+    def verify(*args: Any, **kwargs: Any) -> Verification:
+        """It holds what XLA compiles against the levels, so a program must not run by steps there."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Program, "executable", of_program)
+            patch.setattr(SharedExecutables, "at", of_version)
+            return of_values(*args, **kwargs)
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tw, "verify", verify)
         patch.setattr(Program, "executable", executable)
         patch.setattr(SharedExecutables, "at", at)
         yield
