@@ -6,6 +6,7 @@ import jax
 import numpy as np
 from jax import export
 from loading import example_module
+from tiers import xla_code
 
 import tilewright as tw
 from tilewright.passes.templates import NoTemplate
@@ -13,6 +14,7 @@ from tilewright.passes.templates import NoTemplate
 STEPS = 64
 
 
+@xla_code()
 def test_prefill_and_decode_are_one_program() -> None:
     llama = example_module("llama")
     config = llama.TINY
