@@ -14,15 +14,16 @@ from collections import Counter
 
 import jax
 
-from .campaign import judged, made, plan
+from .campaign import DYNAMIC, RANDOM, judged, made, plan
 
 OUTCOMES = ("equal", "within bound", "different", "fault", "refused")
 
 
-def outcome(seed: int, only: str = "", dynamic: bool = False) -> tuple[str, str, float]:
-    """How the program of a seed comes out, why, and the seconds of the run by steps; dynamic: one with open sizes."""
-    target, _ = plan(seed, dynamic)
-    verdict = judged(made(seed, only, dynamic), target, ("npu", "step"))
+def outcome(seed: int, only: str = "", kind: str = RANDOM) -> tuple[str, str, float]:
+    """How the program of a seed comes out, why, and the seconds of the run by steps. kind: RANDOM, or DYNAMIC for one
+    with open sizes."""
+    target, _ = plan(seed, kind)
+    verdict = judged(made(seed, only, kind), target, ("npu", "step"))
     seconds = verdict.seconds.get("step", 0.0)
     if verdict.kind:
         where = "refused" if verdict.where != "step" else "different" if verdict.kind == "mismatch" else "fault"
@@ -35,11 +36,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--only", default="")
-    parser.add_argument("--dynamic", action="store_true")
+    parser.add_argument("--dynamic", dest="kind", action="store_const", const=DYNAMIC, default=RANDOM)
     options = parser.parse_args()
     counts, seconds = Counter[str](), 0.0
     for done, seed in enumerate(range(options.seed, options.seed + options.count), 1):
-        found, why, took = outcome(seed, options.only, options.dynamic)
+        found, why, took = outcome(seed, options.only, options.kind)
         counts[found] += 1
         seconds += took
         if why:

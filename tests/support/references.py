@@ -43,10 +43,16 @@ def _key(program: str, arguments: Sequence[Any]) -> str:
     """A name for a program on arguments, with what computes it."""
     found = hashlib.blake2b(digest_size=16)
     found.update(f"{jax.__version__} {REFERENCE} {os.environ.get('XLA_FLAGS')}\n{program}".encode())
-    for x in map(np.asarray, arguments):
+    for x in map(_plain, arguments):
         found.update(f"{x.dtype} {x.shape}".encode())
         found.update(np.ascontiguousarray(x).tobytes())
     return found.hexdigest()
+
+
+def _plain(x: Any) -> np.ndarray:
+    """An argument as an array; keys of random numbers as the integers that they are."""
+    is_key = isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(x) if is_key else x)
 
 
 def _read(path: Path) -> list[np.ndarray] | None:

@@ -25,9 +25,15 @@ BYTES_EVERY = 4
 """One program in so many runs in addressed memory, too, in the first tier: that takes nearly as long again as all else
 of a test."""
 
-LONGEST = 3.0
+LONGEST = 2.0
 """Processor seconds that the cases of a test take together in the first tier at most, as recorded, where it has several
 cases."""
+
+SLOW = 1.2
+"""Processor seconds from which on a test, all of whose cases take longer, is left to the second tier."""
+
+CAMPAIGNS = ("fuzz", "faults", "conformance", "surface")
+"""Folders of the samples of campaigns, which are in the first tier whatever they take."""
 
 FIRST_TIER = 1000.0
 """Processor seconds that all tests of the first tier take together at most, as recorded: ten minutes on two processors,
@@ -122,10 +128,18 @@ def first_tier(items: Iterable[pytest.Item]) -> list[pytest.Item]:
             chosen = _sample(group)
         else:
             chosen = group
-        kept.update(_short(chosen))
+        if not _is_slow(group):
+            kept.update(_short(chosen))
         for place, item in enumerate(sorted(kept.intersection(group), key=lambda x: number(x.nodeid))):
             item.stash[PLACE] = place
     return [x for x in items if x in kept]
+
+
+def _is_slow(group: Sequence[pytest.Item]) -> bool:
+    """Whether each case of a test takes long; samples of campaigns may."""
+    if any(folder in CAMPAIGNS for folder in group[0].path.parts):
+        return False
+    return min(seconds_of(x.nodeid) for x in group) > SLOW
 
 
 def _short(cases: Sequence[pytest.Item]) -> list[pytest.Item]:
