@@ -134,8 +134,9 @@ _numbers: dict[str, Any] = {}
 
 @pytest.fixture(autouse=True)
 def small_programs(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Small programs run one instruction at a time, but in one case of four, and where XLA's code is looked at."""
-    if not steps(request.node) or "backends" in request.path.parts:
+    """Small programs run one instruction at a time, but in one case of four, and where the subject is XLA's code, or a
+    campaign, which has levels of its own."""
+    if not steps(request.node) or {"backends", "fuzz"} & {*request.path.parts}:
         yield
         return
     from stepping import stepping
