@@ -25,17 +25,17 @@ BYTES_EVERY = 4
 """One program in so many runs in addressed memory, too, in the first tier: that takes nearly as long again as all else
 of a test."""
 
-LONGEST = 2.0
+LONGEST = 1.0
 """Processor seconds that the cases of a test take together in the first tier at most, as recorded, where it has several
 cases."""
 
-SLOW = 1.2
+SLOW = 1.0
 """Processor seconds from which on a test, all of whose cases take longer, is left to the second tier."""
 
 CAMPAIGNS = ("fuzz", "faults", "conformance", "surface")
 """Folders of the samples of campaigns, which are in the first tier whatever they take."""
 
-FIRST_TIER = 1000.0
+FIRST_TIER = 930.0
 """Processor seconds that all tests of the first tier take together at most, as recorded: ten minutes on two processors,
 without what ruff, basedpyright and lit take."""
 
@@ -128,18 +128,18 @@ def first_tier(items: Iterable[pytest.Item]) -> list[pytest.Item]:
             chosen = _sample(group)
         else:
             chosen = group
-        if not _is_slow(group):
+        if not _is_slow(chosen):
             kept.update(_short(chosen))
         for place, item in enumerate(sorted(kept.intersection(group), key=lambda x: number(x.nodeid))):
             item.stash[PLACE] = place
     return [x for x in items if x in kept]
 
 
-def _is_slow(group: Sequence[pytest.Item]) -> bool:
-    """Whether each case of a test takes long; samples of campaigns may."""
-    if any(folder in CAMPAIGNS for folder in group[0].path.parts):
+def _is_slow(cases: Sequence[pytest.Item]) -> bool:
+    """Whether each of a test's cases takes long; samples of campaigns may."""
+    if any(folder in CAMPAIGNS for folder in cases[0].path.parts):
         return False
-    return min(seconds_of(x.nodeid) for x in group) > SLOW
+    return min(seconds_of(x.nodeid) for x in cases) > SLOW
 
 
 def _short(cases: Sequence[pytest.Item]) -> list[pytest.Item]:
