@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import get_type_hints
 
 import pytest
+from tiers import xla_code
 
 import tilewright as tw
 
@@ -43,6 +44,7 @@ def test_a_name_that_is_like_none() -> None:
     assert not hasattr(tw, "__wrapped__")
 
 
+@xla_code()
 def test_type_checkers_see_the_same_names() -> None:
     tree = ast.parse(Path(tw.__file__).read_text())
     (block,) = [n for n in tree.body if isinstance(n, ast.If)]
