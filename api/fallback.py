@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -48,12 +48,17 @@ EXPECTED = (PassError, PluginError, MemoryError)
 
 
 def lowered_without_faults(
-    options: Options, lower: Callable[[Options], tuple[ModuleOp, Any]]
-) -> tuple[ModuleOp, Any]:
-    """What `lower` gives for some options, or, where it fails by a fault of the compiler, for options without what
-    failed. The module says then what was left out. Raises the first fault where nothing helps."""
+    options: Options,
+    module: ModuleOp,
+    again: Callable[[], ModuleOp],
+    lower: Callable[[ModuleOp, Options], ModuleOp],
+) -> ModuleOp:
+    """What `lower` makes of a module for some options, or, where it fails by a fault of the compiler, for options
+    without what failed. The module says then what was left out. Raises the first fault where nothing helps.
+
+    again: the module as it was, asked for only after a fault, since a function of JAX is traced for it."""
     try:
-        return lower(options)
+        return lower(module, options)
     except NoKernel as error:
         fault = error
     except EXPECTED:
@@ -62,13 +67,13 @@ def lowered_without_faults(
         fault = error
     for left_out in _tried(options, fault):
         try:
-            module, signature = lower(replace(options, **dict.fromkeys(left_out, False)))
-        except Exception:
+            module = lower(again(), replace(options, **dict.fromkeys(left_out, False)))
+        except Exception:  # the first fault is the one to tell
             continue
         why = f"{_named(left_out)} failed ({fault_of(fault)}) and is left out: the program may be slower"
         set_left_out(module, why)
         warnings.warn(f"{why}; please report it", FusionWarning, stacklevel=5)
-        return module, signature
+        return module
     raise fault
 
 

@@ -475,28 +475,28 @@ def compile_source(lowering: Lowering, origin: Source, target: str | None, optio
     """Compiles what a source gives, or takes what is kept of it. What looks at the module between passes is not given
     anything that is kept; nothing is left out there, either."""
 
-    def lower(options: Options) -> tuple[ModuleOp, Signature]:
+    def lower(module: ModuleOp, options: Options) -> ModuleOp:
         stages = options.stages()
-        module, signature = origin.lower()
         check_pinnable(module, stages)
         asked = target_of(module) or target
         kept = KeptPrograms.of(options.cache, asked, stages) if lowering is run_passes else None
         entry = None if kept is None else kept.program(module, origin.name)
         known = None if entry is None else entry.read()
         if known is not None:
-            return known, signature
+            return known
         lowering(module, target, stages)
         with proven() if stages[-1].name == CHECKER else nullcontext():
             verify_module(module)
         if entry is not None:
             entry.write(module)
-        return module, signature
+        return module
 
     with as_compile_error(), collector_paused():
-        if lowering is run_passes:
-            module, signature = lowered_without_faults(options, lower)
+        module, signature = origin.lower()
+        if lowering is run_passes and level_of(module) == "graph":
+            module = lowered_without_faults(options, module, lambda: origin.lower()[0], lower)
         else:
-            module, signature = lower(options)
+            module = lower(module, options)
     program = Program(origin, module, signature, target_of(module) or DEFAULT_TARGET, options)
     program.donations.warn()
     return program

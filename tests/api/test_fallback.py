@@ -104,3 +104,16 @@ def test_a_mistake_of_the_user() -> None:
     """It is no fault of the compiler, and nothing is tried."""
     with pytest.raises(tw.CompileError, match="may not use the host"):
         tw.compile(jnp.fft.fft, np.ones(8, "c8"), options=tw.Options(host="forbid"))
+
+
+def test_a_function_that_raises_is_traced_once() -> None:
+    """What a function raises is no fault of the compiler."""
+    traced = []
+
+    def fn(x: Any) -> NoReturn:
+        traced.append(x)
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        tw.compile(fn, ARGS[0])
+    assert len(traced) == 1
