@@ -49,7 +49,7 @@ def processor() -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "sampled(every): of these cases one in so many runs in the first tier")
-    config.addinivalue_line("markers", "compiled: it is about what XLA compiles")
+    config.addinivalue_line("markers", "xla_code: it is about what XLA compiles")
     config.addinivalue_line("markers", "later: only the second tier has it")
     config.addinivalue_line("markers", "covering(most): the first tier has each value of each parameter in one case")
     if RECORDING:
@@ -136,7 +136,7 @@ _numbers: dict[str, Any] = {}
 def small_programs(request: pytest.FixtureRequest) -> Iterator[None]:
     """Small programs run one instruction at a time, but in one case of four, and where the subject is XLA's code, or a
     campaign, which has levels of its own."""
-    if not steps(request.node) or {"backends", "fuzz"} & {*request.path.parts}:
+    if not steps(request.node):
         yield
         return
     from stepping import stepping

@@ -35,6 +35,9 @@ SLOW = 1.0
 CAMPAIGNS = ("fuzz", "faults", "conformance", "surface")
 """Folders of the samples of campaigns, which are in the first tier whatever they take."""
 
+OWN_LEVELS = ("backends", "fuzz")
+"""Folders of tests that say themselves what runs by steps."""
+
 FIRST_TIER = 930.0
 """Processor seconds that all tests of the first tier take together at most, as recorded: ten minutes on two processors,
 without what ruff, basedpyright and lit take."""
@@ -58,17 +61,22 @@ def begin(item: pytest.Item) -> None:
     _programs = itertools.count(item.stash[PLACE]) if PLACE in item.stash else itertools.count(0, BYTES_EVERY)
 
 
+def lies_in(item: pytest.Item, folders: Sequence[str]) -> bool:
+    """Whether a case is in one of these folders of `tests/`, wherever the tree itself is."""
+    return not {*folders}.isdisjoint(item.nodeid.split("::")[0].split("/"))
+
+
 def steps(item: pytest.Item) -> bool:
     """Whether a case runs small programs one instruction at a time: not in the second tier, where it is asked for by
     name, or where XLA's code is what it is about."""
-    if PLACE not in item.stash or item.get_closest_marker("compiled"):
+    if PLACE not in item.stash or lies_in(item, OWN_LEVELS) or item.get_closest_marker("xla_code"):
         return False
     return number(item.nodeid) % COMPILED_EVERY != 0
 
 
 def xla_code() -> pytest.MarkDecorator:
     """The case is about what XLA compiles."""
-    return pytest.mark.compiled
+    return pytest.mark.xla_code
 
 
 def next_memories() -> tuple[Memory, ...]:
@@ -137,7 +145,7 @@ def first_tier(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 
 def _is_slow(cases: Sequence[pytest.Item]) -> bool:
     """Whether each of a test's cases takes long; samples of campaigns may."""
-    if any(folder in CAMPAIGNS for folder in cases[0].path.parts):
+    if lies_in(cases[0], CAMPAIGNS):
         return False
     return min(seconds_of(x.nodeid) for x in cases) > SLOW
 
