@@ -276,12 +276,16 @@ class Clocks:
                             self._race("writes while {first} may still read", (reader, last), stamp, cell)
                     cell.readers = {}
                 cell.writer, cell.owner = stamp, alloc
+        self._beyond_cells(node, stamp)
+
+    def _beyond_cells(self, node: CheckedNode, stamp: Stamp) -> None:
+        """What an instruction does besides its cells: device memory, and what waits for a scalar one."""
         for transfer in node.device:
             tensor = self.same.get(transfer.tensor, transfer.tensor)
             if tensor in self.tracked:
                 self._touch(transfer, tensor, stamp)
-        if self.kernel.queue_names[queue] == "S":
-            self._scalar(queue)
+        if self.kernel.queue_names[stamp[0]] == "S":
+            self._scalar(stamp[0])
 
     def _unit_flags(self, node: CheckedNode, sums: Place, fresh: bool, stamp: Stamp) -> None:
         """A drain with unit flags is over after the product that flags its sums, and the product that begins them anew

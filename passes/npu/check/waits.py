@@ -160,12 +160,7 @@ class WaitGraph(Clocks):
                     self._need(queue, reader)
                 cell.readers = {}
                 cell.writer = stamp
-        for transfer in node.device:
-            tensor = self.same.get(transfer.tensor, transfer.tensor)
-            if tensor in self.tracked:
-                self._touch(transfer, tensor, stamp)
-        if self.kernel.queue_names[queue] == "S":
-            self._scalar(queue)
+        self._beyond_cells(node, stamp)
 
     def _unit_flags(self, node: CheckedNode, sums: Place, fresh: bool, stamp: Stamp) -> None:
         drains, now = node.fresh is None, self._now(node.queue)
