@@ -13,7 +13,7 @@ import argparse
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,42 +119,43 @@ def subject_of(source: str, target: str) -> Subject:
 
 
 def mutants(source: Subject, each: int, seed: int) -> Iterator[tuple[str, str, ModuleOp]]:
-    """(kind, what was changed, mutant) of so many mutants of each kernel."""
+    """(kind, what was changed, mutant) of so many mutants of each kernel, and of the host program."""
     machine = Machine.load(source.target)
-    names = [text(op.sym_name) for op in source.module.ops if isinstance(op, KernelOp)]
-    kinds = [k for k in KERNEL_MUTATIONS if k != IMPOSSIBLE]
-    for name in names:
-        rng, made = random.Random(f"{seed} {source.name} {name}"), 0
-        first = rng.randrange(len(kinds))
-        for tries in range(10 * each):
-            if made == each:
-                break
-            kind = kinds[(first + tries) % len(kinds)]
-            module = source.module.clone()
-            kernel = next(op for op in module.ops if isinstance(op, KernelOp) and text(op.sym_name) == name)
-            mutation = rng.choice(KERNEL_MUTATIONS[kind])
-            what = mutation(kernel, rng, machine)
-            if what is not None:
-                made += 1
-                yield kind, f"{source.name} @{name}: {mutation.__name__}: {what}", module
-    yield from host_mutants(source, each, seed)
+    for name in [text(op.sym_name) for op in source.module.ops if isinstance(op, KernelOp)]:
+        rng = random.Random(f"{seed} {source.name} {name}")
+        kinds = {k: mutations for k, mutations in KERNEL_MUTATIONS.items() if k != IMPOSSIBLE}
+
+        def kernel_of(module: ModuleOp, name: str = name) -> KernelOp:
+            return next(op for op in module.ops if isinstance(op, KernelOp) and text(op.sym_name) == name)
+
+        for kind, what, module in _drawn(source, each, rng, machine, kinds, kernel_of):
+            yield kind, f"{source.name} @{name}: {what}", module
+    rng = random.Random(f"{seed} {source.name}")
+    for kind, what, module in _drawn(source, each, rng, machine, HOST_MUTATIONS, lambda module: module):
+        yield f"host: {kind}", f"{source.name}: {what}", module
 
 
-def host_mutants(source: Subject, each: int, seed: int) -> Iterator[tuple[str, str, ModuleOp]]:
-    """The same of so many mutants of the host program."""
-    machine, rng = Machine.load(source.target), random.Random(f"{seed} {source.name}")
-    kinds, made = list(HOST_MUTATIONS), 0
+def _drawn(
+    source: Subject,
+    each: int,
+    rng: random.Random,
+    machine: Machine,
+    mutations: Mapping[str, Sequence[Callable[[Any, random.Random, Machine], str | None]]],
+    part_of: Callable[[ModuleOp], Any],
+) -> Iterator[tuple[str, str, ModuleOp]]:
+    """So many mutants of a part of a program, of its kinds in turn; each try works on a copy."""
+    kinds, made = list(mutations), 0
     first = rng.randrange(len(kinds))
     for tries in range(10 * each):
         if made == each:
             return
         kind = kinds[(first + tries) % len(kinds)]
         module = source.module.clone()
-        mutation = rng.choice(HOST_MUTATIONS[kind])
-        what = mutation(module, rng, machine)
+        mutation = rng.choice(mutations[kind])
+        what = mutation(part_of(module), rng, machine)
         if what is not None:
             made += 1
-            yield f"host: {kind}", f"{source.name}: {mutation.__name__}: {what}", module
+            yield kind, f"{mutation.__name__}: {what}", module
 
 
 def judged(source: Subject, each: int, seed: int, found: Agreement) -> None:
