@@ -6,7 +6,7 @@ import linecache
 from collections.abc import Callable
 from difflib import get_close_matches
 
-from ..dialects.base import place_of
+from ..dialects.base import place_of, to_ints
 from ..dialects.dtypes import name_of_numpy
 from .errors import DebugError
 from .inspector import Inspector
@@ -95,7 +95,7 @@ class Commands:
         code, lines = self.debugger.code, list[str]()
         for name, listed in code.instructions.items():
             runs = sum(run.plan.name == name for run, _ in self.debugger.launches)
-            grid = list(self.debugger.program.functions.kernels[name].properties["grid"].get_values())  # pyright: ignore
+            grid = list(to_ints(self.debugger.program.functions.kernels[name].grid))
             lines.append(f"@{name}: grid {grid}, {len(listed)} instructions, {runs} launches so far")
         return "\n".join(lines) or "the program has no kernels"
 

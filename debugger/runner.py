@@ -369,7 +369,7 @@ class Runner:
     def here(self) -> str:
         """Where it is, in two lines: the core and its indices, and the instruction."""
         if self.is_over:
-            count = len(self.session.program.functions.main.body.block.last_op.operands)  # pyright: ignore[reportOptionalMemberAccess]
+            count = len(self.session.program.functions.main.function_type.outputs)
             return (
                 f"{self.name} is over after {self.position} instructions: {count} result{'s' * (count != 1)}"
             )
