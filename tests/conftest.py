@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from durations import RECORDING, Recorder, long_ones_first
 from hypothesis import HealthCheck, settings
-from tiers import ALL, begin, first_tier, stepped
+from tiers import ALL, begin, first_tier, steps
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 FLAGS = {"xla_cpu_multi_thread_eigen": "false"}
@@ -136,13 +136,12 @@ _numbers: dict[str, Any] = {}
 def small_programs(request: pytest.FixtureRequest) -> Iterator[None]:
     """Small programs run one instruction at a time, but in one case of four, and where the subject is XLA's code, or a
     campaign, which has levels of its own."""
-    memories = stepped(request.node)
-    if not memories:
+    if not steps(request.node):
         yield
         return
     from stepping import stepping
 
-    with stepping(memories):
+    with stepping():
         yield
 
 

@@ -3,7 +3,7 @@ run."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
 from typing import Any
@@ -31,18 +31,15 @@ UNKNOWN = 8
 
 
 @contextmanager
-def stepping(memories: Collection[Memory]) -> Iterator[None]:
-    """Small programs are run one instruction at a time where one of these memories of XLA's is asked for."""
+def stepping() -> Iterator[None]:
+    """Small programs are run one instruction at a time, whichever of XLA's memories is asked for."""
     of_program, of_version, of_values = Program.executable, SharedExecutables.at, tw.verify
 
-    def mode(module: ModuleOp, memory: Memory) -> Memory:
-        return "step" if memory in memories and is_small(module) else memory
-
     def executable(self: Program, memory: Memory) -> Runnable:
-        return of_program(self, mode(self._module, memory))
+        return of_program(self, _mode(self._module, memory))
 
     def at(self: SharedExecutables, sizes: Sizes, memory: Memory) -> SizedExecutable | None:
-        return of_version(self, sizes, mode(self._template.module, memory))
+        return of_version(self, sizes, _mode(self._template.module, memory))
 
     def verify(*args: Any, **kwargs: Any) -> Verification:
         """It holds what XLA compiles against the levels, so a program must not run by steps there."""
@@ -56,6 +53,11 @@ def stepping(memories: Collection[Memory]) -> Iterator[None]:
         patch.setattr(Program, "executable", executable)
         patch.setattr(SharedExecutables, "at", at)
         yield
+
+
+def _mode(module: ModuleOp, memory: Memory) -> Memory:
+    """How a program is run that is asked for in a memory."""
+    return "step" if memory in ("typed", "bytes") and is_small(module) else memory
 
 
 def is_small(module: ModuleOp) -> bool:

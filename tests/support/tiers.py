@@ -47,7 +47,7 @@ Memory = Literal["typed", "bytes"]
 MEMORIES: tuple[Memory, ...] = ("typed", "bytes")
 COMPILED_EVERY = 4
 """One case in so many runs its small programs as XLA compiles them; the others run them one instruction at a time, at
-real addresses: in the second tier after they have run in typed memory."""
+real addresses."""
 PLACE = pytest.StashKey[int]()
 """Which case of its test an item is, of those of the first tier."""
 
@@ -66,15 +66,12 @@ def lies_in(item: pytest.Item, folders: Sequence[str]) -> bool:
     return not {*folders}.isdisjoint(item.nodeid.split("::")[0].split("/"))
 
 
-def stepped(item: pytest.Item) -> tuple[Memory, ...]:
-    """In place of which of XLA's memories a case runs small programs one instruction at a time: of both in the first
-    tier, of the addressed one in the second, of none where it is asked for by name, or where XLA's code is what it is
-    about."""
-    if lies_in(item, OWN_LEVELS) or item.get_closest_marker("xla_code") or number(item.nodeid) % COMPILED_EVERY == 0:
-        return ()
-    if PLACE in item.stash:
-        return MEMORIES
-    return MEMORIES[1:] if ALL else ()
+def steps(item: pytest.Item) -> bool:
+    """Whether a case runs small programs one instruction at a time, in place of XLA: not where it is asked for by name,
+    or where XLA's code is what it is about."""
+    if lies_in(item, OWN_LEVELS) or item.get_closest_marker("xla_code"):
+        return False
+    return (ALL or PLACE in item.stash) and number(item.nodeid) % COMPILED_EVERY != 0
 
 
 def xla_code() -> pytest.MarkDecorator:
