@@ -50,6 +50,7 @@ def processor() -> str:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "sampled(every): of these cases one in so many runs in the first tier")
     config.addinivalue_line("markers", "xla_code: it is about what XLA compiles")
+    config.addinivalue_line("markers", "whole: its cases are in the first tier however long they take together")
     config.addinivalue_line("markers", "later: only the second tier has it")
     config.addinivalue_line("markers", "covering(most): the first tier has each value of each parameter in one case")
     if RECORDING:

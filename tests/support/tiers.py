@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeVar
 
 import pytest
@@ -31,6 +31,11 @@ cases."""
 
 SLOW = 1.0
 """Processor seconds from which on a test, all of whose cases take longer, is left to the second tier."""
+
+EACH_FILE = 2
+VERY_SLOW = 3.5
+"""So many tests of a file, the shortest ones, are in the first tier even where they take up to so many seconds: each
+file is about something that no other is about."""
 
 CAMPAIGNS = ("fuzz", "faults", "conformance", "surface")
 """Folders of the samples of campaigns, which are in the first tier whatever they take."""
@@ -105,6 +110,12 @@ def covering(most: int | None = None) -> pytest.MarkDecorator:
     return pytest.mark.covering(most)
 
 
+def whole() -> pytest.MarkDecorator:
+    """In the first tier with all cases that it has there, however long they take together: they kill mutants that no
+    other test does."""
+    return pytest.mark.whole
+
+
 def later() -> pytest.MarkDecorator:
     """In the second tier alone: a test, or a case of one, that takes more than half a minute, where smaller ones look
     at the same in the first."""
@@ -129,25 +140,35 @@ def first_tier(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     for item in (x for x in items if not x.get_closest_marker("later")):
         groups.setdefault(item.nodeid.split("[")[0], []).append(item)
     kept: set[pytest.Item] = set()
-    for group in groups.values():
+    chosen_of: dict[str, list[pytest.Item]] = {}
+    for name, group in groups.items():
         if covers := [m for x in group if (m := x.get_closest_marker("covering"))]:
             chosen = _covering(group)[: covers[0].args[0]]
         elif any(x.get_closest_marker("sampled") for x in group):
             chosen = _sample(group)
         else:
             chosen = group
-        if not _is_slow(chosen):
-            kept.update(_short(chosen))
-        for place, item in enumerate(sorted(kept.intersection(group), key=lambda x: number(x.nodeid))):
+        chosen_of[name] = chosen
+    for name in _short_enough(chosen_of):
+        whole = any(x.get_closest_marker("whole") for x in chosen_of[name])
+        kept.update(chosen_of[name] if whole else _short(chosen_of[name]))
+        for place, item in enumerate(sorted(kept.intersection(groups[name]), key=lambda x: number(x.nodeid))):
             item.stash[PLACE] = place
     return [x for x in items if x in kept]
 
 
-def _is_slow(cases: Sequence[pytest.Item]) -> bool:
-    """Whether each of a test's cases takes long; samples of campaigns may."""
-    if lies_in(cases[0], CAMPAIGNS):
-        return False
-    return min(seconds_of(x.nodeid) for x in cases) > SLOW
+def _short_enough(tests: Mapping[str, Sequence[pytest.Item]]) -> Iterator[str]:
+    """The tests of which some case is short enough, and the samples of campaigns."""
+    files: dict[str, list[tuple[float, int, str]]] = {}
+    for name, cases in tests.items():
+        seconds = min(seconds_of(x.nodeid) for x in cases)
+        files.setdefault(name.split("::")[0], []).append((seconds, number(name), name))
+        if lies_in(cases[0], CAMPAIGNS):
+            yield name
+    for found in files.values():
+        for place, (seconds, _, name) in enumerate(sorted(found)):
+            if seconds <= (VERY_SLOW if place < EACH_FILE else SLOW) and not lies_in(tests[name][0], CAMPAIGNS):
+                yield name
 
 
 def _short(cases: Sequence[pytest.Item]) -> list[pytest.Item]:

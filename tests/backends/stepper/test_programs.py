@@ -14,6 +14,7 @@ from jax import lax
 from npu_programs import MACHINE, SOFTMAX, matmul, parse, random
 from step_campaign import arguments
 from subjects import subject
+from tiers import whole
 
 import tilewright as tw
 from tilewright.backends.interpreter import Executable
@@ -176,6 +177,7 @@ SUBJECTS = [
 """Programs of the fault campaigns that have what few others have."""
 
 
+@whole()
 @pytest.mark.parametrize(("source", "target"), SUBJECTS)
 def test_values_of_rare_instructions(source: str, target: str) -> None:
     made = subject(source, target)
