@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError, VerifyException
 
@@ -30,7 +29,7 @@ from ..dialects.open_sizes import assuming, typical_sizes
 from ..dialects.open_text import reading
 from ..dialects.size_numbers import SizeNumber, number_text, parse_number
 from ..dialects.sizes import SizeError, Sizes, parse_constraint
-from ..dialects.text import one_line
+from ..dialects.text import TextParser, one_line
 from ..dialects.text import verify as verify_module
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.graph.quantize import read_config
@@ -216,6 +215,6 @@ def _text(module: ModuleOp) -> str:
 def _module(text: str, symbols: Mapping[str, Symbol], example: Sizes) -> ModuleOp:
     """The module in a text, verified for an example of its sizes, if it has any."""
     with reading(symbols), assuming(example) if example else typical_sizes():
-        module = Parser(make_context(), text).parse_module()
+        module = TextParser(make_context(), text).parse_module()
         verify_module(module)
     return module

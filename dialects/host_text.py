@@ -21,7 +21,7 @@ from .dtypes import shape_in
 from .open_sizes import any_open, is_open
 from .sizes import SizeError, Sizes, names_in, parse_size
 
-_PLACE = re.compile(r"\$(?:\$|\[([^\]]*)\])")
+_PLACE = re.compile(r"\$(?:\$|\[([^\]\[$]*)\])")
 
 
 @irdl_attr_definition

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from math import prod
@@ -21,10 +22,11 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import IRDLOperation
 from xdsl.irdl.constraints import VerificationContext
-from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.parser import Parser, ParserState, UnresolvedOperand
 from xdsl.traits import IsolatedFromAbove
 from xdsl.utils.exceptions import ParseError, VerifyException
-from xdsl.utils.lexer import Span
+from xdsl.utils.lexer import Input, Span
+from xdsl.utils.mlir_lexer import MLIRLexer
 
 from .base import place_of
 from .dtypes import shape_in
@@ -57,7 +59,22 @@ class PlacedError(VerifyException):
 # -- reading -------------------------------------------------------------------------------------------------
 
 
-class _PlacingParser(Parser):
+class _Lexer(MLIRLexer):
+    """xDSL's lexer, whose expression for a string takes exponential time where the string has no end: this one never
+    takes back what it has matched, and accepts the same strings."""
+
+    _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
+
+
+class TextParser(Parser):
+    """xDSL's parser with a lexer that takes linear time. All text of our levels is read by it."""
+
+    def __init__(self, context: Context, text: str, filename: str = "<unknown>"):
+        super().__init__(context, "", filename)
+        self._parser_state = ParserState(_Lexer(Input(text, filename)))
+
+
+class _PlacingParser(TextParser):
     """Locates ops that carry no `loc(...)` at their names, and complains at the place that is wrong."""
 
     def __init__(self, context: Context, text: str, filename: str, first_line: int):
@@ -164,6 +181,8 @@ def _what_is_wrong(error: ParseError) -> str:
     found = error.span.text
     if error.msg.startswith("Expected suffix identifier after"):
         return f"expected a name after '{found[-1:]}'"
+    if error.msg.startswith("End of file reached before closing string"):
+        return "the string that begins here has no closing quote on its line, or an escape that there is not"
     if error.msg == "Could not parse entire input!":
         return (
             f"expected an operation, found '{one_line(found)}'"

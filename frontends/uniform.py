@@ -7,10 +7,10 @@ import re
 from xdsl.context import Context
 from xdsl.dialects.builtin import Builtin
 from xdsl.ir import Dialect
-from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError
 
 from ..dialects.graph import QuantizedType
+from ..dialects.text import TextParser
 
 PREFIX = "!quant.uniform"
 
@@ -25,7 +25,7 @@ def uniform_type(text: str) -> QuantizedType:
     context.load_dialect(Dialect("graph", [], [QuantizedType]))
     ours = _UNSIGNED.sub("<ui", text.replace(PREFIX, f"!{QuantizedType.name}", 1), count=1)
     try:
-        found = Parser(context, ours).parse_attribute()
+        found = TextParser(context, ours).parse_attribute()
         assert isinstance(found, QuantizedType)
         return found
     except ParseError as error:

@@ -122,6 +122,17 @@ def test_few_modules_use_the_bindings_of_jaxlib() -> None:
     assert found == within | {"backends/functions/host.py", "cli/engines.py"}
 
 
+def test_nothing_makes_the_parser_of_xdsl() -> None:
+    """It takes exponential time for a string without an end; `TextParser` does not."""
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Parser", "AttrParser", "MLIRLexer")
+    }
+    assert not found
+
+
 def imports_of(path: Path) -> set[Path]:
     """The modules of ours that a module imports, wherever in it; what only a type checker imports is left out."""
     found: set[Path] = set()

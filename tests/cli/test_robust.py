@@ -54,6 +54,15 @@ ROUGH = {
         f"%b = npu.alloc {{address = {'9' * 5000}}} : () -> !npu.buffer<4xf32, ub>\n",
         "the number has too many digits",
     ),
+    "a string without an end": (
+        f'module attributes {{a = "{"a" * 200_000}}} {{}}\n',
+        "the string that begins here has no closing quote",
+    ),
+    "a string with an escape that is none": (
+        f'module attributes {{a = "{"a" * 60}\\q"}} {{}}\n',
+        "the string that begins here has no closing quote on its line, or an escape that there is not",
+    ),
+    "a file that begins with it": ('"' + "a" * 60, "the string that begins here has no closing quote"),
     "3,000 modules": ("module {\n" * 3000 + "}\n" * 3000, "nested too deeply"),
     "3,000 arrays": (f"module attributes {{a = {'[' * 3000}{']' * 3000}}} {{}}\n", "nested too deeply"),
     "100,000 modules of StableHLO": (
