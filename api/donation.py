@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
@@ -65,6 +66,10 @@ def donate_inputs(
     donate(main, [i in chosen for i, n in enumerate(leaves) for _ in range(n)])
 
 
+_TAKING = threading.Lock()
+"""Held while a call takes the arrays that are donated to it: of several calls, one gets an array."""
+
+
 class Donations:
     """The donated inputs of a compiled program: `taken`, by number, are those that are gone after a call. As in JAX
     that are those of a result's type; and those whose memory the program uses."""
@@ -91,19 +96,24 @@ class Donations:
 
     def check(self, leaves: Sequence[Any]) -> None:
         """Raises DonatedError for an array that was given away before, or is given away now and used twice."""
+        self.check_there(leaves, range(len(leaves)))
         places: dict[int, list[int]] = {}
         for i, leaf in enumerate(leaves):
             if _is_array(leaf):
                 places.setdefault(id(leaf), []).append(i)
-                if leaf.is_deleted():
-                    raise DonatedError(
-                        f"{self._place(i)} of {self.title} has been deleted: it was donated to an earlier call"
-                    )
         for i in self.taken:
             others = [j for j in places.get(id(leaves[i]), ()) if j != i]
             if others:
                 raise DonatedError(
                     f"{self._place(i)} of {self.title} is donated, and {self._place(others[0])} is the same array"
+                )
+
+    def check_there(self, leaves: Sequence[Any], which: Iterable[int]) -> None:
+        """Raises DonatedError for one of these inputs that was given away before."""
+        for i in which:
+            if _is_array(leaves[i]) and leaves[i].is_deleted():
+                raise DonatedError(
+                    f"{self._place(i)} of {self.title} has been deleted: it was donated to an earlier call"
                 )
 
     def keep(self, results: Sequence[Any], flat: Sequence[Any]) -> list[Any]:
@@ -114,15 +124,30 @@ class Donations:
         return [jax.numpy.copy(x) if id(x) in given else x for x in results]
 
     def delete(self, leaves: Sequence[Any]) -> None:
-        """JAX arrays that were donated are gone; other arrays were copied to the device, and stay."""
-        for i in self.taken:
-            if _is_array(leaves[i]):
-                leaves[i].delete()
+        """JAX arrays that were donated are gone; other arrays were copied to the device, and stay. Raises DonatedError
+        where a call in another thread has taken one meanwhile; then all others stay."""
+        with _TAKING:
+            self.check_there(leaves, self.taken)
+            for i in self.taken:
+                if _is_array(leaves[i]):
+                    _delete(leaves[i])
 
 
 def _is_array(leaf: Any) -> bool:
     """Whether it is an array of JAX, which can be deleted."""
-    return hasattr(leaf, "is_deleted") and hasattr(leaf, "delete")
+    import jax
+
+    return isinstance(leaf, jax.Array)
+
+
+def _delete(array: Any) -> None:
+    """Deletes what an array holds, by way of another array of the same buffers: the array itself stays whole, since
+    `array.delete()` takes apart what JAX may be reading in another thread, which crashes the process. Who reads it
+    later gets JAX's error, and what runs already keeps the buffers as long as it needs them."""
+    import jax
+
+    parts = [shard.data for shard in array.addressable_shards]
+    jax.make_array_from_single_device_arrays(array.shape, array.sharding, parts).delete()
 
 
 def _type(arg: SSAValue) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -175,6 +176,8 @@ class DynamicProgram(Program):
         self._open, self._compile = replace(origin, shapes=self._dispatch.shapes), compile_version
         self.target, self.options = target or DEFAULT_TARGET, options
         self.machine = Machine.load(self.target)
+        self._lock = threading.RLock()
+        """Held while a version is compiled, which other threads wait for."""
         self._versions: OrderedDict[tuple[int, ...], Program] = OrderedDict()
         self._demands: dict[tuple[int, ...], Demand] = {}
         self.pool = ProgramPool(self.machine, options.pool, options.pool_bytes)
@@ -316,15 +319,16 @@ class DynamicProgram(Program):
 
     def _version(self, sizes: Sizes) -> Program:
         key = self._key_of(sizes)
-        found = self._versions.get(key)
-        if found is None:
-            found = self._versions[key] = self._new_version(sizes)
-            if len(self._versions) > VERSIONS_KEPT:
-                gone, _ = self._versions.popitem(last=False)
-                self._demands.pop(gone, None)
-                self.pool.drop(("constants", gone))
-        self._versions.move_to_end(key)
-        return found
+        with self._lock:
+            found = self._versions.get(key)
+            if found is None:
+                found = self._versions[key] = self._new_version(sizes)
+                if len(self._versions) > VERSIONS_KEPT:
+                    gone, _ = self._versions.popitem(last=False)
+                    self._demands.pop(gone, None)
+                    self.pool.drop(("constants", gone))
+            self._versions.move_to_end(key)
+            return found
 
     def _new_version(self, sizes: Sizes) -> Program:
         """The version for given sizes."""
@@ -373,11 +377,13 @@ class DynamicProgram(Program):
     ) -> AbstractContextManager[PooledCall]:
         """Device memory for a call of a version."""
         key = self._key_of(sizes)
-        if key not in self._demands:
-            self._demands[key] = version.demand
+        with self._lock:
+            demand = self._demands.get(key)
+            if demand is None:
+                demand = self._demands[key] = version.demand
         shared = version.range_number if isinstance(version, SizedProgram) else key
         said = ", ".join(f"{name} = {sizes[name]}" for name in self.symbols)
-        return (pool or self.pool).call(f"{self.name} at {said}", self._demands[key], owners, shared)
+        return (pool or self.pool).call(f"{self.name} at {said}", demand, owners, shared)
 
     def replay(self, calls: Iterable[Mapping[str, int]]) -> ProgramPool:
         """A new pool after calls with these sizes in this order, none of which is run. What no size changes is passed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -50,6 +51,8 @@ class Jitted(Recompiling):
         for both in sorted(self._names & self._donated_names):
             raise CompileError(f"argument {both!r} of {self._title} cannot be static and donated")
         self._programs: dict[Hashable, Program] = {}
+        self._lock = threading.RLock()
+        """Held while a program is compiled, which other threads wait for."""
         self._dynamic, self._constraints = None, tuple(constraints)
         if dynamic is not None:
             self._dynamic = ArgumentSpecs(self._title, "dynamic", Parameters.of(fn), dynamic)
@@ -110,13 +113,20 @@ class Jitted(Recompiling):
         key = (tree, kinds, len(args), static, named)
         found = self._programs.get(key)
         if found is None:
-            donate = [n for n, i in enumerate(call.places) if i in self._donated]
-            by_name = [k for k in call.kwargs if k in self._donated_names]
-            options = replace(self.options or Options(), donate=(*donate, *by_name))
-            args, kwargs = given if dims is None else self._symbolic(call, [kind[0] for kind in kinds])
-            found = compile(call.fn, *args, target=self.target, options=options, **kwargs)
-            self._programs[key] = found
+            with self._lock:
+                found = self._programs.get(key)
+                if found is None:
+                    found = self._programs[key] = self._compiled(call, kinds, dims is not None)
         return found, given
+
+    def _compiled(self, call: Call, kinds: Sequence[Kind], is_open: bool) -> Program:
+        """The program for arguments of these kinds."""
+        donate = [n for n, i in enumerate(call.places) if i in self._donated]
+        by_name = [k for k in call.kwargs if k in self._donated_names]
+        options = replace(self.options or Options(), donate=(*donate, *by_name))
+        given = call.args, call.kwargs
+        args, kwargs = self._symbolic(call, [kind[0] for kind in kinds]) if is_open else given
+        return compile(call.fn, *args, target=self.target, options=options, **kwargs)
 
     def _symbolic(self, call: Call, dims: Sequence[Dims]) -> Arguments:
         """The arguments of a call with symbolic shapes, where dimensions are open."""

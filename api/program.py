@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -252,6 +253,8 @@ class Program:
         self._source = source
         self._made = module
         self._signature = signature
+        self._lock = threading.RLock()
+        """Held while what is made once is made: in whichever thread asks for it first."""
         self._executables: dict[str, Runnable] = {}
         self._report: Report | None = None
         self._simulation: Simulation | None = None
@@ -263,9 +266,10 @@ class Program:
     @property
     def _module(self) -> ModuleOp:
         """The npu level."""
-        if not isinstance(self._made, ModuleOp):
-            self._made = self._made()
-        return self._made
+        with self._lock:
+            if not isinstance(self._made, ModuleOp):
+                self._made = self._made()
+            return self._made
 
     @cached_property
     def extents(self) -> tuple[Extent, ...]:
@@ -372,15 +376,24 @@ class Program:
         a Python function of another process.
         """
         mode, kwargs = mode_of(kwargs, self._signature, self.usual_mode)
-        flat = self.flatten(args, kwargs)
-        with as_compile_error():
-            if not self.donations.taken:
-                return self.unflatten(self.executable(mode)(*flat))
+        try:
+            with as_compile_error():
+                return self._called(mode, args, kwargs)
+        except (RuntimeError, ValueError):
             leaves = self._signature.leaves(self._source.name, args, kwargs)
-            self.donations.check(leaves)
-            results = self.donations.keep(self.executable(mode)(*flat), flat)
-            self.donations.delete(leaves)
-            return self.unflatten(results)
+            self.donations.check_there(leaves, range(len(leaves)))  # another thread may have donated one meanwhile
+            raise
+
+    def _called(self, mode: Memory, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What a call gives in a mode."""
+        flat = self.flatten(args, kwargs)
+        if not self.donations.taken:
+            return self.unflatten(self.executable(mode)(*flat))
+        leaves = self._signature.leaves(self._source.name, args, kwargs)
+        self.donations.check(leaves)
+        results = self.donations.keep(self.executable(mode)(*flat), flat)
+        self.donations.delete(leaves)
+        return self.unflatten(results)
 
     def debug(self, /, *args: Any, **kwargs: Any) -> Debugger:
         """A debugger of a call with these arguments, before its first instruction. Raises CompileError as a call
@@ -397,9 +410,10 @@ class Program:
 
     def executable(self, memory: Memory) -> Runnable:
         """What runs the npu level in a mode; made on first use, then kept."""
-        if memory not in self._executables:
-            self._executables[memory] = executable_of(self._module, self.machine, memory)
-        return self._executables[memory]
+        with self._lock:
+            if memory not in self._executables:
+                self._executables[memory] = executable_of(self._module, self.machine, memory)
+            return self._executables[memory]
 
     def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
         """The flat inputs in @main's order, checked against the signature. Raises CompileError for other shapes, dtypes
@@ -418,19 +432,21 @@ class Program:
     def report(self, at: Mapping[str, int] | None = None) -> Report:
         """Time, traffic and energy by kernel, from the simulator. at: the sizes of a `DynamicProgram`, by name."""
         self._check_closed(at)
-        if self._report is None:
-            undonated = self._undonated_arena() if any(donated(entry_of(self._module))) else None
-            self._report = report_of(self.simulation(), self._module, undonated)
-        return self._report
+        with self._lock:
+            if self._report is None:
+                undonated = self._undonated_arena() if any(donated(entry_of(self._module))) else None
+                self._report = report_of(self.simulation(), self._module, undonated)
+            return self._report
 
     def simulation(self, at: Mapping[str, int] | None = None) -> Simulation:
         """What the program does in time; made on first use, then kept. The report, the trace and the explain page are
         all made of it. Raises SimulationError. at: as for `report`."""
         self._check_closed(at)
-        if self._simulation is None:
-            with collector_paused():
-                self._simulation = simulate(self._module, self.machine)
-        return self._simulation
+        with self._lock:
+            if self._simulation is None:
+                with collector_paused():
+                    self._simulation = simulate(self._module, self.machine)
+            return self._simulation
 
     @property
     def demand(self) -> Demand:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import cached_property
 from typing import Any
 
@@ -33,6 +34,7 @@ class SharedExecutables:
 
     def __init__(self, template: Template) -> None:
         self._template = template
+        self._lock = threading.Lock()
         self._made: dict[Memory, list[tuple[tuple[Constraint, ...], SizedRunnable]]] = {}
 
     def at(self, sizes: Sizes, memory: Memory) -> SizedExecutable | None:
@@ -52,12 +54,13 @@ class SharedExecutables:
         return all(low is not None and high is not None for low, high in ends)
 
     def _executable(self, sizes: Sizes, memory: Memory) -> SizedRunnable:
-        made = self._made.setdefault(memory, [])
-        for constraints, executable in made:
-            if all(c.met_by(sizes) for c in constraints):
-                return executable
-        machine = Machine.load(target_of(self._template.module) or DEFAULT_TARGET)
-        with assuming(sizes) as assumed:
-            executable = executable_of(self._template.module, machine, memory, tuple(self._template.symbols))
-        made.append((tuple(assumed.made), executable))
-        return executable
+        with self._lock:
+            made = self._made.setdefault(memory, [])
+            for constraints, executable in made:
+                if all(c.met_by(sizes) for c in constraints):
+                    return executable
+            machine = Machine.load(target_of(self._template.module) or DEFAULT_TARGET)
+            with assuming(sizes) as assumed:
+                executable = executable_of(self._template.module, machine, memory, tuple(self._template.symbols))
+            made.append((tuple(assumed.made), executable))
+            return executable

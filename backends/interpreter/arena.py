@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -56,7 +57,8 @@ class Arena:
         self.constants = [
             (op.result, op.value.data.array()) for op in host.ops() if isinstance(op, structure.GmConstantOp)
         ]
-        self.kept: Array | None = None
+        self.kept: deque[Array] = deque(maxlen=1)
+        """The memory of the call before, for the one call that takes it first."""
 
     def start(self, arrays: Sequence[Array], sizes: RunTimeSizes, code: Mapping[Any, Any]) -> ArenaState:
         """The memory with the program's constants and arguments in place. sizes, code: as `State` has them."""
@@ -68,10 +70,10 @@ class Arena:
             for at, x in contents:
                 fill(memory, at, np.asarray(x))
             return ArenaState(on_device(memory), address, {}, sizes, code)
-        words = (
-            _zeros(self.words)(self.kept) if self.kept is not None else jax.numpy.zeros(self.words, np.uint32)
-        )
-        self.kept = None
+        try:
+            words = _zeros(self.words)(self.kept.pop())
+        except IndexError:
+            words = jax.numpy.zeros(self.words, np.uint32)
         for at, x in contents:
             words = _put(self.words, x.shape, np.dtype(x.dtype))(words, x, np.int32(at))
         return ArenaState(words, address, {}, sizes, code)
@@ -84,7 +86,8 @@ class Arena:
     def keep(self, state: State) -> None:
         """Leave the memory of a call to the next one."""
         assert isinstance(state, ArenaState)
-        self.kept = None if self._is_filled else state.words
+        if not self._is_filled:
+            self.kept.append(state.words)
 
 
 def _room_words(root: SSAValue) -> int:

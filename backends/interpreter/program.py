@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -88,6 +89,8 @@ class Executable:
         self.host = HostProgram(module, machine if memory == "bytes" else None, symbols)
         self.compilers: dict[Any, Compiler] = {}
         self.compiled: dict[Any, list[Compiled]] = {}
+        self._lock = threading.Lock()
+        """Held while something is compiled, which other threads wait for."""
         self._ready: tuple[Sizes, Mapping[Any, Any]] | None = None
         """The sizes of the last call, and what is run for them."""
         self.arena = Arena(self.host) if memory == "bytes" else None
@@ -108,8 +111,14 @@ class Executable:
         """Compile everything that is not compiled yet for these sizes, the largest first: Python traces, and other
         threads have XLA compile what is traced already. What was asked of open sizes while it was traced holds for
         others, too, in most cases. Gives what is to be run for them."""
-        if self._ready is not None and self._ready[0] == at:
-            return self._ready[1]
+        ready = self._ready  # another thread may put there what is for other sizes
+        if ready is not None and ready[0] == at:
+            return ready[1]
+        with self._lock:
+            return self._compile(at)
+
+    def _compile(self, at: Sizes) -> Mapping[Any, Any]:
+        """What is to be run for these sizes; all that is not compiled yet is."""
         found = {key: self._found(key, at) for key in self.compilers}
         missing = [key for key, one in found.items() if one is None]
         missing.sort(key=lambda key: -self.host.size(self.compilers[key].ops))
