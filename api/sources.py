@@ -30,6 +30,7 @@ from ..frontends.jax import tracing
 from ..frontends.text import TwError, decoded, find_tw
 from ..machine import Machine
 from ..passes.errors import PassError
+from ..support.files import read_plain
 from ..support.plugins import Entry, PluginError
 from .calls import Call, call_of, parameters_of
 from .parameters import INPUTS, Parameters, check_binds, title_of
@@ -210,7 +211,7 @@ def tw_text(path: str) -> str:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_plain(path)
     except FileNotFoundError:
         raise CompileError(f"{path}: no such file") from None
     except OSError as error:

@@ -33,7 +33,12 @@ Json = dict[str, Any]
 
 
 def write_trace(simulation: Simulation, path: str | os.PathLike[str]) -> None:
-    """Writes the timeline of a simulated program to `path`. Raises OSError.
+    """Writes the timeline of a simulated program to `path`, as `trace_text` gives it. Raises OSError."""
+    write_whole(path, trace_text(simulation))
+
+
+def trace_text(simulation: Simulation) -> str:
+    """The timeline of a simulated program, as JSON that Chrome and Perfetto show.
 
     Each launch shows the pipes of its heaviest core (of a mix kernel, of the block's cores), after the launch
     overhead; the commands are those of `program_spans`. Times are in microseconds. `otherData` counts kernels, their
@@ -44,7 +49,7 @@ def write_trace(simulation: Simulation, path: str | os.PathLike[str]) -> None:
         "displayTimeUnit": "ns",
         "otherData": {"target": simulation.machine.name, **asdict(counts_of(simulation))},
     }
-    write_whole(path, json.dumps(trace, separators=(",", ":")))
+    return json.dumps(trace, separators=(",", ":"))
 
 
 class _Timeline:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from ..support.files import read_plain
+
 
 class CalibrationError(Exception):
     """A file of records that cannot be read; the message is one sentence."""
@@ -105,7 +107,7 @@ def _is_time(value: object) -> TypeGuard[int | float]:
 def load_records(path: str | Path) -> list[Record]:
     """The records of a JSON file. Raises CalibrationError with one sentence."""
     try:
-        found = json.loads(Path(path).read_text())
+        found = json.loads(read_plain(path))
     except OSError as error:
         raise CalibrationError(f"{path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..support.files import write_part
+from ..support.files import write_part, write_plot
 from .compare import Outcome
 from .records import CalibrationError, Record
 
@@ -245,8 +245,10 @@ def scatter(path: str | Path, outcomes: Sequence[Outcome]) -> None:
     for axis in axes:
         axis.legend(fontsize=8)
     try:
-        figure.savefig(path, dpi=110)
+        write_plot(path, figure, dpi=110)
     except OSError as error:
         raise CalibrationError(f"{path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise CalibrationError(f"{path}: {error}") from None
     finally:
         pyplot.close(figure)

@@ -16,6 +16,7 @@ from ..calibration import (
     write_page,
 )
 from .common import CliError, working
+from .outputs import all_or_none
 
 
 def calibrate(args: argparse.Namespace) -> int:
@@ -28,10 +29,11 @@ def calibrate(args: argparse.Namespace) -> int:
                 say(f"simulating {record.id}", len(outcomes), len(records))
                 outcomes.append(compare(record))
         print(json.dumps(to_dict(outcomes), indent=2) + "\n" if args.json else table(outcomes), end="")
-        if args.page is not None:
-            write_page(args.page, markdown(outcomes))
-        if args.plot is not None:
-            scatter(args.plot, outcomes)
+        with all_or_none():
+            if args.page is not None:
+                write_page(args.page, markdown(outcomes))
+            if args.plot is not None:
+                scatter(args.plot, outcomes)
     except CalibrationError as error:
         raise CliError(str(error)) from None
     return 0

@@ -7,13 +7,12 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ..api.compiling import compile, lower, verify
 from ..api.dynamic import DynamicProgram
 from ..api.sources import input_types
+from ..backends.trace import trace_text
 from ..dialects.module import target_of
 from ..machine import DEFAULT_TARGET
 from . import inspect
@@ -30,7 +29,7 @@ from .build import (
 )
 from .cache import cache
 from .calibrate import calibrate
-from .common import STDIN, CliError, table, working, write_output
+from .common import STDIN, CliError, table, working
 from .completion import completion
 from .debug import debug
 from .inputs import check_takes, random_inputs
@@ -43,6 +42,7 @@ from .output import (
     write_program,
     write_reproducer,
 )
+from .outputs import write_output
 from .pack import pack
 from .quantize import quantize
 from .source import SourceSpec, find_function, source_of, user_code
@@ -171,17 +171,11 @@ def verify_passes(args: argparse.Namespace) -> int:
 def trace(args: argparse.Namespace) -> int:
     """Writes the timeline."""
     source, program, _ = build(args)
-    try:
-        with working(f"simulating {source.name}"):
-            if args.output == STDIN:
-                with TemporaryDirectory() as folder:
-                    program.trace(Path(folder) / "trace.json")
-                    text = (Path(folder) / "trace.json").read_text()
-                print(text)
-                return 0
-            program.trace(args.output)
-    except OSError as error:
-        raise CliError(f"{args.output}: {error.strerror}") from error
+    with working(f"simulating {source.name}"):
+        text = trace_text(program.simulation())
+    write_output(args.output, text)
+    if args.output == STDIN:
+        return 0
     if args.json:
         _print_json({"source": args.source, "target": program.target, "output": args.output})
     else:

@@ -1,21 +1,18 @@
-"""What both command lines share: errors in one line, files that are never half written."""
+"""What both command lines share: errors in one line, tables, warnings."""
 
 from __future__ import annotations
 
 import argparse
-import errno
 import os
-import stat
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from ..support import files
 from ..support.amounts import bytes_in
+from ..support.files import kind_of_file
 from ..support.progress import Say, showing
 
 STDIN = "-"
@@ -87,55 +84,14 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
-def write_output(path: str | Path, content: str | bytes) -> None:
-    """Writes a file in one step; `-` is stdout. Raises CliError."""
-    if path == STDIN:
-        text = content if isinstance(content, str) else content.decode()
-        print(text, end="")
-        return
-    try:
-        files.write_whole(path, content)
-    except OSError as error:
-        raise CliError(f"{path}: {error.strerror or error}") from error
-
-
-def check_output(path: str, read: Iterable[str] = ()) -> None:
-    """Raises CliError where a file cannot be written, so that nobody waits for a result that has no place, or where
-    it is one of those that are `read`, which would be lost: by whatever name, or as stdin where `-` is read."""
-    target = Path(path)
-    if path == STDIN:
-        return
-    if not path:
-        raise CliError("the name of the output file is empty")
-    if target.is_dir():
-        raise CliError(f"{path}: {os.strerror(errno.EISDIR)}")
-    if not target.parent.is_dir():
-        raise CliError(f"{path}: {os.strerror(errno.ENOENT)}")
-    if not os.access(target if target.exists() else target.parent, os.W_OK):
-        raise CliError(f"{path}: {os.strerror(errno.EACCES)}")
-    if target.is_file() and any(
-        _is_stdin(target) if r == STDIN else Path(r).is_file() and target.samefile(r) for r in read
-    ):
-        raise CliError(f"{path}: the command reads this file; write the output to another one")
-
-
 def check_plain(path: str) -> None:
     """Raises CliError where what is to be read is a device or a pipe with a name, of which nobody knows the end."""
     try:
-        mode = os.stat(path).st_mode
+        kind = kind_of_file(os.stat(path).st_mode)
     except (OSError, ValueError):
         return  # whoever opens it says so
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        kind = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+    if kind is not None:
         raise CliError(f"{path}: {kind}, not a file; redirect it to stdin and read that, as -")
-
-
-def _is_stdin(path: Path) -> bool:
-    """Whether stdin is redirected from a file."""
-    try:
-        return os.path.samestat(os.fstat(sys.stdin.fileno()), path.stat())
-    except (AttributeError, OSError, ValueError):  # no stdin, or one that is no file of the system
-        return False
 
 
 @contextmanager

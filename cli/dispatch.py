@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from ..support.plugins import PluginError
 from .common import (
     STDIN,
     CliError,
-    check_output,
     check_plain,
     complain,
     os_message,
@@ -22,6 +20,7 @@ from .common import (
 from .fmt import fmt
 from .grammar import PROGRAM, make_parser
 from .interrupt import interrupted
+from .outputs import outputs_of
 
 _READ = ("source", "inputs", "against", "stages", "target", "records", "table", "quant_config", "data")
 """Arguments that name files, or what is in a file: `model.py:fn`."""
@@ -63,42 +62,19 @@ def _run(given: list[str]) -> int:
         return fmt(args)
     read = [v for v in (getattr(args, name, None) for name in _READ) if v]
     files = {r for v in read for r in (v, v.rpartition(":")[0]) if r}
+    files |= {str(Path(r).with_suffix(".npz")) for r in files if r.endswith(".toml")}  # arrays of a configuration
     for path in files - {STDIN}:
         check_plain(path)
-    outputs = _outputs(args)
-    for path in outputs:
-        check_output(path, files)
-    _check_stdout(args, outputs)
+    outputs = outputs_of(args, files)
+    outputs.check()
     if getattr(args, "target", None) is not None:
         Machine.load(args.target)
     # XLA greets on stderr unless it is told not to before JAX is imported.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     from .commands import COMMANDS
 
-    return COMMANDS[args.command](args)
-
-
-def _check_stdout(args: argparse.Namespace, outputs: list[str]) -> None:
-    """Raises CliError where stdout cannot take the output."""
-    if STDIN not in outputs:
-        return
-    if len(outputs) > 1:
-        raise CliError(f"{args.command} writes more than one file: give the name of one, and not -")
-    if args.json:
-        raise CliError("-o - and --json would both write to stdout; give the name of a file")
-
-
-def _outputs(args: argparse.Namespace) -> list[str]:
-    """The files that a command is going to write."""
-    if args.command == "verify" and not args.bisect:
-        return []
-    found = [getattr(args, option, None) for option in ("output", "page", "plot")]
-    if args.command in ("verify", "reduce"):  # inputs go beside the program
-        named = [Path(path) for path in found if path and Path(path).name]
-        found += [str(path.with_suffix(".npz")) for path in named]
-        # the program right before the pass that is found, whichever it is
-        found += [str(old) for path in named for old in path.parent.glob(f"{path.stem}.before-*.mlir")]
-    return [path for path in found if path is not None]
+    with outputs.writing():
+        return COMMANDS[args.command](args)
 
 
 def _message(error: Exception) -> str:

@@ -26,17 +26,16 @@ from ..support.plugins import entries
 from .common import (
     STDIN,
     CliError,
-    check_output,
     check_plain,
     complain,
     os_message,
     quiet_pipe,
     short_warnings,
-    write_output,
 )
 from .diagnostics import DIAGNOSTICS, Chunk, diagnostics_of
 from .expectations import expectations, expects, mismatches
 from .interrupt import interrupted
+from .outputs import OutputFiles, write_output
 from .pass_specs import passes_of
 from .timing import Timing
 from .universe import TILEWRIGHT_UNIVERSE
@@ -254,8 +253,12 @@ class TilewrightOptMain(xDSLOptMain):
         """Reads, transforms and writes every chunk; 1 where one has errors. An output file appears only when all went
         well."""
         output = None if self.args.output_file == STDIN else self.args.output_file
-        if output is not None:
-            check_output(output, [self.args.input_file or STDIN])
+        outputs = OutputFiles([] if output is None else [output], read=[self.args.input_file or STDIN])
+        outputs.check()
+        with outputs.writing():
+            return self._run(output)
+
+    def _run(self, output: str | None) -> int:
         chunks, extension = self._chunks()
         self.expecting = self.args.verify_diagnostics and any(expects(chunk.content) for chunk in chunks)
         texts = []

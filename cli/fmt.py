@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import STDIN, CliError, OneLineParser, check_plain, complain, os_message, say, write_output
+from ..support.files import read_plain
+from .common import STDIN, CliError, OneLineParser, check_plain, complain, os_message, say
 from .help import texts
+from .outputs import write_output
 
 if TYPE_CHECKING:
     from ..frontends.text import Diagnostic
@@ -78,7 +80,7 @@ def _format(name: str) -> _Formatted:
     try:
         if name != STDIN:
             check_plain(name)
-        content = sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
+        content = sys.stdin.buffer.read() if name == STDIN else read_plain(name)
         text = decoded(content)
     except CliError as error:
         found.problem = str(error)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile, ZipFile
 
+from ..support.files import open_plain
 from .common import CliError, os_message, suggestion
 from .source import SourceSpec, user_code
 
@@ -160,7 +161,7 @@ def _inputs_of_model(source: SourceSpec, values: bool) -> list[Any]:
 def _read_inputs(file: str) -> list[Any]:
     import numpy as np
 
-    with _npz(file), np.load(file, allow_pickle=False) as arrays:
+    with _npz(file), open_plain(file) as content, np.load(content, allow_pickle=False) as arrays:
         return [arrays[name] for name in arrays.files]
 
 
@@ -178,7 +179,7 @@ def _read_types(file: str) -> list[Any]:
             raise ValueError("arrays of objects")
         return jax.ShapeDtypeStruct(shape, dtype)
 
-    with _npz(file), ZipFile(file) as arrays:
+    with _npz(file), open_plain(file) as content, ZipFile(content) as arrays:
         made = []
         for name in arrays.namelist():
             with arrays.open(name) as stream:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..machine import Machine
-from .common import STDIN, CliError, suggestion, table, working, write_output
+from .common import STDIN, CliError, suggestion, table, working
 from .help import texts
+from .outputs import write_output
 
 if TYPE_CHECKING:
     from ..api.program import Program

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..support.precisions import ORIGIN
 from ..support.winograd import OFF
-from .common import check_output, table, write_output
+from .common import table
+from .outputs import all_or_none, write_output
 from .switches import SWITCHES
 
 if TYPE_CHECKING:
@@ -114,10 +115,10 @@ def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) ->
     target = Path(args.output)
     inputs = target.with_suffix(".npz")
     before = target.with_suffix(f".before-{stage}.mlir")
-    check_output(str(before), [args.source])
-    write_output(inputs, _packed(found.inputs))
-    write_output(before, found.before.rstrip() + "\n")
-    write_output(target, found.source.rstrip() + "\n")
+    with all_or_none():
+        write_output(inputs, _packed(found.inputs))
+        write_output(before, found.before.rstrip() + "\n")
+        write_output(target, found.source.rstrip() + "\n")
     command = ["tilewright", "verify", str(target)]
     if found.inputs:
         command += ["--inputs", str(inputs)]
@@ -151,8 +152,9 @@ def write_program(args: argparse.Namespace, module: ModuleOp, inputs: Sequence[A
         value.name_hint = None
     target = Path(args.output)
     arrays = target.with_suffix(".npz")
-    write_output(arrays, _packed(inputs))
-    write_output(target, str(module).rstrip() + "\n")
+    with all_or_none():
+        write_output(arrays, _packed(inputs))
+        write_output(target, str(module).rstrip() + "\n")
     return {"file": str(target), "inputs": str(arrays), "ops": count_ops(module)}
 
 

@@ -10,8 +10,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import STDIN, CliError, OneLineParser, parse_bytes, say, working, write_output
+from ..support.files import read_plain
+from .common import STDIN, CliError, OneLineParser, parse_bytes, say, working
 from .help import texts
+from .outputs import write_output
 
 if TYPE_CHECKING:
     from ..packing import Buffer, PackingPlan, PackingProblem
@@ -111,7 +113,7 @@ def _text(path: str) -> str:
     elif Path(path.rpartition(":")[0] or path).suffix.lower() != ".csv":
         raise CliError(f"{path}: pack places the buffers of a .csv file, and takes no program")
     else:
-        data = Path(path).read_bytes()
+        data = read_plain(path)
     try:
         return data.decode()
     except UnicodeDecodeError:

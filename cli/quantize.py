@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from ..api.sources import as_compile_error
+from ..compression.front import SearchResult
 from ..passes.errors import PassError
 from ..passes.graph.quantize import read_config
-from ..passes.graph.recipes import SUFFIX, QuantConfig, recipe_of
+from ..passes.graph.recipes import SUFFIX, recipe_of
 from ..support.files import read_arrays
 from .build import inputs_of
-from .common import CliError, check_output, os_message, working
+from .common import CliError, working
 from .output import finite
+from .outputs import all_or_none
 from .source import find_function, source_of, user_code
 
 DEFAULT_MODE = "w8a8"
@@ -45,6 +47,7 @@ def quantize(args: argparse.Namespace) -> int:
     weights = [w for w in args.weights.split(",") if w] or None
     common: dict[str, Any] = {"data": data, "labels": labels, "metric": metric, "method": args.method}
     common |= {"weights": weights, "target": args.target}
+    drawn: SearchResult[Any] | None = None
     who = (None, None) if source.fn is None else (source.path, source.fn)
     with working(f"quantizing {source.name}") as say, user_code(*who):
         common["progress"] = say
@@ -58,8 +61,7 @@ def quantize(args: argparse.Namespace) -> int:
             config, text = found.best.config, str(found)
             shown: dict[str, Any] = {"points": [_point(p) for p in found.points]}
             shown["sensitivity"] = [_sensitivity(row) for row in found.sensitivity]
-            if args.plot:
-                found.plot(args.plot)
+            drawn = found
         else:
             with as_compile_error():
                 wanted = read_config(args.quant_config or args.mode or DEFAULT_MODE)
@@ -75,7 +77,10 @@ def quantize(args: argparse.Namespace) -> int:
             if report.packing_microseconds is not None:
                 text += f"\npacking the weights, once: {report.packing_microseconds:,.1f} us"
             shown = {"table": asdict(made.table), "report": report.to_dict()}
-    _save(config, args.output)
+    with all_or_none():
+        if args.plot and drawn is not None:
+            drawn.plot(args.plot)
+        config.save(args.output)
     if args.json:
         print(json.dumps(_finite({"source": args.source, "output": args.output, **shown}), indent=2))
     else:
@@ -92,7 +97,6 @@ def _searches(args: argparse.Namespace) -> bool:
 
 def _check_arguments(args: argparse.Namespace, searches: bool) -> None:
     """Raises CliError for arguments that do not fit each other, or a search, before anything is computed."""
-    check_output(args.output)
     if Path(args.output).suffix != SUFFIX:
         raise CliError(f"-o {args.output}: a configuration is a {SUFFIX} file")
     if args.max_drop is not None and args.max_drop != args.max_drop:
@@ -106,13 +110,6 @@ def _check_arguments(args: argparse.Namespace, searches: bool) -> None:
     if searches and (args.recover or args.quant_config):
         given = "--recover" if args.recover else "--quant-config"
         raise CliError(f"{given} is not for a search, which chooses the configuration: leave out one of them")
-
-
-def _save(config: QuantConfig, path: str) -> None:
-    try:
-        config.save(path)
-    except OSError as error:
-        raise CliError(os_message(error)) from None
 
 
 def _finite(value: Any) -> Any:

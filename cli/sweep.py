@@ -18,11 +18,11 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from ..backends.report import Report
+from ..support.files import write_plot
 from .build import open_program, parse_at, user_of
-from .common import CliError, table, working
+from .common import CliError, os_message, table, working
 from .source import user_code
 
 SAMPLES = 16
@@ -30,9 +30,6 @@ SAMPLES = 16
 
 MOST = 4096
 """Values of a sweep: each is compiled."""
-
-FORMATS = (".svg", ".png", ".pdf")
-
 
 @dataclass(frozen=True)
 class SweepRow:
@@ -51,8 +48,6 @@ class SweepRow:
 def sweep(args: argparse.Namespace) -> int:
     """Prints a line for each value of a size, and draws them."""
     symbol, values = parse_sweep(args.sweep)
-    if args.plot is not None and Path(args.plot).suffix not in FORMATS:
-        raise CliError(f"--plot {args.plot}: a plot is a file of {', '.join(FORMATS)}")
     source, program = open_program(args, f"--sweep {args.sweep}")
     if symbol not in program.symbols:
         known = ", ".join(program.symbols)
@@ -176,8 +171,10 @@ def plot(path: str, symbol: str, rows: Sequence[SweepRow]) -> None:
     if wide:
         panels[-1].set_xscale("log", base=2)
     try:
-        figure.savefig(path, dpi=120)
-    except (OSError, ValueError) as error:
+        write_plot(path, figure, dpi=120)
+    except OSError as error:
+        raise CliError(os_message(error)) from None
+    except ValueError as error:
         raise CliError(f"{path}: {error}") from None
     finally:
         pyplot.close(figure)

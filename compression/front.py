@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar, Generic, Literal, TypeVar
 
 from ..api.signature import CompileError
+from ..support.files import write_plot
 from .measures import COMPARED
 from .walk import SensitivityRow
 
@@ -133,8 +134,10 @@ class SearchResult(Generic[Point]):
         axes.set_axisbelow(True)
         figure.legend(loc="outside right upper", frameon=False, fontsize=9)
         try:
-            figure.savefig(path, dpi=120)
-        except (OSError, ValueError) as error:
+            write_plot(path, figure, dpi=120)
+        except OSError as error:
+            raise CompileError(f"{path}: {error.strerror or error}") from None
+        except ValueError as error:
             raise CompileError(f"{path}: {error}") from None
         finally:
             pyplot.close(figure)

@@ -35,6 +35,7 @@ from ..backends.simulator import Launch, Rest
 from ..backends.spans import Span, program_spans
 from ..dialects.base import text, to_ints
 from ..passes.pipeline import Stage
+from ..support.files import read_plain
 from ..verification.results import Progress
 from .apart import kernels_apart
 from .errors import ExplainError
@@ -286,7 +287,7 @@ class _Files:
         found: list[Json] = []
         for name, number in self._numbers.items():
             try:
-                content = Path(name).read_text(encoding="utf-8").splitlines()
+                content = read_plain(name).decode().splitlines()
             except (OSError, UnicodeDecodeError):
                 content = []
             wanted = {

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..support.files import open_plain
 from . import files
 from .parts import (
     LEVELS,
@@ -47,7 +48,7 @@ def tables(path: Path) -> tuple[dict[str, Any], list[Path]]:
 
 def _tables(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], list[Path]]:
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             own = tomllib.load(file)
     except OSError as error:
         raise MachineError(f"{path}: {error.strerror or error}") from error

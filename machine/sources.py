@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..support.files import read_plain
 from . import files
 from .machine import Machine
 from .parts import MachineError
@@ -41,7 +42,7 @@ def figures(name_or_path: str) -> tuple[str, list[Figure]]:
 
 
 def _collect(path: Path, found: dict[str, Figure]) -> str:
-    content = path.read_text(encoding="utf-8")
+    content = read_plain(path).decode()
     try:
         table = tomllib.loads(content)
     except tomllib.TOMLDecodeError as error:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from ...support.files import read_plain
 from ..errors import FrontendError
 from .errors import OnnxError
 from .table import DEFAULT_DOMAINS
@@ -128,7 +129,7 @@ def import_onnx() -> Any:
 
 def _load(onnx: Any, path: Path) -> onnx.ModelProto:
     try:
-        content = path.read_bytes()
+        content = read_plain(path)
     except FileNotFoundError:
         raise OnnxError(f"{path}: no such file") from None
     except OSError as error:

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 
 from ...dialects.dtypes import element_type, shape_in, tensor
 from ...dialects.size_numbers import SizeNumber
+from ...support.files import open_plain
 from . import syntax
 from .builder import type_text
 from .diagnostics import DiagnosticLog
@@ -85,7 +86,7 @@ def tw_identity(path: str, text: str) -> list[str]:
 def _hash(file: Path) -> str:
     """A hash of a file's content; empty where it cannot be read, which the program says where it does."""
     try:
-        with file.open("rb") as content:
+        with open_plain(file) as content:
             return file_digest(content, "sha256").hexdigest()
     except OSError:
         return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...support.files import read_plain
 from . import syntax
 from .diagnostics import DiagnosticLog, SourceFile, did_you_mean, in_words
 from .functions import functions
@@ -93,7 +94,7 @@ def _import(
             report.add(module.source, item.path.span, f'"{name}" is not a .tw file')
             return
         try:
-            text = decoded(path.read_bytes())
+            text = decoded(read_plain(path))
         except FileNotFoundError:
             near = sorted(p.name for p in path.parent.glob("*.tw")) if path.parent.is_dir() else []
             help = did_you_mean(path.name, near)

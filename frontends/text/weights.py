@@ -8,6 +8,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from ...dialects.dtypes import numpy_dtype
+from ...support.files import open_plain, read_plain
 from .diagnostics import Problem, did_you_mean, in_words
 
 _SAFETENSORS = {
@@ -55,7 +56,7 @@ def _load(path: Path) -> dict[str, np.ndarray]:
         raise Problem(f"{path.name or path} is neither a .safetensors nor an .npz file")
     try:
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as arrays:
+            with open_plain(path) as content, np.load(content, allow_pickle=False) as arrays:
                 return dict(arrays)
         return _safetensors(path)
     except FileNotFoundError:
@@ -72,7 +73,7 @@ def _safetensors(path: Path) -> dict[str, np.ndarray]:
     from safetensors import SafetensorError, deserialize
 
     try:
-        found = deserialize(path.read_bytes())
+        found = deserialize(read_plain(path))
     except SafetensorError as error:
         raise ValueError(str(error)) from None
     out = {}

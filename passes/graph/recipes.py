@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from ...dialects.dtypes import limits
-from ...support.files import read_arrays, write_whole
+from ...support.files import read_arrays, read_plain, together, write_whole
 from ..errors import PassError
 
 LEAST_NORMAL = float(np.finfo(np.float32).tiny)
@@ -240,24 +240,25 @@ class QuantConfig:
 
     def save(self, path: str | Path) -> None:
         """Writes it to a file that ends in `.toml`; arrays, where it has any, to one beside it that ends in `.npz`.
-        Neither is ever half written. Raises PassError for another ending, and OSError."""
+        Neither is ever half written, and both are or none. Raises PassError for another ending, and OSError."""
         path = Path(path)
         if path.suffix != SUFFIX:
             raise PassError(f"{path}: a configuration is a {SUFFIX} file")
         found = {f"{name}/{key}": a for name, p in self.products.items() for key, a in p.arrays().items()}
         beside = path.with_suffix(".npz")
-        if found:
-            stream = BytesIO()
-            np.savez(stream, allow_pickle=False, **found)
-            write_whole(beside, stream.getvalue())
-        write_whole(path, self.to_toml(beside.name if found else None))
+        with together():
+            if found:
+                stream = BytesIO()
+                np.savez(stream, allow_pickle=False, **found)
+                write_whole(beside, stream.getvalue())
+            write_whole(path, self.to_toml(beside.name if found else None))
 
     @staticmethod
     def load(path: str | Path) -> QuantConfig:
         """Reads what `save` or a person wrote. Raises PassError with the file's name for what is wrong in it."""
         path = Path(path)
         try:
-            return QuantConfig.parse(path.read_text(), path.parent)
+            return QuantConfig.parse(read_plain(path).decode(), path.parent)
         except OSError as error:
             raise PassError(f"{path}: {(error.strerror or str(error)).lower()}") from None
         except UnicodeDecodeError:

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.cli.common import CliError, write_output
+from tilewright.cli.common import CliError
 from tilewright.cli.inputs import known_shapes, parse_shapes, random_inputs
 from tilewright.cli.main import main
+from tilewright.cli.outputs import write_output
 
 MODEL = """
 import jax.numpy as jnp

@@ -81,7 +81,7 @@ DATA = {
     "empty_file.npz": "empty_file.npz: is no .npz file of arrays of numbers",
     "text.npz": "text.npz: is no .npz file of arrays of numbers",
     "missing.npz": "missing.npz: No such file",
-    "": "'': Is a directory",
+    "": "'': No such file or directory",
     ".": ".: Is a directory",
     "m.py": "m.py: say which function, as in m.py:forward",
     "m.py:nothere": "m.py has no function nothere",
