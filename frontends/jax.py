@@ -87,9 +87,25 @@ def lower_function(
     # the host of the device is a CPU.
     with tracing(fn):
         traced = jax.jit(fn, keep_unused=True).trace(*args, **(kwargs or {}))
-        made = lower_staged(traced.lower(lowering_platforms=("cpu",), **private_parameters()), machine)
+        made = lower_staged(_lowered(traced), machine)
         donate(_main(made.module), donated_inputs(fn, args, kwargs or {}))
     return made
+
+
+def _lowered(traced: Any) -> Any:
+    """What JAX lowers of a traced function. Raises FrontendError for ops that its verifier refuses, which it traces all
+    the same."""
+    try:
+        return traced.lower(lowering_platforms=("cpu",), **private_parameters())
+    except Exception as error:
+        said = " ".join(str(error).split())
+        if type(error).__name__ != "MLIRError" and "verifier errors" not in said:
+            raise
+        raise FrontendError(f"JAX cannot lower the function: {said[:_LONGEST]}") from error
+
+
+_LONGEST = 300
+"""Characters that are shown of what JAX says."""
 
 
 def run_by_xla(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

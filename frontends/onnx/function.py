@@ -6,15 +6,18 @@ import inspect
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import OnnxError
 from .evaluation import evaluate, reference_name
 from .reading import OnnxModel
-from .values import as_traced
+from .values import as_traced, dtype_named
 from .walk import NONE, NodeWalk
+
+if TYPE_CHECKING:
+    import onnx
 
 SMALL = 256
 """Elements of an initialiser that stays a constant where weights are arguments: sizes, axes, scales of a tensor."""
@@ -83,10 +86,35 @@ class OnnxFunction:
         with jax.enable_x64(True):
             scope = NodeWalk(self.model).run(self.model.graph, values, origins)
             results = [as_traced(scope.find(name)) for name in self.model.outputs]
-        for name, result in zip(self.model.outputs, results, strict=True):
+        for declared, result in zip(self.model.graph.output, results, strict=True):
             if isinstance(result, np.ndarray):
-                raise OnnxError(f"{self.model.where}: the output {name!r} is text, which no device has")
+                raise OnnxError(f"{self.model.where}: the output {declared.name!r} is text, which no device has")
+            self._check_output(declared, result)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _check_output(self, declared: onnx.ValueInfoProto, result: Any) -> None:
+        """Raises OnnxError where an output is of another element type or rank than the model says. Its sizes may be
+        those of an earlier batch, which exporters leave there."""
+        kind = declared.type.WhichOneof("value")
+        is_list = isinstance(result, list)
+        if kind != "tensor_type":
+            if kind == "sequence_type" and not is_list:
+                raise OnnxError(f"{self.model.where}: the output {declared.name!r} is no sequence, as the model says")
+            return
+        tensor = declared.type.tensor_type
+        said = dtype_named(tensor.elem_type) if tensor.elem_type else None
+        if is_list or (said is not None and result is not None and result.dtype != said):
+            found = "a sequence" if is_list else result.dtype
+            raise OnnxError(
+                f"{self.model.where}: the output {declared.name!r} is {found}, and {said or 'a tensor'} in the model: "
+                "correct its type"
+            )
+        rank = len(tensor.shape.dim)
+        if result is not None and tensor.HasField("shape") and rank != result.ndim:
+            raise OnnxError(
+                f"{self.model.where}: the output {declared.name!r} has {result.ndim} dimensions, and {rank} in the "
+                "model: correct its type"
+            )
 
     def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], Mapping[str, Any]]:
         """The inputs of a call in their order, and the weights."""

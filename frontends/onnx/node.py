@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     import onnx
 
 
+MOST_MADE = 1 << 20
+"""Elements of the largest array that is made where a model is traced, if the model itself does not have more."""
+
+
 @dataclass
 class Node:
     """What a rule is told of a node.
@@ -24,6 +29,7 @@ class Node:
     outputs: the names of its results, empty for those that are left out. xp: numpy where the rule folds and all inputs
     are known, `jax.numpy` otherwise. body: runs a graph of an attribute on values for its inputs. refuse: raises that
     the value of an input has to be known. random: gives a key for numbers that are drawn.
+    most: elements of the largest array that is made at once.
     """
 
     op: str
@@ -35,6 +41,7 @@ class Node:
     body: Callable[[onnx.GraphProto, Sequence[Any]], list[Any]]
     refuse: Callable[[int], None]
     random: Callable[[], Any]
+    most: int = MOST_MADE
 
     def get(self, name: str, default: Any = None) -> Any:
         """An attribute, or what it is where it is not given."""
@@ -77,6 +84,30 @@ class Node:
         Raises ValueNeeded."""
         given = self.integers(i)
         return given if given is not None else self.get(name)
+
+    def place(self, axis: int, rank: int) -> int:
+        """An axis of an operand of a rank, counted from the front. Raises Unsupported where there is none."""
+        if not -rank <= axis < rank:
+            raise self.unsupported(f"axis {axis} has no place in {rank} dimensions")
+        return axis % rank
+
+    def places(self, axes: Sequence[int], rank: int) -> list[int]:
+        """Axes of an operand of a rank, counted from the front, each once. Raises Unsupported."""
+        found = [self.place(a, rank) for a in axes]
+        if len({*found}) < len(found):
+            raise self.unsupported(f"axes {list(axes)} name a dimension twice")
+        return found
+
+    def library(self, shape: Sequence[Any]) -> Any:
+        """What to make an array of a shape by: `xp` where that has at most `most` elements, and otherwise JAX, which
+        makes it where the program runs. Raises Unsupported for what is no shape."""
+        import jax.numpy as jnp
+
+        if any(isinstance(n, int) and n < 0 for n in shape):
+            raise self.unsupported(f"its result would be of shape {[*shape]}")
+        if not all(isinstance(n, int) for n in shape):
+            return jnp
+        return self.xp if prod(shape) <= self.most else jnp
 
     def traced(self, *values: Any) -> tuple[Any, ...]:
         """Values as arrays of JAX."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -60,6 +61,16 @@ class OnnxModel:
             found[sparse.values.name] = dense(sparse, self.array)
         return found
 
+    @cached_property
+    def elements(self) -> int:
+        """How many elements its tensors have."""
+        return sum(prod(t.dims) for t in _tensors(self.proto))
+
+    @cached_property
+    def nodes(self) -> int:
+        """How many nodes it has, with those within others."""
+        return sum(1 for _ in _nodes(self.proto))
+
     def array(self, tensor: onnx.TensorProto) -> np.ndarray:
         """The value of a tensor. Raises OnnxError where it cannot be read."""
         from onnx import numpy_helper
@@ -110,7 +121,7 @@ def read_model(source: onnx.ModelProto | OnnxModel | str | Path) -> OnnxModel:
         where, folder, proto = source.graph.name or "the model", Path.cwd(), source
     _check_text(proto, where)
     external = _check_external(proto, where, folder)
-    _check(onnx, proto, where, Path(source) if external and isinstance(source, str | Path) else None)
+    _check(onnx, proto, where, external)
     opsets = _opsets(proto, where)
     return OnnxModel(_inlined(proto, where), where, folder, opsets)
 
@@ -151,7 +162,10 @@ def _as_error(what: str) -> Iterator[None]:
 
 
 LARGEST_TENSOR = 1 << 34
-"""Bytes of the largest tensor that is read."""
+"""Elements of the largest tensor that is read."""
+
+LARGEST_SPARSE = 1 << 28
+"""Elements of the largest sparse tensor that is read, zeros included."""
 
 
 def _check_size(tensor: onnx.TensorProto) -> None:
@@ -161,13 +175,15 @@ def _check_size(tensor: onnx.TensorProto) -> None:
     count = 1
     for n in tensor.dims:
         count *= n
-    if count > LARGEST_TENSOR:
+    if count > LARGEST_TENSOR or any(n > LARGEST_TENSOR for n in tensor.dims):
         raise ValueError(f"its shape {list(tensor.dims)} is too large")
 
 
 def dense(sparse: onnx.SparseTensorProto, array: Callable[[onnx.TensorProto], np.ndarray]) -> np.ndarray:
     """A sparse tensor with its zeros."""
     values, places = array(sparse.values), array(sparse.indices)
+    if prod(sparse.dims) > LARGEST_SPARSE or min(sparse.dims, default=0) < 0:
+        raise ValueError(f"its shape is {list(sparse.dims)}")
     made = np.zeros(tuple(sparse.dims), values.dtype)
     if places.ndim == 1:
         made.reshape(-1)[places] = values
@@ -176,19 +192,33 @@ def dense(sparse: onnx.SparseTensorProto, array: Callable[[onnx.TensorProto], np
     return made
 
 
-def _check(onnx: Any, proto: onnx.ModelProto, where: str, path: Path | None) -> None:
-    """Raises OnnxError where ONNX's own checker does. It wants shapes of outputs, which follow from the nodes. path: of
-    a model with external data, which the checker looks for."""
-    bare = [v.type.tensor_type for v in proto.graph.output if v.type.HasField("tensor_type")]
-    bare = [t for t in bare if not t.HasField("shape")]
-    for tensor in bare:
-        tensor.shape.SetInParent()
-    try:
-        with _as_error(f"{where}: not a valid ONNX model"):
-            onnx.checker.check_model(proto if path is None else str(path))
-    finally:
-        for tensor in bare:
-            tensor.ClearField("shape")
+def _check(onnx: Any, proto: onnx.ModelProto, where: str, external: bool) -> None:
+    """Raises OnnxError where ONNX's own checker does. It wants types and shapes of outputs, which follow from the
+    nodes, and looks for external data in the working directory: it is given a model without."""
+    bare = [v.type for v in proto.graph.output if v.type.WhichOneof("value") in (None, "tensor_type")]
+    bare = [t for t in bare if not (t.tensor_type.elem_type and t.tensor_type.HasField("shape"))]
+    if bare or external:
+        proto = _complete(onnx, proto)
+    with _as_error(f"{where}: not a valid ONNX model"):
+        onnx.checker.check_model(proto)
+
+
+def _complete(onnx: Any, proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A model with types of its outputs and without external data, for the checker alone."""
+    made = onnx.ModelProto()
+    made.CopyFrom(proto)
+    for value in made.graph.output:
+        if value.type.WhichOneof("value") in (None, "tensor_type"):
+            kind = value.type.tensor_type
+            kind.elem_type = kind.elem_type or onnx.TensorProto.FLOAT
+            kind.shape.SetInParent()
+    for tensor in _tensors(made):
+        if tensor.data_location == tensor.EXTERNAL:
+            kind, name = tensor.data_type, tensor.name
+            tensor.Clear()
+            tensor.data_type, tensor.name = kind, name
+            tensor.dims.append(0)
+    return made
 
 
 def _opsets(proto: onnx.ModelProto, where: str) -> dict[str, int]:
@@ -203,39 +233,68 @@ def graphs_of(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     """A graph and those within its nodes."""
     yield graph
     for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from graphs_of(attribute.g)
-            for inner in attribute.graphs:
+        for inner in _inner(node):
+            yield from graphs_of(inner)
+
+
+def _inner(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs of a node's attributes."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _graphs(proto: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
+    """The graph, those within its nodes, and those within the nodes of functions."""
+    yield from graphs_of(proto.graph)
+    for function in proto.functions:
+        for node in function.node:
+            for inner in _inner(node):
                 yield from graphs_of(inner)
 
 
-def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    for one in graphs_of(graph):
-        yield from one.initializer
-        for node in one.node:
-            for attribute in node.attribute:
-                if attribute.HasField("t"):
-                    yield attribute.t
-                yield from attribute.tensors
+def _nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    for each in (*_graphs(proto), *proto.functions):
+        yield from each.node
+
+
+def _tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    sparse: list[onnx.SparseTensorProto] = []
+    for graph in _graphs(proto):
+        yield from graph.initializer
+        sparse += graph.sparse_initializer
+    for node in _nodes(proto):
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+            sparse += [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
+            sparse += attribute.sparse_tensors
+    for each in sparse:
+        yield each.values
+        yield each.indices
 
 
 def _check_text(proto: onnx.ModelProto, where: str) -> None:
     """Raises OnnxError for a name that is no UTF-8: protobuf gives it as bytes."""
-    for graph in graphs_of(proto.graph):
+    names: list[Any] = []
+    for graph in _graphs(proto):
         values = (*graph.input, *graph.output, *graph.value_info)
         dims = [d.dim_param for v in values for d in v.type.tensor_type.shape.dim]
-        names = [graph.name, *(v.name for v in values), *(t.name for t in graph.initializer), *dims]
-        for node in graph.node:
-            names += [node.name, node.op_type, node.domain, *node.input, *node.output]
-            names += [a.name for a in node.attribute]
-        if any(isinstance(name, bytes) for name in names):
-            raise OnnxError(f"{where}: not an ONNX model: a name in it is not UTF-8")
+        names += [graph.name, *(v.name for v in values), *(t.name for t in graph.initializer), *dims]
+    for function in proto.functions:
+        names += [function.name, function.domain, *function.input, *function.output]
+    for node in _nodes(proto):
+        names += [node.name, node.op_type, node.domain, *node.input, *node.output]
+        names += [a.name for a in node.attribute]
+    if any(isinstance(name, bytes) for name in names):
+        raise OnnxError(f"{where}: not an ONNX model: a name in it is not UTF-8")
 
 
 def _check_external(proto: onnx.ModelProto, where: str, folder: Path) -> bool:
     """Whether there is external data. Raises OnnxError where it is missing, or outside of the model's folder."""
-    found = [t for t in _tensors(proto.graph) if t.data_location == t.EXTERNAL]
+    found = [t for t in _tensors(proto) if t.data_location == t.EXTERNAL]
     for tensor in found:
         place = next((e.value for e in tensor.external_data if e.key == "location"), "")
         path = (folder / place).resolve()
@@ -255,8 +314,40 @@ def _inlined(proto: onnx.ModelProto, where: str) -> onnx.ModelProto:
     if not proto.functions:
         return proto
     onnx = import_onnx()
+    _check_functions(proto, where)
     with _as_error(f"{where}: its functions cannot be inlined"):
         return onnx.inliner.inline_local_functions(proto)
+
+
+MOST_EXPANDED = 1 << 17
+"""Nodes of a model whose functions are in the places of their calls."""
+
+
+def _check_functions(proto: onnx.ModelProto, where: str) -> None:
+    """Raises OnnxError where functions stand for too many nodes: each that calls another one twice doubles them. None
+    calls itself, which the checker has seen to."""
+    known = {(f.domain, f.name, f.overload): f for f in proto.functions}
+    counts: dict[tuple[str, str, str], int] = {}
+
+    def count(nodes: Iterable[onnx.NodeProto]) -> int:
+        total = 0
+        for node in nodes:
+            key = (node.domain, node.op_type, node.overload)
+            total += of(key) if key in known else 1
+            total += sum(count(graph.node) for graph in _inner(node))
+        return total
+
+    def of(key: tuple[str, str, str]) -> int:
+        if key not in counts:
+            counts[key] = count(known[key].node)
+        return counts[key]
+
+    total = count(proto.graph.node)
+    if total > MOST_EXPANDED:
+        raise OnnxError(
+            f"{where}: with its functions in the places of their calls it has {total:,} nodes, more than "
+            f"{MOST_EXPANDED:,}: make them fewer"
+        )
 
 
 def _input_of(value: onnx.ValueInfoProto) -> ModelInput:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from math import prod
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...dialects.text import ELEMENTS_LIMIT
 from .bodies import OpBody, body_of
 from .errors import OnnxError, Unsupported, ValueNeeded
-from .node import Node
+from .node import MOST_MADE, Node
 from .reading import OnnxModel, dense, graphs_of
 from .table import DEFAULT_DOMAINS, Rule, rule_of
 from .values import as_traced, dtype_of, is_known, is_text, settled
@@ -25,6 +27,9 @@ NONE: frozenset[str] = frozenset()
 MOST_KNOWN = 1 << 10
 """A node whose inputs are known, with no more elements in all, is computed where the model is traced, whatever its
 rule: sizes may follow from it. Rules that fold compute what is known at once, however large."""
+
+MOST_REPEATED = 1 << 15
+"""Nodes that are run again while a model is traced, as those of loops are: some ten seconds."""
 
 _BOUND = (
     "; if an open size has a bound, say so in the example inputs, as in "
@@ -41,15 +46,17 @@ REFUSALS = (
     ZeroDivisionError,
     OverflowError,
     AttributeError,
+    MemoryError,
+    RecursionError,
 )
 """What rules, numpy and JAX raise for operands and attributes that do not fit an op."""
 
 
 def refusals() -> tuple[type[Exception], ...]:
     """The same, and what JAX raises where it cannot compare sizes."""
-    from jax.errors import InconclusiveDimensionOperation
+    from jax.errors import InconclusiveDimensionOperation, JaxRuntimeError
 
-    return (*REFUSALS, InconclusiveDimensionOperation)
+    return (*REFUSALS, InconclusiveDimensionOperation, JaxRuntimeError)
 
 
 class NodeWalk:
@@ -58,7 +65,9 @@ class NodeWalk:
 
     def __init__(self, model: OnnxModel):
         self.model = model
-        self._opsets, self._random = model.opsets, 0
+        self._opsets, self._random, self._count = model.opsets, 0, 0
+        self._most = max(MOST_MADE, model.elements)
+        self._limit = MOST_REPEATED + 4 * model.nodes
 
     def run(
         self, graph: onnx.GraphProto, values: Mapping[str, Any], origins: Mapping[str, frozenset[str]]
@@ -79,6 +88,12 @@ class NodeWalk:
                 scope.values.pop(name, None)
 
     def _node(self, proto: onnx.NodeProto, i: int, scope: NodeScope) -> None:
+        self._count += 1
+        if self._count > self._limit:
+            raise OnnxError(
+                f"{self._label(proto)}: more than {self._limit:,} nodes are run, each step of a loop on its own: make "
+                "the loops within each other fewer, or how often they run an input"
+            )
         domain = "" if proto.domain in DEFAULT_DOMAINS else proto.domain
         inputs = [scope.find(name) if name else None for name in proto.input]
         read = [n for n in proto.input if n] + _captured(proto)
@@ -105,6 +120,7 @@ class NodeWalk:
         kept = NONE if rule.of_shape else origins
         for name, value in zip(proto.output, results, strict=False):
             if name:
+                self._check_size(label, value)
                 scope.values[name] = settled(value)
                 scope.origins[name] = kept
 
@@ -118,8 +134,16 @@ class NodeWalk:
             return call(rule.build, node, list(map(_given, node.inputs)))
         import jax
 
+        def build() -> Any:
+            return call(rule.build, node, list(map(_given, node.inputs)))
+
+        drawn = self._random
+        size = sum(n.size for n in jax.tree.leaves(jax.eval_shape(build)))
+        self._random = drawn
+        if not isinstance(size, int) or size > MOST_MADE:
+            return build()
         with jax.ensure_compile_time_eval():
-            made = call(rule.build, node, list(map(_given, node.inputs)))
+            made = build()
         return jax.tree.map(lambda v: np.asarray(v) if isinstance(v, jax.Array) else v, made)
 
     def _make(
@@ -134,6 +158,7 @@ class NodeWalk:
         import jax.numpy as jnp
 
         folds = rule.folds and all(v is None or is_known(v) or _known_list(v) for v in inputs)
+        folds = folds and self._is_bounded(inputs)
 
         def refuse(k: int) -> None:
             name = proto.input[k]
@@ -163,6 +188,7 @@ class NodeWalk:
             body,
             refuse,
             self._key,
+            self._most,
         )
 
     def _body(
@@ -200,6 +226,23 @@ class NodeWalk:
         for own, given in zip(body.function.output, proto.output, strict=False):
             if given:
                 outer.values[given], outer.origins[given] = inner.find(own), inner.origin(own)
+
+    def _is_bounded(self, inputs: Sequence[Any]) -> bool:
+        """Whether an elementwise function of known inputs, if that is what takes them, may be made at once."""
+        arrays = [v for v in inputs if is_known(v)]
+        if prod(v.size for v in arrays) <= self._most:
+            return True
+        try:
+            return prod(np.broadcast_shapes(*(v.shape for v in arrays))) <= self._most
+        except ValueError:
+            return True
+
+    def _check_size(self, label: str, value: Any) -> None:
+        """Raises OnnxError for an array that no memory holds."""
+        shape = getattr(value, "shape", ())
+        count = prod(max(n, 1) for n in shape if isinstance(n, int))
+        if count >= ELEMENTS_LIMIT:
+            raise OnnxError(f"{label} gives an array of shape {list(shape)}: no memory holds {count} elements")
 
     def _label(self, proto: onnx.NodeProto) -> str:
         """What messages call a node."""

@@ -200,7 +200,7 @@ def normalised(node: Node, x: Any, scale: Any, shift: Any, centred: bool, axis: 
     """x less its mean, if `centred`, over the root of its mean square, times a scale, plus a shift; in f32 at least."""
     import jax.numpy as jnp
 
-    dims = tuple(range(axis % x.ndim, x.ndim))
+    dims = tuple(range(node.place(axis, x.ndim), x.ndim))
     wide = x.astype(jnp.promote_types(x.dtype, np.float32))
     if centred:
         wide = wide - jnp.mean(wide, dims, keepdims=True)

@@ -12,7 +12,7 @@ from ..table import rule
 from .interpolation import interpolated, taps
 from .quantized import integer_conv
 from .reductions import wide
-from .windows import per_channel, reach, split, windows_of
+from .windows import check_groups, check_weights, check_windows, per_channel, reach, split, windows_of
 
 
 def _convolution(
@@ -41,6 +41,8 @@ def _convolution(
 
 @rule("Conv")
 def _conv(node: Node, x: Any, w: Any, bias: Any = None) -> Any:
+    check_weights(node, x, w)
+    check_groups(node, x.shape[1], w.shape[0], w.shape[1])
     windows = windows_of(node, x, w.shape[2:])
     y = _convolution(x, w, windows.padding, windows.dilations, node.get("group", 1), strides=windows.strides)
     return y if bias is None else y + per_channel(bias, x.ndim)
@@ -56,7 +58,11 @@ def _conv_transpose(node: Node, x: Any, w: Any, bias: Any = None) -> Any:
     """A convolution of the operand with zeros between its elements, by the kernel backwards."""
     import jax.numpy as jnp
 
+    check_weights(node, x, w)
+    check_windows(node, x.ndim - 2, w.shape[2:])
     rank, groups = x.ndim - 2, node.get("group", 1)
+    if groups < 1 or (isinstance(x.shape[1], int) and (x.shape[1] != w.shape[0] or x.shape[1] % groups)):
+        raise node.unsupported(f"weights for {w.shape[0]} channels in {groups} groups do not go with {x.shape[1]}")
     strides, dilations = (node.get(n) or [1] * rank for n in ("strides", "dilations"))
     padding: list[tuple[Any, Any]] = []
     for i, (low, size) in enumerate(_results(node, x, w)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ..node import Node
@@ -10,6 +11,15 @@ from ..values import is_float, is_known, is_sizes, is_text
 
 MODE = "promise_in_bounds"
 """ONNX leaves indices outside of the bounds undefined."""
+
+
+def check_indices(node: Node, i: int, size: Any) -> None:
+    """Raises Unsupported where indices that are known, input i, are outside of a dimension of a size."""
+    given = node.input(i)
+    if isinstance(size, int) and is_known(given) and not is_sizes(given):
+        for index in (given.min(initial=0), given.max(initial=0)) if given.size else ():
+            if not -size <= index < size:
+                raise node.unsupported(f"the index {index} is outside of a dimension of size {size}")
 
 
 def _from_front(node: Node, i: int, indices: Any, size: Any) -> Any:
@@ -36,7 +46,8 @@ def _gather_elements(node: Node, x: Any, indices: Any) -> Any:
     import jax
     import jax.numpy as jnp
 
-    axis = node.get("axis", 0) % x.ndim
+    axis = node.place(node.get("axis", 0), x.ndim)
+    check_indices(node, 1, x.shape[axis])
     indices = _from_front(node, 1, indices, x.shape[axis])
     for i, n in enumerate(indices.shape):
         if i != axis and n != x.shape[i]:
@@ -46,6 +57,11 @@ def _gather_elements(node: Node, x: Any, indices: Any) -> Any:
 
 def _tuples(node: Node, indices: Any, sizes: Any) -> tuple[Any, ...]:
     """The components of tuples of indices, which are input 1, for dimensions of these sizes."""
+    if indices.shape[-1] > len(sizes):
+        raise node.unsupported(f"{indices.shape[-1]} indices have no place in {len(sizes)} dimensions")
+    given = node.input(1)
+    for k, size in enumerate(sizes[: indices.shape[-1]]) if is_known(given) else ():
+        check_indices(replace(node, inputs=[None, given[..., k]]), 1, size)
     parts = [indices[..., k] for k in range(indices.shape[-1])]
     return tuple(_from_front(node, 1, p, n) for p, n in zip(parts, sizes, strict=False))
 
@@ -82,7 +98,8 @@ def _scattered(node: Node, x: Any, index: tuple[Any, ...], updates: Any) -> Any:
 
 @rule("Scatter", "ScatterElements")
 def _scatter_elements(node: Node, x: Any, indices: Any, updates: Any) -> Any:
-    axis = node.get("axis", 0) % x.ndim
+    axis = node.place(node.get("axis", 0), x.ndim)
+    check_indices(node, 1, x.shape[axis])
     indices = _from_front(node, 1, indices, x.shape[axis])
     return _scattered(node, x, _grid(indices.shape, axis, indices), updates)
 
@@ -98,7 +115,7 @@ def _tensor_scatter(node: Node, cache: Any, update: Any, begin: Any = None) -> A
     import jax
     import jax.numpy as jnp
 
-    axis = node.get("axis", -2) % cache.ndim
+    axis = node.place(node.get("axis", -2), cache.ndim)
     circular = node.get("mode", "linear") == "circular"
     one = isinstance(cache.shape[0], int) and cache.shape[0] == 1
     if begin is None or (one and not circular):
@@ -120,8 +137,7 @@ def _one_hot(node: Node, indices: Any, depth: Any, values: Any) -> Any:
         raise node.unsupported("text has no place on a device")
     count = node.number(1)
     count = int(count) if isinstance(count, float) else count
-    axis = node.get("axis", -1)
-    axis = axis + indices.ndim + 1 if axis < 0 else axis
+    axis = node.place(node.get("axis", -1), indices.ndim + 1)
     kind = jnp.float32 if indices.dtype.itemsize < 4 else indices.dtype
     own = indices.astype(kind if is_float(indices) else jnp.int64)
     own = jnp.expand_dims(_from_front(node, 0, own, count), axis)

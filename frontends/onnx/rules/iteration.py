@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,6 +21,20 @@ FEW = 4
 
 UNROLLED = 256
 """The most iterations that are run one by one, where they cannot be a loop."""
+
+_STEPS: ContextVar[int] = ContextVar("steps", default=1)
+"""How often a step is run one by one, by the loops around it."""
+
+
+@contextmanager
+def _step_of(count: int) -> Iterator[None]:
+    """Runs a step of a loop of so many."""
+    token = _STEPS.set(_STEPS.get() * max(count, 1))
+    try:
+        yield
+    finally:
+        _STEPS.reset(token)
+
 
 TRUE = np.asarray(True)
 
@@ -52,14 +68,14 @@ class Iteration:
 
     def run(self) -> tuple[Any, ...]:
         """The carried values after the last step, and what the steps collect."""
-        begins, most = is_known(self.condition), self.most
+        begins, most, alone = is_known(self.condition), self.most, UNROLLED // _STEPS.get()
         if begins and not truth(self.condition):
             most = self.most = 0
         if any(v is None or isinstance(v, list) for v in self.carried):
             return self._surely_one_by_one()
         goes_on, folds, _ = self._first
         if begins and goes_on:
-            few = isinstance(most, int) and most <= (UNROLLED if folds else FEW)
+            few = isinstance(most, int) and most <= (alone if folds else min(FEW, alone))
             if few or (folds and most is None):
                 try:
                     return self._one_by_one()
@@ -101,10 +117,12 @@ class Iteration:
         if not is_known(self.condition):
             self.node.refuse(1)
         carried, collected, go, i = self.carried, [], TRUE, 0
+        alone = UNROLLED // _STEPS.get()
         while i < most and truth(go):
-            if i == UNROLLED:
+            if i == alone:
                 raise CountComputed
-            go, carried, more = self.step(np.asarray(i), carried, self._row(i))
+            with _step_of(min(most, alone)):
+                go, carried, more = self.step(np.asarray(i), carried, self._row(i))
             collected.append(more)
             i += 1
             if not is_known(go):
@@ -152,7 +170,7 @@ class Iteration:
         try:
             return self._one_by_one()
         except CountComputed:
-            what = f"how often it runs is computed, or more than {UNROLLED} times"
+            what = f"how often it runs is computed, or more than {UNROLLED // _STEPS.get()} times"
             raise self.node.unsupported(f"its values are sequences or change shape, and {what}") from None
 
     def scanned(self, trips: Any, goes_on: bool = False) -> tuple[Any, ...]:

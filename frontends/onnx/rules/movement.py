@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,16 +10,29 @@ import numpy as np
 from ..node import Node
 from ..table import rule
 from ..values import as_traced
+from .indexing import check_indices
 
 
 @rule("Transpose", folds=True)
 def _transpose(node: Node, x: Any) -> Any:
-    return node.xp.transpose(x, node.get("perm"))
+    perm = node.get("perm")
+    if perm is not None and sorted(perm) != list(range(x.ndim)):
+        raise node.unsupported(f"perm {perm} is no order of {x.ndim} dimensions")
+    return node.xp.transpose(x, perm)
 
 
 @rule("Concat", folds=True)
 def _concat(node: Node, *parts: Any) -> Any:
-    return node.xp.concatenate(parts, axis=node.get("axis", 0))
+    axis = node.place(node.get("axis", 0), parts[0].ndim)
+    return node.library(_joined([p.shape for p in parts], axis)).concatenate(parts, axis=axis)
+
+
+def _joined(shapes: Sequence[Any], axis: int) -> list[Any]:
+    """The shape of arrays behind each other along an axis."""
+    size: Any = 0
+    for shape in shapes:
+        size = size + shape[axis]
+    return [size if i == axis else n for i, n in enumerate(shapes[0])]
 
 
 @rule("Slice", folds=True)
@@ -30,7 +44,9 @@ def _slice(
     which = list(range(len(first))) if which is None else which
     strides = node.integers(4) or [1] * len(first)
     index: list[Any] = [slice(None)] * x.ndim
-    for begin, end, axis, step in zip(first, last, which, strides, strict=True):
+    for begin, end, axis, step in zip(first, last, node.places(which, x.ndim), strides, strict=True):
+        if step == 0:
+            raise node.unsupported(f"the step of dimension {axis} is 0")
         index[axis] = _span(x.shape[axis], begin, end, step)
     symbolic = any(not isinstance(n, int | np.integer) for n in (*first, *last))
     return (as_traced(x) if symbolic else x)[tuple(index)]
@@ -57,7 +73,7 @@ def _span(size: Any, begin: Any, end: Any, step: int) -> slice:
 
 @rule("Split", folds=True)
 def _split(node: Node, x: Any, split: Any = None) -> Any:
-    axis = node.get("axis", 0)
+    axis = node.place(node.get("axis", 0), x.ndim)
     parts = node.integers(1) if split is not None else node.get("split")
     size = x.shape[axis]
     if parts is None:
@@ -65,6 +81,10 @@ def _split(node: Node, x: Any, split: Any = None) -> Any:
         each = -(-size // count)
         parts = [each] * (count - 1)
         parts.append(size - each * (count - 1))
+    if any(isinstance(n, int) and n < 0 for n in parts):
+        raise node.unsupported(f"its parts are {parts} of {size} elements")
+    if all(isinstance(n, int) for n in (size, *parts)) and sum(parts) != size:
+        raise node.unsupported(f"its parts are {sum(parts)} elements of {size} in dimension {axis}")
     index: list[Any] = [slice(None)] * x.ndim
     out, begin = [], 0
     for n in parts:
@@ -106,7 +126,7 @@ def _pad(node: Node, x: Any, pads: Any = None, value: Any = None, axes: Any = No
 
     widths = node.dims(1, "pads")
     which = node.integers(3)
-    which = list(range(x.ndim)) if which is None else [a % x.ndim for a in which]
+    which = list(range(x.ndim)) if which is None else node.places(which, x.ndim)
     before: list[Any] = [0] * x.ndim
     behind: list[Any] = [0] * x.ndim
     for k, axis in enumerate(which):
@@ -139,7 +159,7 @@ def _center_crop_pad(node: Node, x: Any, shape: Any) -> Any:
     import jax.numpy as jnp
 
     wanted = node.dims(1)
-    which = [a % x.ndim for a in node.get("axes", range(x.ndim))]
+    which = node.places(node.get("axes", range(x.ndim)), x.ndim)
     for axis, n in zip(which, wanted, strict=True):
         size = x.shape[axis]
         index: list[Any] = [slice(None)] * x.ndim
@@ -169,10 +189,13 @@ def _reverse_sequence(node: Node, x: Any, lengths: Any) -> Any:
 
 @rule("Gather", folds=True)
 def _gather(node: Node, x: Any, indices: Any) -> Any:
-    axis = node.get("axis", 0)
-    if node.xp is np:
+    axis = node.place(node.get("axis", 0), x.ndim)
+    n = x.shape[axis]
+    check_indices(node, 1, n)
+    shape = [*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]]
+    if node.xp is np and node.library(shape) is np:
         return np.take(x, np.asarray(indices, np.int64), axis=axis)
     import jax.numpy as jnp
 
-    n = x.shape[axis]
+    x, indices = as_traced(x), as_traced(indices)
     return jnp.take(x, jnp.where(indices < 0, indices + n, indices), axis=axis, mode="clip")

@@ -83,8 +83,7 @@ def _stash(node: Node) -> np.dtype[Any]:
 
 
 def _last_axes(node: Node, x: Any) -> tuple[int, ...]:
-    axis = node.get("axis", -1)
-    return tuple(range(axis + x.ndim if axis < 0 else axis, x.ndim))
+    return tuple(range(node.place(node.get("axis", -1), x.ndim), x.ndim))
 
 
 @rule("LayerNormalization")
@@ -125,7 +124,7 @@ def _mean_variance_norm(node: Node, x: Any) -> Any:
     """The body of the op subtracts squares, which may leave less than zero."""
     import jax.numpy as jnp
 
-    apart, _, variance = _moments(wide(x), tuple(a % x.ndim for a in node.get("axes", (0, 2, 3))))
+    apart, _, variance = _moments(wide(x), tuple(node.places(node.get("axes", (0, 2, 3)), x.ndim)))
     return (apart / (jnp.sqrt(variance) + 1e-9)).astype(x.dtype)
 
 

@@ -16,7 +16,7 @@ from ..table import rule, rule_of
 from ..values import dtype_named, dtype_of, is_float, is_known
 from .contractions import integer_matmul, signed, sums
 from .shapes import convert
-from .windows import per_channel, windows_of
+from .windows import check_groups, check_weights, per_channel, windows_of
 
 MICROSOFT = "com.microsoft"
 
@@ -48,11 +48,11 @@ def spread(node: Node, value: Any, x: Any) -> Any:
     block, rank = node.get("block_size", 0), x.ndim
     if not block and value.ndim == 1:
         dims: list[Any] = [1] * rank
-        dims[node.get("axis", 1) if rank > 1 else 0] = value.shape[0]
+        dims[node.place(node.get("axis", 1), rank) if rank > 1 else 0] = value.shape[0]
         return value.reshape(dims)
     if not block or value.ndim != rank:
         raise node.unsupported(f"scales of rank {value.ndim} need a block size and an operand of this rank")
-    axis = node.get("axis", 1) % rank if rank > 1 else 0
+    axis = node.place(node.get("axis", 1), rank) if rank > 1 else 0
     repeated = [*value.shape[: axis + 1], block, *value.shape[axis + 1 :]]
     whole = [*value.shape[:axis], value.shape[axis] * block, *value.shape[axis + 1 :]]
     made = node.xp.broadcast_to(node.xp.expand_dims(value, axis + 1), repeated).reshape(whole)
@@ -233,6 +233,8 @@ def integer_conv(node: Node, x: Any, w: Any, x_zero: Any, w_zero: Any) -> Any:
     import jax.numpy as jnp
 
     rank, groups = x.ndim, node.get("group", 1)
+    check_weights(node, x, w)
+    check_groups(node, x.shape[1], w.shape[0], w.shape[1])
     (x, x_zero), (w, w_zero) = signed(x, x_zero), signed(w, w_zero)
     windows = windows_of(node, x, w.shape[2:])
     filler = jnp.zeros((), jnp.int8) if x_zero is None else x_zero.reshape(()).astype(jnp.int8)

@@ -106,7 +106,7 @@ def _axes_of(node: Node, rank: int) -> tuple[int, ...]:
     """The axes that are reduced, in order: all of them where none are given, but for `noop_with_empty_axes`."""
     given = node.axes(1)
     if given:
-        return tuple(sorted({a % rank for a in given})) if rank else ()
+        return tuple(sorted(node.places(given, rank))) if rank else ()
     return () if node.get("noop_with_empty_axes", 0) else tuple(range(rank))
 
 
@@ -153,7 +153,7 @@ def _arg_extreme(node: Node, x: Any) -> Any:
     import jax
     import jax.numpy as jnp
 
-    axis = node.get("axis", 0) % x.ndim
+    axis = node.place(node.get("axis", 0), x.ndim)
     find = jax.lax.argmax if node.op == "ArgMax" else jax.lax.argmin
     if node.get("select_last_index", 0):
         place = x.shape[axis] - 1 - find(jnp.flip(x, axis), axis, jnp.int64)
@@ -167,7 +167,7 @@ def _cumulative(node: Node, x: Any, axis: Any) -> Any:
     import jax
     import jax.numpy as jnp
 
-    along = node.number(1) % x.ndim
+    along = node.place(node.number(1), x.ndim)
     sums = node.op == "CumSum"
     function, neutral = (jax.lax.cumsum, 0) if sums else (jax.lax.cumprod, 1)
     backwards = bool(node.get("reverse", 0))
@@ -185,7 +185,7 @@ def _cumulative(node: Node, x: Any, axis: Any) -> Any:
 def _normalized_axes(node: Node, rank: int) -> tuple[int, ...]:
     """The axes that are one row: before opset 13 all from `axis` on."""
     axis = node.get("axis", -1 if node.version >= 13 else 1)
-    axis = axis + rank if axis < 0 else axis
+    axis = node.place(axis, rank) if axis != rank or node.version >= 13 else rank
     return (axis,) if node.version >= 13 else tuple(range(axis, rank))
 
 

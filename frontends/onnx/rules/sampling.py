@@ -239,7 +239,7 @@ def _scaled(node: Node, x: Any, scales: Any, axes: Sequence[int] | None = None) 
 def _lines(node: Node, x: Any, mode: str) -> dict[int, ResizedLine]:
     """The dimensions that a Resize names, by number."""
     axes = node.get("axes")
-    which = list(range(x.ndim)) if axes is None else [a % x.ndim for a in axes]
+    which = list(range(x.ndim)) if axes is None else node.places(axes, x.ndim)
     sizes = node.integers(3)
     if sizes:
         lines = _sized(node, x, sizes, which)

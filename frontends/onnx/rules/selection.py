@@ -19,8 +19,10 @@ def _top_k(node: Node, x: Any, k: Any = None) -> Any:
     import jax.numpy as jnp
 
     count = node.get("k") if k is None else node.number(1)
-    axis = node.get("axis", -1) % x.ndim
-    rows = jnp.moveaxis(x, axis, -1)
+    axis = node.place(node.get("axis", -1), x.ndim)
+    rows, size = jnp.moveaxis(x, axis, -1), x.shape[axis]
+    if isinstance(count, int) and not 0 <= count <= (size if isinstance(size, int) else count):
+        raise node.unsupported(f"it takes {count} of {size} elements")
     if node.get("largest", 1):
         values, places = jax.lax.top_k(rows, count)
     else:
@@ -54,7 +56,7 @@ def _compress(node: Node, x: Any, condition: Any) -> Any:
     axis = node.get("axis")
     if axis is None:
         x, axis = x.reshape(-1), 0
-    axis %= x.ndim
+    axis = node.place(axis, x.ndim)
     if is_known(node.inputs[1]):
         return jnp.take(x, np.flatnonzero(node.inputs[1]), axis)
     rows, size = jnp.moveaxis(x, axis, 0), condition.shape[0]
@@ -77,7 +79,7 @@ def _unique(node: Node, x: Any) -> Any:
 
     axis = node.get("axis")
     rows = jnp.reshape(x, -1) if axis is None else jnp.moveaxis(x, axis, 0)
-    to = 0 if axis is None else axis % x.ndim
+    to = 0 if axis is None else node.place(axis, x.ndim)
     n = rows.shape[0]
     numbers = jnp.arange(n, dtype=jnp.int64)
     if isinstance(n, int) and not n:

@@ -58,7 +58,7 @@ def _length(node: Node, sequence: Any) -> Any:
 @rule("SplitToSequence", folds=True)
 def _split_to_sequence(node: Node, x: Any, split: Any = None) -> Any:
     x = node.inputs[0]
-    axis = node.get("axis", 0) % x.ndim
+    axis = node.place(node.get("axis", 0), x.ndim)
     size, given = x.shape[axis], node.known(1)
     if given is not None and given.ndim:
         parts = node.integers(1) or []
@@ -66,6 +66,8 @@ def _split_to_sequence(node: Node, x: Any, split: Any = None) -> Any:
             raise node.unsupported(f"its parts are {sum(parts)} elements of {size} in dimension {axis}")
     elif isinstance(size, int):
         each = node.number(1, 1)
+        if each < 1:
+            raise node.unsupported(f"each of its parts would have {each} elements")
         parts = [min(each, size - k) for k in range(0, size, each)]
     else:
         raise node.unsupported(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -49,11 +50,7 @@ def _constant(node: Node) -> Any:
 def _constant_of_shape(node: Node, shape: Any) -> Any:
     dims = node.dims(0)
     value = np.asarray(node.get("value", np.zeros(1, np.float32))).reshape(())
-    if all(isinstance(n, int) for n in dims):
-        return np.full(dims, value)
-    import jax.numpy as jnp
-
-    return jnp.full(dims, value)
+    return node.library(dims).full(dims, value)
 
 
 def convert(node: Node, x: Any, dtype: np.dtype[Any]) -> Any:
@@ -110,11 +107,16 @@ def _named(node: Node, number: int) -> np.dtype[Any]:
 @rule("Range", folds=True)
 def _range(node: Node, start: Any, limit: Any, delta: Any) -> Any:
     bounds = [node.number(i) for i in range(3)]
+    first, end, step = bounds
+    if isinstance(step, int | float) and (step == 0 or step != step):
+        raise node.unsupported(f"its delta is {step}")
     if all(isinstance(n, int | float) for n in bounds):
-        return np.arange(*bounds, dtype=dtype_of(start))
+        if not all(map(math.isfinite, bounds)):
+            raise node.unsupported(f"it would be from {first} to {end} in steps of {step}")
+        xp = node.library([max(math.ceil((end - first) / step), 0)])
+        return xp.arange(*bounds, dtype=dtype_of(start))
     import jax.numpy as jnp
 
-    first, end, step = bounds
     count = (end - first + step - 1) // step if step != 1 else end - first
     return (as_traced(start) + jnp.arange(count, dtype=jnp.int64) * step).astype(dtype_of(start))
 
@@ -123,6 +125,8 @@ def _range(node: Node, start: Any, limit: Any, delta: Any) -> Any:
 def _eye_like(node: Node, x: Any) -> Any:
     import jax.numpy as jnp
 
+    if x.ndim != 2:
+        raise node.unsupported(f"an operand of {x.ndim} dimensions is no matrix")
     to = node.get("dtype")
     dtype = dtype_of(x) if to is None else _named(node, to)
     return jnp.eye(*x.shape, k=node.get("k", 0), dtype=dtype)
@@ -156,7 +160,7 @@ def _filled(before: Any, dims: list[Any]) -> list[Any]:
 @rule("Flatten", folds=True)
 def _flatten(node: Node, x: Any) -> Any:
     axis = node.get("axis", 1)
-    axis = axis + x.ndim if axis < 0 else axis
+    axis = x.ndim if axis == x.ndim else node.place(axis, x.ndim)
     sides: list[Any] = [1, 1]
     for i, n in enumerate(x.shape):
         sides[i >= axis] = sides[i >= axis] * n
@@ -168,7 +172,7 @@ def _squeeze(node: Node, x: Any, axes: Any = None) -> Any:
     given = node.axes(1)
     if given is None:
         given = [i for i, n in enumerate(x.shape) if _is(n, 1)]
-    dropped = {a % x.ndim for a in given}
+    dropped = {*node.places(given, x.ndim)}
     wrong = next((a for a in dropped if not _is(x.shape[a], 1)), None)
     if wrong is not None and isinstance(x.shape[wrong], int):
         raise node.unsupported(
@@ -181,7 +185,7 @@ def _squeeze(node: Node, x: Any, axes: Any = None) -> Any:
 def _unsqueeze(node: Node, x: Any, axes: Any = None) -> Any:
     given = node.axes(1) or []
     rank = x.ndim + len(given)
-    added = {a % rank for a in given}
+    added = {*node.places(given, rank)}
     left = iter(x.shape)
     return node.xp.reshape(x, tuple(1 if i in added else next(left) for i in range(rank)))
 
@@ -193,14 +197,15 @@ def _expand(node: Node, x: Any, shape: Any) -> Any:
     own = [1] * (rank - x.ndim) + list(x.shape)
     wanted = [1] * (rank - len(wanted)) + wanted
     dims = tuple(a if _is(b, 1) else b for a, b in zip(own, wanted, strict=True))
-    xp = node.xp if all(isinstance(n, int) for n in dims) else None
-    if xp is None:
-        import jax.numpy as xp
-
-        x = as_traced(x)
-    return xp.broadcast_to(x, dims)
+    xp = node.library(dims)
+    return xp.broadcast_to(x if xp is np else as_traced(x), dims)
 
 
 @rule("Tile", folds=True)
 def _tile(node: Node, x: Any, repeats: Any) -> Any:
-    return node.xp.tile(x, tuple(node.dims(1)))
+    repeats = node.dims(1)
+    if len(repeats) != x.ndim:
+        raise node.unsupported(f"{len(repeats)} repeats have no place in {x.ndim} dimensions")
+    xp = node.library([n * r for n, r in zip(x.shape, repeats, strict=True)])
+    node.library(repeats)  # refuses those below 0
+    return xp.tile(x if xp is np else as_traced(x), tuple(repeats))

@@ -54,7 +54,7 @@ def _dft(node: Node, x: Any, dft_length: Any = None, axis: Any = None) -> Any:
     from jax.core import min_dim
 
     along = node.get("axis", 1) if node.version < 20 else node.number(2, -2)
-    along %= x.ndim
+    along = node.place(along, x.ndim)
     inverse, half = bool(node.get("inverse", 0)), bool(node.get("onesided", 0))
     n, y = x.shape[along], wide(x)
     length = node.number(1, 2 * (n - 1) if inverse and half else n)

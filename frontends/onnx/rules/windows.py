@@ -67,6 +67,7 @@ def windows_of(node: Node, x: Any, kernel: Sequence[int]) -> WindowShape:
     if len(kernel) != rank:
         raise node.unsupported(f"a kernel of {len(kernel)} dimensions has no place in {rank} of the operand")
     strides, dilations = (node.get(name) or [1] * rank for name in ("strides", "dilations"))
+    check_windows(node, rank, kernel)
     mode, given = node.get("auto_pad", "NOTSET"), node.get("pads") or [0] * 2 * rank
     low, high = list(given[:rank]), list(given[rank:])
     if mode != "NOTSET":
@@ -85,6 +86,51 @@ def windows_of(node: Node, x: Any, kernel: Sequence[int]) -> WindowShape:
             last = (-(-room // step) - 1) * step + wide
             beyond[i] = max_dim(last - (n + low[i] + high[i]), 0)
     return WindowShape(sizes, kernel, strides, dilations, low, high, beyond)
+
+
+MODES = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
+"""What `auto_pad` may be."""
+
+FARTHEST = 1 << 31
+"""Strides, windows and paddings are smaller."""
+
+
+def check_windows(node: Node, rank: int, kernel: Sequence[Any]) -> None:
+    """Raises Unsupported for attributes that describe no windows over `rank` dimensions, or others than those of a
+    kernel of weights."""
+    for name, least, count in (
+        ("kernel_shape", 1, rank),
+        ("strides", 1, rank),
+        ("dilations", 1, rank),
+        ("pads", -FARTHEST, 2 * rank),
+        ("output_padding", 0, rank),
+    ):
+        given = node.get(name)
+        if given and (len(given) != count or not all(least <= n < FARTHEST for n in given)):
+            raise node.unsupported(f"{name} is {list(given)}: it takes {count} numbers of {least} or more")
+    mode = node.get("auto_pad", "NOTSET")
+    if mode not in MODES:
+        raise node.unsupported(f"auto_pad is {mode!r}: it is one of {', '.join(MODES)}")
+    given = node.get("kernel_shape")
+    if given and list(given) != list(kernel):
+        raise node.unsupported(f"kernel_shape is {list(given)}, and its weights are for {list(kernel)}")
+
+
+def check_groups(node: Node, channels: Any, outputs: Any, per_group: Any) -> None:
+    """Raises Unsupported where the channels of an operand do not fall into the groups of a convolution, or are others
+    than those of its weights. outputs: what each group makes a share of; per_group: channels that the weights take."""
+    groups = node.get("group", 1)
+    known = all(isinstance(n, int) for n in (channels, outputs, per_group))
+    if groups < 1 or (known and (channels != groups * per_group or outputs % groups)):
+        raise node.unsupported(
+            f"{groups} groups with weights for {per_group} channels each do not go with {channels} channels"
+        )
+
+
+def check_weights(node: Node, x: Any, w: Any) -> None:
+    """Raises Unsupported where weights are for another number of dimensions."""
+    if x.ndim != w.ndim or x.ndim < 3:
+        raise node.unsupported(f"weights of {w.ndim} dimensions have no place in an operand of {x.ndim}")
 
 
 def split(total: Any, more_before: bool) -> tuple[Any, Any]:

@@ -467,6 +467,7 @@ def test_loop_as_the_reference_has_it() -> None:
         "s = Sub(e, x)", "zero = Constant<value_ints=[0]>() u = Sub(e, x) s = Unsqueeze(u, zero)"
     )
     made = parsed(text)
+    made.graph.output[1].type.tensor_type.ClearField("shape")
     got = outputs(made, V, V)
     want = onnx.reference.ReferenceEvaluator(made).run(None, {"unused": V, "x": V})
     np.testing.assert_array_equal(got[0], want[0])
