@@ -20,24 +20,26 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
-from xdsl.utils.exceptions import ParseError, VerifyException
+from xdsl.utils.exceptions import VerifyException
 
 from ..dialects import make_context
 from ..dialects.affine import Symbol
 from ..dialects.callbacks import KEY as CALLBACK
+from ..dialects.dtypes import numpy_dtype
 from ..dialects.open_sizes import assuming, typical_sizes
 from ..dialects.open_text import reading
 from ..dialects.size_numbers import SizeNumber, number_text, parse_number
 from ..dialects.sizes import SizeError, Sizes, parse_constraint
-from ..dialects.text import TextParser, one_line
+from ..dialects.text import DIMENSION_LIMIT, TextParser, one_line
 from ..dialects.text import verify as verify_module
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.graph.quantize import read_config
 from ..passes.oracle import BOUND
-from ..passes.pipeline import Stage
+from ..passes.pipeline import Stage, level_of
 from ..passes.templates import PLANNED, NoTemplate, Template
-from ..support.cache import CacheDirectory, digest
+from ..support.cache import CacheDirectory, digest, private_directory
 from ..support.plugins import modules
+from .sources import main_inputs, main_results
 
 if TYPE_CHECKING:
     from .program import Options
@@ -56,6 +58,12 @@ def cache_directory(given: str | Path | None) -> Path | None:
     """The directory that options, or else the environment, name; None where nothing is kept. An empty name is none."""
     said = os.environ.get(VARIABLE, "") if given is None else str(given)
     return Path(said) if said else None
+
+
+def usable_directory(given: str | Path | None) -> Path | None:
+    """The same, if it is the user's own and closed to others: else None, with one warning."""
+    directory = cache_directory(given)
+    return None if directory is None else private_directory(directory)
 
 
 def what_options_decide(options: Options, names: Sequence[str]) -> list[str]:
@@ -86,7 +94,7 @@ class KeptPrograms:
     def of(given: str | Path | None, target: str | None, stages: Sequence[Stage]) -> KeptPrograms | None:
         """What is kept in the directory that options name; None where nothing is, and for passes and oracles of this
         process, whose sources nobody knows."""
-        directory = cache_directory(given)
+        directory = usable_directory(given)
         known = directory is not None and all(_is_known(s) for s in stages)
         return KeptPrograms(directory, target, stages) if directory is not None and known else None
 
@@ -96,7 +104,8 @@ class KeptPrograms:
         text = _text(module)
         if CALLBACK in text:
             return None
-        return ProgramEntry(self._cache, digest("program", self._how, text), self._about(name, ""))
+        key = digest("program", self._how, text)
+        return ProgramEntry(self._cache, key, self._about(name, ""), _interface(module))
 
     def version(
         self, code: Sequence[str], also: Sequence[str], name: str, symbols: Mapping[str, Symbol]
@@ -125,22 +134,29 @@ def _is_known(stage: Stage) -> bool:
 
 @dataclass(frozen=True)
 class ProgramEntry:
-    """Where the npu level of a program is kept. about: what lists say of it."""
+    """Where the npu level of a program is kept. about: what lists say of it; interface: what it takes and gives."""
 
     cache: CacheDirectory
     key: str
     about: Mapping[str, str]
+    interface: tuple[Any, ...]
 
     def read(self) -> ModuleOp | None:
         """The npu level; None where it is not kept."""
         text = self.cache.get(self.key)
         with _unreadable(self.cache, self.key):
-            return None if text is None else _module(text, {}, {})
+            if text is None:
+                return None
+            module = _module(text, {}, {})
+            if level_of(module) != "npu" or _interface(module) != self.interface:
+                raise ValueError("it is another program")
+            return module
         return None
 
     def write(self, module: ModuleOp) -> None:
         """Keeps the npu level."""
-        self.cache.put(self.key, self.about, _text(module))
+        if _interface(module) == self.interface:
+            self.cache.put(self.key, self.about, _text(module))
 
 
 @dataclass(frozen=True)
@@ -163,11 +179,14 @@ class VersionEntry:
             said, _, text = content.partition("\n")
             facts: dict[str, Any] = json.loads(said)
             if "reason" in facts:
-                return NoTemplate(facts["reason"])
+                return NoTemplate(str(facts["reason"]))
+            _check_facts(facts, self.symbols)
             own = {name: self.symbols[name] for name in facts["symbols"]}
             constraints = tuple(parse_constraint(c, self.symbols) for c in facts["constraints"])
             extras = tuple((parse_number(number, self.symbols), dtype) for number, dtype in facts["extras"])
             module = _module(text, self.symbols, facts["example"])
+            if level_of(module) != "npu":
+                raise ValueError("it is another program")
             unplanned = facts["unplanned"]
             template = Template(module, own, facts["example"], constraints, unplanned=unplanned)
             return (replace(template, stages=self.stages) if unplanned else template), extras
@@ -200,8 +219,28 @@ def _unreadable(cache: CacheDirectory, key: str) -> Iterator[None]:
     """What is not read as it was written is no entry, with a warning."""
     try:
         yield
-    except (ParseError, VerifyException, SizeError, ValueError, TypeError, KeyError) as error:
-        cache.refuse(key, one_line(str(error)))
+    except Exception as error:  # of a text that anyone may have changed
+        cache.refuse(key, one_line(str(error)) or type(error).__name__)
+
+
+def _check_facts(facts: Mapping[str, Any], symbols: Mapping[str, Symbol]) -> None:
+    """Raises ValueError for what a version would not say of itself."""
+    example = facts["example"]
+    fits = (
+        isinstance(example, dict)
+        and all(type(n) is int and 0 <= n < DIMENSION_LIMIT for n in example.values())
+        and {*facts["symbols"]} <= symbols.keys() & example.keys()
+        and all(s.lower <= example[n] <= (s.upper or example[n]) for n, s in symbols.items() if n in example)
+        and isinstance(facts["unplanned"], str)
+        and all(numpy_dtype(dtype) for _, dtype in facts["extras"])
+    )
+    if not fits:
+        raise ValueError("its sizes are others than those of the version")
+
+
+def _interface(module: ModuleOp) -> tuple[Any, ...]:
+    """The types that the @main of a module takes and gives, at any level."""
+    return tuple(main_inputs(module)), tuple(main_results(module))
 
 
 def _text(module: ModuleOp) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from ..api.kept import EXECUTABLES, PROGRAMS, cache_directory
+from ..api.kept import EXECUTABLES, PROGRAMS, cache_directory, usable_directory
 from ..support.cache import LIMIT_BYTES, CacheDirectory, File, files_in, trim
 from .common import CliError, table
 
@@ -23,7 +23,7 @@ def keep_executables(given: str | None) -> None:
     `LIMIT_BYTES` what was written first goes."""
     import jax
 
-    directory = cache_directory(given)
+    directory = usable_directory(given)
     if directory is None or jax.config.values["jax_compilation_cache_dir"]:
         return
     jax.config.update("jax_compilation_cache_dir", str(directory / EXECUTABLES))

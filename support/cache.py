@@ -2,7 +2,8 @@
 
 An entry is a file: a line with a hash of all that follows, a line of JSON that says what it is, and text. Files appear
 whole, whatever other processes do; the time of a file is that of its last use, and those that were not used for longest
-go first. Nothing that is read is executed, and a file that is not what was written there is no entry.
+go first. Nothing that is read is executed, and a file that is not what was written there is no entry. A directory that
+others than its owner may look into or write to is not used: what they put there would be run.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 import sys
 import tempfile
 import warnings
@@ -22,6 +24,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from .files import read_plain
 from .plugins import modules
 
 MAGIC = "tilewright-cache 1"
@@ -51,6 +54,30 @@ class Kept:
     used: float
 
 
+_REFUSED: set[str] = set()
+"""Directories that are not used, of which the user knows."""
+
+
+def private_directory(directory: Path) -> Path | None:
+    """A directory, which is made where it is not there; None, with a CacheWarning the first time, where it belongs to
+    another user, or others may look into it or write to it."""
+    try:
+        if not directory.exists():
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = directory.stat()
+    except OSError:
+        return directory  # whoever writes there says so
+    own, mode = getattr(os, "geteuid", lambda: found.st_uid)(), stat.S_IMODE(found.st_mode)
+    if not stat.S_ISDIR(found.st_mode) or (found.st_uid == own and not mode & (stat.S_IRWXG | stat.S_IRWXO)):
+        return directory
+    if str(directory) not in _REFUSED:
+        _REFUSED.add(str(directory))
+        own_advice = "others may use it: chmod 700 it, or give another"
+        advice = "it belongs to another user" if found.st_uid != own else own_advice
+        warnings.warn(f"cache: {directory} is not used: {advice}", CacheWarning, stacklevel=3)
+    return None
+
+
 class CacheDirectory:
     """The entries of a directory, by keys: hexadecimal digits that `digest` gives. What cannot be read or written is a
     CacheWarning, and otherwise as if it were not there."""
@@ -62,14 +89,14 @@ class CacheDirectory:
         """The text that is kept under a key; None where there is none."""
         path = self._path(key)
         try:
-            content = path.read_bytes()
+            content = read_plain(path)
         except FileNotFoundError:
             return None
         except OSError as error:
             self._warn(f"cannot be read ({error.strerror or error})", path)
             return None
         read = _read(content)
-        if read is None or read[0].get("key") != key:
+        if read is None or read[0].key != key:
             self._warn("is damaged, or was not written here: what it should hold is made again", path)
             return None
         with suppress(OSError):
@@ -100,9 +127,9 @@ class CacheDirectory:
         found: list[Kept] = []
         for path, size, used in self._files():
             with suppress(OSError):
-                read = _read(path.read_bytes())
+                read = _read(read_plain(path))
                 if read is not None:
-                    found.append(Kept(path, read[0].get("about", {}), size, used))
+                    found.append(Kept(path, read[0].about, size, used))
         return sorted(found, key=lambda kept: (-kept.used, kept.path))
 
     def clear(self) -> int:
@@ -139,6 +166,8 @@ def files_in(directory: Path, name: re.Pattern[str]) -> Iterator[File]:
             if name.fullmatch(file.name):
                 with suppress(OSError):  # another process has removed it
                     found = file.stat()
+                    if not stat.S_ISREG(found.st_mode):
+                        continue
                     yield Path(file.path), found.st_size, found.st_mtime
 
 
@@ -151,16 +180,30 @@ def trim(files: Iterable[File], limit: int) -> int:
     return removed
 
 
-def _read(content: bytes) -> tuple[dict[str, Mapping[str, str]], str] | None:
+@dataclass(frozen=True)
+class _Heading:
+    """What an entry says of itself."""
+
+    key: str
+    about: Mapping[str, str]
+
+
+def _read(content: bytes) -> tuple[_Heading, str] | None:
     """What the file of an entry says of itself, and its text; None for another file."""
     head, _, rest = content.partition(b"\n")
     if head != f"{MAGIC} {hashlib.sha256(rest).hexdigest()}".encode():
         return None
     said, _, text = rest.partition(b"\n")
     try:
-        return json.loads(said), text.decode()
-    except ValueError:
+        heading, content_ = json.loads(said), text.decode()
+    except (ValueError, RecursionError):
         return None
+    if not isinstance(heading, dict) or not isinstance(heading.get("key"), str):
+        return None
+    about = heading.get("about")
+    if not isinstance(about, dict) or not all(isinstance(v, str) for v in about.values()):
+        return None
+    return _Heading(heading["key"], about), content_
 
 
 def _write(path: Path, content: bytes) -> None:

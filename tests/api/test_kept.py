@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from tilewright.api.templates import Version
 from tilewright.machine import Machine
 from tilewright.passes.graph.recipes import ProductChoice
 from tilewright.passes.templates import NoTemplate
+from tilewright.support import cache
 from tilewright.support.cache import CacheDirectory, CacheWarning, digest
 
 KEY = digest("a key")
@@ -343,3 +346,94 @@ def test_writers_and_readers_at_once_see_whole_entries(tmp_path: Path) -> None:
             thread.join()
     assert seen <= set(texts)
     assert [path.name for path in tmp_path.iterdir()] == [f"{KEY}.entry"]
+
+
+# -- what others may have written ----------------------------------------------------------------------------
+
+FORGED = [
+    "[]",
+    "null",
+    "5",
+    "{}",
+    "[" * 100_000,
+    '{"reason": 5}',
+    '{"symbols": ["b"], "example": {"b": 48}, "constraints": [5], "extras": [], "unplanned": ""}',
+    '{"symbols": ["b"], "example": {"b": -1}, "constraints": [], "extras": [], "unplanned": ""}',
+    '{"symbols": ["b"], "example": {"b": 1e400}, "constraints": [], "extras": [], "unplanned": ""}',
+    '{"symbols": ["z"], "example": {"z": 4}, "constraints": [], "extras": [], "unplanned": ""}',
+    '{"symbols": 7, "example": [], "constraints": {}, "extras": 0, "unplanned": []}',
+    '{"symbols": [], "example": {}, "constraints": ["((("], "extras": [["b", "f99"]], "unplanned": ""}',
+]
+
+
+def forge(entry: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
+    """Gives an entry other lines, and the hash that belongs to them."""
+    lines = change(entry.read_bytes().split(b"\n")[1:])
+    rest = b"\n".join(lines)
+    entry.write_bytes(b"tilewright-cache 1 " + sha256(rest).hexdigest().encode() + b"\n" + rest)
+
+
+@pytest.mark.parametrize("line", range(2))
+@pytest.mark.parametrize("said", FORGED)
+def test_forged_entries_of_versions(said: str, line: int, tmp_path: Path) -> None:
+    """What is written over an entry, with a hash that fits, is no entry where it is not one by its structure."""
+    opened(tmp_path).at(b=40)
+    (entry,) = entries(tmp_path)
+    forge(entry, lambda lines: [*lines[:line], said.encode(), *lines[line + 1 :]])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        program = opened(tmp_path)
+        got = program(*arrays(40))
+    np.testing.assert_allclose(got, layer(*arrays(40)), rtol=1e-5)
+    assert (said == '{"reason": 5}' and line) or any("was not written here" in str(w.message) for w in caught)
+
+
+@pytest.mark.parametrize("text", [b"", b"module {}", b'"a', b"module {" * 5000, b"\xff", None])
+def test_forged_entries_of_programs(text: bytes | None, tmp_path: Path) -> None:
+    options = tw.Options(cache=tmp_path)
+    x = np.ones((8, 8), np.float32)
+
+    def square(x: Any) -> Any:
+        return x @ x
+
+    tw.compile(square, x, options=options)
+    (entry,) = entries(tmp_path)
+    other = tmp_path / "other"
+    tw.compile(lambda x: x + 1, x[:4], options=tw.Options(cache=other))
+    written = entries(other)[0].read_bytes().split(b"\n", 2)[2] if text is None else text
+    forge(entry, lambda lines: [lines[0], written])
+    with pytest.warns(CacheWarning, match="was not written here"):
+        program = tw.compile(square, x, options=options)
+    np.testing.assert_array_equal(program(x), x @ x)
+
+
+def test_a_directory_that_others_may_use_is_not_used(tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    for mode in (0o777, 0o755, 0o710, 0o704):
+        folder.chmod(mode)
+        cache._REFUSED.clear()
+        with pytest.warns(CacheWarning, match="is not used: others may use it: chmod 700 it"):
+            opened(folder).at(b=40)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # it is said once
+            opened(folder).at(b=40)
+        assert not list(folder.iterdir())
+    folder.chmod(0o700)
+    opened(folder).at(b=40)
+    assert len(entries(folder)) == 1
+    made = tmp_path / "deep" / "new"
+    opened(made).at(b=40)
+    assert stat.S_IMODE(made.stat().st_mode) == 0o700
+
+
+def test_pipes_are_no_entries(tmp_path: Path) -> None:
+    opened(tmp_path).at(b=40)
+    (entry,) = entries(tmp_path)
+    entry.unlink()
+    os.mkfifo(entry)
+    with pytest.warns(CacheWarning, match="a pipe, not a file"):
+        np.testing.assert_allclose(opened(tmp_path)(*arrays(40)), layer(*arrays(40)), rtol=1e-5)
+    entry.unlink(missing_ok=True)
+    os.mkfifo(entry)
+    assert CacheDirectory(tmp_path / PROGRAMS).entries() == []
