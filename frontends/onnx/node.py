@@ -28,8 +28,9 @@ class Node:
     values (text, numbers, lists of them, numpy arrays, graphs). inputs: the values; None for one that is left out.
     outputs: the names of its results, empty for those that are left out. xp: numpy where the rule folds and all inputs
     are known, `jax.numpy` otherwise. body: runs a graph of an attribute on values for its inputs. refuse: raises that
-    the value of an input has to be known. random: gives a key for numbers that are drawn.
-    most: elements of the largest array that is made at once.
+    the value of an input has to be known. random: gives a key for numbers that are drawn. from_sizes: whether the
+    value of an input is computed, and follows from open sizes alone. most: elements of the largest array that is made
+    at once.
     """
 
     op: str
@@ -41,6 +42,7 @@ class Node:
     body: Callable[[onnx.GraphProto, Sequence[Any]], list[Any]]
     refuse: Callable[[int], None]
     random: Callable[[], Any]
+    from_sizes: Callable[[int], bool]
     most: int = MOST_MADE
 
     def get(self, name: str, default: Any = None) -> Any:

@@ -1,13 +1,23 @@
 """Values while a model is traced: known ones are numpy arrays, computed ones JAX's, sequences are lists.
 
-A known array whose elements are symbolic sizes has the dtype `object`; what is computed from these alone stays known.
+A known array whose elements are symbolic sizes has the dtype `object`, and beside it the integer type that it has in
+the model; what is computed from these alone stays known, unless the symbols leave it open: whether two sizes are equal
+may be known only to the program.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+
+class SizeArray(np.ndarray[Any, Any]):
+    """A known array with symbolic sizes among its elements. element: its type in the model; None where whoever made it
+    has not said."""
+
+    element: np.dtype[Any] | None = None
 
 
 def is_known(value: Any) -> bool:
@@ -37,7 +47,8 @@ def as_traced(value: Any) -> Any:
         return value
     if is_sizes(value):
         flat = [jnp.asarray(n, jnp.int64) for n in value.reshape(-1)]
-        return jnp.stack(flat).reshape(value.shape) if flat else jnp.zeros(value.shape, jnp.int64)
+        made = jnp.stack(flat).reshape(value.shape) if flat else jnp.zeros(value.shape, jnp.int64)
+        return made.astype(dtype_of(value))
     return jnp.asarray(value)
 
 
@@ -56,25 +67,36 @@ def sizes(numbers: Any) -> np.ndarray:
     return made
 
 
-def settled(value: Any) -> Any:
-    """A known array of objects that are all numbers, as i64; a symbolic size, which numpy gives for one of rank 0, as
-    an array."""
+def sized(value: np.ndarray, element: np.dtype[Any]) -> np.ndarray:
+    """Known sizes of an integer type; numbers where none is symbolic."""
+    if all(isinstance(n, int | np.integer) for n in value.reshape(-1)):
+        return np.asarray(value).astype(element)
+    made = value.view(SizeArray)
+    made.element = np.dtype(element)
+    return made
+
+
+def settled(value: Any, element: np.dtype[Any]) -> Any:
+    """What numpy gives of known values, as an array: sizes of a type, unless they have one; of objects that are all
+    numbers or truths, these. numpy gives the element itself where the rank is 0."""
     from jax import export
 
-    if export.is_symbolic_dim(value):
+    if isinstance(value, bool | int) or export.is_symbolic_dim(value):
         made = np.empty((), object)
         made[()] = value
-        return made
-    if isinstance(value, np.ndarray) and value.dtype == object and not is_text(value):
-        flat = value.reshape(-1)
-        if all(isinstance(n, int | np.integer) for n in flat):
-            return value.astype(np.int64)
-    return value
+        value = made
+    if not isinstance(value, np.ndarray) or value.dtype != object or is_text(value):
+        return value
+    if value.size and all(isinstance(n, bool | np.bool) for n in value.reshape(-1)):
+        return value.astype(bool)
+    return sized(value, getattr(value, "element", None) or element)
 
 
 def dtype_of(value: Any) -> np.dtype[Any]:
-    """The dtype of an array; i64 of sizes."""
-    return np.dtype(np.int64) if is_sizes(value) else np.dtype(value.dtype)
+    """The dtype of an array; of sizes that in the model."""
+    if is_sizes(value):
+        return getattr(value, "element", None) or np.dtype(np.int64)
+    return np.dtype(value.dtype)
 
 
 def dtype_named(number: int) -> np.dtype[Any]:
@@ -96,3 +118,44 @@ def is_float(value: Any) -> bool:
     except ValueError:
         return False
     return dtype.kind not in "iub"
+
+
+# -- what is decided of sizes ------------------------------------------------------------------------------
+
+
+def each_size(function: Callable[..., Any], *operands: Any) -> np.ndarray:
+    """A function of single sizes for known arrays, which are broadcast. Raises what the function raises."""
+    return np.asarray(np.frompyfunc(function, len(operands), 1)(*operands), object)
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Whether two sizes are equal, for all values of their symbols or for none. Raises InconclusiveDimensionOperation
+    where some are and some are not: `==` of JAX's sizes is False there."""
+    from jax import export
+    from jax.errors import InconclusiveDimensionOperation
+
+    gap = whole(a) - whole(b)
+    if not export.is_symbolic_dim(gap):
+        return bool(gap == 0)
+    try:
+        if gap > 0:
+            return False
+    except InconclusiveDimensionOperation:
+        pass
+    if gap < 0:
+        return False
+    raise InconclusiveDimensionOperation(f"whether {a} and {b} are equal is open")
+
+
+def smaller(a: Any, b: Any) -> Any:
+    """The smaller one of two sizes, which may be an expression."""
+    from jax.core import min_dim
+
+    return min_dim(whole(a), whole(b))
+
+
+def larger(a: Any, b: Any) -> Any:
+    """The larger one of two sizes, which may be an expression."""
+    from jax.core import max_dim
+
+    return max_dim(whole(a), whole(b))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from types import CodeType, FunctionType
@@ -17,12 +18,15 @@ from .errors import OnnxError, Unsupported, ValueNeeded
 from .node import MOST_MADE, Node
 from .reading import OnnxModel, dense, graphs_of
 from .table import DEFAULT_DOMAINS, Rule, rule_of
-from .values import as_traced, dtype_of, is_known, is_text, settled
+from .values import as_traced, dtype_of, is_known, is_sizes, is_text, settled
 
 if TYPE_CHECKING:
     import onnx
 
 NONE: frozenset[str] = frozenset()
+
+OPEN = frozenset([""])
+"""Beside the inputs that a computed value depends on: it follows from open sizes, too, and is known where they are."""
 
 MOST_KNOWN = 1 << 10
 """A node whose inputs are known, with no more elements in all, is computed where the model is traced, whatever its
@@ -98,6 +102,8 @@ class NodeWalk:
         inputs = [scope.find(name) if name else None for name in proto.input]
         read = [n for n in proto.input if n] + _captured(proto)
         origins = frozenset().union(*(scope.origin(n) for n in read))
+        if any(map(is_sizes, inputs)):
+            origins |= OPEN
         label = self._label(proto)
         rule = rule_of(domain, proto.op_type)
         if rule is None:
@@ -113,23 +119,31 @@ class NodeWalk:
         except Unsupported as error:
             raise OnnxError(f"{label} {_shapes(inputs)}is not supported: {error}") from None
         except refusals() as error:
-            said = " ".join(str(error).split())[:300]
+            said = " ".join(str(error).partition("\nThis error arises")[0].split())[:300]  # JAX adds a page
             hint = _BOUND if re.search(r"\b(min|max)\(", said) else ""
             raise OnnxError(f"{label} {_shapes(inputs)}cannot be converted: {said}{hint}") from error
         results = list(made) if isinstance(made, tuple) else [made]
-        kept = NONE if rule.of_shape else origins
+        kept, element = NONE if rule.of_shape else origins, _element(node)
         for name, value in zip(proto.output, results, strict=False):
             if name:
                 self._check_size(label, value)
-                scope.values[name] = settled(value)
-                scope.origins[name] = kept
+                value = scope.values[name] = settled(value, element)
+                scope.origins[name] = kept - OPEN if is_known(value) else kept
 
     def _build(self, rule: Rule, node: Node, place: tuple[str, int]) -> Any:
-        """What a rule makes of a node, from a frame that has the node's place."""
+        """What a rule makes of a node, from a frame that has the node's place. What is not decided of open sizes where
+        the model is traced, the program computes."""
         call = located(*place, node.op)
         if node.xp is np:
-            with np.errstate(all="ignore"):
-                return call(rule.build, node, node.inputs)
+            try:
+                with np.errstate(all="ignore"):
+                    return call(rule.build, node, node.inputs)
+            except refusals():
+                if not any(map(is_sizes, node.inputs)):
+                    raise
+            import jax.numpy as jnp
+
+            node = replace(node, xp=jnp)
         if not _is_small(node.inputs):
             return call(rule.build, node, list(map(_given, node.inputs)))
         import jax
@@ -162,11 +176,18 @@ class NodeWalk:
 
         def refuse(k: int) -> None:
             name = proto.input[k]
-            message = (
-                f"{self._label(proto)} {_shapes(inputs)}decides shapes by the value of {name}: give its value, as an "
-                "example input that is an array, or make it a constant of the model"
-            )
-            raise ValueNeeded(message, scope.origin(name))
+            deciding = scope.origin(name) - OPEN
+            if deciding == {name}:
+                help_ = "give its value, as an example input that is an array, or make it a constant of the model"
+            elif deciding:
+                several = ", ".join(sorted(deciding))
+                help_ = f"it follows from {several}: give the values of these, as example inputs that are arrays"
+            elif scope.origin(name):
+                help_ = "it follows from open sizes, and is a number where these are numbers"
+            else:
+                help_ = "it is computed, and is no input: make it a constant of the model"
+            message = f"{self._label(proto)} {_shapes(inputs)}decides shapes by the value of {name}: {help_}"
+            raise ValueNeeded(message, deciding)
 
         def body(graph: onnx.GraphProto, given: Sequence[Any]) -> list[Any]:
             return self._body(graph, given, scope, origins)
@@ -188,6 +209,7 @@ class NodeWalk:
             body,
             refuse,
             self._key,
+            lambda k: scope.origin(proto.input[k]) == OPEN,
             self._most,
         )
 
@@ -199,7 +221,7 @@ class NodeWalk:
         names = [v.name for v in graph.input]
         if len(given) > len(names):
             raise Unsupported(f"its body takes {len(names)} inputs and is given {len(given)}")
-        inner = NodeScope(dict(zip(names, given, strict=False)), dict.fromkeys(names, origins), outer)
+        inner = NodeScope(dict(zip(names, given, strict=False)), dict.fromkeys(names, origins - OPEN), outer)
         for tensor in graph.initializer:
             inner.values.setdefault(tensor.name, self.model.array(tensor))
             inner.origins.setdefault(tensor.name, NONE)
@@ -313,6 +335,13 @@ def _is_small(inputs: Sequence[Any]) -> bool:
     given = [v for v in inputs if v is not None]
     numbers = all(is_known(v) and np.asarray(v).dtype != object and not is_text(v) for v in given)
     return bool(given) and numbers and sum(v.size for v in given) <= MOST_KNOWN
+
+
+def _element(node: Node) -> np.dtype[Any]:
+    """The type of sizes that a node gives, where its rule does not say it: that of the data that it takes."""
+    data = node.input(1 if node.op == "Where" else 0)
+    kind = np.dtype(np.int64) if data is None or isinstance(data, list) or is_text(data) else dtype_of(data)
+    return kind if kind.kind in "iu" else np.dtype(np.int64)
 
 
 def _known_list(value: Any) -> bool:

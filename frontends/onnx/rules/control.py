@@ -27,6 +27,8 @@ def _if(node: Node, condition: Any) -> Any:
     given = node.inputs[0]
     if is_known(given):
         return tuple(node.body(branches[0 if truth(given) else 1], []))
+    if node.from_sizes(0):
+        node.refuse(0)  # the branch that is not taken may fit no size that the other is for
     types: dict[int, Any] = {}
 
     def branch(i: int) -> list[Any]:

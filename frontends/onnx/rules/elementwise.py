@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from ....dialects.elementwise import value_of
 from ..node import Node
 from ..table import add_rules, rule
-from ..values import dtype_named, dtype_of, is_float, is_sizes
+from ..values import dtype_named, dtype_of, each_size, equal, is_float, is_sizes, larger, smaller
 
 ROWS: dict[str, tuple[str, str]] = {
     "Abs": ("abs", "abs"),
@@ -75,7 +75,6 @@ PAIRS = {
     "Add": "add",
     "Sub": "subtract",
     "Mul": "multiply",
-    "Equal": "equal",
 }
 """ONNX ops of two operands that are functions of `jax.numpy`."""
 
@@ -96,7 +95,8 @@ def _div(node: Node, x: Any, y: Any) -> Any:
     if is_float(x) or dtype_of(x).kind == "c":
         return node.xp.divide(x, y)
     if node.xp is np and (is_sizes(x) or is_sizes(y)):
-        return np.floor_divide(x, y)  # sizes are not negative
+        _require_not_negative(x, y)
+        return np.floor_divide(x, y)
     if node.xp is np:
         quotient = np.floor_divide(x, y)
         return (quotient + ((np.remainder(x, y) != 0) & ((x < 0) != (y < 0)))).astype(x.dtype)
@@ -105,9 +105,26 @@ def _div(node: Node, x: Any, y: Any) -> Any:
     return jax.lax.div(*node.xp.broadcast_arrays(x, y))
 
 
+def _require_not_negative(x: Any, y: Any) -> None:
+    """Raises NotImplementedError where a size may be negative, or a divisor 0: a quotient is rounded down there."""
+    if not ((x >= 0).all() and (y > 0).all()):
+        raise NotImplementedError("division of negative sizes")
+
+
 @rule("Mod", folds=True)
 def _mod(node: Node, x: Any, y: Any) -> Any:
-    return (node.xp.fmod if node.get("fmod", 0) else node.xp.remainder)(x, y)
+    truncated = bool(node.get("fmod", 0))
+    if node.xp is np and (is_sizes(x) or is_sizes(y)):
+        _require_not_negative(x, y)
+        truncated = False
+    return (node.xp.fmod if truncated else node.xp.remainder)(x, y)
+
+
+@rule("Equal", folds=True)
+def _equal(node: Node, x: Any, y: Any) -> Any:
+    if node.xp is np and (is_sizes(x) or is_sizes(y)):
+        return each_size(equal, x, y)
+    return node.xp.equal(x, y)
 
 
 @rule("Pow")
@@ -124,11 +141,15 @@ def _pow(node: Node, x: Any, y: Any) -> Any:
 
 @rule("Max", folds=True)
 def _max(node: Node, *operands: Any) -> Any:
+    if node.xp is np and any(map(is_sizes, operands)):
+        return reduce(partial(each_size, larger), operands)
     return reduce(node.xp.maximum, operands)
 
 
 @rule("Min", folds=True)
 def _min(node: Node, *operands: Any) -> Any:
+    if node.xp is np and any(map(is_sizes, operands)):
+        return reduce(partial(each_size, smaller), operands)
     return reduce(node.xp.minimum, operands)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..node import Node
 from ..table import add_rules, rule
-from ..values import is_float, is_known, is_sizes
+from ..values import is_float, is_known, is_sizes, larger, smaller
 
 
 def wide(x: Any) -> Any:
@@ -140,7 +140,13 @@ def _reduced_sizes(name: str, x: np.ndarray, axes: tuple[int, ...], kept: bool) 
     """Sizes reduced by numpy, which stay known: an array of objects."""
     if not axes:
         return x
-    made = getattr(np, name)(x, axis=axes, keepdims=True)
+    extreme = {"max": larger, "min": smaller}.get(name)
+    made: Any = x
+    if extreme is None:
+        made = getattr(np, name)(x, axis=axes, keepdims=True)
+    else:
+        for axis in axes:
+            made = np.expand_dims(np.frompyfunc(extreme, 2, 1).reduce(made, axis=axis), axis)
     return made if kept else np.squeeze(made, axes)
 
 

@@ -9,7 +9,18 @@ import numpy as np
 
 from ..node import Node
 from ..table import rule
-from ..values import as_traced, dtype_named, dtype_of, is_float, is_known, is_sizes, is_text, sizes
+from ..values import (
+    as_traced,
+    dtype_named,
+    dtype_of,
+    is_float,
+    is_known,
+    is_sizes,
+    is_text,
+    larger,
+    sized,
+    sizes,
+)
 
 
 @rule("Shape", folds=True, of_shape=True)
@@ -58,8 +69,8 @@ def convert(node: Node, x: Any, dtype: np.dtype[Any]) -> Any:
     says so."""
     if is_text(x):
         raise node.unsupported("text has no place on a device")
-    if is_sizes(x) and dtype.kind in "iu":
-        return x
+    if is_sizes(x) and dtype.kind in "iu" and dtype.itemsize >= 4:
+        return sized(x, dtype)
     if is_sizes(x):
         x = as_traced(x)
     narrow = dtype.itemsize == 1 and dtype.kind not in "iub"
@@ -117,7 +128,8 @@ def _range(node: Node, start: Any, limit: Any, delta: Any) -> Any:
         return xp.arange(*bounds, dtype=dtype_of(start))
     import jax.numpy as jnp
 
-    count = (end - first + step - 1) // step if step != 1 else end - first
+    far, stride = (end - first, step) if step > 0 else (first - end, -step)
+    count = larger(far if stride == 1 else (far + stride - 1) // stride, 0)
     return (as_traced(start) + jnp.arange(count, dtype=jnp.int64) * step).astype(dtype_of(start))
 
 
@@ -136,25 +148,21 @@ def _eye_like(node: Node, x: Any) -> Any:
 def _reshape(node: Node, x: Any, shape: Any = None) -> Any:
     dims = node.dims(1, "shape")
     if not node.get("allowzero", 0):
-        dims = [x.shape[i] if _is(n, 0) else n for i, n in enumerate(dims)]
+        dims = [x.shape[i] if n == 0 else n for i, n in enumerate(dims)]
     return node.xp.reshape(x, tuple(_filled(x.shape, dims)))
-
-
-def _is(n: Any, number: int) -> bool:
-    return isinstance(n, int | np.integer) and n == number
 
 
 def _filled(before: Any, dims: list[Any]) -> list[Any]:
     """Sizes, of which one may be -1: what is left. With symbolic sizes it is a quotient, which JAX finds exact."""
-    if all(isinstance(n, int) for n in (*before, *dims)) or not any(_is(n, -1) for n in dims):
+    if all(isinstance(n, int) for n in (*before, *dims)) or not any(n == -1 for n in dims):
         return dims
     total: Any = 1
     for n in before:
         total = total * n
     others: Any = 1
     for n in dims:
-        others = others if _is(n, -1) else others * n
-    return [total // others if _is(n, -1) else n for n in dims]
+        others = others if n == -1 else others * n
+    return [total // others if n == -1 else n for n in dims]
 
 
 @rule("Flatten", folds=True)
@@ -171,9 +179,9 @@ def _flatten(node: Node, x: Any) -> Any:
 def _squeeze(node: Node, x: Any, axes: Any = None) -> Any:
     given = node.axes(1)
     if given is None:
-        given = [i for i, n in enumerate(x.shape) if _is(n, 1)]
+        given = [i for i, n in enumerate(x.shape) if n == 1]
     dropped = {*node.places(given, x.ndim)}
-    wrong = next((a for a in dropped if not _is(x.shape[a], 1)), None)
+    wrong = next((a for a in dropped if x.shape[a] != 1), None)
     if wrong is not None and isinstance(x.shape[wrong], int):
         raise node.unsupported(
             f"dimension {wrong} is of size {x.shape[wrong]}, and only one of size 1 can be left out"
@@ -196,7 +204,7 @@ def _expand(node: Node, x: Any, shape: Any) -> Any:
     rank = max(x.ndim, len(wanted))
     own = [1] * (rank - x.ndim) + list(x.shape)
     wanted = [1] * (rank - len(wanted)) + wanted
-    dims = tuple(a if _is(b, 1) else b for a, b in zip(own, wanted, strict=True))
+    dims = tuple(a if b == 1 else b for a, b in zip(own, wanted, strict=True))
     xp = node.library(dims)
     return xp.broadcast_to(x if xp is np else as_traced(x), dims)
 
