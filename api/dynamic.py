@@ -75,7 +75,8 @@ class OpenSource:
     has to be compiled. in_tree, parameters: how it is called, as `Signature` has it. structs: the types of its
     flat inputs for given sizes, where they are not plain arrays. alternatives: its variants for given sizes, where it
     is made of some; variants: the same for all sizes. dispatch: the choice of its versions, where it was
-    written as that.
+    written as that. undecided: why it is not traced for all sizes at once, where it is not: with ranges of sizes it
+    may be, and is with those of a call.
     """
 
     name: str
@@ -88,6 +89,7 @@ class OpenSource:
     alternatives: Callable[[Sizes], Sequence[Alternative]] | None = None
     variants: tuple[Variant, ...] = ()
     dispatch: Dispatch | None = None
+    undecided: str = ""
 
     @property
     def symbols(self) -> Mapping[str, Symbol]:
@@ -267,8 +269,12 @@ class DynamicProgram(Program):
         more = ["..."] if len(said) < len(inputs) else []
         return (
             f"<tilewright.DynamicProgram {self.name}({', '.join([*said, *more])}): {count} "
-            f"version{'s' * (count != 1)} for {self.machine.name}>"
+            f"version{'s' * (count != 1)} for {self.machine.name}{self._by_size()}>"
         )
+
+    def _by_size(self) -> str:
+        """Why sizes are traced range by range, or each alone; empty for a program that all sizes share."""
+        return f"; traced by size, as {self._open.undecided}" if self._open.undecided else ""
 
     def _repr_html_(self) -> str:
         """The open sizes, what must hold of them, and the versions, for notebooks."""

@@ -68,7 +68,7 @@ def demand_of(module: ModuleOp, machine: Machine, sizes: Sizes | None = None) ->
     results = () if last is None else tuple(number(gm(v).bytes) for v in last.operands)
     functions = [f for f in module.ops if isinstance(f, FuncOp)]
     constants = sum(
-        aligned(gm(op.result).bytes) for f in functions for op in f.walk() if isinstance(op, GmConstantOp)
+        aligned(number(gm(op.result).bytes)) for f in functions for op in f.walk() if isinstance(op, GmConstantOp)
     )
     fixed = sum(aligned(n) for n, free in zip(arguments, donated(main), strict=True) if not free)
     return Demand(tuple(arguments), results, constants, number(arena) - fixed - constants)

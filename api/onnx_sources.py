@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..dialects.dtypes import name_of_numpy
 from ..frontends.jax import tracing
 from ..passes.errors import CompileError
 from .calls import refuse_tracers
+from .probing import sizes_to_try
+from .shapes import exported_shapes, is_symbolic, structs_at
 from .sources import as_compile_error
 from .specs import Dims, symbolic_shapes
 from .torch_sources import is_torch, torch_function
 
 if TYPE_CHECKING:
     from ..frontends.onnx import OnnxFunction
+    from ..frontends.onnx.errors import ValueNeeded
     from ..frontends.onnx.reading import Dim, ModelInput
 
 Arguments = tuple[Any, tuple[Any, ...], dict[str, Any]]
@@ -135,21 +139,44 @@ def _settled(
     can: where there are none, the model is not traced for it."""
     import jax
 
-    from ..frontends.onnx.errors import ValueNeeded
-
     while any(one.dims is None or len(one.dims) <= 1 or one.dtype is None for one in fn.inputs):
         values = {one.name: v for one, v in zip(fn.inputs, given, strict=True)}
         with as_compile_error():
-            try:
-                with tracing(fn):
-                    jax.eval_shape(fn, *given, **keywords)
+            needed = _needed(fn, given, keywords)
+            if needed is None:
                 break
-            except ValueNeeded as error:
-                known = {
-                    n: values[n] for n in error.inputs if not isinstance(values[n], jax.ShapeDtypeStruct)
-                }
-                if not known or known.keys() < error.inputs:
-                    raise
+            known = {n: values[n] for n in needed.inputs if not isinstance(values[n], jax.ShapeDtypeStruct)}
+            if not known or known.keys() < needed.inputs:
+                raise needed
         fn = fn.with_known(known)
         given = [values[one.name] for one in fn.inputs]
     return fn, given
+
+
+def _needed(fn: OnnxFunction, given: Sequence[Any], keywords: Mapping[str, Any]) -> ValueNeeded | None:
+    """The first node that needs the value of inputs. What cannot be traced with open sizes is looked at with numbers in
+    their place; None where that is no use either: whoever compiles the function says so. Raises as it does."""
+    import jax
+
+    from ..frontends.onnx.errors import ValueNeeded
+
+    leaves, tree = jax.tree.flatten((list(given), dict(keywords)))
+    is_open = any(is_symbolic(n) for leaf in leaves for n in leaf.shape)
+    tries: Iterable[list[Any]] = [leaves]
+    if is_open:
+        dtypes = [name_of_numpy(leaf.dtype) for leaf in leaves]
+        shapes = exported_shapes(leaves, dtypes, fn.smallest_size)
+        tries = chain(tries, (structs_at(leaves, shapes, sizes) for sizes in sizes_to_try(shapes)))
+    for each in tries:
+        args, kwargs = jax.tree.unflatten(tree, each)
+        try:
+            with tracing(fn):
+                jax.eval_shape(fn, *args, **kwargs)
+            break
+        except ValueNeeded as error:
+            if error.inputs or not is_open:
+                return error
+        except Exception:  # what its nodes raise
+            if not is_open:
+                raise
+    return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from ..dialects.affine import Expr
-from ..dialects.sizes import Size, size_text
+from ..dialects.sizes import Constraint, Size, size_text
 from ..machine import Machine
 from ..passes.templates import NoTemplate
 from .shapes import OpenShapes
@@ -25,6 +25,11 @@ class OpenCode(Protocol):
     @property
     def donated(self) -> tuple[bool, ...]:
         """Which of its inputs it donates itself; none where it is empty."""
+        ...
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        """What it was made for: sizes that break one of these have a program of their own."""
         ...
 
     def graph(self, shapes: OpenShapes, number: Number, machine: Machine | None) -> OpenModule:
@@ -52,6 +57,7 @@ class StableHloCode:
     leading: tuple[Size, ...] = ()
     filename: str | None = None
     donated: tuple[bool, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
 
     def graph(self, shapes: OpenShapes, number: Number, machine: Machine | None) -> OpenModule:
         from ..frontends.open_walk import lower_open
@@ -68,7 +74,8 @@ class StableHloCode:
         from ..frontends.bindings import contents, parse
 
         text = contents(parse(self.content, self.filename))
-        return [text, self.entry, self.filename or "", *map(size_text, self.leading)]
+        said = [*map(size_text, self.leading), *map(str, self.constraints)]
+        return [text, self.entry, self.filename or "", *said]
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,7 @@ class TwCode:
     text: str
     function: str | None
     donated: tuple[bool, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
 
     def graph(self, shapes: OpenShapes, number: Number, machine: Machine | None) -> OpenModule:
         """Raises NoTemplate for what is an error in the program for some sizes, which each of them says for itself."""

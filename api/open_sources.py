@@ -16,11 +16,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..dialects.affine import Expr, Symbol
 from ..dialects.dtypes import name_of_numpy, numpy_dtype
-from ..dialects.sizes import Size, SizeError, Sizes, fixed, parse_size, replaced, size_text
-from ..dialects.text import one_line
-from ..frontends import FrontendError, is_stablehlo
+from ..dialects.sizes import Constraint, Size, SizeError, Sizes, fixed, parse_size, replaced, size_text
+from ..frontends import is_stablehlo
 from ..frontends.jax import donated_inputs, tracing
 from ..frontends.text import find_tw
+from ..frontends.undecided import Equalities, noting_equalities
 from ..machine import Machine
 from ..passes.errors import CompileError
 from ..passes.templates import NoTemplate
@@ -29,7 +29,8 @@ from .dispatched import chooses, source_of_dispatch
 from .dynamic import Alternative, OpenSource, Variant
 from .open_codes import OpenCode, StableHloCode, TwCode
 from .parameters import INPUTS, Parameters, title_of
-from .shapes import LARGEST, OpenShapes, Shape, exported_shapes, is_symbolic
+from .probing import first_line, why_undecided
+from .shapes import LARGEST, OpenShapes, Shape, exported_shapes, is_symbolic, structs_at
 from .signature import Signature, is_key, signature_of, types_of
 from .sources import Source, as_compile_error, called, content_of, main_inputs, origin_of, stage_of, tw_text
 from .specs import symbolic_shapes
@@ -99,14 +100,26 @@ def _of_function(
     with tracing(call.fn):
         given = types_of(name, (call.args, call.kwargs), parameters)
     types, tree = jax.tree.flatten(given)
-    shapes = exported_shapes(types, list(map(_dtype, types)))
+    shapes = exported_shapes(types, list(map(_dtype, types)), getattr(call.fn, "smallest_size", 1))
     made = call.fn.bound(shapes) if isinstance(call.fn, Variants) else None
-    if made is None:
-        with as_compile_error(), tracing(call.fn):
-            jax.jit(call.fn).trace(*given[0], **given[1])
 
     def structs(sizes: Sizes) -> list[Any]:
-        return _structs(types, shapes, sizes)
+        return structs_at(types, shapes, sizes)
+
+    def trace(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        with tracing(call.fn):
+            jax.jit(call.fn).trace(*args, **kwargs)
+
+    undecided = ""
+    if made is None:
+        try:
+            trace(*given)
+        except Exception as error:  # of the function, too
+            why = why_undecided(error, shapes, lambda at: trace(*jax.tree.unflatten(tree, structs(at))))
+            if why is None:
+                with as_compile_error():
+                    raise
+            undecided = why
 
     def source_at(fn: Any, sizes: Sizes) -> Source:
         args, kwargs = jax.tree.unflatten(tree, structs(sizes))
@@ -138,34 +151,49 @@ def _of_function(
     def code(ranges: Ranges) -> OpenCode:
         with _as_no_template():
             args, kwargs = jax.tree.unflatten(tree, _within(types, shapes, ranges))
-            with exact_choices(), tracing(call.fn):
+            with exact_choices(), tracing(call.fn), noting_equalities() as noted:
                 made = jax.export.export(jax.jit(call.fn, keep_unused=True), platforms=["cpu"])(*args, **kwargs)
             exported.append(made)
-            return replace(_code(made, shapes), donated=tuple(donated_inputs(call.fn, args, kwargs)))
+            found = _code(made, shapes)
+            apart = tuple(_unequal(noted, ranges))
+            return replace(found, donated=tuple(donated_inputs(call.fn, args, kwargs)), constraints=apart)
 
     def signature(sizes: Sizes) -> Signature:
         made = exported[0]  # a version is called after its code was asked for
         return signature_of(structs(sizes), made.out_avals, made.in_tree, made.out_tree, parameters)
 
     whole = None if any(map(is_key, types)) else ForAllSizes(code, signature)
-    return OpenSource(name, shapes, specialize, tree, parameters, whole, structs)
+    return OpenSource(name, shapes, specialize, tree, parameters, whole, structs, undecided=undecided)
+
+
+def _unequal(noted: Equalities, ranges: Ranges) -> list[Constraint]:
+    """What must hold of sizes in ranges where equalities of them were taken for false. Raises NoTemplate where that
+    cannot be said of them."""
+    symbols = {name: Symbol(name, low, high) for name, (low, high) in ranges.items()}
+    found: dict[Constraint, None] = {}
+    for one, other in noted.values():
+        try:
+            sides = [parse_size(str(n), symbols) for n in (one, other)]
+        except SizeError as error:
+            raise NoTemplate(f"whether {one} is {other} is open: {error}") from None
+        holds = Constraint(sides[0], "==", sides[1]).always()
+        if holds:
+            raise NoTemplate(f"whether {one} is {other} is not decided, and it is")
+        if holds is None:
+            found[Constraint(sides[0], "!=", sides[1])] = None
+    return list(found)
 
 
 @contextmanager
 def _as_no_template() -> Iterator[None]:
-    """What JAX raises where it does not export a function is the reason why a range has no version."""
+    """What a function raises where it is traced with ranges of sizes, and what JAX does where it does not export it, is
+    the reason why a range has no version."""
     try:
         yield
-    except (
-        CompileError,
-        FrontendError,
-        NotImplementedError,
-        OverflowError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ) as error:  # it exports no calls of Python
-        raise NoTemplate(f"JAX does not export it with open sizes: {one_line(str(error))}") from None
+    except NoTemplate:
+        raise
+    except Exception as error:  # it exports no calls of Python
+        raise NoTemplate(f"JAX does not export it with open sizes: {first_line(error)}") from None
 
 
 def _within(types: Sequence[Any], shapes: OpenShapes, ranges: Ranges) -> list[Any]:
@@ -195,7 +223,7 @@ def _of_export(exported: Any, target: str | None) -> OpenSource | None:
     shapes = exported_shapes(exported.in_avals, list(map(_dtype, exported.in_avals)))
 
     def structs(sizes: Sizes) -> list[Any]:
-        return _structs(exported.in_avals, shapes, sizes)
+        return structs_at(exported.in_avals, shapes, sizes)
 
     def specialize(sizes: Sizes) -> Source:
         args, kwargs = jax.tree.unflatten(exported.in_tree, structs(sizes))
@@ -233,16 +261,6 @@ _CHECKED, _SIZE = "_wrapped_jax_export_main", "jax.global_constant"
 
 def _dtype(aval: Any) -> str:
     return str(aval.dtype) if is_key(aval) else name_of_numpy(aval.dtype)
-
-
-def _structs(types: Sequence[Any], shapes: OpenShapes, sizes: Sizes) -> list[Any]:
-    """The types of the flat inputs for given sizes."""
-    import jax
-
-    return [
-        jax.ShapeDtypeStruct(shape, t.dtype, weak_type=bool(getattr(t, "weak_type", False)))
-        for t, (shape, _) in zip(types, shapes.types(sizes), strict=True)
-    ]
 
 
 # -- StableHLO ---------------------------------------------------------------------------------------------

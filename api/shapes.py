@@ -263,25 +263,42 @@ def solvable(size: Size, known: Collection[str]) -> str | None:
     return None if unknown[0] in symbols_of(size.without(unknown)) else unknown[0].name
 
 
-def exported_shapes(avals: Sequence[Any], dtypes: Sequence[str]) -> OpenShapes:
-    """The inputs of a function that JAX has traced with symbolic shapes. Raises CompileError for what JAX's language
-    of sizes has and ours has not."""
+def exported_shapes(avals: Sequence[Any], dtypes: Sequence[str], least: int = 1) -> OpenShapes:
+    """The inputs of a function that JAX has traced with symbolic shapes. least: what sizes of which no constraint says
+    it are at least. Raises CompileError for what JAX's language of sizes has and ours has not."""
     dims = [d for a in avals for d in a.shape if is_symbolic(d)]
     # JAX shows a scope's constraints to nobody; their text is what they were written as
     said = [str(c) for d in dims[:1] for c in getattr(d.scope, "_explicit_constraints", ())]
     try:
-        symbols = {name: Symbol(name, 1) for name in sorted({n for d in dims for n in names_in(str(d))})}
+        symbols = {name: Symbol(name) for name in sorted({n for d in dims for n in names_in(str(d))})}
         told = [text.removeprefix("Constraint(").removesuffix(")") for text in said]
         # a scope may be shared: what is said of sizes that this program does not have is nothing to it
         constraints = [parse_constraint(text, symbols) for text in told if names_in(text) <= set(symbols)]
         constraints = _as_written(constraints)
-        within = bounded(symbols, constraints)
+        within = bounded({n: Symbol(n, _least(n, constraints, least)) for n in symbols}, constraints)
         inputs = tuple(
             (tuple(_size(d, within) for d in a.shape), dtype) for a, dtype in zip(avals, dtypes, strict=True)
         )
     except SizeError as error:
         raise CompileError(str(error)) from None
     return OpenShapes(inputs, within, tuple(constraints))
+
+
+def _least(name: str, constraints: Sequence[Constraint], least: int) -> int:
+    """What a size is at least: as constraints say, which may be 0."""
+    own = [c for c in constraints if [s.name for s in c.symbols] == [name]]
+    lower = bounded({name: Symbol(name, -1)}, own)[name].lower
+    return least if lower < 0 else lower
+
+
+def structs_at(types: Sequence[Any], shapes: OpenShapes, sizes: Sizes) -> list[Any]:
+    """The types of the flat inputs for given sizes."""
+    import jax
+
+    return [
+        jax.ShapeDtypeStruct(shape, t.dtype, weak_type=bool(getattr(t, "weak_type", False)))
+        for t, (shape, _) in zip(types, shapes.types(sizes), strict=True)
+    ]
 
 
 def _as_written(constraints: Sequence[Constraint]) -> list[Constraint]:

@@ -291,7 +291,7 @@ class Versions:
                 template = lower_template(
                     opened.module, self._target, self._options.stages(), symbols, example
                 )
-            template = replace(template, constraints=tuple(assumed.made))
+            template = replace(template, constraints=tuple(dict.fromkeys([*code.constraints, *assumed.made])))
             check_template(template, tuple(known))
         except (CompileError, FrontendError, PassError, SizeError, VerifyException) as error:
             reason = error if isinstance(error, NoTemplate) else NoTemplate(str(error))

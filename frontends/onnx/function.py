@@ -38,6 +38,7 @@ class OnnxFunction:
         self, model: OnnxModel, known: Mapping[str, Any] | None = None, weights_as_arguments: bool = False
     ):
         self.x64 = True  # JAX traces it with 64-bit types, which ONNX has wherever sizes and indices are
+        self.smallest_size = 0  # of an open dimension of an input
         self.model, self.known = model, dict(known or {})
         self.weights_as_arguments = weights_as_arguments
         self.__name__ = re.sub(r"\W+", "_", model.graph.name).strip("_") or "model"

@@ -164,11 +164,6 @@ def test_what_jax_exports_with_open_sizes() -> None:
     assert "\n" not in str(error.value)
 
 
-def test_what_jax_cannot_decide_is_said_when_it_is_compiled() -> None:
-    with pytest.raises(jax.errors.InconclusiveDimensionOperation):
-        tw.compile(lambda x: x if x.shape[0] > 5 else x + 1, struct(*dims("b")))
-
-
 # -- one program, many sizes ---------------------------------------------------------------------------------
 
 

@@ -1,0 +1,81 @@
+"""Sources that cannot be traced with open sizes: whether they can be with numbers in the place of these.
+
+What is undecided of open sizes in general, `If(n > 4)` or whether two of them are equal, is decided of numbers. So a
+source is wrong only where it cannot be traced with numbers either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ..dialects.sizes import Sizes
+from ..passes.errors import CompileError
+from .shapes import OpenShapes
+
+EQUAL = (4, 3, 8, 2, 64, 1, 7, 16, 0)
+"""Numbers that all sizes are, one after the other."""
+
+APART = (3, 2, 4, 5)
+"""Numbers of sizes that are not equal."""
+
+
+def sizes_to_try(shapes: OpenShapes) -> Iterator[Sizes]:
+    """Small sizes that a program takes: all equal first; then one that is the sum of the others, one more, one less,
+    twice as large; then all apart."""
+    names, seen = list(shapes.symbols), set[tuple[int, ...]]()
+    for numbers in _numbers(len(names)):
+        bounds = zip(numbers, shapes.symbols.values(), strict=True)
+        within = tuple(max(s.lower, n if s.upper is None else min(n, s.upper)) for n, s in bounds)
+        sizes = dict(zip(names, within, strict=True))
+        if within not in seen and shapes.allows(sizes):
+            seen.add(within)
+            yield sizes
+
+
+def _numbers(count: int) -> Iterator[tuple[int, ...]]:
+    for n in EQUAL:
+        yield (n,) * count
+    if count < 2:
+        return
+    apart = [APART[i % len(APART)] + i // len(APART) * len(APART) for i in range(count)]
+    for i in range(count):
+        others = [n for k, n in enumerate(apart) if k != i]
+        yield tuple(sum(others) if k == i else n for k, n in enumerate(apart))
+        for n in (5, 3, 8, 1):
+            yield tuple(n if k == i else 4 for k in range(count))
+    yield tuple(apart)
+
+
+def why_undecided(error: Exception, shapes: OpenShapes, trace: Callable[[Sizes], object]) -> str | None:
+    """Why a source is not traced with open sizes, which `error` says; None where it is an error whatever the sizes are.
+    trace: traces it with numbers."""
+    said = first_line(error)
+    failed = 0
+    for sizes in sizes_to_try(shapes):
+        try:
+            trace(sizes)
+        except CompileError:
+            raise
+        except Exception as other:  # what the source raises, and what JAX says of it
+            failed += first_line(other) == said
+            if failed > 1:  # it is not about sizes
+                return None
+        else:
+            return said
+    return said if _is_inconclusive(error) else None
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what an error says."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _is_inconclusive(error: BaseException | None) -> bool:
+    """Whether JAX, or a rule that was traced, asked what is open."""
+    from jax.errors import InconclusiveDimensionOperation
+
+    while error is not None:
+        if isinstance(error, InconclusiveDimensionOperation):
+            return True
+        error = error.__cause__
+    return False
