@@ -5,7 +5,9 @@ The primitive behind them is the identity, which StableHLO has as a composite th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
@@ -26,8 +28,30 @@ def first(x: Any, n: Any, axis: int = 0) -> Any:
 
     axis %= x.ndim
     if isinstance(x, Tracer) or isinstance(n, Tracer):
-        return mark(x, jnp.asarray(n), axis)
+        made = mark(x, jnp.asarray(n), axis)
+        noted = _FIRSTS.get()
+        if noted is not None:
+            noted.append((made, axis))
+        return made
     return jax.lax.slice_in_dim(x, 0, min(max(int(n), 0), x.shape[axis]), axis=axis)
+
+
+def size_of(x: Any, axis: int) -> Any:
+    """How many elements of x count along an axis, an i32 number: all where JAX runs it."""
+    return _size_primitive().bind(x, axis=axis)
+
+
+_FIRSTS: ContextVar[list[tuple[Any, int]] | None] = ContextVar("firsts", default=None)
+
+
+@contextmanager
+def noting_firsts() -> Iterator[list[tuple[Any, int]]]:
+    """Gives what `first` has marked, with the axes."""
+    token = _FIRSTS.set(made := [])
+    try:
+        yield made
+    finally:
+        _FIRSTS.reset(token)
 
 
 def packed(mask: Any, arrays: Sequence[Any]) -> tuple[list[Any], Any]:
@@ -132,4 +156,34 @@ def _primitive() -> Any:
     batching.primitive_batchers[made] = batch
     ad.primitive_jvps[made] = tangent
     ad.primitive_transposes[made] = transposed
+    return made
+
+
+@cache
+def _size_primitive() -> Any:
+    import numpy as np
+    from jax.core import ShapedArray
+    from jax.extend import core
+    from jax.interpreters import ad, batching, mlir
+
+    symbolic_zero: Any = ad.Zero
+    made = core.Primitive("tilewright_size")
+
+    def lowered(ctx: Any, x: Any, *, axis: int) -> Any:
+        from jaxlib.mlir.dialects import stablehlo
+
+        return stablehlo.GetDimensionSizeOp(x, axis).results
+
+    def batch(args: Any, dims: Any, *, axis: int) -> Any:
+        return made.bind(args[0], axis=axis + (dims[0] <= axis)), None
+
+    def tangent(primals: Any, tangents: Any, *, axis: int) -> Any:
+        out = made.bind(*primals, axis=axis)
+        return out, symbolic_zero.from_primal_value(out)
+
+    made.def_impl(lambda x, axis: np.int32(x.shape[axis]))
+    made.def_abstract_eval(lambda x, axis: ShapedArray((), np.int32))
+    mlir.register_lowering(made, lowered)
+    batching.primitive_batchers[made] = batch
+    ad.primitive_jvps[made] = tangent
     return made

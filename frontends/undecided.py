@@ -6,7 +6,7 @@ is traced so is right for all sizes but those for which one of them holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -28,6 +28,13 @@ def noting_equalities() -> Iterator[Equalities]:
         yield made
     finally:
         _NOTED.reset(token)
+
+
+def forget_equalities(of: Callable[[Any], bool]) -> None:
+    """Leaves out the equalities of some sizes, for which whoever traces them answers otherwise."""
+    noted = _NOTED.get() or {}
+    for key in [key for key, pair in noted.items() if any(map(of, pair))]:
+        del noted[key]
 
 
 @cache

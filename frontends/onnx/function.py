@@ -85,8 +85,9 @@ class OnnxFunction:
         values |= {one.name: value for one, value in zip(self.inputs, given, strict=True)}
         origins = dict.fromkeys(values, NONE) | {i.name: frozenset([i.name]) for i in self.inputs}
         with jax.enable_x64(True):
-            scope = NodeWalk(self.model).run(self.model.graph, values, origins)
-            results = [as_traced(scope.find(name)) for name in self.model.outputs]
+            walk = NodeWalk(self.model)
+            scope = walk.run(self.model.graph, values, origins)
+            results = [as_traced(walk.sizes.traced(scope.find(name))) for name in self.model.outputs]
         for declared, result in zip(self.model.graph.output, results, strict=True):
             if isinstance(result, np.ndarray):
                 raise OnnxError(f"{self.model.where}: the output {declared.name!r} is text, which no device has")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ class Node:
     are known, `jax.numpy` otherwise. body: runs a graph of an attribute on values for its inputs. refuse: raises that
     the value of an input has to be known. random: gives a key for numbers that are drawn. from_sizes: whether the
     value of an input is computed, and follows from open sizes alone. most: elements of the largest array that is made
-    at once.
+    at once. open_results: the dimensions whose sizes data decides, of the results of its graphs.
     """
 
     op: str
@@ -44,6 +44,7 @@ class Node:
     random: Callable[[], Any]
     from_sizes: Callable[[int], bool]
     most: int = MOST_MADE
+    open_results: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
 
     def get(self, name: str, default: Any = None) -> Any:
         """An attribute, or what it is where it is not given."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...dialects.text import ELEMENTS_LIMIT
+from ..bounding import noting_firsts
 from .bodies import OpBody, body_of
+from .data_sizes import DataSizes
 from .errors import OnnxError, Unsupported, ValueNeeded
 from .node import MOST_MADE, Node
 from .reading import OnnxModel, dense, graphs_of
@@ -68,7 +70,7 @@ class NodeWalk:
     computed can name those that decide it."""
 
     def __init__(self, model: OnnxModel):
-        self.model = model
+        self.model, self.sizes = model, DataSizes()
         self._opsets, self._random, self._count = model.opsets, 0, 0
         self._most = max(MOST_MADE, model.elements)
         self._limit = MOST_REPEATED + 4 * model.nodes
@@ -81,6 +83,7 @@ class NodeWalk:
         Raises OnnxError where a node is refused, ValueNeeded where it needs the value of an input.
         """
         scope = NodeScope(dict(values), dict(origins))
+        self.sizes = DataSizes(_symbolic_dim(values.values()))
         self._run(graph, scope)
         return scope
 
@@ -102,6 +105,7 @@ class NodeWalk:
         inputs = [scope.find(name) if name else None for name in proto.input]
         read = [n for n in proto.input if n] + _captured(proto)
         origins = frozenset().union(*(scope.origin(n) for n in read))
+        found = any(map(self.sizes.is_open, inputs))
         if any(map(is_sizes, inputs)):
             origins |= OPEN
         label = self._label(proto)
@@ -123,7 +127,7 @@ class NodeWalk:
             hint = _BOUND if re.search(r"\b(min|max)\(", said) else ""
             raise OnnxError(f"{label} {_shapes(inputs)}cannot be converted: {said}{hint}") from error
         results = list(made) if isinstance(made, tuple) else [made]
-        kept, element = NONE if rule.of_shape else origins, _element(node)
+        kept, element = NONE if rule.of_shape and not found else origins, _element(node)
         for name, value in zip(proto.output, results, strict=False):
             if name:
                 self._check_size(label, value)
@@ -131,9 +135,38 @@ class NodeWalk:
                 scope.origins[name] = kept - OPEN if is_known(value) else kept
 
     def _build(self, rule: Rule, node: Node, place: tuple[str, int]) -> Any:
-        """What a rule makes of a node, from a frame that has the node's place. What is not decided of open sizes where
-        the model is traced, the program computes."""
+        """What a rule makes of a node, from a frame that has the node's place."""
         call = located(*place, node.op)
+        if not any(map(self.sizes.is_open, node.inputs)):
+            return self._marked(call, rule, node)
+        if not any(hasattr(a, "node") for a in node.attributes.values()):
+
+            def build(own: list[Any]) -> Any:
+                return self._plain(call, rule, replace(node, inputs=own))
+
+            return self.sizes.run(node.inputs, build, refusals())
+        if node.op != "Loop" and any(self.sizes.is_open(v) and not is_sizes(v) for v in node.inputs):
+            raise Unsupported("data decides a size of what it goes over")
+        return self._marked(call, rule, replace(node, inputs=list(map(self.sizes.traced, node.inputs))))
+
+    def _marked(self, call: Callable[..., Any], rule: Rule, node: Node) -> Any:
+        """What a rule makes of inputs whose sizes data does not decide, and which sizes it decides of that."""
+        with noting_firsts() as firsts:
+            made = self._plain(call, rule, node)
+        for k, value in enumerate(made if isinstance(made, tuple) else [made]):
+            axes = {axis for x, axis in firsts if x is value}
+            if any(node.open_results.values()) and not is_known(value) and not self.sizes.is_open(value):
+                if node.op not in ("If", "Loop"):
+                    raise Unsupported("data decides a size in its graph")
+                loops = node.op == "Loop"  # whose graph gives a condition first, and whose collected values get a row
+                inner = node.open_results.get(k + loops, set())
+                axes |= {axis + (loops and k >= len(node.inputs) - 2) for axis in inner}
+            if axes:
+                self.sizes.mark(value, sorted(axes))
+        return made
+
+    def _plain(self, call: Callable[..., Any], rule: Rule, node: Node) -> Any:
+        """What a rule makes: of known values at once. What is not decided of open sizes there, the program computes."""
         if node.xp is np:
             try:
                 with np.errstate(all="ignore"):
@@ -190,7 +223,13 @@ class NodeWalk:
             raise ValueNeeded(message, deciding)
 
         def body(graph: onnx.GraphProto, given: Sequence[Any]) -> list[Any]:
-            return self._body(graph, given, scope, origins)
+            for value, outer in zip(given, inputs, strict=False):  # a loop is given its own inputs, or what they become
+                if not is_known(value) and not self.sizes.is_open(value) and self.sizes.axes(outer):
+                    self.sizes.mark(value, self.sizes.axes(outer))
+            made = list(map(self.sizes.traced, self._body(graph, given, scope, origins)))
+            for k, value in enumerate(made):
+                node.open_results.setdefault(k, set()).update(self.sizes.axes(value))
+            return made
 
         attributes = {}
         for attribute in proto.attribute:
@@ -199,7 +238,7 @@ class NodeWalk:
                 attributes[attribute.name] = self._attribute(found)
         version = self._opsets.get(domain, 1)
         xp = np if folds else jnp
-        return Node(
+        node = Node(
             proto.op_type,
             version,
             attributes,
@@ -212,6 +251,7 @@ class NodeWalk:
             lambda k: scope.origin(proto.input[k]) == OPEN,
             self._most,
         )
+        return node
 
     def _body(
         self, graph: onnx.GraphProto, given: Sequence[Any], outer: NodeScope, origins: frozenset[str]
@@ -335,6 +375,14 @@ def _is_small(inputs: Sequence[Any]) -> bool:
     given = [v for v in inputs if v is not None]
     numbers = all(is_known(v) and np.asarray(v).dtype != object and not is_text(v) for v in given)
     return bool(given) and numbers and sum(v.size for v in given) <= MOST_KNOWN
+
+
+def _symbolic_dim(values: Iterable[Any]) -> Any:
+    """A symbolic size of arrays; None where there is none."""
+    from jax import export
+
+    dims = (n for v in values for n in getattr(v, "shape", ()))
+    return next(filter(export.is_symbolic_dim, dims), None)
 
 
 def _element(node: Node) -> np.dtype[Any]:

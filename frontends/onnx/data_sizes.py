@@ -1,0 +1,280 @@
+"""Sizes that data decides, as of `NonZero`, while a model is traced.
+
+An array whose size data decides has the shape of its bound where JAX traces it, and an extent, which only the program
+knows. Beside it stands the shape that it has in the model, in which such a size is a symbol: `found1 - 1` (JAX's
+symbols are at least 1). A node that takes one is traced on that shape. What comes out says where the size is a shape,
+which becomes the bound, and where it is a number, which becomes the extent: `evaluate` makes it so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...dialects.affine import Expr, Symbol
+from ...dialects.sizes import Derived, Size, SizeError, bounds, names_in, parse_size, replaced, size_text
+from ..bounding import noting_firsts, size_of
+from ..undecided import forget_equalities
+from .errors import Unsupported
+from .reinterpret import Reinterpreter
+from .values import is_sizes, larger, sized, smaller
+
+_NAME = "found"
+
+
+class DataSizes:
+    """The arrays of one trace whose sizes data decides. like: a symbolic size of the model, whose scope is that of all
+    symbols; None where it has none."""
+
+    def __init__(self, like: Any = None) -> None:
+        self._like = like
+        self._known: dict[int, tuple[Any, tuple[Any, ...]]] = {}
+        """By identity: an array, and its shape in the model."""
+        self._places: dict[str, tuple[Any, int]] = {}
+        """What symbols are the sizes of: an array and a dimension."""
+
+    # -- what is known of values ---------------------------------------------------------------------------
+
+    def mark(self, value: Any, axes: Iterable[int]) -> None:
+        """Data decides the sizes of an array along these axes."""
+        shape = list(self.shape(value))
+        for axis in axes:
+            name = f"{_NAME}{len(self._places) + 1}"
+            self._places[name] = (value, axis)
+            shape[axis] = self._dim(Expr.of(Symbol(name, 1)) - 1)
+        self._known[id(value)] = value, tuple(shape)
+
+    def shape(self, value: Any) -> tuple[Any, ...]:
+        """The shape of an array in the model."""
+        return self._known[id(value)][1] if id(value) in self._known else tuple(value.shape)
+
+    def axes(self, value: Any) -> list[int]:
+        """The dimensions whose sizes data decides."""
+        return (
+            [i for i, n in enumerate(self.shape(value)) if self.is_found(n)]
+            if id(value) in self._known
+            else []
+        )
+
+    def is_open(self, value: Any) -> bool:
+        """Whether data decides a size of an array, one of known sizes, or one in a sequence."""
+        if not self._known or value is None:
+            return False
+        if isinstance(value, list):
+            return any(map(self.is_open, value))
+        if is_sizes(value):
+            return any(map(self.is_found, value.reshape(-1)))
+        return id(value) in self._known
+
+    def is_found(self, dim: Any) -> bool:
+        """Whether data decides a size."""
+        return _NAME in str(dim) and not self._places.keys().isdisjoint(_names(dim))
+
+    # -- sizes ---------------------------------------------------------------------------------------------
+
+    def number(self, dim: Any) -> Any:
+        """A size as an i64 number that the program computes."""
+        import jax.numpy as jnp
+
+        def symbol(name: str) -> Any:
+            if name in self._places:
+                return size_of(*self._places[name]).astype(jnp.int64) + 1
+            return jnp.asarray(self._dim(Expr.of(Symbol(name, 1))), jnp.int64)
+
+        return jnp.asarray(_computed(_size(dim), symbol, jnp.maximum, jnp.minimum), jnp.int64)
+
+    def bound(self, dim: Any) -> Any:
+        """The most that a size can be. Raises Unsupported."""
+        if not self.is_found(dim):
+            return dim
+
+        def symbol(name: str) -> Any:
+            if name in self._places:
+                value, axis = self._places[name]
+                return value.shape[axis] + 1
+            return self._dim(Expr.of(Symbol(name, 1)))
+
+        size = _size(dim)
+        if all(factor > 0 and self._grows(variable) for variable, factor in size.terms):
+            return _computed(size, symbol, larger, smaller)
+        top = {n: symbol(n) for n in _names(dim)}
+        if all(isinstance(n, int) for n in top.values()):
+            ranges = {n: Expr.of(Symbol(n, 1, max(most, 1))) for n, most in top.items()}
+            most = bounds(replaced(size, ranges))[1]
+            if most is not None:
+                return max(most, 0)
+        raise Unsupported(f"a size is {dim}, which data decides, and no bound of it is known")
+
+    def _grows(self, variable: Symbol | Derived) -> bool:
+        """Whether what stands for sizes does not get smaller where those that data decides get larger."""
+        if isinstance(variable, Symbol):
+            return True
+        args = variable.args[:1] if variable.kind == "floordiv" else variable.args
+        free = self._places.keys().isdisjoint(n for a in variable.args for n in _names(size_text(a)))
+        grow = all(c > 0 and self._grows(v) for a in args for v, c in a.terms)
+        return free or (
+            variable.kind != "mod" and grow and all(not a.terms for a in variable.args[len(args) :])
+        )
+
+    def _dim(self, size: Size) -> Any:
+        """A size as one of JAX."""
+        from jax import export
+
+        if not size.terms:
+            return size.constant
+        if self._like is None:
+            self._like = export.symbolic_shape("n")[0]
+        like: Any = self._like
+        return export.symbolic_shape(size_text(size), scope=like.scope)[0]
+
+    def traced(self, value: Any) -> Any:
+        """Known sizes of which data decides some, as numbers that the program computes; other values as they are."""
+        import jax.numpy as jnp
+
+        if not is_sizes(value) or not self.is_open(value):
+            return value
+        numbers = [self.number(n) for n in value.reshape(-1)]
+        return jnp.stack(numbers).reshape(value.shape).astype(getattr(value, "element", None) or jnp.int64)
+
+    # -- nodes ---------------------------------------------------------------------------------------------
+
+    def run(
+        self, inputs: Sequence[Any], build: Callable[[list[Any]], Any], errors: tuple[type[Exception], ...]
+    ) -> Any:
+        """What a node gives for inputs of which data decides sizes. build: its results for inputs of the shapes that
+        these have in the model.
+
+        What is not decided of sizes that may be 0 is that of sizes that are not; arrays that do not go together are
+        said to have the same sizes where their bounds are equal, since a model that is valid has no others.
+
+        Raises what `build` does, and Unsupported.
+        """
+        names = list(self._places)
+        same = {self._bound_of(n): n for n in reversed(names)}
+        united = {n: Expr.of(Symbol(same[self._bound_of(n)], 1)) for n in names}
+        some = {n: Expr.of(Symbol(n, 1)) + 1 for n in names}
+        tries = [{}, some, united, {n: size + 1 for n, size in united.items()}]
+        least: Exception | None = None
+        for i, known in enumerate(tries):
+            back = {n: Expr.of(Symbol(n, 1)) - 1 for n in names} if i % 2 else {}
+            try:
+                return self._run(inputs, build, known, back)
+            except (*errors, Unsupported) as error:
+                least = least or error
+            finally:  # that data may make sizes equal is part of what it decides
+                forget_equalities(self.is_found)
+        assert least is not None
+        raise least
+
+    def _bound_of(self, name: str) -> str:
+        value, axis = self._places[name]
+        return str(value.shape[axis])
+
+    def _run(
+        self,
+        inputs: Sequence[Any],
+        build: Callable[[list[Any]], Any],
+        known: Mapping[str, Size],
+        back: Mapping[str, Size],
+    ) -> Any:
+        import jax
+
+        def changed(dim: Any, by: Mapping[str, Size]) -> Any:
+            return self._dim(replaced(_size(dim), by)) if by and self.is_found(dim) else dim
+
+        leaves, tree = jax.tree.flatten(list(inputs), is_leaf=lambda v: v is None)
+        arrays = [v for v in leaves if v is not None and not is_sizes(v) and self.is_open(v)]
+        types = [jax.ShapeDtypeStruct([changed(n, known) for n in self.shape(v)], v.dtype) for v in arrays]
+        made: list[Any] = []
+
+        def trace(*given: Any) -> list[Any]:
+            left = iter(given)
+            own: list[Any] = []
+            for v in leaves:
+                if v is None or not self.is_open(v):
+                    own.append(v)
+                elif is_sizes(v):
+                    flat = np.empty(v.size, object)
+                    flat[:] = [changed(n, known) for n in v.reshape(-1)]
+                    own.append(
+                        sized(flat.reshape(v.shape), getattr(v, "element", None) or np.dtype(np.int64))
+                    )
+                else:
+                    own.append(next(left))
+            with noting_firsts() as firsts:
+                results = build(jax.tree.unflatten(tree, own))
+            flat_results, shape = jax.tree.flatten(results, is_leaf=lambda v: v is None)
+            traced = [v for v in flat_results if isinstance(v, jax.Array)]
+            marked = [sorted({axis for x, axis in firsts if x is v}) for v in traced]
+            made[:] = [flat_results, shape, marked]
+            return traced
+
+        closed = jax.make_jaxpr(trace)(*types)
+
+        def restored(dim: Any) -> Any:
+            return changed(dim, back)
+
+        reader = Reinterpreter(
+            self.is_found, lambda n: self.number(restored(n)), lambda n: self.bound(restored(n))
+        )
+        outs = reader.evaluate(closed.jaxpr, closed.consts, arrays)
+        flat_results, shape, marked = made
+        for out, var, axes in zip(outs, closed.jaxpr.outvars, marked, strict=True):
+            dims = tuple(map(restored, var.aval.shape))
+            if any(map(self.is_found, dims)):
+                self._known[id(out)] = out, dims
+            if axes:
+                self.mark(out, axes)
+        left = iter(outs)
+        results: list[Any] = []
+        for v in flat_results:
+            if isinstance(v, jax.Array):
+                results.append(next(left))
+            elif back and isinstance(v, np.ndarray) and v.dtype == object:
+                flat = np.empty(v.size, object)
+                flat[:] = [restored(n) for n in v.reshape(-1)]
+                results.append(flat.reshape(v.shape).view(type(v)))
+                if getattr(v, "element", None) is not None:
+                    results[-1].element = v.element  # pyright: ignore[reportAttributeAccessIssue]
+            else:
+                results.append(restored(v) if back else v)
+        return jax.tree.unflatten(shape, results)
+
+
+def _names(dim: Any) -> set[str]:
+    try:
+        return names_in(str(dim))
+    except SizeError:
+        return set()
+
+
+def _size(dim: Any) -> Size:
+    text = str(dim)
+    return parse_size(text, {n: Symbol(n, 1) for n in names_in(text)})
+
+
+def _computed(size: Size, symbol: Callable[[str], Any], most: Any, least: Any) -> Any:
+    """A size, computed from what its symbols are. most, least: the larger and the smaller one of two."""
+    total: Any = size.constant
+    for variable, factor in size.terms:
+        if isinstance(variable, Symbol):
+            value = symbol(variable.name)
+        else:
+            args = [_computed(a, symbol, most, least) for a in variable.args]
+            value = args[0]
+            for other in args[1:]:
+                match variable.kind:
+                    case "mul":
+                        value = value * other
+                    case "floordiv":
+                        value = value // other
+                    case "mod":
+                        value = value % other
+                    case "max":
+                        value = most(value, other)
+                    case _:
+                        value = least(value, other)
+        total = total + factor * value
+    return total
