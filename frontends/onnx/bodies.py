@@ -1,15 +1,24 @@
-"""Ops that ONNX defines by others: their bodies, for the types of their inputs."""
+"""Ops that are defined by others, by ONNX or by functions of the model: their bodies, for the types of their inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .values import dtype_of
 
 if TYPE_CHECKING:
     import onnx
+
+    from .walk import NodeScope
+
+
+class ScopedAttribute(NamedTuple):
+    """An attribute, and the scope that graphs in it see; None for a default, whose graphs see nothing."""
+
+    proto: onnx.AttributeProto
+    scope: NodeScope | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,13 +27,24 @@ class OpBody:
     node, and the defaults of the op."""
 
     function: onnx.FunctionProto
-    attributes: Mapping[str, onnx.AttributeProto]
+    attributes: Mapping[str, ScopedAttribute]
+
+
+def body_of_function(function: onnx.FunctionProto, given: Mapping[str, ScopedAttribute]) -> OpBody:
+    """The body of a call of a model's function, for the attributes that the call gives."""
+    defaults = {a.name: ScopedAttribute(a) for a in function.attribute_proto}
+    return OpBody(function, {**defaults, **given})
 
 
 def body_of(
-    node: onnx.NodeProto, domain: str, opsets: Mapping[str, int], inputs: Sequence[Any]
+    node: onnx.NodeProto,
+    domain: str,
+    opsets: Mapping[str, int],
+    inputs: Sequence[Any],
+    given: Mapping[str, ScopedAttribute],
 ) -> OpBody | None:
-    """The body of a node's op, for inputs that are values or None; None where ONNX defines the op by no others."""
+    """The body of a node's op, for inputs that are values or None, and for the attributes that it is given; None where
+    ONNX defines the op by no others."""
     import onnx
 
     try:
@@ -38,7 +58,7 @@ def body_of(
     if schema.has_context_dependent_function:
         types = [_type_of(v).SerializeToString() for v in inputs]
         # nodes name the inputs that they have, so that the body has these; those left out have no name
-        content = schema.get_context_dependent_function(node.SerializeToString(), types)
+        content = schema.get_context_dependent_function(_settled(node, given).SerializeToString(), types)
     elif schema.has_function:
         content = schema.function_body.SerializeToString()
     else:
@@ -48,12 +68,27 @@ def body_of(
         return None
     if not made.opset_import:
         made.opset_import.append(onnx.helper.make_opsetid("", version))
-    attributes = {
-        name: a.default_value
+    defaults = {
+        name: ScopedAttribute(a.default_value)
         for name, a in schema.attributes.items()
         if a.default_value.type != a.default_value.UNDEFINED
     }
-    return OpBody(made, {**attributes, **{a.name: a for a in node.attribute}})
+    return OpBody(made, {**defaults, **given})
+
+
+def _settled(node: onnx.NodeProto, given: Mapping[str, ScopedAttribute]) -> onnx.NodeProto:
+    """The node with attributes in place of references to them."""
+    import onnx
+
+    if not any(a.ref_attr_name for a in node.attribute):
+        return node
+    made = onnx.NodeProto()
+    made.CopyFrom(node)
+    del made.attribute[:]
+    for name, attribute in given.items():
+        made.attribute.add().CopyFrom(attribute.proto)
+        made.attribute[-1].name = name
+    return made
 
 
 def _type_of(value: Any) -> onnx.TypeProto:

@@ -1,4 +1,4 @@
-"""ONNX files and protos: read, checked, functions inlined, external data found."""
+"""ONNX files and protos: read, checked, external data found."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from ...support.files import read_plain
 from ..errors import FrontendError
 from .errors import OnnxError
-from .table import DEFAULT_DOMAINS
+from .table import own_domain
 from .values import dtype_named
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class ModelInput:
 
 @dataclass(frozen=True, eq=False)
 class OnnxModel:
-    """A model that has been checked. where: what messages call it; folder: that of its external data; proto: with
-    functions inlined; opsets: by domain, "" for ONNX's own."""
+    """A model that has been checked. where: what messages call it; folder: that of its external data; opsets:
+    by domain, "" for ONNX's own."""
 
     proto: onnx.ModelProto
     where: str
@@ -52,6 +52,11 @@ class OnnxModel:
     def graph(self) -> onnx.GraphProto:
         """The graph of the model."""
         return self.proto.graph
+
+    @cached_property
+    def functions(self) -> dict[tuple[str, str, str], onnx.FunctionProto]:
+        """The model's functions by domain, name and overload."""
+        return {(own_domain(f.domain), f.name, f.overload): f for f in self.proto.functions}
 
     @cached_property
     def initializers(self) -> dict[str, np.ndarray]:
@@ -122,8 +127,9 @@ def read_model(source: onnx.ModelProto | OnnxModel | str | Path) -> OnnxModel:
     _check_text(proto, where)
     external = _check_external(proto, where, folder)
     _check(onnx, proto, where, external)
+    _check_functions(proto, where)
     opsets = _opsets(proto, where)
-    return OnnxModel(_inlined(proto, where), where, folder, opsets)
+    return OnnxModel(proto, where, folder, opsets)
 
 
 def import_onnx() -> Any:
@@ -131,7 +137,6 @@ def import_onnx() -> Any:
     try:
         import onnx
         import onnx.checker
-        import onnx.inliner
         import onnx.numpy_helper
     except ImportError:
         raise OnnxError("ONNX models need the package onnx: pip install 'tilewright[onnx]'") from None
@@ -222,7 +227,7 @@ def _complete(onnx: Any, proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _opsets(proto: onnx.ModelProto, where: str) -> dict[str, int]:
-    opsets = {"" if o.domain in DEFAULT_DOMAINS else o.domain: o.version for o in proto.opset_import}
+    opsets = {own_domain(o.domain): o.version for o in proto.opset_import}
     own = opsets.get("", NEWEST)
     if not OLDEST <= own <= NEWEST:
         raise OnnxError(f"{where} is of opset {own}: opsets {OLDEST} to {NEWEST} are read")
@@ -307,16 +312,6 @@ def _check_external(proto: onnx.ModelProto, where: str, folder: Path) -> bool:
                 f"{where}: the data of {tensor.name!r} is in {place!r}, and there is no such file"
             )
     return bool(found)
-
-
-def _inlined(proto: onnx.ModelProto, where: str) -> onnx.ModelProto:
-    """The model without calls of its own functions."""
-    if not proto.functions:
-        return proto
-    onnx = import_onnx()
-    _check_functions(proto, where)
-    with _as_error(f"{where}: its functions cannot be inlined"):
-        return onnx.inliner.inline_local_functions(proto)
 
 
 MOST_EXPANDED = 1 << 17

@@ -37,7 +37,10 @@ MODULES = (
 )
 """The modules of `rules/`, each for a class of ops."""
 
-DEFAULT_DOMAINS = ("", "ai.onnx")
+
+def own_domain(name: str) -> str:
+    """A domain, or "" for ONNX's own, which has two names."""
+    return "" if name == "ai.onnx" else name
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ import numpy as np
 
 from ...dialects.text import ELEMENTS_LIMIT
 from ..bounding import noting_firsts
-from .bodies import OpBody, body_of
+from .bodies import OpBody, ScopedAttribute, body_of, body_of_function
 from .data_sizes import DataSizes
 from .errors import OnnxError, Unsupported, ValueNeeded
 from .node import MOST_MADE, Node
 from .reading import OnnxModel, dense, graphs_of
-from .table import DEFAULT_DOMAINS, Rule, rule_of
+from .table import Rule, own_domain, rule_of
 from .values import as_traced, dtype_of, is_known, is_sizes, is_text, settled
 
 if TYPE_CHECKING:
@@ -84,12 +84,13 @@ class NodeWalk:
         """
         scope = NodeScope(dict(values), dict(origins))
         self.sizes = DataSizes(_symbolic_dim(values.values()))
-        self._run(graph, scope)
+        self._run(graph.node, [v.name for v in graph.output], scope)
         return scope
 
-    def _run(self, graph: onnx.GraphProto, scope: NodeScope) -> None:
-        last = _last_uses(graph)
-        for i, node in enumerate(graph.node):
+    def _run(self, nodes: Sequence[onnx.NodeProto], results: Sequence[str], scope: NodeScope) -> None:
+        """Runs nodes in order. results: the values that are kept."""
+        last = _last_uses(nodes, results)
+        for i, node in enumerate(nodes):
             self._node(node, i, scope)
             for name in last.get(i, ()):
                 scope.values.pop(name, None)
@@ -101,7 +102,7 @@ class NodeWalk:
                 f"{self._label(proto)}: more than {self._limit:,} nodes are run, each step of a loop on its own: make "
                 "the loops within each other fewer, or how often they run an input"
             )
-        domain = "" if proto.domain in DEFAULT_DOMAINS else proto.domain
+        domain = own_domain(proto.domain)
         inputs = [scope.find(name) if name else None for name in proto.input]
         read = [n for n in proto.input if n] + _captured(proto)
         origins = frozenset().union(*(scope.origin(n) for n in read))
@@ -109,15 +110,20 @@ class NodeWalk:
         if any(map(is_sizes, inputs)):
             origins |= OPEN
         label = self._label(proto)
-        rule = rule_of(domain, proto.op_type)
+        given = scope.attributes_of(proto)
+        function = self.model.functions.get((domain, proto.op_type, proto.overload))
+        rule = rule_of(domain, proto.op_type) if function is None else None
         if rule is None:
-            body = body_of(proto, domain, self._opsets, inputs)
+            if function is not None:
+                body = body_of_function(function, given)
+            else:
+                body = body_of(proto, domain, self._opsets, inputs, given)
             if body is None:
                 name = f"{domain}.{proto.op_type}" if domain else proto.op_type
                 raise OnnxError(f"{label} {_shapes(inputs)}is not supported: {name} has no rule")
             self._expand(body, proto, inputs, scope)
             return
-        node = self._make(proto, domain, rule, inputs, scope, origins)
+        node = self._make(proto, given, domain, rule, inputs, scope, origins)
         try:
             made = self._build(rule, node, place_of(proto) or (self.model.where, i + 1))
         except Unsupported as error:
@@ -196,6 +202,7 @@ class NodeWalk:
     def _make(
         self,
         proto: onnx.NodeProto,
+        attributes: Mapping[str, ScopedAttribute],
         domain: str,
         rule: Rule,
         inputs: list[Any],
@@ -226,22 +233,19 @@ class NodeWalk:
             for value, outer in zip(given, inputs, strict=False):  # a loop is given its own inputs, or what they become
                 if not is_known(value) and not self.sizes.is_open(value) and self.sizes.axes(outer):
                     self.sizes.mark(value, self.sizes.axes(outer))
-            made = list(map(self.sizes.traced, self._body(graph, given, scope, origins)))
+            made = list(map(self.sizes.traced, self._body(graph, given, homes.get(id(graph), scope), origins)))
             for k, value in enumerate(made):
                 node.open_results.setdefault(k, set()).update(self.sizes.axes(value))
             return made
 
-        attributes = {}
-        for attribute in proto.attribute:
-            found = scope.attribute(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
-            if found is not None:
-                attributes[attribute.name] = self._attribute(found)
+        values = {name: self._attribute(a.proto) for name, a in attributes.items()}
+        homes = {id(values[name]): a.scope for name, a in attributes.items()}
         version = self._opsets.get(domain, 1)
         xp = np if folds else jnp
         node = Node(
             proto.op_type,
             version,
-            attributes,
+            values,
             inputs,
             list(proto.output),
             xp,
@@ -254,7 +258,7 @@ class NodeWalk:
         return node
 
     def _body(
-        self, graph: onnx.GraphProto, given: Sequence[Any], outer: NodeScope, origins: frozenset[str]
+        self, graph: onnx.GraphProto, given: Sequence[Any], outer: NodeScope | None, origins: frozenset[str]
     ) -> list[Any]:
         """The outputs of a graph within a node, which sees the values around it. origins: the inputs of the model that
         the values that it is given depend on."""
@@ -265,24 +269,21 @@ class NodeWalk:
         for tensor in graph.initializer:
             inner.values.setdefault(tensor.name, self.model.array(tensor))
             inner.origins.setdefault(tensor.name, NONE)
-        self._run(graph, inner)
+        self._run(graph.node, [v.name for v in graph.output], inner)
         return [inner.find(v.name) for v in graph.output]
 
     def _expand(self, body: OpBody, proto: onnx.NodeProto, inputs: Sequence[Any], outer: NodeScope) -> None:
-        """Runs the nodes that ONNX defines an op by."""
+        """Runs the nodes that an op, or a function of the model, is defined by."""
         inner = NodeScope({}, {}, None, body.attributes)
         names = [*proto.input, *[""] * len(body.function.input)]
         values = [*inputs, *[None] * len(body.function.input)]
         for own, given, value in zip(body.function.input, names, values, strict=False):
             inner.values[own] = value
             inner.origins[own] = outer.origin(given) if given else NONE
-        versions = {
-            "" if o.domain in DEFAULT_DOMAINS else o.domain: o.version for o in body.function.opset_import
-        }
+        versions = {own_domain(o.domain): o.version for o in body.function.opset_import}
         saved, self._opsets = self._opsets, {**self._opsets, **versions}
         try:
-            for i, node in enumerate(body.function.node):
-                self._node(node, i, inner)
+            self._run(body.function.node, body.function.output, inner)
         finally:  # a rule may take a refusal within its body, and go on
             self._opsets = saved
         for own, given in zip(body.function.output, proto.output, strict=False):
@@ -340,16 +341,25 @@ class NodeScope:
         values: dict[str, Any],
         origins: dict[str, frozenset[str]],
         outer: NodeScope | None = None,
-        attributes: Mapping[str, onnx.AttributeProto] | None = None,
+        attributes: Mapping[str, ScopedAttribute] | None = None,
     ):
         self.values, self.origins, self.outer = values, origins, outer
         self.attributes = attributes or {}
 
-    def attribute(self, name: str) -> onnx.AttributeProto | None:
-        """The attribute of the op that this is the body of; None where it is not given."""
-        return (
-            self.attributes.get(name) if self.outer is None or self.attributes else self.outer.attribute(name)
-        )
+    def attribute(self, name: str) -> ScopedAttribute | None:
+        """The attribute of the op that this is the body of, or within it; None where it is not given."""
+        return self.attributes.get(name) if self.outer is None else self.outer.attribute(name)
+
+    def attributes_of(self, node: onnx.NodeProto) -> dict[str, ScopedAttribute]:
+        """The attributes of a node by name. One that refers to an attribute of the op around it is that attribute, and
+        is left out where that is."""
+        made = {}
+        for attribute in node.attribute:
+            refers = attribute.ref_attr_name
+            found = self.attribute(refers) if refers else ScopedAttribute(attribute, self)
+            if found is not None:
+                made[attribute.name] = found
+        return made
 
     def find(self, name: str) -> Any:
         """The value called so. Raises OnnxError where there is none."""
@@ -396,15 +406,15 @@ def _known_list(value: Any) -> bool:
     return isinstance(value, list) and all(map(is_known, value))
 
 
-def _last_uses(graph: onnx.GraphProto) -> dict[int, list[str]]:
-    """For each node by number, the values that no later one uses, so that they need not be kept."""
-    kept = {v.name for v in graph.output}
+def _last_uses(nodes: Sequence[onnx.NodeProto], results: Sequence[str]) -> dict[int, list[str]]:
+    """For each node by number, the values that no later one uses and that are no results: they need not be kept."""
+    kept = set(results)
     last: dict[str, int] = {}
-    for i, node in enumerate(graph.node):
+    for i, node in enumerate(nodes):
         for name in (*node.input, *_captured(node)):
             last[name] = i
     made: dict[int, list[str]] = {}
-    own = {name for node in graph.node for name in node.output}
+    own = {name for node in nodes for name in node.output}
     for name, i in last.items():
         if name and name in own and name not in kept:
             made.setdefault(i, []).append(name)
