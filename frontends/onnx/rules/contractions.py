@@ -24,22 +24,33 @@ def _gemm(node: Node, a: Any, b: Any, c: Any = None) -> Any:
     import jax
 
     inner = (0 if node.get("transA", 0) else 1,), (1 if node.get("transB", 0) else 0,)
-    y = _scaled(jax.lax.dot_general(a, b, (inner, ((), ()))), node.get("alpha", 1.0))
-    beta = node.get("beta", 1.0)
-    if c is None or beta == 0:
-        return y
-    return y + _scaled(c, beta)
+    alpha, beta = node.get("alpha", 1.0), node.get("beta", 1.0)
+    if c is not None and beta == 0:
+        c = None
+    kind = scaled_type(a.dtype, alpha, 1.0 if c is None else beta)
+    y = jax.lax.dot_general(a, b, (inner, ((), ())), preferred_element_type=_product_type(a.dtype, kind))
+    y = _times(y.astype(kind), alpha)
+    return (y if c is None else y + _times(c.astype(kind), beta)).astype(a.dtype)
 
 
-def _scaled(x: Any, factor: float) -> Any:
-    """x times a number, in the type of x; a product that is no integer is cut off."""
-    import jax.numpy as jnp
+def scaled_type(dtype: Any, *factors: float) -> Any:
+    """The type in which products and factors are computed: f32 for narrower floats, so that a product may be beyond
+    their range, and f64 for integers and fractions, which are cut off in the end."""
+    if all(factor == 1 for factor in factors):
+        return dtype
+    if is_float(np.zeros((), dtype)):
+        return np.promote_types(dtype, np.float32) if dtype.kind == "f" else np.dtype(np.float32)
+    return dtype if all(factor == int(factor) for factor in factors) else np.dtype(np.float64)
 
-    if factor == 1:
-        return x
-    if is_float(x) or factor == int(factor):
-        return x * np.asarray(factor).astype(x.dtype)
-    return (x.astype(jnp.float64) * factor).astype(x.dtype)
+
+def _product_type(dtype: Any, kind: Any) -> Any:
+    """The type of the product of operands that is computed with further in `kind`."""
+    return kind if is_float(np.zeros((), dtype)) else dtype
+
+
+def _times(x: Any, factor: float) -> Any:
+    """x times a number, in the type of x."""
+    return x if factor == 1 else x * np.asarray(factor).astype(x.dtype)
 
 
 @rule("Einsum")

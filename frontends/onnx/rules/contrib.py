@@ -15,7 +15,7 @@ from ....dialects.elementwise import value_of
 from ..node import Node
 from ..table import add_rules, rule
 from ..values import is_known
-from .contractions import integer_matmul, signed_bytes
+from .contractions import integer_matmul, scaled_type, signed_bytes
 from .normalization import over_rms
 from .quantized import MICROSOFT, STANDARD_VERSION, dynamically_quantized, rows, standard
 
@@ -107,8 +107,10 @@ def _fused_matmul(node: Node, a: Any, b: Any) -> Any:
             x = jnp.moveaxis(x, 0, -2)
         return jnp.swapaxes(x, -1, -2) if x.ndim > 1 and node.get(f"trans{side}", 0) else x
 
-    made, alpha = jnp.matmul(turned(a, "A"), turned(b, "B")), node.get("alpha", 1.0)
-    return made if alpha == 1 else made * np.asarray(alpha, made.dtype)
+    alpha = node.get("alpha", 1.0)
+    kind = scaled_type(a.dtype, alpha)
+    made = jnp.matmul(turned(a, "A"), turned(b, "B"), preferred_element_type=kind)
+    return (made if alpha == 1 else made * np.asarray(alpha, kind)).astype(a.dtype)
 
 
 @rule("MatMulNBits", domain=MICROSOFT)

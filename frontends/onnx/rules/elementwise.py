@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial, reduce
 from typing import Any
@@ -336,8 +337,31 @@ def _thresholded_relu(node: Node, x: Any) -> Any:
 def _shrink(node: Node, x: Any) -> Any:
     import jax.numpy as jnp
 
-    limit, bias = _like(x, node.get("lambd", 0.5)), _like(x, node.get("bias", 0.0))
-    return jnp.where(x < -limit, x + bias, jnp.where(x > limit, x - bias, 0)).astype(x.dtype)
+    limit, bias = node.get("lambd", 0.5), node.get("bias", 0.0)
+    if is_float(x):
+        limit, bias = _like(x, limit), _like(x, bias)
+        low, high, above, below = x < -limit, x > limit, x + bias, x - bias
+    else:  # of integers, the formula in real numbers, cut off
+        low, high = less_than(x, math.ceil(-limit)), ~less_than(x, math.floor(limit) + 1)
+        above, below = plus_cut_off(x, bias), plus_cut_off(x, -bias)
+    return jnp.where(low, above, jnp.where(high, below, jnp.zeros((), x.dtype)))
+
+
+def less_than(x: Any, bound: int) -> Any:
+    """Whether integers are less than a number, which need not be one of their type."""
+    import jax.numpy as jnp
+
+    info = jnp.iinfo(x.dtype)
+    if info.min < bound <= info.max:
+        return x < np.asarray(bound, x.dtype)
+    return jnp.full(x.shape, bound > info.max)
+
+
+def plus_cut_off(x: Any, number: float) -> Any:
+    """The sum of integers and a real number without its fraction; it wraps as sums of integers do."""
+    whole = math.floor(number)
+    made = x + np.asarray(whole % (1 << 64), np.uint64).astype(x.dtype)
+    return made if whole == number else made + less_than(x, -whole).astype(x.dtype)
 
 
 @rule("Mish")

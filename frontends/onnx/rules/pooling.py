@@ -9,6 +9,7 @@ import numpy as np
 
 from ..node import Node
 from ..table import rule
+from ..values import is_float
 from .reductions import wide
 from .windows import WindowShape, windows_of
 
@@ -50,12 +51,12 @@ def _max_pool(node: Node, x: Any) -> Any:
 
 
 def _places(x: Any, windows: WindowShape, columns_first: bool) -> Any:
-    """Where the maximum of each window is, the first one of equals: the i64 number of the element in the whole
-    operand, whose last dimension changes first, or in each channel the first one."""
+    """Where the maximum of each window is, the first one of equals, a NaN where there is one: the i64 number of the
+    element in the whole operand, whose last dimension changes first, or in each channel the first one."""
     import jax
     import jax.numpy as jnp
 
-    sizes, rank = x.shape[2:], x.ndim - 2
+    sizes, rank, floats = x.shape[2:], x.ndim - 2, is_float(x)
     place, stride = jnp.zeros(x.shape, jnp.int32), 1
     for i in range(rank) if columns_first else reversed(range(rank)):
         place = place + jax.lax.broadcasted_iota(jnp.int32, x.shape, 2 + i) * stride
@@ -64,6 +65,8 @@ def _places(x: Any, windows: WindowShape, columns_first: bool) -> Any:
     def better(one: Any, other: Any) -> Any:
         (a, i), (b, j) = one, other
         wins = (a > b) | ((a == b) & (i < j))
+        if floats:
+            wins |= (a != a) & ((b == b) | (i < j))
         return jnp.where(wins, a, b), jnp.where(wins, i, j)
 
     operands = jax.lax.stop_gradient(x), place

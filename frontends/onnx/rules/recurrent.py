@@ -41,7 +41,8 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
 def _functions(node: Node, directions: int) -> list[Activation]:
-    """The activations of a cell, each for the values of all directions. Inputs are clipped."""
+    """The activations of a cell, each for the values of all directions. Inputs are clipped, unless the limit is 0,
+    which exporters write for none."""
     import jax.numpy as jnp
 
     names = node.get("activations") or DEFAULTS[node.op] * directions
@@ -51,7 +52,7 @@ def _functions(node: Node, directions: int) -> list[Activation]:
     unknown = next((n for n in names if n.lower() not in table), None)
     if unknown is not None:
         raise node.unsupported(f"{unknown} is no activation")
-    clip = node.get("clip")
+    clip = node.get("clip") or None
     rows = [table[n.lower()] for n in names]
     alphas = _consumed(node.get("activation_alpha", []), [row[1] for row in rows])
     betas = _consumed(node.get("activation_beta", []), [row[2] for row in rows])

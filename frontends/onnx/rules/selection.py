@@ -9,12 +9,13 @@ import numpy as np
 from ...bounding import begins, compressed, coordinates, first, packed
 from ..node import Node
 from ..table import rule
-from ..values import is_known
+from ..values import is_float, is_known
 
 
 @rule("TopK")
 def _top_k(node: Node, x: Any, k: Any = None) -> Any:
-    """Of equal elements the first comes first, and all are sorted, whether they have to be or not."""
+    """Of equal elements the first comes first, and all are sorted, whether they have to be or not. Zeros are equal, and
+    so are NaNs, which are above all numbers."""
     import jax
     import jax.numpy as jnp
 
@@ -24,12 +25,24 @@ def _top_k(node: Node, x: Any, k: Any = None) -> Any:
     if isinstance(count, int) and not 0 <= count <= (size if isinstance(size, int) else count):
         raise node.unsupported(f"it takes {count} of {size} elements")
     if node.get("largest", 1):
-        values, places = jax.lax.top_k(rows, count)
+        values, places = jax.lax.top_k(_ranked(rows), count)
+        if is_float(x):
+            values = jnp.take_along_axis(rows, places, -1)
     else:
         numbers = jax.lax.broadcasted_iota(jnp.int32, rows.shape, x.ndim - 1)
         ordered = jax.lax.sort((rows, numbers), dimension=-1, is_stable=True, num_keys=1)
         values, places = (v[..., :count] for v in ordered)
     return jnp.moveaxis(values, -1, axis), jnp.moveaxis(places, -1, axis).astype(jnp.int64)
+
+
+def _ranked(x: Any) -> Any:
+    """x with one zero and one NaN, which are in the total order of floats where they belong."""
+    import jax.numpy as jnp
+
+    if not is_float(x):
+        return x
+    x = jnp.where(x == 0, jnp.zeros((), x.dtype), x)
+    return jnp.where(x != x, jnp.full((), np.nan, x.dtype), x)
 
 
 @rule("NonZero", folds=True)

@@ -64,7 +64,7 @@ def test_gemm_scales_nothing_where_alpha_and_beta_are_one() -> None:
     assert " mul " not in text
     assert "transpose[" not in text
     half = model_of("Gemm", [np.full((1, 1), 3, "i4")] * 3, alpha=0.5, beta=0.5)
-    near(outputs(half, *[np.full((1, 1), 3, "i4")] * 3)[0], np.array([[5]], "i4"))
+    near(outputs(half, *[np.full((1, 1), 3, "i4")] * 3)[0], np.array([[6]], "i4"))
 
 
 EQUATIONS: list[tuple[str, list[tuple[int, ...]]]] = [
@@ -144,3 +144,30 @@ def test_determinants() -> None:
                 want = np.linalg.det(x.astype("f8")).astype(dtype)
                 cases.add(model_of("Det", [x]), [x], want, tolerance, tolerance)
     cases.check()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "large"),
+    [(np.float16, 300), (ml_dtypes.bfloat16, 300), (np.float32, 2)],
+    ids=["f2", "bf2", "f4"],
+)
+def test_factors_of_products_that_are_out_of_range(dtype: Any, large: float) -> None:
+    """alpha and beta scale sums of f32: a product of narrow floats may be too large before, and the sum may be."""
+    a = np.array([[large, 1]], dtype)
+    b = np.array([[large, 2], [1, 1]], dtype)
+    c = np.array([large, 1], dtype)
+    product = a.astype("f8") @ b.astype("f8")
+    for alpha, beta in ((1 / 1024, 1.0), (-0.25 / large, 0.5), (1 / 1024, 0.0)):
+        want = (alpha * product + beta * c.astype("f8")).astype(dtype)
+        near(*outputs(model_of("Gemm", [a, b, c], opset=13, alpha=alpha, beta=beta), a, b, c), want, 1e-2)
+    want = (product / 1024).astype(dtype)
+    fused = model_of("FusedMatMul", [a, b], domain="com.microsoft", alpha=1 / 1024)
+    near(*outputs(fused, a, b), want, 1e-2)
+
+
+@pytest.mark.parametrize("dtype", ["i4", "i8", "u4", "u8"])
+def test_integer_factors_are_cut_off_once(dtype: str) -> None:
+    ones = np.ones((1, 1), dtype)
+    for alpha, beta, want in ((0.5, 0.5, 1), (1.5, 1.0, 2), (0.25, 0.5, 0), (2.0, 3.0, 5)):
+        (got,) = outputs(model_of("Gemm", [ones, ones, ones], alpha=alpha, beta=beta), ones, ones, ones)
+        np.testing.assert_array_equal(got, np.array([[want]], dtype))

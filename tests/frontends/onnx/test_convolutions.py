@@ -294,6 +294,16 @@ def test_means_of_windows(case: Any, count_include_pad: int) -> None:
     same(got, np.nanmean(parts, axis=tuple(range(-len(kernel), 0))), np.float32)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f2"])
+def test_the_places_of_nans(dtype: str) -> None:
+    """The largest of a window with NaNs is the first of them, whatever is around it."""
+    x = np.array([[[1, np.nan, 3, -np.nan, np.nan, -np.inf, -np.inf, 2, np.nan]]], dtype)
+    model = model_of("MaxPool", [x], 2, kernel_shape=[2], strides=[1])
+    values, places = outputs(model, x)
+    np.testing.assert_array_equal(places, [[[1, 1, 3, 3, 4, 5, 7, 8]]])
+    np.testing.assert_array_equal(np.asarray(values), np.take(x, np.asarray(places)))
+
+
 @pytest.mark.parametrize("p", [1, 2, 3])
 @pytest.mark.parametrize(
     "a", [{"pads": [1, 0, 1, 1]}, {"ceil_mode": 1, "strides": [2, 2], "dilations": [1, 2]}]

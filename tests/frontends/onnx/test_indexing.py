@@ -201,6 +201,21 @@ def test_top_k(dtype: str) -> None:
             same(a, b)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("largest", [0, 1])
+def test_top_k_of_zeros_and_nans(dtype: Any, largest: int) -> None:
+    """Zeros of both signs are equal, and NaNs of both signs are equal and above infinity."""
+    x = np.array([0.0, -0.0, np.nan, 1, -np.nan, -0.0, 0.0, np.inf, np.nan, -np.inf], dtype)
+    down = [2, 4, 8, 7, 3, 0, 1, 5, 6, 9]
+    order = down if largest else [9, 0, 1, 5, 6, 3, 7, 2, 4, 8]
+    for k in (10, 6, 3, 1):
+        model = model_of("TopK", [x, np.array([k])], 2, 24, constants=[1], largest=largest)
+        values, places = outputs(model, x)
+        same(places, np.array(order[:k]))
+        np.testing.assert_array_equal(np.asarray(values).astype("f8"), x[order[:k]].astype("f8"))
+        same(np.signbit(np.asarray(values)), np.signbit(x[order[:k]]))
+
+
 def test_top_k_of_older_opsets_and_unsorted() -> None:
     k = np.array([2])
     for model, arrays in (

@@ -82,7 +82,7 @@ def plain(op: str, inputs: list[Any], attributes: dict[str, Any]) -> list[np.nda
     p = np.zeros((directions, 3 * n)) if p is None else p
     names = attributes.get("activations", DEFAULTS[op] * directions)
     alphas, betas = iter(attributes.get("activation_alpha", [])), iter(attributes.get("activation_beta", []))
-    clip = attributes.get("clip", np.inf)
+    clip = attributes.get("clip") or np.inf  # 0 is none
 
     def of(name: str) -> Any:
         alpha = next(alphas, ALPHAS[name]) if name in ALPHAS else 0
@@ -180,7 +180,7 @@ def test_directions_inputs_and_layouts(op: str, direction: str, given: str, layo
     inputs=st.sets(st.sampled_from("bshcp")).map("".join),
     names=st.lists(st.sampled_from(list(ACTIVATIONS)), min_size=6, max_size=6),
     parameters=st.booleans(),
-    clip=st.sampled_from([None, 0.3, 5.0]),
+    clip=st.sampled_from([None, 0.0, 0.3, 5.0]),
     flag=st.booleans(),
     layout=st.integers(0, 1),
 )
@@ -209,6 +209,11 @@ def test_all_attributes(
     if layout:
         attributes["layout"] = 1
     compare(op, arrays(op, directions, *sizes, inputs, layout=layout), rtol=1e-3, **attributes)
+
+
+@pytest.mark.parametrize("op", list(GATES))
+def test_a_clip_of_zero_is_none(op: str) -> None:
+    compare(op, arrays(op, 1, 3, 2, 3, 4), clip=0.0)
 
 
 @pytest.mark.parametrize("op", list(GATES))
