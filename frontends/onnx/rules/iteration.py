@@ -71,6 +71,8 @@ class Iteration:
         begins, most, alone = is_known(self.condition), self.most, UNROLLED // _STEPS.get()
         if begins and not truth(self.condition):
             most = self.most = 0
+        if isinstance(most, int) and most <= 0:
+            return (*self.carried, *map(_empty, self._first[2]))
         if any(v is None or isinstance(v, list) for v in self.carried):
             return self._surely_one_by_one()
         goes_on, folds, _ = self._first
@@ -129,8 +131,9 @@ class Iteration:
                 raise CountComputed
         if self.most is None and truth(go):
             raise CountComputed
-        columns = zip(*collected, strict=True) if collected else map(_none, self._first[2])
-        return (*carried, *map(_stacked, columns))
+        if not collected:
+            return (*carried, *map(_empty, self._first[2]))
+        return (*carried, *map(_stacked, zip(*collected, strict=True)))
 
     def _counted(self) -> tuple[Any, ...]:
         """Runs the steps as a scan, if the number of them is known."""
@@ -298,18 +301,17 @@ def _said(one: Any) -> str:
     return f"{one[1]}[{','.join(map(str, one[0]))}]" if isinstance(one, tuple) else "a sequence"
 
 
-def _none(element: Any) -> list[Any]:
-    """Of what no step has collected, its type."""
-    return [element]
+def _empty(element: Any) -> Any:
+    """What no step has collected, of a type."""
+    import jax.numpy as jnp
+
+    return jnp.zeros((0, *element.shape), element.dtype)
 
 
 def _stacked(column: Sequence[Any]) -> Any:
     """What steps have collected, as one array."""
-    import jax
     import jax.numpy as jnp
 
-    if len(column) == 1 and isinstance(column[0], jax.ShapeDtypeStruct):
-        return jnp.zeros((0, *column[0].shape), column[0].dtype)
     if all(map(is_known, column)):
         return np.stack(column)
     if any(map(is_sizes, column)):

@@ -127,6 +127,29 @@ def test_loop_that_does_not_begin() -> None:
     same(loop(DOUBLED, before=before, inputs="float[2] unused"), counted(0), V, V)
 
 
+@pytest.mark.parametrize("trips", [0, -1, 1, 5])
+@pytest.mark.parametrize("go", [True, False])
+@pytest.mark.parametrize("body", [DOUBLED, "d = Not(c) e = Add(a, a) s = Sub(e, x)"])
+def test_loop_whose_condition_is_computed(trips: int, go: bool, body: str) -> None:
+    """What is collected is as long as the trip count at most, and nothing of none."""
+    text = loop(body, before=f"m = Constant<value_int={trips}>()", inputs="bool go")
+    count = min(trips, 1) if "Not" in body else trips
+    final, collected = counted(max(count, 0) if go else 0)
+    with jax.enable_x64(True):
+        got = OnnxFunction(read_model(parsed(text)))(np.asarray(go), V)
+    np.testing.assert_array_equal(got[0], final)
+    np.testing.assert_array_equal(got[1], collected)
+
+
+def test_loop_that_collects_only_and_does_not_begin() -> None:
+    text = """
+    f (bool go, float[2] x) => (float[N,2] r) {
+      m = Constant<value_int=0>()
+      r = Loop (m, go) <body = b (int64 i, bool c) => (bool d, float[2] s) { d = Identity(c) s = Neg(x) }>
+    }"""
+    same(text, np.zeros((0, 2), np.float32), np.asarray(True), V)
+
+
 def test_loop_of_trips_that_are_an_input_needs_them() -> None:
     same(loop(DOUBLED), counted(5), np.asarray(5), np.asarray(True), V)
 
