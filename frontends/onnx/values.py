@@ -100,9 +100,11 @@ def dtype_of(value: Any) -> np.dtype[Any]:
 
 
 def dtype_named(number: int) -> np.dtype[Any]:
-    """The dtype of a number of `onnx.TensorProto.DataType`; `object` for text."""
-    from onnx import helper
+    """The dtype of a number of `onnx.TensorProto.DataType`; `object` for text. Raises ValueError for no such number."""
+    from onnx import TensorProto, helper
 
+    if number == TensorProto.UNDEFINED or number not in TensorProto.DataType.values():
+        raise ValueError(f"{number} is no element type: onnx.TensorProto.DataType has those that there are")
     return np.dtype(helper.tensor_dtype_to_np_dtype(number))
 
 

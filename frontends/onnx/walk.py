@@ -129,9 +129,11 @@ class NodeWalk:
         except Unsupported as error:
             raise OnnxError(f"{label} {_shapes(inputs)}is not supported: {error}") from None
         except refusals() as error:
-            said = " ".join(str(error).partition("\nThis error arises")[0].split())[:300]  # JAX adds a page
+            said = _sentence(error)
             hint = _BOUND if re.search(r"\b(min|max)\(", said) else ""
-            raise OnnxError(f"{label} {_shapes(inputs)}cannot be converted: {said}{hint}") from error
+            raise OnnxError(
+                f"{label} {_shapes(inputs)}cannot be converted{_attributes(node)}: {said}{hint}"
+            ) from error
         results = list(made) if isinstance(made, tuple) else [made]
         kept, element = NONE if rule.of_shape and not found else origins, _element(node)
         for name, value in zip(proto.output, results, strict=False):
@@ -216,18 +218,9 @@ class NodeWalk:
 
         def refuse(k: int) -> None:
             name = proto.input[k]
-            deciding = scope.origin(name) - OPEN
-            if deciding == {name}:
-                help_ = "give its value, as an example input that is an array, or make it a constant of the model"
-            elif deciding:
-                several = ", ".join(sorted(deciding))
-                help_ = f"it follows from {several}: give the values of these, as example inputs that are arrays"
-            elif scope.origin(name):
-                help_ = "it follows from open sizes, and is a number where these are numbers"
-            else:
-                help_ = "it is computed, and is no input: make it a constant of the model"
-            message = f"{self._label(proto)} {_shapes(inputs)}decides shapes by the value of {name}: {help_}"
-            raise ValueNeeded(message, deciding)
+            origins_of = scope.origin(name)
+            decides = f"{self._label(proto)} {_shapes(inputs)}decides shapes by the value of {name}"
+            raise ValueNeeded(decides + _remedy(name, origins_of), origins_of - OPEN)
 
         def body(graph: onnx.GraphProto, given: Sequence[Any]) -> list[Any]:
             for value, outer in zip(given, inputs, strict=False):  # a loop is given its own inputs, or what they become
@@ -428,6 +421,38 @@ def _captured(node: onnx.NodeProto) -> list[str]:
     graphs = [graph for body in bodies for graph in graphs_of(body)]
     used = [n for graph in graphs for inner in graph.node for n in inner.input if n]
     return used + [v.name for graph in graphs for v in graph.output]
+
+
+def _remedy(name: str, origins: frozenset[str]) -> str:
+    """What makes a value known that depends on inputs of the model."""
+    if not origins:
+        return ", which is computed, and no input: make it a constant of the model"
+    if not (origins := origins - OPEN):
+        return ", which follows from open sizes: give example inputs, whose sizes are numbers"
+    whose, given = "", "its value"
+    if name not in origins:
+        inputs = " and ".join(sorted(origins))
+        whose, given = f", which follows from {inputs}", f"the value of {inputs}"
+    return f"{whose}: give {given}, as an example input that is an array, or make it a constant of the model"
+
+
+def _sentence(error: Exception) -> str:
+    """What an exception says, at most 300 characters: that of a look-up says no more than what it looked for."""
+    said = " ".join(str(error).partition("\nThis error arises")[0].split())[:300]  # JAX adds a page
+    if isinstance(error, KeyError) or not said:
+        return f"{type(error).__name__} {said}".rstrip()
+    return said
+
+
+def _attributes(node: Node) -> str:
+    """` with axis = 7, p = 2`: the attributes of a node that are numbers, text or short lists of them."""
+    short = (bool, int, float, str)
+    said = [
+        f"{name} = {value!r}"[:60]
+        for name, value in node.attributes.items()
+        if isinstance(value, short) or (isinstance(value, list) and all(isinstance(v, short) for v in value))
+    ]
+    return f" with {', '.join(said[:8])}" if said else ""
 
 
 _STACK, _FRAME = "pkg.torch.onnx.stack_trace", re.compile(r'File "([^"]+)", line (\d+)')

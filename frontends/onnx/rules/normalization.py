@@ -11,7 +11,7 @@ import numpy as np
 
 from ..node import Node
 from ..table import rule
-from ..values import dtype_named
+from ..values import dtype_named, is_float
 from .reductions import wide
 from .windows import per_channel
 
@@ -79,7 +79,11 @@ def over_rms(x: Any, axes: tuple[int, ...], epsilon: float) -> Any:
 
 def _stash(node: Node) -> np.dtype[Any]:
     """The type in which statistics are computed."""
-    return dtype_named(node.get("stash_type", 1))
+    number = node.get("stash_type", 1)
+    dtype = dtype_named(number)
+    if not is_float(np.zeros((), dtype)):
+        raise node.unsupported(f"statistics are floats, and stash_type {number} is no type of floats")
+    return dtype
 
 
 def _last_axes(node: Node, x: Any) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx_models import model_of
+from onnx_models import model_of, parsed
 from tiers import ALL
 
 import tilewright as tw
@@ -94,6 +94,12 @@ def test_inputs_that_decide_shapes_are_compiled_in() -> None:
     assert "decides shapes by the value of x1: give its value" in refusal(model)
 
 
+def test_what_decides_an_inner_value_is_named() -> None:
+    text = "g (int64[2] s, float[3,4] x) => (float[A,B] y) { t = Neg(s) u = Neg(t) y = Reshape(x, u) }"
+    said = refusal(parsed(text))
+    assert "by the value of u, which follows from s: give the value of s, as an example input" in said
+
+
 def test_no_such_file(tmp_path: Path) -> None:
     assert refusal(tmp_path / "none.onnx").endswith("none.onnx: no such file")
 
@@ -139,6 +145,25 @@ def test_an_op_that_is_none(tmp_path: Path) -> None:
     model.opset_import.append(helper.make_opsetid("com.example", 1))
     said = refusal(saved(model, tmp_path), np.ones((2, 4, 5), np.float32))
     assert "Tahn '/act/Tanh' (float32[2,4,5]) is not supported: com.example.Tahn has no rule" in said
+
+
+@pytest.mark.parametrize(
+    ("node", "says"),
+    [
+        ("LayerNormalization<stash_type = 0>(x, s)", "with stash_type = 0: 0 is no element type"),
+        ("LayerNormalization<stash_type = 7>(x, s)", "stash_type 7 is no type of floats"),
+        ("RMSNormalization<stash_type = 8>(x, s)", "stash_type 8 is no type of floats"),
+        ("Cast<to = 99>(x)", "with to = 99: 99 is no element type"),
+        ("EyeLike<dtype = 0>(x)", "with dtype = 0: 0 is no element type"),
+        ("Softmax<axis = 9>(x)", "with axis = 9: "),
+        ("DepthToSpace<blocksize = 0>(x)", "with blocksize = 0: "),
+    ],
+)
+def test_an_attribute_that_does_not_fit_is_named(node: str, says: str) -> None:
+    model = parsed(f"g (float16[4, 2] x, float16[2] s) => (float16[4, 2] y) {{ y = {node} }}", 23)
+    said = refusal(model)
+    assert says in said
+    assert said.startswith(f"g: {node.partition('<')[0]} 'y' (float16[4,2]")
 
 
 @pytest.mark.parametrize("opset", [0, 29, 1000])
