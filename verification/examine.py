@@ -24,12 +24,14 @@ from ..passes.base import LevelPass
 from ..passes.errors import PassError
 from ..passes.pipeline import PIPELINE, Stage, all_passes, level_of, remaining, run_stage, states_of
 from .bounds import Bound, both
-from .compare import Difference, compare, largest_finite, same_bits
+from .compare import Difference, same_bits
 from .hostwalk import HostWalk, Memory
 from .results import Check, Progress
+from .spread import deviations
+from .standing import Standing
 from .structure import Cache, structure
 from .tags import Tags
-from .tolerance import LIKELY, roundoff
+from .tolerance import roundoff
 from .walk import GraphWalk, Settings, Trace, WrongValue
 
 SOURCE = "source"
@@ -80,36 +82,6 @@ class ExaminedModule:
 
 
 @dataclass
-class Standing:
-    """The program's results beside the reference. error, tolerance, ratio: as in a `Check`; exact: whether numbers that
-    equal the reference are not open, however large the tolerance."""
-
-    reference: Sequence[Any] | None
-    results: Sequence[Any]
-    exact: bool = False
-    differences: list[Difference] = field(default_factory=list)
-    error: float = 0.0
-    tolerance: float = 0.0
-    ratio: float = 0.0
-    numbers: int = 0
-    open: int = 0
-
-    def add(self, x: Any, want: Any, bound: Bound) -> None:
-        """Compares the next result. bound: one standard deviation of it, None where it must be equal."""
-        allowed = None if bound is None else 2 * LIKELY * np.asarray(bound)
-        d = compare(x, np.asarray(want).reshape(np.shape(x)), allowed)
-        self.differences.append(d)
-        self.error = max(self.error, d.error)
-        self.ratio = max(self.ratio, d.ratio)
-        self.numbers += int(np.size(x))
-        if allowed is not None and np.size(x):
-            scale, finite = _scale(want), allowed[np.isfinite(allowed)]
-            self.tolerance = max(self.tolerance, float(finite.max() if finite.size else 0) / scale)
-            free = ~(np.broadcast_to(allowed, np.shape(x)) <= scale)
-            self.open += int((free & (np.asarray(x) != np.asarray(want)) if self.exact else free).sum())
-
-
-@dataclass
 class Examiner:
     """One program with its inputs, its reference (flat results, or None: the source's own level) and its stages.
     further: steps that the caller takes after those of `run`, for `progress`; exact: whether the reference is what the
@@ -137,6 +109,7 @@ class Examiner:
         self.bitwise = True
         self.rounded = ""
         self._standing: Standing | None = None
+        self._unmeasured: list[ModuleOp] = []
         self._extents = extents_of(main_of(self.module))
         self._taken = self._steps = 0
 
@@ -237,6 +210,8 @@ class Examiner:
             settings = Settings(likely=state.level == "graph", once=self.options.once)
             trace = state.golden = GraphWalk(state.module, self.cache, settings).run(self.inputs)
         self.tolerances = trace.result_bounds or [None] * len(trace.results)
+        if state.level == "graph":
+            self._unmeasured.append(state.module)
         if self.reference is None:
             self.reference = trace.results
         memory = "bytes" if self._addressed(state) else "typed"
@@ -339,6 +314,7 @@ class Examiner:
         if self.options.accumulated:
             bounds = trace.result_bounds or [None] * len(trace.results)
             self.tolerances = [both(a, b, "likely") for a, b in zip(self.tolerances, bounds, strict=True)]
+            self._unmeasured.append(after.module)
         self._standing = None
         self.rounded = after.name
         self.row(after.name, after.level, "typed", trace.results, isolated, note=self._overflow(trace))
@@ -354,7 +330,11 @@ class Examiner:
         for key, made in trace.made.items():
             y = trace.values[key]
             known = bool(made.operands) and all(_finite(x).all() for x in made.operands)
-            if known and roundoff(np.dtype(y.dtype)) > roundoff(np.dtype(np.float32)) and not _finite(y).all():
+            if (
+                known
+                and roundoff(np.dtype(y.dtype)) > roundoff(np.dtype(np.float32))
+                and not _finite(y).all()
+            ):
                 return f"{describe(made.op)} is the first to overflow; {lost} finite numbers of the results are lost"
         return f"{lost} finite numbers of the results are infinite or NaN"
 
@@ -455,9 +435,9 @@ class Examiner:
         return [x if counting is None else np.asarray(x)[counting] for x, counting in found]
 
     def _standing_of(self, results: Sequence[Any]) -> Standing:
-        """Results beside the reference; those with the bits of the row before stand as they do."""
+        """Results beside the reference; those with the bits of the row before stand as they do. Where some are further
+        off than errors that are independent, how far errors move them is measured first."""
         last = self._standing
-        known = self.reference if self.reference is not None else ()
         if (
             last is not None
             and last.reference is self.reference
@@ -467,6 +447,25 @@ class Examiner:
             )
         ):
             return last
+        found = self._compared(results)
+        if found.ratio > 1 and self._unmeasured:
+            self._measure()
+            found = self._compared(results)
+        self._standing = found if results else last
+        return found
+
+    def _measure(self) -> None:
+        """Widens the tolerances by what the roundings of each op, drawn at random, make of the results: where one value
+        is used again and again, its error is the same each time and does not even out."""
+        for module in self._unmeasured:
+            spread = deviations(module, self.inputs, self.cache)
+            pairs = zip(self.tolerances, spread, strict=True)
+            self.tolerances = [e if e is None else jnp.maximum(e, s) for e, s in pairs]
+        self._unmeasured.clear()
+
+    def _compared(self, results: Sequence[Any]) -> Standing:
+        """Results beside the reference, whatever was found before."""
+        known = self.reference if self.reference is not None else ()
         found = Standing(self.reference, results, self.exact)
         for i, x in enumerate(results if self.reference is not None else ()):
             want = known[i] if i < len(known) else None
@@ -477,7 +476,6 @@ class Examiner:
                 x, want = np.asarray(x)[counting], np.asarray(want)[counting]
                 bound = None if bound is None else jnp.broadcast_to(bound, whole)[counting]
             found.add(x, want, bound)
-        self._standing = found if results else last
         return found
 
 
@@ -485,11 +483,6 @@ def _finite(x: Any) -> np.ndarray:
     """Which numbers of an array are finite."""
     array = np.asarray(x)
     return np.isfinite(array.astype(np.complex128 if array.dtype.kind == "c" else np.float64))
-
-
-def _scale(x: Any) -> float:
-    largest = largest_finite(np.asarray(x))
-    return largest if largest > 0 else 1.0
 
 
 def _main_end(module: ModuleOp) -> Operation:

@@ -44,13 +44,15 @@ Env = dict[SSAValue, Pair]
 class Settings:
     """How to walk. likely: compute the bounds of a whole program on the way; golden: the run to compare with;
     once: a kernel that gave the right values once is not run again, whatever the values; record: keep values for
-    the next level; rounds: values may be of narrower types than the golden ones, and are off by what that rounds."""
+    the next level; rounds: values may be of narrower types than the golden ones, and are off by what that rounds;
+    noise: what moves the result of each op at random by as much as its own rounding may."""
 
     likely: bool = False
     golden: Trace | None = None
     once: bool = False
     record: bool = True
     rounds: bool = False
+    noise: np.random.Generator | None = None
 
 
 class GraphWalk:
@@ -185,7 +187,11 @@ class GraphWalk:
         if same_bits(x, want):
             return SAME
         theirs = None if golden is None else golden()
-        if not self.settings.rounds and golden is not None and (mine is None or mine.coarsest > golden.coarsest):
+        if (
+            not self.settings.rounds
+            and golden is not None
+            and (mine is None or mine.coarsest > golden.coarsest)
+        ):
             return compare(x, want, None if theirs is None else 2 * theirs)
         own = None if mine is None else mine()
         return compare(x, want, both(own, theirs, "worst"))
@@ -330,6 +336,8 @@ class GraphWalk:
     def _compiled(self, op: Operation, xs: Sequence[Array], es: Sequence[Late | None]) -> list[Pair]:
         """A graph op as a compiled function; its bounds are computed where they are asked for, those of a whole program
         by the same function."""
+        if self.settings.noise is not None and not isinstance(op, EXACT):
+            return [(x, None) for x in self._moved(*self._with_bounds(op, xs, [None] * len(xs)))]
         if self.settings.likely:
             known = [None if e is None else e() for e in es]
             if not (isinstance(op, EXACT) and all(e is None for e in known)):
@@ -350,6 +358,15 @@ class GraphWalk:
             return self._bounds(op, xs, [None if e is None else e() for e in es], "worst")[i]
 
         return [(y, Late(lambda i=i: bound(i), grain)) for i, y in enumerate(ys)]
+
+    def _moved(self, ys: Sequence[Array], es: Sequence[Bound]) -> list[Array]:
+        """Values, each moved by a random number of standard deviations `es`."""
+        noise = self.settings.noise
+        assert noise is not None
+        return [
+            y if e is None else on_device(moved(np.asarray(y), np.asarray(e), noise))
+            for y, e in zip(ys, es, strict=True)
+        ]
 
     def _note_launch(self, op: tile.LaunchOp, xs: Sequence[Array], path: Path) -> None:
         inits = to_ints(op.inits)
@@ -406,10 +423,12 @@ class GraphWalk:
 
     def _host(self, op: control.HostOp, xs: Sequence[Array], es: Sequence[Late | None]) -> list[Pair]:
         ys = run_text(text(op.module), xs)
-        if not self.settings.likely:
+        if not self.settings.likely and self.settings.noise is None:
             return [(y, None) for y in ys]
-        known = [None if e is None else e() for e in es]
         found = host_errors(text(op.op), xs, ys, lambda xs: run_text(text(op.module), xs))
+        if self.settings.noise is not None:
+            return [(x, None) for x in self._moved(ys, found)]
+        known = [None if e is None else e() for e in es]
         if any(e is not None for e in known):
             moved = self._measured(op, xs, known, ys)
             found = [both(own, e, "likely") for own, e in zip(found, moved, strict=True)]
@@ -443,6 +462,22 @@ def outside_fusions(module: ModuleOp) -> Iterator[SSAValue]:
                 for block in region.blocks:
                     yield from block.args
                     pending += block.ops
+
+
+def moved(y: np.ndarray, deviation: np.ndarray, noise: np.random.Generator) -> np.ndarray:
+    """y, of which each number is moved at random: floats by a normal number of standard deviations, whole numbers to
+    either side where they may be. What is 0 for sure, and what is not finite, stays."""
+    dtype = np.dtype(y.dtype)
+    if dtype == np.bool_:
+        return y
+    kind = np.complex128 if dtype.kind == "c" else np.float64
+    value, size = y.astype(kind), np.broadcast_to(deviation, y.shape).astype(np.float64)
+    size = np.where(np.isfinite(size) & ~((value == 0) & (size <= smallest(dtype))), size, 0)
+    step = size * noise.standard_normal(y.shape)
+    if dtype.kind == "c":
+        step = step + 1j * (size * noise.standard_normal(y.shape))
+    with np.errstate(all="ignore"):
+        return np.where((size == 0) | ~np.isfinite(value), y, (value + step).astype(dtype))
 
 
 def coarsest(op: Operation) -> float:

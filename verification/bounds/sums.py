@@ -60,7 +60,8 @@ def _combined(
         else:
             alike = total(as_bound(x), "max") == total(as_bound(x), "min") if x.dtype.kind != "c" else False
             often = jnp.where(alike, total(jnp.ones_like(v), "sum"), 1)
-        return jnp.sqrt(total(jnp.square(v), "sum") * often)
+        squares = jnp.square(v.astype(np.float64))  # those of f32 leave its range
+        return jnp.sqrt(total(squares, "sum") * often).astype(v.dtype)
 
     if kind == "prod":
         share = None if e is None else spread(jnp.where(e == 0, 0, e / wide(x)))
@@ -70,7 +71,9 @@ def _combined(
     if not own:
         return moved
     sizes = total(wide(x), "sum")
-    return both(moved, jnp.where(sizes > float(jnp.finfo(dtype).max), jnp.inf, additions(sizes, own, dtype)), mode)
+    return both(
+        moved, jnp.where(sizes > float(jnp.finfo(dtype).max), jnp.inf, additions(sizes, own, dtype)), mode
+    )
 
 
 def _partial_products(x: Array, total: Total, dtype: np.dtype) -> Array:
@@ -152,6 +155,10 @@ def cumulate(
     return [_combined(text(op.kind), x, e, y, total, own, acc, mode)]
 
 
+Scale = Callable[[Array], Array]
+"""The largest elements of an operand of a product, of those that are in one result: as large as it or broadcast."""
+
+
 def _product(
     multiply: Callable[[Array, Array], Array],
     n: int,
@@ -159,8 +166,11 @@ def _product(
     es: Sequence[Bound],
     y: Array,
     mode: Mode,
+    scales: tuple[Scale, Scale],
+    combine: Callable[[Array, Array], Array],
 ) -> Bound:
-    """Bound of a bilinear op that adds n products for each result."""
+    """Bound of a bilinear op that adds n products for each result. combine: products of scales, as large as y or
+    broadcast: squares are taken relative to these, since those of f32 leave its range."""
     a, b = (wide(x) for x in xs)
     acc = accumulator(np.dtype(xs[0].dtype), np.dtype(y.dtype))
     own = sum_error(n + 1, acc, acc, mode)
@@ -175,10 +185,17 @@ def _product(
         if mode == "worst":
             part = multiply(other, e) if flip else multiply(e, other)
         else:
-            squares = jnp.square(e), jnp.square(other)
-            part = jnp.sqrt(multiply(*reversed(squares)) if flip else multiply(*squares))
+            operands = (other, e) if flip else (e, other)
+            most = [_nonzero(scale(v)) for scale, v in zip(scales, operands, strict=True)]
+            squares = [jnp.square(v / m) for v, m in zip(operands, most, strict=True)]
+            part = jnp.sqrt(multiply(*squares)) * combine(*most)
         total = both(total, part, mode)
     return total
+
+
+def _nonzero(x: Array) -> Array:
+    """x, and 1 where it is 0 or not finite."""
+    return jnp.where((x == 0) | ~jnp.isfinite(x), 1, x)
 
 
 def contract(
@@ -193,7 +210,15 @@ def contract(
         xs = [both_of(x, d) for x, d in zip(xs, dims, strict=True)]
         es = [None if e is None else _of_numbers(e, d) for e, d in zip(es, dims, strict=True)]
     n = size([xs[0].shape[d] for d in to_ints(op.lhs_contract)])
-    return [_product(lambda a, b: lax.dot_general(a, b, numbers), n, xs, es, ys[0], mode)]
+
+    def multiply(a: Array, b: Array) -> Array:
+        return lax.dot_general(a, b, numbers)
+
+    def largest(dims: tuple[int, ...]) -> Scale:
+        return lambda v: jnp.max(v, dims, keepdims=True, initial=0)
+
+    scales = largest(numbers[0][0]), largest(numbers[0][1])
+    return [_product(multiply, n, xs, es, ys[0], mode, scales, multiply)]
 
 
 def _of_numbers(e: Array, dim: int) -> Array:
@@ -202,7 +227,9 @@ def _of_numbers(e: Array, dim: int) -> Array:
     return jnp.concatenate([each, each], dim)
 
 
-def unpack(op: ops.UnpackOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode) -> list[Bound]:
+def unpack(
+    op: ops.UnpackOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
+) -> list[Bound]:
     """Numbers of 4 bits are exact; those of a byte that is not may be any."""
     (e,) = es
     return [None if e is None else jnp.repeat(jnp.where(e > 0, 15, 0).astype(wide(ys[0]).dtype), 2, -1)]
@@ -211,6 +238,18 @@ def unpack(op: ops.UnpackOp, xs: Sequence[Array], es: Sequence[Bound], ys: Seque
 def conv(
     op: ops.ConvOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
 ) -> list[Bound]:
-    lb = to_ints(op.rhs_layout)
+    lb, lo = to_ints(op.rhs_layout), to_ints(op.out_layout)
     n = size([xs[1].shape[d] for d in (lb[0], *lb[2:])])
-    return [_product(lambda a, b: convolve(op, a, b, np.dtype(a.dtype)), n, xs, es, ys[0], mode)]
+
+    def largest(dim: int) -> Scale:
+        return lambda v: jnp.max(v, [d for d in range(v.ndim) if d != dim], keepdims=True, initial=0)
+
+    def combine(images: Array, features: Array) -> Array:
+        """Of the scales of each image and of each feature of the result."""
+        shapes = [[-1 if d == lo[i] else 1 for d in range(ys[0].ndim)] for i in range(2)]
+        return images.reshape(shapes[0]) * features.reshape(shapes[1])
+
+    scales = largest(to_ints(op.lhs_layout)[0]), largest(lb[1])
+    return [
+        _product(lambda a, b: convolve(op, a, b, np.dtype(a.dtype)), n, xs, es, ys[0], mode, scales, combine)
+    ]
