@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .deciding import deciding_initializers
 from .errors import OnnxError
 from .evaluation import evaluate, reference_name
 from .reading import OnnxModel
@@ -27,7 +28,7 @@ class OnnxFunction:
     """What a model computes: `fn(*inputs)`, in the order of the model's inputs, by position or by name.
 
     With `weights_as_arguments` it has the keyword argument `weights`: a dict of the initialisers that are floats or
-    have more than `SMALL` elements, by default those of the model. Otherwise they are constants.
+    have more than `SMALL` elements, and decide no shapes, by default those of the model. Otherwise they are constants.
 
     known: the values of inputs that decide shapes; the function does not take these.
 
@@ -50,8 +51,9 @@ class OnnxFunction:
         """The initialisers that are arguments."""
         if not self.weights_as_arguments:
             return {}
-        found = self.model.initializers
-        return {n: v for n, v in found.items() if v.size > SMALL or v.dtype.kind not in "iub"}
+        found, sizes = self.model.initializers, deciding_initializers(self.model.graph)
+        large = {n: v for n, v in found.items() if v.size > SMALL or v.dtype.kind not in "iub"}
+        return {n: v for n, v in large.items() if n not in sizes}
 
     def _signature(self) -> inspect.Signature:
         names: list[str] = []

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..node import Node
 from ..table import rule
-from ..values import as_traced
+from ..values import as_traced, is_known
 from .indexing import check_indices
 
 
@@ -187,6 +187,20 @@ def _reverse_sequence(node: Node, x: Any, lengths: Any) -> Any:
     return jnp.moveaxis(jnp.take_along_axis(moved, places, axis=1), (0, 1), (batch, time))
 
 
+def _slice_at(x: Any, axis: int, indices: np.ndarray, n: int) -> Any:
+    """The elements of x at known indices along an axis of n, as a slice; None where they are at no equal distances, or
+    outside of x."""
+    import jax
+
+    flat = np.where(indices < 0, indices + n, indices).reshape(-1)
+    steps = np.unique(np.diff(flat))
+    if not flat.size or flat.min() < 0 or flat.max() >= n or steps.size > 1 or (steps.size and steps[0] < 1):
+        return None
+    first, stride = int(flat[0]), int(steps[0]) if steps.size else 1
+    made = jax.lax.slice_in_dim(x, first, int(flat[-1]) + 1, stride, axis)
+    return made.reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+
+
 @rule("Gather", folds=True)
 def _gather(node: Node, x: Any, indices: Any) -> Any:
     axis = node.place(node.get("axis", 0), x.ndim)
@@ -197,5 +211,10 @@ def _gather(node: Node, x: Any, indices: Any) -> Any:
         return np.take(x, np.asarray(indices, np.int64), axis=axis)
     import jax.numpy as jnp
 
-    x, indices = as_traced(x), as_traced(indices)
+    x = as_traced(x)
+    if is_known(node.inputs[1]) and isinstance(n, int):
+        found = _slice_at(x, axis, np.asarray(node.inputs[1]), n)
+        if found is not None:
+            return found
+    indices = as_traced(indices)
     return jnp.take(x, jnp.where(indices < 0, indices + n, indices), axis=axis, mode="clip")

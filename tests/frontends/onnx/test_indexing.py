@@ -340,3 +340,26 @@ def test_rows_where_something_is_not_zero() -> None:
     graph, opsets = helper.make_graph(nodes, "g", types, [y]), [helper.make_opsetid("", 18)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     np.testing.assert_array_equal(tw.compile(model, mask, X)(mask, X), X[np.nonzero(mask)])
+
+
+@pytest.mark.parametrize(
+    ("indices", "slices"),
+    [
+        (0, True),
+        (-1, True),
+        ([2], True),
+        ([[0], [2]], True),
+        ([1, 2, 3], True),
+        ([0, 0], False),
+        ([2, 1], False),
+        ([0, 1, 3], False),
+    ],
+)
+@pytest.mark.parametrize("axis", [0, -1])
+def test_gather_at_known_places_is_a_slice(indices: Any, slices: bool, axis: int) -> None:
+    """As exporters write `x[0]`."""
+    x, at = RNG.normal(size=(4, 3, 4)).astype("f4"), np.asarray(indices)
+    model = model_of("Gather", [x, at], constants=[1], axis=axis)
+    same(outputs(model, x)[0], np.take(x, at, axis))
+    made = jax.make_jaxpr(OnnxFunction(read_model(model)))(x)
+    assert any(e.primitive.name == "gather" or "gather" in str(e) for e in made.eqns) != slices
