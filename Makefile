@@ -24,7 +24,7 @@ venv: $(STAMP)
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade "setuptools>=68"
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade "setuptools>=77"
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation -e ".[dev]"
 	touch $(STAMP)
 

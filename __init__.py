@@ -9,6 +9,8 @@ print(program.report())       # where the microseconds go
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from . import pruning, training
     from .api.bounded import bounded, compress, nms, nonzero, unique

@@ -48,12 +48,9 @@ def _run(given: list[str]) -> int:
     parser = make_parser()
     args = parser.parse_args(given)
     if args.version:
-        from importlib.metadata import PackageNotFoundError, version
+        from .. import __version__
 
-        try:
-            print(PROGRAM, version(PROGRAM))
-        except PackageNotFoundError:
-            print(PROGRAM, "(not installed)")
+        print(PROGRAM, __version__)
         return 0
     if args.command is None:
         parser.print_help()
