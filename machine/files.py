@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
@@ -29,10 +30,12 @@ def find(name: str, beside: Path | None = None) -> Path:
             raise MachineError(str(error)) from error
     path = Path(name) if beside is None else beside.parent / name
     if path.suffix != ".toml":
-        listed = ", ".join(sorted(known_machines()))
+        close = get_close_matches(name.lower(), known_machines(), 3, 0.6)
+        listed = ", ".join(sorted(known_machines())) + ", or a path to a .toml"
+        listed += f"; did you mean {' or '.join(close)}?" if close else ""
         if beside is not None:
-            raise MachineError(f"{beside}: key 'extends' must name another target: {listed}, or a path to a .toml")
-        raise MachineError(f"unknown target '{name}': known are {listed}, or a path to a .toml")
+            raise MachineError(f"{beside}: key 'extends' must name another target: {listed}")
+        raise MachineError(f"unknown target '{name}': known are {listed}")
     if not path.is_file():
         place = f"{beside}: key 'extends': " if beside is not None else ""
         raise MachineError(f"{place}{path}: {'not a file' if path.exists() else 'no such file'}")

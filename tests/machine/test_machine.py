@@ -216,6 +216,12 @@ def test_unknown_target():
         Machine.load("missing.toml")
 
 
+@pytest.mark.parametrize("name", ["ascend-910b", "ascend_910b1", "910b1", "Ascend-910B1"])
+def test_a_target_that_is_spelled_like_one_is_asked_for(name: str) -> None:
+    with pytest.raises(MachineError, match=r"; did you mean .*ascend-910b1"):
+        Machine.load(name)
+
+
 def write_changed(folder: Path, old: str, new: str) -> str:
     text = (FOLDER / "ascend-910b1.toml").read_text()
     assert old in text
