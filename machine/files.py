@@ -30,7 +30,7 @@ def find(name: str, beside: Path | None = None) -> Path:
             raise MachineError(str(error)) from error
     path = Path(name) if beside is None else beside.parent / name
     if path.suffix != ".toml":
-        close = get_close_matches(name.lower(), known_machines(), 3, 0.6)
+        close = get_close_matches(name.lower(), known_machines(), 3, 0.5)
         listed = ", ".join(sorted(known_machines())) + ", or a path to a .toml"
         listed += f"; did you mean {' or '.join(close)}?" if close else ""
         if beside is not None:

@@ -201,9 +201,6 @@ def test_architecture_shows_each_pass() -> None:
     assert [f.words[0] for f in architecture_blocks() if f.words[0] in STAGES] == list(STAGES)
 
 
-NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:e[-+]\d+)?")
-
-
 def test_readme_tour(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
