@@ -9,6 +9,7 @@ from ...support.plugins import Entry, entries
 from ..walk import Rule
 from . import (
     bounded,
+    collectives,
     contractions,
     control,
     elementwise,
@@ -61,6 +62,7 @@ ON_COMPLEX: dict[str, Rule] = {
 
 STRUCTURAL: dict[str, Rule] = {
     **control.RULES,
+    **collectives.RULES,
     **movement.STRUCTURAL,
     **elementwise.STRUCTURAL,
     **scatter.STRUCTURAL,
