@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -37,6 +38,11 @@ from .schedule import may_repeat
 
 SPACE_ORDER = ("l1", "l0a", "l0b", "l0c", "ub")
 """Order of the `slots` property of a kernel."""
+
+
+def exactly(value: float | int | None) -> object:
+    """What tells numbers apart by their bits: 0.0 from -0.0, and NaNs of either sign, which are equal or none."""
+    return struct.pack("<d", value) if isinstance(value, float) else value
 
 
 def number(value: float | int) -> FloatAttr | IntegerAttr:

@@ -20,7 +20,7 @@ from ...machine import Machine
 from ..access import Load, splat_of
 from ..errors import NoKernel, PassError
 from .axes import FusionAxes, StoredPart
-from .builder import number
+from .builder import exactly, number
 from .rounding import Rounding, roundings
 from .steps import Emitter, Ref, Step, Steps
 
@@ -101,7 +101,7 @@ class FusionSteps(FusionAxes):
         return (len(self.steps) - 1, 0)
 
     def _fill(self, value: float | int, element: Attribute) -> Ref:
-        key = ("fill", repr(value), element)  # 0.0 and -0.0 are equal, but not the same
+        key = ("fill", exactly(value), element)
         if key not in self.loads:
 
             def emit(e: Emitter, _: list[SSAValue]) -> Sequence[SSAValue]:
@@ -166,7 +166,7 @@ class FusionSteps(FusionAxes):
             dims = list(merged.values())
         # a tile has its axes in the kernel's order, which on a fused core is the accumulator's and not the tensor's
         dims.sort(key=lambda d: -1 if d.axis is None else d.axis)
-        key = ("load", number_in, tuple(dims), load.offset, repr(load.fill))
+        key = ("load", number_in, tuple(dims), load.offset, exactly(load.fill))
         if key in self.loads:
             return self.loads[key]
         along = [d.axis for d in dims]

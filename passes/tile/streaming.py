@@ -15,7 +15,7 @@ from ...dialects.base import Expr, integer_attr, ints, pack
 from ...dialects.dtypes import dtype_name
 from ...dialects.elementwise import REDUCTION_FUNCTION
 from ...dialects.tile import TileType, tile_type
-from .builder import hand_back, number
+from .builder import exactly, hand_back, number
 from .schedule import reaches_over
 from .steps import Emitter, Ref, Step, Steps
 from .walks import RowWalk, RowWalks, neutral
@@ -133,7 +133,7 @@ class RowPieces:
         tile = done[source]
         ragged = self._ragged(emitter, step.reduces)
         if ragged:
-            key = source, repr(neutral(step))
+            key = source, exactly(neutral(step))
             if key not in masked:
                 masked[key] = self._masked(emitter, tile, ragged, neutral(step))
             tile = masked[key]

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from ...dialects.dtypes import dtype_name
 from ...dialects.elementwise import identity
+from .builder import exactly
 from .steps import Ref, Step, Steps, tile_bytes
 
 
@@ -149,7 +150,7 @@ class RowWalks:
             for step in (self.steps[i] for i in walk.reductions):
                 (ref,) = step.operands
                 source = self.steps[ref[0]]
-                sources[ref, repr(neutral(step))] = tile_bytes(tile, source.axes, source.elements)
+                sources[ref, exactly(neutral(step))] = tile_bytes(tile, source.axes, source.elements)
                 carried += 4 * tile_bytes(tile, step.axes, step.elements)
                 if self.lanewise(step):
                     carried += tile_bytes(tile, source.axes, step.elements)

@@ -64,3 +64,17 @@ def test_a_number_survives_the_text(value: float | int, element: str, dtype: typ
     assert isinstance(again, ops.FillOp)
     got = values.scalar(fill_value(again.value), np.dtype(dtype))
     assert got.tobytes() == np.asarray(value, dtype).tobytes()
+
+
+def test_nans_of_either_sign_in_one_kernel() -> None:
+    """Each is a fill of its own: what is sorted in the total order has NaNs at both ends."""
+
+    def fn(x: jax.Array) -> jax.Array:
+        above, below = (np.float32(np.copysign(np.nan, sign)) for sign in (1, -1))
+        return jnp.where(x > 1, above, jnp.where(x < -1, below, x))
+
+    x = np.array([2, 0, -2, 1, -0.0, 3, -5], np.float32)
+    for mode in ("typed", "step"):
+        got = np.asarray(tw.compile(fn, x)(x, mode=mode))
+        np.testing.assert_array_equal(np.isnan(got), abs(x) > 1)
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(x))
