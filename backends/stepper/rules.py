@@ -183,7 +183,7 @@ def _unpack(op: Any, number: Number) -> Compute:
 
 
 def _iota(op: Any, number: Number) -> Compute:
-    out, dim, step = Spec.of(op.dest), integer(op.dim), integer(op.step)
+    out, dim, step = Spec.of(op.dest), integer(op.dim), number(integer(op.step))
     places = np.arange(out.shape[dim], dtype=np.int32) * np.int32(step)
     places = places.reshape([-1 if d == dim else 1 for d in range(len(out.shape))])
 

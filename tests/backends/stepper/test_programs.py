@@ -227,6 +227,14 @@ def test_open_sizes_are_numbers() -> None:
         np.testing.assert_array_equal(np.asarray(program(x, mode="step")), np.asarray(program(x)))
 
 
+def test_numbers_along_a_dimension_may_be_an_open_size_apart() -> None:
+    (n,) = jax.export.symbolic_shape("n")
+    program = tw.compile(lambda x: jnp.arange(x.shape[0]) * x.shape[0], jax.ShapeDtypeStruct((n,), np.float32))
+    for size in (1, 5, 7):
+        x = np.zeros(size, np.float32)
+        np.testing.assert_array_equal(np.asarray(program(x, mode="step")), np.arange(size) * size)
+
+
 def test_a_second_call_begins_anew() -> None:
     program = tw.compile(lambda x: jnp.exp(x) + 1, rand(4, 5))
     first, second = program(rand(4, 5), mode="step"), program(rand(4, 5, seed=3), mode="step")

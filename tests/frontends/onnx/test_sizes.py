@@ -147,7 +147,7 @@ def test_who_decides_a_shape_is_named() -> None:
     text = """g (float[4] x, int64 a) => (float[m] y) {
         one = Constant<value_ints = [1]>() b = Reshape(a, one) y = Expand(x, b) }"""
     message = (
-        "decides shapes by the value of b: it follows from a: give the values of these, as example inputs"
+        "decides shapes by the value of b, which follows from a: give the value of a, as an example input"
     )
     with pytest.raises(tw.CompileError, match=message):
         tw.compile(parsed(text))
