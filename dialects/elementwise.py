@@ -8,7 +8,7 @@ machine's `[vector.rates]` or `[vector.expansions]` say that by its name. From t
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -288,7 +288,8 @@ def _table() -> dict[str, Function]:
     """Our rows and those of plugins; a row that is none, or whose name is taken, is left out with a warning."""
     found = {f.name: f for f in _ROWS}
     for plugin, given in listed("functions"):
-        for row in [given] if isinstance(given, Function) else given:
+        rows = [given] if isinstance(given, Function) or not isinstance(given, Iterable) else given
+        for row in rows:
             if isinstance(row, Function) and row.name not in found | PARTS:
                 found[row.name] = row
                 _OWNERS[row.name] = plugin

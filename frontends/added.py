@@ -6,7 +6,7 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ..support.plugins import Entry, PluginError, entries
+from ..support.plugins import FAILURES, Entry, PluginError, entries
 from .errors import FrontendError
 
 FILE_TYPES = ("mlir", "mlirbc", "tw", "py")
@@ -21,11 +21,14 @@ def frontend_of(path: str | Path) -> Entry | None:
 def read_with(entry: Entry, content: bytes, filename: str) -> ModuleOp:
     """The module in the content of a file. Raises PluginError where the frontend cannot be loaded or gives no module;
     FrontendError, which names the file, where it refuses the content (ValueError)."""
-    read = entry.load()
+    read = entry.function()
     try:
         module = read(content, filename)
-    except ValueError as error:
+    except (ValueError, FrontendError) as error:
         raise FrontendError(f"{filename}: {error}") from error
+    except FAILURES as error:
+        said = f"{type(error).__name__}: {error}".strip(": ")
+        raise PluginError(f"{entry.found}: the frontend for .{entry.name} failed on {filename}: {said}") from error
     if not isinstance(module, ModuleOp):
         raise PluginError(f"{entry.found}: the frontend for .{entry.name} gave no module")
     return module

@@ -19,6 +19,11 @@ GROUP = "tilewright.plugins"
 """The entry-point group."""
 
 
+FAILURES = (Exception, SystemExit)
+"""What a module of a plugin may raise when it is imported, and what others' code raises that is called: a plugin does
+not end the process."""
+
+
 class PluginError(Exception):
     """Something of a plugin that a program needs cannot be loaded; the message is one sentence."""
 
@@ -96,15 +101,22 @@ class Entry:
         wanted = self.given if place is None else place
         try:
             return resolve(wanted)
-        except Exception as error:
+        except FAILURES as error:
             raise PluginError(f"{self.found}: cannot load {wanted}: {_said(error)}") from error
+
+    def function(self) -> Any:
+        """The function at the entry's place. Raises PluginError, also where something else is there."""
+        found = self.load()
+        if not callable(found):
+            raise PluginError(f"{self.found}: {self.given} is no function")
+        return found
 
     def file(self) -> Path:
         """The file at the entry's place. Raises PluginError."""
         package, _, inside = str(self.given).partition(":")
         try:
             home = import_module(package).__file__
-        except Exception as error:
+        except FAILURES as error:
             raise PluginError(f"{self.found}: cannot load {package}: {_said(error)}") from error
         path = Path(home or "").parent / inside
         if not path.is_file():
@@ -130,7 +142,7 @@ def plugins() -> tuple[Found, ...]:
     for name, value, package in sorted(_entry_points()):
         try:
             plugin = _checked(resolve(value))
-        except Exception as error:
+        except FAILURES as error:
             _warn(f"plugin {name} of package {package} is left out: {value}: {_said(error)}")
             continue
         if name in out:
@@ -190,15 +202,27 @@ def _entry_points() -> Iterator[tuple[str, str, str]]:
 
     seen: set[str] = set()
     for distribution in distributions():
-        text = distribution.read_text("entry_points.txt")
-        if text is None or GROUP not in text:
+        try:
+            text = distribution.read_text("entry_points.txt")
+            if text is None or GROUP not in text:
+                continue
+            package = distribution.metadata["Name"]
+            if package in seen:  # the same one again, further down the path
+                continue
+            seen.add(package)
+            points = [(p.name, p.value) for p in distribution.entry_points.select(group=GROUP)]
+            said = f"{package} {distribution.version}"
+        except Exception as error:  # of whatever package, which may have nothing to do with this one
+            where = getattr(distribution, "_path", None) or "a package"
+            if str(where) not in _unread:
+                _unread.add(str(where))
+                _warn(f"{where}: its entry points cannot be read: {_said(error)}; plugins of it are left out")
             continue
-        package = distribution.metadata["Name"]
-        if package in seen:  # the same one again, further down the path
-            continue
-        seen.add(package)
-        for point in distribution.entry_points.select(group=GROUP):
-            yield point.name, point.value, f"{package} {distribution.version}"
+        yield from ((name, value, said) for name, value in points)
+
+
+_unread: set[str] = set()
+"""Packages whose entry points cannot be read, of which the user knows."""
 
 
 def _checked(plugin: Any) -> Plugin:
@@ -214,8 +238,13 @@ def _checked(plugin: Any) -> Plugin:
             good = isinstance(given, Mapping)
             wanted, values = "a mapping of names", given.values() if good else ()
         kind = AddedPass if known.name == "passes" else str
-        if not good or not all(isinstance(v, kind) for v in values):
+        names = given if isinstance(given, Mapping) else ()
+        if not good or not all(isinstance(v, kind) for v in values) or not all(isinstance(n, str) for n in names):
             raise TypeError(f"its {known.name} must be {wanted} ({kind.__name__})")
+    for name, added in plugin.passes.items():
+        texts = (added.load, added.after, added.level)
+        if not all(isinstance(t, str) for t in (*texts, *added.requires, *added.establishes)):
+            raise TypeError(f"the pass {name} must have texts alone")
     return plugin
 
 

@@ -31,7 +31,7 @@ def _of_plugins(taken: Collection[str]) -> dict[str, Rule]:
 
         def rule(*arguments):
             if not loaded:
-                loaded.append(entry.load())
+                loaded.append(entry.function())
             return loaded[0](*arguments)
 
         rule.__module__ = entry.given.partition(":")[0]

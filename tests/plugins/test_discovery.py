@@ -40,6 +40,10 @@ def tool(folder: Path, *args: str, module: str = "main") -> subprocess.Completed
         ("PLUGIN = 3\n", "expected a tilewright.Plugin, got int"),
         (PLUGIN.format("machines=['x']"), "its machines must be a mapping of names"),
         (PLUGIN.format("machines={'ascend-310': 'bad:x.toml'}"), "ascend-310 (machines) is left out"),
+        ("import sys\nsys.exit(3)\n", "plugin bad of package bad 1.0 is left out: bad:PLUGIN: SystemExit: 3"),
+        (PLUGIN.format("machines={5: 'x'}"), "its machines must be a mapping of names"),
+        (PLUGIN.format("passes={'p': AddedPass(load='x', after=5)}"), "the pass p must have texts alone"),
+        (PLUGIN.format("functions=['bad:PLUGIN']"), "is no Function, so it is left out"),
     ],
 )
 def test_a_bad_plugin_is_one_warning(tmp_path: Path, content: str, warning: str) -> None:
@@ -48,6 +52,28 @@ def test_a_bad_plugin_is_one_warning(tmp_path: Path, content: str, warning: str)
     assert made.returncode == 0 and "ascend-310" in made.stdout
     (line,) = made.stderr.splitlines()
     assert line.startswith("tilewright: warning: ") and warning in line
+
+
+def test_unreadable_entry_points_of_another_package(tmp_path: Path) -> None:
+    package(tmp_path, "other", "")
+    (tmp_path / "other-1.0.dist-info" / "entry_points.txt").write_bytes(b"\xff\xfe[tilewright.plugins]")
+    made = tool(tmp_path, "machines", "ascend-310")
+    assert made.returncode == 0 and "ascend-310" in made.stdout
+    (line,) = made.stderr.splitlines()
+    assert "other-1.0.dist-info: its entry points cannot be read" in line
+
+
+def test_a_frontend_that_is_none_or_fails(tmp_path: Path) -> None:
+    content = "def leave(*_):\n    import sys\n    sys.exit(3)\n"
+    content += PLUGIN.format("frontends={'one': 'bad:PLUGIN', 'two': 'bad:leave'}")
+    package(tmp_path, "bad", content)
+    for ending, said in (("one", "bad:PLUGIN is no function"), ("two", "failed on")):
+        path = tmp_path / f"m.{ending}"
+        path.write_text("x")
+        for module, args in (("opt", [str(path)]), ("main", ["report", str(path)])):
+            made = tool(tmp_path, *args, module=module)
+            assert made.returncode == 1
+            assert said in made.stderr and "internal error" not in made.stderr
 
 
 def test_what_cannot_be_loaded_is_one_error_where_it_is_needed(tmp_path: Path) -> None:
