@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -13,24 +14,49 @@ from jax._src import compiler, xla_bridge
 from jax._src.interpreters import mlir
 from jaxlib import xla_client
 from jaxlib.mlir import ir
+from xdsl.ir import Operation
+from xdsl.utils.exceptions import VerifyException
 
 from ...dialects import callbacks
+from ...dialects.base import describe
 
 _CONFIG = "mhlo.backend_config"
 
 
+@dataclass(frozen=True)
+class HostCode:
+    """What runs a module: its executable, and shape and dtype of each input."""
+
+    executable: Any
+    inputs: tuple[tuple[tuple[int, ...], str], ...]
+
+
 @functools.lru_cache(maxsize=1024)
-def compile_text(module: str) -> Any:
-    """A loaded executable for a module with one public function `main`."""
+def compile_text(module: str) -> HostCode:
+    """What runs a module with one public function `main`. Raises VerifyException for a text that is none."""
     backend = xla_bridge.get_backend("cpu")
     options = compiler.get_compile_options(num_replicas=1, num_partitions=1)
     devices = xla_client.DeviceList(tuple(backend.local_devices()[:1]))
     with mlir.make_ir_context():
-        parsed = ir.Module.parse(module)
+        try:
+            parsed = ir.Module.parse(module)
+            inputs = _inputs(parsed)
+        except (ir.MLIRError, KeyError, ValueError) as error:
+            said = " ".join(str(error).split())
+            raise VerifyException(f"the module of a host op is no StableHLO with a @main: {said[:200]}") from None
         functions = _callbacks(parsed) if callbacks.KEY in module else []
-        return backend.compile_and_load(
+        made = backend.compile_and_load(
             parsed, executable_devices=devices, compile_options=options, host_callbacks=functions
         )
+    return HostCode(made, inputs)
+
+
+def _inputs(module: ir.Module) -> tuple[tuple[tuple[int, ...], str], ...]:
+    """Shape and element type of each input of @main. Raises KeyError where there is none."""
+    main = ir.SymbolTable(module.operation)["main"]
+    kinds = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).inputs
+    types = [ir.RankedTensorType(kind) for kind in kinds]
+    return tuple((tuple(t.shape), str(t.element_type)) for t in types)
 
 
 def _callbacks(module: ir.Module) -> list[callbacks.Callback]:
@@ -51,10 +77,35 @@ def _callbacks(module: ir.Module) -> list[callbacks.Callback]:
     return [callbacks.callback(int(number.value)) for _, number in calls]
 
 
-def run_text(module: str, inputs: Sequence[Array | np.ndarray]) -> list[Array]:
-    """The results of `main` for these inputs."""
+def run_text(module: str, inputs: Sequence[Array | np.ndarray], op: Operation | None = None) -> list[Array]:
+    """The results of `main` for these inputs. Raises VerifyException, which names the op whose module it is, for a text
+    that is no StableHLO or takes other inputs."""
+    try:
+        return _run_text(module, inputs)
+    except VerifyException as error:
+        raise VerifyException(str(error) if op is None else f"{describe(op)}: {error}") from None
+
+
+def _run_text(module: str, inputs: Sequence[Array | np.ndarray]) -> list[Array]:
     with jax.enable_x64(True):
         # the executable takes buffers on its device; it checks neither their number nor their types
+        code = compile_text(module)
+        given = tuple((tuple(x.shape), _element(np.dtype(x.dtype))) for x in inputs)
+        if given != code.inputs:
+            raise VerifyException(
+                f"the module of a host op takes {_said(code.inputs)}, and is given {_said(given)}"
+            )
         placed = [jax.device_put(x, jax.local_devices(backend="cpu")[0]) for x in inputs]
-        results = compile_text(module).execute_sharded(placed)
+        results = code.executable.execute_sharded(placed)
         return [parts[0] for parts in results.disassemble_into_single_device_arrays()]
+
+
+@functools.cache
+def _element(dtype: np.dtype) -> str:
+    """An element type as MLIR writes it."""
+    with mlir.make_ir_context():
+        return str(mlir.dtype_to_ir_type(dtype))
+
+
+def _said(types: Sequence[tuple[tuple[int, ...], str]]) -> str:
+    return ", ".join(f"{kind}[{','.join(map(str, shape))}]" for shape, kind in types) or "nothing"

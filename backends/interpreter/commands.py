@@ -33,7 +33,7 @@ def host_call(op: HostCallOp, contents: Sequence[Any], sizes: RunTimeSizes) -> S
     """The results of a host call where open sizes are numbers: XLA compiles its StableHLO for each. Operands and
     results with open dimensions are in arrays with room for the largest sizes."""
     inputs = [unseated(x, storage(v), sizes) for x, v in zip(contents, op.inputs, strict=True)]
-    results = run_text(text_at(op.module, sizes.values), inputs)
+    results = run_text(text_at(op.module, sizes.values), inputs, op)
     return [seated(x, storage(v)) for x, v in zip(results, op.outputs, strict=True)]
 
 

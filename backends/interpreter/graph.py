@@ -367,7 +367,7 @@ class GraphRunner:
     def host(self, op: control.HostOp, env: Env) -> list[Array]:
         from ..functions.host import run_text
 
-        return run_text(text_at(op.module, {}), [env[v] for v in op.inputs])
+        return run_text(text_at(op.module, {}), [env[v] for v in op.inputs], op)
 
 
 _CONTROL: dict[type[Operation], str] = {

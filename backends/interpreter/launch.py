@@ -375,7 +375,10 @@ def find_split(
         parts = {i: _part(s, coordinate, ranges, signature.tensors[i].shape) for i, s in stores.items()}
         shapes = {i: signature.tensors[i].shape for i in stores}
         found = {i: p for i, p in parts.items() if p and all(v.of_part(shapes[i], *p) for v in views[i])}
-        whole = all(signature.tensors[i].shape[d] <= cores * each for i, (d, each) in found.items())
+        first = cores - -(-cores // 2)  # what the second group begins with is within the outputs, and so is their end
+        whole = all(
+            first * each < signature.tensors[i].shape[d] <= cores * each for i, (d, each) in found.items()
+        )
         if found and len(found) == len(parts) and whole:
             return Split(axis, -(-cores // 2), found)
     return None

@@ -219,7 +219,7 @@ class HostRun(HostVisitor[Steps]):
         return iter(())
 
     def host_call(self, op: structure.HostCallOp) -> Steps:
-        results = run_text(text_at(op.module, self.session.sizes), [self.held[v] for v in op.inputs])
+        results = run_text(text_at(op.module, self.session.sizes), [self.held[v] for v in op.inputs], op)
         for v, x in zip(op.outputs, results, strict=True):
             self.held[v] = np.asarray(x)
         return iter(())
@@ -330,7 +330,7 @@ def scalar_results(op: Operation, operands: Sequence[np.ndarray]) -> list[np.nda
         denormals = any(map(numbers.has_denormals, xs))
         return [np.asarray(numbers.apply(op.FUNCTION.name, xs, (1,), dtype, denormals)).reshape(())]
     if isinstance(op, HostOp):
-        return [np.asarray(x) for x in run_text(text_at(op.module, {}), operands)]
+        return [np.asarray(x) for x in run_text(text_at(op.module, {}), operands, op)]
     if all(isinstance(v.type, TensorType) and not shape_in(v.type) for v in (*op.operands, *op.results)):
         if len(op.operands) == 1 and operands[0].dtype == dtype:
             return [operands[0]]  # a reshape or a broadcast of a number
