@@ -84,6 +84,7 @@ class _PlacingParser(TextParser):
         self._file = StringAttr(filename)
         self._names: list[int] = []
         self._uses: dict[SSAValue, Span] = {}
+        self._uses_early = False
 
     def parse_operation(self) -> Operation:
         start = self._current_token.span.start
@@ -126,6 +127,7 @@ class _PlacingParser(TextParser):
         value = super().resolve_operand(operand, type)
         if operand.operand_name in self.forward_ssa_references:
             self._uses.setdefault(value, operand.span)
+            self._uses_early = True
         return value
 
     def _check_defined(self, start: int) -> None:
@@ -151,7 +153,10 @@ class _PlacingParser(TextParser):
 
     def module(self, implicit_module: bool) -> ModuleOp:
         try:
-            return self.parse_module(implicit_module)
+            found = self.parse_module(implicit_module)
+            if self._uses_early:
+                check_order(found)
+            return found
         except ParseError:
             self._check_defined(0)  # xDSL's own complaint is at the end of the file
             raise
@@ -173,6 +178,20 @@ def parse_module(
             return _PlacingParser(context, text, filename, first_line).module(implicit_module)
     except ParseError as error:
         raise ParseError(error.span, _what_is_wrong(error)) from None
+
+
+def check_order(module: Operation) -> None:
+    """Raises PlacedError at an op that uses a value which an op behind it in its block gives, or one around it."""
+    for outer in module.walk():
+        for block in (block for region in outer.regions for block in region.blocks):
+            numbers = {op: i for i, op in enumerate(block.ops)}
+            for op, number in numbers.items():
+                for user in op.walk():
+                    for value in user.operands:
+                        if isinstance(value.owner, Operation) and numbers.get(value.owner, -1) >= number:
+                            name = f"%{value.name_hint}" if value.name_hint else "a value"
+                            said = f"'{user.name}' uses {name} of '{value.owner.name}' before it is computed"
+                            raise PlacedError(said, place_of(user))
 
 
 def _what_is_wrong(error: ParseError) -> str:

@@ -52,10 +52,16 @@ class LoadL0Op(NpuOp):
             raise self.error(
                 f"moves l1 to l0a or l0b, not {buffer(self.source).space} to {buffer(self.dest).space}"
             )
-        moved = size(to_ints(self.sizes)) * size(to_ints(self.window))
-        if moved != size(buffer(self.dest).shape):
+        source, dest, sizes = buffer(self.source), buffer(self.dest), to_ints(self.sizes)
+        moved = size(sizes) * size(to_ints(self.window))
+        if moved != size(dest.shape):
             raise self.error(f"moves {moved} elements into {self.dest.type}")
-        check_box(self, buffer(self.source).shape, to_ints(self.sizes), len(self.linear()))
+        rows, columns = dest.shape[::-1] if self.transpose is not None and integer(self.transpose) else dest.shape
+        if not any(size(sizes[:k]) == rows for k in range(len(sizes) + 1)):
+            raise self.error(f"makes a matrix of {rows} x {columns} of a box of {list(sizes)}, which has no such rows")
+        if source.element != dest.element:
+            raise self.error(f"moves {source} to {dest}, and converts nothing")
+        check_box(self, source.shape, sizes, len(self.linear()))
 
     def source_box(self) -> SourceBox:
         return SourceBox.of(self)

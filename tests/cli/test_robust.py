@@ -63,6 +63,17 @@ ROUGH = {
         "the string that begins here has no closing quote on its line, or an escape that there is not",
     ),
     "a file that begins with it": ('"' + "a" * 60, "the string that begins here has no closing quote"),
+    "a use before the value": (
+        "func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n  %0 = graph.neg %1 : tensor<4xf32>\n"
+        "  %1 = graph.exp %a : tensor<4xf32>\n  func.return %0 : tensor<4xf32>\n}\n",
+        "'graph.neg' uses a value of 'graph.exp' before it is computed",
+    ),
+    "a use around the value": (
+        "%c = arith.constant 1 : index\n"
+        "%1 = scf.for %i = %c to %c step %c iter_args(%x = %c) -> (index) {\n"
+        "  %2 = arith.addi %x, %1 : index\n  scf.yield %2 : index\n}\n",
+        "'arith.addi' uses a value of 'scf.for' before it is computed",
+    ),
     "3,000 modules": ("module {\n" * 3000 + "}\n" * 3000, "nested too deeply"),
     "3,000 arrays": (f"module attributes {{a = {'[' * 3000}{']' * 3000}}} {{}}\n", "nested too deeply"),
     "100,000 modules of StableHLO": (

@@ -107,6 +107,18 @@ npu.load_l0 %x, %b at [0, 0] {sizes = [16, 8]} : (!npu.buffer<8x16xf32, l1>, !np
 
 // -----
 
+%x, %b = "test.op"() : () -> (!npu.buffer<8x16xf32, l1>, !npu.buffer<16x8xf32, l0a>)
+npu.load_l0 %x, %b at [0, 0] {sizes = [8, 16]} : (!npu.buffer<8x16xf32, l1>, !npu.buffer<16x8xf32, l0a>)
+// CHECK: 'npu.load_l0' makes a matrix of 16 x 8 of a box of {{\[8, 16\]}}, which has no such rows
+
+// -----
+
+%x, %b = "test.op"() : () -> (!npu.buffer<8x16xf32, l1>, !npu.buffer<8x16xf16, l0a>)
+npu.load_l0 %x, %b at [0, 0] {sizes = [8, 16]} : (!npu.buffer<8x16xf32, l1>, !npu.buffer<8x16xf16, l0a>)
+// CHECK: 'npu.load_l0' moves !npu.buffer<8x16xf32, l1> to !npu.buffer<8x16xf16, l0a>, and converts nothing
+
+// -----
+
 %a, %b, %c = "test.op"() : () -> (!npu.buffer<8x16xf16, l0b>, !npu.buffer<16x8xf16, l0b>, !npu.buffer<8x8xf32, l0c>)
 npu.mmad %a, %b, %c at [0] : (!npu.buffer<8x16xf16, l0b>, !npu.buffer<16x8xf16, l0b>, !npu.buffer<8x8xf32, l0c>)
 // CHECK: 'npu.mmad' needs operands in l0a, l0b, l0c, got l0b, l0b, l0c
