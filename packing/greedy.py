@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,25 +14,32 @@ SKYLINES = 2048
 """Buffers up to which `skyline` is tried: it looks at all of them for each."""
 
 
-def plans(problem: PackingProblem) -> Iterator[np.ndarray]:
-    """Offsets in bytes, i64 [n], by one rule after another. All buffers of the problem are used."""
-    time, size = problem.ends - problem.starts, problem.sizes
-    area = time * size.astype(np.float64)
+CHECKED = 64
+"""A plan looks at the clock once for so many buffers."""
+
+
+def plans(problem: PackingProblem, deadline: float = math.inf) -> Iterator[np.ndarray]:
+    """Offsets in bytes, i64 [n], by one rule after another. All buffers of the problem are used. deadline: the
+    processor time, in seconds, from which on the buffers that are left lie one on the other, above all others."""
+    length, size = problem.ends - problem.starts, problem.sizes
+    area = length * size.astype(np.float64)
     by_start = np.argsort(problem.starts, kind="stable")
-    yield fitted(problem, by_start)
+    yield fitted(problem, by_start, deadline=deadline)
     by_size = np.argsort(-size, kind="stable")
-    yield fitted(problem, by_size)
+    yield fitted(problem, by_size, deadline=deadline)
     if len(problem.buffers) <= SKYLINES:
-        for key in (time, area, size):
+        for key in (length, area, size):
             yield skyline(problem, np.argsort(-key, kind="stable"))
         yield skyline(problem, by_start)
-    for key in (area, time):
-        yield fitted(problem, np.argsort(-key, kind="stable"))
-    yield fitted(problem, by_size, lowest=True)
-    yield fitted(problem, by_start, lowest=True)
+    for key in (area, length):
+        yield fitted(problem, np.argsort(-key, kind="stable"), deadline=deadline)
+    yield fitted(problem, by_size, lowest=True, deadline=deadline)
+    yield fitted(problem, by_start, lowest=True, deadline=deadline)
 
 
-def fitted(problem: PackingProblem, order: np.ndarray, lowest: bool = False) -> np.ndarray:
+def fitted(
+    problem: PackingProblem, order: np.ndarray, lowest: bool = False, deadline: float = math.inf
+) -> np.ndarray:
     """Offsets of buffers in the order in which they are placed, each in the smallest gap that it fits in, or in the
     lowest; by size this is what Pisarchyk and Lee do (Efficient Memory Management for Deep Neural Net Inference,
     2020)."""
@@ -38,7 +47,10 @@ def fitted(problem: PackingProblem, order: np.ndarray, lowest: bool = False) -> 
     tops = problem.sizes.copy()  # of those that are placed: where they end
     offsets = np.full(len(order), -1, np.int64)
     trivial = bool((problem.alignments == 1).all())
-    for i in order.tolist():
+    for number, i in enumerate(order.tolist()):
+        if not number % CHECKED and time.process_time() > deadline:
+            _stack(problem, order[number:], offsets, int(tops[order[:number]].max(initial=0)))
+            break
         met = near.of(i)
         met = met[offsets[met] >= 0]
         size = int(problem.sizes[i])
@@ -58,6 +70,13 @@ def fitted(problem: PackingProblem, order: np.ndarray, lowest: bool = False) -> 
         offsets[i] = free[at]
         tops[i] = free[at] + size
     return offsets
+
+
+def _stack(problem: PackingProblem, left: np.ndarray, offsets: np.ndarray, top: int) -> None:
+    """Places buffers one on the other from `top` on."""
+    for i in left.tolist():
+        offsets[i] = aligned(np.array(top), problem.alignments[i])
+        top = int(offsets[i] + problem.sizes[i])
 
 
 class _Neighbours:

@@ -99,7 +99,7 @@ class _Ladder:
             self.parts.append(_Part(used[part], small, np.zeros(0, np.int64)))
         self.bound = max((p.problem.bound for p in self.parts), default=0)
         for p in self.parts:
-            p.offsets = _greedy(p.problem, self.bound)
+            p.offsets = _greedy(p.problem, self.bound, self.deadline)
         self.greedy = self.height
 
     @property
@@ -190,13 +190,14 @@ class _Ladder:
         return not searchable or self.nodes >= self.most_nodes or time.process_time() > self.deadline
 
 
-def _greedy(problem: PackingProblem, enough: int) -> np.ndarray:
-    """The lowest of the greedy plans, or the first that ends at `enough` units."""
+def _greedy(problem: PackingProblem, enough: int, deadline: float) -> np.ndarray:
+    """The lowest of the greedy plans, or the first that ends at `enough` units; of those that are made before the
+    deadline, and one at least."""
     best = None
-    for offsets in plans(problem):
+    for offsets in plans(problem, deadline):
         if best is None or problem.height(offsets) < problem.height(best):
             best = offsets
-        if problem.height(best) <= enough:
+        if problem.height(best) <= enough or time.process_time() > deadline:
             break
     assert best is not None
     return best
