@@ -20,7 +20,7 @@ from ..dialects.sizes import Constraint, Size, SizeError, Sizes, fixed, parse_si
 from ..frontends import is_stablehlo
 from ..frontends.jax import donated_inputs, tracing
 from ..frontends.text import find_tw
-from ..frontends.undecided import Equalities, noting_equalities
+from ..frontends.undecided import noting_equalities
 from ..machine import Machine
 from ..passes.errors import CompileError
 from ..passes.templates import NoTemplate
@@ -155,7 +155,10 @@ def _of_function(
                 made = jax.export.export(jax.jit(call.fn, keep_unused=True), platforms=["cpu"])(*args, **kwargs)
             exported.append(made)
             found = _code(made, shapes)
-            apart = tuple(_unequal(noted, ranges))
+            dims = (n for t in jax.tree.leaves((args, kwargs)) for n in t.shape if is_symbolic(n))
+            scope = next(dims).scope  # who traces with symbols of its own asks of these, too
+            own = [pair for pair in noted.values() if pair[0].scope is scope]
+            apart = tuple(_unequal(own, ranges))
             return replace(found, donated=tuple(donated_inputs(call.fn, args, kwargs)), constraints=apart)
 
     def signature(sizes: Sizes) -> Signature:
@@ -166,12 +169,12 @@ def _of_function(
     return OpenSource(name, shapes, specialize, tree, parameters, whole, structs, undecided=undecided)
 
 
-def _unequal(noted: Equalities, ranges: Ranges) -> list[Constraint]:
+def _unequal(noted: Sequence[tuple[Any, Any]], ranges: Ranges) -> list[Constraint]:
     """What must hold of sizes in ranges where equalities of them were taken for false. Raises NoTemplate where that
     cannot be said of them."""
     symbols = {name: Symbol(name, low, high) for name, (low, high) in ranges.items()}
     found: dict[Constraint, None] = {}
-    for one, other in noted.values():
+    for one, other in noted:
         try:
             sides = [parse_size(str(n), symbols) for n in (one, other)]
         except SizeError as error:

@@ -100,11 +100,11 @@ def test_with_open_dimensions(name: str) -> None:
 @sampled(2)
 @pytest.mark.parametrize("name", BOUNDED)
 def test_with_an_open_dimension_that_has_a_bound(name: str) -> None:
-    """Without the bound, it says what is missing."""
-    with pytest.raises(tw.CompileError, match="if an open size has a bound, say so in the example inputs"):
-        tw.compile(model(name))
+    """Without the bound, it is traced by size, and says what is missing."""
+    assert "if an open size has a bound, say so in the example inputs" in repr(tw.compile(model(name)))
     sizes = jax.export.symbolic_shape("batch, seq", constraints=["seq <= 64"])
     program = tw.compile(model(name), *[jax.ShapeDtypeStruct(sizes, np.int64)] * 2)
+    assert "traced by size" not in repr(program)
     for case in some(cases(name), 0, 3):
         check(name, program(*case.inputs), case.outputs)
 
