@@ -214,9 +214,7 @@ def parse_dimensions(text: str) -> dict[str, int | Bounds] | None:
         if match is None:
             raise CliError(f"cannot read '{part.strip()}' in --shapes; {_SHAPES}")
         name, number, any_, low, high = match.groups()
-        value = int(number) if number is not None else (1, None) if any_ else (int(low), int(high))
-        if not isinstance(value, int) and value[0] < 1:
-            raise CliError(f"--shapes {name}={low}..{high}: an open dimension is at least 1")
+        value = int(number) if number is not None else (0, None) if any_ else (int(low), int(high))
         if not isinstance(value, int) and value[1] is not None and value[1] < value[0]:
             raise CliError(f"--shapes {name}={low}..{high}: there is no size from {low} to {high}")
         if found.setdefault(name, value) != value:

@@ -9,12 +9,23 @@ which becomes the bound, and where it is a number, which becomes the extent: `ev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...dialects.affine import Expr, Symbol
-from ...dialects.sizes import Derived, Size, SizeError, bounds, names_in, parse_size, replaced, size_text
+from ...dialects.sizes import (
+    Derived,
+    Size,
+    SizeError,
+    bounds,
+    fixed,
+    names_in,
+    parse_size,
+    replaced,
+    size_text,
+)
 from ..bounding import noting_firsts, size_of
 from ..undecided import forget_equalities
 from .errors import Unsupported
@@ -146,25 +157,24 @@ class DataSizes:
         """What a node gives for inputs of which data decides sizes. build: its results for inputs of the shapes that
         these have in the model.
 
-        What is not decided of sizes that may be 0 is that of sizes that are not; arrays that do not go together are
-        said to have the same sizes where their bounds are equal, since a model that is valid has no others.
+        What is not decided of sizes that may be 0 is that of sizes that are not, if the shapes are right for 0, too;
+        arrays that do not go together are said to have the same sizes where their bounds are equal, since a model that
+        is valid has no others.
 
         Raises what `build` does, and Unsupported.
         """
         names = list(self._places)
         same = {self._bound_of(n): n for n in reversed(names)}
         united = {n: Expr.of(Symbol(same[self._bound_of(n)], 1)) for n in names}
-        some = {n: Expr.of(Symbol(n, 1)) + 1 for n in names}
-        tries = [{}, some, united, {n: size + 1 for n, size in united.items()}]
         least: Exception | None = None
-        for i, known in enumerate(tries):
-            back = {n: Expr.of(Symbol(n, 1)) - 1 for n in names} if i % 2 else {}
-            try:
-                return self._run(inputs, build, known, back)
-            except (*errors, Unsupported) as error:
-                least = least or error
-            finally:  # that data may make sizes equal is part of what it decides
-                forget_equalities(self.is_found)
+        for known in ({}, united):
+            for some in (False, True):
+                try:
+                    return self._run(inputs, build, known, some, errors)
+                except (*errors, Unsupported) as error:
+                    least = least or error
+                finally:  # that data may make sizes equal is part of what it decides
+                    forget_equalities(self.is_found)
         assert least is not None
         raise least
 
@@ -177,70 +187,119 @@ class DataSizes:
         inputs: Sequence[Any],
         build: Callable[[list[Any]], Any],
         known: Mapping[str, Size],
-        back: Mapping[str, Size],
+        some: bool,
+        errors: tuple[type[Exception], ...],
     ) -> Any:
+        """The same, with sizes in the place of symbols. some: a symbol stands for a size that is not 0."""
         import jax
 
-        def changed(dim: Any, by: Mapping[str, Size]) -> Any:
-            return self._dim(replaced(_size(dim), by)) if by and self.is_found(dim) else dim
-
-        leaves, tree = jax.tree.flatten(list(inputs), is_leaf=lambda v: v is None)
-        arrays = [v for v in leaves if v is not None and not is_sizes(v) and self.is_open(v)]
-        types = [jax.ShapeDtypeStruct([changed(n, known) for n in self.shape(v)], v.dtype) for v in arrays]
-        made: list[Any] = []
-
-        def trace(*given: Any) -> list[Any]:
-            left = iter(given)
-            own: list[Any] = []
-            for v in leaves:
-                if v is None or not self.is_open(v):
-                    own.append(v)
-                elif is_sizes(v):
-                    flat = np.empty(v.size, object)
-                    flat[:] = [changed(n, known) for n in v.reshape(-1)]
-                    own.append(
-                        sized(flat.reshape(v.shape), getattr(v, "element", None) or np.dtype(np.int64))
-                    )
-                else:
-                    own.append(next(left))
-            with noting_firsts() as firsts:
-                results = build(jax.tree.unflatten(tree, own))
-            flat_results, shape = jax.tree.flatten(results, is_leaf=lambda v: v is None)
-            traced = [v for v in flat_results if isinstance(v, jax.Array)]
-            marked = [sorted({axis for x, axis in firsts if x is v}) for v in traced]
-            made[:] = [flat_results, shape, marked]
-            return traced
-
-        closed = jax.make_jaxpr(trace)(*types)
+        one = {n: Expr.of(Symbol(n, 1)) for n in self._places}
+        back = {n: size - 1 for n, size in one.items()} if some else {}
+        more = {n: known.get(n, size) + 1 for n, size in one.items()} if some else known
+        leaves, _ = jax.tree.flatten(list(inputs), is_leaf=lambda v: v is None)
+        arrays = [v for v in leaves if self._is_open_array(v)]
+        traced = self._trace(inputs, build, more)
+        if some and not self._fits_none(inputs, build, traced, errors):
+            raise Unsupported("data may decide that a size is 0, and its result has another shape then")
 
         def restored(dim: Any) -> Any:
-            return changed(dim, back)
+            return self._replaced(dim, back)
 
         reader = Reinterpreter(
             self.is_found, lambda n: self.number(restored(n)), lambda n: self.bound(restored(n))
         )
-        outs = reader.evaluate(closed.jaxpr, closed.consts, arrays)
-        flat_results, shape, marked = made
-        for out, var, axes in zip(outs, closed.jaxpr.outvars, marked, strict=True):
-            dims = tuple(map(restored, var.aval.shape))
+        outs = reader.evaluate(traced.jaxpr.jaxpr, traced.jaxpr.consts, arrays)
+        for out, aval, axes in zip(outs, traced.jaxpr.out_avals, traced.marked, strict=True):
+            dims = tuple(map(restored, aval.shape))
             if any(map(self.is_found, dims)):
                 self._known[id(out)] = out, dims
             if axes:
                 self.mark(out, axes)
         left = iter(outs)
-        results: list[Any] = []
-        for v in flat_results:
-            if isinstance(v, jax.Array):
-                results.append(next(left))
-            elif back and isinstance(v, np.ndarray) and v.dtype == object:
-                flat = np.empty(v.size, object)
-                flat[:] = [restored(n) for n in v.reshape(-1)]
-                results.append(flat.reshape(v.shape).view(type(v)))
-                if getattr(v, "element", None) is not None:
-                    results[-1].element = v.element  # pyright: ignore[reportAttributeAccessIssue]
-            else:
-                results.append(restored(v) if back else v)
-        return jax.tree.unflatten(shape, results)
+        results = [
+            next(left) if isinstance(v, jax.Array) else self._sizes_replaced(v, back) for v in traced.flat
+        ]
+        return jax.tree.unflatten(traced.tree, results)
+
+    def _fits_none(
+        self,
+        inputs: Sequence[Any],
+        build: Callable[[list[Any]], Any],
+        traced: _Traced,
+        errors: tuple[type[Exception], ...],
+    ) -> bool:
+        """Whether results have the shapes that they have where all sizes that data decides are 0, if there are any."""
+        try:
+            empty = self._trace(inputs, build, {n: fixed(1) for n in self._places})
+        except (*errors, Unsupported):
+            return True
+        none = {n: fixed(0) for n in self._places}
+        for aval, other, axes in zip(
+            traced.jaxpr.out_avals, empty.jaxpr.out_avals, traced.marked, strict=False
+        ):
+            dims = [self._replaced(n, none) for n in aval.shape]
+            if len(dims) != len(other.shape) or any(
+                a != b for d, (a, b) in enumerate(zip(dims, other.shape, strict=True)) if d not in axes
+            ):
+                return False
+        return True
+
+    def _is_open_array(self, value: Any) -> bool:
+        return value is not None and not is_sizes(value) and self.is_open(value)
+
+    def _trace(
+        self, inputs: Sequence[Any], build: Callable[[list[Any]], Any], known: Mapping[str, Size]
+    ) -> _Traced:
+        """Traces a node on the shapes of the model, with sizes in the place of symbols."""
+        import jax
+
+        leaves, tree = jax.tree.flatten(list(inputs), is_leaf=lambda v: v is None)
+        types = [
+            jax.ShapeDtypeStruct([self._replaced(n, known) for n in self.shape(v)], v.dtype)
+            for v in leaves
+            if self._is_open_array(v)
+        ]
+        made: list[Any] = []
+
+        def trace(*given: Any) -> list[Any]:
+            left = iter(given)
+            own = [next(left) if self._is_open_array(v) else self._sizes_replaced(v, known) for v in leaves]
+            with noting_firsts() as firsts:
+                results = build(jax.tree.unflatten(tree, own))
+            flat, shape = jax.tree.flatten(results, is_leaf=lambda v: v is None)
+            arrays = [v for v in flat if isinstance(v, jax.Array)]
+            made[:] = flat, shape, [sorted({axis for x, axis in firsts if x is v}) for v in arrays]
+            return arrays
+
+        return _Traced(jax.make_jaxpr(trace)(*types), *made)
+
+    def _replaced(self, dim: Any, by: Mapping[str, Size]) -> Any:
+        """A size with others in the place of symbols that data decides."""
+        return self._dim(replaced(_size(dim), by)) if by and self.is_found(dim) else dim
+
+    def _sizes_replaced(self, value: Any, by: Mapping[str, Size]) -> Any:
+        """The same for known sizes; other values as they are."""
+        if not is_sizes(value):
+            return (
+                self._replaced(value, by)
+                if by and not hasattr(value, "dtype") and value is not None
+                else value
+            )
+        flat = np.empty(value.size, object)
+        flat[:] = [self._replaced(n, by) for n in value.reshape(-1)]
+        element = getattr(value, "element", None)
+        return flat.reshape(value.shape) if element is None else sized(flat.reshape(value.shape), element)
+
+
+@dataclass(frozen=True)
+class _Traced:
+    """A node that was traced. jaxpr: gives the arrays among its results, flat and in tree; marked: the dimensions of
+    each array whose sizes data decides in it."""
+
+    jaxpr: Any
+    flat: Sequence[Any]
+    tree: Any
+    marked: Sequence[list[int]]
 
 
 def _names(dim: Any) -> set[str]:

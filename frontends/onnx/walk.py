@@ -212,6 +212,7 @@ class NodeWalk:
         origins: frozenset[str],
     ) -> Node:
         import jax.numpy as jnp
+        from jax.errors import InconclusiveDimensionOperation
 
         folds = rule.folds and all(v is None or is_known(v) or _known_list(v) for v in inputs)
         folds = folds and self._is_bounded(inputs)
@@ -220,7 +221,8 @@ class NodeWalk:
             name = proto.input[k]
             origins_of = scope.origin(name)
             decides = f"{self._label(proto)} {_shapes(inputs)}decides shapes by the value of {name}"
-            raise ValueNeeded(decides + _remedy(name, origins_of), origins_of - OPEN)
+            open_ = InconclusiveDimensionOperation(name) if origins_of == OPEN else None
+            raise ValueNeeded(decides + _remedy(name, origins_of), origins_of - OPEN) from open_
 
         def body(graph: onnx.GraphProto, given: Sequence[Any]) -> list[Any]:
             for value, outer in zip(given, inputs, strict=False):  # a loop is given its own inputs, or what they become

@@ -142,7 +142,7 @@ def test_every_command_takes_sizes(command: str, shown: str, capsys: pytest.Capt
         ("run shaped.mlir --at arg0_0=6,arg1_0=2,arg1_1=4", "shaped.mlir: number of output elements (8) doesn't match "
          "expected number of elements (6)"),
         ("run shaped.mlir --at arg0_0=6,arg1_0=2,arg1_1=-3", "shaped.mlir: arg1_1 is -3, and must be at least 0"),
-        ("run named.tw --shapes T=0..4,N=3 --at T=2", "--shapes T=0..4: an open dimension is at least 1"),
+        ("run named.tw --shapes T=0..4,N=3 --at T=5", "named: T is 5, and must be at most 4"),
         ("run named.tw --shapes T=5..4,N=3 --at T=2", "--shapes T=5..4: there is no size from 5 to 4"),
         ("run named.tw --shapes T=?,T=3 --at T=2", "--shapes says T=? and T=3"),
         ("run named.tw --shapes T=2..4,N=3 --at T=5", "named: T is 5, and must be at most 4"),
@@ -256,7 +256,7 @@ def test_the_values_of_a_sweep() -> None:
 
 
 def test_the_dimensions_of_a_tw_function() -> None:
-    assert parse_dimensions("N=8, T=?,S=1..2048") == {"N": 8, "T": (1, None), "S": (1, 2048)}
+    assert parse_dimensions("N=8, T=?,S=1..2048") == {"N": 8, "T": (0, None), "S": (1, 2048)}
     assert parse_dimensions("f32[8]") is None
 
 

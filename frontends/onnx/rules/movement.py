@@ -9,7 +9,7 @@ import numpy as np
 
 from ..node import Node
 from ..table import rule
-from ..values import as_traced, is_known
+from ..values import as_traced, is_known, larger
 from .indexing import check_indices
 
 
@@ -133,11 +133,11 @@ def _pad(node: Node, x: Any, pads: Any = None, value: Any = None, axes: Any = No
         before[axis], behind[axis] = widths[k], widths[len(which) + k]
     mode = node.get("mode", "constant")
     cut = [
-        slice(max(-b, 0), x.shape[i] - max(-e, 0))
+        slice(larger(-b, 0), x.shape[i] - larger(-e, 0))
         for i, (b, e) in enumerate(zip(before, behind, strict=True))
     ]
     x = x[tuple(cut)]
-    wide = [(max(b, 0), max(e, 0)) for b, e in zip(before, behind, strict=True)]
+    wide = [(larger(b, 0), larger(e, 0)) for b, e in zip(before, behind, strict=True)]
     if mode != "constant":
         return jnp.pad(x, wide, mode=mode)
     filler = node.get("value", 0.0) if value is None else value.reshape(())

@@ -102,6 +102,8 @@ def test_a_branch_is_chosen_by_range_or_by_size(op: str, limit: int, lowered: in
         "r = Mod<fmod = 1>(d, three) s = Mod(d, three) f = Cast<to = 1>(q) g = Cast<to = 1>(r) h = Cast<to = 1>(s) "
         "a = Add(x, f) b = Mul(a, g) y = Add(b, h)",
         "three = Constant<value_float = 3.0>() e = Expand(three, sizes) y = Add(e, e)",
+        "two = Constant<value_int = 2>() r = Mod(n, two) ru = Unsqueeze(r, row) tu = Unsqueeze(two, row) "
+        "c = Constant<value_floats = [1.0, 2.0]>() s = Concat<axis = 0>(ru, tu) y = Expand(c, s)",
     ],
 )
 def test_what_open_sizes_do_not_decide_is_decided_by_size(text: str) -> None:
