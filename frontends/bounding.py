@@ -142,7 +142,7 @@ def _primitive() -> Any:
         x, n = primals
         out = made.bind(x, n, axis=axis, within=within)
         if type(tangents[0]) is symbolic_zero:
-            return out, symbolic_zero.from_primal_value(out)
+            return out, symbolic_zero(jax.typeof(out).to_tangent_aval())
         return out, made.bind(tangents[0], n, axis=axis, within=within)
 
     def transposed(ct: Any, x: Any, n: Any, *, axis: int, within: bool) -> Any:
@@ -161,6 +161,7 @@ def _primitive() -> Any:
 
 @cache
 def _size_primitive() -> Any:
+    import jax
     import numpy as np
     from jax.core import ShapedArray
     from jax.extend import core
@@ -179,7 +180,7 @@ def _size_primitive() -> Any:
 
     def tangent(primals: Any, tangents: Any, *, axis: int) -> Any:
         out = made.bind(*primals, axis=axis)
-        return out, symbolic_zero.from_primal_value(out)
+        return out, symbolic_zero(jax.typeof(out).to_tangent_aval())
 
     made.def_impl(lambda x, axis: np.int32(x.shape[axis]))
     made.def_abstract_eval(lambda x, axis: ShapedArray((), np.int32))

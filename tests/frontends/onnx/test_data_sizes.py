@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
@@ -149,3 +150,11 @@ def test_what_data_cannot_decide_is_said() -> None:
     message = r"g: Scan 'y' \(float32\[6\]\) is not supported: data decides a size of what it goes over"
     with pytest.raises(tw.CompileError, match=message):
         tw.compile(model)
+
+
+def test_the_derivative_of_a_mean_of_what_counts() -> None:
+    result, nodes = OF_SOME["ReduceMean"]
+    fn = tw.onnx_function(parsed(f"g (float[2, 3] x) => ({result}) {{ {NUMBERS}{nodes} }}"))
+    for x in map(ARRAYS.__getitem__, ("some", "one", "all")):
+        got = np.asarray(tw.compile(jax.grad(fn), x)(x))
+        np.testing.assert_allclose(got, (x > 0) / np.count_nonzero(x > 0), rtol=1e-6)
