@@ -48,13 +48,13 @@ def at_sizes(
     """The version for the sizes of `--at` of a compiled source, or itself where none are open, and its inputs."""
     if isinstance(program, DynamicProgram):
         sizes = parse_at(args.at, program.open_source)
-        inputs = _inputs_at(program.open_source, sizes, values)
+        inputs = _inputs_at(program.open_source, sizes, values, args.scale)
         with working(f"compiling {source.name}"), user_code(*user_of(source)):
             program = program.at(sizes)
     elif args.at is not None:
         raise closed(source, f"--at {args.at}")
     if inputs is None:
-        inputs = random_inputs(program.inputs) if values else input_structs(program.inputs)
+        inputs = random_inputs(program.inputs, args.scale) if values else input_structs(program.inputs)
     if source.fn is None:
         program.check(*inputs)
     return program, inputs
@@ -67,7 +67,7 @@ def compiled(
     compiler: Callable[..., Program] | None = None,
 ) -> tuple[Program, list[Any] | None]:
     """The compiled source, also one with open sizes, and its inputs where these do not follow from it."""
-    inputs = example_inputs(source, args.shapes, args.inputs, values, args.where)
+    inputs = example_inputs(source, args.shapes, args.inputs, values, args.where, args.scale)
     options = options_of(args)
     with working(f"compiling {source.name}"), user_code(*user_of(source)):
         made = (compiler or compile)(source.compiled, *(inputs or ()), target=args.target, options=options)
@@ -77,11 +77,11 @@ def compiled(
 def inputs_of(args: argparse.Namespace, source: SourceSpec) -> list[Any] | None:
     """The inputs of a source with their values, at the sizes of `--at` where some are open; None for an .mlir file
     whose inputs follow from @main. Nothing is compiled."""
-    inputs = example_inputs(source, args.shapes, args.inputs, True, args.where)
+    inputs = example_inputs(source, args.shapes, args.inputs, True, args.where, args.scale)
     with user_code(*user_of(source)):
         open_ = open_source_of(*resolved(source.compiled, inputs or (), {}), args.target)
     if open_ is not None:
-        return _inputs_at(open_, parse_at(args.at, open_), True)
+        return _inputs_at(open_, parse_at(args.at, open_), True, args.scale)
     if args.at is not None:
         raise closed(source, f"--at {args.at}")
     return inputs
@@ -123,7 +123,7 @@ def parse_at(text: str | None, program: OpenSource, but: str | None = None) -> d
     return found
 
 
-def _inputs_at(source: OpenSource, sizes: dict[str, int], values: bool) -> list[Any]:
+def _inputs_at(source: OpenSource, sizes: dict[str, int], values: bool, scale: float) -> list[Any]:
     """Inputs for sizes: random ones where `values` count, and else their types. Those whose values are sizes have
     these. Raises CompileError for sizes that the source does not take."""
     import jax
@@ -137,7 +137,7 @@ def _inputs_at(source: OpenSource, sizes: dict[str, int], values: bool) -> list[
     types = source.shapes.types(sizes)
     open_ = [i for i, leaf in enumerate(leaves) if not isinstance(leaf, np.ndarray)]
     plain = [i for i in open_ if not is_key(leaves[i])]
-    drawn = dict(zip(plain, random_inputs([types[i] for i in plain]), strict=True))
+    drawn = dict(zip(plain, random_inputs([types[i] for i in plain], scale), strict=True))
     for i in open_:
         leaf = leaves[i]
         leaves[i] = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -15,6 +16,7 @@ from ..api.sources import input_types
 from ..backends.trace import trace_text
 from ..dialects.module import target_of
 from ..machine import DEFAULT_TARGET
+from ..support.precisions import ORIGIN
 from . import inspect
 from .build import (
     at_sizes,
@@ -29,7 +31,7 @@ from .build import (
 )
 from .cache import cache
 from .calibrate import calibrate
-from .common import STDIN, CliError, table, working
+from .common import STDIN, CliError, NothingJudged, say, table, working
 from .completion import completion
 from .debug import debug
 from .inputs import check_takes, random_inputs
@@ -84,14 +86,33 @@ def run(args: argparse.Namespace) -> int:
         _print_json(result)
     else:
         rows = [
-            [o["name"], o["type"], *(_number(o[k]) for k in ("min", "max", "mean")), str(o["nan"])]
+            [
+                o["name"],
+                o["type"],
+                *(_number(o[k]) for k in ("min", "max", "mean")),
+                str(o["inf"]),
+                str(o["nan"]),
+            ]
             for o in outputs
         ]
         title = f"{source.name} for {program.target}, {args.memory} memory"
-        table(title, ["output", "type", "min", "max", "mean", "nan"], rows)
+        table(title, ["output", "type", "min", "max", "mean", "inf", "nan"], rows)
         if check is not None:
             print_verification(check)
-    return 0 if check is None or check.ok else 1
+    if check is not None and not check.judged:
+        lost = sum(o["inf"] + o["nan"] for o in outputs)
+        if lost:
+            say(
+                f"{lost} numbers of the results are infinite or NaN: give smaller inputs, as with --scale 0.1"
+            )
+    return _exit_code(check)
+
+
+def _exit_code(check: Verification | None) -> int:
+    """0, 1 where a check failed, 3 where it judged nothing."""
+    if check is None or (check.ok and check.judged):
+        return 0
+    return NothingJudged.code if check.ok else CliError.code
 
 
 def report(args: argparse.Namespace) -> int:
@@ -102,7 +123,7 @@ def report(args: argparse.Namespace) -> int:
         return sweep(args)
     if args.plot is not None:
         raise CliError("--plot draws what --sweep finds: give --sweep s=1..2048")
-    found, pool = _priced(args)
+    found, pool, hint = _priced(args)
     if args.json and pool is not None:
         _print_json({**found.to_dict(), "pool": pool.to_dict()})
     elif args.json:
@@ -113,21 +134,37 @@ def report(args: argparse.Namespace) -> int:
         Console().print(found)
     else:
         print(found.table(200, borders=False), end="")
+    if hint and not args.json:
+        print(hint)
     if pool is not None and not args.json:
         print(pool.table(200, borders=sys.stdout.isatty()), end="")
     return 0
 
 
-def _priced(args: argparse.Namespace) -> tuple[Report, ProgramPool | None]:
-    """What a program costs, and with --pool what a call takes."""
+def _packing_hint(args: argparse.Namespace, program: Program) -> str:
+    """One sentence on weights that each call converts, where they may be packed once; else nothing."""
+    from ..api.quantized import named_module
+    from ..passes.graph.products_named import mark_weights, weight_patterns
+
+    if args.weights or (args.quant_config is None and args.precision == ORIGIN):
+        return ""
+    module, signature = named_module(program.origin.original or program.origin)
+    packed = weight_patterns(signature.names, mark_weights(module))
+    if not packed:
+        return ""
+    return f"each call converts the weights: {shlex.join(['--weights', ','.join(packed)])} packs them once"
+
+
+def _priced(args: argparse.Namespace) -> tuple[Report, ProgramPool | None, str]:
+    """What a program costs, with --pool what a call takes, and what else to try."""
     if args.pool is None:
         source, program, _ = build(args)
         with working(f"simulating {source.name}"):
-            return program.report(), None
+            return program.report(), None, _packing_hint(args, program)
     source, program = open_program(args, "--pool", "its plan of device memory is static; ")
     sizes = parse_at(args.at, program.open_source)
     with working(f"simulating {source.name}"), user_code(*user_of(source)):
-        return program.report(at=sizes), program.replay([sizes])
+        return program.report(at=sizes), program.replay([sizes]), ""
 
 
 def verify_passes(args: argparse.Namespace) -> int:
@@ -135,7 +172,7 @@ def verify_passes(args: argparse.Namespace) -> int:
     source = source_of(args)
     inputs = inputs_of(args, source)
     if inputs is None:
-        inputs = list(random_inputs(input_types(source.compiled)))
+        inputs = list(random_inputs(input_types(source.compiled), args.scale))
     options: dict[str, Any] = {"bisect": args.bisect, "options": options_of(args)}
     if args.min_sqnr is not None:
         if args.quant_config is None:
@@ -165,7 +202,7 @@ def verify_passes(args: argparse.Namespace) -> int:
         print_culprit(found, files)
         if flags is not None:
             print_flags(flags)
-    return 0 if found.ok else 1
+    return _exit_code(found)
 
 
 def trace(args: argparse.Namespace) -> int:
@@ -220,7 +257,7 @@ def reduce_program(args: argparse.Namespace) -> int:
     source = source_of(args)
     inputs = inputs_of(args, source)
     if inputs is None:
-        inputs = list(random_inputs(input_types(source.compiled)))
+        inputs = list(random_inputs(input_types(source.compiled), args.scale))
     if args.tests is not None and args.tests < 1:
         raise CliError("--tests must be at least 1")
     stages = stages_of(args)
@@ -289,8 +326,8 @@ def _describe_outputs(outputs: Any) -> list[dict[str, Any]]:
         dtype = name_of_numpy(array.dtype)
         values = array.astype(np.complex128 if dtype[0] == "c" else np.float64)
         real = np.abs(values) if dtype[0] == "c" else values
-        known = real[~np.isnan(real)]
-        empty = known.size == 0
+        known = real[np.isfinite(real)]
+        empty, nan = known.size == 0, int(np.isnan(real).sum())
         found.append(
             {
                 "name": jax.tree_util.keystr(path) or "out",
@@ -300,7 +337,8 @@ def _describe_outputs(outputs: Any) -> list[dict[str, Any]]:
                 "min": None if empty else finite(known.min()),
                 "max": None if empty else finite(known.max()),
                 "mean": None if empty else finite(known.mean()),
-                "nan": int(real.size - known.size),
+                "inf": int(real.size - known.size) - nan,
+                "nan": nan,
             }
         )
     return found

@@ -22,6 +22,15 @@ STDIN = "-"
 class CliError(Exception):
     """What the user did wrong, in one sentence."""
 
+    code = 1
+    """The exit code."""
+
+
+class NothingJudged(CliError):
+    """A check or a measurement has no finite numbers to judge."""
+
+    code = 3
+
 
 class OneLineParser(argparse.ArgumentParser):
     """An argument parser whose complaints are one line and exit code 1, like every other error."""

@@ -27,7 +27,7 @@ _READ = ("source", "inputs", "against", "stages", "target", "records", "table", 
 
 
 def dispatch(given: list[str]) -> int:
-    """Runs the command line `given`; 0, or 1 after an error or a failed check."""
+    """Runs the command line `given`; 0, 1 after an error or a failed check, or 3 after one that judged nothing."""
     try:
         code = 0
         with quiet_pipe(), short_warnings(PROGRAM):
@@ -41,7 +41,7 @@ def dispatch(given: list[str]) -> int:
             say(message)
         else:
             complain(PROGRAM, message)
-        return 1
+        return error.code if isinstance(error, CliError) else 1
 
 
 def _run(given: list[str]) -> int:

@@ -26,6 +26,14 @@ AddCommand = Callable[[str, str], argparse.ArgumentParser]
 """Adds a command of a name, with a line of help, that takes a program."""
 
 
+def _factor(text: str) -> float:
+    """A finite number above 0."""
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no finite number above 0")
+    return value
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The command line's grammar."""
     common = _common()
@@ -88,6 +96,13 @@ def _common() -> OneLineParser:
         metavar="S",
         help="random inputs of these types: f32[8,128],i32[4]; or dimensions of a .tw function: N=8,M=64; open "
         "ones: f32[b,8*s], or N=8,T=?,S=1..2048",
+    )
+    common.add_argument(
+        "--scale",
+        type=_factor,
+        default=1.0,
+        metavar="X",
+        help="what random floats are multiplied by (default: 1)",
     )
     common.add_argument(
         "--where", metavar="C", help="what holds of the symbols in --shapes: 's <= 2048, mod(s, 8) == 0'"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile, ZipFile
@@ -31,13 +31,22 @@ Bounds = tuple[int, int | None]
 
 
 def example_inputs(
-    source: SourceSpec, shapes: str | None, file: str | None, values: bool = True, where: str | None = None
+    source: SourceSpec,
+    shapes: str | None,
+    file: str | None,
+    values: bool = True,
+    where: str | None = None,
+    scale: float = 1.0,
 ) -> list[Any] | None:
     """Arguments for a source: from `--shapes`, from `--inputs`, or from `<fn>_inputs()`; None for an .mlir
     file without either, whose inputs follow from @main. Without `values` those of the first two are
     jax.ShapeDtypeStructs: nothing is drawn, and of a file only the headers are read. Where dimensions are open they
-    are jax.ShapeDtypeStructs, too, with symbolic shapes, of which `--where` says more. Raises CliError."""
-    make = random_inputs if values else input_structs
+    are jax.ShapeDtypeStructs, too, with symbolic shapes, of which `--where` says more. scale: of random floats. Raises
+    CliError."""
+
+    def make(specs: Sequence[Spec]) -> list[Any]:
+        return list(random_inputs(specs, scale)) if values else input_structs(specs)
+
     if shapes is not None and file is not None:
         raise CliError("give either --shapes or --inputs")
     args: list[Any]
@@ -51,7 +60,7 @@ def example_inputs(
     if where is not None and (shapes is None or dimensions is not None):
         raise CliError(f"--where {where}: it is about the symbols in --shapes, as in --shapes 'f32[b,8*s]'")
     if dimensions is not None:
-        args = _of_dimensions(source, dimensions, values)
+        args = _of_dimensions(source, dimensions, make)
     elif shapes is not None:
         specs = parse_shapes(shapes)
         known = known_shapes(specs)
@@ -66,20 +75,22 @@ def example_inputs(
     elif source.fn is None:
         return None
     else:
-        args = _own_inputs(source, values)
+        args = _own_inputs(source, values, scale)
     check_takes(source, args)
     return args
 
 
-def _of_dimensions(source: SourceSpec, dimensions: dict[str, int | Bounds], values: bool) -> list[Any]:
-    """Inputs of a .tw function: arrays, or their types; types with symbolic shapes where a dimension is open."""
+def _of_dimensions(
+    source: SourceSpec, dimensions: dict[str, int | Bounds], make: Callable[[Sequence[Spec]], list[Any]]
+) -> list[Any]:
+    """Inputs of a .tw function, which `make` has for types; types with symbolic shapes where a dimension is open."""
     from ..api.open_sources import tw_arguments
     from ..api.sources import tw_input_types
 
     known = {name: n for name, n in dimensions.items() if isinstance(n, int)}
     if known.keys() < dimensions.keys():
         return tw_arguments(str(source.path), dimensions)
-    return (random_inputs if values else input_structs)(tw_input_types(str(source.path), known))
+    return make(tw_input_types(str(source.path), known))
 
 
 def _open_inputs(source: SourceSpec, specs: Sequence[OpenSpec], shapes: str, where: str | None) -> list[Any]:
@@ -125,9 +136,9 @@ def check_takes(source: SourceSpec, args: Sequence[Any]) -> None:
         pass  # a callable without a signature
 
 
-def _own_inputs(source: SourceSpec, values: bool) -> list[Any]:
+def _own_inputs(source: SourceSpec, values: bool, scale: float) -> list[Any]:
     if source.path.suffix == ".onnx":
-        return _inputs_of_model(source, values)
+        return _inputs_of_model(source, values, scale)
     maker = getattr(source.module, f"{source.name}_inputs", None)
     if maker is None:
         assert source.fn is not None
@@ -148,7 +159,7 @@ def _own_inputs(source: SourceSpec, values: bool) -> list[Any]:
     return list(made) if isinstance(made, tuple | list) else [made]
 
 
-def _inputs_of_model(source: SourceSpec, values: bool) -> list[Any]:
+def _inputs_of_model(source: SourceSpec, values: bool, scale: float) -> list[Any]:
     """Inputs of the types that an ONNX model says; types alone where dimensions are open."""
     from ..api.onnx_sources import example_of
     from ..dialects.dtypes import name_of_numpy
@@ -157,7 +168,7 @@ def _inputs_of_model(source: SourceSpec, values: bool) -> list[Any]:
     made = example_of(fn)
     if not values or not all(isinstance(n, int) for one in made for n in one.shape):
         return made
-    return list(random_inputs([(one.shape, name_of_numpy(one.dtype)) for one in made]))
+    return list(random_inputs([(one.shape, name_of_numpy(one.dtype)) for one in made], scale))
 
 
 def _read_inputs(file: str) -> list[Any]:
@@ -294,19 +305,24 @@ def input_structs(specs: Sequence[Spec]) -> list[Any]:
     return [jax.ShapeDtypeStruct(shape, numpy_dtype(dtype)) for shape, dtype in specs]
 
 
-def random_inputs(specs: Sequence[Spec]) -> list[np.ndarray]:
-    """Arrays of these shapes, the same in every run: normal floats, small integers."""
+def random_inputs(specs: Sequence[Spec], scale: float = 1.0) -> list[np.ndarray]:
+    """Arrays of these shapes, the same in every run: normal floats, small integers. Matrices behind the first input,
+    which are most often weights, are divided by the root of their rows, so that sums over these stay as large as what
+    they are of. scale: what all floats are multiplied by."""
+    import math
+
     import numpy as np
 
     from ..dialects.dtypes import numpy_dtype
 
     rng = np.random.default_rng(SEED)
 
-    def make(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    def make(i: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        size = scale / math.sqrt(max(shape[-2], 1)) if i and len(shape) > 1 else scale
         if dtype[0] in "fb":
-            values = rng.standard_normal(shape)
+            values = size * rng.standard_normal(shape)
         elif dtype[0] == "c":
-            values = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+            values = size * (rng.standard_normal(shape) + 1j * rng.standard_normal(shape))
         else:
             bits = int(dtype.lstrip("ui"))
             # i8 and narrower are data, wider ones are most often indices
@@ -316,9 +332,9 @@ def random_inputs(specs: Sequence[Spec]) -> list[np.ndarray]:
         return np.asarray(values).astype(numpy_dtype(dtype))
 
     made = []
-    for shape, dtype in specs:
+    for i, (shape, dtype) in enumerate(specs):
         try:
-            made.append(make(shape, dtype))
+            made.append(make(i, shape, dtype))
         except (MemoryError, ValueError, OverflowError):  # ValueError: more elements than numpy can count
             raise CliError(
                 f"an input of {dtype}[{','.join(map(str, shape))}] does not fit in memory"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,7 +20,7 @@ from ..passes.graph.quantize import read_config
 from ..passes.graph.recipes import SUFFIX, recipe_of
 from ..support.files import read_arrays
 from .build import inputs_of
-from .common import CliError, working
+from .common import CliError, NothingJudged, working
 from .output import finite
 from .outputs import all_or_none
 from .source import find_function, source_of, user_code
@@ -61,18 +63,24 @@ def quantize(args: argparse.Namespace) -> int:
             config, text = found.best.config, str(found)
             shown: dict[str, Any] = {"points": [_point(p) for p in found.points]}
             shown["sensitivity"] = [_sensitivity(row) for row in found.sensitivity]
-            drawn = found
+            packed, drawn = found.best.packed, found
         else:
             with as_compile_error():
                 wanted = read_config(args.quant_config or args.mode or DEFAULT_MODE)
             wanted = replace(wanted, pins={**pins, **wanted.pins})
             made = run(source.compiled, *inputs, config=wanted, recover=_words(args.recover), **common)
+            if math.isnan(made.table.sqnr):
+                raise NothingJudged(
+                    f"{source.name}: its results have numbers that are infinite or NaN, so no error can be "
+                    "measured and nothing is written: give smaller inputs, as with --scale 0.1"
+                )
             drop = made.table.before - made.table.after
             if args.max_drop is not None and drop > args.max_drop:
                 raise CliError(
                     f"{made.table.metric} drops by {drop:.4g}, more than {args.max_drop:g}: {made.table.summary}"
                 )
             config, report = made.config, made.program.report()
+            packed = made.packed
             text = f"{made.table}\n{report}"
             if report.packing_microseconds is not None:
                 text += f"\npacking the weights, once: {report.packing_microseconds:,.1f} us"
@@ -82,11 +90,22 @@ def quantize(args: argparse.Namespace) -> int:
             drawn.plot(args.plot)
         config.save(args.output)
     if args.json:
+        shown["use"] = _use(args, packed)
         print(json.dumps(_finite({"source": args.source, "output": args.output, **shown}), indent=2))
     else:
         print(text)
-        print(f"wrote {args.output}: use it with --quant-config {args.output}")
+        print(f"wrote {args.output}: use it with {_use(args, packed)}")
     return 0
+
+
+def _use(args: argparse.Namespace, packed: Sequence[str] | None) -> str:
+    """The options by which other commands compile the program that was measured. packed: its packed weights."""
+    said = ["--quant-config", args.output]
+    if packed:
+        said += ["--weights", ",".join(packed)]
+    if args.weights_as_arguments:
+        said.append("--weights-as-arguments")
+    return shlex.join(said)
 
 
 def _searches(args: argparse.Namespace) -> bool:

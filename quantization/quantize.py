@@ -20,6 +20,7 @@ from ..dialects.graph.interface import element_of, shape_of
 from ..dialects.sparsity import INDEXED, KEPT_OF
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.graph.pair_products import is_paired
+from ..passes.graph.products_named import weight_patterns
 from ..passes.graph.recipes import QuantConfig, Recipe
 from ..passes.graph.stored_weights import is_sparse, weight_blocks
 from ..support.progress import Say
@@ -82,12 +83,13 @@ class QuantTable:
 @dataclass(frozen=True)
 class Quantized:
     """A quantized program. function: its differentiable twin in JAX; config: what was chosen, which `save` writes;
-    measure: makes the table."""
+    measure: makes the table; packed: the patterns of the weights that the program packs."""
 
     program: Program
     function: Callable[..., Any]
     config: QuantConfig
     measure: Callable[[], QuantTable]
+    packed: tuple[str, ...] = ()
 
     @cached_property
     def table(self) -> QuantTable:
@@ -159,26 +161,23 @@ def quantize(
     statistics = gather(traced, batches, statics, progress, balances=balances)
     scaled = with_scales(traced, before, statistics, method)
     chosen = recovered(traced, scaled, batches, [s for s in steps if s not in BALANCES], progress)
-    program = compile(
-        source,
-        *args,
-        target=target,
-        options=replace(options or Options(), quantization=chosen, weights=packed_patterns(traced, patterns)),
-        **kwargs,
-    )
+    packed = packed_patterns(traced, patterns)
+    own = replace(options or Options(), quantization=chosen, weights=packed)
+    program = compile(source, *args, target=target, options=own, **kwargs)
     function = fake_quant(source, chosen, target=target, weights=patterns)
     measure = partial(table_of, traced, chosen, batches, labels, metric, machine)
-    made = Quantized(program, function, chosen, measure)
+    made = Quantized(program, function, chosen, measure, packed)
     if labels is not None or metric not in COMPARED:
         _ = made.table  # a metric of the caller's is asked for, and what it refuses is said at once
     return made
 
 
 def packed_patterns(traced: TracedSource, patterns: Sequence[str] | None) -> tuple[str, ...]:
-    """The patterns by which weights are packed: as they were given, or the paths of those that were found."""
+    """The patterns by which weights are packed: as they were given, or arguments that are weights as a whole and the
+    paths of others that were found."""
     if patterns is not None:
         return tuple(patterns)
-    return tuple(n for n, flag in zip(traced.signature.names, traced.weights, strict=True) if flag)
+    return weight_patterns(traced.signature.names, traced.weights)
 
 
 def _check_values(args: Sequence[Any]) -> None:

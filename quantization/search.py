@@ -43,10 +43,12 @@ POINTS = 9
 
 @dataclass(frozen=True)
 class QuantPoint(ParetoPoint):
-    """A configuration and its cost. counts: how many products are in each mode; weight_bytes: of quantized products."""
+    """A configuration and its cost. counts: how many products are in each mode; weight_bytes: of quantized products;
+    packed: the patterns of the weights that are packed."""
 
     config: QuantConfig
     counts: dict[str, int]
+    packed: tuple[str, ...] = ()
 
     @property
     def said(self) -> str:
@@ -174,10 +176,11 @@ def search(
 
     def price(levels: Levels, value: float) -> QuantPoint:
         config = tried.config(levels)
-        options = Options(quantization=config, weights=packed_patterns(traced, patterns))
+        packed = packed_patterns(traced, patterns)
+        options = Options(quantization=config, weights=packed)
         report = compile(source, *args, target=machine.name, options=options, **kwargs).report()
         cost = (report.microseconds, tried.weight_bytes(levels), report.energy_joules)
-        return QuantPoint(value, original - value, *cost, config, tried.counts(levels))
+        return QuantPoint(value, original - value, *cost, config, tried.counts(levels), packed)
 
     with watched(progress, "searching") as say:
         walk = walk_down(

@@ -251,6 +251,11 @@ class Verification:
         """The share of the results' numbers that the tolerance leaves open, 0 to 1: in the row where it is largest."""
         return max((c.open_share for c in self.checks), default=0.0)
 
+    @property
+    def judged(self) -> bool:
+        """Whether anything was: not where the results are open and no pass was judged alone, op by op."""
+        return self.verdict != "OPEN" or any(c.isolated is not None for c in self.checks)
+
     def roundings(self) -> str:
         """One sentence on the pass that rounds more than what it replaces; nothing where there is none."""
         if not self.rounded:
@@ -274,8 +279,7 @@ class Verification:
                 f"{share} of the results' numbers are open in some row, since rounding may move stored numbers by a "
                 "step: the SQNR bounds them"
             )
-        alone = any(c.isolated is not None for c in self.checks)
-        judged = "each pass was judged alone, op by op" if alone else "the passes were not judged"
+        judged = "each pass was judged alone, op by op" if self.judged else "nothing was judged"
         return f"{share} of the results' numbers are open, since rounding alone may change them entirely: {judged}"
 
     @property

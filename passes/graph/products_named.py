@@ -109,6 +109,14 @@ def mark_weights(module: ModuleOp, patterns: Sequence[str] | None = None) -> lis
     return flags
 
 
+def weight_patterns(paths: Sequence[str], flags: Sequence[bool]) -> tuple[str, ...]:
+    """The shortest patterns of the arguments that are weights: of those that are so as a whole, and the paths of
+    others."""
+    parts = {_argument(path) for path, flag in zip(paths, flags, strict=True) if not flag}
+    found = (path for path, flag in zip(paths, flags, strict=True) if flag)
+    return tuple(dict.fromkeys(p if _argument(p) in parts else _argument(p) or p for p in found))
+
+
 def _fits(path: str, pattern: str) -> bool:
     return path == pattern or _argument(path) == pattern or fnmatchcase(path, re.sub(r"\[", "[[]", pattern))
 

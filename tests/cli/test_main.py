@@ -112,6 +112,7 @@ def test_run_json_is_one_object(model: str, capsys: pytest.CaptureFixture[str]) 
             "min": 2.0,
             "max": 2.0,
             "mean": 2.0,
+            "inf": 0,
             "nan": 0,
         }
     ]
