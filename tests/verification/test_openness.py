@@ -49,7 +49,7 @@ def test_a_stable_program_leaves_nothing_open() -> None:
 
 def test_quick_says_that_no_pass_was_judged() -> None:
     found = tw.verify(chaotic, data(8, 24), quick=True)
-    assert "passes were not judged" in found.openness()
+    assert "nothing was judged" in found.openness()
 
 
 def test_open_elements() -> None:
