@@ -180,7 +180,6 @@ class _KernelSum:
         totals = kernel.totals
         self.joined += times if step.joined else 0
         self._add(step, run.cycles, times)
-        self.launch_microseconds += step.saved * times
         for pipe, cycles in run.pipes.items():
             self.pipes[pipe] += cycles * times
             for level, amount in run.limited[pipe].items():
@@ -214,7 +213,11 @@ class _KernelSum:
         self.runs += times
         self.cycles += cycles * times
         self.microseconds += step.microseconds * times
-        self.launch_microseconds += (step.microseconds - self.machine.cycles_to_microseconds(cycles)) * times
+        if isinstance(step, Launch):
+            overhead = step.overhead
+        else:
+            overhead = step.microseconds - self.machine.cycles_to_microseconds(cycles)
+        self.launch_microseconds += overhead * times
         needs = floors_of(step, self.machine)
         self.floor += floor(needs) * times
         for resource, microseconds in needs.items():

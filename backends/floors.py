@@ -2,7 +2,8 @@
 
     HBM     bytes that must cross it once, at its whole bandwidth
     cube    multiply-accumulates of each element type, at what all cubes finish in a cycle
-    vector  elements of vector instructions, at a repeat of full lanes on all vector cores in each cycle
+    vector  elements of vector instructions, at a repeat of full lanes, or what the fastest instruction does, on all
+            vector cores in each cycle
 
 The three work side by side, so the floor of a launch is the largest of them. Starting it is no part of it. What L2 has
 of a tensor when a launch begins need not cross HBM, however it came there.
@@ -24,8 +25,9 @@ def floors_of(step: Launch | Copy, machine: Machine) -> dict[str, float]:
         totals = step.kernel.totals
         found = {
             "HBM": step.once_bytes / machine.hbm_bytes_per_cycle,
-            "cube": sum(n / machine.cube[dtype].macs for dtype, n in totals.macs.items()) / machine.cube_cores,
-            "vector": totals.full_repeats / machine.vector_cores,
+            "cube": sum(n / machine.cube[dtype].macs for dtype, n in totals.macs.items())
+            / machine.cube_cores,
+            "vector": totals.full_cycles / machine.vector_cores,
         }
     return {name: machine.cycles_to_microseconds(cycles) for name, cycles in found.items() if cycles}
 

@@ -164,6 +164,13 @@ class VectorUnit:
             raise KeyError(f"no vector instruction or expansion for {op} on {dtype}")
         return sum(math.ceil(elements / rate) + self.streamed_cycles for rate in rates)
 
+    def peak(self, dtype: str, width: int) -> float:
+        """Elements of a dtype of `width` bytes that the unit takes in a cycle at most: a repeat of full lanes, or as
+        many as its fastest instruction does."""
+        kinds = {dtype, self.compute_as.get(dtype, dtype)}
+        fastest = max((rates[k] for rates in self.rates.values() for k in kinds if k in rates), default=0.0)
+        return max(self.repeat_bytes / width, fastest)
+
     def runs(self, op: str, dtype: str) -> bool:
         """Whether there is an instruction, or an expansion into instructions, for `op` on `dtype` itself."""
         return self._own_rates(op, dtype) is not None

@@ -42,15 +42,15 @@ class Totals:
     read, written: bytes of device memory by operand; macs: multiply-accumulates by element type; elements:
     lanes of vector instructions; lane_cycles: busy cycles of the vector unit's lanes, by their type; tile_bytes: bytes
     of on-chip memories read and written, by level; products: multiply-accumulates, and lanes: elements of the vector
-    instructions that compute, by the types that they say; full_repeats: repeats of the vector unit that the elements
-    of all its instructions fill.
+    instructions that compute, by the types that they say; full_cycles: cycles of a vector unit that is as fast
+    as its fastest instruction.
     """
 
     read: tuple[int, ...]
     written: tuple[int, ...]
     macs: dict[str, int]
     elements: int
-    full_repeats: float
+    full_cycles: float
     lane_cycles: dict[str, int]
     tile_bytes: dict[str, int]
     products: dict[str, int]
@@ -184,7 +184,9 @@ class TimedKernel:
         key = missing, cores
         if key not in self._beside:
             prices = self._prices(missing, beside=cores)
-            cycles = self._drain(Counter(self._queues), self._times(self._queues, prices), prices, missing, cores)
+            cycles = self._drain(
+                Counter(self._queues), self._times(self._queues, prices), prices, missing, cores
+            )
             self._beside[key] = max(cycles, self.run(missing).cycles)
         return self._beside[key]
 
@@ -285,7 +287,7 @@ class TimedKernel:
         lane_cycles: Counter[str] = Counter()
         products: Counter[str] = Counter()
         lanes: Counter[str] = Counter()
-        elements, full_repeats = 0, 0.0
+        elements, full_cycles, peaks = 0, 0.0, dict[str, float]()
         for alike in self._classes.values():
             for i, counts in alike.counts:
                 for (number, variant), times in counts.items():
@@ -300,13 +302,16 @@ class TimedKernel:
                         lanes[types] += cost.elements * n
                     if isinstance(work.op, ops.VectorOp):
                         elements += cost.elements * n
-                        lane, width = lane_of(vector_dtype(*work.op.main_operands()))
+                        dtype = vector_dtype(*work.op.main_operands())
+                        lane, width = lane_of(dtype)
                         lane_cycles[lane] += cost.cycles * n * self.machine.vector.repeat_bytes // width
-                        full_repeats += cost.elements * n * width / self.machine.vector.repeat_bytes
+                        if dtype not in peaks:
+                            peaks[dtype] = self.machine.vector.peak(dtype, width)
+                        full_cycles += cost.elements * n / peaks[dtype]
                     for level, amount in work.tile_bytes.items():
                         tile_bytes[level] += amount * n
         sums = (dict(each) for each in (lane_cycles, tile_bytes, products, lanes))
-        return Totals(tuple(read), tuple(written), dict(macs), elements, full_repeats, *sums)
+        return Totals(tuple(read), tuple(written), dict(macs), elements, full_cycles, *sums)
 
     def _prices(self, missing: Sequence[float], blocks: int | None = None, beside: int = 0) -> list[Price]:
         """What instructions cost while `blocks` of the grid (None: all that fit) run side by side, and `beside` cores

@@ -107,7 +107,9 @@ def unrolled(
             yield Item(node.kind, 0, issue=node.issue)
 
 
-def run(kernel, point: tuple[int, ...], prices: Sequence[Price], barrier: BarrierWait | None = None) -> list[int]:
+def run(
+    kernel, point: tuple[int, ...], prices: Sequence[Price], barrier: BarrierWait | None = None
+) -> list[int]:
     """When each core of the block at a grid point is done, in cycles; `barrier`: which it waits for."""
     machine = kernel.machine
     heads = [machine.cube_head_cycles if pipe == Pipe.M else 0 for pipe in PIPES]
@@ -117,7 +119,12 @@ def run(kernel, point: tuple[int, ...], prices: Sequence[Price], barrier: Barrie
             i,
             section.core,
             kernel.sections[i].sends,
-            unrolled(kernel.sections[i].body, kernel.sections[i].environment(point, unit), prices[i], defaultdict(int)),
+            unrolled(
+                kernel.sections[i].body,
+                kernel.sections[i].environment(point, unit),
+                prices[i],
+                defaultdict(int),
+            ),
             heads,
             waits,
             round(machine.cross_us * machine.clock_mhz),

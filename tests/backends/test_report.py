@@ -193,7 +193,9 @@ def test_what_moves_or_converts_computes_in_nothing():
 def test_floors(report: Report):
     """What must cross HBM once, products and lanes, each at the chip's peak; launches are in the time, not in it."""
     scale, dot, copy = report.kernels
-    crossing = (8 << 20) / B1.hbm_bytes_per_cycle / B1.clock_mhz  # 8 MiB are read; what is written stays in L2
+    crossing = (
+        (8 << 20) / B1.hbm_bytes_per_cycle / B1.clock_mhz
+    )  # 8 MiB are read; what is written stays in L2
     lanes = (4 << 20) * 2 / B1.vector.repeat_bytes / B1.vector_cores / B1.clock_mhz
     assert scale.floors == pytest.approx({"HBM": crossing, "vector": lanes})
     assert scale.floor_microseconds == pytest.approx(crossing)
@@ -365,7 +367,9 @@ def test_json_schema(report: Report):
 
 
 def test_text(report: Report):
-    assert str(report) == f"{report.microseconds:,.1f} us on ascend-910b1: 6 launches of 2 kernels, 1 copy, " + (
+    assert str(
+        report
+    ) == f"{report.microseconds:,.1f} us on ascend-910b1: 6 launches of 2 kernels, 1 copy, " + (
         f"1 host call, {report.energy_joules * 1e3:.3g} mJ (modelled)"
     )
     table = report.table()
@@ -473,3 +477,20 @@ def test_where_most_device_memory_is_needed() -> None:
     assert made.source is not None and "test_report.py:" in made.source
     data = program.report().to_dict()["memory"]
     assert data["fragmentation"] == 0.0 and data["consumers"][0]["bytes"] == 256 * 512 * 4
+
+
+@pytest.mark.parametrize("target", ["systolic-tpu1", "ascend-310", "ascend-910b1", "ascend-950pr"])
+def test_no_floor_exceeds_its_time(target: str) -> None:
+    """Products that run as reductions, on a chip whose vector unit has more lanes than a repeat has bytes."""
+
+    def fn(x: jax.Array, w: jax.Array, b: jax.Array) -> tuple[jax.Array, ...]:
+        return x @ w, jax.nn.softmax(x), b @ b.T, jnp.sum(b * b)
+
+    types = [
+        jax.ShapeDtypeStruct(s, d) for s, d in [((8, 256), "f4"), ((256, 16), "f4"), ((16, 64), "bfloat16")]
+    ]
+    report = tw.compile(fn, *types, target=target).report()
+    for kernel in report.kernels:
+        assert 0 <= kernel.launch_microseconds <= kernel.microseconds
+        assert kernel.floor_microseconds <= (kernel.microseconds - kernel.launch_microseconds) * (1 + 1e-9)
+    assert report.floor_microseconds <= report.microseconds

@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.backends.costs import build_report
 from tilewright.backends.interpreter import Executable, run_graph, run_tile
+from tilewright.backends.report import Report
 from tilewright.backends.stepper import StepProgram
 from tilewright.dialects import make_context
 from tilewright.dialects.text import parse_module
@@ -94,6 +95,18 @@ PACKAGE = TESTS.parent
 
 class Mismatch(Exception):
     """Values differ by more than allowed: one clause."""
+
+
+def check_times(report: Report) -> None:
+    """Raises Mismatch for a report whose times cannot be: none are below zero or not finite, and no kernel is faster
+    than its floor."""
+    if not (np.isfinite(report.microseconds) and report.microseconds >= 0):
+        raise Mismatch(f"the report says {report.microseconds} us")
+    for k in report.kernels:
+        if not 0 <= k.launch_microseconds <= k.microseconds * (1 + 1e-9):
+            raise Mismatch(f"{k.name} takes {k.microseconds} us, {k.launch_microseconds} of them to launch it")
+        if k.floor_microseconds > k.microseconds * (1 + 1e-9):
+            raise Mismatch(f"{k.name} takes {k.microseconds} us, and no less than {k.floor_microseconds}")
 
 
 def crash_text(error: Exception) -> str:
@@ -187,8 +200,7 @@ class Judge:
         if "report" in self.levels:
             self._enter("report")
             report = build_report(module, self.machine)
-            if not (np.isfinite(report.microseconds) and report.microseconds >= 0):
-                raise Mismatch(f"the report says {report.microseconds} us")
+            check_times(report)
             report.to_json()
         typed = None
         if "npu" in self.levels:
