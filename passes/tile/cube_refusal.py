@@ -22,7 +22,7 @@ def refusal(
     if wrong is not None:
         return wrong
     step, lhs, rhs = plan.l0, plan.lhs, plan.rhs
-    for name, axes in (("base_m", problem.m), ("base_n", problem.n), ("base_k", problem.k)):
+    for name, axes in (("base_n", problem.n), ("base_k", problem.k)):  # rows are filled up
         pinned = getattr(pins, name)
         if pinned and pinned % FRACTAL and any(problem.extents[a] > pinned for a in axes):
             return f"{name}={pinned} is not a multiple of the cube's {FRACTAL}"

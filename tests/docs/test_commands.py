@@ -26,7 +26,7 @@ def fn(x, w=None):
     return jax.nn.softmax(x) if w is None else jax.nn.relu(x @ w)
 
 def fn_inputs():
-    return [np.ones((256, 64), "f4")]
+    return [np.ones((16384, 256), "f4")]
 
 def forward(params, x):
     return jax.nn.relu(x @ params["vision"]) @ params["text"]

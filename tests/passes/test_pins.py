@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -87,7 +89,8 @@ def compile_product(
         (Schedule(base_m=1024), "base_m=1024 is more than the 512 rows that there are"),
         (Schedule(base_k=1024), "base_k=1024 is more than the 512 of k that there are"),
         (Schedule(cores=25), "cores=25 is more than the 24 cube cores of ascend-910b1"),
-        (Schedule(base_m=100), "base_m=100 is not a multiple of the cube's 16"),
+        (Schedule(base_n=100), "base_n=100 is not a multiple of the cube's 16"),
+        (Schedule(base_k=100), "base_k=100 is not a multiple of the cube's 16"),
         (Schedule(base_k=64, step_k_a=3, step_k_b=2), "one step_k must divide the other"),
         (Schedule(base_m=32, base_n=32, split_m=4, split_n=8), "needs more than the 24 cores there are"),
         (Schedule(base_m=128, base_n=128, deal=1, cores=2), "deal=1 gives tiles to 16 cores, not to 2"),
@@ -99,6 +102,32 @@ def test_refused_with_the_reason(schedule: Schedule, said: str) -> None:
         compile_product(schedule)
     message = str(error.value)
     assert message.startswith("@contract_0 cannot obey its pinned schedule: ") and said in message, message
+
+
+@pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310", "ascend-950pr"])
+@pytest.mark.parametrize(("m", "base_m"), [(100, 25), (197, 99), (33, 7)])
+def test_rows_of_a_step_may_be_any_number(m: int, base_m: int, target: str) -> None:
+    """As the compiler itself chooses, so that groups of cores have equal tiles."""
+    rng = np.random.default_rng(m)
+    a, b = (rng.normal(size=s).astype("f2") for s in ((m, 48), (48, 80)))
+    options = tw.Options(schedule=Schedule(base_m=base_m))
+    program = tw.compile(product, a, b, target=target, options=options)
+    assert f"step = [{base_m}, " in program.ir("graph")
+    np.testing.assert_allclose(program(a, b), a.astype("f4") @ b.astype("f4"), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("target", ["ascend-910b1", "ascend-950pr"])
+@pytest.mark.parametrize(("m", "k", "n"), [(1000, 768, 3072), (3001, 512, 700)])
+def test_the_compilers_own_choice_can_be_pinned(m: int, k: int, n: int, target: str) -> None:
+    shapes = [jax.ShapeDtypeStruct(s, "float16") for s in ((m, k), (k, n))]
+    free = tw.compile(product, *shapes, target=target)
+    found = re.search(r"step = \[(\d+), (\d+), (\d+)\].*? grid = \[(\d+), (\d+), 1\]", free.ir("graph"))
+    assert found is not None
+    base_m, base_n, base_k, split_m, split_n = map(int, found.groups())
+    assert base_m % 16
+    pins = Schedule(base_m=base_m, base_n=base_n, base_k=base_k, split_m=split_m, split_n=split_n)
+    pinned = tw.compile(product, *shapes, target=target, options=tw.Options(schedule=pins))
+    assert pinned.report().microseconds == pytest.approx(free.report().microseconds)
 
 
 def test_a_kernel_named_must_exist_and_obey() -> None:
