@@ -12,10 +12,11 @@ _BAR = "display:inline-block;width:60px;height:8px;border-radius:4px;background:
 def table_html(
     title: str, header: Sequence[str], rows: Sequence[Sequence[str | float]], note: str = ""
 ) -> str:
-    """A table. Numbers stand on the right; a float between 0 and 1 is drawn as a bar with its percentage."""
+    """A table, and a note below, whose lines stay lines. Numbers stand on the right; a float between 0 and 1 is drawn
+    as a bar with its percentage."""
     head = "".join(f'<th style="{_CELL};text-align:left;opacity:.65">{escape(name)}</th>' for name in header)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-    below = f'<div style="opacity:.65">{escape(note)}</div>' if note else ""
+    below = f'<div style="opacity:.65;white-space:pre-line">{escape(note)}</div>' if note else ""
     return (
         f'<div style="font:13px sans-serif"><div style="font-weight:600;margin:4px 0">{escape(title)}</div>'
         f'<table style="border-collapse:collapse"><thead><tr>{head}</tr></thead>'

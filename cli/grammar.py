@@ -46,7 +46,10 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=OneLineParser)
 
     def command(name: str, help: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=help, description=help, parents=[common], **texts(name))
+        usage = f"{PROGRAM} {name} SOURCE [options]"
+        return commands.add_parser(
+            name, usage=usage, help=help, description=help, parents=[common], **texts(name)
+        )
 
     _add_run(command)
     report = command("report", "time, traffic and energy by kernel")
@@ -79,110 +82,113 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _common() -> OneLineParser:
-    """What all commands take that take a program."""
+    """What all commands take that take a program, in groups, which help shows behind the options of a command."""
     common = OneLineParser(add_help=False)
+    inputs = common.add_argument_group("target and inputs")
+    choices = common.add_argument_group("what is asked of the compiler")
+    output = common.add_argument_group("output")
     common.add_argument(
         "source",
         metavar="SOURCE",
         help="model.py:function, model.tw[:function], an .onnx or an .mlir file; - is MLIR from stdin",
     )
-    common.add_argument(
+    inputs.add_argument(
         "--target",
         metavar="T",
         help=f"chip, or a .toml (default: what an .mlir file says, else {DEFAULT_TARGET})",
     )
-    common.add_argument(
+    inputs.add_argument(
         "--shapes",
         metavar="S",
         help="random inputs of these types: f32[8,128],i32[4]; or dimensions of a .tw function: N=8,M=64; open "
         "ones: f32[b,8*s], or N=8,T=?,S=1..2048",
     )
-    common.add_argument(
+    inputs.add_argument(
         "--scale",
         type=_factor,
         default=1.0,
         metavar="X",
         help="what random floats are multiplied by (default: 1)",
     )
-    common.add_argument(
+    inputs.add_argument(
         "--where", metavar="C", help="what holds of the symbols in --shapes: 's <= 2048, mod(s, 8) == 0'"
     )
-    common.add_argument(
+    inputs.add_argument(
         "--at", metavar="SIZES", help="sizes of a program with open dimensions: b=4,s=128 (for its version)"
     )
-    common.add_argument(
+    inputs.add_argument(
         "--inputs",
         metavar="NPZ",
         help="inputs from an .npz file, in its order; for a function of arrays, not of pytrees",
     )
-    _choices(common)
-    common.add_argument(
+    _choices(choices)
+    choices.add_argument(
         "--cache",
         metavar="DIR",
         help="keep compiled programs there across processes (default: in TILEWRIGHT_CACHE, if that is set)",
     )
-    common.add_argument("--json", action="store_true", help="print one JSON object")
-    common.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    output.add_argument("--json", action="store_true", help="print one JSON object")
+    output.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return common
 
 
-def _choices(common: OneLineParser) -> None:
+def _choices(group: argparse._ArgumentGroup) -> None:
     """What a command may ask of the compiler."""
-    common.add_argument(
+    group.add_argument(
         "--schedule",
         metavar="PINS",
         default="",
         help="pinned tiling choices: base_m=128,split_n=6 or kernel:base_m=64;... (a wrong name lists all)",
     )
-    common.add_argument(
+    group.add_argument(
         "--host",
         choices=("allow", "forbid"),
         default="allow",
         help="forbid: refuse a program that calls the host (default allow)",
     )
-    common.add_argument(
+    group.add_argument(
         "--donate",
         metavar="ARGS",
         default="",
         help="arguments, by name or position, whose memory the program may use: params,opt_state or 0,-1",
     )
-    common.add_argument(
+    group.add_argument(
         "--quant-config",
         metavar="C",
         help="quantize products: a .toml file of `tilewright quantize`, or a mode such as w8a8-dynamic",
     )
-    common.add_argument(
+    group.add_argument(
         "--weights",
         metavar="ARGS",
         default="",
         help="arguments that are weights, by name or pattern: what depends on them alone is computed once",
     )
-    common.add_argument(
+    group.add_argument(
         "--weights-as-arguments",
         action="store_true",
         help="take the initializers of an .onnx model as an argument called weights, not as constants",
     )
-    common.add_argument(
+    group.add_argument(
         "--precision",
         choices=PRECISIONS,
         default=ORIGIN,
         help="cast f32 products, and what is as good in a narrow type, to f16 or bf16; float16: all (default origin)",
     )
     for name, what in SWITCHES.items():
-        common.add_argument(f"--no-{name.replace('_', '-')}", action="store_true", help=what)
-    common.add_argument(
+        group.add_argument(f"--no-{name.replace('_', '-')}", action="store_true", help=what)
+    group.add_argument(
         "--winograd",
         metavar="CHOICE",
         default=OFF,
         help="convolutions with a window of 3 x 3 as Winograd's: off, 2, 4, auto, or NAME=CHOICE,... (default off)",
     )
-    common.add_argument(
+    group.add_argument(
         "--strips",
         metavar="BYTES",
         help="the most bytes of a tensor in the strips in which what is large between products is made, such as the "
         "scores behind the gradient of attention; off: in one piece (default 32MiB)",
     )
-    common.add_argument(
+    group.add_argument(
         "--memory-limit",
         metavar="BYTES",
         help="the most device memory that the program may take, such as 512MiB: values are computed again, or wait on "

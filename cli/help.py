@@ -60,7 +60,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
 }
 
-EXIT_CODES = "exit codes: 0, 1 after an error or a failed check, 130 when interrupted"
+EXIT_CODES = (
+    "exit codes: 0, 1 after an error or a failed check, 3 after one that judged nothing, 130 when interrupted"
+)
 
 
 def texts(name: str) -> dict[str, Any]:

@@ -494,3 +494,9 @@ def test_no_floor_exceeds_its_time(target: str) -> None:
         assert 0 <= kernel.launch_microseconds <= kernel.microseconds
         assert kernel.floor_microseconds <= (kernel.microseconds - kernel.launch_microseconds) * (1 + 1e-9)
     assert report.floor_microseconds <= report.microseconds
+
+
+def test_notes_below_a_table_stay_lines(report: Report) -> None:
+    html = report._repr_html_()
+    assert "white-space:pre-line" in html
+    assert "of the time\nprecision of" in html

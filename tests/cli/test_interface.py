@@ -371,3 +371,13 @@ def test_every_op_is_there() -> None:
     names = engines.known_ops()
     assert {"add", "sort", "while", "dot_general", "rng"} <= names
     assert "return" not in names
+
+
+def test_help_has_the_options_of_the_command_first(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    said = capsys.readouterr().out
+    order = ["usage: tilewright run SOURCE [options]", "options:", "--check", "target and inputs:", "--shapes"]
+    order += ["what is asked of the compiler:", "--no-fuse", "output:", "--json", "examples:"]
+    places = [said.index(part) for part in order]
+    assert places == sorted(places)
