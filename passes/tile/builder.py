@@ -40,7 +40,7 @@ SPACE_ORDER = ("l1", "l0a", "l0b", "l0c", "ub")
 """Order of the `slots` property of a kernel."""
 
 
-def exactly(value: float | int | None) -> object:
+def exactly(value: float | int | None) -> bytes | int | None:
     """What tells numbers apart by their bits: 0.0 from -0.0, and NaNs of either sign, which are equal or none."""
     return struct.pack("<d", value) if isinstance(value, float) else value
 

@@ -82,7 +82,7 @@ class RowPieces:
         self, emitter: Emitter, walk: RowWalk, done: dict[Ref, SSAValue], carried: list[SSAValue]
     ) -> None:
         """A walk's steps for one piece, which becomes part of what is `carried`."""
-        masked: dict[tuple[Ref, str], SSAValue] = {}
+        masked: dict[tuple[Ref, bytes | int | None], SSAValue] = {}
         first = 0
         for i in walk.steps:
             step = self.steps[i]
@@ -122,7 +122,7 @@ class RowPieces:
         emitter: Emitter,
         step: Step,
         done: dict[Ref, SSAValue],
-        masked: dict[tuple[Ref, str], SSAValue],
+        masked: dict[tuple[Ref, bytes | int | None], SSAValue],
         carried: list[SSAValue],
     ) -> list[SSAValue]:
         """What is `carried` of a reduction, with a piece. masked: pieces whose places behind the end of the rows have

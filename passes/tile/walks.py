@@ -146,7 +146,7 @@ class RowWalks:
         comparisons. What is carried is there from one end of its walk to the other, and keeps its place."""
         carried = masked = 0
         for walk in self.walks:
-            sources: dict[tuple[Ref, str], int] = {}
+            sources: dict[tuple[Ref, bytes | int | None], int] = {}
             for step in (self.steps[i] for i in walk.reductions):
                 (ref,) = step.operands
                 source = self.steps[ref[0]]

@@ -33,7 +33,8 @@ def forward(params, x):
 
 def forward_inputs():
     r = np.random.default_rng(0)
-    return {n: r.normal(size=(32, 32)).astype("f4") / 6 for n in ("vision", "text")}, r.normal(size=(8, 32)).astype("f4")
+    weights = {n: r.normal(size=(32, 32)).astype("f4") / 6 for n in ("vision", "text")}
+    return weights, r.normal(size=(8, 32)).astype("f4")
 
 def batches():
     r = np.random.default_rng(1)
