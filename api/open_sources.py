@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,8 +150,20 @@ def _of_function(
     exported: list[Any] = []
 
     def code(ranges: Ranges) -> OpenCode:
+        if not undecided:
+            return code_of(ranges, {})
+        first: NoTemplate | None = None
+        for united in _united(ranges):
+            try:
+                return code_of(ranges, united)
+            except NoTemplate as error:
+                first = first or error
+        assert first is not None
+        raise first
+
+    def code_of(ranges: Ranges, united: Mapping[str, str]) -> OpenCode:
         with _as_no_template():
-            args, kwargs = jax.tree.unflatten(tree, _within(types, shapes, ranges))
+            args, kwargs = jax.tree.unflatten(tree, _within(types, shapes, ranges, united))
             with exact_choices(), tracing(call.fn), noting_equalities() as noted:
                 made = jax.export.export(jax.jit(call.fn, keep_unused=True), platforms=["cpu"])(*args, **kwargs)
             exported.append(made)
@@ -158,8 +171,8 @@ def _of_function(
             dims = (n for t in jax.tree.leaves((args, kwargs)) for n in t.shape if is_symbolic(n))
             scope = next(dims).scope  # who traces with symbols of its own asks of these, too
             own = [pair for pair in noted.values() if pair[0].scope is scope]
-            apart = tuple(_unequal(own, ranges))
-            return replace(found, donated=tuple(donated_inputs(call.fn, args, kwargs)), constraints=apart)
+            apart = [*_equal(united, ranges), *_unequal(own, ranges)]
+            return replace(found, donated=tuple(donated_inputs(call.fn, args, kwargs)), constraints=tuple(apart))
 
     def signature(sizes: Sizes) -> Signature:
         made = exported[0]  # a version is called after its code was asked for
@@ -167,6 +180,18 @@ def _of_function(
 
     whole = None if any(map(is_key, types)) else ForAllSizes(code, signature)
     return OpenSource(name, shapes, specialize, tree, parameters, whole, structs, undecided=undecided)
+
+
+def _united(ranges: Ranges) -> Iterator[Mapping[str, str]]:
+    """Symbols in the place of others of the same range: none, then of each two, which may have to be equal."""
+    yield {}
+    names = [name for name, (low, high) in ranges.items() if low < high]
+    yield from ({b: a} for a, b in combinations(names, 2) if ranges[a] == ranges[b])
+
+
+def _equal(united: Mapping[str, str], ranges: Ranges) -> list[Constraint]:
+    symbols = {name: Symbol(name, low, high) for name, (low, high) in ranges.items()}
+    return [Constraint(Expr.of(symbols[b]), "==", Expr.of(symbols[a])) for b, a in united.items()]
 
 
 def _unequal(noted: Sequence[tuple[Any, Any]], ranges: Ranges) -> list[Constraint]:
@@ -199,16 +224,18 @@ def _as_no_template() -> Iterator[None]:
         raise NoTemplate(f"JAX does not export it with open sizes: {first_line(error)}") from None
 
 
-def _within(types: Sequence[Any], shapes: OpenShapes, ranges: Ranges) -> list[Any]:
-    """The types of flat inputs with symbolic shapes, each size in its range: JAX decides by these what it traces."""
+def _within(types: Sequence[Any], shapes: OpenShapes, ranges: Ranges, united: Mapping[str, str]) -> list[Any]:
+    """The types of flat inputs with symbolic shapes, each size in its range: JAX decides by these what it traces.
+    united: symbols in the place of others."""
     import jax
 
-    closed = {name: fixed(low) for name, (low, high) in ranges.items() if low == high}
-    rows = [[replaced(n, closed) for n in shape] for shape, _ in shapes.inputs]
+    gone = {name: fixed(low) for name, (low, high) in ranges.items() if low == high}
+    gone |= {name: Expr.of(shapes.symbols[other]) for name, other in united.items()}
+    rows = [[replaced(n, gone) for n in shape] for shape, _ in shapes.inputs]
     dims = [tuple(size_text(n) if n.terms else n.constant for n in row) for row in rows]
-    said = [c for c in shapes.constraints if not {s.name for s in c.symbols} & closed.keys()]
+    said = [c for c in shapes.constraints if not {s.name for s in c.symbols} & gone.keys()]
     ends = [
-        f"{n} {end}" for n, r in ranges.items() if n not in closed for end in (f">= {r[0]}", f"<= {r[1]}")
+        f"{n} {end}" for n, r in ranges.items() if n not in gone for end in (f">= {r[0]}", f"<= {r[1]}")
     ]
     made = symbolic_shapes(dims, [*map(str, said), *ends], "its sizes")
     return [

@@ -76,8 +76,17 @@ def test_a_comparison_that_is_open_is_decided_by_range_or_by_size() -> None:
 def test_sizes_that_have_to_fit_are_asked_of_the_call(fn: Callable[..., Any], lengths: list[Any]) -> None:
     program = dynamic(fn, struct(*dims("n")), struct(*dims("m")))
     check(fn, program, *lengths)
+    assert "traced by size, as " in repr(program)
     with pytest.raises((TypeError, tw.CompileError), match="incompatible shapes"):
         program(row(5), row(9))
+
+
+def test_two_sizes_that_have_to_be_equal_share_a_version() -> None:
+    program = dynamic(jnp.add, struct(*dims("n")), struct(*dims("m")))
+    check(jnp.add, program, (6, 6), (7, 7), (1, 7))
+    (version,) = (v for key, v in program.ranges.items() if key == ((5, 8), (5, 8)))
+    assert not isinstance(version, NoTemplate)
+    assert "n == m" in map(str, version.template.constraints)
 
 
 def test_what_is_wrong_at_all_sizes_is_said_when_it_is_compiled() -> None:
