@@ -81,6 +81,14 @@ def test_sizes_that_have_to_fit_are_asked_of_the_call(fn: Callable[..., Any], le
         program(row(5), row(9))
 
 
+def test_a_size_that_has_to_be_a_number() -> None:
+    n, k = dims("n, k")
+    w = np.ones((37, 2), np.float32)
+    program = dynamic(lambda x: x @ w, struct(n, k))
+    for rows in (2, 5):
+        np.testing.assert_allclose(program(np.ones((rows, 37), np.float32)), np.full((rows, 2), 37.0))
+
+
 def test_two_sizes_that_have_to_be_equal_share_a_version() -> None:
     program = dynamic(jnp.add, struct(*dims("n")), struct(*dims("m")))
     check(jnp.add, program, (6, 6), (7, 7), (1, 7))
