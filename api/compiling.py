@@ -366,6 +366,8 @@ def _references(
     """What to compare a source's results with, by JAX: the function itself, or `against`. What is quantized computes
     other numbers: it should have those of its twin, and come near those of the function."""
     given = call if against is None else called(against, args, kwargs)
+    if against is not None and given is None:
+        raise CompileError(f"verify: against must be a JAX function, not {against!r}")
     values = None if given is None else reference_values(given, module)
     name = "JAX" if against is None else f"{title_of(against)} in JAX"
     if given is not None and isinstance(given.fn, Referenced):

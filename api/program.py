@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -161,6 +162,23 @@ class Options:
             "precision": PRECISIONS,
             "pool": tuple(POLICIES),
         }
+        for each in dataclasses.fields(self):
+            if each.type == "bool" and not isinstance(getattr(self, each.name), bool):
+                raise CompileError(
+                    f"options: {each.name} must be True or False, not {getattr(self, each.name)!r}"
+                )
+        for name, given, empty in (("donate", self.donate, ()), ("weights", self.weights, None)):
+            kinds = str if name == "weights" else int | str
+            listed = (given,) if isinstance(given, int | str) else given
+            if given != empty and not (
+                isinstance(listed, Sequence)
+                and all(isinstance(one, kinds) and not isinstance(one, bool) for one in listed)
+            ):
+                raise CompileError(f"options: {name} must be the names of arguments, not {given!r}")
+        if not isinstance(self.oracle, str):
+            raise CompileError(f"options: oracle must be its name, not {self.oracle!r}")
+        if self.pool_bytes is not None and _bytes(self.pool_bytes) is None:
+            raise CompileError(f"options: pool_bytes must be a positive number of bytes, not {self.pool_bytes!r}")
         for field, known in fields.items():
             if getattr(self, field) not in known:
                 said = " or ".join(map(repr, known))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from collections.abc import Iterator
 from datetime import datetime
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from ..api.kept import EXECUTABLES, PROGRAMS, cache_directory, usable_directory
 from ..support.cache import LIMIT_BYTES, CacheDirectory, File, files_in, trim
-from .common import CliError, table
+from .common import CliError, print_json, table
 
 _XLA = re.compile(r".+-(cache|atime)")
 """The names of JAX's files."""
@@ -53,7 +52,7 @@ def cache(args: argparse.Namespace) -> int:
             "executables": {"files": len(executables), "bytes": size},
             "cleared": args.clear,
         }
-        print(json.dumps(found, indent=2))
+        print_json(found)
         return 0
     if args.clear:
         removed = _counted(cleared, "program"), _counted(len(executables), "executable")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from ..calibration import (
     CalibrationError,
@@ -15,7 +14,7 @@ from ..calibration import (
     to_dict,
     write_page,
 )
-from .common import CliError, working
+from .common import CliError, print_json, working
 from .outputs import all_or_none
 
 
@@ -28,7 +27,10 @@ def calibrate(args: argparse.Namespace) -> int:
             for record in records:
                 say(f"simulating {record.id}", len(outcomes), len(records))
                 outcomes.append(compare(record))
-        print(json.dumps(to_dict(outcomes), indent=2) + "\n" if args.json else table(outcomes), end="")
+        if args.json:
+            print_json(to_dict(outcomes))
+        else:
+            print(table(outcomes), end="")
         with all_or_none():
             if args.page is not None:
                 write_page(args.page, markdown(outcomes))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -31,12 +30,11 @@ from .build import (
 )
 from .cache import cache
 from .calibrate import calibrate
-from .common import STDIN, CliError, NothingJudged, say, table, working
+from .common import STDIN, CliError, NothingJudged, finite, print_json, say, table, working
 from .completion import completion
 from .debug import debug
 from .inputs import check_takes, random_inputs
 from .output import (
-    finite,
     print_culprit,
     print_flags,
     print_verification,
@@ -83,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         result["outputs"] = outputs
         if check is not None:
             result["check"] = verification_dict(check)
-        _print_json(result)
+        print_json(result)
     else:
         rows = [
             [
@@ -125,9 +123,9 @@ def report(args: argparse.Namespace) -> int:
         raise CliError("--plot draws what --sweep finds: give --sweep s=1..2048")
     found, pool, hint = _priced(args)
     if args.json and pool is not None:
-        _print_json({**found.to_dict(), "pool": pool.to_dict()})
+        print_json({**found.to_dict(), "pool": pool.to_dict()})
     elif args.json:
-        print(found.to_json())
+        print_json(found.to_dict())
     elif sys.stdout.isatty():
         from rich.console import Console
 
@@ -196,7 +194,7 @@ def verify_passes(args: argparse.Namespace) -> int:
             result["removable_flags"] = [asdict(f) for f in flags]
         if files is not None:
             result["culprit"]["reproducer"] = files
-        _print_json(result)
+        print_json(result)
     else:
         print_verification(found)
         print_culprit(found, files)
@@ -214,7 +212,7 @@ def trace(args: argparse.Namespace) -> int:
     if args.output == STDIN:
         return 0
     if args.json:
-        _print_json({"source": args.source, "target": program.target, "output": args.output})
+        print_json({"source": args.source, "target": program.target, "output": args.output})
     else:
         print(f"wrote {args.output}: open it in ui.perfetto.dev")
     return 0
@@ -231,7 +229,7 @@ def emit(args: argparse.Namespace) -> int:
         return 0
     if args.json:
         result = {"source": args.source, "target": program.target, "level": args.emit}
-        _print_json(result | ({"ir": text} if args.output is None else {"output": args.output}))
+        print_json(result | ({"ir": text} if args.output is None else {"output": args.output}))
     elif args.output is None:
         print(text, end="")
     return 0
@@ -285,7 +283,7 @@ def reduce_program(args: argparse.Namespace) -> int:
         **files,
     }
     if args.json:
-        _print_json(result)
+        print_json(result)
     else:
         print(f"{before} ops reduced to {files['ops']} in {found.tests} tests")
         print(f"wrote {files['file']} and {files['inputs']}")
@@ -346,7 +344,3 @@ def _describe_outputs(outputs: Any) -> list[dict[str, Any]]:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.6g}"
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    print(json.dumps(value, indent=2))

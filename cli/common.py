@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import io
+import json
+import math
 import os
+import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from difflib import get_close_matches
 from typing import Any, NoReturn, TextIO
@@ -17,6 +21,10 @@ from ..support.progress import Say, showing
 
 STDIN = "-"
 """Standard input where a file is read, standard output where one is written."""
+
+
+LONGEST = 400
+"""Characters of the longest word that an error shows: options and files may have longer ones."""
 
 
 class CliError(Exception):
@@ -63,14 +71,48 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def complain(program: str, message: str) -> None:
-    """Prints an error to stderr."""
-    say(f"{program}: error: {message}")
+    """Prints an error to stderr, of longer words than any name is the begin."""
+    short = re.sub(rf"\S{{{LONGEST},}}", lambda word: f"{word[0][: LONGEST // 4]}...", message)
+    say(f"{program}: error: {short}")
+
+
+def visible(text: str) -> str:
+    """Text as a terminal shows it: what would be obeyed, such as an escape sequence, or cannot be written is spelt."""
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape", "surrogatepass").decode() for c in text
+    )
+
+
+def is_too_long(error: BaseException) -> bool:
+    """Whether Python refuses to read a number of so many digits."""
+    return isinstance(error, ValueError) and "integer string conversion" in str(error)
+
+
+def read_stdin() -> bytes:
+    """All of standard input. Raises CliError where it is closed."""
+    if sys.stdin is None:
+        raise CliError("standard input is closed, and - reads it")
+    return sys.stdin.buffer.read()
+
+
+def finite(value: Any) -> Any:
+    """Plain data in which numbers that JSON does not have, infinity and NaN, are null."""
+    if isinstance(value, Mapping):
+        return {k: finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    return value if not isinstance(value, float) or math.isfinite(value) else None
+
+
+def print_json(value: Any) -> None:
+    """Prints plain data as JSON."""
+    print(json.dumps(finite(value), indent=2, allow_nan=False))
 
 
 def say(message: str) -> None:
     """Prints to stderr, if anybody listens."""
     try:
-        print(message, file=sys.stderr, flush=True)
+        print(visible(message), file=sys.stderr, flush=True)
     except OSError:
         discard(sys.stderr)
 
@@ -109,6 +151,8 @@ def quiet_pipe():
     # a program started with its output closed has none; what stands for it stays open to the end
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # the name of a file may be no UTF-8
     try:
         yield
         sys.stdout.flush()
@@ -135,6 +179,7 @@ def short_warnings(program: str) -> Iterator[None]:
 
 def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A rich table on a terminal, plain columns elsewhere."""
+    rows = [[visible(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Column, Table

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .common import STDIN, CliError, working
+from .common import STDIN, CliError, print_json, working
 
 if TYPE_CHECKING:
     from ..api.program import Program
@@ -57,7 +56,7 @@ def debug(args: argparse.Namespace) -> int:
     if args.json:
         fault = None if debugger.fault is None else str(debugger.fault)
         result: dict[str, Any] = {"source": args.source, "target": program.target}
-        print(json.dumps(result | {"commands": said, "fault": fault}, indent=2))
+        print_json(result | {"commands": said, "fault": fault})
     return 0 if debugger.fault is None else 1
 
 

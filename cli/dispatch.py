@@ -12,6 +12,7 @@ from .common import (
     CliError,
     check_plain,
     complain,
+    is_too_long,
     os_message,
     quiet_pipe,
     say,
@@ -68,6 +69,7 @@ def _run(given: list[str]) -> int:
         Machine.load(args.target)
     # XLA greets on stderr unless it is told not to before JAX is imported.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    os.environ.pop("JAX_DISABLE_JIT", None)  # JAX lowers nothing with it
     from .commands import COMMANDS
 
     with outputs.writing():
@@ -85,6 +87,12 @@ def _message(error: Exception) -> str:
 
     if isinstance(error, CompileError | SimulationError):
         return str(error)
+    if isinstance(error, UnicodeError):
+        return "a name or a text is not UTF-8"
+    if is_too_long(error):
+        return "a number has too many digits"
+    if isinstance(error, RecursionError):
+        return "the program, or a file that it names, is nested too deeply"
     said = " ".join(str(error).split())
     if isinstance(error, MemoryError):
         return f"not enough memory{': ' + said if said else ''}"

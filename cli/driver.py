@@ -28,8 +28,10 @@ from .common import (
     CliError,
     check_plain,
     complain,
+    is_too_long,
     os_message,
     quiet_pipe,
+    read_stdin,
     short_warnings,
 )
 from .diagnostics import DIAGNOSTICS, Chunk, diagnostics_of
@@ -167,7 +169,7 @@ class TilewrightOptMain(xDSLOptMain):
         name = self.args.input_file
         extension = "mlir"
         if name in (None, STDIN):
-            content = sys.stdin.buffer.read()
+            content = read_stdin()
         else:
             stream = _STREAM.fullmatch(name) is not None
             extension = "mlir" if stream else os.path.splitext(name)[1].removeprefix(".")
@@ -366,6 +368,10 @@ def message_of(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError):
         package = (error.name or str(error)).partition(".")[0]
         return f"this needs the Python package {package}, which is not installed"
+    if isinstance(error, UnicodeError):
+        return "a name or a text is not UTF-8"
+    if is_too_long(error):
+        return "a number has too many digits"
     if isinstance(error, RecursionError):
         return "the program is nested too deeply"
     if isinstance(error, (CliError, *DIAGNOSTICS)):

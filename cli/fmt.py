@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.files import read_plain
-from .common import STDIN, CliError, OneLineParser, check_plain, complain, os_message, say
+from .common import (
+    STDIN,
+    CliError,
+    OneLineParser,
+    check_plain,
+    complain,
+    os_message,
+    print_json,
+    read_stdin,
+    say,
+)
 from .help import texts
 from .outputs import write_output
 
@@ -54,7 +62,7 @@ def fmt(args: argparse.Namespace) -> int:
                 f.problem, f.text = str(error), None
     if args.json:
         result = {"check": args.check, "files": [_to_dict(f, args.check) for f in found]}
-        print(json.dumps(result, indent=2))
+        print_json(result)
     for f in found:
         if f.problem:
             complain("tilewright", f.problem)
@@ -80,7 +88,7 @@ def _format(name: str) -> _Formatted:
     try:
         if name != STDIN:
             check_plain(name)
-        content = sys.stdin.buffer.read() if name == STDIN else read_plain(name)
+        content = read_stdin() if name == STDIN else read_plain(name)
         text = decoded(content)
     except CliError as error:
         found.problem = str(error)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..machine import Machine
-from .common import STDIN, CliError, suggestion, table, working
+from .common import STDIN, CliError, print_json, suggestion, table, working
 from .help import texts
 from .outputs import write_output
 
@@ -52,7 +51,7 @@ def explain(args: argparse.Namespace) -> int:
             "bytes": len(page.encode()),
             "apart": kernels_apart(levels),
         }
-        print(json.dumps(result, indent=2))
+        print_json(result)
     elif args.output != STDIN:
         print(f"wrote {args.output}: open it in a browser")
     return 0
@@ -66,7 +65,7 @@ def machines(args: argparse.Namespace) -> int:
     names = [args.name] if args.name is not None else Machine.names()
     found = [machine_dict(name, args.name is not None) for name in names]
     if args.json:
-        print(json.dumps({"schema": "tilewright.machines/1", "machines": found}, indent=2))
+        print_json({"schema": "tilewright.machines/1", "machines": found})
         return 0
     rows = [
         [
@@ -159,7 +158,7 @@ def ops(args: argparse.Namespace) -> int:
             found.append(row)
             say(f"compiling a form of each op: {row.name}", len(found), len(names or every))
     if args.json:
-        print(json.dumps({**_ops_dict(args.target, found), "dtypes": list(DTYPES)}, indent=2))
+        print_json({**_ops_dict(args.target, found), "dtypes": list(DTYPES)})
         return 0
     machine = Machine.load(args.target).name
     shown = [r for r in found if r.rule and r.support]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..support.precisions import ORIGIN
 from ..support.winograd import OFF
-from .common import table
+from .common import finite, table
 from .outputs import all_or_none, write_output
 from .switches import SWITCHES
 
@@ -165,11 +164,6 @@ def _packed(arrays: Sequence[Any]) -> bytes:
     packed = io.BytesIO()
     np.savez(packed, *arrays)
     return packed.getvalue()
-
-
-def finite(value: float) -> float | None:
-    """JSON has no infinity and no NaN."""
-    return float(value) if math.isfinite(value) else None
 
 
 def print_flags(flags: Sequence[FlagCost]) -> None:

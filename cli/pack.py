@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.files import read_plain
-from .common import STDIN, CliError, OneLineParser, parse_bytes, say, working
+from .common import STDIN, CliError, OneLineParser, parse_bytes, print_json, read_stdin, say, working
 from .help import texts
 from .outputs import write_output
 
@@ -95,7 +93,7 @@ def _packed(args: argparse.Namespace, capacity: int | None) -> int:
     if args.json:
         result = _to_dict(args, problem, found, capacity, seconds, other)
         names = [b.name for b in problem.buffers]
-        print(json.dumps({**result, "offsets": dict(zip(names, offsets.tolist(), strict=True))}, indent=2))
+        print_json({**result, "offsets": dict(zip(names, offsets.tolist(), strict=True))})
         return 0
     if args.output is None:
         print(table.text(offsets), end="")
@@ -109,7 +107,7 @@ def _packed(args: argparse.Namespace, capacity: int | None) -> int:
 def _text(path: str) -> str:
     """What is in a table. Raises CliError for what is no text, and for a file of another kind."""
     if path == STDIN:
-        data = sys.stdin.buffer.read()
+        data = read_stdin()
     elif Path(path.rpartition(":")[0] or path).suffix.lower() != ".csv":
         raise CliError(f"{path}: pack places the buffers of a .csv file, and takes no program")
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,8 +19,7 @@ from ..passes.graph.quantize import read_config
 from ..passes.graph.recipes import SUFFIX, recipe_of
 from ..support.files import read_arrays
 from .build import inputs_of
-from .common import CliError, NothingJudged, working
-from .output import finite
+from .common import CliError, NothingJudged, print_json, working
 from .outputs import all_or_none
 from .source import find_function, source_of, user_code
 
@@ -91,7 +89,7 @@ def quantize(args: argparse.Namespace) -> int:
         config.save(args.output)
     if args.json:
         shown["use"] = _use(args, packed)
-        print(json.dumps(_finite({"source": args.source, "output": args.output, **shown}), indent=2))
+        print_json({"source": args.source, "output": args.output, **shown})
     else:
         print(text)
         print(f"wrote {args.output}: use it with {_use(args, packed)}")
@@ -129,15 +127,6 @@ def _check_arguments(args: argparse.Namespace, searches: bool) -> None:
     if searches and (args.recover or args.quant_config):
         given = "--recover" if args.recover else "--quant-config"
         raise CliError(f"{given} is not for a search, which chooses the configuration: leave out one of them")
-
-
-def _finite(value: Any) -> Any:
-    """The same where numbers that JSON does not have are null."""
-    if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return finite(value) if isinstance(value, float) else value
 
 
 def _words(text: str) -> list[str]:

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..frontends.added import frontend_of
-from .common import STDIN, CliError, os_message, suggestion
+from .common import STDIN, CliError, os_message, read_stdin, suggestion, visible
 
 if TYPE_CHECKING:
     from ..passes.pipeline import Stage
@@ -51,11 +51,13 @@ def find_source(text: str, weights_as_arguments: bool = False) -> SourceSpec:
     """The source called `text`. weights_as_arguments: the initialisers of an ONNX model are an argument. Raises
     CliError where there is none, or where its Python file fails, and CompileError for a model that cannot be read."""
     if text == STDIN:
-        return SourceSpec(Path("stdin.mlir"), "stdin", content=sys.stdin.buffer.read())
+        return SourceSpec(Path("stdin.mlir"), "stdin", content=read_stdin())
     path, colon, name = text.rpartition(":")
     if not colon or not path.endswith((".py", ".tw")):
         path, name = text, ""
     file = Path(path)
+    if not text.isprintable() and visible(text) != text:
+        raise CliError(f"{text}: a name with characters that cannot be shown: rename the file")
     if file.suffix not in (".py", ".tw", ".mlir", ".mlirbc", ".onnx") and frontend_of(file) is None:
         raise CliError(f"{text}: neither a Python function (model.py:fn) nor a .tw, .mlir or .onnx file")
     try:

@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from dataclasses import asdict, dataclass
 from ..backends.report import Report
 from ..support.files import write_plot
 from .build import open_program, parse_at, user_of
-from .common import CliError, os_message, table, working
+from .common import CliError, os_message, print_json, table, working
 from .source import user_code
 
 SAMPLES = 16
@@ -66,7 +65,7 @@ def sweep(args: argparse.Namespace) -> int:
     if args.json:
         shown = {"schema": "tilewright.sweep/1", "source": args.source, "target": program.target}
         shown |= {"symbol": symbol, "at": at, "rows": [asdict(r) for r in rows]}
-        print(json.dumps(shown if pool is None else {**shown, "pool": pool.to_dict()}, indent=2))
+        print_json(shown if pool is None else {**shown, "pool": pool.to_dict()})
         return 0
     fixed = "".join(f", {name} = {n}" for name, n in at.items())
     cells = [

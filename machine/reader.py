@@ -41,6 +41,13 @@ _REQUIRED_MOVES = (
 )
 
 
+LEAST, MOST, MOST_INTEGER = 1e-30, 1e30, 1 << 53
+"""The least and the largest number, and the largest integer, in a file: what is computed of them stays finite."""
+
+MOST_CORES = 1 << 16
+"""Cores of a kind that a chip may have."""
+
+
 def tables(path: Path) -> tuple[dict[str, Any], list[Path]]:
     """The tables of a file over those of the target that it `extends`, if any; and the files. Raises MachineError."""
     return _tables(path, ())
@@ -54,7 +61,7 @@ def _tables(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], list[Pa
         raise MachineError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise MachineError(f"{path}: not a text file in UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of numbers with too many digits
         raise MachineError(f"{path}: not TOML: {error}") from error
     base = own.pop("extends", None)
     if base is None:
@@ -99,7 +106,7 @@ class _Table:
     def number(self, key: str) -> float:
         """A positive, finite number."""
         value = self.take(key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not LEAST <= value <= MOST:
             raise self.error(key, "must be a positive number")
         return float(value)
 
@@ -107,11 +114,13 @@ class _Table:
         """A positive number, or the default where it is missing."""
         return self.number(key) if key in self.table else default
 
-    def integer(self, key: str) -> int:
-        """A positive integer."""
+    def integer(self, key: str, most: int = MOST_INTEGER) -> int:
+        """A positive integer, no larger than `most`."""
         value = self.take(key)
         if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
             raise self.error(key, "must be a positive integer")
+        if value > most:
+            raise self.error(key, f"must be at most {most}")
         return value
 
     def text(self, key: str) -> str:
@@ -119,6 +128,8 @@ class _Table:
         value = self.take(key)
         if not isinstance(value, str):
             raise self.error(key, "must be a string")
+        if not value.isprintable():
+            raise self.error(key, f"has characters that cannot be shown: {value!a}")
         return value
 
     def flag(self, key: str) -> bool:
@@ -166,7 +177,7 @@ def facts(path: Path, content: dict[str, Any]) -> dict[str, Any]:
     waits = {p: int(n) for p, n in table.numbers("waits").items()} if "waits" in table.table else {}
     fused = table.flag("fused")
     spaces, l2 = _spaces(table.child("spaces"), fused), memory.number("l2_tb_per_s")
-    counts = {"cube": cores.integer("cube"), "vector": cores.integer("vector")}
+    counts = {kind: cores.integer(kind, MOST_CORES) for kind in ("cube", "vector")}
     units = {
         t: clock * counts["vector" if t == "ub" or s.core == "vector" else "cube"] for t, s in spaces.items()
     }

@@ -45,7 +45,7 @@ def _collect(path: Path, found: dict[str, Figure]) -> str:
     content = read_plain(path).decode()
     try:
         table = tomllib.loads(content)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise MachineError(f"{path}: {error}") from error
     about, comments = _comments(content)
     base = table.pop("extends", None)

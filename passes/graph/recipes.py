@@ -271,7 +271,7 @@ class QuantConfig:
         """Reads the text of one; folder: where the file of its arrays is. Raises PassError."""
         try:
             table = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise PassError(f"quantization: {error}") from None
         _check_keys(
             "the configuration", table, {"default": str, "pins": dict, "products": dict, "arrays": str}
