@@ -47,6 +47,7 @@ test-all: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --dynamic --seconds 120 --jobs $(JOBS) --seed $(SEED)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --spellings --seconds 180 --jobs $(JOBS) --seed $(SEED)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --stacks --seconds 180 --jobs $(JOBS) --seed $(SEED)
+	PYTHONPATH=tests $(BIN)/python -m fuzz.files --count 300 --seed $(SEED)
 	PYTHONPATH=tests $(BIN)/python -m surface.campaign --parts 20
 	PYTHONPATH=tests/frontends $(BIN)/python tests/frontends/fuzz_tw.py 4000
 	$(QUANTIZED)/test_layers.py --programs 20 --first $(SEED)

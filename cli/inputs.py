@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
-from ..support.files import open_plain
+from ..support.files import NOT_ARRAYS, open_plain
 from .common import CliError, os_message, suggestion
 from .source import SourceSpec, user_code
 
@@ -207,7 +207,7 @@ def _npz(file: str) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise CliError(os_message(error)) from None
-    except (OSError, EOFError, ValueError, BadZipFile, AttributeError, TypeError):
+    except (OSError, *NOT_ARRAYS):
         raise CliError(f"{file}: not an .npz file of arrays") from None
 
 

@@ -162,7 +162,7 @@ class _PlacingParser(TextParser):
             raise
         except RecursionError:
             reason = "operations, types or attributes are nested too deeply"
-        except (ValueError, OverflowError) as error:  # of an attribute that takes no such number
+        except (ValueError, OverflowError, NotImplementedError) as error:  # of an attribute that takes no such number
             digits = "integer string conversion" in str(error)
             reason = "the number has too many digits" if digits else one_line(str(error))
         self.raise_error(reason)

@@ -181,6 +181,20 @@ def write_part(page: FilePath, begin: str, end: str, part: str) -> None:
     write_whole(page, f"{before}{begin}\n\n{text}\n\n{end}{behind}")
 
 
+NOT_ARRAYS = (
+    AttributeError,
+    BadZipFile,
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    zlib.error,
+)
+"""What numpy and zipfile raise for a file that is no .npz file, is damaged, encrypted or of a later version."""
+
+
 def read_arrays(path: FilePath) -> dict[str, Any]:
     """The numpy arrays of an .npz file by name; that of an .npy file is called `x`. Raises OSError for a file that
     cannot be read, and ValueError for one that holds something else or is damaged."""
@@ -192,6 +206,6 @@ def read_arrays(path: FilePath) -> dict[str, Any]:
             if isinstance(found, np.ndarray):
                 return {"x": found}
             return {name: np.asarray(found[name]) for name in found.files}
-    except (BadZipFile, EOFError, KeyError, ValueError, zlib.error) as error:
+    except NOT_ARRAYS as error:
         damaged = isinstance(error, BadZipFile) and "CRC" in str(error)
         raise ValueError("is damaged" if damaged else "is no .npz file of arrays of numbers") from None

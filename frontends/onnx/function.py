@@ -106,7 +106,8 @@ class OnnxFunction:
                 raise OnnxError(f"{self.model.where}: the output {declared.name!r} is no sequence, as the model says")
             return
         tensor = declared.type.tensor_type
-        said = dtype_named(tensor.elem_type) if tensor.elem_type else None
+        with self.model.reading(f"the type of the output {declared.name!r}"):
+            said = dtype_named(tensor.elem_type) if tensor.elem_type else None
         if is_list or (said is not None and result is not None and result.dtype != said):
             found = "a sequence" if is_list else result.dtype
             raise OnnxError(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 
 from ...dialects.dtypes import numpy_dtype
-from ...support.files import open_plain, read_plain
+from ...support.files import NOT_ARRAYS, open_plain, read_plain
 from .diagnostics import Problem, did_you_mean, in_words
 
 _SAFETENSORS = {
@@ -64,7 +63,7 @@ def _load(path: Path) -> dict[str, np.ndarray]:
         raise Problem(f"there is no file {path}", help=did_you_mean(path.name, near)) from None
     except OSError as error:
         raise Problem(f"{path.name}: {error.strerror or 'not an .npz file of arrays'}") from None
-    except (ValueError, BadZipFile, AttributeError, TypeError, KeyError, EOFError):
+    except NOT_ARRAYS:
         article = "an" if path.suffix == ".npz" else "a"
         raise Problem(f"{path.name} is not {article} {path.suffix} file of arrays") from None
 

@@ -213,6 +213,13 @@ def test_large_values_are_made_where_the_program_runs(name: str) -> None:
     assert peak < 100e6
 
 
+def test_an_output_of_no_type_that_there_is() -> None:
+    made = model("g (float[2,3] x) => (float[2,3] y) { y = Neg (x) }")
+    made.graph.output[0].type.tensor_type.elem_type = 99
+    with pytest.raises(OnnxError, match="the type of the output 'y'"):
+        types_of(made, X)
+
+
 def test_small_values_stay_known() -> None:
     """A size that is computed with them decides a shape."""
     made = model(
