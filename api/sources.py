@@ -436,6 +436,9 @@ def _types_of_main(module: ModuleOp, where: str, pick: Callable[[FuncOp], Iterab
     main = next((f for f in module.ops if isinstance(f, FuncOp) and f.sym_name.data == "main"), None)
     if main is None:
         raise CompileError(f"{where}: there is no function @main")
+    if len(main.body.blocks) != 1:
+        has = "no body" if not main.body.blocks else f"{len(main.body.blocks)} blocks"
+        raise CompileError(f"{where}: @main has {has}, and needs one block")
     out = []
     for t in pick(main):
         if isinstance(t, TensorType):

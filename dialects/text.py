@@ -72,6 +72,20 @@ class TextParser(Parser):
     def __init__(self, context: Context, text: str, filename: str = "<unknown>"):
         super().__init__(context, "", filename)
         self._parser_state = ParserState(_Lexer(Input(text, filename)))
+        self._uses_early = False
+        """Whether a value is used before it is defined."""
+
+    def resolve_operand(self, operand: UnresolvedOperand, type: AttributeT) -> SSAValue[AttributeT]:
+        value = super().resolve_operand(operand, type)
+        self._uses_early |= operand.operand_name in self.forward_ssa_references
+        return value
+
+    def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
+        """The module. Raises ParseError, and PlacedError for ops that use values before these are computed."""
+        found = super().parse_module(allow_implicit_module)
+        if self._uses_early:
+            check_order(found)
+        return found
 
 
 class _PlacingParser(TextParser):
@@ -84,7 +98,6 @@ class _PlacingParser(TextParser):
         self._file = StringAttr(filename)
         self._names: list[int] = []
         self._uses: dict[SSAValue, Span] = {}
-        self._uses_early = False
 
     def parse_operation(self) -> Operation:
         start = self._current_token.span.start
@@ -100,6 +113,8 @@ class _PlacingParser(TextParser):
             op.location = self._place(name)
         if op.has_trait(IsolatedFromAbove):
             self._check_defined(start)
+        if isinstance(op, ModuleOp) and len(op.body.blocks) != 1:
+            self.raise_error(f"a module has one block, not {len(op.body.blocks)}", name)
         problem = oversized(op)
         if problem is not None:
             self.raise_error(f"'{op.name}' {problem}", name)
@@ -127,7 +142,6 @@ class _PlacingParser(TextParser):
         value = super().resolve_operand(operand, type)
         if operand.operand_name in self.forward_ssa_references:
             self._uses.setdefault(value, operand.span)
-            self._uses_early = True
         return value
 
     def _check_defined(self, start: int) -> None:
@@ -153,10 +167,7 @@ class _PlacingParser(TextParser):
 
     def module(self, implicit_module: bool) -> ModuleOp:
         try:
-            found = self.parse_module(implicit_module)
-            if self._uses_early:
-                check_order(found)
-            return found
+            return self.parse_module(implicit_module)
         except ParseError:
             self._check_defined(0)  # xDSL's own complaint is at the end of the file
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -405,6 +406,21 @@ def test_forged_entries_of_programs(text: bytes | None, tmp_path: Path) -> None:
     with pytest.warns(CacheWarning, match="was not written here"):
         program = tw.compile(square, x, options=options)
     np.testing.assert_array_equal(program(x), x @ x)
+
+
+def test_an_entry_that_uses_values_before_they_are_computed(tmp_path: Path) -> None:
+    opened(tmp_path).at(b=40)
+    (entry,) = entries(tmp_path)
+
+    def moved(lines: list[bytes]) -> list[bytes]:
+        alloc = next(i for i, line in enumerate(lines) if b"npu.alloc" in line)
+        name = re.escape(lines[alloc].split(b" = ")[0].strip()) + rb"\b"
+        use = next(i for i in range(alloc + 1, len(lines)) if re.search(name, lines[i]))
+        return [*lines[:alloc], *lines[alloc + 1 : use + 1], lines[alloc], *lines[use + 1 :]]
+
+    forge(entry, moved)
+    with pytest.warns(CacheWarning, match="before it is computed"):
+        np.testing.assert_allclose(opened(tmp_path)(*arrays(40)), layer(*arrays(40)), rtol=1e-5)
 
 
 def test_a_directory_that_others_may_use_is_not_used(tmp_path: Path) -> None:

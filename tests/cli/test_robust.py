@@ -63,6 +63,7 @@ ROUGH = {
         "the string that begins here has no closing quote on its line, or an escape that there is not",
     ),
     "a file that begins with it": ('"' + "a" * 60, "the string that begins here has no closing quote"),
+    "a module of two blocks": ("module {\n^a:\n^b:\n}\n", "a module has one block, not 2"),
     "a use before the value": (
         "func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n  %0 = graph.neg %1 : tensor<4xf32>\n"
         "  %1 = graph.exp %a : tensor<4xf32>\n  func.return %0 : tensor<4xf32>\n}\n",
