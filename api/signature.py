@@ -9,9 +9,16 @@ from typing import Any
 
 from ..dialects.dtypes import name_of_numpy, numpy_dtype
 from ..passes.errors import CompileError
+from ..support.sentences import listed
 from .calls import refuse_tracers
 from .parameters import INPUTS, Parameters
 from .tensors import as_array
+
+
+def _keys(tree: Any) -> list[Any] | None:
+    """The keys of the structure of a dict; None for another one."""
+    data = tree.node_data()
+    return list(data[1]) if data is not None and data[0] is dict else None
 
 
 def _other_structure(label: str, title: str, wanted: Any, given: Any) -> str:
@@ -29,8 +36,15 @@ def _other_structure(label: str, title: str, wanted: Any, given: Any) -> str:
             break
         wanted, tree, (key, given) = differing
         place += util.keystr((key,))
+    whose = f"argument {place} of {title}"
+    own, others = _keys(wanted), _keys(tree)
+    if own is not None and others is not None and own != others:
+        missing, further = [k for k in own if k not in others], [k for k in others if k not in own]
+        said = [f"lacks {listed(missing)}"] if missing else []
+        said += [f"has {listed(further)}, which it was compiled without"] if further else []
+        return f"{whose} {' and '.join(said)}"
     shown = [str(t).removeprefix("PyTreeDef(").removesuffix(")") for t in (wanted, tree)]
-    return f"argument {place} of {title} was compiled for inputs {shown[0]}, called with {shown[1]} (*: an array)"
+    return f"{whose} was compiled for inputs {shown[0]}, called with {shown[1]} (*: an array)"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from typing import Any, NoReturn, TextIO
 from ..support.amounts import bytes_in
 from ..support.files import kind_of_file
 from ..support.progress import Say, showing
+from ..support.sentences import SentenceError
 
 STDIN = "-"
 """Standard input where a file is read, standard output where one is written."""
@@ -27,7 +28,7 @@ LONGEST = 400
 """Characters of the longest word that an error shows: options and files may have longer ones."""
 
 
-class CliError(Exception):
+class CliError(SentenceError):
     """What the user did wrong, in one sentence."""
 
     code = 1

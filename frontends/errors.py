@@ -1,5 +1,7 @@
 """The one exception that frontends raise for input they cannot take."""
 
+from ..support.sentences import SentenceError
 
-class FrontendError(Exception):
+
+class FrontendError(SentenceError):
     """The source is not a program Tilewright can read; one sentence with the place, where known."""

@@ -7,6 +7,8 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..support.sentences import SentenceError
+
 PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
 """The instruction queues that every chip has. The scalar unit S, which issues, is first."""
 
@@ -14,7 +16,7 @@ LEVELS = {"l1": "l1", "l0a": "l0", "l0b": "l0", "l0c": "l0", "ub": "ub", "bt": "
 """Where the energy table has the bytes of the spaces that the compiler knows; those of others have their own names."""
 
 
-class MachineError(Exception):
+class MachineError(SentenceError):
     """A target that is unknown, or a machine file that is malformed; the message is one sentence."""
 
 

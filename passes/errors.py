@@ -8,10 +8,12 @@ from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from ..support.sentences import SentenceError
+
 T = TypeVar("T")
 
 
-class CompileError(Exception):
+class CompileError(SentenceError):
     """A program that cannot be compiled or called as asked: one sentence with the op and the place."""
 
 

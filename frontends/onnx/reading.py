@@ -122,6 +122,8 @@ def read_model(source: onnx.ModelProto | OnnxModel | str | Path) -> OnnxModel:
     if isinstance(source, str | Path):
         path = Path(source)
         where, folder, proto = str(source), path.resolve().parent, _load(onnx, path)
+    elif not isinstance(source, onnx.ModelProto):
+        raise OnnxError(f"a model is a path or an onnx.ModelProto, not a value of type {type(source).__name__}")
     else:
         where, folder, proto = source.graph.name or "the model", Path.cwd(), source
     _check_text(proto, where)

@@ -1,0 +1,30 @@
+"""Messages that stay sentences, whatever values they quote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+LONGEST, HEAD, TAIL = 900, 600, 200
+"""Characters of a line of a message from which on its middle is left out, and what is kept of both ends."""
+
+
+def shortened(text: str) -> str:
+    """A message whose long lines have dots in the place of their middle."""
+    if len(text) <= LONGEST:
+        return text
+    return "\n".join(
+        line if len(line) <= LONGEST else f"{line[:HEAD]} ... {line[-TAIL:]}" for line in text.split("\n")
+    )
+
+
+def listed(names: Sequence[object], most: int = 3) -> str:
+    """The first of several names, and how many there are."""
+    said = ", ".join(shortened(repr(n)) for n in names[:most])
+    return said if len(names) <= most else f"{said} and {len(names) - most} more"
+
+
+class SentenceError(Exception):
+    """An error that says in one sentence what is wrong; a value that it quotes may be of any length."""
+
+    def __init__(self, *args: object):
+        super().__init__(*(shortened(a) if isinstance(a, str) else a for a in args))
