@@ -1,11 +1,12 @@
-"""A bar on a terminal or in a notebook, for what takes its time."""
+"""A bar on a terminal or in a notebook, and now and then a line elsewhere, for what takes its time."""
 
 from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 
@@ -13,6 +14,10 @@ class Say(Protocol):
     """Says what begins now, how many steps are done, and how many there are: 0 where nobody knows."""
 
     def __call__(self, said: str, done: int = 0, steps: int = 0) -> None: ...
+
+
+LINE_SECONDS = 20.0
+"""Between the lines that are written where there is no terminal, such as in the log of a script."""
 
 
 def can_show() -> bool:
@@ -29,9 +34,10 @@ def can_show() -> bool:
 @contextmanager
 def showing(what: str, after: float = 0.0) -> Iterator[Say]:
     """Shows a bar once it takes longer than `after` seconds, and removes it at the end. The value changes what is said;
-    a bar is drawn where the number of steps is known. Silent where nobody watches, see `can_show`."""
+    a bar is drawn where the number of steps is known. Where nobody watches, see `can_show`, a line on stderr says what
+    begins, one in `LINE_SECONDS` at most and the first one after as long."""
     if not can_show():
-        yield lambda said, done=0, steps=0: None
+        yield _lines()
         return
     shown = _bar()
     task = shown.add_task(what, total=None)
@@ -60,6 +66,21 @@ def showing(what: str, after: float = 0.0) -> Iterator[Say]:
             ended = True
             if shown.live.is_started:
                 shown.stop()
+
+
+def _lines() -> Say:
+    last = time.monotonic()
+
+    def say(said: str, done: int = 0, steps: int = 0) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last < LINE_SECONDS or sys.stderr is None:
+            return
+        last = now
+        with suppress(OSError, ValueError):  # nobody reads, or it is closed
+            print(f"{said} ({done} of {steps})" if steps else said, file=sys.stderr, flush=True)
+
+    return say
 
 
 @contextmanager

@@ -46,3 +46,18 @@ def test_the_bar_goes_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     length = len(stream.getvalue())
     time.sleep(0.3)
     assert len(stream.getvalue()) == length
+
+
+def test_a_script_gets_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("tilewright.support.progress.can_show", lambda: False)
+    monkeypatch.setattr("tilewright.support.progress.time.monotonic", lambda: now[0])
+    with showing("verifying") as say:
+        for second in range(50):
+            now[0] = 100.0 + second
+            say(f"step {second}", second, 50)
+        now[0] += 30
+        say("the last")
+    assert capsys.readouterr().err.splitlines() == ["step 20 (20 of 50)", "step 40 (40 of 50)", "the last"]
