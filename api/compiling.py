@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ..dialects.graph.extents import extents_of
 from ..dialects.module import is_bounded, target_of
 from ..frontends.jax import run_by_xla, tracing
-from ..machine import DEFAULT_TARGET, Machine
+from ..machine import DEFAULT_TARGET, Machine, Target
 from ..passes.pipeline import Stage, check_pinnable
 from ..support.collector import collector_paused
 from ..support.progress import showing
@@ -43,7 +43,7 @@ def compile(
     source: ProgramSource,
     /,
     *args: Any,
-    target: str | None = None,
+    target: Target | None = None,
     options: Options | None = None,
     **kwargs: Any,
 ) -> Program:
@@ -60,8 +60,8 @@ def compile(
             Only their shapes and dtypes count; the program takes arguments of the same, or of all sizes where shapes
             are symbolic (`jax.export.symbolic_shape`). For files nothing, or inputs that say the sizes of open
             dimensions; for what JAX has lowered nothing, or arguments of the same types.
-        target: A chip that `tilewright machines` lists, or the path of a machine's `.toml` file. None: the target
-            of the module in `source`, else `ascend-910b1`.
+        target: A chip that `tilewright machines` lists, the path of a machine's `.toml` file, or a `tw.Machine` that
+            was loaded from either. None: the target of the module in `source`, else `ascend-910b1`.
         options: Memory mode, checks, pinned schedule, host calls, donated arguments, precision.
         **kwargs: Example keyword arguments. An argument of the function's own that is called `target` or `options`
             is passed by position, or bound by a `functools.partial`.
@@ -82,7 +82,7 @@ def debug(
     source: ProgramSource | Program,
     /,
     *args: Any,
-    target: str | None = None,
+    target: Target | None = None,
     options: Options | None = None,
     **kwargs: Any,
 ) -> Debugger:
@@ -114,14 +114,13 @@ def compile_with(
     source: ProgramSource,
     /,
     *args: Any,
-    target: str | None = None,
+    target: Target | None = None,
     options: Options | None = None,
     **kwargs: Any,
 ) -> Program:
     """Compiles as `compile` does, with `lowering` in place of `run_passes`: it runs the same passes, and may look at
     the module between them."""
-    if target is not None:
-        Machine.load(target)
+    target = None if target is None else Machine.named(target)
     if not isinstance(options, Options | None):
         raise CompileError(f"options must be tw.Options, not {type(options).__name__}")
     options = options or Options()
@@ -167,12 +166,13 @@ def lower(
     source: ProgramSource,
     /,
     *args: Any,
-    target: str | None = None,
+    target: Target | None = None,
     options: Options | None = None,
     **kwargs: Any,
 ) -> tuple[ModuleOp, list[Any]]:
     """A source's module for a target before any pass, and its arguments as the flat inputs of @main. Raises
     CompileError."""
+    target = None if target is None else Machine.named(target)
     source, args, kwargs = resolved(source, args, kwargs)
     origin = prepared(sized_origin(source, args, kwargs, target), options or Options(), target)
     with as_compile_error(), collector_paused():
@@ -203,7 +203,7 @@ def verify(
     source: ProgramSource,
     /,
     *args: Any,
-    target: str | None = None,
+    target: Target | None = None,
     options: Options | None = None,
     program: Program | None = None,
     stages: Sequence[Stage] | None = None,
@@ -250,6 +250,7 @@ def verify(
     own |= {"bisect": bisect, "quick": quick, "progress": progress is not True, "against": against}
     own |= {"min_sqnr": min_sqnr}
     _check_own(source, args, {name: value not in (None, False) for name, value in own.items()}, "tw.verify")
+    target = None if target is None else Machine.named(target)
     source, args, kwargs = resolved(source, args, kwargs)
     if isinstance(program, DynamicProgram):
         program = program.at(program.sizes(*args, **kwargs))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..frontends.jax import jit_arguments
-from ..machine import DEFAULT_TARGET
+from ..machine import DEFAULT_TARGET, Machine, Target
 from .calls import Call, call_of, refuse_tracers
 from .compiling import compile
 from .parameters import Arguments, Parameters, check_binds, title_of
@@ -230,7 +230,7 @@ def _chosen(
 def jit(
     fn: Callable[..., Any] | None = None,
     *,
-    target: str = DEFAULT_TARGET,
+    target: Target = DEFAULT_TARGET,
     options: Options | None = None,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
@@ -246,7 +246,7 @@ def jit(
     Args:
         fn: A function of pytrees of arrays, also a `jax.jit`, a `functools.partial` or an object with `__call__`.
             Without it the result is the decorator with these options.
-        target: A chip that `tilewright machines` lists, or the path of a machine's `.toml` file.
+        target: A chip that `tilewright machines` lists, the path of a machine's `.toml` file, or a `tw.Machine`.
         options: As for `compile`.
         static_argnums: As in `jax.jit`, positions of arguments that are Python values. They must be hashable; each
             new value compiles anew.
@@ -288,7 +288,7 @@ def jit(
         raise CompileError(
             f"tw.jit of {title_of(fn)}: dynamic_constraints are about sizes that dynamic= opens"
         )
-    return Jitted(fn, target, options, *static, donated, dynamic, _tuple(dynamic_constraints))
+    return Jitted(fn, Machine.named(target), options, *static, donated, dynamic, _tuple(dynamic_constraints))
 
 
 def _tuple(which: Any) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
 """What a chip is: sizes, rates and costs, one TOML file per chip. Knows nothing of the compiler."""
 
-from .machine import DEFAULT_TARGET, Machine
+from .machine import DEFAULT_TARGET, Machine, Target
 from .parts import (
     LEVELS,
     PIPES,
@@ -26,5 +26,6 @@ __all__ = [
     "MemorySpace",
     "Move",
     "PIPES",
+    "Target",
     "VectorUnit",
 ]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TypeAlias
 
 from . import files, reader
 from .parts import (
@@ -211,6 +212,22 @@ class Machine:
         return -(-vector_cores * self.cube_cores // self.vector_cores)
 
     @staticmethod
+    def named(target: str | os.PathLike[str] | Machine) -> str:
+        """What programs call a target: a name, a path to a .toml, or a machine that was loaded from either. Raises
+        MachineError for what is none of these."""
+        if not isinstance(target, Machine):
+            Machine.load(target)
+            return os.fspath(target)
+        path = next((p for p, known in _loaded.items() if known.machine is target), None)
+        if path is None:
+            raise MachineError(
+                f"this machine, {target.name}, was not loaded as it is: write what differs to a .toml that extends "
+                "it, and load that"
+            )
+        names = files.known_machines()
+        return path.stem if names.get(path.stem) == path else str(path)
+
+    @staticmethod
     def load(name_or_path: str | os.PathLike[str]) -> Machine:
         """The machine of a known target, or of a path to a .toml. Raises MachineError."""
         if not isinstance(name_or_path, str | os.PathLike):
@@ -248,6 +265,9 @@ class _Loaded:
     machine: Machine
     stamps: Mapping[Path, int]
 
+
+Target: TypeAlias = "str | os.PathLike[str] | Machine"
+"""What a program may be compiled for: the name of a chip, the path of a .toml, or a machine that was loaded."""
 
 _loaded: dict[Path, _Loaded] = {}
 """Machines that were read: every pass asks for its target."""

@@ -13,7 +13,7 @@ from jax import Array
 from ..api.quantized import integer_module
 from ..api.sources import as_compile_error
 from ..backends.interpreter.graph import GraphRunner
-from ..machine import DEFAULT_TARGET, Machine
+from ..machine import DEFAULT_TARGET, Machine, Target
 from ..passes.graph.products_named import main_function
 from ..passes.graph.quantize import read_config
 from ..passes.graph.recipes import QuantConfig
@@ -25,7 +25,7 @@ def fake_quant(
     source: Any,
     config: QuantConfig | str | Path,
     *,
-    target: str | None = None,
+    target: Target | None = None,
     weights: str | Sequence[str] | None = None,
 ) -> Callable[..., Any]:
     """A JAX function that computes what a program computes when it is quantized, with a gradient.
@@ -38,7 +38,7 @@ def fake_quant(
     decides what is multiplied as integers; weights: patterns of the arguments that are weights. Raises CompileError, at
     the first call for arguments of some types, for a source or a configuration that cannot be quantized.
     """
-    chosen = target or DEFAULT_TARGET
+    chosen = Machine.named(target or DEFAULT_TARGET)
     Machine.load(chosen)
     patterns = (weights,) if isinstance(weights, str) else weights
     made: dict[Any, tuple[TracedSource, Callable[..., list[Array]]]] = {}

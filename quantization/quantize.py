@@ -18,7 +18,7 @@ from ..dialects.dtypes import itemsize, size
 from ..dialects.graph import GraphOp
 from ..dialects.graph.interface import element_of, shape_of
 from ..dialects.sparsity import INDEXED, KEPT_OF
-from ..machine import DEFAULT_TARGET, Machine
+from ..machine import DEFAULT_TARGET, Machine, Target
 from ..passes.graph.pair_products import is_paired
 from ..passes.graph.products_named import weight_patterns
 from ..passes.graph.recipes import QuantConfig, Recipe
@@ -113,7 +113,7 @@ def quantize(
     method: str = "auto",
     recover: str | Sequence[str] = (),
     weights: str | Sequence[str] | None = None,
-    target: str | None = None,
+    target: Target | None = None,
     options: Options | None = None,
     progress: bool | Say = True,
     **kwargs: Any,
@@ -146,6 +146,7 @@ def quantize(
             target cannot do, or the source cannot be compiled.
     """
     patterns = (weights,) if isinstance(weights, str) else weights
+    target = None if target is None else Machine.named(target)
     machine = Machine.load(target or DEFAULT_TARGET)
     wanted = read(config)
     traced = trace_source(source, args, kwargs, patterns, target)

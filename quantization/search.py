@@ -24,7 +24,7 @@ from ..compression.front import ParetoPoint, SearchResult, cheapest
 from ..compression.measures import COMPARED, Metric, metric_name, scorer
 from ..compression.walk import FLOPS_PER_BYTE, Levels, walk_down
 from ..dialects.graph import GraphOp
-from ..machine import DEFAULT_TARGET, Machine
+from ..machine import DEFAULT_TARGET, Machine, Target
 from ..passes.graph.products_named import NamedProduct
 from ..passes.graph.recipes import ProductChoice, QuantConfig, fits, full_mode, recipe_of
 from ..support.progress import Say, watched
@@ -149,7 +149,7 @@ def search(
     pins: Mapping[str, str] | None = None,
     method: str = "auto",
     weights: str | Sequence[str] | None = None,
-    target: str | None = None,
+    target: Target | None = None,
     progress: bool | Say = True,
     **kwargs: Any,
 ) -> QuantSearch:
@@ -162,7 +162,7 @@ def search(
     """
     modes = _from_precise(modes)
     patterns = (weights,) if isinstance(weights, str) else weights
-    machine = Machine.load(target or DEFAULT_TARGET)
+    target = None if target is None else Machine.named(target)
     traced = trace_source(source, args, kwargs, patterns, target)
     if not traced.products:
         raise CompileError(f"{traced.name} has no products with weights: there is nothing to quantize")
@@ -178,7 +178,7 @@ def search(
         config = tried.config(levels)
         packed = packed_patterns(traced, patterns)
         options = Options(quantization=config, weights=packed)
-        report = compile(source, *args, target=machine.name, options=options, **kwargs).report()
+        report = compile(source, *args, target=target or DEFAULT_TARGET, options=options, **kwargs).report()
         cost = (report.microseconds, tried.weight_bytes(levels), report.energy_joules)
         return QuantPoint(value, original - value, *cost, config, tried.counts(levels), packed)
 

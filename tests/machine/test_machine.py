@@ -1,11 +1,15 @@
 """The machines against the published facts, the loader's errors, and the vector cost rule."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tilewright as tw
 import tilewright.machine as machine_package
 from tilewright.machine import CubeRate, Machine, MachineError, Move
 from tilewright.machine.sources import figures
@@ -377,3 +381,18 @@ def test_a_move_takes_the_longer_of_runs_and_bytes():
 def test_each_figure_has_its_source(name: str) -> None:
     _, found = figures(name)
     assert [f"{f.file}: {f.key}" for f in found if f.key != "name" and not f.source] == []
+
+
+def test_a_machine_is_a_target(tmp_path: Path) -> None:
+    """One that was loaded, by name or from a file; not one that was changed, which no file has."""
+    path = tmp_path / "fast.toml"
+    path.write_text('extends = "ascend-910b1"\n[memory]\nhbm_tb_per_s = 2.9\n')
+    x = np.ones((64, 64), np.float32)
+    for named in ("ascend-310", str(path), path):
+        machine = Machine.load(named)
+        program = tw.compile(jnp.tanh, x, target=machine)
+        assert program.target == str(named)
+        assert tw.verify(jnp.tanh, x, target=machine, quick=True).ok
+        assert tw.jit(jnp.tanh, target=machine).target == str(named)
+    with pytest.raises(MachineError, match=r"was not loaded as it is: write what differs to a \.toml"):
+        tw.compile(jnp.tanh, x, target=replace(Machine.load("ascend-310"), clock_mhz=1.0))
