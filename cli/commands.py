@@ -47,6 +47,7 @@ from .pack import pack
 from .quantize import quantize
 from .source import SourceSpec, find_function, source_of, user_code
 from .sweep import sweep
+from .targets import several, side_by_side
 
 if TYPE_CHECKING:
     from ..api.memory_pool import ProgramPool
@@ -121,6 +122,9 @@ def report(args: argparse.Namespace) -> int:
         return sweep(args)
     if args.plot is not None:
         raise CliError("--plot draws what --sweep finds: give --sweep s=1..2048")
+    chips = several(args)
+    if chips:
+        return _compared(args, chips)
     found, pool, hint = _priced(args)
     if args.json and pool is not None:
         print_json({**found.to_dict(), "pool": pool.to_dict()})
@@ -136,6 +140,19 @@ def report(args: argparse.Namespace) -> int:
         print(hint)
     if pool is not None and not args.json:
         print(pool.table(200, borders=sys.stdout.isatty()), end="")
+    return 0
+
+
+def _compared(args: argparse.Namespace, chips: Sequence[str]) -> int:
+    """What a program costs on several chips, side by side."""
+    found: dict[str, Report] = {}
+    source = source_of(args)
+    for args.target in chips:
+        found[args.target] = _priced(args)[0]
+    if args.json:
+        _print_json({"source": args.source, "reports": [r.to_dict() for r in found.values()]})
+    else:
+        side_by_side(source.name, found)
     return 0
 
 

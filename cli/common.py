@@ -7,7 +7,6 @@ import io
 import json
 import math
 import os
-import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,14 +17,10 @@ from typing import Any, NoReturn, TextIO
 from ..support.amounts import bytes_in
 from ..support.files import kind_of_file
 from ..support.progress import Say, showing
-from ..support.sentences import SentenceError
+from ..support.sentences import SentenceError, shortened
 
 STDIN = "-"
 """Standard input where a file is read, standard output where one is written."""
-
-
-LONGEST = 400
-"""Characters of the longest word that an error shows: options and files may have longer ones."""
 
 
 class CliError(SentenceError):
@@ -72,9 +67,8 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def complain(program: str, message: str) -> None:
-    """Prints an error to stderr, of longer words than any name is the begin."""
-    short = re.sub(rf"\S{{{LONGEST},}}", lambda word: f"{word[0][: LONGEST // 4]}...", message)
-    say(f"{program}: error: {short}")
+    """Prints an error to stderr, of long lines the ends."""
+    say(f"{program}: error: {shortened(message)}")
 
 
 def visible(text: str) -> str:

@@ -22,6 +22,7 @@ from .fmt import fmt
 from .grammar import PROGRAM, make_parser
 from .interrupt import interrupted
 from .outputs import outputs_of
+from .targets import settle_target, several
 
 _READ = ("source", "inputs", "against", "stages", "target", "records", "table", "quant_config", "data")
 """Arguments that name files, or what is in a file: `model.py:fn`."""
@@ -65,7 +66,12 @@ def _run(given: list[str]) -> int:
         check_plain(path)
     outputs = outputs_of(args, files)
     outputs.check()
-    if getattr(args, "target", None) is not None:
+    settle_target(args)
+    if several(args) and (args.command != "report" or args.sweep or args.pool):
+        raise CliError(
+            f"--target {args.target}: report alone takes several chips, without --sweep and --pool"
+        )
+    if getattr(args, "target", None) is not None and not several(args):
         Machine.load(args.target)
     # XLA greets on stderr unless it is told not to before JAX is imported.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")

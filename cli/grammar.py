@@ -95,7 +95,13 @@ def _common() -> OneLineParser:
     inputs.add_argument(
         "--target",
         metavar="T",
-        help=f"chip, or a .toml (default: what an .mlir file says, else {DEFAULT_TARGET})",
+        help=f"chip, or a .toml (default: what an .mlir file says, else {DEFAULT_TARGET}); report takes several: a,b",
+    )
+    inputs.add_argument(
+        "--set",
+        action="append",
+        metavar="KEY=VALUE",
+        help="a figure that the chip has instead of its own: memory.hbm_tb_per_s=2.9 (`machines` lists them)",
     )
     inputs.add_argument(
         "--shapes",

@@ -1,0 +1,79 @@
+"""The chip of a command: with figures of its own (`--set`), or several of them side by side (`report --target a,b`)."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..machine import DEFAULT_TARGET, Machine
+from ..support.files import write_whole
+from .common import CliError, table
+
+if TYPE_CHECKING:
+    from ..backends.report import Report
+
+
+def settle_target(args: argparse.Namespace) -> None:
+    """Makes `args.target` the chip with the figures of `--set`. Raises CliError, and MachineError for a figure that the
+    chip does not have."""
+    given = getattr(args, "set", None)
+    if not given:
+        return
+    base = args.target or DEFAULT_TARGET
+    if "," in base:
+        raise CliError(f"--set changes one chip, and --target {base} names several")
+    path = Path(base).resolve() if base.endswith(".toml") else None
+    lines = [f"extends = {json.dumps(base if path is None else str(path))}", *map(_line, given)]
+    text = "\n".join(lines) + "\n"
+    name = f"{Path(base).stem}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.toml"
+    folder = Path(tempfile.mkdtemp(prefix="tilewright-"))
+    write_whole(folder / name, text)
+    args.target = str(folder / name)
+
+
+def _line(text: str) -> str:
+    """`memory.hbm_tb_per_s=2.9` as a line of a machine file."""
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not key or not value:
+        raise CliError(f"--set {text}: write KEY=VALUE, as in memory.hbm_tb_per_s=2.9")
+    line = f"{key} = {value}"
+    try:
+        tomllib.loads(line)
+    except tomllib.TOMLDecodeError as error:
+        raise CliError(f"--set {text}: {error}") from None
+    return line
+
+
+def several(args: argparse.Namespace) -> list[str]:
+    """The chips of `--target a,b`; none where it is one, or a path."""
+    given = getattr(args, "target", None) or ""
+    names = [n.strip() for n in given.split(",")]
+    if len(names) < 2 or Path(given).exists():
+        return []
+    for name in names:
+        Machine.load(name)
+    return names
+
+
+def side_by_side(name: str, found: Mapping[str, Report]) -> None:
+    """Prints what a program costs on several chips."""
+    rows = [
+        [
+            target,
+            f"{r.microseconds:,.1f}",
+            f"{r.floor_microseconds:,.1f}",
+            f"{r.energy_joules * 1e3:.3g}",
+            f"{r.memory.arena_bytes:,}",
+            str(len(r.kernels)),
+            max(r.kernels, key=lambda k: k.microseconds).bound if r.kernels else "",
+        ]
+        for target, r in found.items()
+    ]
+    head = ["chip", "us", "floor, us", "mJ", "device bytes", "kernels", "bound"]
+    table(f"{name} on {len(found)} chips", head, rows)
