@@ -211,7 +211,8 @@ def _vector(f: Figures) -> Iterator[Advice]:
     share = amount / max(sum(cycles.values()), 1)
     help = f"the slowest instruction, {slow}, is {percent(share)} of a pass over all"
     halves = [d for d in f.machine.vector.native if d[0] == dtype[0] and itemsize(d) * 2 == itemsize(dtype)]
-    if halves and dtype.startswith("f"):
+    stored = {dtype_name(t.element) for t in f.tensors}
+    if halves and dtype.startswith("f") and dtype in stored:  # else the compiler has chosen it, not the program
         help += f"; {halves[0]} has twice the lanes of {dtype}"
     yield Advice(f"Vector bound: V works {percent(f.share(pipe))} of the time", help)
 

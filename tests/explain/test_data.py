@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from explain_models import CASES, OPTIONS, case, data, program
@@ -615,3 +616,18 @@ def test_the_plan_of_device_memory() -> None:
     assert data_size(memory.arena_bytes) in said and data_size(memory.live_bytes) in said
     assert f"fragmentation {100 * memory.fragmentation:.1f}%" in more and memory.at in more
     assert all(consumer.name in largest for consumer in memory.consumers)
+
+
+@pytest.mark.parametrize(("dtype", "said"), [("float32", True), ("float16", False)])
+def test_narrower_lanes_are_advised_where_the_program_has_wide_numbers(dtype: str, said: bool) -> None:
+    """Of f16 the unit computes exponentials in f32 by itself: there is nothing to narrow."""
+
+    def fn(x: jax.Array) -> jax.Array:
+        for _ in range(6):
+            x = jnp.exp(jnp.tanh(x))
+        return x
+
+    program = tw.compile(fn, jax.ShapeDtypeStruct((2048, 2048), dtype))
+    found = [f["help"] for kernel in page_data(program)["advice"]["kernels"].values() for f in kernel]
+    assert any("the slowest instruction" in help for help in found)
+    assert any("twice the lanes" in help for help in found) == said
