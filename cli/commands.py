@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..api.compiling import compile, lower, verify
 from ..api.dynamic import DynamicProgram
 from ..api.sources import input_types
+from ..backends.legend import legend
 from ..backends.trace import trace_text
 from ..dialects.module import target_of
 from ..machine import DEFAULT_TARGET
@@ -138,6 +139,8 @@ def report(args: argparse.Namespace) -> int:
         print(found.table(200, borders=False), end="")
     if hint and not args.json:
         print(hint)
+    if args.legend and not args.json:
+        print(f"\n{legend()}")
     if pool is not None and not args.json:
         print(pool.table(200, borders=sys.stdout.isatty()), end="")
     return 0
@@ -150,7 +153,7 @@ def _compared(args: argparse.Namespace, chips: Sequence[str]) -> int:
     for args.target in chips:
         found[args.target] = _priced(args)[0]
     if args.json:
-        _print_json({"source": args.source, "reports": [r.to_dict() for r in found.values()]})
+        print_json({"source": args.source, "reports": [r.to_dict() for r in found.values()]})
     else:
         side_by_side(source.name, found)
     return 0

@@ -58,6 +58,7 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="S=VALUES",
         help="a line for each value of an open size: s=1,2,4,8, s=1..2048 (16 of them) or s=64..2048:64",
     )
+    report.add_argument("--legend", action="store_true", help="say below what the words of the table mean")
     report.add_argument("--plot", metavar="FILE.svg", help="draw time, memory and energy of a --sweep")
     report.add_argument(
         "--pool",

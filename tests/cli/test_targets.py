@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.backends.legend import LEGEND
 from tilewright.cli.main import main
 
 MODEL = """
@@ -76,3 +77,25 @@ def test_several_chips_side_by_side(model: str, capsys: pytest.CaptureFixture[st
     assert "report alone takes several chips" in capsys.readouterr().err
     assert main(["report", model, "--target", "ascend-910b1,ascend-31"]) == 1
     assert "did you mean" in capsys.readouterr().err
+
+
+def test_a_legend_says_what_the_words_of_a_report_mean(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", model, "--legend"]) == 0
+    table, _, below = capsys.readouterr().out.partition("\n\n")
+    (head,) = (line for line in table.splitlines() if line.split()[:1] == ["kernel"])
+    known = {w.strip() for words in LEGEND for w in words.split(",")}
+    for word in head.replace("pipes, us", "pipes").split():
+        assert word in known | {"kernel"}, word
+    assert all(text in below for text in LEGEND.values())
+
+
+def test_the_glossary_has_the_legend() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "glossary.md").read_text()
+    rows = [
+        tuple(part.strip() for part in line.strip("|").split("|"))
+        for line in page.splitlines()
+        if line[:1] == "|"
+    ]
+    assert rows[2:] == list(LEGEND.items())
