@@ -104,9 +104,7 @@ def debug(
         return source.debug(*args, **kwargs)
     _check_own(source, args, {"target": target is not None, "options": options is not None}, "tw.debug")
     unchecked = replace(options or Options(), check=False)
-    return compile_with(run_passes, source, *args, target=target, options=unchecked, **kwargs).debug(
-        *args, **kwargs
-    )
+    return compile_with(run_passes, source, *args, target=target, options=unchecked, **kwargs).debug(*args, **kwargs)
 
 
 def compile_with(

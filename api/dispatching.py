@@ -33,9 +33,7 @@ class Dispatch:
     """An `npu.dispatch` in a function, and the shapes that it says. whole: the module around it, where it was read with
     its versions."""
 
-    def __init__(
-        self, op: DispatchOp, main: FuncOp, shapes: OpenShapes, whole: ModuleOp | None = None
-    ) -> None:
+    def __init__(self, op: DispatchOp, main: FuncOp, shapes: OpenShapes, whole: ModuleOp | None = None) -> None:
         self.op, self.main, self.whole = op, main, whole
         self.shapes = shapes_of(op, shapes)
 

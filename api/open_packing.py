@@ -67,9 +67,7 @@ class OpenParts:
     def of(whole: OpenSource, options: Options, target: str | None) -> OpenParts:
         """Splits a program. Raises CompileError where it cannot be packed for all sizes."""
         if whole.variants or whole.dispatch is not None:
-            raise CompileError(
-                f"{whole.name}: weights= is for programs of one implementation that have a source"
-            )
+            raise CompileError(f"{whole.name}: weights= is for programs of one implementation that have a source")
         made, signature = _first_split(whole, options, target)
         # whether biases are cast differs by the sizes around them: they are there as they are, too
         small = {i for i, flag in enumerate(made.weights) if flag and len(signature.inputs[i][0]) <= 1}
@@ -172,9 +170,7 @@ def _first_split(whole: OpenSource, options: Options, target: str | None) -> tup
         except CompileError as error:
             if not isinstance(error.__cause__, FrontendError):
                 raise
-            reason = (
-                reason or error
-            )  # its shapes may not go together at these sizes, which no constraint says
+            reason = reason or error  # its shapes may not go together at these sizes, which no constraint says
     if reason is not None:
         raise reason
     raise CompileError(f"{whole.name}: weights= needs sizes to begin with, and takes none of {_SIZES}")
@@ -277,10 +273,7 @@ class PackedDynamicProgram(Packs, DynamicProgram):
         leaves = list(self._open.leaves(given, named))
         known = self._parts.signature.inputs
         sizes = self._open.sizes(
-            [
-                jax.ShapeDtypeStruct(known[i][0], "float32") if v is SKIPPED else v
-                for i, v in enumerate(leaves)
-            ]
+            [jax.ShapeDtypeStruct(known[i][0], "float32") if v is SKIPPED else v for i, v in enumerate(leaves)]
         )
         version = self._version(sizes)
         assert isinstance(version, PackedProgram)
@@ -302,9 +295,7 @@ def _no_version(source: Source) -> Program:
     raise AssertionError(f"{source.name} is compiled in parts")
 
 
-def compile_open_packed(
-    lowering: Lowering, whole: OpenSource, target: str | None, options: Options
-) -> Program:
+def compile_open_packed(lowering: Lowering, whole: OpenSource, target: str | None, options: Options) -> Program:
     """Compiles a program with open dimensions in two parts. Raises CompileError where it cannot be packed for all
     sizes, PassError for weights that are no arguments."""
     parts = OpenParts.of(whole, options, target)

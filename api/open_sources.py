@@ -139,15 +139,11 @@ def _of_function(
 
     def fitting(fn: Any, sizes: Sizes) -> Source:
         assert made is not None
-        made.holding(
-            *jax.tree.unflatten(tree, structs(sizes))
-        )  # raises for sizes that its guards do not mean
+        made.holding(*jax.tree.unflatten(tree, structs(sizes)))  # raises for sizes that its guards do not mean
         return source_at(fn, sizes)
 
     if made is not None:
-        guards = zip(
-            made.names, made.guards_over(shapes, call.args, call.kwargs), made.functions, strict=True
-        )
+        guards = zip(made.names, made.guards_over(shapes, call.args, call.kwargs), made.functions, strict=True)
         variants = tuple(Variant(n, guard, partial(fitting, fn)) for n, guard, fn in guards)
         return OpenSource(name, shapes, specialize, tree, parameters, None, structs, alternatives, variants)
 
@@ -407,9 +403,7 @@ def _of_tw_shapes(
     def signature(sizes: Sizes) -> Signature:
         return Signature(shapes.types(sizes), parameters=parameters)
 
-    return OpenSource(
-        found.name, shapes, specialize, parameters=parameters, whole=ForAllSizes(code, signature)
-    )
+    return OpenSource(found.name, shapes, specialize, parameters=parameters, whole=ForAllSizes(code, signature))
 
 
 def tw_arguments(source: str, dimensions: Mapping[str, int | tuple[int, int | None]]) -> list[Any]:

@@ -224,7 +224,9 @@ def cast_and_split(module: ModuleOp, options: Options, target: str | None) -> Sp
     return split_weights(module, options.weight_patterns, moved=False)
 
 
-def split_source(origin: Source, options: Options, target: str | None) -> tuple[SplitProgram, Signature]:
+def split_source(
+    origin: Source, options: Options, target: str | None
+) -> tuple[SplitProgram, Signature]:
     """The parts of a source, for other sizes, too, and how it is called. Raises as `cast_and_split` does."""
     with as_compile_error():
         module, signature = named_module(origin)

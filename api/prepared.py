@@ -65,5 +65,7 @@ def prepare_open(
         return
     name_arguments(module, signature.names)
     chosen = target_of(module) or target or DEFAULT_TARGET
-    quantize_module(module, Machine.load(chosen), read_config(options.quantization), options.weight_patterns)
+    quantize_module(
+        module, Machine.load(chosen), read_config(options.quantization), options.weight_patterns
+    )
     set_target(module, chosen)

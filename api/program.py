@@ -348,9 +348,7 @@ class Program:
     def _check_closed(self, at: Mapping[str, int] | None) -> None:
         """Raises CompileError where sizes are given: only a `DynamicProgram` has open ones."""
         if at is not None:
-            raise CompileError(
-                f"{self._source.name} has no open sizes: at= is for programs with symbolic shapes"
-            )
+            raise CompileError(f"{self._source.name} has no open sizes: at= is for programs with symbolic shapes")
 
     def module(self, level: Level = "npu", at: Mapping[str, int] | None = None) -> ModuleOp:
         """The program's module at a level; levels above npu are built again from the source. Raises CompileError for a
@@ -421,9 +419,7 @@ class Program:
         from ..backends.stepper import StepProgram
         from ..debugger import Debugger
 
-        return Debugger(
-            StepProgram(self.module(), self.machine), self.flatten(args, kwargs), name=self._source.name
-        )
+        return Debugger(StepProgram(self.module(), self.machine), self.flatten(args, kwargs), name=self._source.name)
 
     @property
     def usual_mode(self) -> Memory:

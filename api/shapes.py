@@ -251,9 +251,7 @@ class OpenShapes:
 def _filled(message: str, sizes: Sizes, where: Mapping[str, str]) -> str:
     """A message with the value of `s`, and where it is, in the place of `{s}`."""
     for symbol, value in sizes.items():
-        message = message.replace(
-            f"{{{symbol}}}", f"{value} ({where[symbol]})" if symbol in where else str(value)
-        )
+        message = message.replace(f"{{{symbol}}}", f"{value} ({where[symbol]})" if symbol in where else str(value))
     return message
 
 

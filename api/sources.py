@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 
     from ..frontends import Lowered
 
-ProgramSource: TypeAlias = "Callable[..., Any] | jax.stages.Traced | jax.stages.Lowered | jax.export.Exported | onnx.ModelProto | str | bytes | Path"  # noqa: E501
+ProgramSource: TypeAlias = (
+    "Callable[..., Any] | jax.stages.Traced | jax.stages.Lowered | jax.export.Exported | onnx.ModelProto | str | bytes | Path"  # noqa: E501
+)
 """What a program is compiled from:
 
 - a JAX function, with example arguments: also a `jax.jit` (whose static arguments are compiled in, and whose donated

@@ -211,10 +211,7 @@ class Versions:
         try:
             extras = [scalar_at(n, dtype, sizes) for n, dtype in zip(case.numbers(), types, strict=True)]
             return SizedProgram(source, version, signature, self._options, sizes, extras, upper, self._alone)
-        except (
-            PassError,
-            SizeError,
-        ):  # too large for the device, or a number that its element type does not hold:
+        except (PassError, SizeError):  # too large for the device, or a number that its element type does not hold:
             return None  # compiling it for these sizes says so
 
     def lower(self, key: Key, source: Source) -> None:

@@ -153,9 +153,7 @@ class Variants:
     ) -> tuple[list[bool | None], str]:
         """`holding` for symbolic shapes: what a guard says of sizes that are dimensions by themselves."""
         dtypes = [str(v.dtype) if is_key(v) else name_of_numpy(v.dtype) for v in leaves]
-        return [
-            _always(guard) for guard in self.guards_over(exported_shapes(leaves, dtypes), args, kwargs)
-        ], ""
+        return [_always(guard) for guard in self.guards_over(exported_shapes(leaves, dtypes), args, kwargs)], ""
 
     def guards_over(
         self, shapes: OpenShapes, args: Sequence[Any], kwargs: Mapping[str, Any]

@@ -403,9 +403,7 @@ class Report:
         if self.host_scalars.operations:
             time = self.host_scalars.microseconds
             kinds = ["host", ""] if mixed else ["host"]
-            table.add_row(
-                "numbers", *kinds, "", "", f"{time:,.1f}", self._share(time), "", "host", "", "", ""
-            )
+            table.add_row("numbers", *kinds, "", "", f"{time:,.1f}", self._share(time), "", "host", "", "", "")
         return table
 
     def table(self, width: int = 150, borders: bool = True) -> str:

@@ -39,11 +39,7 @@ def build(
 
 
 def at_sizes(
-    args: argparse.Namespace,
-    source: SourceSpec,
-    program: Program,
-    inputs: list[Any] | None,
-    values: bool = False,
+    args: argparse.Namespace, source: SourceSpec, program: Program, inputs: list[Any] | None, values: bool = False
 ) -> tuple[Program, list[Any]]:
     """The version for the sizes of `--at` of a compiled source, or itself where none are open, and its inputs."""
     if isinstance(program, DynamicProgram):

@@ -52,9 +52,7 @@ def example_inputs(
     args: list[Any]
     dimensions = None if shapes is None else parse_dimensions(shapes)
     if dimensions is not None and source.path.suffix == ".onnx":
-        raise CliError(
-            f"--shapes {shapes}: an .onnx model names its open dimensions itself; say --at {shapes}"
-        )
+        raise CliError(f"--shapes {shapes}: an .onnx model names its open dimensions itself; say --at {shapes}")
     if dimensions is not None and source.path.suffix in (".py", ".mlir", ".mlirbc"):
         raise CliError(f"--shapes {shapes}: only .tw functions have dimensions with names; {_SHAPES}")
     if where is not None and (shapes is None or dimensions is not None):

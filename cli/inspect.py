@@ -29,9 +29,7 @@ def explain(args: argparse.Namespace) -> int:
 
     def compiler(*inputs: Any, **how: Any) -> Program:
         nonlocal levels
-        program, levels = compile_with_levels(
-            *inputs, **how
-        )  # of open sizes: filled when the version is compiled
+        program, levels = compile_with_levels(*inputs, **how)  # of open sizes: filled when the version is compiled
         return program
 
     _, program, _ = build(args, compiler=compiler)

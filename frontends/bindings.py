@@ -191,9 +191,7 @@ def refine_marks(module: ir.Module) -> None:
             ]
             attributes = {
                 "call_target_name": ir.StringAttr.get(BOUNDED),
-                **dict(
-                    zip(("dimension", "within"), (ir.IntegerAttr.get(i64, v) for v in mark_attributes(op)))
-                ),
+                **dict(zip(("dimension", "within"), (ir.IntegerAttr.get(i64, v) for v in mark_attributes(op)))),
                 "indices_of_shape_operands": ir.Attribute.parse("dense<2> : tensor<1xi64>"),
             }
             operands = [x, n, stablehlo.concatenate(sizes, 0)]

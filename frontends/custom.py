@@ -22,9 +22,7 @@ def custom_call(target: str, reference: Callable[..., Any], *args: Any, **attrib
     Returns:
         The array that `reference` returns.
     """
-    return _primitive().bind(
-        *args, target=target, reference=reference, attributes=tuple(sorted(attributes.items()))
-    )
+    return _primitive().bind(*args, target=target, reference=reference, attributes=tuple(sorted(attributes.items())))
 
 
 def private_parameters(calls: bool = True) -> dict[str, Any]:
@@ -71,9 +69,7 @@ def _primitive() -> Any:
     from jax.extend import core
     from jax.interpreters import ad, batching, mlir
 
-    def run(
-        *args: Any, target: str, reference: Callable[..., Any], attributes: tuple[tuple[str, int], ...]
-    ) -> Any:
+    def run(*args: Any, target: str, reference: Callable[..., Any], attributes: tuple[tuple[str, int], ...]) -> Any:
         return reference(*args, **dict(attributes))
 
     def shape(*avals: Any, **params: Any) -> Any:

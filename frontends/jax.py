@@ -112,9 +112,7 @@ def run_by_xla(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """What XLA computes of `fn(*args, **kwargs)` on the host. Raises whatever JAX raises."""
     import jax
 
-    return (
-        jax.jit(fn).trace(*args, **kwargs).lower(**private_parameters(calls=False)).compile()(*args, **kwargs)
-    )
+    return jax.jit(fn).trace(*args, **kwargs).lower(**private_parameters(calls=False)).compile()(*args, **kwargs)
 
 
 def lower_staged(lowered: Any, machine: Machine | None = None) -> Lowered:
@@ -162,6 +160,5 @@ def _avals(tree: Any) -> tuple[Any, ...]:
     import jax
 
     return tuple(
-        jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type)
-        for leaf in jax.tree.leaves(tree)
+        jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type) for leaf in jax.tree.leaves(tree)
     )

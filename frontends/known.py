@@ -71,7 +71,9 @@ def _position(value: SSAValue, loop: WhileOp, region: int) -> int | None:
     return None
 
 
-def _known(value: SSAValue, loop: WhileOp, number: Callable[[SSAValue], float | int | bool | None]) -> Any:
+def _known(
+    value: SSAValue, loop: WhileOp, number: Callable[[SSAValue], float | int | bool | None]
+) -> Any:
     """The constant a condition compares with, which the loop may carry along unchanged."""
     at = _position(value, loop, 0)
     if at is None:

@@ -50,11 +50,7 @@ def open_shape(walk: Sized, name: str, op: Op, shapes: list[Shape], i: int) -> S
         return _sliced(shapes[0], [0] * len(reach), reach, strides)
     if name == "stablehlo.dynamic_pad":
         low, high, interior = (known_sizes(walk, v) for v in list(op.operands)[2:])
-        return (
-            None
-            if low is None or high is None or interior is None
-            else _padded(shapes[0], low, high, interior)
-        )
+        return None if low is None or high is None or interior is None else _padded(shapes[0], low, high, interior)
     if name == "stablehlo.dynamic_conv":
         padding = known_sizes(walk, op.operands[2])
         return None if padding is None else convolved_shape(op, shapes, padding[::2], padding[1::2])

@@ -286,8 +286,7 @@ class Walk:
                 plain.append(self.emit(DequantizeOp, [arg], made)[0] if made else arg)
             kinds = [quantized(t) for t in types]
             wanted = [
-                t if k is None else tensor(shape_in(t), k.expressed)
-                for t, k in zip(types, kinds, strict=True)
+                t if k is None else tensor(shape_in(t), k.expressed) for t, k in zip(types, kinds, strict=True)
             ]
             # the bodies of an op are in the numbers, too: what is combined is rounded once, at the end
             kept, self._types, self._number_types = self._types, self._number_types, {}
@@ -315,9 +314,7 @@ class Walk:
         made = rule(self, op, args, types) if self.native(args, types) else None
         if made is None:
             found = ", ".join(str(a.type) for a in args)
-            raise FrontendError(
-                f"{self.named()} calls '{target}' with ({found}), which its rule does not cover"
-            )
+            raise FrontendError(f"{self.named()} calls '{target}' with ({found}), which its rule does not cover")
         return made
 
     def movable(self, args: Sequence[SSAValue], types: Sequence[TensorType]) -> bool:

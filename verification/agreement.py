@@ -114,8 +114,7 @@ def agreement(
             largest = max(largest, float(np.nan_to_num(gap, nan=np.inf, posinf=np.inf).max()) / float(top))
     kept = [i for i, (a, _) in enumerate(flat) if a.dtype.kind not in "biu"] or list(range(len(flat)))
     ours, theirs, wanted = (
-        [np.asarray(values[i]).reshape(flat[i][0].shape) for i in kept]
-        for values in (outputs, twin, original)
+        [np.asarray(values[i]).reshape(flat[i][0].shape) for i in kept] for values in (outputs, twin, original)
     )
     return QuantizedAgreement(
         numbers, equal, largest, sqnr(wanted, ours), cosine(wanted, ours), sqnr(wanted, theirs), least

@@ -330,11 +330,7 @@ class Examiner:
         for key, made in trace.made.items():
             y = trace.values[key]
             known = bool(made.operands) and all(_finite(x).all() for x in made.operands)
-            if (
-                known
-                and roundoff(np.dtype(y.dtype)) > roundoff(np.dtype(np.float32))
-                and not _finite(y).all()
-            ):
+            if known and roundoff(np.dtype(y.dtype)) > roundoff(np.dtype(np.float32)) and not _finite(y).all():
                 return f"{describe(made.op)} is the first to overflow; {lost} finite numbers of the results are lost"
         return f"{lost} finite numbers of the results are infinite or NaN"
 

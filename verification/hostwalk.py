@@ -182,8 +182,7 @@ class HostWalk(ExecutingVisitor[None]):
 
     def command(self, op: Command) -> None:
         contents = [
-            self.read(v) if on_host(v) else jax.numpy.array(self.read(v))
-            for v in (*op.reads(), *op.at_issue())
+            self.read(v) if on_host(v) else jax.numpy.array(self.read(v)) for v in (*op.reads(), *op.at_issue())
         ]
         for v, x in zip(op.writes(), COMMANDS[type(op)](op, contents), strict=True):
             if on_host(v):
@@ -368,9 +367,7 @@ class HostWalk(ExecutingVisitor[None]):
 
             def make(kernel: npu.KernelOp = kernel, signature: LaunchBinding = bound.signature) -> Compiling:
                 shapes = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in signature.passed]
-                return compiling(
-                    lambda zero, *xs: trace_kernel(kernel, signature, zero, xs, self.machine), shapes
-                )
+                return compiling(lambda zero, *xs: trace_kernel(kernel, signature, zero, xs, self.machine), shapes)
 
             self.cache.get(bound.key, make)
 

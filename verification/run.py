@@ -80,9 +80,7 @@ def verify_module(
         compiling.join()
     if bisect and examiner.failures:
         return _explained(examiner, deadline, against)
-    result = Verification(
-        examiner.checks, None, examiner.bitwise, against, examiner.hazards, target, examiner.rounded
-    )
+    result = Verification(examiner.checks, None, examiner.bitwise, against, examiner.hazards, target, examiner.rounded)
     if execute is not None and not any(f.kind in ("crash", "invalid") for f in examiner.failures):
         outputs = _run(examiner, execute, result)
         if original is not None and reference is not None:

@@ -30,17 +30,8 @@ PIECE = 2048
 """A row that does not fit on chip is reduced in pieces of at least so many elements, each rounded to its type."""
 
 HOST_FUNCTIONS: dict[str, float] = {
-    **{
-        f"stablehlo.{f.stablehlo}": f.ulps_in("f32")
-        for f in FUNCTIONS.values()
-        if f.stablehlo and f.ulps_in("f32")
-    },
-    **{
-        "stablehlo.abs": 4.0,
-        "stablehlo.rsqrt": 3.0,
-        "stablehlo.log_plus_one": 3.0,
-        "stablehlo.convert": ROUNDED,
-    },
+    **{f"stablehlo.{f.stablehlo}": f.ulps_in("f32") for f in FUNCTIONS.values() if f.stablehlo and f.ulps_in("f32")},
+    **{"stablehlo.abs": 4.0, "stablehlo.rsqrt": 3.0, "stablehlo.log_plus_one": 3.0, "stablehlo.convert": ROUNDED},
     **dict.fromkeys(("chlo.erf", "chlo.erfc", "chlo.erf_inv", "chlo.lgamma", "chlo.digamma"), 16.0),
     **dict.fromkeys(("chlo.bessel_i1e", "chlo.zeta", "chlo.polygamma"), 16.0),
 }
@@ -53,7 +44,6 @@ HOST_SUMS = frozenset(
     for name in ("reduce", "reduce_window", "dot_general", "convolution", "scatter", "select_and_scatter")
 )
 """Host ops that add up."""
-
 
 def roundoff(dtype: np.dtype) -> float:
     """Unit roundoff of an element type; 0 for integers and bools."""

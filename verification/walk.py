@@ -187,11 +187,7 @@ class GraphWalk:
         if same_bits(x, want):
             return SAME
         theirs = None if golden is None else golden()
-        if (
-            not self.settings.rounds
-            and golden is not None
-            and (mine is None or mine.coarsest > golden.coarsest)
-        ):
+        if not self.settings.rounds and golden is not None and (mine is None or mine.coarsest > golden.coarsest):
             return compare(x, want, None if theirs is None else 2 * theirs)
         own = None if mine is None else mine()
         return compare(x, want, both(own, theirs, "worst"))

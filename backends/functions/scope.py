@@ -99,9 +99,7 @@ class RunTimeSizes:
         found = self._kept.get(size)
         if found is None:
             value = self._value(size)
-            found = (
-                Offset.known(value) if isinstance(value, int) else Offset(value, *span_of(number), still=True)
-            )
+            found = Offset.known(value) if isinstance(value, int) else Offset(value, *span_of(number), still=True)
         return found
 
     def value(self, number: int) -> Any:
@@ -135,9 +133,7 @@ def _on_numbers(
 def _floored(a: Any, b: Any) -> Any:
     """`a // b`, rounded down."""
     rest = lax.rem(a, b)
-    below = lax.bitwise_and(
-        lax.ne(rest, np.int32(0)), lax.ne(lax.lt(rest, np.int32(0)), lax.lt(b, np.int32(0)))
-    )
+    below = lax.bitwise_and(lax.ne(rest, np.int32(0)), lax.ne(lax.lt(rest, np.int32(0)), lax.lt(b, np.int32(0))))
     return lax.sub(lax.div(a, b), lax.convert_element_type(below, np.int32))
 
 

@@ -97,9 +97,7 @@ def _pad(op: ops.PadOp, x: Array, value: Array) -> Array:
 
 def _widen(op: ops.WidenOp, x: Array) -> Array:
     """With zeros where nothing is defined."""
-    return lax.pad(
-        x, np.zeros((), x.dtype), [(0, n - d, 0) for d, n in zip(x.shape, result_shape(op), strict=True)]
-    )
+    return lax.pad(x, np.zeros((), x.dtype), [(0, n - d, 0) for d, n in zip(x.shape, result_shape(op), strict=True)])
 
 
 def _place(op: ops.PlaceOp, x: Array, base: Array | None = None) -> Array:

@@ -108,11 +108,7 @@ def perfect_nest(
     while True:
         acting = [op for op in nest[-1].body.block.ops if not isinstance(op, IDLE) and op not in silent]
         inner = acting[0] if len(acting) == 1 else None
-        if (
-            not isinstance(inner, scf.ForOp)
-            or most(bounds(inner)[2]) < 2
-            or inner.body.block.args[0] in known
-        ):
+        if not isinstance(inner, scf.ForOp) or most(bounds(inner)[2]) < 2 or inner.body.block.args[0] in known:
             return nest
         nest.append(inner)
 

@@ -159,10 +159,10 @@ def _store_rows(
     lane = max(neighbours, key=lambda d: sizes[d]) if neighbours else None
     others = [d for d in range(rank) if d != lane]
     outer, width = [sizes[d] for d in others], 1 if lane is None else sizes[lane]
-    rows = lax.reshape(
-        lax.transpose(tile, [*others, *([] if lane is None else [lane])]), (prod(outer), width)
+    rows = lax.reshape(lax.transpose(tile, [*others, *([] if lane is None else [lane])]), (prod(outer), width))
+    part = View(
+        tuple(view.shape[d] for d in others), tuple(view.strides[d] for d in others), view.offset
     )
-    part = View(tuple(view.shape[d] for d in others), tuple(view.strides[d] for d in others), view.offset)
     along = [positions[d] for d in others]
     starts = lax.reshape(_places(part, along, outer, at), (prod(outer),))
     exists = _inside(along, outer, list(enumerate(part.shape)), at)
@@ -218,7 +218,9 @@ def gather_boxes(source: Array, view: View, index: Array, sizes: Sequence[int], 
         lax.broadcast_in_dim(inner, shape, range(1, len(shape))),
     )
     numbers = lax.GatherDimensionNumbers((), (0,), (0,))
-    return lax.gather(flat, lax.reshape(place, (*shape, 1)), numbers, (1,), mode=lax.GatherScatterMode.CLIP)
+    return lax.gather(
+        flat, lax.reshape(place, (*shape, 1)), numbers, (1,), mode=lax.GatherScatterMode.CLIP
+    )
 
 
 # -- whole views -------------------------------------------------------------------------------------------

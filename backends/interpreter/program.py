@@ -161,7 +161,9 @@ class Executable:
             _run(self.steps, state)
             end = self.host.block.last_op
             assert isinstance(end, func.ReturnOp)
-            results = [given(unseated(self.host.read(state, v), storage(v), sizes), v) for v in end.operands]
+            results = [
+                given(unseated(self.host.read(state, v), storage(v), sizes), v) for v in end.operands
+            ]
             if self.arena is not None:
                 self.arena.keep(state)
             return results

@@ -46,9 +46,7 @@ def stored(x: Array, zeros: Array | None, facts: QuantizedFacts) -> Array:
     return convert(lax.clamp(low, x, high), numpy_dtype(facts.storage))
 
 
-def zeros_of(
-    facts: QuantizedFacts, given: Array | None, shape: Sequence[int], dtype: np.dtype
-) -> Array | None:
+def zeros_of(facts: QuantizedFacts, given: Array | None, shape: Sequence[int], dtype: np.dtype) -> Array | None:
     """The zero point of each element; None where all are 0."""
     if given is not None:
         return spread(convert(given, dtype), facts, shape)
@@ -56,9 +54,7 @@ def zeros_of(
     return known(facts.zeros, facts, shape, dtype) if any(facts.zeros) else None
 
 
-def given_of(
-    op: ops.QuantizeOp | ops.DequantizeOp, given: Sequence[Array]
-) -> tuple[Array | None, Array | None]:
+def given_of(op: ops.QuantizeOp | ops.DequantizeOp, given: Sequence[Array]) -> tuple[Array | None, Array | None]:
     """The scale and the zero point among operands; None for what the type has."""
     rest = list(given)
     scale = rest.pop(0) if op.kind.data.scales is None else None

@@ -227,12 +227,7 @@ class _Rounds:
         return True
 
     def _pace(
-        self,
-        now: _State,
-        later: NDArray[np.int64],
-        owner: NDArray[np.int64],
-        group: list[int],
-        units: list[int],
+        self, now: _State, later: NDArray[np.int64], owner: NDArray[np.int64], group: list[int], units: list[int]
     ) -> int | None:
         """By how much a round moves the times of some cores, if it moves them as it should. units: the scalar units
         that might wait for them."""

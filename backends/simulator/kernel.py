@@ -184,9 +184,7 @@ class TimedKernel:
         key = missing, cores
         if key not in self._beside:
             prices = self._prices(missing, beside=cores)
-            cycles = self._drain(
-                Counter(self._queues), self._times(self._queues, prices), prices, missing, cores
-            )
+            cycles = self._drain(Counter(self._queues), self._times(self._queues, prices), prices, missing, cores)
             self._beside[key] = max(cycles, self.run(missing).cycles)
         return self._beside[key]
 

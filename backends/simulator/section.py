@@ -350,10 +350,4 @@ class TimedSection(TimedBody):
             (counter,) = slot.linear_over([self._index(v, slot) for v in slot.index_operands()])
         kind = buffer(alloc)
         channel = self._sums.setdefault(alloc, SUMS + 2 * sum(buffer(v).slots for v in self._sums))
-        return Sums(
-            channel,
-            counter,
-            kind.slots,
-            max(kind.slot_bytes // UNIT_BYTES, 1),
-            not isinstance(op, ops.MmadOp),
-        )
+        return Sums(channel, counter, kind.slots, max(kind.slot_bytes // UNIT_BYTES, 1), not isinstance(op, ops.MmadOp))

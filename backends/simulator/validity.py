@@ -42,11 +42,7 @@ class Validity:
         return all(variable in self.scope for variable, _ in row.offset.terms)
 
     def follow(
-        self,
-        op: NpuOp,
-        rows: Sequence[TransferRow | None],
-        indices: Sequence[Expr[int]],
-        ranges: Sequence[Range],
+        self, op: NpuOp, rows: Sequence[TransferRow | None], indices: Sequence[Expr[int]], ranges: Sequence[Range]
     ) -> Extents:
         """Notes what an instruction leaves in its destination; gives the extents that its cost counts: (m, k, n) of
         a product, else one for each dimension of what it works on.

@@ -133,7 +133,9 @@ def _branches(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     return branches(walk, index, types, regions)
 
 
-def chosen(walk: Walk, name: str, which: SSAValue, regions: Sequence[Any]) -> tuple[SSAValue, Sequence[Any]]:
+def chosen(
+    walk: Walk, name: str, which: SSAValue, regions: Sequence[Any]
+) -> tuple[SSAValue, Sequence[Any]]:
     """The number of a region and the regions that it counts, of a `case` or an `if`."""
     if name == "stablehlo.if":
         return walk.elementwise("convert", [which], tensor([], _I32)), regions[::-1]

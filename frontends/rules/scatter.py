@@ -98,7 +98,9 @@ def _batches_first(
     """Indices, dimension numbers and the dimensions of updates that go with them, in an order in which batches of the
     operand come first, as they do there: so each batch of updates is one run, as its rows are."""
     along, rank = numbers["index_vector_dim"][0], len(shape_of(indices))
-    pairs = sorted(zip(numbers["input_batching_dims"], numbers["scatter_indices_batching_dims"], strict=True))
+    pairs = sorted(
+        zip(numbers["input_batching_dims"], numbers["scatter_indices_batching_dims"], strict=True)
+    )
     first = [i for _, i in pairs]
     order = [*first, *(d for d in range(rank) if d not in first)]
     kept = [d for d in range(rank) if d != along]

@@ -68,9 +68,7 @@ def _batch(x: Tensor, y: Tensor) -> list[int]:
     ):
         if m != n and 1 not in (m, n):
             raise Problem(
-                "the batch dimensions of `@` do not fit",
-                _both(x, y),
-                [f"{shape_text(left)} and {shape_text(right)}"],
+                "the batch dimensions of `@` do not fit", _both(x, y), [f"{shape_text(left)} and {shape_text(right)}"]
             )
         out.append(n if m == 1 else m)
     return out

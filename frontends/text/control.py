@@ -111,14 +111,21 @@ class Control(Quantization):
                 found = inner.find(n)
                 assert found is not None
                 pair.append(self.captured(found[0], found[1]) if isinstance(found[0], SSAValue) else found[0])
-            if not any(isinstance(v, SSAValue) for v in pair) and same_number(pair[0], pair[1]):
+            if (
+                not any(isinstance(v, SSAValue) for v in pair)
+                and same_number(pair[0], pair[1])
+            ):
                 out.append(pair)
                 continue
             element = next((element_of(v) for v in pair if isinstance(v, SSAValue)), None)
             try:
                 for k, (_, ops) in enumerate(sides):
                     self.out, outer = ops, self.out
-                    if element is None and any(map(is_fraction, pair)) and not isinstance(pair[k], SSAValue):
+                    if (
+                        element is None
+                        and any(map(is_fraction, pair))
+                        and not isinstance(pair[k], SSAValue)
+                    ):
                         pair[k] = (
                             as_float(pair[k])
                             if is_known_number(pair[k]) and not isinstance(pair[k], bool)

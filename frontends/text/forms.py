@@ -94,13 +94,7 @@ def constant(literal: Literal) -> str:
 def annotation(op: DequantizeOp) -> str | None:
     """How a value is quantized, as it is written behind its type; None where the language has no form of it."""
     q = op.kind.data
-    if (
-        q.scales is None
-        or q.zeros is None
-        or q.narrowed
-        or len(q.blocks) > 1
-        or any(n != 1 for _, n in q.blocks)
-    ):
+    if q.scales is None or q.zeros is None or q.narrowed or len(q.blocks) > 1 or any(n != 1 for _, n in q.blocks):
         return None
     words = []
     for key, values in (("scale", q.scales), ("zero", q.zeros)):

@@ -76,7 +76,9 @@ def index(b: Builder, x: SSAValue, items: Sequence[Any]) -> SSAValue:
     picks = [i for i in every if i is not NEW]
     x = _static(b, x, picks)
     x = _dynamic(b, x, picks)
-    gone = [d for d, i in enumerate(picks) if is_whole(i) or (isinstance(i, SSAValue) and not shape_of(i))]
+    gone = [
+        d for d, i in enumerate(picks) if is_whole(i) or (isinstance(i, SSAValue) and not shape_of(i))
+    ]
     if gone:
         x = b.reshape(x, [n for d, n in enumerate(shape_of(x)) if d not in gone])
     left = [i for i in picks if not is_whole(i) and not (isinstance(i, SSAValue) and not shape_of(i))]
@@ -219,7 +221,10 @@ def update(b: Builder, x: SSAValue, items: Sequence[Any], value: Any) -> SSAValu
         given = b.emit(ReverseOp, [given], [given.type], dims=backwards)[0]
     gone = [d for d in range(len(shape)) if d not in kept]
     given = b.expand(given, gone)
-    at = [b.scalar(s, I32) if is_whole(s) else wrapped(b, s, n) for s, n in zip(starts, shape, strict=True)]
+    at = [
+        b.scalar(s, I32) if is_whole(s) else wrapped(b, s, n)
+        for s, n in zip(starts, shape, strict=True)
+    ]
     steps = {} if all(s == 1 for s in strides) else {"strides": strides}
     return b.infer(DynamicUpdateSliceOp, [x, given, *at], [x.type], **steps)[0]
 

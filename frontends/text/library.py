@@ -365,9 +365,7 @@ def slice(b: Builder, x: Tensor, start: Value, *, size: int, axis: int = 0) -> T
 def scatter_add(b: Builder, x: Tensor, indices: Tensor, values: Value) -> Tensor:
     """x with `values` added to its slices at i32 indices along the first axis, one after the other."""
     if not shape_of(x) or dtype_name(element_of(indices)) != "i32":
-        raise Problem(
-            f"cannot add to slices of {type_text(x.type)} at {type_text(indices.type)}", "indices are i32"
-        )
+        raise Problem(f"cannot add to slices of {type_text(x.type)} at {type_text(indices.type)}", "indices are i32")
     if element_of(x) == BOOLEAN:
         raise Problem("`scatter_add` is for numbers, not i1", help="convert with `as i32`")
     return scattered(b, x, {0: wrapped(b, indices, shape_of(x)[0])}, values, "sum")

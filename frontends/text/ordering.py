@@ -13,7 +13,9 @@ from .diagnostics import Problem
 def sort(b: Builder, x: Tensor, *, axis: int = -1, descending: bool = False) -> Tensor:
     """The elements along an axis in order, the smallest first; NaN counts as the largest."""
     dim = _ordered("sort", x, axis)
-    return b.infer(SortOp, [x], [x.type], dim=dim, keys=[0], descending=[int(descending)], total=[0])[0]
+    return b.infer(
+        SortOp, [x], [x.type], dim=dim, keys=[0], descending=[int(descending)], total=[0]
+    )[0]
 
 
 def argsort(b: Builder, x: Tensor, *, axis: int = -1, descending: bool = False) -> Tensor:
@@ -33,7 +35,9 @@ def top_k(b: Builder, x: Tensor, *, k: int, axis: int = -1) -> tuple[Tensor, ...
         raise Problem(f"there are no {k} elements along axis {dim}, which has {length}", argument="k")
     places = b.emit(IotaOp, [], [tensor(shape_of(x), I32)], dim=dim)[0]
     types = [x.type, places.type]
-    return tuple(b.infer(SortOp, [x, places], types, dim=dim, keys=[0], descending=[1], total=[1], keep=k))
+    return tuple(
+        b.infer(SortOp, [x, places], types, dim=dim, keys=[0], descending=[1], total=[1], keep=k)
+    )
 
 
 def _ordered(called: str, x: Tensor, axis: int) -> int:

@@ -152,9 +152,7 @@ class _Printer:
         if not isinstance(maker, QuantizeOp) or maker.given or op.given:
             raise cannot(op, "the language has quantized values only where they become numbers again at once")
         self.names[op.result] = self.fresh(op.result.name_hint)
-        self.lines.append(
-            f"{self.names[op.result]}: {self.type(op.result.type, op, op)} = {self.name(maker.x)}"
-        )
+        self.lines.append(f"{self.names[op.result]}: {self.type(op.result.type, op, op)} = {self.name(maker.x)}")
 
     def loop(self, op: WhileOp) -> None:
         yielded = op.yielded(1).values

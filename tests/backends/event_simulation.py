@@ -107,9 +107,7 @@ def unrolled(
             yield Item(node.kind, 0, issue=node.issue)
 
 
-def run(
-    kernel, point: tuple[int, ...], prices: Sequence[Price], barrier: BarrierWait | None = None
-) -> list[int]:
+def run(kernel, point: tuple[int, ...], prices: Sequence[Price], barrier: BarrierWait | None = None) -> list[int]:
     """When each core of the block at a grid point is done, in cycles; `barrier`: which it waits for."""
     machine = kernel.machine
     heads = [machine.cube_head_cycles if pipe == Pipe.M else 0 for pipe in PIPES]
@@ -119,12 +117,7 @@ def run(
             i,
             section.core,
             kernel.sections[i].sends,
-            unrolled(
-                kernel.sections[i].body,
-                kernel.sections[i].environment(point, unit),
-                prices[i],
-                defaultdict(int),
-            ),
+            unrolled(kernel.sections[i].body, kernel.sections[i].environment(point, unit), prices[i], defaultdict(int)),
             heads,
             waits,
             round(machine.cross_us * machine.clock_mhz),

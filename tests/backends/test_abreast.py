@@ -34,11 +34,7 @@ def beside(woken: Woken, first: int, work: float, bound: float) -> Beside:
 
 
 @examples(200)
-@given(
-    st.lists(
-        st.tuples(WOKEN, st.integers(0, 24), st.floats(0.1, 50), st.floats(0, 1)), min_size=1, max_size=6
-    )
-)
+@given(st.lists(st.tuples(WOKEN, st.integers(0, 24), st.floats(0.1, 50), st.floats(0, 1)), min_size=1, max_size=6))
 def test_when_launches_begin_and_end(drawn: list[tuple[Woken, int, float, float]]) -> None:
     launches = [beside(*each) for each in drawn]
     found = ends(launches)

@@ -43,9 +43,7 @@ def numbers(count: int, dtype: type, seed: int) -> np.ndarray:
 
 
 def both(run: Callable[..., Any], *args: np.ndarray) -> list[list[np.ndarray]]:
-    compiled = [
-        jax.jit(lambda *xs: run(*xs), compiler_options=options) for options in (OPTIONS, QUICK_OPTIONS)
-    ]
+    compiled = [jax.jit(lambda *xs: run(*xs), compiler_options=options) for options in (OPTIONS, QUICK_OPTIONS)]
     return [[np.asarray(x) for x in jax.tree.leaves(function(*args))] for function in compiled]
 
 
@@ -58,7 +56,9 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
 
 DOMAINS, RESULTS = ("any", "number", "float"), ("same", "i1")
 REAL = [
-    name for name, f in FUNCTIONS.items() if f.domain in DOMAINS and f.result in RESULTS and not f.predicate
+    name
+    for name, f in FUNCTIONS.items()
+    if f.domain in DOMAINS and f.result in RESULTS and not f.predicate
 ]
 
 
@@ -83,9 +83,7 @@ def test_functions(name: str, dtype: type) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize(
-    "name", [n for n in REAL if FUNCTIONS[n].arity == 1 and FUNCTIONS[n].result == "same"]
-)
+@pytest.mark.parametrize("name", [n for n in REAL if FUNCTIONS[n].arity == 1 and FUNCTIONS[n].result == "same"])
 @sampled(22)
 def test_functions_in_loops(name: str, dtype: type) -> None:
     """Where a loop writes parts of an array, XLA makes code as its older emitters do, whatever the options."""
@@ -165,9 +163,7 @@ def loops(a: jax.Array, b: jax.Array, acc: jax.Array, room: int, apart: bool) ->
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int8])
-@pytest.mark.parametrize(
-    "shape", [(128, 32, 256), (64, 7, 64), (64, 1, 8), (3, 5, 2), (1, 128, 1), (96, 512, 64)]
-)
+@pytest.mark.parametrize("shape", [(128, 32, 256), (64, 7, 64), (64, 1, 8), (3, 5, 2), (1, 128, 1), (96, 512, 64)])
 @pytest.mark.parametrize("room", [0, 3])
 @sampled(12)
 def test_products_with_their_sums(shape: tuple[int, int, int], dtype: type, room: int) -> None:
@@ -180,12 +176,7 @@ def test_products_with_their_sums(shape: tuple[int, int, int], dtype: type, room
     start = (1000 * rng.standard_normal((m, n))).astype(acc)
     alone, *others = (
         np.asarray(jax.jit(partial(loops, room=room, apart=apart), compiler_options=options)(a, b, start))
-        for options, apart in [
-            (OPTIONS, True),
-            (OPTIONS, False),
-            (QUICK_OPTIONS, False),
-            (SUMMING_OPTIONS, False),
-        ]
+        for options, apart in [(OPTIONS, True), (OPTIONS, False), (QUICK_OPTIONS, False), (SUMMING_OPTIONS, False)]
     )
     for x in others:
         assert same(x, alone)
@@ -196,9 +187,7 @@ def test_products_with_their_sums(shape: tuple[int, int, int], dtype: type, room
 )
 def test_what_the_library_does_is_seen(behind: Callable[[Any], Any], allowed: bool) -> None:
     shape = jax.ShapeDtypeStruct((64, 64), np.float32)
-    made = jax.jit(lambda a, b, c: behind(c + a @ b), compiler_options=SUMMING_OPTIONS).lower(
-        shape, shape, shape
-    )
+    made = jax.jit(lambda a, b, c: behind(c + a @ b), compiler_options=SUMMING_OPTIONS).lower(shape, shape, shape)
     assert only_summed(made.compile()) == allowed
 
 

@@ -30,9 +30,7 @@ def parts_of_a_sum(x: Any, w: Any) -> Any:
 
 
 def image(x: Any, w: Any) -> Any:
-    return jax.nn.relu(
-        jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-    )
+    return jax.nn.relu(jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")))
 
 
 CASES: dict[str, tuple[Callable[..., Any], str, list[tuple[int, ...]]]] = {

@@ -153,7 +153,9 @@ def test_boxes_are_gathered(case: Case, data: st.DataObject) -> None:
         return
     box = tuple(data.draw(st.integers(1, n)) for n in shown)
     strides = [row_strides(case.now)[d] for d in case.order]
-    firsts = [[data.draw(st.integers(0, n - k)) for n, k in zip(shown, box, strict=True)] for _ in range(3)]
+    firsts = [
+        [data.draw(st.integers(0, n - k)) for n, k in zip(shown, box, strict=True)] for _ in range(3)
+    ]
     index = np.array([sum(i * s for i, s in zip(at, strides, strict=True)) for at in firsts], "i4")
     got = compiled(
         lambda at, held, index: open_boxes.gather_boxes(held, case.view, index, box, at),

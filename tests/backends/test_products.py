@@ -32,9 +32,7 @@ def differing() -> list[str]:
             ("bias", lambda x, w, b: jax.nn.relu(x @ w.T + b), w),
         ):
             program = tw.compile(fn, x, rows, b)
-            typed, in_bytes = (
-                np.asarray(program.executable(mode)(x, rows, b)[0]) for mode in ("typed", "bytes")
-            )
+            typed, in_bytes = (np.asarray(program.executable(mode)(x, rows, b)[0]) for mode in ("typed", "bytes"))
             found += [] if np.array_equal(typed, in_bytes) else [f"{name} of {m} x {k} x {n}"]
     x, w = random(33, 7), random(7, 1)
     (typed,), (in_bytes,) = (run(matmul(33, 1, 7), x, w, memory=mode) for mode in ("typed", "bytes"))
@@ -52,10 +50,7 @@ def turned(every: int) -> list[str]:
         "as it is": (lambda a, b, acc: mma(a, b, acc, 1), lambda a, b: (a, b)),
         "left side transposed": (lambda a, b, acc: mma(a.T, b, acc, 1), lambda a, b: (a.T.copy(), b)),
         "right side transposed": (lambda a, b, acc: mma(a, b.T, acc, 1), lambda a, b: (a, b.T.copy())),
-        "right side taken turned": (
-            lambda a, b, acc: mma(a, b.T, acc, 1, True),
-            lambda a, b: (a, b.T.copy()),
-        ),
+        "right side taken turned": (lambda a, b, acc: mma(a, b.T, acc, 1, True), lambda a, b: (a, b.T.copy())),
         "both sides transposed": (lambda a, b, acc: mma(a.T, b.T, acc, 1), both),
         "both sides taken turned": (lambda a, b, acc: mma(a.T, b.T, acc, 1, True), both),
     }

@@ -193,9 +193,7 @@ def test_what_moves_or_converts_computes_in_nothing():
 def test_floors(report: Report):
     """What must cross HBM once, products and lanes, each at the chip's peak; launches are in the time, not in it."""
     scale, dot, copy = report.kernels
-    crossing = (
-        (8 << 20) / B1.hbm_bytes_per_cycle / B1.clock_mhz
-    )  # 8 MiB are read; what is written stays in L2
+    crossing = (8 << 20) / B1.hbm_bytes_per_cycle / B1.clock_mhz  # 8 MiB are read; what is written stays in L2
     lanes = (4 << 20) * 2 / B1.vector.repeat_bytes / B1.vector_cores / B1.clock_mhz
     assert scale.floors == pytest.approx({"HBM": crossing, "vector": lanes})
     assert scale.floor_microseconds == pytest.approx(crossing)
@@ -367,9 +365,7 @@ def test_json_schema(report: Report):
 
 
 def test_text(report: Report):
-    assert str(
-        report
-    ) == f"{report.microseconds:,.1f} us on ascend-910b1: 6 launches of 2 kernels, 1 copy, " + (
+    assert str(report) == f"{report.microseconds:,.1f} us on ascend-910b1: 6 launches of 2 kernels, 1 copy, " + (
         f"1 host call, {report.energy_joules * 1e3:.3g} mJ (modelled)"
     )
     table = report.table()

@@ -78,9 +78,7 @@ def test_without_flags(program: Program, memory: str) -> None:
             op.detach()
     kernel = kernel_of(module)
     signals, begin = signals_of(kernel)
-    assert (
-        sum(map(len, signals[0].waits.values())) > 2 and sum(begin[0].values()) + sum(begin[1].values()) == 6
-    )
+    assert sum(map(len, signals[0].waits.values())) > 2 and sum(begin[0].values()) + sum(begin[1].values()) == 6
     wanted = np.asarray(program.executable(memory)(*ARGS)[0])
     np.testing.assert_array_equal(run(module, memory), wanted)
     np.testing.assert_allclose(wanted, attention(*map(jnp.asarray, ARGS)), rtol=1e-4, atol=1e-5)
@@ -127,7 +125,9 @@ def dropped_room(kernel: KernelOp) -> None:
 
 def fewer_rounds(kernel: KernelOp) -> None:
     """The cube has one round less than the vector cores."""
-    loop = next(op for op in kernel.sections()[0].body.walk() if isinstance(op, scf.ForOp) and cross_in(op))
+    loop = next(
+        op for op in kernel.sections()[0].body.walk() if isinstance(op, scf.ForOp) and cross_in(op)
+    )
     bound = loop.ub.owner
     assert isinstance(bound, Operation)
     fewer = bound.clone()

@@ -198,12 +198,9 @@ def run_constants(name: str, *operands: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("x", "y"),
-    [((1, 1), (1, 96)), ((64, 1), (1, 96)), ((64, 96), (1, 96)), ((64, 96), (64, 1)), ((1, 1), (1, 1))],
+    ("x", "y"), [((1, 1), (1, 96)), ((64, 1), (1, 96)), ((64, 96), (1, 96)), ((64, 96), (64, 1)), ((1, 1), (1, 1))]
 )
-def test_a_quotient_rounds_once_however_few_divisors_there_are(
-    x: tuple[int, ...], y: tuple[int, ...]
-) -> None:
+def test_a_quotient_rounds_once_however_few_divisors_there_are(x: tuple[int, ...], y: tuple[int, ...]) -> None:
     """XLA by itself would multiply by the reciprocal of what is the same for many elements."""
     a, b = (np.random.default_rng(i).standard_normal(s).astype(np.float32) for i, s in enumerate((x, y)))
 
@@ -213,9 +210,7 @@ def test_a_quotient_rounds_once_however_few_divisors_there_are(
         return values.apply("div", wide, np.dtype(np.float32))
 
     want = (a * a) / (np.abs(b) + np.float32(0.5))
-    np.testing.assert_array_equal(
-        np.asarray(jax.jit(divide)(a, b)), np.broadcast_to(want, np.broadcast_shapes(x, y))
-    )
+    np.testing.assert_array_equal(np.asarray(jax.jit(divide)(a, b)), np.broadcast_to(want, np.broadcast_shapes(x, y)))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

@@ -216,9 +216,7 @@ class Generator:
             elif kind < 0.5:
                 out += f"x[{rng.choice(['n', '0', '-1'])}] = {self.typed(1, 1)}\n"
             elif kind < 0.53:
-                out += rng.choice(
-                    ["x, y = x * s, x[0]\n", "x[z] = y\n", "x[z, z] = s\n", "y, z = top_k(y, k=4)\n"]
-                )
+                out += rng.choice(["x, y = x * s, x[0]\n", "x[z] = y\n", "x[z, z] = s\n", "y, z = top_k(y, k=4)\n"])
             elif kind < 0.57:
                 out += f"x[1:, ::2] = {self.typed(1, 0)}\n"
             else:
@@ -319,9 +317,7 @@ def programs(count: int, seed: int):
             case 4:
                 yield linked.program() if i % 12 < 6 else mutated(rng, linked.program())
             case 5:
-                yield odd(
-                    rng, rng.choice([made.typed_program, linked.program, lambda: rng.choice(examples)])()
-                )
+                yield odd(rng, rng.choice([made.typed_program, linked.program, lambda: rng.choice(examples)])())
             case 0:
                 yield made.program()
             case 1:

@@ -109,9 +109,7 @@ class Linked:
 def odd(rng: random.Random, text: str) -> bytes:
     """A program as a file that is odd as text."""
     n = rng.choice([3, 20, 59, 61, 200, 3000])
-    number = rng.choice(
-        ["9" * n, "1e" + "9" * min(n, 300), "0." + "0" * n + "1", "1_000", "1__", "1.e5", "0x1f", ".5"]
-    )
+    number = rng.choice(["9" * n, "1e" + "9" * min(n, 300), "0." + "0" * n + "1", "1_000", "1__", "1.e5", "0x1f", ".5"])
     inner = {
         "brackets": "x = " + "(" * n + "x" + ")" * n,
         "lists": "y = " + "[" * n + "1" + "]" * n,

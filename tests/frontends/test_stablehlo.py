@@ -97,9 +97,7 @@ def test_reductions_are_recognised_by_their_bodies(body: str, init: str, expecte
         ("i1", "stablehlo.add %p, %q", "%r", ["or"]),
     ],
 )
-def test_a_body_of_one_op_is_not_taken_for_another(
-    element: str, body: str, given: str, kinds: list[str]
-) -> None:
+def test_a_body_of_one_op_is_not_taken_for_another(element: str, body: str, given: str, kinds: list[str]) -> None:
     text = f"""func.func @main(%a: tensor<4x5xf32>, %b: tensor<4x5x{element}>, %j: tensor<{element}>)
         -> (tensor<5xf32>, tensor<5x{element}>) {{
       %i = stablehlo.constant dense<0.0> : tensor<f32>
@@ -414,10 +412,7 @@ def test_errors_are_one_sentence_with_the_place(source: str | bytes, message: st
         ('%0 = "stablehlo.add"(%a, %b) : (tensor<f32>, tensor<f32>) -> tensor<f32>', True),
         ("%v, %i = chlo.top_k(%a, k = 2) : tensor<4xf32> -> (tensor<2xf32>, tensor<2xi32>)", True),
         ("%r:2 = stablehlo.reduce(%x init: %y)", True),
-        (
-            "func.func @main(%a: tensor<4xf32>) -> tensor<4xf32>{ %0 = stablehlo.add %a, %a : tensor<4xf32>",
-            True,
-        ),
+        ("func.func @main(%a: tensor<4xf32>) -> tensor<4xf32>{ %0 = stablehlo.add %a, %a : tensor<4xf32>", True),
         ("func.func @main(%a: i1) -> i1{%0=stablehlo.not %a : i1 return %0 : i1}", True),
         ('func.func @main(%a: i1) { %0 = "stablehlo.not"(%a) : (i1) -> i1', True),
         ("^bb0(%a: i1): stablehlo.return %a : i1", True),

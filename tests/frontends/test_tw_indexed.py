@@ -73,11 +73,7 @@ WRITES: dict[str, Case] = {
     "rows of their own": ("x[y] = z", (X, ROWS, Y), lambda x, y, z: x.at[y].set(z)),
     "rows outside": ("x[y] = 2", (X, FAR), lambda x, y: x.at[y].set(2)),
     "columns": ("x[:, y] = z[:, :3]", (X, COLUMNS, X), lambda x, y, z: x.at[:, y].set(z[:, :3])),
-    "points": (
-        "x[y, z] = [1, 2, 3]",
-        (X, ROWS, COLUMNS),
-        lambda x, y, z: x.at[y, z].set(jnp.array([1.0, 2, 3])),
-    ),
+    "points": ("x[y, z] = [1, 2, 3]", (X, ROWS, COLUMNS), lambda x, y, z: x.at[y, z].set(jnp.array([1.0, 2, 3]))),
     "rows of a page": ("x[1, y, :] = z", (Z, ROWS, Y), lambda x, y, z: x.at[1, y, :].set(z)),
     "around a slice": ("x[y, :, -1] = 3", (Z, PAIRS[0]), lambda x, y: x.at[y, :, -1].set(3)),
     "pages twice": ("x[y] = 3", (Z, PAIRS), lambda x, y: x.at[y].set(3)),
@@ -96,9 +92,7 @@ def source(body: str, args: tuple[np.ndarray, ...], result: Any) -> str:
 def test_values(name: str, tmp_path: Path) -> None:
     if name in CASES:
         line, args, fn = CASES[name]
-        body = (
-            f"a, b = {line[:-3]}\nreturn a" if line.endswith("[0]") and "top_k" in line else f"return {line}"
-        )
+        body = f"a, b = {line[:-3]}\nreturn a" if line.endswith("[0]") and "top_k" in line else f"return {line}"
     else:
         line, args, fn = WRITES[name.removeprefix("write ")]
         body = f"{line}\nreturn x"

@@ -28,9 +28,7 @@ def normal(*shape: int, dtype: str = "float32", scale: float = 1.0) -> np.ndarra
     return (scale * RNG.standard_normal(shape)).astype(dtype)
 
 
-def vit(
-    image: Any, patch: Any, cls: Any, pos: Any, wqkv: Any, wo: Any, w1: Any, b1: Any, w2: Any, *rest: Any
-) -> Any:
+def vit(image: Any, patch: Any, cls: Any, pos: Any, wqkv: Any, wo: Any, w1: Any, b1: Any, w2: Any, *rest: Any) -> Any:
     b2, g1, c1, g2, c2, head = rest
     p = image.reshape(3, 2, 8, 2, 8).transpose(1, 3, 0, 2, 4).reshape(4, -1)
     x = jnp.concatenate([cls, p @ patch]) + pos
@@ -94,9 +92,7 @@ def kmeans(x: Any, centers: Any, rounds: Any) -> Any:
 
 
 def mandelbrot(re0: Any, im0: Any, size: Any) -> Any:
-    c = (re0 + np.arange(64) * (size / 64) + 1j * (im0 + np.arange(48) * (size / 48))[:, None]).astype(
-        np.complex64
-    )
+    c = (re0 + np.arange(64) * (size / 64) + 1j * (im0 + np.arange(48) * (size / 48))[:, None]).astype(np.complex64)
     z, count = c, np.zeros((48, 64), np.int32)
     for _ in range(50):
         inside = abs(z) ** 2 <= 4
@@ -142,13 +138,7 @@ I8 = RNG.integers(-128, 128, (32, 64)).astype(np.int8), RNG.integers(-128, 128, 
 PROGRAMS: dict[str, tuple[Callable[..., Any], list[Any], float]] = {
     "vit": (
         vit,
-        [
-            normal(3, 16, 16),
-            normal(192, 16),
-            normal(1, 16),
-            normal(5, 16),
-            *(normal(*s, scale=0.3) for s in D),
-        ],
+        [normal(3, 16, 16), normal(192, 16), normal(1, 16), normal(5, 16), *(normal(*s, scale=0.3) for s in D)],
         1e-4,
     ),
     "conv": (
@@ -194,9 +184,6 @@ def test_canonical_and_back(name: str) -> None:
     path = FOLDER / f"{name}.tw"
     text = path.read_text()
     assert format_text(str(path), text) == text
-    specs = [
-        (np.shape(a), {"f": "f", "i": "i"}[a.dtype.kind] + str(8 * a.dtype.itemsize))
-        for a in PROGRAMS[name][1]
-    ]
+    specs = [(np.shape(a), {"f": "f", "i": "i"}[a.dtype.kind] + str(8 * a.dtype.itemsize)) for a in PROGRAMS[name][1]]
     module = lower_tw(str(path), text, None, specs).module
     assert same(lower_tw("again.tw", print_tw(module)).module, module)

@@ -152,7 +152,6 @@ QUANTIZED = """func.func @main(%x: tensor<20x30xf32>) -> tensor<20x30xf32> {
 """
 """StableHLO: JAX has no quantized tensors."""
 
-
 def token(x: jax.Array, w: jax.Array) -> jax.Array:
     """A norm of one row, and a product that reads it."""
     y = x - x.mean(axis=-1, keepdims=True)

@@ -185,9 +185,7 @@ def test_inputs_follow_shapes() -> None:
 
 def test_a_program_with_a_bounded_result_gets_smaller() -> None:
     """A result may go without its extent, and the extent without its result."""
-    module = lower_function(
-        lambda x, n: (tw.bounded(x * 2, n), x + 1), (np.ones(8, np.float32), np.int32(3))
-    ).module
+    module = lower_function(lambda x, n: (tw.bounded(x * 2, n), x + 1), (np.ones(8, np.float32), np.int32(3))).module
     for kept in ([0], [1], [2], [1, 2]):
         smaller, edit = module.clone(), OutputsVanish()
         assert edit.apply(smaller, [site for site in edit.sites(smaller) if site[1] not in kept])

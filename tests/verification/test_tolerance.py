@@ -143,13 +143,7 @@ def test_about_a_pole() -> None:
 @pytest.mark.parametrize("way", [lax.cumprod, jnp.prod])
 def test_products_that_meet_a_limit_on_the_way(way: Callable[..., Any]) -> None:
     """What is infinite or lost in one order and not in another is open; what is so in every order, is not."""
-    rows = [
-        [2.0] * 200 + [0.5] * 200,
-        [2.0] * 400,
-        [2.0] * 50 + [0.5] * 100,
-        [0.5] * 400,
-        [2.0] * 400 + [0.0],
-    ]
+    rows = [[2.0] * 200 + [0.5] * 200, [2.0] * 400, [2.0] * 50 + [0.5] * 100, [0.5] * 400, [2.0] * 400 + [0.0]]
     opens = []
     for row in rows:
         (bound,) = likely(lambda x: way(x, axis=0), jnp.asarray(row, jnp.float32)).result_bounds
@@ -160,9 +154,7 @@ def test_products_that_meet_a_limit_on_the_way(way: Callable[..., Any]) -> None:
     assert 2.0**-66 <= np.asarray(bound).reshape(-1)[-1] < 2.0**-65
 
 
-@pytest.mark.parametrize(
-    ("add", "small"), [(lambda x: x @ x.T, 1e-17), (lambda x: jnp.sum(x, axis=1), 1e-34)]
-)
+@pytest.mark.parametrize(("add", "small"), [(lambda x: x @ x.T, 1e-17), (lambda x: jnp.sum(x, axis=1), 1e-34)])
 def test_sums_of_what_is_too_small_for_its_roundings(add: Callable[..., Any], small: float) -> None:
     """A rounding of 1e-34 in f32 is no normal number, and XLA has 0 for it: as much is allowed as may be flushed.
     A sum of zeros is exact."""

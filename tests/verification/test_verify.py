@@ -78,11 +78,12 @@ def test_a_correct_program_has_a_row_for_each_pass_and_memory(dtype: Any) -> Non
     assert names == [
         ("source", "typed"),
         *((s, "typed") for s in ("graph-simplify", "graph-strips", "graph-hoist", "graph-partition")),
+        *((s, "typed") for s in ("graph-fuse", "graph-schedule", "graph-to-tile", "tile-inline", "tile-to-npu")),
         *(
-            (s, "typed")
-            for s in ("graph-fuse", "graph-schedule", "graph-to-tile", "tile-inline", "tile-to-npu")
+            (s, m)
+            for s in (*ON_DEVICE, "run")
+            for m in ("typed", "bytes")
         ),
-        *((s, m) for s in (*ON_DEVICE, "run") for m in ("typed", "bytes")),
     ]
     assert [c.stage for c in found.checks if c.exact] == [
         s for s, _ in names if s.startswith(("npu-", "tile-"))
@@ -289,5 +290,7 @@ def test_a_concatenation_in_memory_that_was_used_before() -> None:
 
 def test_results_as_long_as_data_says_are_judged_behind_a_pass_that_rounds() -> None:
     x = np.float32([1, -1, 2, -3, 4, 0, 5])
-    found = tw.verify(lambda x: tw.compress(x > 0, x * 2.0), x, options=tw.Options(precision="mixed_float16"))
+    found = tw.verify(
+        lambda x: tw.compress(x > 0, x * 2.0), x, options=tw.Options(precision="mixed_float16")
+    )
     assert found.ok, found

@@ -34,9 +34,7 @@ def bisected(case: Case) -> Verification:
 def test_there_are_thirty_wrong_passes_over_all_stages() -> None:
     assert len(CASES) >= 30
     assert len({c.name for c in CASES}) == len(CASES)
-    assert (
-        len({c.stage for c in CASES}) == len(PIPELINE) - 2
-    )  # npu-join-launches and npu-check change no values
+    assert len({c.stage for c in CASES}) == len(PIPELINE) - 2  # npu-join-launches and npu-check change no values
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)

@@ -183,9 +183,7 @@ def strip_behind(module: ModuleOp) -> None:
     """Each strip is read one row too far."""
     for op in every(module, DynamicSliceOp):
         kind, block = op.starts[0].type, op.parent
-        one = ConstantOp.create(
-            properties={"value": DataAttr.of(np.asarray(1, np.int32))}, result_types=[kind]
-        )
+        one = ConstantOp.create(properties={"value": DataAttr.of(np.asarray(1, np.int32))}, result_types=[kind])
         more = GRAPH["add"].create(operands=[op.starts[0], one.results[0]], result_types=[kind])
         block.insert_ops_before([one, more], op)
         op.operands[1] = more.results[0]

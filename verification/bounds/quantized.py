@@ -90,11 +90,7 @@ def of_integers(rule: Rule) -> Rule:
     """The bound of a product, by `rule` for plain numbers, that knows quantized ones: their sums are exact."""
 
     def product(
-        op: ops.ContractOp | ops.ConvOp,
-        xs: Sequence[Array],
-        es: Sequence[Bound],
-        ys: Sequence[Array],
-        mode: Mode,
+        op: ops.ContractOp | ops.ConvOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
     ) -> list[Bound]:
         left, right, made = (quantized(v.type) for v in (op.lhs, op.rhs, op.result))
         if left is None or right is None:

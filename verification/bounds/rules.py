@@ -104,9 +104,7 @@ def _propagate(
     rule = BOUNDS.of(type(op))
     if rule is not None:
         return list(rule(op, xs, es, ys, mode))
-    if isinstance(op, EXACT) or (
-        all(e is None for e in es) and not any(roundoff(np.dtype(y.dtype)) for y in ys)
-    ):
+    if isinstance(op, EXACT) or (all(e is None for e in es) and not any(roundoff(np.dtype(y.dtype)) for y in ys)):
         return [None] * len(ys)
     raise PluginError(f"{describe(op)} has no `error_bound`, so nobody knows how far its results may be off")
 

@@ -71,9 +71,7 @@ def _combined(
     if not own:
         return moved
     sizes = total(wide(x), "sum")
-    return both(
-        moved, jnp.where(sizes > float(jnp.finfo(dtype).max), jnp.inf, additions(sizes, own, dtype)), mode
-    )
+    return both(moved, jnp.where(sizes > float(jnp.finfo(dtype).max), jnp.inf, additions(sizes, own, dtype)), mode)
 
 
 def _partial_products(x: Array, total: Total, dtype: np.dtype) -> Array:
@@ -227,9 +225,7 @@ def _of_numbers(e: Array, dim: int) -> Array:
     return jnp.concatenate([each, each], dim)
 
 
-def unpack(
-    op: ops.UnpackOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
-) -> list[Bound]:
+def unpack(op: ops.UnpackOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode) -> list[Bound]:
     """Numbers of 4 bits are exact; those of a byte that is not may be any."""
     (e,) = es
     return [None if e is None else jnp.repeat(jnp.where(e > 0, 15, 0).astype(wide(ys[0]).dtype), 2, -1)]
