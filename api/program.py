@@ -487,7 +487,7 @@ class Program:
         found = []
         for kernel in self._module.ops:
             if isinstance(kernel, KernelOp):
-                flags = removable_flags(kernel)
+                flags = removable_flags(kernel, self.machine)
                 cycles = cycles_without(kernel, (), self.machine) if flags else 0
                 for flag in flags:
                     cheaper = cycles_without(kernel, flag.ops, self.machine)

@@ -8,7 +8,7 @@ from itertools import islice
 from ..backends.stepper.cores import SteppedCore
 from ..backends.stepper.instructions import StoreBox, Work
 from ..backends.stepper.marks import Mark
-from ..backends.stepper.nodes import Cross, Flag, IssuedNode, Loop
+from ..backends.stepper.nodes import Cross, Flag, IssuedNode, Loop, PipeBarrier
 from ..backends.stepper.order import BlockOrder
 from .listing import Listing
 
@@ -87,7 +87,7 @@ def waits_of(
                 break
     for queue, pipe in enumerate(pipes):
         number = core.first_queue + queue
-        begun = f"  {pipe}, {core.order.clocks[number][number]} begun"
+        begun = f"  {pipe}, {core.order.begun[number]} begun"
         if queue not in following:
             yield f"{begun}: is done"
             continue
@@ -128,9 +128,13 @@ def _needs(core: SteppedCore, node: IssuedNode, env: list[int], listing: Listing
             if not meets and does == "reads":
                 yield f"{does} {name}, which nothing wrote yet"
             for mark in (meets[step] for step in sorted(meets)):
+                if mark.queue == queue and not node.unordered:
+                    continue
                 if mark.number > order.clocks[queue][mark.queue]:
                     said = f"{listing.said(mark.op)} on {mark.core.pipe_of(mark)}"
                     yield f"{does} {name}, and knows of no end of {said}"
+    elif isinstance(node, PipeBarrier):
+        yield "waits until all that it began is over"
     else:
         yield "waits until all pipes are idle"
 

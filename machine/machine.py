@@ -39,6 +39,9 @@ class Machine:
     cube_biases: types of accumulators that may begin as a number for each column, from the bias table.
     cube_sparse: by how much fewer multiply-adds a product has whose right side keeps 2 of 4 numbers along k, by type.
     unit_flags: whether a drain may follow the product of its sums fractal by fractal, without a flag.
+    unordered: pipes that may begin an instruction before the ones ahead of it are over, so that what depends on one
+    of them needs a pipe_barrier between; unordered_sums: products of fewer fractals of sums than this do, too, where
+    they go on with the sums of the one before.
     max_blocks: blocks that the grid of a launch has at most. mixed_us, mixed_us_all: how much longer one takes that
     wakes cube and vector cores of a split chip, on one and on all. barrier_share: the share of such a launch
     that a barrier over its cores takes. cross_us: the time of a signal between a cube core and its vector cores.
@@ -68,6 +71,8 @@ class Machine:
     host: HostCost
     energy: Energy
     flags: int = 8
+    unordered: frozenset[str] = frozenset()
+    unordered_sums: int = 0
     pipes: tuple[str, ...] = PIPES
     max_blocks: int = 65_535
     mixed_us: float = 0.0

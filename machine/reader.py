@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +183,7 @@ def facts(path: Path, content: dict[str, Any]) -> dict[str, Any]:
     }
     pipes = (*PIPES, *_pipes(table))
     rates, k0 = _cube(cube.child("rates"))
+    order = table.child("order") if "order" in table.table else None
     fixpipe = table.child("fixpipe") if "fixpipe" in table.table else None
     found: dict[str, Any] = {
         "name": name,
@@ -224,6 +225,8 @@ def facts(path: Path, content: dict[str, Any]) -> dict[str, Any]:
             energy.number("idle_watts"),
         ),
         "flags": table.integer("flags"),
+        "unordered": frozenset() if order is None else _unordered(order, pipes),
+        "unordered_sums": 0 if order is None else int(order.optional("sums_below", 0)),
         "issue_cycles": issue,
         "row_instructions": scalar.integer("row_instructions"),
         "vector_issue_cycles": int(scalar.optional("vector_issue_cycles", issue)),
@@ -253,6 +256,15 @@ def facts(path: Path, content: dict[str, Any]) -> dict[str, Any]:
     for part in (cores, memory, launch, host, energy, cube, scalar, table):
         part.close()
     return found
+
+
+def _unordered(table: _Table, pipes: Sequence[str]) -> frozenset[str]:
+    """The pipes whose dependent instructions need a barrier between them. Raises MachineError."""
+    found = table.texts("needs_barrier")
+    for pipe in found:
+        if pipe not in pipes or pipe == pipes[0]:
+            raise table.error("needs_barrier", f"names {pipe!r}, which is none of {', '.join(pipes[1:])}")
+    return frozenset(found)
 
 
 def _banks(table: _Table) -> Banks:

@@ -54,6 +54,7 @@ SILENT = (
     ops.SlotOp,
     ops.SyncOp,
     ops.BarrierOp,
+    ops.PipeBarrierOp,
     ops.SetCrossOp,
     ops.WaitCrossOp,
     scf.YieldOp,

@@ -40,7 +40,8 @@ SUMS = 1 << 20
 UNIT_BYTES = 512
 """Sums that share a unit flag (Ascend/AscendNPU-IR; ../cost-model.md)."""
 
-WORK, SET, WAIT, BARRIER, SET_CROSS, WAIT_CROSS, LOOP = range(7)
+WORK, SET, WAIT, BARRIER, PIPE_BARRIER, SET_CROSS, WAIT_CROSS, LOOP = range(8)
+"""A pipe_barrier takes its issue alone: the cycles of each instruction are those of one that nothing overlaps."""
 
 Env = list[int]
 

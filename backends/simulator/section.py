@@ -26,6 +26,7 @@ from .errors import SimulationError
 from .nodes import (
     BARRIER,
     LOOP,
+    PIPE_BARRIER,
     SET_CROSS,
     SUMS,
     UNIT_BYTES,
@@ -261,6 +262,8 @@ class TimedSection(TimedBody):
             self._put(scope, TimedCross(op, self.machine))
         elif isinstance(op, ops.BarrierOp):
             self._put(scope, TimedNode(BARRIER, op))
+        elif isinstance(op, ops.PipeBarrierOp):
+            self._put(scope, TimedNode(PIPE_BARRIER, op))
         elif isinstance(op, NpuOp):
             work = self._work(op)
             self._put(scope, work)

@@ -73,12 +73,13 @@ class SteppedCore:
 
     def begin(self, node: IssuedNode) -> Mark:
         """Gives an instruction its number in its queue."""
-        queue = self.first_queue + node.queue
-        clock = self.order.clocks[queue]
-        clock[queue] += 1
+        queue, order = self.first_queue + node.queue, self.order
+        order.begun[queue] = number = order.begun[queue] + 1
+        if not node.unordered:
+            order.clocks[queue][queue] = number - 1
         session = self.launch.session
         session.steps += 1
-        return Mark(node.op, self.block, self, queue, clock[queue], session.steps, tuple(self.env))
+        return Mark(node.op, self.block, self, queue, number, session.steps, tuple(self.env))
 
     # -- on-chip memory ------------------------------------------------------------------------------------
 
@@ -114,17 +115,15 @@ class SteppedCore:
         buffer, order = place.buffer, self.order
         clock = order.clocks[mark.queue]
         for cell in self._cells[buffer.number][slot]:
-            if order.checks:
-                writer = cell.writer
-                if writer is not None and writer.number > clock[writer.queue]:
-                    raise order.race(
-                        mark, writer, f"writes {buffer.name} while {{}} may still write there", cell
-                    )
+            writer = cell.writer
+            if order.checks and cell.readers:  # who knows that they are over knows it of what they read
                 for queue, reader in cell.readers.items():
-                    if reader.number > clock[queue]:
+                    if reader.number > clock[queue] and reader is not mark:
                         raise order.race(
                             mark, reader, f"writes {buffer.name} while {{}} may still read there", cell
                         )
+            elif order.checks and writer is not None and writer.number > clock[writer.queue]:
+                raise order.race(mark, writer, f"writes {buffer.name} while {{}} may still write there", cell)
             if cell.readers:
                 cell.readers = {}
             cell.writer, cell.owner = mark, buffer

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 
 class IssuedNode:
-    """Something that a core comes to. queue: the number of its pipe among those of its section."""
+    """Something that a core comes to. queue: the number of its pipe among those of its section; unordered: whether it
+    may begin before what is ahead of it there is over, as all but some instructions may."""
 
-    __slots__ = ("op", "queue")
+    __slots__ = ("op", "queue", "unordered")
 
     def __init__(self, op: Operation, queue: int) -> None:
-        self.op, self.queue = op, queue
+        self.op, self.queue, self.unordered = op, queue, True
 
     def run(self, core: SteppedCore) -> None:
         """Does what there is to do, on a core. Raises StepFault."""
@@ -77,6 +78,15 @@ class Barrier(IssuedNode):
 
     def run(self, core: SteppedCore) -> None:
         core.order.barrier(core, self)
+
+
+class PipeBarrier(IssuedNode):
+    """A wait until a pipe of the core is idle."""
+
+    __slots__ = ()
+
+    def run(self, core: SteppedCore) -> None:
+        core.order.pipe_barrier(core, self)
 
 
 class Loop(IssuedNode):

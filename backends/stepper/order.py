@@ -1,12 +1,14 @@
 """The order of the instructions of one block of cores, by vector clocks: a race detector.
 
-Every pipe of a core is a queue that runs in order. `clocks[q][r]` is how many instructions of queue r are known to be
-over when the next one of queue q starts. What the cores issue is met in program order, and gives every clock:
+Every pipe of a core is a queue that begins its instructions in order. `clocks[q][r]` is how many instructions of queue
+r are known to be over when the next one of queue q starts; of its own queue all, where the machine ends one instruction
+of a pipe before it begins the next. What the cores issue is met in program order, and gives every clock:
 
-    set_flag [P -> Q]     keeps a copy of P's clock in the flag's fifo
+    set_flag [P -> Q]     keeps a copy of P's clock in the flag's fifo, with all that P began
     wait_flag [P -> Q]    joins Q's clock with the oldest copy
     set_cross, wait_cross the same between the cores of a block
-    barrier               joins all clocks of the core
+    pipe_barrier [P]      all that P began is over
+    barrier               joins all clocks of the core, with all that its pipes began
     scalar instructions   are over before anything later is issued: the clock of S joins all others of the core
     unit flags            a drain is over after the product that flags its sums, the next product after that drain
 
@@ -26,7 +28,7 @@ from .places import BufferPlace, ByteCell
 
 if TYPE_CHECKING:
     from .cores import SteppedCore
-    from .nodes import Barrier, Cross, Flag, IssuedNode
+    from .nodes import Barrier, Cross, Flag, IssuedNode, PipeBarrier
 
 
 class _Event:
@@ -50,12 +52,20 @@ class BlockOrder:
             core.first_queue = count
             count += len(core.section.pipes)
         self.clocks = [[0] * count for _ in range(count)]
+        self.begun = [0] * count
+        """How many instructions each pipe has begun."""
         self.events: dict[tuple[int, str, str, int], _Event] = {}
         self.cross: dict[tuple[int, int, int], deque[tuple[list[int], Mark]]] = {}
 
     def queues(self, core: SteppedCore) -> range:
         """The numbers of a core's pipes."""
         return range(core.first_queue, core.first_queue + len(core.section.pipes))
+
+    def over(self, queue: int) -> list[int]:
+        """What is over where all that a pipe began is."""
+        clock = self.clocks[queue].copy()
+        clock[queue] = self.begun[queue]
+        return clock
 
     def knows(self, mark: Mark, before: Mark) -> bool:
         """Whether an instruction of the block starts after another one is over."""
@@ -71,8 +81,7 @@ class BlockOrder:
     def unit_flags(self, core: SteppedCore, sums: BufferPlace, drains: bool, fresh: bool, mark: Mark) -> None:
         """A drain with unit flags is over after the product that flags its sums, and the product that begins them anew
         after that drain: each waits for the other, fractal by fractal."""
-        clock = self.clocks[mark.queue]
-        known = clock.copy()
+        clock, known = self.clocks[mark.queue], self.over(mark.queue)
         for cell in core.cells(sums, sums.slot(core.env)):
             if drains and not cell.flagged:
                 raise fault("deadlock", mark.op, "waits for sums that no product before it flags", str(cell))
@@ -87,18 +96,21 @@ class BlockOrder:
 
     def scalar(self, core: SteppedCore, node: IssuedNode) -> None:
         """What the scalar unit did, or waited for, is over before anything that it issues later."""
-        own = self.clocks[core.first_queue + node.queue]
+        own = core.first_queue + node.queue
+        over = self.over(own)
         for q in self.queues(core):
-            clock = self.clocks[q]
-            if clock is not own:
-                clock[:] = map(max, clock, own)
+            if q != own:
+                self.clocks[q][:] = map(max, self.clocks[q], over)
 
     def barrier(self, core: SteppedCore, node: Barrier) -> None:
         core.begin(node)
-        mine = [self.clocks[q] for q in self.queues(core)]
-        joined = [max(column) for column in zip(*mine, strict=True)]
-        for clock in mine:
-            clock[:] = joined
+        joined = [max(column) for column in zip(*map(self.over, self.queues(core)), strict=True)]
+        for q in self.queues(core):
+            self.clocks[q][:] = joined
+
+    def pipe_barrier(self, core: SteppedCore, node: PipeBarrier) -> None:
+        mark = core.begin(node)
+        self.clocks[mark.queue][mark.queue] = mark.number
 
     def _event(self, core: SteppedCore, node: Flag) -> _Event:
         key = (core.number, *node.pair, node.channel(core.env))
@@ -119,7 +131,7 @@ class BlockOrder:
             if waited is not None and waited.number > clock[waited.queue]:
                 what = "may raise its flag again before it is consumed"
                 raise fault("reused-flag", node.op, what, said_flag(node, core))
-        event.clocks.append((clock.copy(), mark))
+        event.clocks.append((self.over(mark.queue), mark))
 
     def wait_flag(self, core: SteppedCore, node: Flag) -> None:
         event, mark = self._event(core, node), core.begin(node)
@@ -149,7 +161,7 @@ class BlockOrder:
         for other in self.cores:
             if other.section is not core.section:
                 fifo = self.cross.setdefault((core.number, other.number, node.event), deque())
-                fifo.append((self.clocks[mark.queue].copy(), mark))
+                fifo.append((self.over(mark.queue), mark))
 
     def wait_cross(self, core: SteppedCore, node: Cross) -> None:
         mark = core.begin(node)

@@ -20,7 +20,7 @@ from ...dialects.open_sizes import value_at
 from ...dialects.sizes import Sizes
 from ...machine import Machine
 from .instructions import instruction
-from .nodes import Barrier, Cross, Flag, IssuedNode, Loop
+from .nodes import Barrier, Cross, Flag, IssuedNode, Loop, PipeBarrier
 from .places import BufferPlace, Row, SectionBuffer
 
 
@@ -174,6 +174,9 @@ class _Builder:
     def barrier(self, op: ops.BarrierOp) -> Barrier:
         return Barrier(op, self.section.queue(Pipe.S))
 
+    def pipe_barrier(self, op: ops.PipeBarrierOp) -> PipeBarrier:
+        return PipeBarrier(op, self.section.queue(*op.pipes()))
+
     def work(self, op: NpuOp) -> IssuedNode:
         queue = self.section.queue(op.PIPE)
         for value in op.reads():
@@ -181,7 +184,9 @@ class _Builder:
                 self.plan.loaded.add(self.plan.tensors[value])
         if isinstance(op, ops.LoadScalarOp):
             self.plan.index(op.result)
-        return instruction(op, queue, self.plan, self.places)
+        made = instruction(op, queue, self.plan, self.places)
+        made.unordered = op.is_unordered(self.plan.machine)
+        return made
 
 
 _HOW: Sequence[tuple[tuple[type, ...], Callable[[_Builder, Any], IssuedNode | None]]] = (
@@ -193,6 +198,7 @@ _HOW: Sequence[tuple[tuple[type, ...], Callable[[_Builder, Any], IssuedNode | No
     ((ops.SyncOp,), _Builder.flag),
     ((ops.SetCrossOp, ops.WaitCrossOp), _Builder.cross),
     ((ops.BarrierOp,), _Builder.barrier),
+    ((ops.PipeBarrierOp,), _Builder.pipe_barrier),
     ((NpuOp,), _Builder.work),
 )
 """How to add an op to a section, by class."""

@@ -123,7 +123,7 @@ class Session:
         queues, clocks = core.order.queues(core), core.order.clocks
         names = dict(zip(queues, core.section.pipes, strict=True))
         return {
-            str(names[q]): {str(names[r]): (clocks[q][r], clocks[r][r]) for r in queues if r != q}
+            str(names[q]): {str(names[r]): (clocks[q][r], core.order.begun[r]) for r in queues if r != q}
             for q in queues
         }
 

@@ -10,7 +10,15 @@ from .dispatch import AloneOp, DispatchOp, RequireOp, SymbolOp, VersionOp
 from .interface import Cost, NpuOp, buffer, gm
 from .scatter import VScatterOp
 from .sorting import VSortOp
-from .synchronization import BarrierOp, SetCrossOp, SetFlagOp, SyncOp, WaitCrossOp, WaitFlagOp
+from .synchronization import (
+    BarrierOp,
+    PipeBarrierOp,
+    SetCrossOp,
+    SetFlagOp,
+    SyncOp,
+    WaitCrossOp,
+    WaitFlagOp,
+)
 from .transfers import (
     FixpipeOp,
     LoadIndirectOp,
@@ -45,6 +53,7 @@ Npu = Dialect(
         AllocOp,
         AloneOp,
         BarrierOp,
+        PipeBarrierOp,
         CopyL0cOp,
         DispatchOp,
         FixpipeL1Op,
@@ -124,6 +133,7 @@ __all__ = [
     "Npu",
     "NpuOp",
     "Pipe",
+    "PipeBarrierOp",
     "RequireOp",
     "SPACES",
     "SetCrossOp",

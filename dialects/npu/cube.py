@@ -171,6 +171,11 @@ class MmadOp(NpuOp):
     def starts_fresh(self) -> tuple[int, SSAValue]:
         return 0, self.acc
 
+    def is_unordered(self, machine: Machine) -> bool:
+        """Sums of few fractals are still on their way when the next product begins with the first of them."""
+        rows, columns = buffer(self.acc).shape
+        return -(-rows // 16) * -(-columns // 16) < machine.unordered_sums
+
     def flagged_sums(self) -> SSAValue | None:
         return self.acc if self.unit_flag is not None else None
 

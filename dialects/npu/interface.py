@@ -108,6 +108,10 @@ class NpuOp(EngineOp, MemoryEffectInterface):
         """(row, source): where that row of `at [...]` is 0, the source's old contents are not used."""
         return None
 
+    def is_unordered(self, machine: Machine) -> bool:
+        """Whether it may begin before the instructions ahead of it on its pipe are over."""
+        return self.PIPE in machine.unordered
+
     def flagged_sums(self) -> SSAValue | None:
         """The accumulator of a product or a drain that has a unit flag."""
         return None

@@ -20,7 +20,7 @@ from .types import Pipe
 
 def check_pipes(op: NpuOp) -> None:
     """The pipes that a flag names may exist; npu-check knows the machine's. Raises VerifyException."""
-    for key in ("source", "target"):
+    for key in ("source", "target", "pipe"):
         if key in op.properties and not text(op.properties[key]).isidentifier():
             raise op.error(f"{key} {text(op.properties[key])!r} is not a pipe, such as {', '.join(PIPES)}")
 
@@ -99,6 +99,25 @@ class BarrierOp(OrderOp):
     name = "npu.barrier"
     PIPE: ClassVar[Pipe] = Pipe.S
     N_OUTPUTS: ClassVar[int] = 0
+
+
+@irdl_op_definition
+class PipeBarrierOp(OrderOp):
+    """Holds a pipe until all that it was given before is over. Between dependent instructions of a pipe that may begin
+    the second one earlier."""
+
+    name = "npu.pipe_barrier"
+    N_OUTPUTS: ClassVar[int] = 0
+    pipe = prop_def(StringAttr)
+
+    def pipes(self) -> Sequence[Pipe]:
+        return (Pipe(text(self.pipe)),)
+
+    def verify_(self) -> None:
+        super().verify_()
+        check_pipes(self)
+        if text(self.pipe) == Pipe.S:
+            raise self.error("pipe S ends each instruction by itself, and has no barrier")
 
 
 @irdl_op_definition

@@ -51,6 +51,7 @@ from .check.minimal import irredundant
 from .check.model import LOOP, SET, WAIT, WORK, CheckedKernel, CheckedNode, CheckedSection
 from .check.waits import WaitGraph
 from .flags import Home, Pair, SyncPair, merged_pairs, number_events, plan_flags
+from .pipe_barriers import needing_barriers, put_barrier
 from .reorder import gather, wall_off
 from .unit_flags import give_unit_flags
 
@@ -72,7 +73,7 @@ class NpuSynchronizePass(TargetPass):
                     give_unit_flags(section)
             # flags are those for a few sizes; npu-check sees whether they do for others
             with choosing():
-                models = models_of(kernel)
+                models = models_of(kernel, machine)
                 for number in range(len(models[0].sections)):
                     models = synchronize_section(models, number, machine.flags)
                 synchronize_cores(kernel)
@@ -111,7 +112,7 @@ def long_running(kernel: KernelOp) -> Sizes:
     return sizes
 
 
-def models_of(kernel: KernelOp) -> list[CheckedKernel]:
+def models_of(kernel: KernelOp, machine: Machine) -> list[CheckedKernel]:
     """A kernel, ready to be checked, at sizes that its flags must do for: where loops run for long, for the example,
     and for the least that there are, of all sizes and of each. Where nothing is open, these are one."""
     numbers = [op.number for op in kernel.walk() if isinstance(op, SizeOp)]
@@ -125,7 +126,7 @@ def models_of(kernel: KernelOp) -> list[CheckedKernel]:
     models: list[CheckedKernel] = []
     for sizes in reversed(apart.values()):
         with assuming(sizes), choosing():
-            models.append(CheckedKernel(kernel))
+            models.append(CheckedKernel(kernel, machine))
     return models
 
 
@@ -188,8 +189,12 @@ def synchronize_section(models: list[CheckedKernel], number: int, events: int) -
             if walls > _MOST_WALLS:
                 raise PassError(f"{describe(section.op)} cannot be ordered by flags and barriers")
             wall_off(homes.values(), [f for f in flags if frozenset(f.pair) in short])
-        models = models_of(models[0].op)
+        models = models_of(models[0].op, models[0].machine)
         section = models[0].sections[number]
+    with _inserted(chosen, homes, models, number):
+        dependent = needing_barriers(models, number)
+    for op in dependent:
+        put_barrier(op)
     for home in homes.values():
         home.flags = [f for f in chosen if f.block is home.block]
         insert(home, section.op.body.block)
@@ -205,7 +210,7 @@ def needed_flags(
             return flags
         numbers = {id(node): i for i, nodes in enumerate(virtual) for node in nodes}
         graphs = [
-            WaitGraph(model, numbers, only=model.sections[number], start=start)
+            WaitGraph(model, numbers, only=model.sections[number], start=start, in_order=True)
             for model in models
             for start in model.starts()
         ]
@@ -224,7 +229,7 @@ def is_unsafe(
 
 def _unsafe(models: Sequence[CheckedKernel], number: int) -> bool:
     return any(
-        Clocks(model, only=model.sections[number], start=start).unsafe()
+        Clocks(model, only=model.sections[number], start=start, in_order=True).unsafe()
         for model in models
         for start in model.starts()
     )

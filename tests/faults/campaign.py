@@ -172,7 +172,7 @@ class KernelSubject:
         self.noise = noise(self.addresses.pop() + 512, 1)
         written = int(self.kernel.outputs.value.data) + int(self.kernel.workspaces.value.data)
         self.first_output = len(self.types) - written
-        self.work = work_of(self.kernel)
+        self.work = work_of(self.kernel, self.machine)
         self.given = set(range(self.first_output))
         self.results: dict[bool, np.ndarray] = {}
 
@@ -362,9 +362,9 @@ def claimed(kernel: KernelOp, target: str, claims: str) -> bool:
     return True
 
 
-def work_of(kernel: KernelOp) -> int:
+def work_of(kernel: KernelOp, machine: Machine) -> int:
     """About how many bytes the kernel's buffers hold, times its instructions: what a run costs."""
-    model = CheckedKernel(kernel)
+    model = CheckedKernel(kernel, machine)
 
     def cost(nodes: Sequence[CheckedNode]) -> int:
         total = 0
@@ -403,11 +403,11 @@ def run_task(task: Task) -> tuple[Tally, int, int]:
     kernels = 0
     program = HostSubject(found, summaries)
     for name, op in launched(found.module).items():
-        if work_of(op) * 2 > MOST_WORK:
+        if work_of(op, program.machine) * 2 > MOST_WORK:
             whole.large += 1
         elif claimed(op, target, claims):
             kernels += 1
-            some = each if work_of(op) <= FEW_WORK else -(-each // 4)
+            some = each if work_of(op, program.machine) <= FEW_WORK else -(-each // 4)
             whole.add(KernelSubject(found, name, summaries, program).mutants(some, seed))
     tally = program.mutants(host, seed)
     whole.add(tally)

@@ -78,9 +78,26 @@ def drop_barrier(kernel: Operation, rng: Random, machine: Machine) -> str | None
     return None if op is None else _drop(op)
 
 
+def drop_pipe_barrier(kernel: Operation, rng: Random, machine: Machine) -> str | None:
+    op = pick(rng, every(kernel, ops.PipeBarrierOp))
+    return None if op is None else _drop(op)
+
+
+def retarget_pipe_barrier(kernel: Operation, rng: Random, machine: Machine) -> str | None:
+    """A barrier holds another pipe."""
+    op = pick(rng, every(kernel, ops.PipeBarrierOp))
+    used = set() if op is None else {o.PIPE for o in every(section_of(op), NpuOp) if hasattr(o, "PIPE")}
+    others = sorted(used - {"S"} - ({text(op.pipe)} if op is not None else set()))
+    if op is None or not others:
+        return None
+    said = described(op)
+    op.properties["pipe"] = StringAttr(rng.choice(others))
+    return f"retarget {said} to {described(op)}"
+
+
 def move_barrier(kernel: Operation, rng: Random, machine: Machine) -> str | None:
     """A barrier comes one instruction earlier or later."""
-    op = pick(rng, every(kernel, ops.BarrierOp))
+    op = pick(rng, every(kernel, ops.BarrierOp, ops.PipeBarrierOp))
     if op is None:
         return None
     at = _move(op, rng.random() < 0.5)

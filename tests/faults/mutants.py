@@ -20,6 +20,7 @@ from flag_mutants import (
     drop_barrier,
     drop_cross,
     drop_flag,
+    drop_pipe_barrier,
     drop_set,
     drop_unit_flag,
     drop_wait,
@@ -29,6 +30,7 @@ from flag_mutants import (
     reorder,
     retarget,
     retarget_cross,
+    retarget_pipe_barrier,
     swap_events,
 )
 from machine_mutants import MACHINE_MUTATIONS
@@ -51,6 +53,7 @@ KERNEL_MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "drop a flag": (drop_set, drop_wait, drop_flag, drop_unit_flag),
     "swap flags": (swap_events,),
     "drop or move a barrier": (drop_barrier, move_barrier),
+    "drop or retarget a pipe barrier": (drop_pipe_barrier, retarget_pipe_barrier),
     "drop or retarget a cross-core event": (drop_cross, retarget_cross),
     "retarget a flag": (retarget, recount_flag),
     "shift an address": (shift_address, swap_buffers),

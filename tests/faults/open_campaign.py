@@ -141,7 +141,7 @@ class Judge:
         key = name, number
         if key not in self._originals:
             module = self.subject.at(self.subject.template.module, self.subject.sizes[number])
-            small = work_of(kernels_of(module)[name]) * 2 <= MOST_WORK
+            small = work_of(kernels_of(module)[name], self.machine) * 2 <= MOST_WORK
             where = Subject(f"{self.subject.name} {self.subject.sizes[number]}", module, self.subject.target)
             self._originals[key] = KernelSubject(where, name) if small else None
         return self._originals[key]

@@ -14,6 +14,7 @@ from flag_mutants import (
     drop_barrier,
     drop_cross,
     drop_flag,
+    drop_pipe_barrier,
     drop_set,
     drop_wait,
     reorder,
@@ -154,7 +155,7 @@ OPEN_MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "change a place": (change("place"), shift_place),
     "change a stride": (change("stride"),),
     "change the grid": (change("grid"),),
-    "drop a flag": (drop_set, drop_wait, drop_flag, drop_barrier, drop_cross),
+    "drop a flag": (drop_set, drop_wait, drop_flag, drop_barrier, drop_pipe_barrier, drop_cross),
     "retarget a flag": (retarget, swap_events, reorder),
     "overlap addresses": (shift_address, swap_buffers, shrink_buffer, swap_slots),
 }

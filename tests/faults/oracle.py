@@ -1,7 +1,8 @@
 """Runs kernels on real bytes in any order that the machine allows: the judge of what npu-check lets pass.
 
-It knows nothing of the checker. A core's scalar unit issues in program order into pipes; each pipe runs its queue
-in order; flags are counters. Wherever several pipes could go on, a *schedule* decides. Memory is bytes: one array
+It knows nothing of the checker. A core's scalar unit issues in program order into pipes; each pipe runs its queue in
+order, but that an instruction which need not wait for those ahead of it may come before some of them, up to a flag or a
+barrier; flags are counters. Wherever several things could come next, a *schedule* decides. Memory is bytes: one array
 per space of each core, one for the device, full of noise at the start. What an instruction does to them is in
 instructions.py.
 """
@@ -28,6 +29,12 @@ from tilewright.machine import Machine
 
 __all__ = ["Crash", "Device", "Launch", "Schedule", "Stuck", "noise", "schedules"]
 
+AHEAD = 3
+"""Instructions that one of the same pipe comes before at most."""
+
+Head = tuple["Core", str, int]
+"""What may come next: a core, its pipe, and the place in that pipe's queue."""
+
 PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
 
 
@@ -44,6 +51,7 @@ class Item:
     channel: Any = None
     work: Work | None = None
     turn: Turn | None = None
+    unordered: bool = False
 
 
 @dataclass(slots=True)
@@ -84,6 +92,7 @@ class Plan:
     A core's items depend on nothing but its place, unless the kernel reads indices from device memory."""
 
     def __init__(self, kernel: structure.KernelOp, machine: Machine):
+        self.machine = machine
         self.grid = to_ints(kernel.grid)
         args = kernel.body.block.args
         self.coordinates = args[: len(self.grid)]
@@ -140,11 +149,14 @@ class Plan:
                 yield Item("receive", text(op.target), integer(op.event))
             elif isinstance(op, ops.BarrierOp):
                 yield Item("barrier", op.PIPE)
+            elif isinstance(op, ops.PipeBarrierOp):
+                yield Item("pipe barrier", *op.pipes())
             elif isinstance(op, NpuOp) and not isinstance(op, ops.ViewOp):
                 offsets = tuple(self._evaluated(op, env)) if "offsets" in op.properties else ()
                 slots = {v: env.get(v, 0) for v in op.operands if isinstance(v.type, BufferType)}
                 turn = turns.of(op, offsets, env)
-                yield Item("work", op.PIPE, work=self.compiler.work(op, offsets, slots), turn=turn)
+                work = self.compiler.work(op, offsets, slots)
+                yield Item("work", op.PIPE, None, work, turn, op.is_unordered(self.machine))
 
     def _evaluated(self, op: Any, env: dict[SSAValue, int]) -> list[int]:
         rows = self._rows.get(op)
@@ -228,8 +240,8 @@ class Launch:
                 if all(core.done and not any(core.queues.values()) for core in self.cores):
                     return
                 raise Stuck
-            core, pipe = schedule.choose(ready)
-            if self._step(core, pipe):
+            core, pipe, place = schedule.choose(ready)
+            if self._step(core, pipe, place):
                 for other in self.blocks[core.block]:
                     heads[other] = self._heads(other)
             else:
@@ -283,13 +295,14 @@ class Launch:
             core.queues[item.pipe].append(item)
         core.done = True
 
-    def _heads(self, core: Core) -> list[tuple[Core, str]]:
-        found = []
+    def _heads(self, core: Core) -> list[Head]:
+        found: list[Head] = []
         if core.stopped is not None and self._ready(core, core.stopped):
-            found.append((core, "S"))
+            found.append((core, "S", 0))
         for pipe, queue in core.queues.items():
             if queue and self._ready(core, queue[0]):
-                found.append((core, pipe))
+                found.append((core, pipe, 0))
+                found += [(core, pipe, place) for place in _overlapping(queue)]
         return found
 
     def _ready(self, core: Core, item: Item) -> bool:
@@ -316,11 +329,13 @@ class Launch:
             ]
         return found
 
-    def _step(self, core: Core, pipe: str) -> bool:
+    def _step(self, core: Core, pipe: str, place: int) -> bool:
         """Runs one item; whether other cores may notice."""
         scalar = pipe == "S"
-        item = core.stopped if scalar else core.queues[pipe].popleft()
+        item = core.stopped if scalar else core.queues[pipe][place]
         assert item is not None
+        if not scalar:
+            del core.queues[pipe][place]
         if item.turn is not None:
             core.turns[item.turn.own] = core.turns.get(item.turn.own, 0) + 1
         if item.work is not None:
@@ -336,6 +351,16 @@ class Launch:
         return item.kind == "send"
 
 
+def _overlapping(queue: deque[Item]) -> Iterator[int]:
+    """The places of instructions in a pipe's queue that may come before the first one."""
+    if queue[0].kind == "work" and queue[0].turn is None:
+        for place, item in enumerate(itertools.islice(queue, 1, AHEAD + 1), 1):
+            if item.kind != "work" or item.turn is not None:
+                return
+            if item.unordered:
+                yield place
+
+
 def _reach(kernel: structure.KernelOp, spaces: dict[str, int]) -> dict[str, int]:
     """How much of each space a kernel uses (no more than there is)."""
     found: dict[str, int] = {}
@@ -349,9 +374,13 @@ def _reach(kernel: structure.KernelOp, spaces: dict[str, int]) -> dict[str, int]
 
 
 class Schedule:
-    """Chooses among pipes that can go on: by rank, or at random with probability `chance`."""
+    """Chooses among pipes that can go on: by rank, or at random with probability `chance`. overlap: of what a pipe may
+    do next, the last comes first."""
 
-    def __init__(self, seed: int, chance: float, slow: str | None = None, fast: str | None = None):
+    def __init__(
+        self, seed: int, chance: float, slow: str | None = None, fast: str | None = None, overlap: bool = False
+    ):
+        self.overlap = 1 if overlap else -1
         self.random = random.Random(seed)
         self.chance = chance
         self.rank = {p: self.random.random() for p in PIPES}
@@ -361,10 +390,10 @@ class Schedule:
             self.rank[fast] = 2.0
         self.blocks: dict[int, float] = {}
 
-    def choose(self, ready: Sequence[tuple[Core, str]]) -> tuple[Core, str]:
+    def choose(self, ready: Sequence[Head]) -> Head:
         if self.random.random() < self.chance:
             return self.random.choice(ready)
-        return max(ready, key=lambda r: (self.rank[r[1]], self._of(r[0])))
+        return max(ready, key=lambda r: (self.rank[r[1]], self._of(r[0]), self.overlap * r[2]))
 
     def _of(self, core: Core) -> float:
         found = self.blocks.get(id(core))
@@ -374,9 +403,11 @@ class Schedule:
 
 
 def schedules(pipes: Sequence[str], extra: int, seed: int = 0) -> Iterator[Schedule]:
-    """Every pipe as slow as can be, every pipe as fast as can be, then random ones."""
+    """Every pipe as slow as can be, every pipe as fast as can be, each with what it may do later first, then random
+    ones."""
     for pipe in pipes:
         yield Schedule(seed, 0.0, slow=pipe)
         yield Schedule(seed, 0.0, fast=pipe)
+    yield Schedule(seed, 0.0, overlap=True)
     for i in range(extra):
         yield Schedule(seed + 1 + i, (1.0, 0.5, 0.1)[i % 3])

@@ -27,11 +27,12 @@ from tilewright.machine import Machine
 
 def sample(found: Subject, each: int, host: int) -> int:
     """Judges so many mutants of each small kernel and of the host program; how many that were."""
-    summaries, alarms = summaries_of(found.module, Machine.load(found.target))
+    machine = Machine.load(found.target)
+    summaries, alarms = summaries_of(found.module, machine)
     assert not alarms
     total = 0
     for name, op in launched(found.module).items():
-        if work_of(op) <= 500_000:
+        if work_of(op, machine) <= 550_000:
             tally = KernelSubject(found, name, summaries).mutants(each, seed=7)
             assert not tally.escapes
             total += tally.total
@@ -276,7 +277,8 @@ def test_no_mutant_of_a_program_with_control_flow_escapes() -> None:
 )
 def test_each_kind_of_synchronisation_is_mutated(source: str, kind: str) -> None:
     found = subject(source, TARGETS[0])
-    summaries, alarms = summaries_of(found.module, Machine.load(found.target))
+    machine = Machine.load(found.target)
+    summaries, alarms = summaries_of(found.module, machine)
     assert not alarms
     rng, verdicts = random.Random(kind), Counter[str]()
     for name in launched(found.module):

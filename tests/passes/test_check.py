@@ -187,7 +187,7 @@ def test_shortened_nests_find_what_full_ones_find(text: str, kind: str, seed: in
     (kernel,) = kernels(module)
     assert not check_kernel(kernel, B1, True)[1]
     assert not check_kernel(kernel, B1)[1]
-    assert not removable_flags(kernel)
+    assert not removable_flags(kernel, B1)
     rng = random.Random(seed)
     for mutation in KERNEL_MUTATIONS[kind]:
         mutant = kernel.clone()
@@ -201,7 +201,7 @@ def test_full_loops_are_longer(long_loops: list[KernelOp]) -> None:
     from tilewright.passes.npu.check.model import CheckedKernel
 
     for op in long_loops:
-        kernel = CheckedKernel(op)
+        kernel = CheckedKernel(op, B1)
         short, full = Clocks(kernel), Clocks(kernel, full=True)
         assert not short.run()
         assert not full.run()
@@ -215,7 +215,7 @@ def test_full_loops_are_longer(long_loops: list[KernelOp]) -> None:
 def test_random_programs_are_safe_and_minimal(program: RandomProgram, dtype: str, target: str) -> None:
     module = tw.compile(program, *program.arguments(dtype), target=target).module()
     assert not check(module, Machine.load(target), full=True)
-    assert not [flag for op in kernels(module) for flag in removable_flags(op)]
+    assert not [flag for op in kernels(module) for flag in removable_flags(op, Machine.load(target))]
 
 
 @sampled(4)
@@ -230,7 +230,7 @@ def test_examples_are_safe_and_minimal(model: str, target: str) -> None:
     for op in kernels(subject.module):
         forth, back = handed_over(op)
         in_turns = bool(forth and back)
-        assert not [flag for flag in removable_flags(op) if flag.target or not in_turns]
+        assert not [flag for flag in removable_flags(op, Machine.load(target)) if flag.target or not in_turns]
 
 
 # -- findings --------------------------------------------------------------------------------------------------
@@ -510,7 +510,7 @@ def test_each_core_is_followed_where_a_load_moves_otherwise() -> None:
     machine = Machine.load("ascend-910b1")
     (op,) = kernels(tw.compile(mlp_layer, x, w, b, options=tw.Options(schedule=pins)).module())
     assert check_kernel(op, machine)[1] == []
-    kernel = CheckedKernel(op)
+    kernel = CheckedKernel(op, machine)
     (load,) = [t for t in kernel.transfers if t.tensor in kernel.workspaces and not t.write]
     *others, last = load.op.linear()
     moved = [*others, last + Expr.of(op.body.block.args[0], 16)]

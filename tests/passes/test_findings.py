@@ -148,6 +148,7 @@ CASES: dict[str, tuple[str, str]] = {
         kernel(f"""{A}
         %b = npu.alloc {{address = 256}} : () -> !npu.buffer<4xf32, ub>
         {FILL}
+        npu.pipe_barrier {{pipe = "V"}}
         npu.vextract %a, %b at [62] {{sizes = [4], steps = [1]}} : ({BUFFER}, !npu.buffer<4xf32, ub>) // 1"""),
     ),
     "a view beyond its tensor": (

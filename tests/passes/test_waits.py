@@ -50,7 +50,7 @@ def by_running_again(graphs: Sequence[WaitGraph], flags: Iterable[int]) -> list[
 
     def unsafe() -> bool:
         return any(
-            Clocks(kernel, only=section, start=start).unsafe()
+            Clocks(kernel, only=section, start=start, in_order=True).unsafe()
             for kernel, section in sections
             for start in kernel.starts()
         )
@@ -148,11 +148,11 @@ def test_flags_that_share_an_event_are_judged_by_running_again() -> None:
     npu.set_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE3"}
     npu.wait_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE3"}
     npu.store_nd %b, %y at [0] {sizes = [64]} : (!npu.buffer<64xf32, ub>, !npu.gm<64xf32>)""")
-    checked = CheckedKernel(kernel)
+    checked = CheckedKernel(kernel, B1)
     flags = {op: i for i, flag in enumerate(flag_pairs(checked)) for op in flag.ops}
     numbers = {id(n): flags[n.op] for n in nodes_below(checked.sections[0].nodes) if n.op in flags}
     assert WaitGraph(checked, numbers).mixed == {0, 2}
-    assert [str(flag) for flag in removable_flags(kernel)] == ["MTE2 -> V event 0"]
+    assert [str(flag) for flag in removable_flags(kernel, B1)] == ["MTE2 -> V event 0"]
 
 
 BUFFER = "!npu.buffer<64xf32, ub>"

@@ -80,6 +80,8 @@ npu.wait_flag at [%i] {event = 2, slots = 2, source = "MTE2", target = "V"}
 // CHECK: npu.wait_flag at [%{{.*}}] {event = 2, slots = 2, source = "MTE2", target = "V"}
 npu.barrier
 // CHECK: npu.barrier
+npu.pipe_barrier {pipe = "V"}
+// CHECK: npu.pipe_barrier {pipe = "V"}
 npu.set_cross {event = 0, source = "FIX"}
 // CHECK: npu.set_cross {event = 0, source = "FIX"}
 npu.wait_cross {event = 0, target = "MTE2"}

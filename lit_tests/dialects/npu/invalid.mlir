@@ -249,6 +249,16 @@ npu.set_flag at [0] {event = 7, slots = 2, source = "MTE2", target = "V"}
 
 // -----
 
+npu.pipe_barrier {pipe = "no pipe"}
+// CHECK: 'npu.pipe_barrier' pipe 'no pipe' is not a pipe, such as S, V, M, MTE1, MTE2, MTE3, FIX
+
+// -----
+
+npu.pipe_barrier {pipe = "S"}
+// CHECK: 'npu.pipe_barrier' pipe S ends each instruction by itself, and has no barrier
+
+// -----
+
 npu.set_cross {event = 0, source = "no pipe"}
 // CHECK: 'npu.set_cross' source 'no pipe' is not a pipe, such as S, V, M, MTE1, MTE2, MTE3, FIX
 

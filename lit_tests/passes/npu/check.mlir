@@ -1,7 +1,7 @@
 // RUN: tilewright-opt %s -p npu-check | filecheck %s
 
 // A safe program stays as it is. The load of round 2 waits until V is done with round 0; MTE3 and V share one
-// buffer, in turns; V computes in place, which needs no flag.
+// buffer, in turns; V computes in place, which needs no flag but a barrier of its own.
 // CHECK: npu.kernel @safe
 npu.kernel @safe {grid = [2], kind = "vector", outputs = 1, workspaces = 0} {
 ^bb0(%core: index, %x: !npu.gm<1000xf32>, %y: !npu.gm<1000xf32>):
@@ -24,6 +24,7 @@ npu.kernel @safe {grid = [2], kind = "vector", outputs = 1, workspaces = 0} {
       npu.wait_flag at [0] {event = 0, slots = 1, source = "MTE3", target = "V"}
       npu.vexp %s, %b : (!npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>)
       npu.set_flag at [%j] {event = 0, slots = 2, source = "V", target = "MTE2"}
+      npu.pipe_barrier {pipe = "V"}
       npu.vneg %b, %b : (!npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>)
       npu.set_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE3"}
       npu.wait_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE3"}

@@ -33,11 +33,12 @@ npu.kernel @rounds {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
       npu.load_nd %x, %s at [%j * 64] {sizes = [64]} : (!npu.gm<512xf32>, !npu.buffer<64xf32, ub>)
       npu.set_flag at [%j] {event = 0, slots = 2, source = "MTE2", target = "V"}
       npu.wait_flag at [%j] {event = 0, slots = 2, source = "MTE2", target = "V"}
+      npu.pipe_barrier {pipe = "V"}
       npu.vexp %s, %b : (!npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>)
     }
   }
 }
-// CHECK: error: kernel @rounds: race: 'npu.load_nd' ({{.*}}check_errors.mlir:33) on MTE2 where j = 2 writes while 'npu.vexp' ({{.*}}check_errors.mlir:36) on V where j = 0 may still read, bytes 0..255 of ub (MTE2 has waited for nothing of V) (and 1 more)
+// CHECK: error: kernel @rounds: race: 'npu.load_nd' ({{.*}}check_errors.mlir:33) on MTE2 where j = 2 writes while 'npu.vexp' ({{.*}}check_errors.mlir:37) on V where j = 0 may still read, bytes 0..255 of ub (MTE2 has waited for nothing of V) (and 1 more)
 
 // -----
 
@@ -49,13 +50,14 @@ npu.kernel @overlap {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
     %a = npu.alloc {address = 0} : () -> !npu.buffer<64xf32, ub>
     %b = npu.alloc {address = 128} : () -> !npu.buffer<64xf32, ub>
     npu.load_nd %x, %a at [0] {sizes = [64]} : (!npu.gm<64xf32>, !npu.buffer<64xf32, ub>)
+    npu.pipe_barrier {pipe = "MTE2"}
     npu.load_nd %x, %b at [0] {sizes = [64]} : (!npu.gm<64xf32>, !npu.buffer<64xf32, ub>)
     npu.set_flag at [0] {event = 0, slots = 1, source = "MTE2", target = "MTE3"}
     npu.wait_flag at [0] {event = 0, slots = 1, source = "MTE2", target = "MTE3"}
     npu.store_nd %a, %y at [0] {sizes = [64]} : (!npu.buffer<64xf32, ub>, !npu.gm<64xf32>)
   }
 }
-// CHECK: error: kernel @overlap: overlap: 'npu.load_nd' ({{.*}}check_errors.mlir:52) on MTE2 overwrites a buffer that 'npu.store_nd' ({{.*}}check_errors.mlir:55) on MTE3 still reads, bytes 128..255 of ub
+// CHECK: error: kernel @overlap: overlap: 'npu.load_nd' ({{.*}}check_errors.mlir:54) on MTE2 overwrites a buffer that 'npu.store_nd' ({{.*}}check_errors.mlir:57) on MTE3 still reads, bytes 128..255 of ub
 
 // -----
 
@@ -71,7 +73,7 @@ npu.kernel @in_place {grid = [1], kind = "vector", outputs = 1, workspaces = 0} 
     npu.vexp %a, %b : (!npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>)
   }
 }
-// CHECK: error: kernel @in_place: overlap: 'npu.vexp' ({{.*}}check_errors.mlir:71) writes bytes of a source that it has not read yet, bytes 32..255 of ub
+// CHECK: error: kernel @in_place: overlap: 'npu.vexp' ({{.*}}check_errors.mlir:73) writes bytes of a source that it has not read yet, bytes 32..255 of ub
 
 // -----
 
@@ -92,7 +94,7 @@ npu.kernel @accumulator {grid = [1], kind = "cube", outputs = 0, workspaces = 0}
     npu.mmad %a, %b, %c at [1] : (!npu.buffer<16x16xf16, l0a>, !npu.buffer<16x16xf16, l0b>, !npu.buffer<16x16xf32, l0c>)
   }
 }
-// CHECK: error: kernel @accumulator: uninitialised: 'npu.mmad' ({{.*}}check_errors.mlir:92) on M reads what nothing wrote, bytes 0..1023 of l0c
+// CHECK: error: kernel @accumulator: uninitialised: 'npu.mmad' ({{.*}}check_errors.mlir:94) on M reads what nothing wrote, bytes 0..1023 of l0c
 
 // -----
 
@@ -104,7 +106,7 @@ npu.kernel @unpaired {grid = [1], kind = "vector", outputs = 0, workspaces = 0} 
     npu.set_flag at [0] {event = 3, slots = 1, source = "V", target = "MTE3"}
   }
 }
-// CHECK: error: kernel @unpaired: unpaired-flag: 'npu.set_flag' ({{.*}}check_errors.mlir:104) on V raises a flag that nothing consumes
+// CHECK: error: kernel @unpaired: unpaired-flag: 'npu.set_flag' ({{.*}}check_errors.mlir:106) on V raises a flag that nothing consumes
 
 // -----
 
@@ -119,7 +121,7 @@ npu.kernel @reused {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
     npu.wait_flag at [0] {event = 3, slots = 1, source = "V", target = "MTE3"}
   }
 }
-// CHECK: error: kernel @reused: reused-flag: 'npu.set_flag' ({{.*}}check_errors.mlir:118) on V may raise its flag again before 'npu.wait_flag' ({{.*}}check_errors.mlir:117) on MTE3 consumed it
+// CHECK: error: kernel @reused: reused-flag: 'npu.set_flag' ({{.*}}check_errors.mlir:120) on V may raise its flag again before 'npu.wait_flag' ({{.*}}check_errors.mlir:119) on MTE3 consumed it
 
 // -----
 
@@ -131,7 +133,7 @@ npu.kernel @deadlock {grid = [1], kind = "vector", outputs = 0, workspaces = 0} 
     npu.wait_flag at [0] {event = 3, slots = 1, source = "V", target = "MTE3"}
   }
 }
-// CHECK: error: kernel @deadlock: deadlock: 'npu.wait_flag' ({{.*}}check_errors.mlir:131) on MTE3 waits for a flag that nothing before it raises
+// CHECK: error: kernel @deadlock: deadlock: 'npu.wait_flag' ({{.*}}check_errors.mlir:133) on MTE3 waits for a flag that nothing before it raises
 
 // -----
 
@@ -149,7 +151,7 @@ npu.kernel @cross {grid = [1], kind = "mix", outputs = 0, workspaces = 0} {
     npu.set_cross {event = 0, source = "MTE3"}
   }
 }
-// CHECK: error: kernel @cross: deadlock: 'npu.wait_cross' ({{.*}}check_errors.mlir:143) on MTE2 waits for a cross-core event that no other core raises by then
+// CHECK: error: kernel @cross: deadlock: 'npu.wait_cross' ({{.*}}check_errors.mlir:145) on MTE2 waits for a cross-core event that no other core raises by then
 
 // -----
 
@@ -161,7 +163,7 @@ npu.kernel @bounds {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
     %a = npu.alloc {address = 196592} : () -> !npu.buffer<64xf32, ub>
   }
 }
-// CHECK: error: kernel @bounds: out-of-bounds: 'npu.alloc' ({{.*}}check_errors.mlir:161) leaves ub, which has 196608 bytes, bytes 196592..196847 of ub (and 1 more)
+// CHECK: error: kernel @bounds: out-of-bounds: 'npu.alloc' ({{.*}}check_errors.mlir:163) leaves ub, which has 196608 bytes, bytes 196592..196847 of ub (and 1 more)
 
 // -----
 
@@ -176,7 +178,7 @@ npu.kernel @part {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
     npu.vextract %a, %b at [5, 0] {sizes = [4, 64], steps = [1, 1]} : (!npu.buffer<8x64xf32, ub>, !npu.buffer<4x64xf32, ub>)
   }
 }
-// CHECK: error: kernel @part: bad-box: 'npu.vextract' ({{.*}}check_errors.mlir:176) reads positions 5..8 along dimension 0 of a buffer of 8
+// CHECK: error: kernel @part: bad-box: 'npu.vextract' ({{.*}}check_errors.mlir:178) reads positions 5..8 along dimension 0 of a buffer of 8
 
 // -----
 
@@ -192,7 +194,7 @@ npu.kernel @cores {grid = [4], kind = "vector", outputs = 1, workspaces = 0} {
     npu.store_nd %a, %y at [%core * 32] {sizes = [64]} : (!npu.buffer<64xf32, ub>, !npu.gm<256xf32>)
   }
 }
-// CHECK: error: kernel @cores: core-race: 'npu.store_nd' ({{.*}}check_errors.mlir:192) stores element [32] of one tensor from two cores
+// CHECK: error: kernel @cores: core-race: 'npu.store_nd' ({{.*}}check_errors.mlir:194) stores element [32] of one tensor from two cores
 
 // -----
 
@@ -222,7 +224,7 @@ npu.kernel @workspace {grid = [1], kind = "mix", outputs = 0, workspaces = 1} {
     npu.load_nd %w, %u at [%unit * 8, 0] {sizes = [8, 16]} : (!npu.gm<16x16xf32>, !npu.buffer<8x16xf32, ub>)
   }
 }
-// CHECK: error: kernel @workspace: race: 'npu.load_nd' ({{.*}}check_errors.mlir:222) on MTE2 reads device memory that 'npu.fixpipe' ({{.*}}check_errors.mlir:216) on FIX may still write (MTE2 has waited for nothing of FIX)
+// CHECK: error: kernel @workspace: race: 'npu.load_nd' ({{.*}}check_errors.mlir:224) on MTE2 reads device memory that 'npu.fixpipe' ({{.*}}check_errors.mlir:218) on FIX may still write (MTE2 has waited for nothing of FIX)
 
 // -----
 
@@ -242,7 +244,7 @@ npu.kernel @half {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
     npu.store_nd %a, %y at [32] {sizes = [64]} : (!npu.buffer<64xf32, ub>, !npu.gm<128xf32>)
   }
 }
-// CHECK: error: uncovered: 'npu.launch' ({{.*}}check_errors.mlir:232) leaves element [0] of a tensor unwritten, which 'func.return' ({{.*}}check_errors.mlir:233) reads
+// CHECK: error: uncovered: 'npu.launch' ({{.*}}check_errors.mlir:234) leaves element [0] of a tensor unwritten, which 'func.return' ({{.*}}check_errors.mlir:235) reads
 
 // -----
 
@@ -254,7 +256,7 @@ func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresse
   npu.copy %x, %z : (!npu.gm<64xf32>, !npu.gm<64xf32>)
   func.return %y : !npu.gm<64xf32>
 }
-// CHECK: error: device-overlap: 'npu.copy' ({{.*}}check_errors.mlir:254) overwrites a device tensor that 'func.return' ({{.*}}check_errors.mlir:255) still reads, bytes 512..767 of gm
+// CHECK: error: device-overlap: 'npu.copy' ({{.*}}check_errors.mlir:256) overwrites a device tensor that 'func.return' ({{.*}}check_errors.mlir:257) still reads, bytes 512..767 of gm
 
 // -----
 
@@ -263,7 +265,7 @@ func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresse
   %y = npu.gm_alloc {address = 2048} : () -> !npu.gm<64xf32>
   func.return %y : !npu.gm<64xf32>
 }
-// CHECK: error: device-bounds: 'npu.gm_alloc' ({{.*}}check_errors.mlir:263) leaves the arena of 2048 bytes, bytes 2048..2303 of gm (and 1 more)
+// CHECK: error: device-bounds: 'npu.gm_alloc' ({{.*}}check_errors.mlir:265) leaves the arena of 2048 bytes, bytes 2048..2303 of gm (and 1 more)
 
 // -----
 
@@ -392,7 +394,7 @@ func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresse
   %h = npu.to_host %y {stream = "copy_out"} : (!npu.gm<64xf32>) -> tensor<64xf32>
   func.return %y : !npu.gm<64xf32>
 }
-// CHECK: error: stream-race: 'npu.copy' ({{.*}}check_errors.mlir:391) on compute writes device memory that 'npu.to_host' ({{.*}}check_errors.mlir:392) on copy_out may read too early, bytes 512..767 of gm (copy_out has waited for nothing of compute)
+// CHECK: error: stream-race: 'npu.copy' ({{.*}}check_errors.mlir:393) on compute writes device memory that 'npu.to_host' ({{.*}}check_errors.mlir:394) on copy_out may read too early, bytes 512..767 of gm (copy_out has waited for nothing of compute)
 
 // -----
 
@@ -405,7 +407,7 @@ func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresse
   %s = npu.host_call %h {module = "m", op = "sort", stream = "host"} : tensor<64xf32>
   func.return %x : !npu.gm<64xf32>
 }
-// CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:403) on copy_out writes what the host has that 'npu.host_call' ({{.*}}check_errors.mlir:405) on host may read too early (host has waited for copy_out up to 'npu.to_host' ({{.*}}check_errors.mlir:401))
+// CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:405) on copy_out writes what the host has that 'npu.host_call' ({{.*}}check_errors.mlir:407) on host may read too early (host has waited for copy_out up to 'npu.to_host' ({{.*}}check_errors.mlir:403))
 
 // -----
 
@@ -420,7 +422,7 @@ func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresse
   npu.copy %x, %z {stream = "compute"} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
   func.return %z : !npu.gm<64xf32>
 }
-// CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:418) on copy_out reads device memory that 'npu.copy' ({{.*}}check_errors.mlir:420) on compute may write too early, bytes 512..767 of gm (compute has waited for nothing of copy_out)
+// CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:420) on copy_out reads device memory that 'npu.copy' ({{.*}}check_errors.mlir:422) on compute may write too early, bytes 512..767 of gm (compute has waited for nothing of copy_out)
 
 // -----
 
@@ -438,7 +440,7 @@ func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresse
   }
   func.return %y : !npu.gm<64xf32>
 }
-// CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:436) on copy_out reads device memory that 'npu.copy' ({{.*}}check_errors.mlir:433) on compute may write too early
+// CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:438) on copy_out reads device memory that 'npu.copy' ({{.*}}check_errors.mlir:435) on compute may write too early
 
 // -----
 
@@ -450,7 +452,7 @@ func.func @main(%n: !npu.gm<i32>) -> !npu.gm<i32> attributes {npu.addresses = ar
   }
   func.return %n : !npu.gm<i32>
 }
-// CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:447) on copy_out writes what the host has that 'npu.branch' ({{.*}}check_errors.mlir:448) on program may read too early
+// CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:449) on copy_out writes what the host has that 'npu.branch' ({{.*}}check_errors.mlir:450) on program may read too early
 
 // -----
 
@@ -459,7 +461,7 @@ func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresse
   npu.wait_event {event = 3, stream = "host"}
   func.return %x : !npu.gm<64xf32>
 }
-// CHECK: error: unrecorded-event: 'npu.wait_event' ({{.*}}check_errors.mlir:459) waits for event 3, which nobody records
+// CHECK: error: unrecorded-event: 'npu.wait_event' ({{.*}}check_errors.mlir:461) waits for event 3, which nobody records
 
 // -----
 
@@ -477,7 +479,7 @@ func.func @main(%x: !npu.gm<64xf32>, %n: !npu.gm<i32>) -> !npu.gm<64xf32> attrib
   npu.wait_event {event = 0, stream = "host"}
   func.return %x : !npu.gm<64xf32>
 }
-// CHECK: error: unrecorded-event: 'npu.wait_event' ({{.*}}check_errors.mlir:477) waits for event 0, which 'npu.record_event' ({{.*}}check_errors.mlir:472) records on some ways only
+// CHECK: error: unrecorded-event: 'npu.wait_event' ({{.*}}check_errors.mlir:479) waits for event 0, which 'npu.record_event' ({{.*}}check_errors.mlir:474) records on some ways only
 
 // -----
 
@@ -489,7 +491,7 @@ func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresse
   npu.record_event {event = 0, stream = "copy_out"}
   func.return %x : !npu.gm<64xf32>
 }
-// CHECK: error: event-deadlock: 'npu.wait_event' ({{.*}}check_errors.mlir:486) waits for event 0, which only 'npu.record_event' ({{.*}}check_errors.mlir:489) behind it records: it never ends
+// CHECK: error: event-deadlock: 'npu.wait_event' ({{.*}}check_errors.mlir:488) waits for event 0, which only 'npu.record_event' ({{.*}}check_errors.mlir:491) behind it records: it never ends
 
 // -----
 
@@ -512,7 +514,7 @@ npu.kernel @copy {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
     npu.store_nd %a, %y at [0] {sizes = [64]} : (!npu.buffer<64xf32, ub>, !npu.gm<64xf32>)
   }
 }
-// CHECK: error: barrier-race: 'npu.launch' ({{.*}}check_errors.mlir:501) writes device memory that 'npu.launch' ({{.*}}check_errors.mlir:502) may write too early: it waits for no barrier, bytes 1024..1279 of gm (and 1 more)
+// CHECK: error: barrier-race: 'npu.launch' ({{.*}}check_errors.mlir:503) writes device memory that 'npu.launch' ({{.*}}check_errors.mlir:504) may write too early: it waits for no barrier, bytes 1024..1279 of gm (and 1 more)
 
 // -----
 
@@ -560,3 +562,20 @@ npu.kernel @copy {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
   }
 }
 // CHECK: error: barrier-race: 'npu.launch' ({{.*}}) writes device memory that 'npu.launch' ({{.*}}) may read too early: it does so ahead of the barrier, bytes 512..767 of gm
+
+// -----
+
+// Race on one pipe: the second instruction may begin before the first one is over.
+npu.kernel @one_pipe {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%core: index, %x: !npu.gm<64xf32>, %y: !npu.gm<64xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc {address = 0} : () -> !npu.buffer<64xf32, ub>
+    npu.vfill %a {value = 1.0} : (!npu.buffer<64xf32, ub>)
+    npu.vexp %a, %a : (!npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>)
+    npu.set_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE3"}
+    npu.wait_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE3"}
+    npu.store_nd %a, %y at [0] {sizes = [64]} : (!npu.buffer<64xf32, ub>, !npu.gm<64xf32>)
+  }
+}
+// CHECK: error: kernel @one_pipe: race: 'npu.vexp' ({{.*}}check_errors.mlir:575) on V reads while 'npu.vfill' ({{.*}}check_errors.mlir:574) on V may still write, bytes 0..255 of ub (V may begin the one before the other is over, and no pipe_barrier is between them)

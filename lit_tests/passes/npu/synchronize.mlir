@@ -1,6 +1,6 @@
 // RUN: tilewright-opt %s -p npu-synchronize --split-input-file | filecheck %s
 
-// Straight line: the consumer waits for the producer on another pipe; one pipe alone needs nothing.
+// Straight line: the consumer waits for the producer on another pipe, or for a barrier of its own.
 npu.kernel @k {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
 ^bb0(%i: index, %x: !npu.gm<8x64xf32>, %y: !npu.gm<8x64xf32>):
   npu.section {core = "vector", units = 1} {
@@ -18,6 +18,7 @@ npu.kernel @k {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
 // CHECK-NEXT: npu.set_flag at [0] {event = 0, slots = 1, source = "MTE2", target = "V"}
 // CHECK-NEXT: npu.wait_flag at [0] {event = 0, slots = 1, source = "MTE2", target = "V"}
 // CHECK-NEXT: npu.vexp
+// CHECK-NEXT: npu.pipe_barrier {pipe = "V"}
 // CHECK-NEXT: npu.vneg
 // CHECK-NEXT: npu.set_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE3"}
 // CHECK-NEXT: npu.wait_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE3"}

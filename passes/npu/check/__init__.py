@@ -75,7 +75,7 @@ def check_program(module: ModuleOp, kernels: dict[str, KernelSummary], machine: 
 
 def check_kernel(op: KernelOp, machine: Machine, full: bool = False) -> tuple[KernelSummary, list[Finding]]:
     """What a kernel does to its tensors, and its hazards."""
-    kernel = CheckedKernel(op)
+    kernel = CheckedKernel(op, machine)
     out: list[Finding] = []
     for found in violations(op, machine):
         problem = found.problem.replace("{", "{{").replace("}", "}}")
@@ -92,9 +92,9 @@ def check_kernel(op: KernelOp, machine: Machine, full: bool = False) -> tuple[Ke
     return summary, out
 
 
-def removable_flags(op: KernelOp) -> list[FlagPair]:
+def removable_flags(op: KernelOp, machine: Machine) -> list[FlagPair]:
     """Flags of a safe kernel without any one of which it is still safe."""
-    kernel = CheckedKernel(op)
+    kernel = CheckedKernel(op, machine)
     return removable(kernel, summarise(kernel).tracked)
 
 

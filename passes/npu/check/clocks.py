@@ -1,16 +1,19 @@
 """Happens-before within one block of cores, by vector clocks.
 
-Every pipe is an in-order queue. `clock[q][r]` is how many instructions of queue r are known to be over when the
-next instruction of queue q starts. Issue is in program order, so one walk over the program gives every clock:
+Every pipe is a queue that begins its instructions in order. `clock[q][r]` is how many instructions of queue r are known
+to be over when the next instruction of queue q starts. Of its own queue those are what a barrier or a flag has told it
+of, and all where the machine ends one instruction of a pipe before it begins the next. Issue is in program order, so
+one walk over the program gives every clock:
 
-    set_flag [P -> Q]     keeps a copy of P's clock in the event's fifo
+    set_flag [P -> Q]     keeps a copy of P's clock in the event's fifo, with all that P began
     wait_flag [P -> Q]    joins Q's clock with the oldest copy
-    barrier               joins all clocks of the core
+    pipe_barrier [P]      all that P began is over
+    barrier               joins all clocks of the core, with all that its pipes began
     scalar instructions   finish before anything later is issued: the clock of S joins all others
     unit flags            a drain is over after the product that flags its sums, the next product after that drain
 
 Each cell of memory keeps its last write and, for each queue, the last read since. That is enough: whatever is
-ordered after the last access of an in-order queue is ordered after the earlier ones.
+ordered after the last access of a queue is ordered after the earlier ones: what tells of one tells of all before it.
 
 Loops run `reduced_trips` times; docs/passes/npu-check.md argues why that many are enough.
 """
@@ -24,6 +27,7 @@ from dataclasses import dataclass
 from .model import (
     BARRIER,
     LOOP,
+    PIPE_BARRIER,
     SET,
     SET_CROSS,
     WAIT,
@@ -91,15 +95,20 @@ class Clocks:
         only: CheckedSection | None = None,
         start: Mapping[int, int] | None = None,
         same: Mapping[int, int] | None = None,
+        in_order: bool = False,
     ) -> None:
         """`tracked`: device tensors whose accesses are ordered too. `full`: no loop is shortened. `only`: one
         section, as if the others were not there. `start`: grid coordinates and unit, 0 where left out. `same`:
-        tensors that are another one."""
+        tensors that are another one. `in_order`: as if each pipe ended what it began before it began another
+        instruction."""
         self.same = same or {}
         self.kernel, self.tracked, self.full = kernel, tracked, full
         self.sections = kernel.sections if only is None else [only]
         queues = len(kernel.queue_names)
         self.clocks = [[0] * queues for _ in range(queues)]
+        self.begun = [0] * queues
+        """How many instructions each queue has begun."""
+        self.in_order = in_order
         self.trail: list[list[CheckedNode]] = [[] for _ in range(queues)]
         self.envs: list[list[tuple[int, ...]]] = [[] for _ in range(queues)]
         self.explain = False
@@ -214,6 +223,8 @@ class Clocks:
                 self._wait(node)
             elif kind == LOOP:
                 self._loop(node)
+            elif kind == PIPE_BARRIER:
+                self._pipe_barrier(node)
             elif kind == BARRIER:
                 self._barrier(node)
             elif kind == SET_CROSS:
@@ -225,9 +236,8 @@ class Clocks:
         self.trail[queue].append(node)
         if self.explain:
             self.envs[queue].append(tuple(self.env))
-        clock = self.clocks[queue]
-        clock[queue] += 1
-        return queue, clock[queue]
+        self.begun[queue] = number = self.begun[queue] + 1
+        return queue, number
 
     # -- instructions ------------------------------------------------------------------------------------------
 
@@ -236,6 +246,8 @@ class Clocks:
         clock, env = self.clocks[queue], self.env
         stamp = self._count(node)
         number = stamp[1]
+        if self.in_order or not node.unordered:
+            clock[queue] = number - 1
         unused = None
         if node.fresh is not None and node.fresh[0].evaluate(env) == 0:
             unused = node.fresh[1]
@@ -266,15 +278,14 @@ class Clocks:
         for place in node.writes:
             alloc = place.alloc
             for cell in place.cells(env):
-                writer = cell.writer
-                if writer is not None and writer[1] > clock[writer[0]]:
-                    self._race("writes while {first} may still write", writer, stamp, cell)
-                readers = cell.readers
-                if readers:
+                writer, readers = cell.writer, cell.readers
+                if readers:  # who knows that they are over knows it of what they read
                     for reader, last in readers.items():
-                        if last > clock[reader]:
+                        if last > clock[reader] and (reader, last) != stamp:
                             self._race("writes while {first} may still read", (reader, last), stamp, cell)
                     cell.readers = {}
+                elif writer is not None and writer[1] > clock[writer[0]]:
+                    self._race("writes while {first} may still write", writer, stamp, cell)
                 cell.writer, cell.owner = stamp, alloc
         self._beyond_cells(node, stamp)
 
@@ -291,7 +302,7 @@ class Clocks:
         """A drain with unit flags is over after the product that flags its sums, and the product that begins them anew
         after that drain: each waits for the other, fractal by fractal."""
         drains, clock = node.fresh is None, self.clocks[node.queue]
-        known = clock.copy()
+        known = self._raised(node.queue)
         for cell in sums.cells(self.env):
             before = cell.flagger
             if drains and not cell.flagged:
@@ -310,7 +321,7 @@ class Clocks:
 
     def _scalar(self, queue: int) -> None:
         """What the scalar unit waited for is over before anything that it issues later."""
-        own, section = self.clocks[queue], self.kernel.queue_sections[queue]
+        own, section = self._raised(queue), self.kernel.queue_sections[queue]
         for other, clock in enumerate(self.clocks):
             if other != queue and self.kernel.queue_sections[other] == section:
                 clock[:] = map(max, clock, own)
@@ -318,10 +329,14 @@ class Clocks:
     def _barrier(self, node: CheckedNode) -> None:
         stamp = self._count(node)
         section = self.kernel.queue_sections[stamp[0]]
-        mine = [c for q, c in enumerate(self.clocks) if self.kernel.queue_sections[q] == section]
-        joined = [max(column) for column in zip(*mine, strict=True)]
-        for clock in mine:
-            clock[:] = joined
+        core = [q for q, s in enumerate(self.kernel.queue_sections) if s == section]
+        joined = [max(column) for column in zip(*map(self._raised, core), strict=True)]
+        for queue in core:
+            self.clocks[queue][:] = joined
+
+    def _pipe_barrier(self, node: CheckedNode) -> None:
+        queue, number = self._count(node)
+        self.clocks[queue][queue] = number
 
     # -- flags ---------------------------------------------------------------------------------------------
 
@@ -363,8 +378,10 @@ class Clocks:
             self._scalar(node.queue)
 
     def _raised(self, queue: int) -> list[int]:
-        """What a flag keeps that a queue raises now."""
-        return self.clocks[queue].copy()
+        """What is over where all that a queue began is."""
+        clock = self.clocks[queue].copy()
+        clock[queue] = self.begun[queue]
+        return clock
 
     def _set_cross(self, node: CheckedNode) -> None:
         stamp = self._count(node)

@@ -23,11 +23,12 @@ from ....dialects.affine import Expr
 from ....dialects.base import FormattedOp, describe, integer, text, to_ints, unpack_over
 from ....dialects.npu import BufferType, GmType, NpuOp, Pipe, structure
 from ....dialects.open_sizes import any_open, example_sizes, value_at
+from ....machine import Machine
 from ...errors import PassError
 from .affine import TouchedBox
 
 ZERO: Expr[int] = Expr()
-WORK, SET, WAIT, BARRIER, SET_CROSS, WAIT_CROSS, LOOP, GONE = range(8)
+WORK, SET, WAIT, BARRIER, PIPE_BARRIER, SET_CROSS, WAIT_CROSS, LOOP, GONE = range(9)
 
 
 class TouchedBytes:
@@ -68,7 +69,8 @@ class Place:
 @dataclass(slots=True)
 class CheckedNode:
     """One instruction, flag or loop of a section. `queue` is the pipe that runs it, by number in the kernel;
-    `event` is the first channel of a flag, `sums` where a product or a drain has unit flags."""
+    `event` is the first channel of a flag, `sums` where a product or a drain has unit flags; `unordered` of an
+    instruction that may begin before those ahead of it on its pipe are over."""
 
     kind: int
     op: Operation
@@ -85,6 +87,7 @@ class CheckedNode:
     variable: int = 0
     trips: int = 0
     body: list[CheckedNode] = field(default_factory=list)
+    unordered: bool = False
     crosses: bool = False
     fills: bool = False
     """Whether each iteration of the loop stores a part of a workspace before other cores are told."""
@@ -125,8 +128,8 @@ class CheckedKernel:
     """A kernel, ready to be checked. What is open in it has the sizes of the example. Raises PassError for indices it
     cannot follow."""
 
-    def __init__(self, op: structure.KernelOp) -> None:
-        self.op = op
+    def __init__(self, op: structure.KernelOp, machine: Machine) -> None:
+        self.op, self.machine = op, machine
         self.name = text(op.sym_name)
         self.sizes = example_sizes()
         self.grid = tuple(value_at(n, self.sizes) for n in to_ints(op.grid))
@@ -218,6 +221,11 @@ class CheckedKernel:
             self.queue_names.append(pipe)
             self.queue_sections.append(section.number)
         return found
+
+    def in_order(self, pipe: str) -> bool:
+        """Whether what a pipe did before is over where any of its instructions begins."""
+        machine = self.machine
+        return pipe not in machine.unordered and not (pipe == Pipe.M and machine.unordered_sums)
 
     def rows(self, attr: Attribute, indices: Sequence[SSAValue], op: Operation) -> tuple[Expr[int], ...]:
         """The `at [...]` expressions of an op."""
@@ -372,6 +380,9 @@ class _SectionBuilder:
     def barrier(self, op: Operation) -> CheckedNode:
         return CheckedNode(BARRIER, op, self.kernel.queue(self.section, Pipe.S))
 
+    def pipe_barrier(self, op: ops.PipeBarrierOp) -> CheckedNode:
+        return CheckedNode(PIPE_BARRIER, op, self.kernel.queue(self.section, *op.pipes()))
+
     def loop(self, op: scf.ForOp) -> CheckedNode:
         lower, upper, step = (self.kernel.value(v, op) for v in (op.lb, op.ub, op.step))
         if lower.terms or upper.terms or step.terms or step.constant < 1:
@@ -411,6 +422,7 @@ class _SectionBuilder:
             else:
                 device.append(self._transfer(op, value, True))
         node = CheckedNode(WORK, op, kernel.queue(self.section, op.PIPE), reads, writes, None, device)
+        node.unordered = op.is_unordered(kernel.machine)
         starts = op.starts_fresh()
         if starts is not None:
             row, value = starts
@@ -452,6 +464,7 @@ def _how(op: Operation) -> Callable[[_SectionBuilder, Any], CheckedNode | None]:
         ((ops.SyncOp,), _SectionBuilder.flag),
         ((ops.SetCrossOp, ops.WaitCrossOp), _SectionBuilder.cross),
         ((ops.BarrierOp,), _SectionBuilder.barrier),
+        ((ops.PipeBarrierOp,), _SectionBuilder.pipe_barrier),
         ((NpuOp,), _SectionBuilder.work),
     ):
         if isinstance(op, kinds):

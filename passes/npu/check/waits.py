@@ -20,7 +20,7 @@ from .clocks import Clocks, FlagFifo, Stamp
 from .model import CheckedKernel, CheckedNode, CheckedSection, Place, TensorAccess
 
 Known = tuple[int, ...]
-"""For each queue, how many of its instructions are over; 0 for a point's own queue."""
+"""For each queue, how many of its instructions are over; 0 for a point's own queue where that runs in order."""
 
 NOBODY = -1
 
@@ -35,9 +35,13 @@ class WaitGraph(Clocks):
         tracked: frozenset[int] = frozenset(),
         only: CheckedSection | None = None,
         start: Mapping[int, int] | None = None,
+        in_order: bool = False,
     ) -> None:
         """`flags`: the number of the flag that a node belongs to, by the node's id."""
-        super().__init__(kernel, tracked, only=only, start=start)
+        super().__init__(kernel, tracked, only=only, start=start, in_order=in_order)
+        self.ordered = [in_order or kernel.in_order(pipe) for pipe in kernel.queue_names]
+        self.unordered = False
+        """Whether the instruction that runs needs those of its own queue."""
         self.flags = flags
         self.mixed: set[int] = set()
         """Flags that share an event: without one of them, the waits of the other are for other sets."""
@@ -106,7 +110,7 @@ class WaitGraph(Clocks):
                 other = self.queues[source]
                 if other != NOBODY:
                     known[other] = max(known[other], number)
-        if queue != NOBODY:
+        if queue != NOBODY and self.ordered[queue]:
             known[queue] = 0
         return tuple(known)
 
@@ -129,20 +133,21 @@ class WaitGraph(Clocks):
         self.here[queue] = self._point(queue, self.here[queue], joins)
 
     def _now(self, queue: int) -> tuple[int, int]:
-        return self.here[queue], self.clocks[queue][queue]
+        return self.here[queue], self.begun[queue]
 
     def _raised(self, queue: int) -> list[int]:
         return [*self._now(queue)]
 
     def _need(self, queue: int, before: Stamp) -> None:
         """The next instruction of a queue needs another one to be over."""
-        if before[0] != queue:
+        if before[0] != queue or (self.unordered and before[1] != self.begun[queue]):
             needs = self.needs[self.here[queue]]
             needs[before[0]] = max(needs[before[0]], before[1])
 
     def _work(self, node: CheckedNode) -> None:
         queue, env = node.queue, self.env
         stamp = self._count(node)
+        self.unordered = node.unordered and not self.in_order
         unused = node.fresh[1] if node.fresh is not None and node.fresh[0].evaluate(env) == 0 else None
         if node.sums is not None:
             self._unit_flags(node, node.sums, unused is not None, stamp)
@@ -175,6 +180,12 @@ class WaitGraph(Clocks):
 
     def _scalar(self, queue: int) -> None:
         self._tell([other for other in self._core(queue) if other != queue], *self._now(queue))
+
+    def _pipe_barrier(self, node: CheckedNode) -> None:
+        self._count(node)
+        flag = self.flags.get(id(node), NOBODY)
+        self._join(node.queue, [(*self._now(node.queue), flag)])
+        self.waiting.setdefault(flag, []).append(self.here[node.queue])
 
     def _barrier(self, node: CheckedNode) -> None:
         self._count(node)

@@ -139,12 +139,12 @@ def test_hand_made_kernels_without_flags_race() -> None:
 
 def test_blocks_that_write_the_same_bytes() -> None:
     """Each block of cores stores its rows at the first ones."""
-    module = module_of(exponential, [np.zeros((4096, 100), np.float32)])
+    module = module_of(exponential, [np.zeros((96, 100), np.float32)])
     kernel = every(module, structure.KernelOp)[0]
     assert np.prod(to_ints(kernel.grid)) > 1
     for store in every(module, ops.StoreNdOp):
         store.properties["offsets"] = ints([0] * len(to_ints(store.properties["offsets"])))
-    met = fault(module, np.zeros((4096, 100), np.float32))
+    met = fault(module, np.zeros((96, 100), np.float32))
     assert met.kind == "race" and "block [0]" in str(met)
 
 
