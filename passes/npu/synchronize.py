@@ -51,7 +51,7 @@ from .check.minimal import irredundant
 from .check.model import LOOP, SET, WAIT, WORK, CheckedKernel, CheckedNode, CheckedSection
 from .check.waits import WaitGraph
 from .flags import Home, Pair, SyncPair, merged_pairs, number_events, plan_flags
-from .pipe_barriers import needing_barriers, put_barrier
+from .pipe_barriers import interleave, needing_barriers, put_barrier
 from .reorder import gather, wall_off
 from .unit_flags import give_unit_flags
 
@@ -161,6 +161,9 @@ def synchronize_section(models: list[CheckedKernel], number: int, events: int) -
     section = models[0].sections[number]
     if any(isinstance(op, SyncOp) for op in section.op.body.walk()):
         return models
+    if interleave(section):
+        models = models_of(models[0].op, models[0].machine)
+        section = models[0].sections[number]
     turns: set[frozenset[Pipe]] = set()
     gathered: set[Pair] = set()
     walls = 0
@@ -193,11 +196,11 @@ def synchronize_section(models: list[CheckedKernel], number: int, events: int) -
         section = models[0].sections[number]
     with _inserted(chosen, homes, models, number):
         dependent = needing_barriers(models, number)
-    for op in dependent:
-        put_barrier(op)
     for home in homes.values():
         home.flags = [f for f in chosen if f.block is home.block]
         insert(home, section.op.body.block)
+    for op in dependent:
+        put_barrier(op)
     return models
 
 
