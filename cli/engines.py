@@ -18,7 +18,7 @@ from xdsl.ir import Operation
 from ..api.program import CompileError
 from ..api.sources import read_module
 from ..dialects.elementwise import FUNCTIONS
-from ..dialects.npu import NpuOp, Pipe, SetCrossOp, SyncOp, WaitCrossOp
+from ..dialects.npu import NpuOp, Pipe, PipeBarrierOp, SetCrossOp, SyncOp, WaitCrossOp
 from ..dialects.npu.structure import HostCallOp, KernelOp
 from ..frontends import FrontendError, bindings
 from ..frontends.rules import ON_COMPLEX, RULES, STRUCTURAL
@@ -36,7 +36,7 @@ DTYPES = (
 """StableHLO's element types that are tried."""
 
 ENGINES = {Pipe.M: "cube", Pipe.V: "vector"}
-FLAGS = (SyncOp, SetCrossOp, WaitCrossOp)
+FLAGS = (SyncOp, PipeBarrierOp, SetCrossOp, WaitCrossOp)
 DMA, HOST, FOLDED = "dma", "host", "folded"
 """Only transfers; the host; no instruction at all (a view, or worked out at compile time)."""
 

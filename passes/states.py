@@ -110,7 +110,7 @@ def _shown(module: ModuleOp) -> set[str]:
             allocs += 1
             missing |= "address" not in op.properties
         unplanned |= op.name in ("npu.gm_alloc", "npu.gm_constant") and "address" not in op.properties
-        synced += op.name in ("npu.set_flag", "npu.set_cross", "npu.barrier")
+        synced += op.name in ("npu.set_flag", "npu.set_cross", "npu.barrier", "npu.pipe_barrier")
         if isinstance(op, Command) and op.name != "npu.yield":
             ordered &= op.queue is not None
         joined |= isinstance(op, LaunchOp) and op.joined is not None

@@ -7,9 +7,9 @@ from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
-from ..dialects.npu import AllocOp, SetCrossOp, SyncOp, WaitCrossOp
+from ..dialects.npu import AllocOp, PipeBarrierOp, SetCrossOp, SyncOp, WaitCrossOp
 
-SYNCHRONISATION = (SyncOp, SetCrossOp, WaitCrossOp)
+SYNCHRONISATION = (SyncOp, PipeBarrierOp, SetCrossOp, WaitCrossOp)
 """Flags: instructions run in program order, so flags change no value."""
 
 

@@ -31,6 +31,7 @@ from ...dialects.npu import (
     AllocOp,
     NpuOp,
     Pipe,
+    PipeBarrierOp,
     SetCrossOp,
     SetFlagOp,
     SizeOp,
@@ -159,7 +160,7 @@ def synchronize_section(models: list[CheckedKernel], number: int, events: int) -
     slots take turns and no longer overlap; barriers replace the flags.
     """
     section = models[0].sections[number]
-    if any(isinstance(op, SyncOp) for op in section.op.body.walk()):
+    if any(isinstance(op, SyncOp | PipeBarrierOp) for op in section.op.body.walk()):
         return models
     if interleave(section):
         models = models_of(models[0].op, models[0].machine)
