@@ -14,6 +14,7 @@ from xdsl.ir import Operation
 
 from ...dialects.npu import NpuOp, PipeBarrierOp
 from .check.clocks import Clocks, Stamp
+from .check.device import stored_again
 from .check.model import WORK, CheckedKernel, CheckedNode, CheckedSection, Place, TouchedBytes
 
 
@@ -28,7 +29,7 @@ class _Placing(Clocks):
         start: Mapping[int, int],
         found: dict[Operation, None],
     ) -> None:
-        super().__init__(kernel, only=section, start=start)
+        super().__init__(kernel, stored_again(kernel), only=section, start=start)
         self.found = found
 
     def _work(self, node: CheckedNode) -> None:

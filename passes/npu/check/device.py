@@ -72,13 +72,37 @@ class KernelSummary:
 
     @property
     def tracked(self) -> frozenset[int]:
-        """Tensors that the kernel both reads and writes."""
-        return frozenset(self.reads & self.writes)
+        """Tensors that the kernel both reads and writes, or stores again on a pipe whose stores may overlap."""
+        return frozenset(self.reads & self.writes) | stored_again(self.kernel)
 
 
 def tensor_types(kernel: KernelOp) -> list[Attribute]:
     """The types of a kernel's tensor arguments."""
     return [a.type for a in kernel.body.block.args[len(to_ints(kernel.grid)) :]]
+
+
+def stored_again(kernel: CheckedKernel) -> frozenset[int]:
+    """Tensors of which a core may store an element more than once, on a pipe that may begin a store before those ahead
+    of it are over."""
+    stores: dict[int, list[TensorAccess]] = {}
+    for transfer in kernel.transfers:
+        if transfer.write and transfer.op.is_unordered(kernel.machine):
+            stores.setdefault(transfer.tensor, []).append(transfer)
+    return frozenset(t for t, some in stores.items() if len(some) > 1 or not _moves_on(some[0]))
+
+
+def _moves_on(store: TensorAccess) -> bool:
+    """Whether each loop around a store moves it past all that it stored before."""
+    box = store.box
+    return box is not None and all(
+        any(
+            abs(c) > (count - 1) * abs(step)
+            for offset, count, step in zip(box.offsets, box.counts, box.steps, strict=True)
+            for v, c in offset.terms
+            if v == variable
+        )
+        for variable in store.loops
+    )
 
 
 def summarise(kernel: CheckedKernel) -> KernelSummary:
