@@ -122,7 +122,8 @@ def _needs(core: SteppedCore, node: IssuedNode, env: list[int], listing: Listing
                 continue
             name, meets = listing.name(place.buffer.value), dict[int, Mark]()
             for cell in core.memory.cells[place.buffer.number][place.slot(env)]:
-                for mark in (cell.writer, *(cell.readers.values() if does == "writes" else ())):
+                readers = cell.readers.values() if does == "writes" else ()
+                for mark in readers or (cell.writer,):  # who knows of a reader's end knows of the writer's
                     if mark is not None:
                         meets[mark.step] = mark
             if not meets and does == "reads":

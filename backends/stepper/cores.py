@@ -108,7 +108,8 @@ class SteppedCore:
             if cell.owner is not buffer:
                 what = f"reads {buffer.name}, over which '{writer.op.name}' wrote another buffer"
                 raise fault("overlap", mark.op, what, str(cell))
-            cell.readers[queue] = mark
+            if cell.readers.get(queue) is not mark:
+                cell.earlier, cell.readers[queue] = cell.readers.get(queue), mark
 
     def write(self, place: BufferPlace, slot: int, mark: Mark) -> None:
         """Checks a write of a buffer, and takes note of it. Raises Race."""
@@ -117,8 +118,9 @@ class SteppedCore:
         for cell in self._cells[buffer.number][slot]:
             writer = cell.writer
             if order.checks and cell.readers:  # who knows that they are over knows it of what they read
-                for queue, reader in cell.readers.items():
-                    if reader.number > clock[queue] and reader is not mark:
+                for queue, last in cell.readers.items():
+                    reader = cell.earlier if last is mark else last
+                    if reader is not None and reader.number > clock[queue]:
                         raise order.race(
                             mark, reader, f"writes {buffer.name} while {{}} may still read there", cell
                         )

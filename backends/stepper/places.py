@@ -112,9 +112,10 @@ class BufferPlace:
 
 class ByteCell:
     """Bytes [start, end) of a space, and who touched them last. Of sums with unit flags, `flagged` says whether they
-    wait to be drained, `flagger` which product or drain left them so, and `known` what that had waited for."""
+    wait to be drained, `flagger` which product or drain left them so, and `known` what that had waited for. `earlier`:
+    the read of the last reader's pipe before that one."""
 
-    __slots__ = ("end", "flagged", "flagger", "known", "owner", "readers", "space", "start", "writer")
+    __slots__ = ("earlier", "end", "flagged", "flagger", "known", "owner", "readers", "space", "start", "writer")
 
     def __init__(self, space: str, start: int, end: int) -> None:
         self.space, self.start, self.end = space, start, end
@@ -126,6 +127,7 @@ class ByteCell:
         self.writer: Mark | None = None
         self.owner: SectionBuffer | None = None
         self.readers = {}
+        self.earlier: Mark | None = None
         self.flagged = False
         self.flagger: Mark | None = None
         self.known: Sequence[int] = ()

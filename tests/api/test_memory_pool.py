@@ -179,7 +179,7 @@ def test_versions_of_a_range_share_their_constants() -> None:
     ("options", "said"),
     [
         ({"pool": "worst-fit"}, r"options: pool must be 'best-fit' or 'buddy', not 'worst-fit'"),
-        ({"pool_bytes": 0}, "the capacity of a pool is a positive number of bytes, not 0"),
+        ({"pool_bytes": 0}, "pool_bytes must be a positive number of bytes, not 0"),
         ({"pool_bytes": 100}, "a pool of 100 bytes has no block of its alignment, 512 bytes"),
     ],
 )

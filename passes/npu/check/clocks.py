@@ -253,11 +253,14 @@ class Clocks:
             unused = node.fresh[1]
         if node.sums is not None:
             self._unit_flags(node, node.sums, unused is not None, stamp)
+        read: list[TouchedBytes] = []
         for place in node.reads:
             if place is unused:
                 continue
             alloc = place.alloc
-            for cell in place.cells(env):
+            cells = place.cells(env)
+            read += cells
+            for cell in cells:
                 writer = cell.writer
                 if writer is None:
                     what = "{first} reads what nothing wrote"
@@ -274,19 +277,21 @@ class Clocks:
                             cell,
                         )
                     )
-                cell.readers[queue] = number
         for place in node.writes:
             alloc = place.alloc
             for cell in place.cells(env):
                 writer, readers = cell.writer, cell.readers
                 if readers:  # who knows that they are over knows it of what they read
                     for reader, last in readers.items():
-                        if last > clock[reader] and (reader, last) != stamp:
+                        if last > clock[reader]:
                             self._race("writes while {first} may still read", (reader, last), stamp, cell)
                     cell.readers = {}
-                elif writer is not None and writer[1] > clock[writer[0]]:
+                elif writer is not None and writer is not stamp and writer[1] > clock[writer[0]]:
                     self._race("writes while {first} may still write", writer, stamp, cell)
                 cell.writer, cell.owner = stamp, alloc
+        for cell in read:
+            if cell.writer is not stamp:
+                cell.readers[queue] = number
         self._beyond_cells(node, stamp)
 
     def _beyond_cells(self, node: CheckedNode, stamp: Stamp) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from operator import gt
 
 from .clocks import Clocks, FlagFifo, Stamp
-from .model import CheckedKernel, CheckedNode, CheckedSection, Place, TensorAccess
+from .model import CheckedKernel, CheckedNode, CheckedSection, Place, TensorAccess, TouchedBytes
 
 Known = tuple[int, ...]
 """For each queue, how many of its instructions are over; 0 for a point's own queue where that runs in order."""
@@ -140,7 +140,7 @@ class WaitGraph(Clocks):
 
     def _need(self, queue: int, before: Stamp) -> None:
         """The next instruction of a queue needs another one to be over."""
-        if before[0] != queue or (self.unordered and before[1] != self.begun[queue]):
+        if before[0] != queue or self.unordered:
             needs = self.needs[self.here[queue]]
             needs[before[0]] = max(needs[before[0]], before[1])
 
@@ -151,20 +151,24 @@ class WaitGraph(Clocks):
         unused = node.fresh[1] if node.fresh is not None and node.fresh[0].evaluate(env) == 0 else None
         if node.sums is not None:
             self._unit_flags(node, node.sums, unused is not None, stamp)
+        read: list[TouchedBytes] = []
         for place in node.reads:
             if place is not unused:
-                for cell in place.cells(env):
-                    if cell.writer is not None:
-                        self._need(queue, cell.writer)
-                    cell.readers[queue] = stamp[1]
+                read += place.cells(env)
+        for cell in read:
+            if cell.writer is not None:
+                self._need(queue, cell.writer)
         for place in node.writes:
             for cell in place.cells(env):
-                if cell.writer is not None:
+                if cell.writer is not None and cell.writer is not stamp:
                     self._need(queue, cell.writer)
                 for reader in cell.readers.items():
                     self._need(queue, reader)
                 cell.readers = {}
                 cell.writer = stamp
+        for cell in read:
+            if cell.writer is not stamp:
+                cell.readers[queue] = stamp[1]
         self._beyond_cells(node, stamp)
 
     def _unit_flags(self, node: CheckedNode, sums: Place, fresh: bool, stamp: Stamp) -> None:

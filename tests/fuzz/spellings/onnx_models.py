@@ -117,5 +117,5 @@ def _model(w: Writer, nodes: Sequence[str], inputs: Sequence[str], dtype: str) -
     kind = TYPES[dtype]
     taken = ", ".join(f"{kind}[{shape}] x{i}" for i, shape in enumerate(shapes))
     body = " ".join(nodes)
-    text = f'<ir_version: 10, opset_import: ["" : 23]> model ({taken}) => ({kind} y) {{ {body} }}'
+    text = f'<ir_version: 10, opset_import: ["" : 23]> model ({taken}) => ({kind}[] y) {{ {body} }}'
     return [w.line(f"jax.tree.leaves(onnx_of({text!r})({', '.join(values)}))[0]", "onnx")]
