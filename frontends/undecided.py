@@ -6,6 +6,7 @@ is traced so is right for all sizes but those for which one of them holds.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -49,7 +50,8 @@ def _install() -> None:
     def noted(one: Any, other: Any) -> bool:
         found = plain(one, other)
         noted = None if found else _NOTED.get()
-        if noted is not None:
+        # JAX has one object for equal types, which it looks for among those that there are: that asks for no size
+        if noted is not None and sys._getframe(1).f_code.co_name != "__new__":
             if _are_sizes(one, other) and export.is_symbolic_dim(one - other):
                 noted[hash(one), (hash(other),) if export.is_symbolic_dim(other) else int(other)] = one, other
         return found
