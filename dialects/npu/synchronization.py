@@ -28,6 +28,10 @@ def check_pipes(op: NpuOp) -> None:
 class OrderOp(NpuOp):
     """Moves nothing, and nothing moves across it."""
 
+    def verify_(self) -> None:
+        super().verify_()
+        check_pipes(self)
+
     def effects(self) -> AbstractSet[EffectInstance]:
         return ORDERS
 
@@ -58,7 +62,6 @@ class SyncOp(OrderOp):
 
     def verify_(self) -> None:
         super().verify_()
-        check_pipes(self)
         if len(self.linear()) != 1:
             raise self.error(f"needs one slot number, has {len(self.linear())}")
         event, slots = integer(self.properties["event"]), integer(self.properties["slots"])
@@ -115,7 +118,6 @@ class PipeBarrierOp(OrderOp):
 
     def verify_(self) -> None:
         super().verify_()
-        check_pipes(self)
         if text(self.pipe) == Pipe.S:
             raise self.error("pipe S ends each instruction by itself, and has no barrier")
 
@@ -132,10 +134,6 @@ class SetCrossOp(OrderOp):
     def pipes(self) -> Sequence[Pipe]:
         return (Pipe(text(self.source)),)
 
-    def verify_(self) -> None:
-        super().verify_()
-        check_pipes(self)
-
 
 @irdl_op_definition
 class WaitCrossOp(OrderOp):
@@ -148,7 +146,3 @@ class WaitCrossOp(OrderOp):
 
     def pipes(self) -> Sequence[Pipe]:
         return (Pipe(text(self.target)),)
-
-    def verify_(self) -> None:
-        super().verify_()
-        check_pipes(self)

@@ -26,10 +26,11 @@ class _Placing(Clocks):
         self,
         kernel: CheckedKernel,
         section: CheckedSection,
+        again: frozenset[int],
         start: Mapping[int, int],
         found: dict[Operation, None],
     ) -> None:
-        super().__init__(kernel, stored_again(kernel), only=section, start=start)
+        super().__init__(kernel, again, only=section, start=start)
         self.found = found
 
     def _work(self, node: CheckedNode) -> None:
@@ -51,10 +52,11 @@ def needing_barriers(models: Sequence[CheckedKernel], number: int) -> list[Opera
     found: dict[Operation, None] = {}
     for model in models:
         section = model.sections[number]
-        if all(map(model.in_order, section.queues)):
+        if model.unordered.isdisjoint(section.queues.values()):
             continue
+        again = stored_again(model)
         for start in model.starts():
-            _Placing(model, section, start, found).run()
+            _Placing(model, section, again, start, found).run()
     return list(found)
 
 

@@ -85,8 +85,9 @@ def check_kernel(op: KernelOp, machine: Machine, full: bool = False) -> tuple[Ke
     summary = summarise(kernel)
     out += summary.findings
     kernel.counts[kernel.unit] = 1
-    for start in kernel.starts(summary.tracked):
-        found, needs = explained(kernel, summary.tracked, full, start)
+    tracked = summary.tracked
+    for start in kernel.starts(summary.read_and_written):
+        found, needs = explained(kernel, tracked, full, start)
         out += found
         summary.needs |= needs
     return summary, out

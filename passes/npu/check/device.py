@@ -71,9 +71,14 @@ class KernelSummary:
         return self._seen[tensor]
 
     @property
+    def read_and_written(self) -> frozenset[int]:
+        """Tensors that the kernel both reads and writes."""
+        return frozenset(self.reads & self.writes)
+
+    @property
     def tracked(self) -> frozenset[int]:
-        """Tensors that the kernel both reads and writes, or stores again on a pipe whose stores may overlap."""
-        return frozenset(self.reads & self.writes) | stored_again(self.kernel)
+        """The same, and those that it stores again on a pipe whose stores may overlap."""
+        return self.read_and_written | stored_again(self.kernel)
 
 
 def tensor_types(kernel: KernelOp) -> list[Attribute]:

@@ -85,7 +85,7 @@ def _path(clocks: Clocks, fault: Fault) -> tuple[str, ...]:
     trail = clocks.trail[fault.first[0]][: fault.known]
     known = max((i for i, n in enumerate(trail, 1) if n.kind == WORK), default=0)
     if fault.first[0] == fault.second[0]:
-        if fault.first[1] > fault.known and not clocks.kernel.in_order(first):
+        if fault.first[1] > fault.known and fault.first[0] in clocks.kernel.unordered:
             return (f"{first} may begin the one before the other is over, and no pipe_barrier is between them",)
         return ("the two run on different units, which nothing orders",)
     if not known:

@@ -145,6 +145,8 @@ class CheckedKernel:
         """Variables that stand for integers read from device memory."""
         self.queue_names: list[str] = []
         self.queue_sections: list[int] = []
+        self.unordered: set[int] = set()
+        """The queues with instructions that may begin before those ahead of them are over."""
         self.period = 1
         self.steering: set[int] = set()
         """Grid coordinates and the unit, where slots or events depend on them."""
@@ -221,11 +223,6 @@ class CheckedKernel:
             self.queue_names.append(pipe)
             self.queue_sections.append(section.number)
         return found
-
-    def in_order(self, pipe: str) -> bool:
-        """Whether what a pipe did before is over where any of its instructions begins."""
-        machine = self.machine
-        return pipe not in machine.unordered and not (pipe == Pipe.M and machine.unordered_sums)
 
     def rows(self, attr: Attribute, indices: Sequence[SSAValue], op: Operation) -> tuple[Expr[int], ...]:
         """The `at [...]` expressions of an op."""
@@ -423,6 +420,8 @@ class _SectionBuilder:
                 device.append(self._transfer(op, value, True))
         node = CheckedNode(WORK, op, kernel.queue(self.section, op.PIPE), reads, writes, None, device)
         node.unordered = op.is_unordered(kernel.machine)
+        if node.unordered:
+            kernel.unordered.add(node.queue)
         starts = op.starts_fresh()
         if starts is not None:
             row, value = starts

@@ -39,7 +39,7 @@ class WaitGraph(Clocks):
     ) -> None:
         """`flags`: the number of the flag that a node belongs to, by the node's id."""
         super().__init__(kernel, tracked, only=only, start=start, in_order=in_order)
-        self.ordered = [in_order or kernel.in_order(pipe) for pipe in kernel.queue_names]
+        self.ordered = [in_order or queue not in kernel.unordered for queue in range(len(kernel.queue_names))]
         self.unordered = False
         """Whether the instruction that runs needs those of its own queue."""
         self.flags = flags
