@@ -78,9 +78,13 @@ def visible(text: str) -> str:
     )
 
 
-def is_too_long(error: BaseException) -> bool:
-    """Whether Python refuses to read a number of so many digits."""
-    return isinstance(error, ValueError) and "integer string conversion" in str(error)
+def unreadable(error: BaseException) -> str | None:
+    """The sentence for a text or a number that Python refuses to read; None for other errors."""
+    if isinstance(error, UnicodeError):
+        return "a name or a text is not UTF-8"
+    if isinstance(error, ValueError) and "integer string conversion" in str(error):
+        return "a number has too many digits"
+    return None
 
 
 def read_stdin() -> bytes:

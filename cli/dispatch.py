@@ -12,11 +12,11 @@ from .common import (
     CliError,
     check_plain,
     complain,
-    is_too_long,
     os_message,
     quiet_pipe,
     say,
     short_warnings,
+    unreadable,
 )
 from .fmt import fmt
 from .grammar import PROGRAM, make_parser
@@ -93,10 +93,8 @@ def _message(error: Exception) -> str:
 
     if isinstance(error, CompileError | SimulationError):
         return str(error)
-    if isinstance(error, UnicodeError):
-        return "a name or a text is not UTF-8"
-    if is_too_long(error):
-        return "a number has too many digits"
+    if (said := unreadable(error)) is not None:
+        return said
     if isinstance(error, RecursionError):
         return "the program, or a file that it names, is nested too deeply"
     said = " ".join(str(error).split())

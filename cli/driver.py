@@ -28,11 +28,11 @@ from .common import (
     CliError,
     check_plain,
     complain,
-    is_too_long,
     os_message,
     quiet_pipe,
     read_stdin,
     short_warnings,
+    unreadable,
 )
 from .diagnostics import DIAGNOSTICS, Chunk, diagnostics_of
 from .expectations import expectations, expects, mismatches
@@ -368,10 +368,8 @@ def message_of(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError):
         package = (error.name or str(error)).partition(".")[0]
         return f"this needs the Python package {package}, which is not installed"
-    if isinstance(error, UnicodeError):
-        return "a name or a text is not UTF-8"
-    if is_too_long(error):
-        return "a number has too many digits"
+    if (said := unreadable(error)) is not None:
+        return said
     if isinstance(error, RecursionError):
         return "the program is nested too deeply"
     if isinstance(error, (CliError, *DIAGNOSTICS)):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import hashlib
 import json
+import shutil
 import tempfile
 import tomllib
 from collections.abc import Mapping
@@ -33,6 +35,7 @@ def settle_target(args: argparse.Namespace) -> None:
     text = "\n".join(lines) + "\n"
     name = f"{Path(base).stem}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.toml"
     folder = Path(tempfile.mkdtemp(prefix="tilewright-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     write_whole(folder / name, text)
     args.target = str(folder / name)
 
