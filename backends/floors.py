@@ -25,8 +25,7 @@ def floors_of(step: Launch | Copy, machine: Machine) -> dict[str, float]:
         totals = step.kernel.totals
         found = {
             "HBM": step.once_bytes / machine.hbm_bytes_per_cycle,
-            "cube": sum(n / machine.cube[dtype].macs for dtype, n in totals.macs.items())
-            / machine.cube_cores,
+            "cube": sum(n / machine.cube[dtype].macs for dtype, n in totals.macs.items()) / machine.cube_cores,
             "vector": totals.full_cycles / machine.vector_cores,
         }
     return {name: machine.cycles_to_microseconds(cycles) for name, cycles in found.items() if cycles}

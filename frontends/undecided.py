@@ -47,7 +47,7 @@ def _install() -> None:
     kind: Any = type(size)
     plain = kind.__eq__
 
-    def noted(one: Any, other: Any) -> bool:
+    def compared(one: Any, other: Any) -> bool:
         found = plain(one, other)
         noted = None if found else _NOTED.get()
         # JAX has one object for equal types, which it looks for among those that there are: that asks for no size
@@ -56,7 +56,7 @@ def _install() -> None:
                 noted[hash(one), (hash(other),) if export.is_symbolic_dim(other) else int(other)] = one, other
         return found
 
-    kind.__eq__ = noted
+    kind.__eq__ = compared
 
 
 def _are_sizes(one: Any, other: Any) -> bool:

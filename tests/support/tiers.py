@@ -150,8 +150,8 @@ def first_tier(items: Iterable[pytest.Item]) -> list[pytest.Item]:
             chosen = group
         chosen_of[name] = chosen
     for name in _short_enough(chosen_of):
-        whole = any(x.get_closest_marker("whole") for x in chosen_of[name])
-        kept.update(chosen_of[name] if whole else _short(chosen_of[name]))
+        chosen = chosen_of[name]
+        kept.update(chosen if any(x.get_closest_marker("whole") for x in chosen) else _short(chosen))
         for place, item in enumerate(sorted(kept.intersection(groups[name]), key=lambda x: number(x.nodeid))):
             item.stash[PLACE] = place
     return [x for x in items if x in kept]
