@@ -200,16 +200,22 @@ def _vector(f: Figures) -> Iterator[Advice]:
         return
     cycles: Counter[str] = Counter()
     width: Counter[str] = Counter()
+    starting = 0
     for section in f.kernel.sections:
         for work in section.works:
             if work.op.PIPE == Pipe.V:
                 op = work.op.name.removeprefix("npu.")
                 cost = max((v.cycles for v in work.variants), default=0)
+                if isinstance(work.op, ops.VectorOp):
+                    starting += min(cost, work.op.starting_cycles(f.machine))
                 cycles[op] += cost
                 width[dtype_name(buffer(work.op.main_operands()[-1]).element)] += cost
     (slow, amount), (dtype, _) = cycles.most_common(1)[0], width.most_common(1)[0]
     share = amount / max(sum(cycles.values()), 1)
     help = f"the slowest instruction, {slow}, is {percent(share)} of a pass over all"
+    if starting > SHARE * sum(cycles.values()):
+        begun = percent(starting / sum(cycles.values()))
+        help += f"; {begun} of it starts instructions, of which larger tiles need fewer"
     halves = [d for d in f.machine.vector.native if d[0] == dtype[0] and itemsize(d) * 2 == itemsize(dtype)]
     stored = {dtype_name(t.element) for t in f.tensors}
     if halves and dtype.startswith("f") and dtype in stored:  # else the compiler has chosen it, not the program

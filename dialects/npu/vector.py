@@ -76,6 +76,11 @@ class VectorOp(NpuOp):
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         return self._cost_of_lanes(machine, self.lanes())
 
+    def starting_cycles(self, machine: Machine) -> int:
+        """Cycles of its cost that its instructions take to start, however few lanes they have."""
+        unit = machine.vector
+        return sum(unit.cycles(*each, 0) for each in self.instructions() if unit.supports(*each))
+
     def cost_of_part(self, machine: Machine, indices: Sequence[int], valid: Sequence[int | None]) -> Cost:
         shape = max((buffer(v) for v in self.main_operands()), key=vector_elements).shape
         whole, part = size(shape), size(parts(shape, valid))

@@ -631,3 +631,17 @@ def test_narrower_lanes_are_advised_where_the_program_has_wide_numbers(dtype: st
     found = [f["help"] for kernel in page_data(program)["advice"]["kernels"].values() for f in kernel]
     assert any("the slowest instruction" in help for help in found)
     assert any("twice the lanes" in help for help in found) == said
+
+
+@pytest.mark.parametrize(("rows", "said"), [(8, True), (4096, False)])
+def test_what_starts_instructions_is_said_where_it_is_much(rows: int, said: bool) -> None:
+    """The tiles of a small tensor on one core are short, and each instruction takes 24 cycles to start."""
+
+    def fn(x: jax.Array) -> jax.Array:
+        for _ in range(20):
+            x = jnp.sqrt(jnp.exp(x))
+        return x
+
+    program = tw.compile(fn, jax.ShapeDtypeStruct((rows, 512), "float32"))
+    found = [f["help"] for kernel in page_data(program)["advice"]["kernels"].values() for f in kernel]
+    assert any("starts instructions" in help for help in found) == said
