@@ -19,6 +19,8 @@ from xdsl.universe import Universe
 from xdsl.utils.exceptions import ParseError, ShrinkException, VerifyException
 from xdsl.xdsl_opt_main import xDSLOptMain
 
+from ..dialects import BESIDE, vendor_dialects
+from ..dialects.mlir_syntax import Arith, Scf, allow_semi_affine
 from ..dialects.open_sizes import typical_sizes
 from ..frontends.added import FILE_TYPES, read_with
 from ..passes.errors import SeveralErrors, StateMissing
@@ -68,8 +70,10 @@ class TilewrightOptMain(xDSLOptMain):
     # -- what there is ---------------------------------------------------------------------------------------
 
     def register_all_dialects(self) -> None:
-        # Ours win over the same ones found through the entry point.
-        for name, factory in (self.universe.all_dialects | TILEWRIGHT_UNIVERSE.all_dialects).items():
+        # Ours win over the same ones found through the entry point, and over xDSL's.
+        allow_semi_affine()
+        ours = {dialect.name: lambda d=dialect: d for dialect in (Arith, Scf)} | vendor_dialects(BESIDE)
+        for name, factory in (self.universe.all_dialects | TILEWRIGHT_UNIVERSE.all_dialects | ours).items():
             self.ctx.register_dialect(name, factory)
 
     def register_all_passes(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.ir import Dialect
 from xdsl.universe import Universe
 
-from ..dialects import added_dialects
+from ..dialects import VENDOR, added_dialects, vendor_dialects
 from ..passes.pipeline import all_passes
 
 
@@ -29,4 +29,6 @@ def _npu() -> Dialect:
 
 DIALECTS = {"graph": _graph, "tile": _tile, "npu": _npu}
 
-TILEWRIGHT_UNIVERSE = Universe(all_dialects=DIALECTS | added_dialects(), all_passes=all_passes())
+TILEWRIGHT_UNIVERSE = Universe(
+    all_dialects=DIALECTS | vendor_dialects(VENDOR) | added_dialects(), all_passes=all_passes()
+)

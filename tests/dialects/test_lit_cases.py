@@ -16,14 +16,15 @@ from xdsl.irdl import IRDLOperation
 
 from tilewright.cli.opt import main
 from tilewright.dialects.graph import Graph
+from tilewright.dialects.hivm import Hivm
 from tilewright.dialects.npu import Npu
 from tilewright.dialects.tile import Tile
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "lit_tests" / "dialects"
 DIALECTS = ROOT / "dialects"
-OPS = [op for dialect in (Graph, Tile, Npu) for op in dialect.operations if issubclass(op, IRDLOperation)]
-NAME = re.compile(r"\b(?:graph|tile|npu)\.\w+")
+OPS = [op for dialect in (Graph, Tile, Npu, Hivm) for op in dialect.operations]
+NAME = re.compile(r"\b(?:graph|tile|npu|hivm\.hir)\.\w+")
 
 REFUSALS = {"error", "VerifyException", "ValueError"}
 """What verifiers raise; other exceptions are for programs that misuse a class, not for IR."""
@@ -48,7 +49,7 @@ def refuses(op: type[IRDLOperation]) -> bool:
 
 def shares_verifier(op: type[IRDLOperation]) -> bool:
     """Whether the op is a row of a table, all of whose rows one class verifies."""
-    return hasattr(op, "FUNCTION")
+    return hasattr(op, "FUNCTION") or hasattr(op, "ROW")
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
