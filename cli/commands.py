@@ -44,6 +44,7 @@ from .output import (
     write_reproducer,
 )
 from .outputs import write_output
+from .overflow import explain_overflow
 from .pack import pack
 from .quantize import quantize
 from .source import SourceSpec, find_function, source_of, user_code
@@ -321,6 +322,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "calibrate": calibrate,
     "quantize": quantize,
     "pack": pack,
+    "explain-overflow": explain_overflow,
     "explain": inspect.explain,
     "machines": inspect.machines,
     "ops": inspect.ops,

@@ -14,6 +14,7 @@ from .debug import add_parser as add_debug
 from .fmt import add_parser as add_fmt
 from .help import texts
 from .inspect import add_commands
+from .overflow import add_parser as add_overflow
 from .pack import add_parser as add_pack
 from .switches import SWITCHES
 
@@ -78,6 +79,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_quantize(command)
     _add_calibrate(commands)
     add_pack(commands)
+    add_overflow(commands)
     add_commands(commands, command)
     return parser
 

@@ -41,6 +41,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tilewright quantize model.py:forward --data model.py:batches --search f16,w8a16,w8a8 --max-drop 0.5",
         "tilewright report model.py:forward --quant-config int8.toml --weights params",
     ),
+    "explain-overflow": (
+        "tilewright explain-overflow kernel.mlir --target ascend-910b3",
+    ),
     "pack": (
         "tilewright pack buffers.csv -o placed.csv",
         "tilewright pack buffers.csv --capacity 1M --align 512 > placed.csv",

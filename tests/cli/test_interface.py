@@ -51,6 +51,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     (tmp_path / "records.json").write_text(json.dumps(RECORDS))
     (tmp_path / "buffers.csv").write_text("id,lower,upper,size\nb1,0,3,4\nb2,2,9,4\n")
+    (tmp_path / "kernel.mlir").write_text(
+        "func.func @k(%x: memref<64xf32>) {\n  %a = memref.alloc() : memref<64xf32>\n"
+        "  memref.copy %x, %a : memref<64xf32> to memref<64xf32>\n  return\n}\n"
+    )
     (tmp_path / "wide.tw").write_text("fn f(x:f32[2])->f32[2]{return x}\n")
     return tmp_path
 
@@ -72,6 +76,7 @@ CALLS = {
     "calibrate": ["calibrate", "records.json"],
     "fmt": ["fmt", "wide.tw"],
     "pack": ["pack", "buffers.csv"],
+    "explain-overflow": ["explain-overflow", "kernel.mlir"],
 }
 
 
