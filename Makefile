@@ -37,12 +37,12 @@ test: $(STAMP)
 	$(BIN)/lit -q lit_tests
 	$(BIN)/pytest -q -n $(JOBS) --dist worksteal
 
-# The second tier: every case, new examples of hypothesis, what users' programs are compiled with, and campaigns.
+# The second tier: a quarter of the cases (SEED says which), new examples of hypothesis, what users' programs are compiled with, and campaigns.
 test-all: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
 	$(BIN)/lit -q lit_tests
-	TESTS=all HYPOTHESIS_PROFILE=search $(BIN)/pytest -q -n $(JOBS) --dist worksteal
+	TESTS=all PART=$(SEED) HYPOTHESIS_PROFILE=search $(BIN)/pytest -q -n $(JOBS) --dist worksteal
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --seconds 240 --jobs $(JOBS) --seed $(SEED)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --dynamic --seconds 120 --jobs $(JOBS) --seed $(SEED)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --spellings --seconds 180 --jobs $(JOBS) --seed $(SEED)

@@ -1,6 +1,6 @@
 """Settings of every test: JAX on the CPU, how XLA compiles, which tests run, and hypothesis with the same examples.
 
-`make test` runs the first tier, `TESTS=all pytest ...` everything; `HYPOTHESIS_PROFILE=search pytest ...` looks for new
+`make test` runs the first tier, `TESTS=every pytest ...` every case; `HYPOTHESIS_PROFILE=search pytest ...` looks for new
 examples (docs/testing.md). What XLA compiles is kept in `build/xla`, by the program, the compiler's version and the
 processor: most of a test's time is the compiler's.
 """
@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from durations import RECORDING, Recorder, long_ones_first
 from hypothesis import HealthCheck, settings
-from tiers import ALL, begin, first_tier, steps
+from tiers import ALL, EVERY, PART, begin, first_tier, second_tier, steps
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 FLAGS = {"xla_cpu_multi_thread_eigen": "false"}
@@ -61,8 +61,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not ALL and not any("::" in x for x in config.invocation_params.args):  # a case that is asked for by name runs
-        kept = first_tier(items)
+    if not EVERY and not any("::" in x for x in config.invocation_params.args):  # a case that is asked for by name runs
+        kept = second_tier(items, PART) if ALL else first_tier(items)
         config.hook.pytest_deselected(items=[*{*items}.difference(kept)])
         items[:] = kept
     if hasattr(config, "workerinput"):

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
-from tests.support.shared import SHARED, needs
+from support.shared import SHARED, needs
 from tilewright.dialects import make_context
 from tilewright.dialects.text import parse_module
 

@@ -1,6 +1,8 @@
-"""The two tiers: `make test` runs a fixed sample of every kind of test, `make test-all` everything.
+"""The two tiers: `make test` runs a fixed sample of every kind of test, `make test-all` that and a quarter of the other
+cases, another quarter for another `SEED`, all of it with every example and in both memories.
 
-`TESTS=all` in the environment is the second tier. See docs/testing.md.
+`TESTS=all` in the environment is the second tier, of which `PART` is the number of the quarter; `TESTS=every` is every
+case. See docs/testing.md.
 """
 
 from __future__ import annotations
@@ -15,8 +17,17 @@ import pytest
 from durations import seconds_of
 from hypothesis import settings
 
-ALL = os.environ.get("TESTS", "") == "all"
-"""Whether this is `make test-all`."""
+EVERY = os.environ.get("TESTS", "") == "every"
+"""Whether every case runs."""
+
+ALL = EVERY or os.environ.get("TESTS", "") == "all"
+"""Whether this is `make test-all`: a case runs all of its examples, and in both memories."""
+
+PARTS = 4
+"""The second tier has one in so many of the cases that the first has not."""
+
+PART = int(os.environ.get("PART", "0")) % PARTS
+"""Which ones."""
 
 FEWER = 8
 """One example of hypothesis in so many belongs to the first tier."""
@@ -155,6 +166,16 @@ def first_tier(items: Iterable[pytest.Item]) -> list[pytest.Item]:
         for place, item in enumerate(sorted(kept.intersection(groups[name]), key=lambda x: number(x.nodeid))):
             item.stash[PLACE] = place
     return [x for x in items if x in kept]
+
+
+def second_tier(items: Iterable[pytest.Item], part: int) -> list[pytest.Item]:
+    """The tests of the first tier, and of the others part number `part` of `PARTS`, in their order. Which ones follows
+    from their names, so that runs of all parts have every case."""
+    items = list(items)
+    first = {*first_tier(items)}
+    for item in first:
+        del item.stash[PLACE]  # its programs run in both memories
+    return [x for x in items if x in first or number(x.nodeid) // COMPILED_EVERY % PARTS == part]
 
 
 def _short_enough(tests: Mapping[str, Sequence[pytest.Item]]) -> Iterator[str]:
