@@ -6,11 +6,11 @@ import io
 from pathlib import Path
 
 import pytest
+from support.shared import SHARED, needs
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
-from support.shared import SHARED, needs
 from tilewright.dialects import make_context
 from tilewright.dialects.text import parse_module
 
