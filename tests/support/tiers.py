@@ -1,8 +1,8 @@
-"""The two tiers: `make test` runs a fixed sample of every kind of test, `make test-all` that and a quarter of the other
-cases, another quarter for another `SEED`, all of it with every example and in both memories.
+"""The two tiers: `make test` runs a fixed sample of every kind of test, `make test-all` that and a tenth of all cases with
+every example and in both memories, another tenth for another `SEED`.
 
-`TESTS=all` in the environment is the second tier, of which `PART` is the number of the quarter; `TESTS=every` is every
-case. See docs/testing.md.
+`TESTS=all` in the environment is this tenth, of which `PART` is the number; `TESTS=every` is every case. See
+docs/testing.md.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ EVERY = os.environ.get("TESTS", "") == "every"
 """Whether every case runs."""
 
 ALL = EVERY or os.environ.get("TESTS", "") == "all"
-"""Whether this is `make test-all`: a case runs all of its examples, and in both memories."""
+"""Whether this is the second tier: a case runs all of its examples, and in both memories."""
 
-PARTS = 4
-"""The second tier has one in so many of the cases that the first has not."""
+PARTS = 10
+"""The second tier has one case in so many."""
 
 PART = int(os.environ.get("PART", "0")) % PARTS
 """Which ones."""
@@ -169,13 +169,9 @@ def first_tier(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 
 
 def second_tier(items: Iterable[pytest.Item], part: int) -> list[pytest.Item]:
-    """The tests of the first tier, and of the others part number `part` of `PARTS`, in their order. Which ones follows
-    from their names, so that runs of all parts have every case."""
-    items = list(items)
-    first = {*first_tier(items)}
-    for item in first:
-        del item.stash[PLACE]  # its programs run in both memories
-    return [x for x in items if x in first or number(x.nodeid) // COMPILED_EVERY % PARTS == part]
+    """Part number `part` of `PARTS` of all tests, in their order. Which ones follows from their names, so that runs of
+    all parts have every case."""
+    return [x for x in items if number(x.nodeid) // COMPILED_EVERY % PARTS == part]
 
 
 def _short_enough(tests: Mapping[str, Sequence[pytest.Item]]) -> Iterator[str]:
