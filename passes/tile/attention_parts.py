@@ -202,6 +202,16 @@ class ScoreSteps(FusionSteps):
         alone = not more and step.function is not None and list(step.operands).count(loads[0]) == 1
         return (i, 0) if alone and same and step.operands[0] == loads[0] and self.result == (i, 0) else None
 
+    def _lanes(self, operands: Sequence[Ref], span: frozenset[int]) -> list[Ref]:
+        """What has one number for each row of scores is a line of a tile, which an instruction of two operands takes as
+        it is for each line of the other one."""
+        line = frozenset({len(self.extents) - 1})
+        lines = [r for r in operands if self._span(r) == line != span]
+        others = [r for r in operands if self._span(r) not in (line, frozenset())]
+        if len(operands) == 2 and len(lines) == len(others) == 1:
+            return [r if r in lines else self._spread(r, span) for r in operands]
+        return super()._lanes(operands, span)
+
     def _load(self, load: Load, element: Attribute) -> Ref:
         if load.base in self.load:
             return self._brought(load.base)

@@ -242,13 +242,17 @@ class FusionSteps(FusionAxes):
     ) -> Ref:
         """An elementwise step over the union of its operands' axes."""
         span = frozenset().union(*(self._span(r) for r in operands)) if axes is None else axes
-        spread = [self._spread(r, span) for r in operands]
+        spread = self._lanes(operands, span)
         cls = ops.ELEMENTWISE[function]
 
         def emit(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
             return e.builder.add(cls, tiles, [e.type(span, element)]).results
 
         return self._step(Step([element], span, spread, emit, "op", function=function))
+
+    def _lanes(self, operands: Sequence[Ref], span: frozenset[int]) -> list[Ref]:
+        """The operands of an elementwise step over `span`, each repeated over its lanes."""
+        return [self._spread(r, span) for r in operands]
 
     def _native(self, function: str, element: Attribute) -> Attribute:
         """The element type the vector unit computes in for operands of `element`."""

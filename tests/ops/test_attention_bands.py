@@ -122,3 +122,11 @@ def test_bands_that_cannot_be() -> None:
     q, k, v = (jax.ShapeDtypeStruct((HEADS, 256, 16), "float32") for _ in range(3))
     with pytest.raises(tw.CompileError, match=r"@attention_0 cannot obey .*bands=3: its rows have 2 blocks of 128"):
         tw.compile(attention(MASKS["causal"]), q, k, v, options=in_bands(3))
+
+
+def test_positions_of_rows_are_one_line() -> None:
+    """Of a causal mask only the positions of keys are repeated over a tile: those of rows are a line of it."""
+    shape = jax.ShapeDtypeStruct((HEADS, 512, 16), jnp.float32)
+    program = tw.compile(attention(MASKS["causal"]), shape, shape, shape, options=in_bands(1))
+    found = [line for line in program.ir("tile").splitlines() if "tile.broadcast" in line]
+    assert len(found) == 1 and "tile.ge" in program.ir("tile")
