@@ -24,7 +24,7 @@ from .extents import uncut, with_sizes
 from .onnx_sources import resolved
 from .open_packing import compile_open_packed
 from .open_sources import open_source_of, sized_origin
-from .packing import compile_packed
+from .packing import PackedProgram, compile_packed
 from .parameters import Parameters, title_of
 from .prepared import prepared
 from .program import Lowering, Options, Program, compile_source, run_passes
@@ -305,28 +305,11 @@ def _verify(
     if against is not None and given is not None:
         types = main_results(module)
         check_twin(name, types, title_of(against), uncut(given, types, extents_of(entry_of(module))))
-    known = program
     if program is not None:
         target, options = program.target, program.options
-
-    def compiled() -> Program:
-        nonlocal known
-        known = known or compile(source, *args, target=target, options=options, **kwargs)
-        return known
-
-    def execute(memory: str) -> Sequence[Any]:
-        made = compiled()
-        return made.executable("bytes" if memory == "bytes" else "typed")(*flat, *made.extras)
-
-    def ahead() -> tuple[ModuleOp, Callable[[], None]]:
-        made = compiled()
-
-        def compile_all() -> None:
-            for memory in ("bytes", "typed"):
-                made.executable(memory).compile()
-
-        return made.module("npu"), compile_all
-
+    judged = _JudgedProgram(
+        program, lambda: compile(source, *args, target=target, options=options, **kwargs), flat
+    )
     with as_compile_error():
         return run_verification(
             module,
@@ -334,8 +317,7 @@ def _verify(
             compared.reference,
             target or target_of(module) or DEFAULT_TARGET,
             options.stages() if stages is None else stages,
-            execute if stages is None else None,
-            ahead if stages is None and not bisect else None,
+            judged if stages is None else None,
             bisect,
             quick,
             progress=progress,
@@ -343,6 +325,33 @@ def _verify(
             original=compared.original,
             least=least,
         )
+
+
+@dataclass
+class _JudgedProgram:
+    """A program that is verified, compiled when it is asked for. made: the program, if there is one; flat: the inputs
+    of its source."""
+
+    made: Program | None
+    compile: Callable[[], Program]
+    flat: Sequence[Any]
+
+    @property
+    def program(self) -> Program:
+        self.made = self.made or self.compile()
+        return self.made
+
+    def modules(self) -> list[ModuleOp]:
+        made = self.program
+        parts = (made.packing, made.rest) if isinstance(made, PackedProgram) else (made,)
+        return [part.module("npu") for part in parts]
+
+    def prepare(self) -> None:
+        self.program.executable("typed").compile()
+
+    def run(self, memory: str) -> Sequence[Any]:
+        made = self.program
+        return made.executable("step" if memory == "bytes" else "typed")(*self.flat, *made.extras)
 
 
 @dataclass(frozen=True)

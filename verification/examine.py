@@ -193,6 +193,10 @@ class Examiner:
         """What was found wrong with the order of instructions or with memory."""
         return list(dict.fromkeys(f.problem for f in self.failures if f.kind == "hazard"))
 
+    def hazard(self, stage: str, problem: str) -> None:
+        """Takes note of what is wrong with the compiled program."""
+        self._fail(Failure(stage, "hazard", "npu", None, None, problem=problem))
+
     def _fail(self, failure: Failure) -> None:
         self.failures.append(failure)
         if failure.finding is None:

@@ -17,7 +17,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ..backends.functions.compiling import row_major, xla_jit
 from ..backends.functions.scope import RunTimeSizes
 from ..backends.interpreter.arena import placed
 from ..backends.interpreter.commands import COMMANDS
@@ -26,7 +25,7 @@ from ..backends.interpreter.hostprogram import (
     HostProgram,
     yielded,
 )
-from ..backends.interpreter.launch import ZERO, LaunchBinding, trace_kernel
+from ..backends.interpreter.launch import LaunchBinding
 from ..backends.interpreter.state import State, TypedState, given, held, on_host, storage
 from ..dialects.base import integer
 from ..dialects.dtypes import numpy_dtype, size
@@ -37,7 +36,7 @@ from ..dialects.npu.places import arena_of
 from ..dialects.npu.streams import Command
 from ..machine import Machine
 from .compare import WRONG, compare
-from .compiled import Compiling, compiling
+from .kernels import run_npu_kernel
 from .structure import Cache, structure
 from .walk import LaunchRun, Path, Trace, WrongValue
 
@@ -81,7 +80,7 @@ class HostArena:
 
 @dataclass(frozen=True)
 class BoundKernel:
-    """A launch's kernel as compiled code: its key, and the tensors that go in and come out."""
+    """A launch's kernel: its key, and the tensors that go in and come out."""
 
     key: Hashable
     signature: LaunchBinding
@@ -104,6 +103,7 @@ class HostWalk(ExecutingVisitor[None]):
     ):
         self.host = HostProgram(module, machine if memory == "bytes" else None)
         self.machine = machine if memory == "bytes" else None
+        self.chip = machine
         self.cache, self.golden, self.memory, self.once = cache, golden, memory, once
         self.structures: dict[npu.KernelOp, Hashable] = {}
         self.judged: set[Any] = set()
@@ -130,8 +130,6 @@ class HostWalk(ExecutingVisitor[None]):
             for op in self.host.ops():
                 if isinstance(op, npu.GmConstantOp):
                     self.state.set(op.result, held(op.value.data.array()))
-            if self.machine is not None:
-                self.prepare()
             self.block(self.host.block, ())
             end = self.host.block.last_op
             assert isinstance(end, func.ReturnOp)
@@ -357,26 +355,8 @@ class HostWalk(ExecutingVisitor[None]):
             ("npu", self.memory, self.structures[kernel], signature), signature, passed, returned
         )
 
-    def prepare(self) -> None:
-        """Has XLA compile the kernels of bytes memory, several at a time: how one is bound does not depend on what ran
-        before."""
-        for op in self.host.ops():
-            if not isinstance(op, npu.LaunchOp):
-                continue
-            bound, kernel = self._bind(op), self.host.callee(op)
-
-            def make(kernel: npu.KernelOp = kernel, signature: LaunchBinding = bound.signature) -> Compiling:
-                shapes = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in signature.passed]
-                return compiling(lambda zero, *xs: trace_kernel(kernel, signature, zero, xs, self.machine), shapes)
-
-            self.cache.get(bound.key, make)
-
     def _execute(self, op: npu.LaunchOp, bound: BoundKernel) -> None:
-        kernel, machine, signature = self.host.callee(op), self.machine, bound.signature
-
-        def make() -> Any:
-            return xla_jit(row_major(lambda zero, *xs: trace_kernel(kernel, signature, zero, xs, machine)))
-
         contents: list[Any] = [(self.numbers if on_host(r) else self.state).get(r) for r in bound.passed]
-        for r, x in zip(bound.returned, self.cache.get(bound.key, make)(ZERO, *contents), strict=True):
+        given = (self.host.callee(op), self.chip, self.machine is not None, bound.signature, contents)
+        for r, x in zip(bound.returned, run_npu_kernel(self.cache, bound.key, *given), strict=True):
             self.state.set(r, x)

@@ -4,33 +4,49 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..backends.stepper.errors import StepFault
+from ..dialects.dtypes import numpy_dtype
+from ..dialects.npu import MmadOp
+from ..dialects.npu.interface import buffer
+from ..dialects.text import one_line
 from ..passes.pipeline import PIPELINE, Stage, level_of
 from ..support.collector import collector_paused
 from .agreement import agreement
 from .bisect import SECONDS, Bisector
 from .compare import compare, same_bits
 from .examine import ExamineOptions, Examiner
-from .hostwalk import HostWalk
+from .hostwalk import Memory
 from .results import Progress, Verification
 from .structure import Cache
+from .tolerance import roundoff
 
 RUN = "run"
 """The row of the compiled program as users run it."""
 
-MEMORIES = ("typed", "bytes")
-"""The memory modes that it is run in."""
+MEMORIES: tuple[Memory, ...] = ("typed", "bytes")
+"""The memories that it is run in: compiled by XLA, and one instruction at a time on addressed bytes."""
 
-Execute = Callable[[str], Sequence[Any]]
-"""The compiled program's flat results in a memory mode, `typed` or `bytes`."""
 
-Ahead = Callable[[], tuple[ModuleOp, Callable[[], None]]]
-"""Compiles the program; gives its module of the npu level, and what has XLA compile all that `Execute` runs."""
+class CompiledProgram(Protocol):
+    """The program as users have it, compiled when it is asked for."""
+
+    def modules(self) -> Sequence[ModuleOp]:
+        """Its npu level: several modules where it runs in parts."""
+        ...
+
+    def prepare(self) -> None:
+        """Has XLA compile what `run("typed")` runs."""
+        ...
+
+    def run(self, memory: Memory) -> Sequence[Any]:
+        """Its flat results. Raises StepFault for one that reads what nothing wrote in `bytes` memory."""
+        ...
 
 
 def verify_module(
@@ -39,8 +55,7 @@ def verify_module(
     reference: Sequence[Any] | None,
     target: str,
     stages: Sequence[Stage] = PIPELINE,
-    execute: Execute | None = None,
-    ahead: Ahead | None = None,
+    program: CompiledProgram | None = None,
     bisect: bool = False,
     quick: bool = False,
     seconds: float = SECONDS,
@@ -52,9 +67,8 @@ def verify_module(
 ) -> Verification:
     """Verifies a module that a frontend or a file gave, on flat inputs.
 
-    reference: flat results to compare with, None for the module's own level; execute: runs the compiled program,
-    which is compared too; ahead: compiles it, on another thread while the passes are examined; bisect: stop at the
-    first bad pass and explain it within about `seconds`; quick: only the compiled program, not each pass; cache:
+    reference: flat results to compare with, None for the module's own level; program: the compiled
+    program, which is compared too; bisect: stop at the first bad pass and explain it within about `seconds`; quick: only the compiled program, not each pass; cache:
     compiled functions of earlier verifications; progress: is told of each step; against: what gave the reference;
     original: of a quantized program, whose reference is its twin's, flat results of what was quantized; least: the SQNR
     against these that is asked for, in dB.
@@ -69,9 +83,9 @@ def verify_module(
     against = against if reference is not None else f"its own {level_of(module)} level"
     options = ExamineOptions(first=bisect)
     examiner = Examiner(module, inputs, target, reference, stages, options, cache, progress)
-    examiner.further = len(MEMORIES) if execute is not None else 0
+    examiner.further = len(MEMORIES) if program is not None else 0
     examiner.exact = original is not None
-    compiling = _start(examiner, ahead, not quick) if ahead is not None else None
+    compiling = _start(program) if program is not None and not bisect else None
     if quick:
         examiner.source_only()
     else:
@@ -81,27 +95,24 @@ def verify_module(
     if bisect and examiner.failures:
         return _explained(examiner, deadline, against)
     result = Verification(examiner.checks, None, examiner.bitwise, against, examiner.hazards, target, examiner.rounded)
-    if execute is not None and not any(f.kind in ("crash", "invalid") for f in examiner.failures):
-        outputs = _run(examiner, execute, result)
+    if program is not None and not any(f.kind in ("crash", "invalid") for f in examiner.failures):
+        outputs = _run(examiner, program, result)
         if original is not None and reference is not None:
             counted = examiner.counted
             result.quantization = agreement(counted(outputs), counted(reference), counted(original), least)
     return result
 
 
-def _start(examiner: Examiner, ahead: Ahead, walked: bool) -> threading.Thread | None:
-    """Has XLA compile the program on another thread. walked: also its kernels of bytes memory alone, which are those
-    that the passes are examined with, unless a pass is wrong."""
+def _start(program: CompiledProgram) -> threading.Thread | None:
+    """Has XLA compile the program on another thread."""
     try:
-        module, compile_all = ahead()
+        program.modules()
     except Exception:  # the pass that raises is found when it is examined
         return None
 
     def run() -> None:
         with suppress(Exception), collector_paused():  # the run raises again what cannot be compiled
-            if walked:
-                HostWalk(module, examiner.machine, examiner.cache, "bytes").prepare()
-            compile_all()
+            program.prepare()
 
     thread = threading.Thread(target=run, name="tilewright-ahead", daemon=True)
     thread.start()
@@ -122,14 +133,26 @@ def _explained(examiner: Examiner, deadline: float, against: str) -> Verificatio
     return Verification(examiner.checks, culprit, examiner.bitwise, against, *ended)
 
 
-def _run(examiner: Examiner, execute: Execute, result: Verification) -> Sequence[Any]:
-    """The rows of the compiled program; gives its results."""
+def _run(examiner: Examiner, program: CompiledProgram, result: Verification) -> Sequence[Any]:
+    """The rows of the compiled program; gives its results as users have them."""
     outputs: dict[str, Sequence[Any]] = {}
     for memory in MEMORIES:
         examiner.step(f"{RUN} ({memory} memory)")
-        outputs[memory] = execute(memory)
+        try:
+            outputs[memory] = program.run(memory)
+        except StepFault as error:
+            examiner.hazard(RUN, one_line(str(error)))
+            result.hazards = examiner.hazards
     for memory, values in outputs.items():
         examiner.row(RUN, "npu", memory, values)
-    pairs = zip(outputs["typed"], outputs["bytes"], strict=True)
-    result.bitwise &= all(same_bits(a, b) or compare(a, b, bits=True).ratio == 0 for a, b in pairs)
+    if not any(map(_adds_floats, program.modules())):
+        pairs = zip(*outputs.values(), strict=True)
+        result.bitwise &= all(same_bits(a, b) or compare(a, b, bits=True).ratio == 0 for a, b in pairs)
     return outputs["typed"]
+
+
+def _adds_floats(module: ModuleOp) -> bool:
+    """Whether products of floats are added up, which XLA does in an order of its own."""
+    return any(
+        isinstance(op, MmadOp) and roundoff(numpy_dtype(buffer(op.acc).element)) > 0 for op in module.walk()
+    )

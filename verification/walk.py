@@ -32,7 +32,7 @@ from ..dialects.npu.types import GmType
 from ..support.hints import parts_of_hint
 from .bounds import EXACT, Bound, both, distance, host_errors, or_zeros, propagate, settles
 from .compare import SAME, Difference, compare, same_bits
-from .compiled import run_tile_kernel, tile_kernel
+from .kernels import run_tile_kernel
 from .structure import Cache, structure
 from .tolerance import Mode, roundoff, smallest
 from .trace import Key, Late, LaunchRun, Made, Pair, Path, Trace, WrongValue
@@ -72,8 +72,6 @@ class GraphWalk:
     def run(self, inputs: Sequence[Any]) -> Trace:
         """Runs @main on flat arrays."""
         block = main_of(self.module).body.block
-        if not self.settings.once:
-            self._prepare()
         with jax.enable_x64(True):
             env: Env = {a: (on_device(x), None) for a, x in zip(block.args, inputs, strict=True)}
             self._record_arguments(block, env, ())
@@ -86,14 +84,6 @@ class GraphWalk:
                 for i, ((x, e), want) in enumerate(zip(ends, golden.results, strict=False)):
                     self.trace.judge(WrongValue(last, i, (), self._compare(x, want, e, None)), x.size)
         return self.trace
-
-    def _prepare(self) -> None:
-        """Has XLA compile the kernels, several at a time."""
-        for op in self.module.walk():
-            if isinstance(op, tile.LaunchOp) and op.callee.root_reference.data in self.kernels:
-                kernel = self.kernels[op.callee.root_reference.data]
-                given = [jax.ShapeDtypeStruct(_shape(v), _dtype(v)) for v in op.operands]
-                tile_kernel(self.cache, kernel, given, to_ints(op.inits), [_shape(v) for v in op.results])
 
     # -- blocks and ops ------------------------------------------------------------------------------------
 
@@ -375,7 +365,8 @@ class GraphWalk:
 
     def _run_kernel(self, op: tile.LaunchOp, xs: Sequence[Array]) -> list[Array]:
         kernel = self.kernels[op.callee.root_reference.data]
-        return run_tile_kernel(self.cache, kernel, xs, to_ints(op.inits), [_shape(v) for v in op.results])
+        made = run_tile_kernel(self.cache, kernel, xs, to_ints(op.inits), [_shape(v) for v in op.results])
+        return [on_device(x, own=True) for x in made]
 
     def _launch(self, op: tile.LaunchOp, xs: Sequence[Array], path: Path) -> list[Array]:
         name = op.callee.root_reference.data
@@ -502,11 +493,6 @@ def _apart(x: Array, y: Array) -> Array:
 def _shape(value: SSAValue) -> tuple[int, ...]:
     assert isinstance(value.type, TensorType)
     return shape_in(value.type)
-
-
-def _dtype(value: SSAValue) -> np.dtype:
-    assert isinstance(value.type, TensorType)
-    return numpy_dtype(value.type.element_type)
 
 
 def _unpack(es: Sequence[Array], exact: Sequence[bool]) -> list[Bound]:

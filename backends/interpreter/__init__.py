@@ -1,8 +1,7 @@
-"""Executes the three levels with JAX. Importing this package imports JAX, so import it where it is used."""
+"""Executes the graph and the npu level with JAX; the tile level is in `stepper`. Importing this package imports JAX, so import it where it is used."""
 
 from .graph import run_graph
 from .open_kernels import open_numbers
 from .program import Executable
-from .tile import run_tile
 
-__all__ = ["Executable", "open_numbers", "run_graph", "run_tile"]
+__all__ = ["Executable", "open_numbers", "run_graph"]

@@ -325,6 +325,10 @@ class GraphRunner:
         inner: Env = dict(zip(op.body.block.args, (env[v] for v in op.inputs), strict=True))
         return self.block(op.body.block, inner)
 
+    def walks(self, op: Operation) -> bool:
+        """Whether Python follows the rounds of a loop, or the branch that is taken."""
+        return needs_host(op)
+
     def loop(self, op: control.WhileOp, env: Env) -> list[Array]:
         """Runs a loop; subclasses may carry more than its state."""
         start = [env[v] for v in op.inits]
@@ -336,7 +340,7 @@ class GraphRunner:
         def test(state: Sequence[Array]) -> Array:
             return lax.reshape(run(op.condition.block, state)[0], ())
 
-        if needs_host(op):
+        if self.walks(op):
             trips, state = 0, start
             while (trips < known) if known is not None else bool(test(state)):
                 state, trips = run(op.body.block, state), trips + 1
@@ -353,7 +357,7 @@ class GraphRunner:
     def case(self, op: control.CaseOp, env: Env) -> list[Array]:
         last = len(op.branches) - 1
         index = lax.convert_element_type(lax.reshape(env[op.index], ()), np.int32)
-        if needs_host(op):
+        if self.walks(op):
             number = int(index)
             return self.block(op.branches[number if 0 <= number <= last else last].block, dict(env))
         known = lax.bitwise_and(lax.ge(index, np.int32(0)), lax.le(index, np.int32(last)))
@@ -368,6 +372,13 @@ class GraphRunner:
         from ..functions.host import run_text
 
         return run_text(text_at(op.module, {}), [env[v] for v in op.inputs], op)
+
+
+class GraphWalker(GraphRunner):
+    """A runner with rules that XLA cannot trace: Python follows loops and branches."""
+
+    def walks(self, op: Operation) -> bool:
+        return True
 
 
 _CONTROL: dict[type[Operation], str] = {

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from ...dialects import npu as ops
 from ...dialects.affine import Expr
-from ...dialects.base import integer, to_ints
+from ...dialects.base import FormattedOp, integer, to_ints
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import BufferType, NpuOp
 from ...dialects.npu.interface import fill_value, gm
@@ -24,6 +24,17 @@ from .rules import RULES, TABLE, Compute, Number, by_itself, drained, ints_of
 if TYPE_CHECKING:
     from .cores import SteppedCore
     from .plan import KernelPlan
+
+class PlannedTensors(Protocol):
+    """What a plan knows of the device tensors of a kernel."""
+
+    tensors: dict[SSAValue, int]
+    """Which of them an argument or a view is of."""
+
+    def number(self, n: int) -> int:
+        """The value of an int or an open size."""
+        ...
+
 
 Part = tuple[int, Sequence[int], Sequence[int], tuple[slice, ...] | None]
 """Of a box, what is inside its tensor: bytes from the tensor's start on, sizes, strides in bytes, and its place in the
@@ -46,7 +57,7 @@ class DeviceBox:
     reach: tuple[int, ...]
 
     @staticmethod
-    def of(value: SSAValue, plan: KernelPlan, sizes: Sequence[int], steps: Sequence[int]) -> DeviceBox:
+    def of(value: SSAValue, plan: PlannedTensors, sizes: Sequence[int], steps: Sequence[int]) -> DeviceBox:
         view, number = gm(value), plan.number
         dtype = numpy_dtype(view.element)
         strides = tuple(number(s) * dtype.itemsize for s in view.strides)
@@ -162,7 +173,7 @@ class LoadBox(Work):
         self, op: ops.LoadOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
     ) -> None:
         super().__init__(op, queue, plan, places)
-        sizes, steps = _box(op, plan.number)
+        sizes, steps = box_of(op, plan.number)
         self.box = DeviceBox.of(op.main_operands()[0], plan, sizes, steps)
         self.fill = scalar(fill_value(op.properties.get("fill")), self.box.dtype)
         self.whole = tuple(sizes)
@@ -196,7 +207,7 @@ class StoreBox(Work):
         self, op: ops.TransferOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
     ) -> None:
         super().__init__(op, queue, plan, places)
-        sizes, steps = _box(op, plan.number)
+        sizes, steps = box_of(op, plan.number)
         self.box = DeviceBox.of(op.main_operands()[1], plan, sizes, steps)
         self.drain = drained(op, self.box.dtype)
         self.whole = tuple(sizes)
@@ -223,12 +234,37 @@ class StoreBox(Work):
         core.store(self.box, part, x if part[3] is None else x[part[3]], mark)
 
 
-class Gather(Work):
-    """For each index of a buffer the box that begins so many elements into a tensor. Where it would leave the tensor,
-    each of its rows is the nearest one that does not, as XLA has it. places: where the rows of a box begin;
-    run_length: elements of one."""
+@dataclass(frozen=True)
+class GatheredRows:
+    """What `load_indirect` takes of a tensor for each index: rows of a box that begins so many elements into it. Where
+    one would leave the tensor, it is the nearest row that does not, as XLA has it. places: where the rows of a box
+    begin, in elements; length: elements of one."""
 
-    __slots__ = ("box", "places", "run_length")
+    places: np.ndarray
+    length: int
+
+    @staticmethod
+    def of(box: DeviceBox) -> GatheredRows:
+        sizes, width = box.sizes, box.dtype.itemsize
+        steps, run, lead = [s // width for s in box.strides], 1, len(sizes)
+        while lead and (sizes[lead - 1] == 1 or steps[lead - 1] == run):
+            lead -= 1
+            run *= sizes[lead]
+        outer = np.full((), box.offset // width)
+        for n, step in zip(sizes[:lead], steps, strict=False):
+            outer = outer[..., None] + np.arange(n) * step
+        return GatheredRows(outer.reshape(1, -1), run)
+
+    def positions(self, index: np.ndarray, length: int) -> np.ndarray:
+        """The places of all elements in a tensor of so many elements."""
+        rows = np.clip(index.reshape(-1, 1).astype(np.int64) + self.places, 0, max(length - self.length, 0))
+        return rows[..., None] + np.arange(self.length)
+
+
+class Gather(Work):
+    """For each index of a buffer the box that begins so many elements into a tensor."""
+
+    __slots__ = ("box", "gathered")
 
     def __init__(
         self, op: ops.LoadIndirectOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
@@ -236,15 +272,7 @@ class Gather(Work):
         super().__init__(op, queue, plan, places)
         sizes = tuple(map(plan.number, to_ints(op.sizes)))
         self.box = DeviceBox.of(op.source, plan, sizes, (1,) * len(sizes))
-        width = self.box.dtype.itemsize
-        steps, run, lead = [s // width for s in self.box.strides], 1, len(sizes)
-        while lead and (sizes[lead - 1] == 1 or steps[lead - 1] == run):
-            lead -= 1
-            run *= sizes[lead]
-        outer = np.full((), self.box.offset // width)
-        for n, step in zip(sizes[:lead], steps, strict=False):
-            outer = outer[..., None] + np.arange(n) * step
-        self.places, self.run_length = outer.reshape(1, -1), run
+        self.gathered = GatheredRows.of(self.box)
 
     def positions(self, core: SteppedCore) -> np.ndarray:
         """The places of all elements in the tensor, counted in elements."""
@@ -252,10 +280,7 @@ class Gather(Work):
         first = core.memory.views[index.buffer.number][index.slot(core.env)]
         assert first is not None
         length = core.launch.tensors[self.box.tensor].bytes // self.box.dtype.itemsize
-        rows = np.clip(
-            first.reshape(-1, 1).astype(np.int64) + self.places, 0, max(length - self.run_length, 0)
-        )
-        return rows[..., None] + np.arange(self.run_length)
+        return self.gathered.positions(first, length)
 
     def run(self, core: SteppedCore) -> None:
         mark = core.begin(self)
@@ -296,7 +321,7 @@ class Scalar(Work):
         core.order.scalar(core, self)
 
 
-def _box(op: ops.TransferOp, number: Number) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def box_of(op: FormattedOp, number: Number) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The sizes and steps of a transfer's box."""
     sizes = ints_of(op, "sizes", number)
     return sizes, ints_of(op, "steps", number, (1,) * len(sizes))

@@ -40,8 +40,8 @@ def evaluated(rows: Sequence[Row], env: Sequence[int]) -> list[int]:
 
 @dataclass(eq=False)
 class SectionBuffer:
-    """A buffer that a section allocates. number: among those of its section; start: of its first slot, None before
-    npu-allocate, where it has memory of its own."""
+    """A buffer that a section allocates. number: among those of its section; start: of its first slot, 0 where it
+    has memory of its own."""
 
     value: SSAValue
     number: int
@@ -53,10 +53,11 @@ class SectionBuffer:
     start: int
 
     @staticmethod
-    def of(alloc: ops.AllocOp, number: int) -> SectionBuffer:
+    def of(alloc: ops.AllocOp, number: int, addressed: bool = True) -> SectionBuffer:
+        """addressed: whether it is where it was placed."""
         kind = buffer(alloc.result)
         space, start = kind.space, 0
-        if alloc.address is None:
+        if alloc.address is None or not addressed:
             space = f"{kind.space} of {number}"
         else:
             start = integer(alloc.address)

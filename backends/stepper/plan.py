@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from ...dialects.npu import GmType, NpuOp, Pipe, structure
 from ...dialects.open_sizes import value_at
 from ...dialects.sizes import Sizes
 from ...machine import Machine
+from ..interpreter.turns import Signals, signals_of, takes_turns
 from .instructions import instruction
 from .nodes import Barrier, Cross, Flag, IssuedNode, Loop, PipeBarrier
 from .places import BufferPlace, Row, SectionBuffer
@@ -48,9 +50,19 @@ class PlannedSection:
 class KernelPlan:
     """A kernel at given sizes, for all its launches."""
 
-    def __init__(self, kernel: structure.KernelOp, machine: Machine, sizes: Sizes) -> None:
-        """Raises VerifyException for what is no op of a kernel."""
+    def __init__(
+        self,
+        kernel: structure.KernelOp,
+        machine: Machine,
+        sizes: Sizes,
+        addressed: bool = True,
+        implied: bool = False,
+    ) -> None:
+        """addressed: whether buffers are where they were placed, not each in memory of its own; implied: whether
+        sections that take turns wait for each other before npu-synchronize, too. Raises VerifyException for what is no
+        op of a kernel."""
         self.op, self.machine, self.sizes = kernel, machine, sizes
+        self.addressed = addressed
         self.name = text(kernel.sym_name)
         self.grid = tuple(map(self.number, to_ints(kernel.grid)))
         args = kernel.body.block.args
@@ -70,8 +82,14 @@ class KernelPlan:
             else:
                 self.name_values(op)
         self.rooms = {name: space.bytes for name, space in machine.spaces.items() if name != "gm"}
-        for section in self.sections:
-            _Builder(self, section).run()
+        signals = signals_of(kernel) if implied and takes_turns(kernel) else None
+        for i, section in enumerate(self.sections):
+            builder = _Builder(self, section)
+            if signals is not None and not any(
+                isinstance(op, ops.SetCrossOp | ops.WaitCrossOp) for op in kernel.body.walk()
+            ):
+                builder.signals, builder.begin = signals[0][i], signals[1][i]
+            builder.run()
 
     def number(self, n: int) -> int:
         """The value of an int or an open size."""
@@ -119,14 +137,21 @@ class _Builder:
     def __init__(self, plan: KernelPlan, section: PlannedSection) -> None:
         self.plan, self.section = plan, section
         self.places: dict[SSAValue, BufferPlace] = {}
+        self.signals = Signals()
+        """What ops wait for and raise though no op says so."""
+        self.begin = Counter[int]()
+        """What is raised before the section begins."""
 
     def run(self) -> None:
         body = self.section.op.body.block
         self.plan.index(body.args[0])
+        for event in self.begin.elements():
+            self.section.nodes.append(self.signal(self.section.op, event, True))
         self.fill(body, self.section.nodes)
 
     def fill(self, block: Block, nodes: list[IssuedNode]) -> None:
         for op in block.ops:
+            nodes += [self.signal(op, event, False) for event in self.signals.waits.get(op, ())]
             for kinds, how in _HOW:
                 if isinstance(op, kinds):
                     made = how(self, op)
@@ -135,12 +160,19 @@ class _Builder:
                     break
             else:
                 self.plan.name_values(op)
+            nodes += [self.signal(op, event, True) for event in self.signals.raises.get(op, ())]
+
+    def signal(self, op: Operation, event: int, sets: bool) -> Cross:
+        """A cross-core event that an op raises, or waits for."""
+        if sets:
+            self.section.sends.add(event)
+        return Cross(op, self.section.queue(Pipe.S), sets, event)
 
     def skip(self, op: Operation) -> None:
         """Ops at which nothing happens."""
 
     def alloc(self, op: ops.AllocOp) -> None:
-        made = SectionBuffer.of(op, len(self.section.buffers))
+        made = SectionBuffer.of(op, len(self.section.buffers), self.plan.addressed)
         self.section.buffers.append(made)
         self.places[op.result] = BufferPlace(made)
 

@@ -1,4 +1,4 @@
-"""What each instruction on on-chip memory computes, as a function of NumPy arrays.
+"""What each instruction on on-chip memory computes, as a function of NumPy arrays: for the npu and the tile level.
 
 A rule prepares an op once: it takes the op and a function that gives a number for an open size, and gives what computes
 the results of the contents of the op's sources, where its `at [...]` has some values.
@@ -47,9 +47,19 @@ def ints_of(op: FormattedOp, name: str, number: Number, default: Sequence[int] =
     return tuple(default) if attr is None else tuple(map(number, to_ints(attr)))
 
 
+def made_by(op: FormattedOp) -> list[Spec]:
+    """What an op of the npu or the tile level gives: an instruction writes buffers, an op on tiles has results."""
+    return [Spec.of(v) for v in (op.destinations() if isinstance(op, NpuOp) else op.results)]
+
+
+def taken_by(op: FormattedOp) -> list[Spec]:
+    """What an op of the npu or the tile level takes."""
+    return [Spec.of(v) for v in (op.sources() if isinstance(op, NpuOp) else op.main_operands())]
+
+
 def _elementwise(op: Any, number: Number) -> Compute:
-    name, out = op.FUNCTION.name, Spec.of(op.destinations()[0])
-    single = [prod(buffer(v).shape) == 1 for v in op.sources()]
+    name, (out, *_) = op.FUNCTION.name, made_by(op)
+    single = [prod(spec.shape) == 1 for spec in taken_by(op)]
     ones = (1,) * len(out.shape)
 
     def compute(at: Sequence[int], xs: Sequence[np.ndarray], denormals: bool) -> Sequence[np.ndarray]:
@@ -60,7 +70,7 @@ def _elementwise(op: Any, number: Number) -> Compute:
 
 
 def _round_to(op: Any, number: Number) -> Compute:
-    mode, out = text(op.mode), Spec.of(op.dest)
+    mode, (out, *_) = text(op.mode), made_by(op)
 
     def rounded(x: Any) -> Any:
         return values.round_to(x, mode, out.dtype)
@@ -86,7 +96,7 @@ def _matrix(op: Any, number: Number) -> Compute:
     window = (*ints_of(op, "window", number), *ones)[:rank]
     window_steps = (*ints_of(op, "window_steps", number), *ones)[:rank]
     turned = op.transpose is not None and bool(integer(op.transpose))
-    out = Spec.of(op.dest)
+    (out,) = made_by(op)
     rows, columns = prod(sizes[:-1]), prod(window) * sizes[-1]
 
     def compute(at: Sequence[int], xs: Sequence[np.ndarray], denormals: bool) -> Sequence[np.ndarray]:
@@ -126,10 +136,10 @@ def check_inside(
             raise fault("out-of-bounds", op, "reads outside its buffer", said)
 
 
-def _mma(op: ops.MmadOp, number: Number) -> Compute:
+def _mma(op: Any, number: Number) -> Compute:
     main = op.main_operands()
     bias, index = (None if v is None else list(main).index(v) for v in (op.bias, op.index))
-    pairs, out = numbers_in(buffer(op.a).element) == 2, Spec.of(op.acc)
+    pairs, out = numbers_in(op.a.type.element) == 2, Spec.of(op.acc)
 
     def compute(at: Sequence[int], xs: Sequence[np.ndarray], denormals: bool) -> Sequence[np.ndarray]:
         start = xs[2]
@@ -144,7 +154,7 @@ def _mma(op: ops.MmadOp, number: Number) -> Compute:
 def _counted(op: Any, number: Number, dims: Sequence[int]) -> Callable[[np.ndarray], np.ndarray]:
     """The part of a source that a reduction combines."""
     counted = ints_of(op, "counted", number)
-    shape = buffer(op.source).shape
+    shape = Spec.of(op.source).shape
     part = [slice(None)] * len(shape)
     for d, n in zip(dims, counted, strict=False):
         part[d] = slice(0, n)
@@ -152,7 +162,7 @@ def _counted(op: Any, number: Number, dims: Sequence[int]) -> Callable[[np.ndarr
 
 
 def _reduce(op: Any, number: Number) -> Compute:
-    kind, dims, out = text(op.kind), to_ints(op.dims), Spec.of(op.dest)
+    kind, dims, (out,) = text(op.kind), to_ints(op.dims), made_by(op)
     part = _counted(op, number, dims)
 
     def compute(at: Sequence[int], xs: Sequence[np.ndarray], denormals: bool) -> Sequence[np.ndarray]:
@@ -163,7 +173,7 @@ def _reduce(op: Any, number: Number) -> Compute:
 
 def _arg_reduce(op: Any, number: Number) -> Compute:
     kind, dim = text(op.kind), integer(op.dim)
-    out, part = [Spec.of(v) for v in (op.value, op.index)], _counted(op, number, [dim])
+    out, part = made_by(op), _counted(op, number, [dim])
 
     def compute(at: Sequence[int], xs: Sequence[np.ndarray], denormals: bool) -> Sequence[np.ndarray]:
         made = reductions.arg_reduce(part(xs[0]), kind, dim, out[1].dtype)
@@ -178,12 +188,12 @@ def _transpose(op: Any, number: Number) -> Compute:
 
 
 def _unpack(op: Any, number: Number) -> Compute:
-    out = Spec.of(op.dest)
+    (out,) = made_by(op)
     return lambda at, xs, denormals: [numbers.convert(products.unpacked(xs[0]), out.dtype)]
 
 
 def _iota(op: Any, number: Number) -> Compute:
-    out, dim, step = Spec.of(op.dest), integer(op.dim), number(integer(op.step))
+    (out,), dim, step = made_by(op), integer(op.dim), number(integer(op.step))
     places = np.arange(out.shape[dim], dtype=np.int32) * np.int32(step)
     places = places.reshape([-1 if d == dim else 1 for d in range(len(out.shape))])
 
@@ -194,13 +204,13 @@ def _iota(op: Any, number: Number) -> Compute:
 
 
 def _fill(op: Any, number: Number) -> Compute:
-    value = scalar(fill_value(op.value), numpy_dtype(buffer(op.dest).element))
+    value = scalar(fill_value(op.value), made_by(op)[0].dtype)
     return lambda at, xs, denormals: [value]
 
 
 def _mask(op: Any, number: Number) -> Compute:
-    bounds, shape = ints_of(op, "bounds", number), buffer(op.source).shape
-    value = scalar(fill_value(op.value), numpy_dtype(buffer(op.source).element))
+    bounds, (source, *_) = ints_of(op, "bounds", number), taken_by(op)
+    shape, value = source.shape, scalar(fill_value(op.value), source.dtype)
 
     def compute(at: Sequence[int], xs: Sequence[np.ndarray], denormals: bool) -> Sequence[np.ndarray]:
         part = tuple(
@@ -216,7 +226,7 @@ def _mask(op: Any, number: Number) -> Compute:
 
 def _extract(op: Any, number: Number) -> Compute:
     """vextract, load_row and copy_l0c: a box, in the destination's shape and dtype."""
-    sizes, out = ints_of(op, "sizes", number), Spec.of(op.destinations()[0])
+    sizes, (out, *_) = ints_of(op, "sizes", number), made_by(op)
     steps = ints_of(op, "steps", number, (1,) * len(sizes))
 
     def compute(at: Sequence[int], xs: Sequence[np.ndarray], denormals: bool) -> Sequence[np.ndarray]:
@@ -256,7 +266,7 @@ def drained(op: Any, dtype: np.dtype) -> Callable[[np.ndarray, np.ndarray | None
 
 
 def _hand_on(op: Any, number: Number) -> Compute:
-    drain = drained(op, numpy_dtype(buffer(op.dest).element))
+    drain = drained(op, made_by(op)[0].dtype)
     return lambda at, xs, denormals: [drain(xs[0], None)]
 
 
@@ -272,8 +282,9 @@ def _scatter(op: Any, number: Number) -> Compute:
 
 def _sort(op: Any, number: Number) -> Compute:
     """The sorted rows, and zeros for the memory it works in: nothing may rely on what is there."""
-    keys, out = Keys(to_ints(op.keys), to_ints(op.descending), to_ints(op.total)), list(op.destinations())
-    keep, work = buffer(out[0]).shape[1], Spec.of(out[-1])
+    keys = Keys(to_ints(op.keys), to_ints(op.descending), to_ints(op.total))
+    out = made_by(op)
+    keep, work = out[0].shape[1], out[-1]
     blank = np.zeros(work.shape, work.dtype)
     return lambda at, xs, denormals: [*reductions.sort(xs, keys, keep), blank]
 

@@ -9,7 +9,8 @@ from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
 import tilewright as tw
-from tilewright.backends.interpreter import run_graph, run_tile
+from tilewright.backends.interpreter import run_graph
+from tilewright.backends.stepper import run_tile
 from tilewright.dialects import make_context
 from tilewright.dialects.tile import LaunchOp
 from tilewright.machine import Machine

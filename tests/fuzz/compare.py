@@ -20,9 +20,9 @@ from visible import check_visible
 from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.backends.costs import build_report
-from tilewright.backends.interpreter import Executable, run_graph, run_tile
+from tilewright.backends.interpreter import Executable, run_graph
 from tilewright.backends.report import Report
-from tilewright.backends.stepper import StepProgram
+from tilewright.backends.stepper import StepProgram, run_tile
 from tilewright.dialects import make_context
 from tilewright.dialects.text import parse_module
 from tilewright.dialects.text import verify as verify_module

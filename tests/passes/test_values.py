@@ -22,7 +22,8 @@ from xdsl.context import Context
 
 from tilewright import Machine
 from tilewright.api.compiling import lower
-from tilewright.backends.interpreter import Executable, run_graph, run_tile
+from tilewright.backends.interpreter import Executable, run_graph
+from tilewright.backends.stepper import run_tile
 from tilewright.frontends import lower_function
 from tilewright.passes.pipeline import PIPELINE, make_pass
 from tilewright.verification.compare import compare
