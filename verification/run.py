@@ -67,11 +67,11 @@ def verify_module(
 ) -> Verification:
     """Verifies a module that a frontend or a file gave, on flat inputs.
 
-    reference: flat results to compare with, None for the module's own level; program: the compiled
-    program, which is compared too; bisect: stop at the first bad pass and explain it within about `seconds`; quick: only the compiled program, not each pass; cache:
-    compiled functions of earlier verifications; progress: is told of each step; against: what gave the reference;
-    original: of a quantized program, whose reference is its twin's, flat results of what was quantized; least: the SQNR
-    against these that is asked for, in dB.
+    reference: flat results to compare with, None for the module's own level; program: the compiled program, which is
+    compared too; bisect: stop at the first bad pass and explain it within about `seconds`; quick: only the compiled
+    program, not each pass; cache: compiled functions of earlier verifications; progress: is told of each step; against:
+    what gave the reference; original: of a quantized program, whose reference is its twin's, flat results of what was
+    quantized; least: the SQNR against these that is asked for, in dB.
     """
     deadline = time.process_time() + seconds
     cache = cache or Cache()

@@ -7,7 +7,7 @@ makes one finding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ..backends.functions.compiling import QUICK_OPTIONS, xla_jit
+from ..backends.functions.compiling import QUICK_OPTIONS, Options, options_once, xla_jit
 from ..backends.functions.host import run_text
 from ..backends.functions.values import on_device
 from ..backends.interpreter.graph import RULES, called, main_of
@@ -33,6 +33,7 @@ from ..support.hints import parts_of_hint
 from .bounds import EXACT, Bound, both, distance, host_errors, or_zeros, propagate, settles
 from .compare import SAME, Difference, compare, same_bits
 from .kernels import run_tile_kernel
+from .plain import is_plain_op, plain_bounds, plain_values
 from .structure import Cache, structure
 from .tolerance import Mode, roundoff, smallest
 from .trace import Key, Late, LaunchRun, Made, Pair, Path, Trace, WrongValue
@@ -212,22 +213,32 @@ class GraphWalk:
         self, op: Operation, xs: Sequence[Array], es: Sequence[Bound]
     ) -> tuple[list[Array], list[Bound]]:
         """The results of an op and what each may be off over a whole program."""
+        if is_plain_op(op, xs, any(e is not None for e in es)):
+            ys = plain_values(op, xs)
+            return ys, plain_bounds(op, xs, es, ys, "likely")
         exact = tuple(e is None for e in es)
 
-        def make() -> Any:
-            return xla_jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), "likely"), QUICK_OPTIONS)
+        def make(options: Options) -> Any:
+            return xla_jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), "likely"), options)
 
         known = [e for e in es if e is not None]
-        return self.cache.get(("likely", structure(op), settles(op), exact), make)(list(xs), known)
+        return self._function(("likely", structure(op), settles(op), exact), xs, make)(list(xs), known)
 
     def _bounds(self, op: Operation, xs: Sequence[Array], es: Sequence[Bound], mode: Mode) -> list[Bound]:
+        if is_plain_op(op, xs, any(e is not None for e in es)):
+            return plain_bounds(op, xs, es, plain_values(op, xs), mode)
         exact = tuple(e is None for e in es)
 
-        def make() -> Any:
-            return xla_jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), mode)[1], QUICK_OPTIONS)
+        def make(options: Options) -> Any:
+            return xla_jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), mode)[1], options)
 
         known = [e for e in es if e is not None]
-        return self.cache.get(("bounds", structure(op), settles(op), mode, exact), make)(list(xs), known)
+        return self._function(("bounds", structure(op), settles(op), mode, exact), xs, make)(list(xs), known)
+
+    def _function(self, key: tuple[Any, ...], xs: Sequence[Array], make: Callable[[Options], Any]) -> Any:
+        """What XLA compiles for an op, kept by its key. make: compiles it with some options."""
+        options = options_once(xs)
+        return self.cache.get((*key, options is QUICK_OPTIONS), lambda: make(options))
 
     # -- what needs no run ---------------------------------------------------------------------------------
 
@@ -329,11 +340,10 @@ class GraphWalk:
             if not (isinstance(op, EXACT) and all(e is None for e in known)):
                 ys, found = self._with_bounds(op, xs, known)
                 return [(y, Late(lambda b=b: b)) for y, b in zip(ys, found, strict=True)]
-        key = ("values", structure(op))
-        function = self.cache.get(
-            key, lambda: xla_jit(lambda xs: evaluate(op, xs, [], None)[0], QUICK_OPTIONS)
-        )
-        ys = function(list(xs))
+        if is_plain_op(op, xs, False):
+            ys = plain_values(op, xs)
+        else:
+            ys = self._values(op, xs)
         if self.settings.likely:
             return [(y, None) for y in ys]
         if self.settings.golden is None:
@@ -344,6 +354,14 @@ class GraphWalk:
             return self._bounds(op, xs, [None if e is None else e() for e in es], "worst")[i]
 
         return [(y, Late(lambda i=i: bound(i), grain)) for i, y in enumerate(ys)]
+
+    def _values(self, op: Operation, xs: Sequence[Array]) -> list[Array]:
+        """The results of an op, by XLA."""
+
+        def make(options: Options) -> Any:
+            return xla_jit(lambda xs: evaluate(op, xs, [], None)[0], options)
+
+        return self._function(("values", structure(op)), xs, make)(list(xs))
 
     def _moved(self, ys: Sequence[Array], es: Sequence[Bound]) -> list[Array]:
         """Values, each moved by a random number of standard deviations `es`."""

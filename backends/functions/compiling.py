@@ -57,8 +57,18 @@ where the result of a kernel that stores in a loop has a layout constraint. Emit
 SUMMING_OPTIONS: Options = {**QUICK_OPTIONS, LIBRARY: f"{KINDS}_DOT,{KINDS}_INDIVIDUAL_CONVOLUTION"}
 """The library adds a product to its accumulator, too, for which the older emitters do not use vectors."""
 
-COPY_OPTIONS: Options = QUICK_OPTIONS | _unless_set(**{LEVEL: 0})
-"""For what only copies: LLVM has nothing to make faster there, and XLA takes two thirds of the time."""
+PLAIN_OPTIONS: Options = QUICK_OPTIONS | _unless_set(**{LEVEL: 0})
+"""Without LLVM's optimizations, in half to two thirds of the time: for what only copies, where there is nothing to make
+faster, and for what runs once on few numbers."""
+
+FEW_NUMBERS = 1 << 18
+"""Up to so many numbers a program that runs once is compiled by `PLAIN_OPTIONS`: it takes 13 ns more for each of them,
+and 20 to 30 ms less to compile."""
+
+
+def options_once(arrays: Sequence[Any]) -> Options:
+    """The options for a program that runs once or a few times, on these arrays."""
+    return PLAIN_OPTIONS if sum(x.size for x in arrays) <= FEW_NUMBERS else QUICK_OPTIONS
 
 SUMMED = frozenset({"add", "bitcast", "constant", "dot", "pad", "parameter"})
 """What the library may do around a product. It has functions of its own, with other roundings, and a product with one

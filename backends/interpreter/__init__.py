@@ -1,4 +1,4 @@
-"""Executes the graph and the npu level with JAX; the tile level is in `stepper`. Importing this package imports JAX, so import it where it is used."""
+"""Executes the graph and the npu level with JAX. Importing this package imports JAX, so import it where it is used."""
 
 from .graph import run_graph
 from .open_kernels import open_numbers

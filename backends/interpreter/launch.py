@@ -26,7 +26,7 @@ from ...dialects.npu.interface import buffer, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...dialects.open_sizes import choosing
 from ...machine import Machine
-from ..functions.compiling import COPY_OPTIONS, compile_kernel, in_rows, lowered, row_major
+from ..functions.compiling import PLAIN_OPTIONS, compile_kernel, in_rows, lowered, row_major
 from ..functions.scope import Blank, Offset, Ranges, RunTimeSizes
 from ..functions.values import cooked, on_device, raw, raw_dtype
 from .accumulators import accumulator_blanks
@@ -209,7 +209,7 @@ class CompiledKernel:
 
         def compiled() -> CompiledKernel:
             self.executable = compile_kernel(made, self.kernel, self.split is not None)
-            self.join = None if join is None else join.compile(COPY_OPTIONS)
+            self.join = None if join is None else join.compile(PLAIN_OPTIONS)
             self.zeros = [zeros_of(*blank) for blank in self.blanks]
             return self
 

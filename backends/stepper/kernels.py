@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from xdsl.ir import Operation
@@ -20,14 +20,22 @@ from ...dialects.base import describe
 from ...support.collector import collector_paused
 from ..interpreter.grid import ORDER
 from . import numbers
-from .errors import StepFault, fault
+from .errors import OutOfBounds, StepFault, fault
 from .instructions import DeviceBox, Part
 from .nodes import Barrier, Cross, Flag, IssuedNode, Loop, PipeBarrier
 from .places import BufferPlace, CoreMemory
 from .plan import KernelPlan, PlannedSection
 
+if TYPE_CHECKING:
+    from .cores import SteppedCore
+
 BLANK = 0xFF
 """What every byte on chip holds before a block of cores begins: no number in any type of floats."""
+
+
+def blank_of(dtype: np.dtype) -> np.ndarray:
+    """What memory holds before something is written to it, shape []."""
+    return np.full(dtype.itemsize, BLANK, np.uint8).view(dtype)[0]
 
 
 class DeviceArray:
@@ -102,8 +110,8 @@ class _Order:
 
 
 class KernelCore:
-    """A core of a block: to the nodes of a plan what a `SteppedCore` is. env: the values of its indices; device: itself,
-    which knows whether denormal numbers may be there."""
+    """A core of a block: to the nodes of a plan what a `SteppedCore` is. env: the values of its indices; device: the
+    run, which knows whether denormal numbers may be there."""
 
     def __init__(
         self, run: KernelRun, section: PlannedSection, memory: CoreMemory, point: Sequence[int], unit: int
@@ -119,20 +127,30 @@ class KernelCore:
         """Runs nodes in program order; gives what it waits for while that is not raised."""
         env = self.env
         for node in nodes:
-            kind = type(node)
-            if kind is Loop:
+            if isinstance(node, Loop):
                 index, body = node.index, node.body
                 for value in node.places:
                     env[index] = value
                     yield from self.issue(body)
-            elif kind is Cross:
+            elif isinstance(node, Cross):
                 if node.sets:
                     self.order.raises(self, node.event)
                     continue
                 while not self.order.takes(self, node.event):
                     yield node
-            elif kind not in _SILENT:
-                node.run(self)
+            elif not isinstance(node, _SILENT):
+                try:
+                    node.run(cast("SteppedCore", self))
+                except OutOfBounds as error:
+                    self._blank(node, error)
+
+    def _blank(self, node: Any, error: OutOfBounds) -> None:
+        """What an instruction gives that reads outside its memory."""
+        for place in node.writes:
+            target = self._views[place.buffer.number][place.slot(self.env)]
+            if target is None:
+                raise error
+            target[...] = blank_of(target.dtype)
 
     def begin(self, node: IssuedNode) -> IssuedNode:
         return node
@@ -177,8 +195,8 @@ class KernelRun:
     denormals: bool = False
 
     def run(self) -> None:
-        """Runs all blocks. Raises StepFault where an access leaves its memory, and VerifyException where cores wait for
-        each other."""
+        """Runs all blocks. Raises VerifyException where a buffer ends outside its space, and where cores wait for each
+        other."""
         self.denormals = any(numbers.has_denormals(t.elements) for t in self.tensors)
         sections = sorted(self.plan.sections, key=lambda s: ORDER[s.core])
         places = [

@@ -16,9 +16,9 @@ from xdsl.dialects.builtin import DenseArrayBase
 
 from ...dialects import npu as ops
 from ...dialects.base import FormattedOp, integer, text, to_ints
-from ...dialects.dtypes import limits, name_of_numpy, numbers_in, numpy_dtype
+from ...dialects.dtypes import limits, name_of_numpy, numbers_in
 from ...dialects.npu.cumulate import VCumulateOp
-from ...dialects.npu.interface import NpuOp, buffer, fill_value
+from ...dialects.npu.interface import NpuOp, fill_value
 from ...dialects.npu.scatter import VScatterOp
 from ...dialects.npu.sorting import VSortOp
 from ...dialects.shapes import Keys
@@ -315,15 +315,16 @@ RULES: Rules[Any] = Rules(NpuOp, "evaluate", TABLE)
 (`NpuOp.evaluate`); its rule is none that prepares it: see `by_itself`."""
 
 
-def by_itself(op: NpuOp) -> Compute:
+def by_itself(op: Any) -> Compute:
     """The op's own rule, for JAX arrays, as a function of the values of its index operands."""
-    indices, out = list(op.index_operands()), [Spec.of(v) for v in op.writes()]
+    indices, out = list(op.index_operands()), made_by(op)
+    evaluate = (type(op) if isinstance(op, NpuOp) else op.INSTRUCTION).evaluate
 
     def compute(at: Sequence[int], xs: Sequence[np.ndarray], denormals: bool) -> Sequence[np.ndarray]:
         with jax.enable_x64(True):
             scope = Scope(jax.numpy.float32(0))
             scope.index.update((v, Offset.known(n)) for v, n in zip(indices, at, strict=False))
-            made = op.evaluate(scope, [jax.numpy.asarray(x) for x in xs], out)
+            made = evaluate(op, scope, [jax.numpy.asarray(x) for x in xs], out)
             return [np.asarray(x).reshape(spec.shape) for x, spec in zip(made, out, strict=True)]
 
     return compute

@@ -35,8 +35,9 @@ from ..interpreter.graph import GraphWalker, main_of
 from ..interpreter.grid import ORDER
 from ..interpreter.views import View, realise
 from . import numbers
+from .errors import OutOfBounds
 from .instructions import DeviceBox, GatheredRows, box_of
-from .kernels import DeviceArray, arrays_of
+from .kernels import DeviceArray, arrays_of, blank_of
 from .places import Row, evaluated
 from .reductions import scalar
 from .rules import RULES, TABLE, Compute, by_itself, drained
@@ -210,7 +211,10 @@ class TilePlan:
 
         def run(core: TileCore) -> None:
             tiles = core.tiles
-            results = compute(evaluated(rows, core.env), [tiles[i] for i in sources], core.denormals)
+            try:
+                results = compute(evaluated(rows, core.env), [tiles[i] for i in sources], core.denormals)
+            except OutOfBounds:
+                results = [blank_of(spec.dtype) for spec in specs]
             for i, spec, x in zip(made, specs, results, strict=True):
                 tiles[i] = _as_tile(x, spec)
             if remakes and not core.denormals:

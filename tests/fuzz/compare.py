@@ -206,13 +206,15 @@ class Judge:
         if "npu" in self.levels:
             self._enter("npu")
             typed = Executable(module, self.machine, "typed")(*self.args)
-            self._same(typed, tile) if tile is not None else self._against_jax(typed)
+            self._by_steps(typed, tile)
         if "bytes" in self.levels:
             self._enter("bytes")
-            self._same(Executable(module, self.machine, "bytes")(*self.args), typed or tile)
+            bytes_ = Executable(module, self.machine, "bytes")(*self.args)
+            self._same(bytes_, typed) if typed is not None else self._by_steps(bytes_, tile)
         if "step" in self.levels:
             self._enter("step")
-            self._by_steps(StepProgram(module, self.machine)(*self.args), typed or tile)
+            stepped = StepProgram(module, self.machine)(*self.args)
+            self._same(stepped, tile) if tile is not None else self._by_steps(stepped, typed)
 
     # -- judging -------------------------------------------------------------------------------------------
 

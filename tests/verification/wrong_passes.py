@@ -391,7 +391,7 @@ def slots_lost(module: ModuleOp) -> None:
     for section in every(module, host.SectionOp):
         for space in ("l1", "l0a", "l0b", "ub"):
             at = 0
-            for op in reversed(allocs(section, space)):
+            for op in allocs(section, space):
                 op.properties["address"] = IntegerAttr(at, i64)
                 at += buffer(op.result).slot_bytes
 

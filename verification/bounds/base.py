@@ -6,10 +6,11 @@ import functools
 from collections.abc import Sequence
 
 import numpy as np
-from jax import Array, lax
-from jax import numpy as jnp
+from jax import Array
 
+from ...backends.stepper import numbers
 from ..tolerance import LIKELY, Mode, smallest
+from .arrays import bitcast, jnp
 
 Bound = Array | None
 
@@ -62,6 +63,12 @@ def reach(e: Array, mode: Mode) -> Array:
     return e if mode == "worst" else 2 * LIKELY * e
 
 
+def is_known_type(dtype: np.dtype) -> bool:
+    """Whether rules compute with a type in NumPy as for XLA: not with parts of bytes, pairs of numbers, nor with floats
+    of 8 bits."""
+    return dtype in (*numbers.WORK, *numbers.INTEGERS, numbers.BOOL)
+
+
 def is_whole(x: Array) -> bool:
     """Whether x is of integers that have whole bytes; smaller ones are of no kind that numpy knows."""
     return x.dtype.kind in "iu"
@@ -70,7 +77,7 @@ def is_whole(x: Array) -> bool:
 def unsigned(x: Array) -> Array:
     """The bits of integers or floats."""
     dtype = np.dtype(f"uint{8 * x.dtype.itemsize}")
-    return x if x.dtype == dtype else lax.bitcast_convert_type(x, dtype)
+    return x if x.dtype == dtype else bitcast(x, dtype)
 
 
 def top_bit(x: Array) -> Array:
@@ -95,7 +102,7 @@ def about(x: Array, e: Array, mode: Mode) -> list[Array]:
     """The least and the largest number within reach of x, which is off by `e`: integers of its own type, which has more
     digits than bounds have, otherwise numbers of the type of bounds."""
     if is_whole(x):
-        return [lax.bitcast_convert_type(end, x.dtype) for end in raw_ends(x, e, mode)]
+        return [bitcast(end, x.dtype) for end in raw_ends(x, e, mode)]
     return [as_bound(x) + s * reach(e, mode) for s in (-1, 1)]
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from jax import Array, lax
-from jax import numpy as jnp
+from jax import Array
 
 from ...backends.functions import values
 from ..tolerance import Mode
+from .arrays import bitcast, jnp, scalar_function
 from .base import as_bound, displaced, distance, raw_ends, reach, top_bit, unsigned, wide
 
 SHIFTS = ("shl", "shr_logical", "shr_arithmetic")
@@ -80,7 +80,7 @@ def _joined(name: str, xs: Sequence[Array], es: Sequence[Array], mode: Mode) -> 
     ):
         lost = ~other if name == "and" else other
         function = jnp.bitwise_and if name == "and" else jnp.bitwise_or
-        gone = distance(*(lax.bitcast_convert_type(function(end, other), xs[0].dtype) for end in (low, high)))
+        gone = distance(*(bitcast(function(end, other), xs[0].dtype) for end in (low, high)))
         kept = jnp.where(_low_ones(lost), jnp.minimum(gone, e + _worth(lost, e)), found)
         kept = jnp.where(doubt & lost == 0, e, kept)
         found = jnp.where(exact == 0, jnp.minimum(found, kept), found)
@@ -90,14 +90,14 @@ def _joined(name: str, xs: Sequence[Array], es: Sequence[Array], mode: Mode) -> 
 def _shifted(name: str, xs: Sequence[Array], es: Sequence[Array], y: Array, mode: Mode) -> Array:
     """By an exact number of places: a division, or a product, where no unsure bit is a sign or lost on the left."""
     x, by = xs
-    low, high = (lax.bitcast_convert_type(end, x.dtype) for end in raw_ends(x, es[0], mode))
-    doubt = lax.bitcast_convert_type(_unsure(unsigned(low), unsigned(high)), x.dtype)
-    ends = [values.SCALAR[name](end, by) for end in (low, high)]
-    worth = _worth(unsigned(values.SCALAR[name](doubt, by)), es[0])
+    low, high = (bitcast(end, x.dtype) for end in raw_ends(x, es[0], mode))
+    doubt = bitcast(_unsure(unsigned(low), unsigned(high)), x.dtype)
+    ends = [scalar_function(name)(end, by) for end in (low, high)]
+    worth = _worth(unsigned(scalar_function(name)(doubt, by)), es[0])
     width = 8 * x.dtype.itemsize
     scale = jnp.exp2(jnp.clip(as_bound(by), 0, width))
     if name == "shl":
-        back = values.SCALAR["shr_arithmetic" if x.dtype.kind == "i" else "shr_logical"]
+        back = scalar_function("shr_arithmetic" if x.dtype.kind == "i" else "shr_logical")
         ordered = (back(ends[0], by) == low) & (back(ends[1], by) == high)
         kept = es[0] * scale
     else:
@@ -122,14 +122,14 @@ def _read_as(x: Array, e: Array, y: Array, mode: Mode) -> Array:
         ends = [(as_bound(x) + s * r).astype(x.dtype) for s in (-1, 1)]
         patterns = [unsigned(end) for end in ends]
         nearest = unsigned(jnp.minimum(*(jnp.abs(end) for end in ends)))
-        floats, off = x, displaced([lax.bitcast_convert_type(p, y.dtype) for p in patterns], y)
+        floats, off = x, displaced([bitcast(p, y.dtype) for p in patterns], y)
     else:
         patterns = list(raw_ends(x, e, mode))
-        ends = [lax.bitcast_convert_type(p, y.dtype) for p in patterns]
+        ends = [bitcast(p, y.dtype) for p in patterns]
         nearest = jnp.maximum(*((p & ~top_bit(x)) for p in patterns))
         floats, off = y, displaced(ends, y)
-    step = as_bound(lax.bitcast_convert_type(nearest + nearest.dtype.type(1), floats.dtype)) - as_bound(
-        lax.bitcast_convert_type(nearest, floats.dtype)
+    step = as_bound(bitcast(nearest + nearest.dtype.type(1), floats.dtype)) - as_bound(
+        bitcast(nearest, floats.dtype)
     )
     kept = jnp.where(step > 0, e / step, jnp.inf) if kinds[0] else e * step
     sure = ((patterns[0] ^ patterns[1]) & top_bit(x)) == 0

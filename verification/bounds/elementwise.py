@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 from jax import Array
-from jax import numpy as jnp
 
 from ...backends.functions import values
 from ...dialects import graph as ops
 from ...dialects.dtypes import limits, name_of_numpy
 from ...dialects.elementwise import function_named
 from ..tolerance import Mode, function_error, roundoff
+from .arrays import convert, jnp, scalar_function
 from .base import (
     Bound,
     about,
@@ -134,7 +134,7 @@ def _passed_on(
 def _ends(name: str, xs: Sequence[Array], es: Sequence[Array], mode: Mode) -> list[Array]:
     """The results of a function that keeps the order of its operands, at both ends of what is within reach."""
     at = [about(x, e, mode) for x, e in zip(xs, es, strict=True)]
-    return [values.SCALAR[name](*operands) for operands in zip(*at, strict=True)]
+    return [scalar_function(name)(*operands) for operands in zip(*at, strict=True)]
 
 
 def _converted(x: Array, e: Array, y: Array, mode: Mode) -> Array:
@@ -153,7 +153,7 @@ def _converted(x: Array, e: Array, y: Array, mode: Mode) -> Array:
     if y.dtype.kind in "iuc" or y.dtype.itemsize >= x.dtype.itemsize:
         return e
     # beyond the largest number of a narrow type there is infinity, or NaN
-    held = [jnp.isfinite(as_bound(values.convert(end, np.dtype(y.dtype)))) for end in about(x, e, mode)]
+    held = [jnp.isfinite(as_bound(convert(end, np.dtype(y.dtype)))) for end in about(x, e, mode)]
     return jnp.where((e > 0) & jnp.isfinite(as_bound(x)) & (held[0] != held[1]), jnp.inf, e)
 
 

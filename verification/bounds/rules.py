@@ -9,13 +9,14 @@ cheap, curvature does not.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from jax import Array
-from jax import numpy as jnp
 from xdsl.ir import Attribute, Operation
 
 from ...backends.interpreter.graph import RULES
+from ...backends.stepper.tensors import rule_of
 from ...dialects import graph as ops
 from ...dialects.base import describe
 from ...dialects.dtypes import limits, name_of_numpy
@@ -25,6 +26,7 @@ from ...support.plugins import PluginError
 from ...support.rules import Rules
 from ..tolerance import HOST_FUNCTIONS, HOST_SUMS, Mode, gamma, roundoff
 from . import indexed, quantized, sums
+from .arrays import is_plain, jnp
 from .base import Bound, as_bound, or_zeros, rounding, scaled, wide
 from .elementwise import elementwise
 
@@ -98,7 +100,9 @@ def _propagate(
     if isinstance(op, MOVES):
         if all(e is None for e in es):
             return [None]
-        moved = RULES[type(op)](op, *(or_zeros(e, x) for e, x in zip(es, xs, strict=True)))
+        bounds = [or_zeros(e, x) for e, x in zip(es, xs, strict=True)]
+        move = rule_of(op) if is_plain(*bounds) else None
+        moved: Any = (move or RULES[type(op)])(op, *bounds)
         assert not isinstance(moved, Sequence)
         return [moved]
     rule = BOUNDS.of(type(op))

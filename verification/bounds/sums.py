@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from jax import Array, lax
-from jax import numpy as jnp
 
 from ...backends.functions import values
 from ...backends.functions.products import accumulator, both_of
@@ -17,6 +16,8 @@ from ...dialects.dtypes import numbers_in, size
 from ...dialects.graph import CumulateOp
 from ...dialects.graph.interface import element_of
 from ..tolerance import Mode, roundoff, sum_error
+from .arrays import jnp
+from .arrays import reduce as reduce_array
 from .base import Bound, about, additions, as_bound, both, reach, rounding, scaled, wide, within
 
 
@@ -93,12 +94,12 @@ def reduce(
     own = sum_error(n, acc, np.dtype(x.dtype), mode, halves=dims == (x.ndim - 1,))
 
     def total(v: Array, kind: str) -> Array:
-        return values.reduce(v, kind, dims)
+        return reduce_array(v, kind, dims)
 
     def copies() -> Array:
         found = jnp.ones(y.shape, wide(y).dtype)
         for d in dims if x.size else ():
-            alike = jnp.all(x == lax.slice_in_dim(x, 0, 1, axis=d), axis=dims)
+            alike = jnp.all(x == x[(*(slice(None),) * d, slice(0, 1))], axis=dims)
             found = jnp.where(alike, found * x.shape[d], found)
         return found
 
