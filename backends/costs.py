@@ -17,6 +17,7 @@ from ..dialects.npu.places import limit_of
 from ..dialects.npu.streams import QUEUES
 from ..dialects.npu.structure import LaunchOp, ToDeviceOp, ToHostOp
 from ..dialects.precision import recorded_precision
+from ..dialects.source_places import SourcePlace, places_of
 from ..machine import LEVELS, Machine
 from .avoided import avoided_copies
 from .counts import counts_of
@@ -172,6 +173,7 @@ class _KernelSum:
         self.lanes: Counter[str] = Counter()
         self.modes: dict[str, str] = {}
         self.source: str | None = None if kernel is None else kernel.source
+        self.launched_from: set[SourcePlace] = set()
         self.floors: dict[str, float] = {}
         self.floor = 0.0
 
@@ -199,6 +201,7 @@ class _KernelSum:
             self.products[types] += count * times
         for types, count in totals.lanes.items():
             self.lanes[types] += count * times
+        self.launched_from |= {*places_of([step.op])}
         chosen = chosen_mode(step.op)
         if chosen is not None:
             self.modes[chosen.name] = chosen.mode
@@ -257,6 +260,7 @@ class _KernelSum:
             macs=self.macs,
             flops=self.flops,
             source=self.source,
+            sources=() if kernel is None else tuple(sorted({*places_of(kernel.op.walk()), *self.launched_from})),
             macs_by_precision=dict(self.products),
             lanes_by_precision=dict(self.lanes),
             modes=self.modes,

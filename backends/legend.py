@@ -24,7 +24,7 @@ LEGEND: dict[str, str] = {
     "pipes": "microseconds that each pipe of the heaviest core works",
     "launch": "starting a kernel on its cores, and ending it",
     "MB": "bytes that kernels read and write in device memory, from L2 or HBM",
-    "source": "the line of the program that most of a kernel comes from",
+    "source": "the lines of the program, or the nodes of the model, that a kernel comes from",
     "mJ": "modelled energy",
 }
 """Words of reports, with what each means."""

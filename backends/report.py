@@ -40,6 +40,7 @@
                   "bytes": {"hbm": int, "l2": int,    by where they came from or went to
                             "read": int, "write": int},
                   "macs": int, "flops": int, "source": "file:line" | null,
+                  "sources": ["file:line", ...],                      all that its instructions and launches are from
                   "precision": str,                   types that its products multiply and add up in, "i8 -> i32";
                                                       without products, types that it computes in, "f32"; or ""
                   "macs_by_precision": {str: int},    of the cube: "i8 -> i32"
@@ -73,6 +74,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..dialects.npu.interface import PRODUCT
 from ..dialects.precision import PrecisionRecord
+from ..dialects.source_places import SourcePlace, places_text, without_folder
+from ..support.sentences import visible
 from .avoided import AvoidedCopies
 from .counts import Counts
 from .html import table_html
@@ -100,6 +103,7 @@ class KernelReport:
     macs: int
     flops: int
     source: str | None
+    sources: tuple[SourcePlace, ...] = ()
     macs_by_precision: dict[str, int] = field(default_factory=dict)
     lanes_by_precision: dict[str, int] = field(default_factory=dict)
     modes: dict[str, str] = field(default_factory=dict)
@@ -127,7 +131,8 @@ class KernelReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as in the schema."""
-        return {**asdict(self), "precision": self.precision, "efficiency": self.efficiency}
+        sources = {"sources": [str(place) for place in self.sources]}
+        return {**asdict(self), **sources, "precision": self.precision, "efficiency": self.efficiency}
 
 
 @dataclass(frozen=True)
@@ -324,7 +329,7 @@ class Report:
         rows: list[tuple[float, list[str | float]]] = []
         for k in self.kernels:
             moved = (k.bytes["read"] + k.bytes["write"]) / 1e6
-            source = (k.source or "").rpartition("/")[2]
+            source = places_text(k.sources, without_folder) or without_folder(k.source or "")
             share = k.microseconds / self.microseconds if self.microseconds else 0.0
             computed = [k.kind, k.said] if self.mixes_precisions else [k.kind]
             cells = [k.name, *computed, f"{k.launches}", f"{k.cores}", f"{k.microseconds:,.1f}", share]
@@ -335,7 +340,7 @@ class Report:
             computed = ["host", ""] if self.mixes_precisions else ["host"]
             cells = [op.name, *computed, f"{op.calls}", "", f"{op.microseconds:,.1f}", share, "", "host"]
             rows.append(
-                (op.microseconds, [*cells, f"{op.bytes / 1e6:,.2f}", (op.source or "").rpartition("/")[2]])
+                (op.microseconds, [*cells, f"{op.bytes / 1e6:,.2f}", without_folder(op.source or "")])
             )
         header = ["kernel", "kind", "runs", "cores", "us", "share", "eff.", "bound", "MB", "source"]
         if self.mixes_precisions:
@@ -350,14 +355,19 @@ class Report:
         """The kernels as a table for a rich console, the most expensive first."""
         from rich import box
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(
-            title=str(self),
+            title=Text(visible(str(self)), "table.title"),
             title_justify="left",
-            caption=self._notes(),
+            caption=Text(visible(self._notes()), "table.caption"),
             caption_justify="left",
             box=box.HEAVY_HEAD if borders else None,
         )
+
+        def add(*cells: str) -> None:
+            table.add_row(*(Text(visible(cell)) for cell in cells))
+
         mixed = self.mixes_precisions
         table.add_column("kernel", overflow="fold")
         table.add_column("kind")
@@ -371,7 +381,7 @@ class Report:
         table.add_column("source", overflow="fold")
         for kernel in sorted(self.kernels, key=lambda k: -k.microseconds):
             busiest = sorted(kernel.pipes.items(), key=lambda pipe: -pipe[1])[: 2 if mixed else 3]
-            table.add_row(
+            add(
                 kernel.name,
                 kernel.kind,
                 *([kernel.said] if mixed else []),
@@ -383,10 +393,10 @@ class Report:
                 kernel.bound,
                 " ".join(f"{pipe} {us:.1f}" for pipe, us in busiest),
                 f"{(kernel.bytes['read'] + kernel.bytes['write']) / 1e6:,.2f}",
-                _nearby(kernel.source),
+                places_text(kernel.sources, _nearby) or _nearby(kernel.source),
             )
         for op in sorted(self.host_ops, key=lambda o: -o.microseconds):
-            table.add_row(
+            add(
                 op.name,
                 "host",
                 *([""] if mixed else []),
@@ -403,7 +413,7 @@ class Report:
         if self.host_scalars.operations:
             time = self.host_scalars.microseconds
             kinds = ["host", ""] if mixed else ["host"]
-            table.add_row("numbers", *kinds, "", "", f"{time:,.1f}", self._share(time), "", "host", "", "", "")
+            add("numbers", *kinds, "", "", f"{time:,.1f}", self._share(time), "", "host", "", "", "")
         return table
 
     def table(self, width: int = 150, borders: bool = True) -> str:

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TextIO
 from ..support.amounts import bytes_in
 from ..support.files import kind_of_file
 from ..support.progress import Say, showing
-from ..support.sentences import SentenceError, shortened
+from ..support.sentences import SentenceError, shortened, visible
 
 STDIN = "-"
 """Standard input where a file is read, standard output where one is written."""
@@ -69,13 +69,6 @@ class OneLineParser(argparse.ArgumentParser):
 def complain(program: str, message: str) -> None:
     """Prints an error to stderr, of long lines the ends."""
     say(f"{program}: error: {shortened(message)}")
-
-
-def visible(text: str) -> str:
-    """Text as a terminal shows it: what would be obeyed, such as an escape sequence, or cannot be written is spelt."""
-    return "".join(
-        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape", "surrogatepass").decode() for c in text
-    )
 
 
 def unreadable(error: BaseException) -> str | None:

@@ -17,7 +17,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..frontends.added import frontend_of
-from .common import STDIN, CliError, os_message, read_stdin, suggestion, visible
+from ..support.sentences import visible
+from .common import STDIN, CliError, os_message, read_stdin, suggestion
 
 if TYPE_CHECKING:
     from ..passes.pipeline import Stage

@@ -15,8 +15,8 @@ from xdsl.ir import Operation
 from ..backends.stepper.errors import StepFault
 from ..backends.stepper.events import StepEvent, TouchedValues, byte_ranges
 from ..backends.stepper.instructions import Gather
-from ..dialects.base import source_of
 from ..dialects.npu import BufferType, ElementwiseVectorOp, GmType, NpuOp, SlotOp
+from ..dialects.source_places import SourcePlace, source_place
 from .errors import DebugError
 from .expressions import NAME, Expression, plain
 from .listing import Listing
@@ -25,7 +25,7 @@ from .scopes import GM, ByteRange, NameScope, span_of
 Kind = Literal["line", "kernel", "instruction", "address", "value", "any"]
 AccessKind = Literal["", "read", "write"]
 
-_LINE = re.compile(r"(.+):(\d+)")
+_LINE = re.compile(r"([^:]*[^:\s]):(\S.*)")
 _OUTSIDE = re.compile(r"outside\s+(\S+?)\s*\.\.\s*(\S+)")
 _SAYS_VALUE = ("nan", "inf", "outside")
 
@@ -283,7 +283,7 @@ def _placed(number: int, text: str, where: str, code: Code, scope: NameScope | N
         return Breakpoint(number, text, "kernel", kernel=kernel)
     match = _LINE.fullmatch(where)
     if match is not None:
-        return _line(number, text, match[1], int(match[2]), code)
+        return _place(number, text, match[1], match[2], code)
     ops = [op for listed in code.instructions.values() for op in listed if name in names_of(op)]
     if not ops and name in code.kernels:
         return Breakpoint(number, text, "kernel", kernel=name)
@@ -299,17 +299,19 @@ def _instruction(number: int, text: str, name: str, ops: Sequence[Operation], co
     return Breakpoint(number, text, "instruction", frozenset(ops))
 
 
-def _line(number: int, text: str, file: str, line: int, code: Code) -> Breakpoint:
-    asked, found, others = PurePath(file).parts, list[Operation](), set[int]()
+def _place(number: int, text: str, file: str, at: str, code: Code) -> Breakpoint:
+    """A breakpoint at a line of a file, or at a node of a model by its name or number."""
+    asked, found, others = PurePath(file).parts, list[Operation](), set[SourcePlace]()
     for op in (op for listed in code.instructions.values() for op in listed):
-        path, _, at = (source_of(op) or "").rpartition(":")
-        if path and PurePath(path).parts[-len(asked) :] == asked:
-            others.add(int(at))
-            if int(at) == line:
+        place = source_place(op)
+        if place is not None and PurePath(place.file).parts[-len(asked) :] == asked:
+            others.add(place)
+            if at in (place.node, str(place.line)):
                 found.append(op)
     if not found:
-        listed = f"; those of {file} come from {', '.join(map(str, sorted(others)))}" if others else ""
-        raise DebugError(f"no instruction comes from {file}:{line}{listed}")
+        known = ", ".join(place.node or str(place.line) for place in sorted(others))
+        listed = f"; those of {file} come from {known}" if others else ""
+        raise DebugError(f"no instruction comes from {file}:{at}{listed}")
     return Breakpoint(number, text, "line", frozenset(found))
 
 

@@ -6,7 +6,7 @@ import linecache
 from collections.abc import Callable
 from difflib import get_close_matches
 
-from ..dialects.base import place_of, to_ints
+from ..dialects.base import node_of, place_of, to_ints
 from ..dialects.dtypes import name_of_numpy
 from .errors import DebugError
 from .inspector import Inspector
@@ -146,7 +146,8 @@ class Commands:
         if debugger.is_over or not debugger.has_begun:
             raise DebugError(f"{debugger.here()}; 'list KERNEL' shows a kernel")
         place = place_of(debugger.op)
-        lines = linecache.getlines(place.filename.data) if place is not None else []
+        is_text = place is not None and not node_of(debugger.op)
+        lines = linecache.getlines(place.filename.data) if place is not None and is_text else []
         if place is None or not lines:
             return debugger.excerpt(debugger.op, SOURCE_LINES)
         at = place.line.data

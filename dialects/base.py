@@ -380,22 +380,43 @@ def describe(op: Operation) -> str:
 
 
 def source_of(op: Operation) -> str | None:
-    """`file:line` of the user's source that `op` came from, or None."""
-    place = place_of(op)
-    return None if place is None else f"{place.filename.data}:{place.line.data}"
+    """`file:line` of the user's source that `op` came from, `file:node` of a model whose nodes have names, or None."""
+    return located_at(op.location)
+
+
+def located_at(location: Attribute) -> str | None:
+    """`file:line` or `file:node` of a location, or None."""
+    place, node = _innermost(location)
+    return None if place is None else f"{place.filename.data}:{node or place.line.data}"
 
 
 def place_of(op: Operation) -> FileLineColLoc | None:
     """Where in the user's source `op` came from: the innermost place of its location, or None."""
-    loc: Attribute = op.location
+    return _innermost(op.location)[0]
+
+
+def node_of(op: Operation) -> str:
+    """The name of the model's node that `op` came from; empty where its location has none."""
+    return _innermost(op.location)[1]
+
+
+NODE = "tilewright.node "
+"""Begins the name of a location that is a node of a model: loc("tilewright.node /fc/Gemm"("model.onnx":4:0))."""
+
+
+def _innermost(loc: Attribute) -> tuple[FileLineColLoc | None, str]:
+    """The innermost place of a location, and the node that is named there."""
+    node = ""
     while True:
         if isinstance(loc, FileLineColLoc):
-            return loc
+            return loc, node
         if isinstance(loc, NameLoc):
+            if loc.desc.data.startswith(NODE):
+                node = loc.desc.data.removeprefix(NODE)
             loc = loc.location
         elif isinstance(loc, CallSiteLoc):
             loc = loc.callee
         elif isinstance(loc, FusedLoc) and isinstance(loc.locations, ArrayAttr) and loc.locations.data:
             loc = loc.locations.data[0]
         else:
-            return None
+            return None, node

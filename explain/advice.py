@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from xdsl.ir import SSAValue
 
+from ..backends.counts import counted
 from ..backends.report import KernelReport
 from ..backends.simulator import HBM, KernelRun, Launch, TimedKernel
 from ..dialects import npu as ops
@@ -164,7 +165,7 @@ def _larger(f: Figures, knob: str, saved: str) -> str:
     single = ", at the price of a single l0c buffer" if need * acc.slots > room[acc.space] else ""
     points = -(-math.prod(f.kernel.grid) // 2)
     fewer = (
-        f"; the grid then has {points} points for {f.machine.cube_cores} cores"
+        f"; the grid then has {counted(points, 'point', 'points')} for {f.machine.cube_cores} cores"
         if points < f.machine.cube_cores
         else ""
     )
@@ -269,7 +270,7 @@ def _cores(f: Figures) -> Iterator[Advice]:
     available = f.machine.vector_cores if vector else f.machine.cube_cores
     if f.kernel.cores < (1 - SHARE) * available:
         yield Advice(
-            f"Cores: {f.kernel.cores} of {available} work (grid {'x'.join(map(str, f.kernel.grid)) or '1'})",
+            f"Cores: {f.kernel.cores} of {available} have work (grid {'x'.join(map(str, f.kernel.grid)) or '1'})",
             _more_cores(f, available, "tile" if vector else "base_m, base_n"),
         )
     elif points * units > f.kernel.cores and (points * units) % f.kernel.cores:

@@ -64,7 +64,7 @@ def _row(view: LevelView, decision: Decision, launched: dict[Operation, list[str
         "bytes": bytes_,
         "times": 1,
         "why": decision.why,
-        "source": place,
+        "source": None if place is None else str(place),
     }
 
 

@@ -2,14 +2,15 @@
 
 {"schema": "tilewright.explain/1", "name", "target", "version",
  "report": as in backends/report.py, "advice": as program_advice.advice gives it,
- "files": [{"name", "lines": [[number, text], ...]}],          only lines near those that ops come from
+ "files": [{"name", "lines": [[number, text], ...], "nodes": whether they are nodes of a model}],
+                                                    only lines near those that ops come from
  "levels": [{"name", "lines": [[text, op, [column, value, ...]], ...],
              "origins": {op: [ops of the level above]},
              "places": [[file, line] or 0, for each op],
-             "blocks": [{"title", "kernel": name or null, "lines": [first, after]}]}],
+             "blocks": [{"title", "kernels": names, "lines": [first, after]}]}],   no kernels: of the host
  "apart": as apart.kernels_apart gives it: why kernels are not one, and launches are not
  "aliases": [[value, value], ...],      an argument of a body or kernel, and what it is called with
- "kernels": {name: {"graph": block, ..., the timeline of timeline.kernel_timeline}},
+ "kernels": {name: the timeline of timeline.kernel_timeline, and "sources": [[file, line], ...]},
  "steps": timeline.program_timeline,  the spans of the trace
  "memory": timeline.device_memory, "packing": packing_plan.packing_plan,
  "capacity": {space: bytes}, "clock_mhz"}
@@ -27,25 +28,24 @@ from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
-from .. import frontends
 from ..api.compiling import compile_with
 from ..api.packing import PackedProgram
 from ..api.program import Options, Program
 from ..backends.simulator import Launch, Rest
 from ..backends.spans import Span, program_spans
 from ..dialects.base import text, to_ints
+from ..dialects.source_places import SourcePlace
 from ..passes.pipeline import Stage
 from ..support.files import read_plain
 from ..verification.results import Progress
 from .apart import kernels_apart
 from .errors import ExplainError
-from .levels import LONGEST, LevelView, launched_kernels, of_module, values_in, views_of
+from .levels import LONGEST, LevelView, launched_kernels, of_module, shown_kernels, values_in, views_of
 from .packing_plan import packing_plan
 from .program_advice import advice
 from .timeline import device_memory, kernel_timeline, program_timeline
 
 SCHEMA = "tilewright.explain/1"
-_FRONTENDS = Path(frontends.__file__).parent
 STEPS = ("levels", "simulation", "timelines", "page")
 """What is done in turn, for those who wait."""
 
@@ -95,8 +95,13 @@ def page_data(
     for view in views:
         for value in values_in(view):
             values.setdefault(value, len(values))
+    sources = {kernel.name: kernel.sources for kernel in report.kernels if kernel.kind != "copy"}
     kernels = {
-        name: kernel_timeline(launch.kernel, launch.run, npu.number) for name, launch in longest.items()
+        name: {
+            **kernel_timeline(launch.kernel, launch.run, npu.number),
+            "sources": [files.place(place) for place in sources[name]],
+        }
+        for name, launch in longest.items()
     }
     step("page")
     memory = device_memory(npu.module, spans, npu.number)
@@ -164,7 +169,7 @@ def _level(view: LevelView, views: list[LevelView], values: dict[SSAValue, int],
         if top is None:
             continue
         if not blocks or top is not at:
-            blocks.append({"title": titles[top][0], "kernel": titles[top][1], "lines": [len(lines), 0]})
+            blocks.append({"title": titles[top][0], "kernels": titles[top][1], "lines": [len(lines), 0]})
             at = top
         content = line.text
         if line.op is not None and line.op in shown.folded:
@@ -199,30 +204,28 @@ def _folded(view: LevelView, views: list[LevelView]) -> _Folds:
     seen: set[tuple[str, ...]] = set()
     for op, kernels in launched_kernels(view, views).items():
         key = tuple(sorted(kernels))
-        if key in seen:
+        if key in seen and op.regions:
             found.folded.add(op)
             found.hidden |= {inner for inner in op.walk() if inner is not op}
         seen.add(key)
     return found
 
 
-def _titles(view: LevelView, views: list[LevelView]) -> dict[Operation, tuple[str, str | None]]:
-    """The ops that head a block of text: title and the kernel it is, if any."""
-    found: dict[Operation, tuple[str, str | None]] = {}
+def _titles(view: LevelView, views: list[LevelView]) -> dict[Operation, tuple[str, list[str]]]:
+    """The ops that head a block of text: title, and the kernels that it is of, if any."""
+    found: dict[Operation, tuple[str, list[str]]] = {}
     for op in view.module.ops:
         name = op.properties.get("sym_name")
         title = text(name) if name is not None else op.name
-        found[op] = (f"@{title}", None if isinstance(op, FuncOp) else title)
-    seen: set[str] = set()
-    for op, kernels in launched_kernels(view, views).items():
-        fresh = [k for k in kernels if k not in seen]
-        if fresh:
-            seen |= set(fresh)
-            found[op] = (f"{op.name} of @{fresh[0]}", fresh[0])
+        found[op] = (f"@{title}", [] if isinstance(op, FuncOp) else [title])
+    folded = _folded(view, views).folded
+    for op, kernels in shown_kernels(view, views).items():
+        if op not in folded:
+            found[op] = (f"{op.name} of @{kernels[0]}", kernels)
     return found
 
 
-def _scope(op: Operation, titles: dict[Operation, tuple[str, str | None]]) -> Operation | None:
+def _scope(op: Operation, titles: dict[Operation, tuple[str, list[str]]]) -> Operation | None:
     """The innermost op with a title that `op` is or is in."""
     at: Operation | None = op
     while at is not None and at not in titles:
@@ -267,38 +270,47 @@ def _arguments(views: list[LevelView], values: dict[SSAValue, int]) -> list[tupl
 
 
 class _Files:
-    """The source files that ops name, and which of their lines."""
+    """The source files that ops name, and which of their lines; of models, which of their nodes."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._used: dict[int, set[int]] = {}
+        self._nodes: dict[int, dict[SourcePlace, int]] = {}
 
-    def place(self, place: str | None) -> list[int] | int:
-        """[file, line] for `file:line`, 0 for none."""
-        name, _, line = (place or "").rpartition(":")
-        if not name or Path(name).parent == _FRONTENDS:  # where JAX is called, not the user's
+    def place(self, place: SourcePlace | None) -> list[int] | int:
+        """[file, line] of a place, 0 for none. The nodes of a model are lines in the order that they come in."""
+        if place is None:
             return 0
-        number = self._numbers.setdefault(name, len(self._numbers))
-        self._used.setdefault(number, set()).add(int(line))
-        return [number, int(line)]
+        number = self._numbers.setdefault(place.file, len(self._numbers))
+        if place.node:
+            nodes = self._nodes.setdefault(number, {})
+            return [number, nodes.setdefault(place, len(nodes) + 1)]
+        self._used.setdefault(number, set()).add(place.line)
+        return [number, place.line]
 
     def shown(self) -> list[Json]:
         """The files' lines that matter; none of a file that cannot be read."""
-        found: list[Json] = []
-        for name, number in self._numbers.items():
-            try:
-                content = read_plain(name).decode().splitlines()
-            except (OSError, UnicodeDecodeError):
-                content = []
-            wanted = {
-                near
-                for line in self._used[number]
-                for near in range(line - AROUND, line + AROUND + 1)
-                if 1 <= near <= len(content)
-            }
-            lines = [[n, content[n - 1][:LONGEST]] for n in sorted(wanted)]
-            found.append({"name": _short(name), "lines": lines})
-        return found
+        return [
+            {"name": _short(name), "lines": self._lines(name, number), "nodes": number in self._nodes}
+            for name, number in self._numbers.items()
+        ]
+
+    def _lines(self, name: str, number: int) -> list[list[Any]]:
+        """[number, text] of lines of a file; of nodes in the model's order, where it has any."""
+        if number in self._nodes:
+            nodes = sorted(self._nodes[number].items(), key=lambda item: (item[0].line, item[1]))
+            return [[n, place.node[:LONGEST]] for place, n in nodes]
+        try:
+            content = read_plain(name).decode().splitlines()
+        except (OSError, UnicodeDecodeError):
+            content = []
+        wanted = {
+            near
+            for line in self._used[number]
+            for near in range(line - AROUND, line + AROUND + 1)
+            if 1 <= near <= len(content)
+        }
+        return [[n, content[n - 1][:LONGEST]] for n in sorted(wanted)]
 
 
 def _short(name: str) -> str:

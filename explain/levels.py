@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from io import StringIO
 
 from xdsl.dialects.builtin import LocationAttr, ModuleOp, NameLoc, StringAttr, SymbolRefAttr
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.printer import Printer
 
-from ..dialects.base import source_of
+from ..dialects.base import text
+from ..dialects.graph import FusionOp
+from ..dialects.source_places import SourcePlace, source_place
 from ..passes.pipeline import ORDER, Stage, run_pipeline
 from ..passes.reasons import Reason, ReasonKind, reasons_asked
 
@@ -47,13 +50,14 @@ class Decision:
 @dataclass
 class LevelView:
     """One level. ops: numbered in the order they are printed; origins: for each, those of the level above that it
-    came from; places: `file:line` of each or None; lines: the text; decisions: why passes left ops of it apart."""
+    came from; places: where each is in the user's source, or None; lines: the text; decisions: why passes left ops
+    of it apart."""
 
     name: str
     module: ModuleOp
     ops: list[Operation]
     origins: list[list[int]]
-    places: list[str | None]
+    places: list[SourcePlace | None]
     lines: list[Line]
     decisions: list[Decision] = field(default_factory=list)
     number: dict[Operation, int] = field(default_factory=dict)
@@ -92,8 +96,8 @@ def printed(module: ModuleOp) -> list[Line]:
     starts, ends, names = iter(recorder.starts), iter(recorder.ends), iter(recorder.names)
     start, end, name = next(starts, None), next(ends, None), next(names, None)
     at = 0
-    for text in content.split("\n"):
-        after = at + len(text) + 1
+    for line in content.split("\n"):
+        after = at + len(line) + 1
         op: Operation | None = None
         while start is not None and start[0] < after:
             op, start = op or start[1], next(starts, None)
@@ -105,7 +109,7 @@ def printed(module: ModuleOp) -> list[Line]:
             name = next(names, None)
         if op is None and here and isinstance(here[0][1], BlockArgument):  # `^bb0(%0: ...)`
             op = here[0][1].block.parent_op()
-        lines.append(Line(text, op, here))
+        lines.append(Line(line, op, here))
         at = after
     return lines
 
@@ -129,7 +133,7 @@ def views_of(module: ModuleOp, target: str | None, stages: Sequence[Stage]) -> l
             op.location = _unmarked(op.location)
         if above is not None:
             origins = _inside_fusions(above, origins)
-        places = [source_of(op) for op in ops]
+        places = [source_place(op) for op in ops]
         found.append(LevelView(level, copy, ops, origins, places, printed(copy), decisions))
         if level != ORDER[-1]:
             for i, op in enumerate(op for op in module.walk() if op is not module):
@@ -155,7 +159,7 @@ def of_module(view: LevelView, module: ModuleOp) -> LevelView | None:
     if str(view.module) != str(module):
         return None
     ops = [op for op in module.walk() if op is not module]
-    places = [source_of(op) for op in ops]
+    places = [source_place(op) for op in ops]
     return LevelView(view.name, module, ops, view.origins, places, printed(module), view.decisions)
 
 
@@ -200,16 +204,41 @@ def values_in(view: LevelView) -> Iterator[SSAValue]:
 
 
 def launched_kernels(view: LevelView, views: list[LevelView]) -> dict[Operation, list[str]]:
-    """The kernels that each op with a body became, by the launches that name it as their origin."""
+    """The kernels that each fusion of the graph level, and each other op that became one, is launched as, in order."""
+    found: dict[Operation, dict[str, None]] = {}
+    below = _below(view, views)
+    if below is not None:
+        for op, origin in zip(below.ops, below.origins, strict=True):
+            callee = op.properties.get("callee")
+            if isinstance(callee, SymbolRefAttr):
+                for i in origin:
+                    found.setdefault(_home(view.ops[i]), {})[callee.root_reference.data] = None
+    return {op: list(names) for op, names in found.items() if not isinstance(op, FuncOp)}
+
+
+def shown_kernels(view: LevelView, views: list[LevelView]) -> dict[Operation, list[str]]:
+    """The same, with the kernels that have an op of it in their bodies, as one that was inlined into others."""
+    found = {op: dict.fromkeys(names) for op, names in launched_kernels(view, views).items()}
+    below = _below(view, views)
+    for kernel in [] if below is None else below.module.ops:
+        if "grid" in kernel.properties:
+            for op in kernel.walk():
+                for i in below.origins[below.number[op]] if below is not None else ():
+                    home = _home(view.ops[i])
+                    if not isinstance(home, FuncOp):
+                        found.setdefault(home, {})[text(kernel.properties["sym_name"])] = None
+    return {op: list(names) for op, names in found.items()}
+
+
+def _below(view: LevelView, views: list[LevelView]) -> LevelView | None:
+    """The tile level, for the graph level."""
     place = views.index(view)
-    found: dict[Operation, list[str]] = {}
-    if view.name != "graph" or place + 1 == len(views):
-        return found
-    below = views[place + 1]
-    for op, origin in zip(below.ops, below.origins, strict=True):
-        callee = op.properties.get("callee")
-        if isinstance(callee, SymbolRefAttr):
-            for i in origin:
-                if view.ops[i].regions:
-                    found.setdefault(view.ops[i], []).append(callee.root_reference.data)
-    return found
+    return views[place + 1] if view.name == "graph" and place + 1 < len(views) else None
+
+
+def _home(op: Operation) -> Operation:
+    """The fusion that an op is or is in; without one, the op itself."""
+    at: Operation | None = op
+    while at is not None and not isinstance(at, FusionOp):
+        at = at.parent_op()
+    return at or op

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..backends.report import MemoryReport
+from ..dialects.source_places import without_folder
 from .units import data_size
 
 Json = dict[str, Any]
@@ -45,7 +46,7 @@ def _sentences(memory: MemoryReport) -> list[tuple[str, str]]:
     found = [(said, more)]
     if memory.consumers:
         largest = "; ".join(
-            f"{t.name}, {data_size(t.bytes)}" + (f" ({t.source.rpartition('/')[2]})" if t.source else "")
+            f"{t.name}, {data_size(t.bytes)}" + (f" ({without_folder(t.source)})" if t.source else "")
             for t in memory.consumers
         )
         found.append(("The largest then", largest))

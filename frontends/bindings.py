@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxlib import xla_client
 from jaxlib.mlir import ir, passmanager
@@ -19,6 +19,7 @@ from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 
 from ..dialects import callbacks
+from ..dialects.base import NODE
 from ..dialects.dtypes import numpy_dtype
 from ..dialects.graph.extents import BOUNDED
 from .attributes import (
@@ -234,17 +235,29 @@ def register_passes() -> None:
 # -- locations ---------------------------------------------------------------------------------------------
 
 
-def user_frame(location: Any) -> tuple[str, int, int] | None:
-    """(file, line, column) of the innermost frame outside JAX's own files; None where there is none."""
-    return next((f for f in _frames(location) if not _in_jax(f[0])), None)
+class Frame(NamedTuple):
+    """A place in a file. node: the mark and the name of the model's node that is there; empty where it is none."""
+
+    file: str
+    line: int
+    column: int
+    node: str
 
 
-def _frames(location: Any) -> Iterator[tuple[str, int, int]]:
+def user_frame(location: Any) -> Frame | None:
+    """The innermost frame outside JAX's own files; None where there is none but those that JAX is called from."""
+    found = next((f for f in _frames(location) if not _in_jax(f.file)), None)
+    return None if found is None or found.file == _CALLER else found
+
+
+def _frames(location: Any, name: str = "") -> Iterator[Frame]:
+    """The frames of a location, the innermost first. name: that of the location around it."""
     match location:  # the bindings give each location its own class
         case ir.FileLineColLoc():
-            yield location.filename, location.start_line, location.start_col
+            node = name if name.startswith(NODE) else ""
+            yield Frame(location.filename, location.start_line, location.start_col, node)
         case ir.NameLoc():
-            yield from _frames(location.child_loc)
+            yield from _frames(location.child_loc, location.name_str)
         case ir.CallSiteLoc():
             yield from _frames(location.callee)
             yield from _frames(location.caller)
@@ -260,6 +273,9 @@ _OURS = frozenset(
     for name in ("frontends/custom.py", "frontends/bounding.py", "api/bounded.py")
 )
 """Where functions of ours are that stand between JAX and the user, too."""
+
+_CALLER = str(Path(__file__).parent / "jax.py")
+"""Where JAX is called: what has no other place is of no line of the user's."""
 
 _RULES = str(Path(__file__).parent / "onnx") + os.sep
 """Where those are that compute the nodes of ONNX models."""

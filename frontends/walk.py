@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import (
     IntAttr,
     LocationAttr,
     ModuleOp,
+    NameLoc,
     StringAttr,
     TensorType,
     UnknownLoc,
@@ -21,7 +22,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from ..dialects.base import integer_attr, ints
+from ..dialects.base import integer_attr, ints, located_at
 from ..dialects.dtypes import COMPLEX, StoredAs, element_type, numpy_dtype, shape_in, tensor
 from ..dialects.graph import (
     ELEMENTWISE,
@@ -501,22 +502,23 @@ class Walk:
 
     def named(self) -> str:
         """The op being converted and its line, for messages."""
-        here = self._here
-        place = f" ({here.filename.data}:{here.line.data})" if isinstance(here, FileLineColLoc) else ""
-        return f"'{self._doing}'{place}"
+        place = located_at(self._here)
+        return f"'{self._doing}'{f' ({place})' if place else ''}"
 
     def _location(self, op: Op, outer: LocationAttr) -> LocationAttr:
         """The user's line that `op` came from; where it has none, `outer`, the line of the call."""
         source = op.location
         key = source.attr
         if key not in self._locations:
-            frame = bindings.user_frame(source)
-            self._locations[key] = frame and FileLineColLoc(
-                StringAttr(self.filename if frame[0] == "-" and self.filename else frame[0]),
-                IntAttr(frame[1]),
-                IntAttr(frame[2]),
-            )
+            self._locations[key] = self._new_location(bindings.user_frame(source))
         return self._locations[key] or outer
+
+    def _new_location(self, frame: bindings.Frame | None) -> LocationAttr | None:
+        if frame is None:
+            return None
+        file = self.filename if frame.file == "-" and self.filename else frame.file
+        place = FileLineColLoc(StringAttr(file), IntAttr(frame.line), IntAttr(frame.column))
+        return NameLoc(StringAttr(frame.node), place) if frame.node else place
 
 
 def _kept(element: Attribute) -> Attribute:

@@ -28,3 +28,10 @@ class SentenceError(Exception):
 
     def __init__(self, *args: object):
         super().__init__(*(shortened(a) if isinstance(a, str) else a for a in args))
+
+
+def visible(text: str) -> str:
+    """Text as a terminal shows it: what would be obeyed, such as an escape sequence, or cannot be written is spelt."""
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape", "surrogatepass").decode() for c in text
+    )

@@ -7,10 +7,7 @@
   const opText = (op) => { const found = /![\w.]+<([^>]*)>\s*$/.exec(texts.get(op) || ""); return found ? found[1] : opName(op); };
   const shape = (op) => opText(op).split(",")[0];
   const opName = (op) => (/(?:npu|scf)\.([\w.]+)/.exec(texts.get(op) || "") || [])[1] || "";
-  function place(op) {
-    const at = data.levels[chart.npu].places[op];
-    return at ? `${data.files[at[0]].name.split("/").pop()}:${at[1]}` : "";
-  }
+  const place = (op) => { const at = data.levels[chart.npu].places[op]; return at ? TW.placed([at]) : ""; };
   const cycles = (c) => `${c.toLocaleString("en")} cycles, ${time(c / data.clock_mhz)}`;
 
   function pipes(k, x_range) {

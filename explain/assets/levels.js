@@ -53,10 +53,10 @@
       head.textContent = file.name;
       let last = 0;
       for (const [number, text] of file.lines) {
-        if (last && number !== last + 1) element("div", "row gap", rows).textContent = "      \u22ef";
+        if (!file.nodes && last && number !== last + 1) element("div", "row gap", rows).textContent = "      \u22ef";
         last = number;
-        const row = element("div", "row source", rows);
-        element("span", "no", row).textContent = number;
+        const row = element("div", file.nodes ? "row source node" : "row source", rows);
+        if (!file.nodes) element("span", "no", row).textContent = number;
         row.append(text);
         const key = `${f}:${number}`;
         if (byLine.has(key)) { row.classList.add("used"); row.dataset.line = key; }
@@ -131,7 +131,7 @@
     data.levels.forEach((level, l) => {
       rowsOf[l].clear();
       const rows = element("div", "rows", null);
-      const wanted = level.blocks.filter((b) => state.focus === null ? b.kernel === null || l === 0 && level.name === "graph" : b.kernel === state.focus);
+      const wanted = level.blocks.filter((b) => state.focus === null ? !b.kernels.length || level.name === "graph" : b.kernels.includes(state.focus));
       let count = 0;
       if (state.focus !== null) // the launches of the kernel, above it
         callers(l).forEach((line) => { drawLine(l, line, rows); count++; });
@@ -145,7 +145,7 @@
 
   function callers(l) {
     const level = data.levels[l];
-    const main = level.blocks.filter((b) => b.kernel === null);
+    const main = level.blocks.filter((b) => !b.kernels.length);
     const found = [];
     for (const block of main)
       for (let i = block.lines[0]; i < block.lines[1] && found.length < 3; i++)
@@ -159,7 +159,7 @@
     if (row.dataset.line) {
       const what = { ops: data.levels.map(() => new Set()), lines: new Set([row.dataset.line]), values: new Set() };
       for (const [l, op] of byLine.get(row.dataset.line)) what.ops[l].add(op);
-      return { ...what, label: `line ${row.dataset.line.split(":")[1]}` };
+      return { ...what, label: row.classList.contains("node") ? row.textContent : `line ${row.dataset.line.split(":")[1]}` };
     }
     const l = Number(row.dataset.level), op = Number(row.dataset.op);
     return { ...family(l, [op]), label: `${TW.names[l]} op` };

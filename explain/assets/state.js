@@ -79,6 +79,28 @@ const TW = (() => {
     return n.toPrecision(3).replace(/\.0+$/, "");
   }
 
+  // `model.py:12-14, 20; net.onnx:/fc/Gemm`: places as [file, line], by the names of their files: the rules of source_places.py.
+  function placed(places) {
+    const said = new Map();
+    for (const [number, line] of places) {
+      const file = data.files[number];
+      if (!said.has(file)) said.set(file, []);
+      said.get(file).push(line);
+    }
+    return [...said].map(([file, lines]) => {
+      const parts = file.nodes ? lines.map((line) => file.lines.find(([n]) => n === line)[1]) : ranges(lines);
+      return `${file.name.split("/").pop()}:${parts.join(", ")}`;
+    }).join("; ");
+  }
+  function ranges(lines) {
+    const runs = [];
+    for (const line of lines) {
+      const last = runs[runs.length - 1];
+      if (last && line === last[1] + 1) last[1] = line; else runs.push([line, line]);
+    }
+    return runs.map(([from, to]) => from === to ? `${from}` : `${from}-${to}`);
+  }
+
   // The kernels that take longest have a colour of their own, the others share one.
   const PALETTE = ["#3f6fd1", "#e8862a", "#2f9e74", "#c9405a", "#8560b8", "#1493a5", "#b07f12", "#d465a0", "#66842a", "#99613a", "#b04fc4"];
   const OTHER = "#7f93b2";
@@ -88,5 +110,5 @@ const TW = (() => {
   const KINDS = { copy: "#a3adbb", transfer: "#8794ab", "host call": "#59647a", numbers: "#c0c7d1" };
   const MEMORY = { argument: "#b9c6d8", constant: "#d3d7de", workspace: "#f0a53c", tensor: "#3aa57d", result: "#d1495b" };
   const PIPES = { S: "#8c97a8", V: "#3aa57d", M: "#d1495b", MTE1: "#8e6bc1", MTE2: "#4e79d8", MTE3: "#17a2b8", FIX: "#f2a33a" };
-  return { data, state, names, byLine, listeners, family, sameValues, light, focus, css, time, bytes, many, kernelColour, KINDS, MEMORY, PALETTE, OTHER, PIPES };
+  return { data, state, names, byLine, listeners, family, sameValues, light, focus, css, time, bytes, many, placed, kernelColour, KINDS, MEMORY, PALETTE, OTHER, PIPES };
 })();

@@ -1,7 +1,7 @@
 // The figures at the top, the cost table, and what is said of the kernel in focus.
 "use strict";
 (() => {
-  const { data, state, listeners, focus, bytes, time, many, PALETTE } = TW;
+  const { data, state, listeners, focus, bytes, time, many, placed, PALETTE } = TW;
   const report = data.report, said = data.advice;
   const body = document.querySelector("#cost-table tbody");
   const head = document.querySelector("#cost-table thead");
@@ -31,8 +31,7 @@
     ["HBM", "hbm", (r, td) => cell(td, r.moved ? bytes(r.hbm) : "")],
     ["eff.", "efficiency", (r, td) => { if (r.opens) { cell(td, `${(100 * r.efficiency).toFixed(0)}%`); td.title = floors(r); } }],
     ["MACs", "macs", (r, td) => cell(td, r.macs ? many(r.macs) : "")],
-    ["what binds it, what would help", null, says],
-    ["source", "source", (r, td) => code(td, (r.source || "").split("/").pop())],
+    ["source", "source", (r, td) => code(td, (r.opens && placed(data.kernels[r.name].sources)) || (r.source || "").replace(/^[^:]*\//, ""))],
   ];
   const NUMBERS = new Set(["runs", "cores", "time", "starting", "moved", "HBM", "eff.", "MACs"]);
   let sorted = { column: COLUMNS.findIndex(([title]) => title === "time"), down: true };
@@ -65,12 +64,13 @@
   // What is said of launches is said once, of the program; a row has what else there is.
   function says(r, td) {
     td.className = "wide";
+    td.colSpan = COLUMNS.length;
     const first = r.advice.find((f) => f.rule !== "launch") || r.advice[0];
     if (!first) return;
     td.append(first.what + ". ");
     if (first.help && first.rule !== "launch") { const em = document.createElement("em"); em.textContent = sentence(first.help); td.append(em); }
   }
-  const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
+  const sentence = (text) => /^\w*[_=]/.test(text) ? `${text}.` : `${text[0].toUpperCase()}${text.slice(1)}.`; // base_m=256 is no word
 
   function drawHead() {
     const tr = document.createElement("tr");
@@ -79,7 +79,6 @@
       th.textContent = title;
       th.scope = "col";
       if (NUMBERS.has(title)) th.className = "num";
-      if (fill === says) th.className = "wide";
       if (key) {
         th.tabIndex = 0;
         const sort = () => { sorted = { column: i, down: sorted.column === i ? !sorted.down : typeof rows[0]?.[key] === "number" }; draw(); };
@@ -96,19 +95,25 @@
     const sign = sorted.down ? -1 : 1;
     rows.sort((a, b) => sign * (typeof a[key] === "number" ? a[key] - b[key] : String(a[key] ?? "").localeCompare(String(b[key] ?? ""))));
     head.querySelectorAll("th").forEach((th, i) => th.removeAttribute("aria-sort") ?? (i === sorted.column && th.setAttribute("aria-sort", sorted.down ? "descending" : "ascending")));
-    body.replaceChildren(...rows.map((r) => {
-      const tr = document.createElement("tr");
+    body.replaceChildren(...rows.flatMap((r) => {
+      const tr = document.createElement("tr"), below = document.createElement("tr"), said = document.createElement("td");
       tr.dataset.kernel = r.name;
-      tr.classList.toggle("here", r.opens && r.name === state.focus);
       for (const [title, key, fill] of COLUMNS) {
         const td = document.createElement("td");
+        td.dataset.label = title;
         if (NUMBERS.has(title)) td.className = "num";
         if (fill) fill(r, td); else td.textContent = r[key];
         tr.append(td);
       }
-      tr.classList.toggle("opens", r.opens);
-      if (r.opens) tr.addEventListener("click", () => focus(r.name));
-      return tr;
+      says(r, said);
+      below.className = "said";
+      below.append(said);
+      for (const row of [tr, below]) {
+        row.classList.toggle("opens", r.opens);
+        row.classList.toggle("here", r.opens && r.name === state.focus);
+        if (r.opens) row.addEventListener("click", () => focus(r.name));
+      }
+      return [tr, below];
     }));
   }
 
@@ -176,15 +181,17 @@
   }
 
   // Why a kernel is not one with those whose values it reads, or that read its own, and not in the launch before it.
-  const APART = { "not fused": "Not fused", "not attention": "Not attention in one kernel", "not chained": "Not one kernel with the product before it", "not joined": "Not in one launch", "not inlined": "Not made by what reads it", "turned": "An operand is turned in memory", "not turned": "No operand is turned in memory" };
-  const ALONE = ["not attention", "not chained", "turned", "not turned"];
+  const APART = { "not fused": "Not fused", "not attention": "Not attention in one kernel", "not chained": "Not one kernel with the product before it", "not joined": "Not in one launch", "not inlined": "Not made by what reads it",
+    "turned": "An operand is turned in memory", "not turned": "No operand is turned in memory", "widened": "Rows are lengthened in memory", "not widened": "No rows are lengthened in memory",
+    "in fractals": "An operand is stored in fractals", "not in fractals": "No operand is stored in fractals", "cut": "Sums are cut into parts", "not cut": "Sums are not cut into parts" };
+  const BETWEEN = ["not fused", "not joined", "not inlined"];
   function apart(kernel) {
     const rows = data.apart.filter((a) => a.to === kernel || a.from === kernel);
     const box = document.getElementById("apart");
     box.hidden = !rows.length;
     document.getElementById("apart-count").textContent = rows.length;
     list("apart-list", rows.map((a) => {
-      const other = ALONE.includes(a.kind) ? "" : ` with ${a.to === kernel ? `@${a.from} before` : `@${a.to} behind`} it`;
+      const other = !BETWEEN.includes(a.kind) ? "" : ` with ${a.to === kernel ? `@${a.from} before` : `@${a.to} behind`} it`;
       const value = a.value ? `, by ${a.value} (${bytes(a.bytes)})` : "";
       return { what: `${APART[a.kind]}${other}${value}${a.times > 1 ? `, ${a.times} times` : ""}`, help: a.why };
     }));
@@ -193,7 +200,10 @@
   function advice(kernel) {
     list("advice", said.kernels[kernel] || []);
     apart(kernel);
-    body.querySelectorAll("tr").forEach((tr) => tr.classList.toggle("here", tr.classList.contains("opens") && tr.dataset.kernel === kernel));
+    body.querySelectorAll("tr[data-kernel]").forEach((tr) => {
+      const here = tr.classList.contains("opens") && tr.dataset.kernel === kernel;
+      for (const row of [tr, tr.nextSibling]) row.classList.toggle("here", here);
+    });
   }
 
   listeners.focus.push(advice);

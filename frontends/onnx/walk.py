@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
 from math import prod
-from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from .bodies import OpBody, ScopedAttribute, body_of, body_of_function
 from .data_sizes import DataSizes
 from .errors import OnnxError, Unsupported, ValueNeeded
 from .node import MOST_MADE, Node
+from .places import NodePlace, exported_from, located, shown_name, title
 from .reading import OnnxModel, dense, graphs_of
 from .table import Rule, own_domain, rule_of
 from .values import as_traced, dtype_of, is_known, is_sizes, is_text, settled
@@ -73,6 +73,7 @@ class NodeWalk:
         self.model, self.sizes = model, DataSizes()
         self._opsets, self._random, self._count = model.opsets, 0, 0
         self._most = max(MOST_MADE, model.elements)
+        self._around: NodePlace | None = None
         self._limit = MOST_REPEATED + 4 * model.nodes
 
     def run(
@@ -113,6 +114,7 @@ class NodeWalk:
         given = scope.attributes_of(proto)
         function = self.model.functions.get((domain, proto.op_type, proto.overload))
         rule = rule_of(domain, proto.op_type) if function is None else None
+        place = self._place(proto, i)
         if rule is None:
             if function is not None:
                 body = body_of_function(function, given)
@@ -121,11 +123,13 @@ class NodeWalk:
             if body is None:
                 name = f"{domain}.{proto.op_type}" if domain else proto.op_type
                 raise OnnxError(f"{label} {_shapes(inputs)}is not supported: {name} has no rule")
-            self._expand(body, proto, inputs, scope)
+            with self._inside(place if function is not None else replace(place, is_whole=True)):
+                self._expand(body, proto, inputs, scope)
             return
         node = self._make(proto, given, domain, rule, inputs, scope, origins)
         try:
-            made = self._build(rule, node, place_of(proto) or (self.model.where, i + 1))
+            with self._inside(place):
+                made = self._build(rule, node, place)
         except Unsupported as error:
             raise OnnxError(f"{label} {_shapes(inputs)}is not supported: {error}") from None
         except refusals() as error:
@@ -142,9 +146,32 @@ class NodeWalk:
                 value = scope.values[name] = settled(value, element)
                 scope.origins[name] = kept - OPEN if is_known(value) else kept
 
-    def _build(self, rule: Rule, node: Node, place: tuple[str, int]) -> Any:
+    @contextmanager
+    def _inside(self, place: NodePlace) -> Iterator[None]:
+        """Nodes that run meanwhile are parts of the node at a place."""
+        saved, self._around = self._around, place
+        try:
+            yield
+        finally:  # a rule may take a refusal within its body, and go on
+            self._around = saved
+
+    def _place(self, proto: onnx.NodeProto, i: int) -> NodePlace:
+        """Where a node is: what its exporter noted, or its name and number in the model. Nodes of a graph within a node
+        have the number of that, and its name before their own; those of what ONNX defines an op by are that op."""
+        around, stack = self._around, exported_from(proto)
+        if around is not None and around.is_whole:
+            return around
+        if stack is not None:
+            return NodePlace(*stack, "")
+        if around is None:
+            return NodePlace(self.model.where, i + 1, shown_name(proto))
+        if not around.name:
+            return around
+        return replace(around, name=f"{around.name}/{shown_name(proto).removeprefix('/')}")
+
+    def _build(self, rule: Rule, node: Node, place: NodePlace) -> Any:
         """What a rule makes of a node, from a frame that has the node's place."""
-        call = located(*place, node.op)
+        call = located(place, node.op)
         if not any(map(self.sizes.is_open, node.inputs)):
             return self._marked(call, rule, node)
         if not any(hasattr(a, "node") for a in node.attributes.values()):
@@ -457,24 +484,6 @@ def _attributes(node: Node) -> str:
     return f" with {', '.join(said[:8])}" if said else ""
 
 
-_STACK, _FRAME = "pkg.torch.onnx.stack_trace", re.compile(r'File "([^"]+)", line (\d+)')
-_LIBRARY = "/site-packages/"
-
-
-def place_of(node: onnx.NodeProto) -> tuple[str, int] | None:
-    """The file and the line that an exporter noted at a node: PyTorch's has the stack, whose innermost line outside of
-    libraries is the user's. None where there is none."""
-    stack = next((p.value for p in node.metadata_props if p.key == _STACK), "")
-    frames = [(file, int(line)) for file, line in _FRAME.findall(stack) if _LIBRARY not in file]
-    return frames[-1] if frames else None
-
-
-def title(node: onnx.NodeProto) -> str:
-    """What messages call a node: its op, and its name or else what it gives."""
-    name = node.name or next((n for n in node.output if n), "")
-    return f"{node.op_type} {name!r}" if name else node.op_type
-
-
 def _shapes(inputs: Sequence[Any]) -> str:
     """`(f32[2,3], i64[2]) `: the types of a node's inputs."""
     said = ", ".join(map(_shape, inputs))
@@ -489,17 +498,3 @@ def _shape(value: Any) -> str:
     if is_text(value):
         return f"text[{','.join(map(str, value.shape))}]"
     return f"{dtype_of(value)}[{','.join(map(str, value.shape))}]"
-
-
-@lru_cache(maxsize=4096)
-def _code(where: str, line: int, op: str) -> CodeType:
-    return _call.__code__.replace(co_filename=where, co_firstlineno=line, co_name=op, co_qualname=op)
-
-
-def _call(build: Callable[..., Any], node: Node, inputs: Sequence[Any]) -> Any: return build(node, *inputs)  # fmt: skip
-
-
-def located(where: str, line: int, op: str) -> Callable[[Callable[..., Any], Node, Sequence[Any]], Any]:
-    """Calls a rule from a frame that is in the model's file, at the line with a node's number: what JAX traces there
-    has this place."""
-    return FunctionType(_code(where, line, op), {})

@@ -344,6 +344,7 @@ def test_json_schema(report: Report):
             "macs",
             "flops",
             "source",
+            "sources",
             "precision",
             "macs_by_precision",
             "lanes_by_precision",

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.cli.common import finite, visible
+from tilewright.cli.common import finite
 from tilewright.cli.main import main
+from tilewright.support.sentences import visible
 
 MODEL = """
 import jax, numpy as np

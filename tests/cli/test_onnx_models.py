@@ -40,9 +40,11 @@ def model(tmp_path: Path) -> Path:
 def test_report_names_nodes(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(model), "--at", "batch=8", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert {k["source"].rpartition("/")[2] for k in found["kernels"]} <= {
-        f"layer.onnx:{i}" for i in (1, 2, 3)
-    }
+    sources = {source for kernel in found["kernels"] for source in kernel["sources"]}
+    assert sources == {f"{model}:{name}" for name in ("/fc/MatMul", "/fc/Add", "/act/Relu")}
+    assert {kernel["source"] for kernel in found["kernels"]} <= sources
+    assert main(["report", str(model), "--at", "batch=8"]) == 0
+    assert "layer.onnx:/fc/MatMul, /fc/Add, /act/Relu" in capsys.readouterr().out
 
 
 def test_run_and_verify_compare_with_another_implementation(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
@@ -66,6 +68,16 @@ def nested(x: jax.Array, w: jax.Array) -> jax.Array:
     return block(jax.lax.fori_loop(0, 2, outer, x), w)
 
 
+def split(x: jax.Array, w: jax.Array) -> jax.Array:
+    """A long sum, which is made in parts that another kernel adds up."""
+    return jax.nn.relu(x @ w)
+
+
+def placed(x: jax.Array, y: jax.Array, w: jax.Array) -> jax.Array:
+    """A concatenation, each part of which has a kernel that places it or is made in its place."""
+    return jnp.concatenate([jnp.exp(x), jnp.tanh(y) * 2.0, x @ w], axis=1)
+
+
 def shifted(x: jax.Array, y: jax.Array) -> jax.Array:
     """The first argument may be overwritten (see OPTIONS)."""
     return x * 2.0 + y
@@ -81,6 +93,8 @@ CASES: dict[str, tuple[Any, list[Any], str]] = {
     "big": (big, arrays((1024, 512), (512, 2048)), "ascend-910b1"),
     "scan": (scan, arrays((32, 64), (64, 64)), "ascend-910b1"),
     "nested": (nested, arrays((64, 64), (64, 64)), "ascend-910b1"),
+    "split": (split, arrays((64, 8192), (8192, 64)), "ascend-910b1"),
+    "placed": (placed, arrays((128, 256), (128, 512), (256, 256)), "ascend-910b1"),
     "donated": (shifted, arrays((256, 256), (256, 256)), "ascend-910b1"),
 }
 EXAMPLES: dict[str, tuple[Any, Callable[[], Any], str]] = {
@@ -108,3 +122,21 @@ def program(name: str) -> tw.Program:
 @cache
 def data(name: str) -> dict[str, Any]:
     return page_data(program(name))
+
+
+@cache
+def model() -> tw.Program:
+    """The file net.onnx, one of whose nodes has no name."""
+    from onnx import TensorProto, helper, save
+
+    names = [("Exp", "/a/Exp"), ("Tanh", ""), ("Softmax", "/b/Softmax")]
+    nodes = [
+        helper.make_node(op, [f"x{i}"], [f"x{i + 1}"], name=name) for i, (op, name) in enumerate(names)
+    ]
+    ends = [helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, [64, 64]) for i in (0, 3)]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "net.onnx"
+        save(helper.make_model(helper.make_graph(nodes, "net", ends[:1], ends[1:]), ir_version=10), path)
+        found = tw.compile(path)
+    assert isinstance(found, tw.Program)
+    return found

@@ -16,8 +16,9 @@ from typing import Any
 
 import jax
 import pytest
-from explain_models import data, program
+from explain_models import data, model, program
 from loading import example_module
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.explain import render
@@ -53,9 +54,9 @@ def browser() -> Iterator[Any]:
 class Opened:
     """A page that is ready, and what it complained of or asked the network for."""
 
-    def __init__(self, browser: Any, path: Path, theme: str = "light") -> None:
+    def __init__(self, browser: Any, path: Path, theme: str = "light", width: int = 1440) -> None:
         self.page = browser.new_page(
-            viewport={"width": 1440, "height": 900}, color_scheme=theme, offline=True
+            viewport={"width": width, "height": 900}, color_scheme=theme, offline=True
         )
         self.complaints: list[str] = []
         self.page.on("console", lambda m: m.type in ("error", "warning") and self.complaints.append(m.text))
@@ -174,7 +175,7 @@ def test_a_click_pins_and_escape_lets_go(opened: Opened) -> None:
 
 def test_the_table_sorts(opened: Opened) -> None:
     page = opened.page
-    names = page.locator("#cost-table tbody tr")
+    names = page.locator("#cost-table tbody tr[data-kernel]")
     kernels = data("layers")["report"]["kernels"]
     by_time = [k["name"] for k in sorted(kernels, key=lambda k: -k["microseconds"])]
 
@@ -422,6 +423,98 @@ def test_the_page_may_not_use_the_network(opened: Opened) -> None:
         return blocked; }""")
     assert sorted(tried) == ["connect-src", "img-src"]
     opened.complaints.clear()  # the browser says what it refused
+
+
+FITS = """() => [...document.querySelectorAll("main *")].filter((e) => !e.closest(".code") && e.checkVisibility()
+    && (e.getBoundingClientRect().right > innerWidth + 1
+        || (getComputedStyle(e).overflowX !== "visible" && e.scrollWidth > e.clientWidth + 1)))
+    .map((e) => `${e.tagName} ${e.id} ${e.className}: ${e.textContent.slice(0, 60)}`)"""
+"""What is cut off or goes over the edge of the page: of the levels only their panes, whose lines scroll."""
+
+CONTRAST = """() => {
+    const parts = (c) => { const p = c.match(/[\\d.]+/g).map(Number); return p.length < 4 ? [...p, 1] : p; };
+    const over = (a, b) => [0, 1, 2].map((i) => a[3] * a[i] + (1 - a[3]) * b[i]);
+    const linear = (v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+    const light = (c) => { const [r, g, b] = c.map((v) => linear(v / 255));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+    const behind = (e) => { const layers = [];
+        for (let n = e; n; n = n.parentElement) layers.push(parts(getComputedStyle(n).backgroundColor));
+        return layers.reduceRight((b, c) => over(c, b), [255, 255, 255]); };
+    const found = [], texts = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+    for (let t; (t = texts.nextNode());) {
+        const e = t.parentElement;
+        if (!t.textContent.trim() || !e.checkVisibility()) continue;
+        const back = behind(e), [x, y] = [light(over(parts(getComputedStyle(e).color), back)), light(back)];
+        const ratio = (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
+        if (ratio < 4.5) found.push(`${e.tagName} ${e.className} ${ratio.toFixed(2)}: ${t.textContent.slice(0, 40)}`);
+    }
+    return found; }"""
+"""Texts that are hard to read on what is behind them: less than 4.5 to 1, as WCAG 2 counts it."""
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Pages of different kinds of programs."""
+    made = {}
+    for name in ("split", "placed", "scan", "loop", "model"):
+        made[name] = tmp_path_factory.mktemp("explain") / f"{name}.html"
+        made[name].write_text(render(model() if name == "model" else program(name)), encoding="utf-8")
+    return made
+
+
+@sampled(4)
+@pytest.mark.parametrize("width", [1440, 400])
+@pytest.mark.parametrize("name", ["split", "placed", "scan", "loop", "model"])
+def test_nothing_is_cut(browser: Any, pages: dict[str, Path], name: str, width: int) -> None:
+    opened = Opened(browser, pages[name], width=width)
+    opened.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    assert opened.page.evaluate(FITS) == []
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert all(row.is_visible() for row in opened.page.locator("#cost-table td.wide").all())
+    assert opened.complaints == []
+    opened.page.close()
+
+
+@sampled(2)
+@pytest.mark.parametrize("name", ["split", "placed", "scan", "loop", "model"])
+def test_each_kernel_fills_every_pane(browser: Any, pages: dict[str, Path], name: str) -> None:
+    opened = Opened(browser, pages[name])
+    page = opened.page
+    for kernel in page.evaluate("Object.keys(TW.data.kernels)"):
+        page.locator("#focus").select_option(kernel)
+        page.evaluate("TW.drawn")
+        counts = page.evaluate("""[...document.querySelectorAll(".column")].map(
+            (c) => [c.dataset.level, c.querySelectorAll(".row").length])""")
+        assert len(counts) == 4 and all(count for _, count in counts), (kernel, counts)
+        assert "undefined" not in page.locator("#kernel").inner_text()
+    opened.page.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_texts_are_legible(browser: Any, pages: dict[str, Path], theme: str) -> None:
+    opened = Opened(browser, pages["placed"], theme)
+    page = opened.page
+    page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    page.locator("#types").check()
+    assert page.evaluate(CONTRAST) == []
+    row = page.locator(".column[data-level=npu] .row[data-op]").nth(6)
+    row.hover(position={"x": 120, "y": 8})
+    assert opened.lit("npu") and page.evaluate(CONTRAST) == []
+    row.click(position={"x": 120, "y": 8})
+    assert page.evaluate(CONTRAST) == []
+    opened.page.close()
+
+
+def test_the_nodes_of_a_model_are_its_source(browser: Any, pages: dict[str, Path]) -> None:
+    opened = Opened(browser, pages["model"])
+    page = opened.page
+    assert page.locator(".row.node").all_inner_texts() == ["/a/Exp", "Tanh 'x2'", "/b/Softmax"]
+    page.locator(".row.node", has_text="/a/Exp").hover(position={"x": 40, "y": 8})
+    assert any("npu.vexp" in line for line in opened.lit("npu"))
+    assert page.locator("#status").inner_text() == "/a/Exp"
+    sources = page.locator("#cost-table tr[data-kernel] td:last-child").all_inner_texts()
+    assert sources == ["net.onnx:/a/Exp, Tanh 'x2', /b/Softmax"]
+    opened.page.close()
 
 
 def test_gpt2_opens_in_time(browser: Any, tmp_path: Path) -> None:

@@ -8,14 +8,15 @@ import re
 import sys
 from collections import Counter
 from html.parser import HTMLParser
+from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from explain_models import CASES, OPTIONS, case, data, program
+from explain_models import CASES, OPTIONS, case, data, model, program
 from loading import load
 from tiers import sampled
 
@@ -32,6 +33,7 @@ from tilewright.explain.units import data_size, duration
 from tilewright.passes import pipeline
 from tilewright.passes.pins import parse_pins
 from tilewright.passes.pipeline import Stage, make_pass
+from tilewright.passes.reasons import ReasonKind
 
 THIS = str(Path(__file__).with_name("explain_models.py"))
 cases = pytest.mark.parametrize("name", CASES)
@@ -268,6 +270,73 @@ def test_tensors_of_a_function_are_shown_for_each_pass_of_a_loop() -> None:
 def test_a_loop_shows_its_host_calls() -> None:
     kinds = {step[1] for step in data("loop")["steps"]}
     assert {"host call", "transfer"} <= kinds
+
+
+def shown(found: dict[str, Any], which: str, kernel: str) -> list[str]:
+    """The lines of a level that the page shows of a kernel."""
+    one = next(one for one in found["levels"] if one["name"] == which)
+    blocks = [block for block in one["blocks"] if kernel in block["kernels"]]
+    return [one["lines"][i][0] for block in blocks for i in range(*block["lines"])]
+
+
+@pytest.mark.parametrize("name", [*CASES, "tiny"])
+def test_every_kernel_has_its_lines_in_every_level(name: str) -> None:
+    found = data(name)
+    for kernel in found["kernels"]:
+        for which in ("graph", "tile", "npu"):
+            assert shown(found, which, kernel), (kernel, which)
+
+
+def test_sums_in_parts_show_their_product() -> None:
+    """Both kernels of a sum in parts are of one fusion."""
+    found = data("split")
+    assert len(found["kernels"]) == 2
+    texts = ["\n".join(shown(found, "graph", kernel)) for kernel in found["kernels"]]
+    assert texts[0] == texts[1] and "graph.contract" in texts[0] and "graph.max" in texts[0]
+
+
+def test_kernels_that_place_parts_show_the_concatenation() -> None:
+    found = data("placed")
+    placing = [name for name in found["kernels"] if name.startswith("concat")]
+    assert len(placing) > 1
+    for name in placing:
+        assert any("graph.concat" in line for line in shown(found, "graph", name))
+
+
+@cases
+def test_a_kernel_has_all_its_lines(name: str) -> None:
+    """Those that its instructions come from, and those that launch it."""
+    found, made = data(name), program(name)
+    npu = next(one for one in found["levels"] if one["name"] == "npu")
+    for kernel in made.report().kernels:
+        if kernel.kind == "copy":
+            continue
+        timeline = found["kernels"][kernel.name]
+        ran = {timeline["events"][i + 1] for i in range(0, len(timeline["events"]), 6)}
+        places = {tuple(npu["places"][op]) for op in ran if npu["places"][op]}
+        assert places <= {tuple(place) for place in timeline["sources"]}
+        assert len(timeline["sources"]) == len(kernel.sources)
+        files = [f["name"] for f in found["files"]]
+        assert not any("frontends/jax.py" in name for name in files)
+
+
+def test_a_models_nodes_are_its_lines() -> None:
+    found = page_data(model())
+    (file,) = found["files"]
+    assert file["nodes"] and file["name"] == "net.onnx"
+    assert [text for _, text in file["lines"]] == ["/a/Exp", "Tanh 'x2'", "/b/Softmax"]
+    (timeline,) = found["kernels"].values()
+    assert sorted(timeline["sources"]) == [[0, n] for n in sorted(n for n, _ in file["lines"])]
+    assert found["report"]["kernels"][0]["sources"][0].endswith("net.onnx:/a/Exp")
+    assert all(len(file["lines"]) >= place[1] for one in found["levels"] for place in one["places"] if place)
+
+
+def test_the_page_has_words_for_each_reason() -> None:
+    """What passes give as reasons why kernels are apart has a title on the page."""
+    script = (resources.files("tilewright.explain") / "assets" / "table.js").read_text(encoding="utf-8")
+    titles = re.search(r"const APART = \{(.*?)\};", script, re.S)
+    assert titles
+    assert set(re.findall(r'"([a-z ]+)": "', titles[1])) == {*get_args(ReasonKind)}
 
 
 # -- one compilation, one simulation -------------------------------------------------------------------------
