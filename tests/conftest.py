@@ -1,7 +1,7 @@
 """Settings of every test: JAX on the CPU, how XLA compiles, which tests run, and hypothesis with the same examples.
 
-`make test` runs the first tier, `TESTS=every pytest ...` every case; `HYPOTHESIS_PROFILE=search pytest ...` looks for new
-examples (docs/testing.md). What XLA compiles is kept in `build/xla`, by the program, the compiler's version and the
+`make test` runs the first tier, `TESTS=every pytest ...` every case; `HYPOTHESIS_PROFILE=search pytest ...` looks for
+new examples (docs/testing.md). What XLA compiles is kept in `build/xla`, by the program, the compiler's version and the
 processor: most of a test's time is the compiler's.
 """
 

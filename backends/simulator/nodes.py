@@ -41,8 +41,8 @@ UNIT_BYTES = 512
 """Sums that share a unit flag (Ascend/AscendNPU-IR; ../cost-model.md)."""
 
 WORK, SET, WAIT, BARRIER, PIPE_BARRIER, SET_CROSS, WAIT_CROSS, LOOP = range(8)
-"""A pipe_barrier takes its issue alone: instructions of one pipe take as long behind each other as alone (adk bank test,
-in docs/cost-model.md)."""
+"""A pipe_barrier takes its issue alone: instructions of one pipe take as long behind each other as alone (adk bank
+test, in docs/cost-model.md)."""
 
 Env = list[int]
 

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-
 from support.shared import SHARED, needs
+
 from tilewright.cli.main import main
 from tilewright.footprint import FootprintError, Overflow, overflows, read
 from tilewright.machine import Machine

@@ -1,5 +1,5 @@
-"""The two tiers: `make test` runs a fixed sample of every kind of test, `make test-all` that and a tenth of all cases with
-every example and in both memories, another tenth for another `SEED`.
+"""The two tiers: `make test` runs a fixed sample of every kind of test, `make test-all` that and a tenth of all cases
+with every example and in both memories, another tenth for another `SEED`.
 
 `TESTS=all` in the environment is this tenth, of which `PART` is the number; `TESTS=every` is every case. See
 docs/testing.md.
