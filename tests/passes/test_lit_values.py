@@ -25,7 +25,7 @@ from tilewright.backends.interpreter.graph import main_of
 from tilewright.dialects import make_context
 from tilewright.dialects.affine import Symbol
 from tilewright.dialects.dtypes import element_type, numpy_dtype
-from tilewright.dialects.graph import GraphOp, HostOp
+from tilewright.dialects.graph import FusionOp, GraphOp, HostOp
 from tilewright.dialects.open_sizes import assuming
 from tilewright.dialects.open_text import reading
 from tilewright.dialects.precision import PrecisionRecord, recorded_precision
@@ -69,7 +69,8 @@ def runs(module: ModuleOp) -> bool:
     """Whether the interpreter can run it: host ops of these files are mostly empty shells."""
     ops = list(module.walk())
     empty = any(isinstance(op, HostOp) and "@main" not in op.module.data for op in ops)
-    return not empty and sum(op.flops() for op in ops if isinstance(op, GraphOp)) < MOST
+    parts = (op for op in ops if isinstance(op, GraphOp) and not isinstance(op, FusionOp))  # and what fusions have
+    return not empty and sum(op.flops() for op in parts) < MOST
 
 
 def arguments(module: ModuleOp, sparse: bool = False) -> list[np.ndarray]:
