@@ -227,7 +227,7 @@ def verify(
             (`result.culprit`).
         quick: Compare only the compiled program, in both memory modes, and not each pass. Several times faster, but
             mistakes within the tolerance of the whole program are not seen, and no pass is blamed.
-        progress: True shows a bar after two seconds, or elsewhere a line every 20 seconds; False shows none. A
+        progress: True shows a bar after two seconds, or elsewhere a line every five seconds; False shows none. A
             function is called at each step with its name, the steps done, and all steps (0: unknown).
         against: A JAX function to compare with, of the same arguments and outputs. By default it is the source, if
             that is a function. Without either, a program is compared with the values of the level that it is written

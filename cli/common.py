@@ -192,8 +192,7 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> N
 
 
 def working(what: str) -> AbstractContextManager[Say]:
-    """Says on a terminal that something takes its time; the value changes what is said, and draws a bar where it is
-    known how many steps there are. Silent elsewhere."""
+    """Says that something takes its time, as `support.progress.showing` does; the value changes what is said."""
     return showing(what)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..machine import Machine, MachineError
 from ..support.plugins import PluginError
+from ..support.progress import silent
 from .common import (
     STDIN,
     CliError,
@@ -78,7 +79,7 @@ def _run(given: list[str]) -> int:
     os.environ.pop("JAX_DISABLE_JIT", None)  # JAX lowers nothing with it
     from .commands import COMMANDS
 
-    with outputs.writing():
+    with outputs.writing(), silent(getattr(args, "quiet", False)):
         return COMMANDS[args.command](args)
 
 

@@ -137,6 +137,7 @@ def _common() -> OneLineParser:
         help="keep compiled programs there across processes (default: in TILEWRIGHT_CACHE, if that is set)",
     )
     output.add_argument("--json", action="store_true", help="print one JSON object")
+    output.add_argument("--quiet", action="store_true", help="do not say on stderr what takes its time")
     output.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return common
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 
@@ -16,8 +17,20 @@ class Say(Protocol):
     def __call__(self, said: str, done: int = 0, steps: int = 0) -> None: ...
 
 
-LINE_SECONDS = 20.0
+LINE_SECONDS = 5.0
 """Between the lines that are written where there is no terminal, such as in the log of a script."""
+
+_SILENT: ContextVar[bool] = ContextVar("silent", default=False)
+
+
+@contextmanager
+def silent(asked: bool = True) -> Iterator[None]:
+    """Nothing is shown meanwhile, where that is asked for."""
+    before = _SILENT.set(asked or _SILENT.get())
+    try:
+        yield
+    finally:
+        _SILENT.reset(before)
 
 
 def can_show() -> bool:
@@ -35,9 +48,16 @@ def can_show() -> bool:
 def showing(what: str, after: float = 0.0) -> Iterator[Say]:
     """Shows a bar once it takes longer than `after` seconds, and removes it at the end. The value changes what is said;
     a bar is drawn where the number of steps is known. Where nobody watches, see `can_show`, a line on stderr says what
-    begins, one in `LINE_SECONDS` at most and the first one after as long."""
+    is done, one in `LINE_SECONDS` at most and the first one after as long; no line is said twice."""
+    if _SILENT.get():
+        yield lambda said, done=0, steps=0: None
+        return
     if not can_show():
-        yield _lines()
+        lines = _Lines()
+        try:
+            yield lines.say
+        finally:
+            lines.ended.set()
         return
     shown = _bar()
     task = shown.add_task(what, total=None)
@@ -68,19 +88,34 @@ def showing(what: str, after: float = 0.0) -> Iterator[Say]:
                 shown.stop()
 
 
-def _lines() -> Say:
-    last = time.monotonic()
+class _Lines:
+    """Lines on stderr: of a step as it begins, or later while it lasts, where another line was there shortly before."""
 
-    def say(said: str, done: int = 0, steps: int = 0) -> None:
-        nonlocal last
+    def __init__(self) -> None:
+        self.ended, self.lock = threading.Event(), threading.Lock()
+        self.last, self.due = time.monotonic(), ""
+        self.thread: threading.Thread | None = None
+
+    def say(self, said: str, done: int = 0, steps: int = 0) -> None:
+        with self.lock:
+            self.due = f"{said} ({done} of {steps})" if steps else said
+            self._print()
+        if self.thread is None:
+            self.thread = threading.Thread(target=self._watch, name="tilewright-progress", daemon=True)
+            self.thread.start()
+
+    def _watch(self) -> None:
+        while not self.ended.wait(LINE_SECONDS):
+            with self.lock:
+                self._print()
+
+    def _print(self) -> None:
         now = time.monotonic()
-        if now - last < LINE_SECONDS or sys.stderr is None:
+        if not self.due or now - self.last < LINE_SECONDS or sys.stderr is None or self.ended.is_set():
             return
-        last = now
+        self.last, said, self.due = now, self.due, ""
         with suppress(OSError, ValueError):  # nobody reads, or it is closed
-            print(f"{said} ({done} of {steps})" if steps else said, file=sys.stderr, flush=True)
-
-    return say
+            print(said, file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import IsTerminator
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
-from ..backends.interpreter.liveness import bounds
+from ..backends.functions.loops import bounds
 from ..dialects import tile
 from ..dialects.base import INDEX, ints, text, to_ints
 from ..dialects.dtypes import shape_in

@@ -9,7 +9,7 @@ from typing import Any
 from xdsl.dialects import scf
 from xdsl.ir import Block, Operation, SSAValue
 
-from ..backends.interpreter.liveness import bounds
+from ..backends.functions.loops import bounds
 from ..dialects import npu, tile
 from ..dialects.base import integer, to_ints
 from ..dialects.npu import GmType

@@ -200,6 +200,9 @@ class Verification:
     program as it is cast."""
     quantization: QuantizedAgreement | None = None
     """Of a program that a configuration quantizes: how far it is from its twin and from the original."""
+    sums_apart: bool = False
+    """Whether the compiled program has other bits by XLA than one instruction at a time, since it adds up products of
+    floats, in another order each."""
 
     def __repr__(self) -> str:
         errors = ", ".join(f"{level} {error:.2g}" for level, error in self.levels.items())

@@ -16,10 +16,11 @@ from xdsl.ir import Operation, SSAValue
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import MmadOp, buffer_users, whole_buffer
 from ...dialects.npu.interface import buffer
+from ..functions.loops import bounds
 from ..functions.scope import Blank
 from ..functions.values import raw_dtype
 from .batching import Batch
-from .liveness import Carried, bounds, runs_once
+from .liveness import Carried, runs_once
 from .wide import Parts, extents
 
 

@@ -39,12 +39,13 @@ from ...dialects.npu import (
 )
 from ...dialects.npu.interface import NpuOp, buffer
 from ...dialects.npu.structure import KernelOp, SectionOp
+from ..functions.loops import bounds
 from ..functions.products import SAME_KERNEL_COLUMNS, SAME_KERNEL_PANEL, SAME_KERNEL_ROWS, SAME_KERNEL_TERMS
 from ..functions.scope import Box, Offset, Scope, traced
+from ..functions.turns import takes_turns
 from . import boxes
-from .liveness import bounds, carried, perfect_nest
+from .liveness import carried, perfect_nest
 from .open_kernels import is_open_kernel
-from .turns import takes_turns
 from .views import View
 from .wide import Parts, Wide, apart, boxed, extents, grouped, leading, together
 

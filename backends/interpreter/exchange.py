@@ -19,11 +19,12 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.base import describe, integer
 from ...dialects.npu.structure import SectionOp
+from ..functions.loops import bounds
 from ..functions.scope import Offset
+from ..functions.turns import signals_of
 from .grid import coordinates
-from .liveness import bounds, perfect_nest
+from .liveness import perfect_nest
 from .memory import Memory
-from .turns import signals_of
 
 if TYPE_CHECKING:
     from .kernel import CoreState, NpuKernel

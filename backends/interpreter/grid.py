@@ -21,13 +21,11 @@ from ...dialects.open_index import OpenIndexOp
 from ...dialects.open_sizes import any_open
 from ..functions import values
 from ..functions.scope import Offset, RunTimeSizes, Scope, is_static_index, most, traced
+from ..functions.turns import ORDER
 from . import boxes, open_boxes
 from .instructions import ints_of, offsets_of, steps_of
 from .liveness import runs_once
 from .views import View
-
-ORDER = {"cube": 0, "fused": 0, "mixed": 0, "vector": 1}
-"""Sections of a core run one after the other in this order."""
 
 
 @dataclass(frozen=True)

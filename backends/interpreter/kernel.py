@@ -22,9 +22,11 @@ from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
 from ..functions import values
 from ..functions.compiling import in_rows
+from ..functions.loops import bounds
 from ..functions.products import mma
 from ..functions.scope import Box, Offset, most, traced
 from ..functions.specs import Spec
+from ..functions.turns import takes_turns
 from . import batching, wide
 from .accumulators import find_sides, zeroed
 from .batching import NO_BATCH, Batch, find_batches, lift
@@ -43,9 +45,8 @@ from .instructions import (
     offsets_of,
     transposes,
 )
-from .liveness import Carried, bounds, carried, perfect_nest, runs_once
+from .liveness import Carried, carried, perfect_nest, runs_once
 from .memory import Memory, TypedMemory, known_indices
-from .turns import takes_turns
 from .wide import Parts, Wide
 
 SILENT = (

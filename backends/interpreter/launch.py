@@ -27,16 +27,16 @@ from ...dialects.npu.structure import KernelOp, SectionOp
 from ...dialects.open_sizes import choosing
 from ...machine import Machine
 from ..functions.compiling import PLAIN_OPTIONS, compile_kernel, in_rows, lowered, row_major
+from ..functions.loops import bounds
 from ..functions.scope import Blank, Offset, Ranges, RunTimeSizes
+from ..functions.turns import takes_turns
 from ..functions.values import cooked, on_device, raw, raw_dtype
 from .accumulators import accumulator_blanks
 from .batching import Batch, find_batches, narrowed
 from .grid import CoreGroup, Local
 from .kernel import NpuKernel
-from .liveness import bounds
 from .open_kernels import is_open_kernel, open_numbers
 from .ranges import index_ranges
-from .turns import takes_turns
 from .views import View
 
 GROUPS = ThreadPoolExecutor(1, thread_name_prefix="tilewright-group")

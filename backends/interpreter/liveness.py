@@ -16,10 +16,9 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.affine import Expr
-from ...dialects.base import describe
 from ...dialects.npu import AllocOp, BufferType, MmadOp, SlotOp, SyncOp
 from ...dialects.npu.interface import NpuOp, buffer
-from ...dialects.open_index import OpenIndexOp
+from ..functions.loops import bounds
 from ..functions.scope import most, span_of
 
 ZERO: Expr = Expr()
@@ -73,22 +72,6 @@ class Carried:
 
     cells: dict[Operation, tuple[Cell, ...]] = field(default_factory=dict)
     written: dict[Operation, frozenset[SSAValue]] = field(default_factory=dict)
-
-
-def bounds(loop: scf.ForOp) -> tuple[int, int, int]:
-    """(first, step, trip count) of a loop whose bounds are constants or open sizes. Raises VerifyException for
-    others."""
-    numbers: list[int] = []
-    for v in (loop.lb, loop.ub, loop.step):
-        owner = v.owner
-        if isinstance(owner, OpenIndexOp):
-            numbers.append(owner.number)
-            continue
-        if not isinstance(owner, arith.ConstantOp) or not isinstance(owner.value, IntegerAttr):
-            raise VerifyException(f"{describe(loop)} needs constant bounds")
-        numbers.append(owner.value.value.data)
-    first, last, step = numbers
-    return first, step, max(0, -(-(last - first) // step))
 
 
 def runs_once(trips: int) -> bool:

@@ -8,8 +8,8 @@ from xdsl.dialects.builtin import IntegerAttr
 from ...dialects.base import integer, to_ints
 from ...dialects.npu import LoadScalarOp
 from ...dialects.npu.structure import KernelOp, SectionOp
+from ..functions.loops import bounds
 from ..functions.scope import Ranges
-from .liveness import bounds
 
 
 def index_ranges(kernel: KernelOp) -> Ranges:

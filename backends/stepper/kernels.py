@@ -18,7 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.base import describe
 from ...support.collector import collector_paused
-from ..interpreter.grid import ORDER
+from ..functions.turns import ORDER
 from . import numbers
 from .errors import OutOfBounds, StepFault, fault
 from .instructions import DeviceBox, Part

@@ -20,7 +20,7 @@ from ...dialects.npu import GmType, NpuOp, Pipe, structure
 from ...dialects.open_sizes import value_at
 from ...dialects.sizes import Sizes
 from ...machine import Machine
-from ..interpreter.turns import Signals, signals_of, takes_turns
+from ..functions.turns import Signals, signals_of, takes_turns
 from .instructions import instruction
 from .nodes import Barrier, Cross, Flag, IssuedNode, Loop, PipeBarrier
 from .places import BufferPlace, Row, SectionBuffer

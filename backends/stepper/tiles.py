@@ -1,4 +1,4 @@
-"""Executes the tile level on NumPy arrays: kernels over tiles as values, and the graph ops that remain around them.
+"""Executes kernels of the tile level on NumPy arrays, with tiles as values.
 
 An op on tiles computes what its instruction does, by the rules of `rules.py`, so that the npu level has the same bits.
 """
@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-import jax
 import numpy as np
-from jax import Array
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -23,17 +21,12 @@ from ...dialects import tile as ops
 from ...dialects.affine import Expr
 from ...dialects.base import FormattedOp, describe, integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype
-from ...dialects.graph.interface import shape_of
 from ...dialects.npu.interface import fill_value, gm
 from ...dialects.npu.legality import MIXED
 from ...dialects.tile import TileOp, tile_type
-from ...machine import Machine
 from ...support.collector import collector_paused
 from ..functions.specs import Spec
-from ..functions.values import on_device
-from ..interpreter.graph import GraphWalker, main_of
-from ..interpreter.grid import ORDER
-from ..interpreter.views import View, realise
+from ..functions.turns import ORDER
 from . import numbers
 from .errors import OutOfBounds
 from .instructions import DeviceBox, GatheredRows, box_of
@@ -373,34 +366,3 @@ def run_kernel(
     )
     plan.run(held)
     return [a.elements.reshape(shape) for a, shape in zip(held[first:], shapes, strict=False)]
-
-
-class TileProgram:
-    """The kernels of a module."""
-
-    def __init__(self, module: ModuleOp):
-        self.kernels = {text(op.sym_name): op for op in module.ops if isinstance(op, ops.KernelOp)}
-        self.plans: dict[str, TilePlan] = {}
-
-    def launch(self, op: ops.LaunchOp, *arguments: Any) -> list[Any]:
-        """What a launch makes of its operands. Raises VerifyException where there is no such kernel."""
-        name = op.callee.root_reference.data
-        if name not in self.kernels:
-            raise VerifyException(f"{describe(op)} calls @{name}, which does not exist")
-        if name not in self.plans:
-            self.plans[name] = TilePlan(self.kernels[name])
-        shapes = [shape_of(v) for v in op.results]
-        return [on_device(x) for x in run_kernel(self.plans[name], arguments, to_ints(op.inits), shapes)]
-
-
-def _view(op: ops.ViewOp, x: Array) -> Array:
-    return realise(x, View.of(gm(op.result)))
-
-
-def run_tile(module: ModuleOp, machine: Machine, *arrays: Any) -> list[Any]:
-    """The results of `@main` of a tile-level module."""
-    program, main = TileProgram(module), main_of(module)
-    runner = GraphWalker({ops.LaunchOp: program.launch, ops.ViewOp: _view})
-    with jax.enable_x64(True):
-        args = [on_device(a) for a in arrays]
-        return runner.block(main.body.block, dict(zip(main.body.block.args, args, strict=True)))

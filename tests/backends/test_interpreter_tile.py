@@ -10,12 +10,9 @@ from xdsl.utils.exceptions import VerifyException
 
 import tilewright as tw
 from tilewright.backends.interpreter import run_graph
-from tilewright.backends.stepper import run_tile
+from tilewright.backends.tile_level import run_tile
 from tilewright.dialects import make_context
 from tilewright.dialects.tile import LaunchOp
-from tilewright.machine import Machine
-
-MACHINE = Machine.load("ascend-910b1")
 
 MATMUL = """
 tile.kernel @matmul {kind="cube", grid=[2,3], outputs=1, workspaces=0, slots=[2,2,2,1,1]} {
@@ -110,7 +107,7 @@ def random(*shape: int, dtype: type = np.float32) -> np.ndarray:
 
 def test_tiled_matmul_with_odd_edges() -> None:
     x, w = random(45, 50, dtype=np.float16), random(45, 70, dtype=np.float16)
-    (got,) = run_tile(parse(MATMUL), MACHINE, x, w)
+    (got,) = run_tile(parse(MATMUL), x, w)
     want = x.T.astype(np.float32) @ w.astype(np.float32)
     np.testing.assert_allclose(np.asarray(got), want, rtol=1e-4, atol=1e-4)
 
@@ -118,14 +115,14 @@ def test_tiled_matmul_with_odd_edges() -> None:
 @pytest.mark.parametrize("start", [-3, 4, 99])
 def test_update_in_place_at_a_clamped_scalar(start: int) -> None:
     x, y = random(10, 4), random(2, 4) + 5
-    (got,) = run_tile(parse(UPDATE), MACHINE, x, np.int32(start), y)
+    (got,) = run_tile(parse(UPDATE), x, np.int32(start), y)
     want = x.copy()
     at = min(max(start, 0), 8)
     want[at : at + 2] = y
     np.testing.assert_array_equal(np.asarray(got), want)
 
 
-@pytest.mark.parametrize("runner", [run_graph, lambda module, *xs: run_tile(module, MACHINE, *xs)])
+@pytest.mark.parametrize("runner", [run_graph, run_tile])
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_control_flow_around_host_ops(runner, count: int) -> None:
     x = random(4)
@@ -189,7 +186,7 @@ def test_a_kernel_without_inputs_in_a_loop() -> None:
         return jax.lax.fori_loop(0, 3, lambda i, c: c + jnp.full((40,), 2.0)[::-1].cumsum(), x)
 
     module = tw.compile(fn, random(40)).module("tile")
-    (got,) = run_tile(module, MACHINE, random(40))
+    (got,) = run_tile(module, random(40))
     np.testing.assert_allclose(np.asarray(got), random(40) + 6 * np.arange(1, 41), rtol=1e-6)
 
 
@@ -198,7 +195,7 @@ def test_an_unknown_kernel_is_named() -> None:
     (launch,) = (op for op in module.walk() if isinstance(op, LaunchOp))
     launch.properties["callee"] = SymbolRefAttr("other")  # the verifier refuses it, too
     with pytest.raises(VerifyException, match="calls @other, which does not exist"):
-        run_tile(module, MACHINE, random(45, 50, dtype=np.float16), random(45, 70, dtype=np.float16))
+        run_tile(module, random(45, 50, dtype=np.float16), random(45, 70, dtype=np.float16))
 
 
 def test_zeros_in_a_loop_keep_their_sign() -> None:
@@ -209,6 +206,6 @@ def test_zeros_in_a_loop_keep_their_sign() -> None:
 
     x = -jnp.zeros((3, 5), jnp.float16)
     program = tw.compile(fn, x)
-    (got,) = run_tile(program.module("tile"), MACHINE, x)
+    (got,) = run_tile(program.module("tile"), x)
     for y in (got, program(x)):
         assert np.asarray(y).tobytes() == bytes(2 * 15)

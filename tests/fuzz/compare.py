@@ -22,7 +22,8 @@ from xdsl.dialects.builtin import ModuleOp
 from tilewright.backends.costs import build_report
 from tilewright.backends.interpreter import Executable, run_graph
 from tilewright.backends.report import Report
-from tilewright.backends.stepper import StepProgram, run_tile
+from tilewright.backends.stepper import StepProgram
+from tilewright.backends.tile_level import run_tile
 from tilewright.dialects import make_context
 from tilewright.dialects.text import parse_module
 from tilewright.dialects.text import verify as verify_module
@@ -188,7 +189,7 @@ class Judge:
         tile = None
         if "tile" in self.levels:
             self._enter("tile")
-            tile = run_tile(module, self.machine, *self.args)
+            tile = run_tile(module, *self.args)
             self._against_jax(tile)
         self._enter("to npu")
         run_pipeline(module, self.target)

@@ -23,7 +23,7 @@ from xdsl.context import Context
 from tilewright import Machine
 from tilewright.api.compiling import lower
 from tilewright.backends.interpreter import Executable, run_graph
-from tilewright.backends.stepper import run_tile
+from tilewright.backends.tile_level import run_tile
 from tilewright.frontends import lower_function
 from tilewright.passes.pipeline import PIPELINE, make_pass
 from tilewright.verification.compare import compare
@@ -45,7 +45,7 @@ def levels(fn: Callable[..., Any], args: tuple[jax.Array, ...], target: str) -> 
         elif stage.level == "graph":
             found[stage.name] = run_graph(module, *args)
         elif stage.level == "tile":
-            found[stage.name] = run_tile(module, machine, *args)
+            found[stage.name] = run_tile(module, *args)
         else:
             found[stage.name] = Executable(module, machine, "typed")(*args)
         last = found[stage.name]

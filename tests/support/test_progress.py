@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tilewright.support.progress import showing
+from tilewright.support.progress import showing, silent
 
 
 class Terminal(io.StringIO):
@@ -60,4 +60,30 @@ def test_a_script_gets_a_line_now_and_then(
             say(f"step {second}", second, 50)
         now[0] += 30
         say("the last")
-    assert capsys.readouterr().err.splitlines() == ["step 20 (20 of 50)", "step 40 (40 of 50)", "the last"]
+    assert capsys.readouterr().err.splitlines() == [
+        *(f"step {second} ({second} of 50)" for second in range(5, 50, 5)),
+        "the last",
+    ]
+
+
+def test_a_step_that_lasts_gets_its_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tilewright.support.progress.can_show", lambda: False)
+    monkeypatch.setattr("tilewright.support.progress.LINE_SECONDS", 0.05)
+    with showing("verifying") as say:
+        say("the source", 0, 2)
+        time.sleep(0.4)
+    time.sleep(0.15)
+    assert capsys.readouterr().err.splitlines() == ["the source (0 of 2)"]
+
+
+def test_nothing_is_said_where_silence_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tilewright.support.progress.LINE_SECONDS", 0.0)
+    with silent(), showing("verifying") as say:
+        say("the source")
+    with silent(False), showing("verifying") as say:
+        say("the passes")
+    assert capsys.readouterr().err.splitlines() == ["the passes"]

@@ -1,4 +1,5 @@
-"""Which kernels have sections that wait for each other, and what each op of them waits for and raises."""
+"""In which order sections run, which kernels have sections that wait for each other, and what each op of them waits for
+and raises."""
 
 from __future__ import annotations
 
@@ -13,7 +14,10 @@ from ...dialects.base import integer
 from ...dialects.npu import SetCrossOp, WaitCrossOp
 from ...dialects.npu.handing import handed_over
 from ...dialects.npu.structure import KernelOp
-from .liveness import bounds
+from .loops import bounds
+
+ORDER = {"cube": 0, "fused": 0, "mixed": 0, "vector": 1}
+"""Sections of a core run one after the other in this order."""
 
 
 def takes_turns(kernel: KernelOp) -> bool:
