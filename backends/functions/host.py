@@ -19,6 +19,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialects import callbacks
 from ...dialects.base import describe
+from ...dialects.host_modules import HostType, read_host_module, said_types
 
 _CONFIG = "mhlo.backend_config"
 
@@ -28,7 +29,7 @@ class HostCode:
     """What runs a module: its executable, and shape and dtype of each input."""
 
     executable: Any
-    inputs: tuple[tuple[tuple[int, ...], str], ...]
+    inputs: tuple[HostType, ...]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -38,25 +39,12 @@ def compile_text(module: str) -> HostCode:
     options = compiler.get_compile_options(num_replicas=1, num_partitions=1)
     devices = xla_client.DeviceList(tuple(backend.local_devices()[:1]))
     with mlir.make_ir_context():
-        try:
-            parsed = ir.Module.parse(module)
-            inputs = _inputs(parsed)
-        except (ir.MLIRError, KeyError, ValueError) as error:
-            said = " ".join(str(error).split())
-            raise VerifyException(f"the module of a host op is no StableHLO with a @main: {said[:200]}") from None
+        parsed, inputs, _ = read_host_module(module)
         functions = _callbacks(parsed) if callbacks.KEY in module else []
         made = backend.compile_and_load(
             parsed, executable_devices=devices, compile_options=options, host_callbacks=functions
         )
     return HostCode(made, inputs)
-
-
-def _inputs(module: ir.Module) -> tuple[tuple[tuple[int, ...], str], ...]:
-    """Shape and element type of each input of @main. Raises KeyError where there is none."""
-    main = ir.SymbolTable(module.operation)["main"]
-    kinds = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).inputs
-    types = [ir.RankedTensorType(kind) for kind in kinds]
-    return tuple((tuple(t.shape), str(t.element_type)) for t in types)
 
 
 def _callbacks(module: ir.Module) -> list[callbacks.Callback]:
@@ -93,7 +81,7 @@ def _run_text(module: str, inputs: Sequence[Array | np.ndarray]) -> list[Array]:
         given = tuple((tuple(x.shape), _element(np.dtype(x.dtype))) for x in inputs)
         if given != code.inputs:
             raise VerifyException(
-                f"the module of a host op takes {_said(code.inputs)}, and is given {_said(given)}"
+                f"the module of a host op takes {said_types(code.inputs)}, and is given {said_types(given)}"
             )
         placed = [jax.device_put(x, jax.local_devices(backend="cpu")[0]) for x in inputs]
         results = code.executable.execute_sharded(placed)
@@ -105,7 +93,3 @@ def _element(dtype: np.dtype) -> str:
     """An element type as MLIR writes it."""
     with mlir.make_ir_context():
         return str(mlir.dtype_to_ir_type(dtype))
-
-
-def _said(types: Sequence[tuple[tuple[int, ...], str]]) -> str:
-    return ", ".join(f"{kind}[{','.join(map(str, shape))}]" for shape, kind in types) or "nothing"

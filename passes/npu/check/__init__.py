@@ -25,6 +25,7 @@ from .device import KernelSummary, summarise, tensor_types
 from .explain import explained
 from .finding import BLAME, Bytes, Finding, Hazards
 from .host import HostFunctionCheck, constants_apart
+from .host_calls import check_host_calls
 from .minimal import FlagPair, removable
 from .model import CheckedKernel
 from .order import frames_of
@@ -70,6 +71,7 @@ def check_program(module: ModuleOp, kernels: dict[str, KernelSummary], machine: 
         out += constants_apart([entry, *reached(entry, planned)])
     for func in planned:
         out += HostFunctionCheck(func, kernels, frames, arena, machine).run()
+    out += check_host_calls(module)
     return [*out, *check_streams(functions), *check_barriers(functions), *check_cores(module, machine)]
 
 
