@@ -48,9 +48,11 @@ def place_parts(block: Block, machine: Machine) -> dict[FusionOp, frozenset[int]
             continue
         dim, extent, at = integer(op.dim), shape_of(op.result)[integer(op.dim)], 0
         places: dict[int, tuple[OpResult, int]] = {}
-        for number, part in enumerate(op.parts):
-            value = outside(fusion, part)
-            if isinstance(value, OpResult) and _may_be_placed(value, block, dim, at, extent, machine):
+        values = [outside(fusion, part) for part in op.parts]
+        for number, (part, value) in enumerate(zip(op.parts, values, strict=True)):
+            # a kernel stores what it makes once: a part at two places is copied to both
+            once = values.count(value) == 1
+            if once and isinstance(value, OpResult) and _may_be_placed(value, block, dim, at, extent, machine):
                 places[number] = value, at
             at += shape_of(part)[dim]
         if places:

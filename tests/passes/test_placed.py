@@ -91,3 +91,17 @@ def test_parts_of_one_shape_stay_one_kernel_each() -> None:
     program = tw.compile(lambda x, y, w: jnp.concatenate([x @ w, y @ w]), *args)
     assert [k.name for k in program.report().kernels if k.name.startswith("concat")] == []
     assert np.array_equal(np.asarray(program(*args)), np.full((64, 64), 48, "f2"))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_part_at_several_places(axis: int, count: int) -> None:
+    """A kernel stores what it makes once, so that this part is copied, and the other one is in place."""
+
+    def fn(x: Any, w: Any) -> Any:
+        y, z = jnp.outer(x[:, 0], w[0]), jnp.tanh(x @ w)
+        return jnp.concatenate([y, z, *[y] * (count - 1)], axis)
+
+    x, w = np.linspace(-1, 1, 51, dtype=np.float32).reshape(17, 3), np.eye(3, 20, dtype=np.float32)
+    got = tw.compile(fn, x, w)(x, w, mode="step")
+    np.testing.assert_allclose(got, np.asarray(fn(x, w)), rtol=1e-5, atol=1e-6)
