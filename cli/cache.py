@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..api.kept import EXECUTABLES, PROGRAMS, cache_directory, usable_directory
 from ..support.cache import LIMIT_BYTES, CacheDirectory, File, files_in, trim
-from .common import CliError, print_json, table
+from .common import CliError, print_json, table, tell
 
 _XLA = re.compile(r".+-(cache|atime)")
 """The names of JAX's files."""
@@ -23,12 +23,20 @@ def keep_executables(given: str | None) -> None:
     import jax
 
     directory = usable_directory(given)
-    if directory is None or jax.config.values["jax_compilation_cache_dir"]:
+    if directory is None or jax.config.values["jax_compilation_cache_dir"] or not _is_text(directory):
         return
     jax.config.update("jax_compilation_cache_dir", str(directory / EXECUTABLES))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     trim(_executables(directory), LIMIT_BYTES)
+
+
+def _is_text(path: Path) -> bool:
+    """Whether a path is UTF-8, as JAX takes it."""
+    try:
+        return bool(str(path).encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def cache(args: argparse.Namespace) -> int:
@@ -56,7 +64,7 @@ def cache(args: argparse.Namespace) -> int:
         return 0
     if args.clear:
         removed = _counted(cleared, "program"), _counted(len(executables), "executable")
-        print(f"removed {' and '.join(removed)} of XLA from {directory}")
+        tell(f"removed {' and '.join(removed)} of XLA from {directory}")
         return 0
     rows = [
         [

@@ -31,7 +31,7 @@ from .build import (
 )
 from .cache import cache
 from .calibrate import calibrate
-from .common import STDIN, CliError, NothingJudged, finite, print_json, say, table, working
+from .common import STDIN, CliError, NothingJudged, finite, print_json, say, table, tell, working
 from .completion import completion
 from .debug import debug
 from .inputs import check_takes, random_inputs
@@ -235,7 +235,7 @@ def trace(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"source": args.source, "target": program.target, "output": args.output})
     else:
-        print(f"wrote {args.output}: open it in ui.perfetto.dev")
+        tell(f"wrote {args.output}: open it in ui.perfetto.dev")
     return 0
 
 
@@ -307,7 +307,7 @@ def reduce_program(args: argparse.Namespace) -> int:
         print_json(result)
     else:
         print(f"{before} ops reduced to {files['ops']} in {found.tests} tests")
-        print(f"wrote {files['file']} and {files['inputs']}")
+        tell(f"wrote {files['file']} and {files['inputs']}")
     return 0
 
 

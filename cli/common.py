@@ -77,6 +77,8 @@ def unreadable(error: BaseException) -> str | None:
         return "a name or a text is not UTF-8"
     if isinstance(error, ValueError) and "integer string conversion" in str(error):
         return "a number has too many digits"
+    if isinstance(error, ValueError) and "embedded null" in str(error):
+        return "the name of a file has a character 0"
     return None
 
 
@@ -99,6 +101,11 @@ def finite(value: Any) -> Any:
 def print_json(value: Any) -> None:
     """Prints plain data as JSON."""
     print(json.dumps(finite(value), indent=2, allow_nan=False))
+
+
+def tell(message: str) -> None:
+    """Prints what a person reads to stdout; escape sequences in names are spelt."""
+    print(visible(message))
 
 
 def say(message: str) -> None:
@@ -180,12 +187,12 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> N
         from ..backends.terminal import Fitted
 
         columns = [Column(name, no_wrap=i == 0, overflow="fold") for i, name in enumerate(header)]
-        shown = Table(*columns, title=title, title_justify="left")
+        shown = Table(*columns, title=Text(visible(title), "table.title"), title_justify="left")
         for row in rows:
             shown.add_row(*map(Text, row))
         Console().print(Fitted(shown))
         return
-    print(title)
+    tell(title)
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
     for row in (header, *rows):
         print("  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())

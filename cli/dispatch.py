@@ -29,6 +29,10 @@ _READ = ("source", "inputs", "against", "stages", "target", "records", "table", 
 """Arguments that name files, or what is in a file: `model.py:fn`."""
 
 
+_EXHAUSTED = "RESOURCE_EXHAUSTED: "
+"""Begins what XLA says where memory is not enough, by errors of several classes."""
+
+
 def dispatch(given: list[str]) -> int:
     """Runs the command line `given`; 0, 1 after an error or a failed check, or 3 after one that judged nothing."""
     try:
@@ -99,6 +103,8 @@ def _message(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "the program, or a file that it names, is nested too deeply"
     said = " ".join(str(error).split())
-    if isinstance(error, MemoryError):
-        return f"not enough memory{': ' + said if said else ''}"
+    _, exhausted, amount = said.partition(_EXHAUSTED)
+    if isinstance(error, MemoryError) or exhausted:
+        amount = amount if exhausted else said
+        return f"not enough memory{': ' + amount if amount else ''}"
     return f"internal error, {type(error).__name__}: {said[:200]} (--debug shows where)"

@@ -19,6 +19,7 @@ from .common import (
     print_json,
     read_stdin,
     say,
+    tell,
 )
 from .help import texts
 from .outputs import write_output
@@ -73,7 +74,7 @@ def fmt(args: argparse.Namespace) -> int:
         elif f.name == STDIN and not args.check:
             print(f.text, end="")
         elif f.changed:
-            print(f"{f.name}: {'not in canonical form' if args.check else 'formatted'}")
+            tell(f"{f.name}: {'not in canonical form' if args.check else 'formatted'}")
     return int(any(f.text is None or (args.check and f.changed) for f in found))
 
 

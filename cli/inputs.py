@@ -203,9 +203,9 @@ def _npz(file: str) -> Iterator[None]:
     """Raises CliError for what is wrong with an .npz file."""
     try:
         yield
-    except FileNotFoundError as error:
-        raise CliError(os_message(error)) from None
-    except (OSError, *NOT_ARRAYS):
+    except (OSError, *NOT_ARRAYS) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise CliError(os_message(error)) from None
         raise CliError(f"{file}: not an .npz file of arrays") from None
 
 

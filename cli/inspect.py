@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..machine import Machine
-from .common import STDIN, CliError, print_json, suggestion, table, working
+from .common import STDIN, CliError, print_json, suggestion, table, tell, working
 from .help import texts
 from .outputs import write_output
 
@@ -51,7 +51,7 @@ def explain(args: argparse.Namespace) -> int:
         }
         print_json(result)
     elif args.output != STDIN:
-        print(f"wrote {args.output}: open it in a browser")
+        tell(f"wrote {args.output}: open it in a browser")
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..support.precisions import ORIGIN
 from ..support.winograd import OFF
-from .common import finite, table
+from .common import finite, table, tell
 from .outputs import all_or_none, write_output
 from .switches import SWITCHES
 
@@ -107,8 +107,8 @@ def print_culprit(found: Verification, files: dict[str, Any] | None) -> None:
         print(line)
     if files is not None:
         count = f"{files['ops']} op{'s' if files['ops'] != 1 else ''}"
-        print(f"reproducer: {files['file']} ({count}), right before the pass: {files['before']}")
-        print(f"replay: {files['command']}")
+        tell(f"reproducer: {files['file']} ({count}), right before the pass: {files['before']}")
+        tell(f"replay: {files['command']}")
 
 
 def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,7 +40,7 @@ class OutputFiles:
                 raise _is_read(path)
         places: set[Path] = set()
         for path in (p for p in (*self.paths, *self.updated) if p != STDIN):
-            place = Path(path).resolve()
+            place = files.real_path(path)
             if place in places:
                 raise CliError(f"{path}: the command would write this file twice; name two files")
             places.add(place)
@@ -84,13 +85,14 @@ def _check_place(path: str) -> None:
     if not path:
         raise CliError("the name of the output file is empty")
     try:
-        if target.is_dir():
+        mode, folder = files.mode_of(target), files.mode_of(target.parent)
+        if mode is not None and stat.S_ISDIR(mode):
             raise CliError(f"{path}: {os.strerror(errno.EISDIR)}")
-        if not target.parent.is_dir():
+        if folder is None or not stat.S_ISDIR(folder):
             raise CliError(f"{path}: {os.strerror(errno.ENOENT)}")
-        plain = not target.exists() or target.is_file()
+        plain = mode is None or stat.S_ISREG(mode)
         # a plain file is replaced, which its folder must allow; anything else is written to
-        places = [target.resolve().parent if plain else target, *([target] if target.exists() else [])]
+        places = [files.real_path(target).parent if plain else target, *([] if mode is None else [target])]
         if not all(os.access(place, os.W_OK) for place in places):
             raise CliError(f"{path}: {os.strerror(errno.EACCES)}")
     except OSError as error:

@@ -19,7 +19,7 @@ from ..passes.graph.quantize import read_config
 from ..passes.graph.recipes import SUFFIX, recipe_of
 from ..support.files import read_arrays
 from .build import inputs_of
-from .common import CliError, NothingJudged, print_json, working
+from .common import CliError, NothingJudged, print_json, tell, working
 from .outputs import all_or_none
 from .source import find_function, source_of, user_code
 
@@ -92,7 +92,7 @@ def quantize(args: argparse.Namespace) -> int:
         print_json({"source": args.source, "output": args.output, **shown})
     else:
         print(text)
-        print(f"wrote {args.output}: use it with {_use(args, packed)}")
+        tell(f"wrote {args.output}: use it with {_use(args, packed)}")
     return 0
 
 

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..frontends.added import frontend_of
+from ..support.files import real_path
 from ..support.sentences import visible
 from .common import STDIN, CliError, os_message, read_stdin, suggestion
 
@@ -157,7 +158,7 @@ def _load(path: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.resolve().parent))
+    sys.path.insert(0, str(real_path(path).parent))
     # dataclasses and pickle look the module up by name
     sys.modules.setdefault(path.stem, module)
     with user_code(path):
@@ -184,7 +185,7 @@ def user_code(path: Path | None, fn: Callable[..., Any] | None = None) -> Iterat
         kind, said = type(error).__name__, _said(error.msg if isinstance(error, SyntaxError) else str(error))
         place = _place(error, path)
         if place is None and _CALLBACK in str(error):
-            lines = re.findall(rf'File "{re.escape(str(path.resolve()))}", line (\d+)', str(error))
+            lines = re.findall(rf'File "{re.escape(str(real_path(path)))}", line (\d+)', str(error))
             place = f"{path}:{lines[-1]}" if lines else str(path)
             kind, _, said = str(error).strip().splitlines()[-1].partition(": ")
         elif place is None and fn is not None and _tracing(error):
@@ -215,10 +216,10 @@ _CALLBACK = "CpuCallback error"
 
 def _place(error: BaseException, path: Path) -> str | None:
     """`file:line` of the last line of `path` that `error` came through."""
-    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).resolve() == path.resolve():
+    if isinstance(error, SyntaxError) and error.filename and real_path(error.filename) == real_path(path):
         return f"{path}:{error.lineno or 1}"
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [f.lineno for f in frames if f.filename and Path(f.filename).resolve() == path.resolve()]
+    lines = [f.lineno for f in frames if f.filename and real_path(f.filename) == real_path(path)]
     return f"{path}:{lines[-1]}" if lines else None
 
 

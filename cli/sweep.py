@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from ..backends.report import Report
 from ..support.files import write_plot
 from .build import open_program, parse_at, user_of
-from .common import CliError, os_message, print_json, table, working
+from .common import CliError, os_message, print_json, table, tell, working
 from .source import user_code
 
 SAMPLES = 16
@@ -87,7 +87,7 @@ def sweep(args: argparse.Namespace) -> int:
     if pool is not None:
         print(pool.table(200, borders=sys.stdout.isatty()), end="")
     if args.plot is not None:
-        print(f"wrote {args.plot}")
+        tell(f"wrote {args.plot}")
     return 0
 
 

@@ -6,6 +6,7 @@ import argparse
 import atexit
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 import tomllib
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..machine import DEFAULT_TARGET, Machine
-from ..support.files import write_whole
+from ..support.files import real_path, write_whole
 from .common import CliError, table
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def settle_target(args: argparse.Namespace) -> None:
     base = args.target or DEFAULT_TARGET
     if "," in base:
         raise CliError(f"--set changes one chip, and --target {base} names several")
-    path = Path(base).resolve() if base.endswith(".toml") else None
+    Machine.load(base)  # which says what is wrong with it, and not with what is made of it
+    path = real_path(base) if base.endswith(".toml") else None
     lines = [f"extends = {json.dumps(base if path is None else str(path))}", *map(_line, given)]
     text = "\n".join(lines) + "\n"
     name = f"{Path(base).stem}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.toml"
@@ -57,7 +59,7 @@ def several(args: argparse.Namespace) -> list[str]:
     """The chips of `--target a,b`; none where it is one, or a path."""
     given = getattr(args, "target", None) or ""
     names = [n.strip() for n in given.split(",")]
-    if len(names) < 2 or Path(given).exists():
+    if len(names) < 2 or os.path.lexists(given):
         return []
     for name in names:
         Machine.load(name)

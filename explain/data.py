@@ -36,7 +36,7 @@ from ..backends.spans import Span, program_spans
 from ..dialects.base import text, to_ints
 from ..dialects.source_places import SourcePlace
 from ..passes.pipeline import Stage
-from ..support.files import read_plain
+from ..support.files import read_plain, real_path
 from ..verification.results import Progress
 from .apart import kernels_apart
 from .errors import ExplainError
@@ -316,6 +316,6 @@ class _Files:
 def _short(name: str) -> str:
     """A path below the working directory as from there, else its last part."""
     try:
-        return str(Path(name).resolve().relative_to(Path(os.getcwd())))
+        return str(real_path(name).relative_to(Path(os.getcwd())))
     except ValueError:
         return Path(name).name

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
+from ..support.files import mode_of
 from ..support.plugins import Entry, PluginError, entries
 from .parts import MachineError
 
@@ -36,9 +38,13 @@ def find(name: str, beside: Path | None = None) -> Path:
         if beside is not None:
             raise MachineError(f"{beside}: key 'extends' must name another target: {listed}")
         raise MachineError(f"unknown target '{name}': known are {listed}")
-    if not path.is_file():
-        place = f"{beside}: key 'extends': " if beside is not None else ""
-        raise MachineError(f"{place}{path}: {'not a file' if path.exists() else 'no such file'}")
+    place = f"{beside}: key 'extends': " if beside is not None else ""
+    try:
+        mode = mode_of(path)
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero in it
+        raise MachineError(f"{place}{path}: {getattr(error, 'strerror', None) or error}") from error
+    if mode is None or not stat.S_ISREG(mode):
+        raise MachineError(f"{place}{path}: {'no such file' if mode is None else 'not a file'}")
     return path
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..support.files import open_plain
+from ..support.files import open_plain, real_path
 from . import files
 from .parts import (
     LEVELS,
@@ -68,9 +68,9 @@ def _tables(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], list[Pa
         return own, [path]
     if not isinstance(base, str):
         raise MachineError(f"{path}: key 'extends' must be a string")
-    seen = (*seen, path.resolve())
+    seen = (*seen, real_path(path))
     found = files.find(base, path)
-    if found.resolve() in seen:
+    if real_path(found) in seen:
         raise MachineError(f"{path}: key 'extends' leads from {seen[0].name} back to {found.name}")
     below, read = _tables(found, seen)
     return _over(below, own), [path, *read]

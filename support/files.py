@@ -29,6 +29,19 @@ def kind_of_file(mode: int) -> str | None:
     return "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
 
 
+def mode_of(path: FilePath) -> int | None:
+    """The mode of a file, as `os.stat` gives it; None where there is none. Raises OSError, as for links in a circle."""
+    try:
+        return os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+
+
+def real_path(path: FilePath) -> Path:
+    """A path without links, from the root on; links in a circle stay as they are, for whoever opens them to refuse."""
+    return Path(os.path.realpath(path))
+
+
 def open_plain(path: FilePath) -> BufferedReader:
     """A file that is open to be read. Raises OSError, also for a pipe, a socket or a device, of which nobody knows the
     end; it is not waited for."""
@@ -100,13 +113,13 @@ def write_whole(path: FilePath, content: str | bytes) -> None:
     if guard is not None:
         guard(path)
     data = content.encode() if isinstance(content, str) else content
-    target = Path(path)
-    if target.exists() and not target.is_file():
-        with target.open("wb") as stream:
+    mode = mode_of(path)
+    if mode is not None and not stat.S_ISREG(mode):
+        with Path(path).open("wb") as stream:
             stream.write(data)
         return
     with together():
-        target = target.resolve()
+        target = real_path(path)
         draft = _beside(target)
         drafts = _DRAFTS.get()
         assert drafts is not None

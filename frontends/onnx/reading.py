@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ...support.files import read_plain
+from ...support.files import read_plain, real_path
 from ..errors import FrontendError
 from .errors import OnnxError
 from .table import own_domain
@@ -121,7 +121,7 @@ def read_model(source: onnx.ModelProto | OnnxModel | str | Path) -> OnnxModel:
     onnx = import_onnx()
     if isinstance(source, str | Path):
         path = Path(source)
-        where, folder, proto = str(source), path.resolve().parent, _load(onnx, path)
+        where, folder, proto = str(source), real_path(path).parent, _load(onnx, path)
     elif not isinstance(source, onnx.ModelProto):
         raise OnnxError(f"a model is a path or an onnx.ModelProto, not a value of type {type(source).__name__}")
     else:
@@ -304,8 +304,8 @@ def _check_external(proto: onnx.ModelProto, where: str, folder: Path) -> bool:
     found = [t for t in _tensors(proto) if t.data_location == t.EXTERNAL]
     for tensor in found:
         place = next((e.value for e in tensor.external_data if e.key == "location"), "")
-        path = (folder / place).resolve()
-        if not place or folder.resolve() not in path.parents:
+        path = real_path(folder / place)
+        if not place or real_path(folder) not in path.parents:
             raise OnnxError(
                 f"{where}: the data of {tensor.name!r} is in {place!r}, outside of the model's folder"
             )

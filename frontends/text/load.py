@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...support.files import read_plain
+from ...support.files import read_plain, real_path
 from . import syntax
 from .diagnostics import DiagnosticLog, SourceFile, did_you_mean, in_words
 from .functions import functions
@@ -42,14 +42,14 @@ def _load(
     path: str, text: str, report: DiagnosticLog, modules: dict[Path, Module], chain: list[Path]
 ) -> Module:
     source = SourceFile(path, text)
-    module = modules[Path(path).resolve()] = Module(source)
+    module = modules[real_path(path)] = Module(source)
     before = len(report.found)
     items = parse_items(source, report)
     sound = len(report.found) == before
     for item in items:
         _define(module, item, report)
         if isinstance(item, syntax.Import) and sound:
-            _import(module, item, report, modules, [*chain, Path(path).resolve()])
+            _import(module, item, report, modules, [*chain, real_path(path)])
     return module
 
 
@@ -78,7 +78,7 @@ def _import(
 ) -> None:
     name = str(item.path.value)
     path = module.folder / name
-    key = path.resolve()
+    key = real_path(path)
     if key in chain:
         names = [p.name for p in [*chain[chain.index(key) :], key]]
         report.add(
