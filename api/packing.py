@@ -265,9 +265,10 @@ def part(module: ModuleOp, name: str, places: tuple[int, ...] | None) -> Source:
 def compile_packing(
     lowering: Lowering, made: SplitProgram, name: str, target: str | None, options: Options
 ) -> Program:
-    """Compiles what depends on the weights alone."""
-    source = part(made.packing, f"{name} (packing)", None)
-    return compile_source(lowering, source, target, without_weights(options))
+    """Compiles what depends on the weights alone. Pins of kernels by name are of those that run on each call."""
+    source, own = part(made.packing, f"{name} (packing)", None), without_weights(options)
+    named = isinstance(own.schedule, Mapping)
+    return compile_source(lowering, source, target, replace(own, schedule=None) if named else own)
 
 
 def compile_packed(lowering: Lowering, origin: Source, target: str | None, options: Options) -> Program:

@@ -99,9 +99,19 @@ def model(expressed: Expressed) -> dict[str, float]:
 def program_of(expressed: Expressed, ours: bool = False) -> Program:
     """The compiled program; `ours`: with unit flags whether or not the published kernel has them. Raises
     CompileError."""
-    # published kernels are launched one by one, and their buffers follow each other whatever their banks are
+    # published kernels are launched one by one, read tensors as they are given, and their buffers follow each other
+    # whatever their banks are
     flagged = ours or expressed.unit_flag_products > 0
-    options = Options(schedule=expressed.schedule, join=False, banks=False, unit_flags=flagged, inline=False)
+    options = Options(
+        schedule=expressed.schedule,
+        join=False,
+        banks=False,
+        unit_flags=flagged,
+        inline=False,
+        turned=False,
+        widened=False,
+        fractals=False,
+    )
     if isinstance(expressed.source, str):
         # a published loop times an instruction on whatever its buffers hold: npu-check would ask who wrote that
         options = replace(options, check=False)

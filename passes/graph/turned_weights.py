@@ -78,14 +78,14 @@ def weights_to_turn(
     module: ModuleOp, patterns: Sequence[str] | None, stages: Sequence[Stage], target: str | None
 ) -> list[TurnedWeights]:
     """The weights of a module of the graph level that are to be turned before it is split. patterns: of the arguments
-    that are weights, as `split_weights` takes them; stages: those that the program will run through. Nothing is turned
-    where schedules are pinned, as pins are for the kernels that there are. Raises PassError as these passes do."""
+    that are weights, as `split_weights` takes them; stages: those that the program will run through, whose pins
+    do not count (`Scheduler.turn`). Raises PassError as these passes do."""
     schedules = next((s for s in stages if s.name == SCHEDULES), None)
     if schedules is None:
         return []
     choices = schedules.choices
     kinds = LayoutKinds(choices.turned, choices.widened, choices.fractals)
-    if choices.schedule or not any(kinds):
+    if not any(kinds):
         return []
     ops = list(main_function(module).body.block.ops)
     made = split_weights(module.clone(), patterns, turned=True)

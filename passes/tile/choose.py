@@ -13,7 +13,7 @@ do not fit on chip together is split in two (halves.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -21,7 +21,7 @@ from math import inf, isfinite, isinf
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects.base import describe, integer, text
 from ...dialects.dtypes import itemsize, size
@@ -58,7 +58,7 @@ from .product_ways import KINDS, ProductWays, say_cut
 from .scheduled import ScheduledKernel, cannot_obey
 from .strands import StrandsChoice
 from .tails import Tails
-from .turned import LayoutKinds
+from .turned import LayoutKinds, LayoutName
 from .turned_operands import Turner, TurnJudge
 
 
@@ -124,6 +124,8 @@ class Scheduler:
         """Whether a fusion that is too large is an error, and no sum is split."""
         self.by_size = True
         """Whether a product may be on vector cores: a schedule for other sizes, too, is one for the cube."""
+        self.layouts: Mapping[SSAValue, LayoutName] = {}
+        """Tensors that have been given another layout."""
         self.names: KernelNames[Chosen] = KernelNames()
         self.runs = Runs(machine, ahead)
         self.finish: list[Callable[[], None]] = []
@@ -141,11 +143,13 @@ class Scheduler:
             finish()
 
     def turn(self, module: ModuleOp, kinds: LayoutKinds) -> None:
-        """Gives operands of products other layouts, of these kinds, where that takes less time, unless choices are
-        pinned."""
-        if not any(kinds) or not self.may_join:
+        """Gives operands of products other layouts, of these kinds, where that takes less time with the schedules that
+        the compiler would choose: so a choice that is pinned of a program's kernels meets these kernels."""
+        if not any(kinds):
             return
-        turner = Turner(TurnJudge(self.machine, self.estimate), kinds)
+        unpinned = Scheduler(self.machine, self.oracle, join=self.join) if self.pins is not None else self
+        turner = Turner(TurnJudge(self.machine, unpinned.estimate), kinds)
+        self.layouts = turner.given
         for func in module.ops:
             if isinstance(func, FuncOp) and func.body.blocks:
                 turner.block(func.body.block)
@@ -223,11 +227,23 @@ class Scheduler:
             if not halves:
                 raise
             return [chosen for half in halves for chosen in self.fusion(half)]
+        except PassError as error:
+            raise self._with_layouts(error, fusion) from None
         finally:
             self.by_size = True
         self.runs.add(found, fusion)
         self.finish.append(partial(self.give, fusion, found))
         return found
+
+    def _with_layouts(self, error: PassError, fusion: FusionOp) -> PassError:
+        """The error of a fusion that may be about a pin, with what leaves its tensors as they are in memory."""
+        kinds = {self.layouts[v] for v in (*fusion.inputs, *fusion.results) if v in self.layouts}
+        if self.pins is None or not kinds:
+            return error
+        names = sorted(kind.removeprefix("in ") for kind in kinds)
+        switches = " ".join(f"--no-{name}" for name in names)
+        what = " and ".join(sorted(kinds))
+        return PassError(f"{error}; tensors of it are {what} in memory, which {switches} leaves out")
 
     def judge(self, fusion: FusionOp) -> list[Chosen]:
         """The schedules of each launch of a fusion. Raises TooLarge, and PassError."""

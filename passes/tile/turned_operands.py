@@ -194,7 +194,7 @@ class Turner:
         self.judge, self.machine, self.kinds = judge, judge.machine, kinds
         self.barrier = self.machine.barrier_microseconds(self.machine.cube_cores)
         self.reasons = asked_reasons()
-        self.given: set[SSAValue] = set()
+        self.given: dict[SSAValue, LayoutName] = {}
         """Tensors that have another layout: they keep it, as of what is behind their rows nothing may be read."""
 
     def block(self, block: Block) -> None:
@@ -295,7 +295,7 @@ class Turner:
 
         def apply() -> None:
             made = store_turned(value, layout)
-            self.given.add(made)
+            self.given[made] = layout.kind
             for r in readings:
                 read_turned(r.fusion, r.number, made, layout)
 
@@ -312,7 +312,7 @@ class Turner:
         readers = {r.fusion for r in readings}
         block.insert_op_before(made, next(op for op in block.ops if op in readers))
         made.results[0].name_hint = layout.name_of(value)
-        self.given.add(made.results[0])
+        self.given[made.results[0]] = layout.kind
         for r in readings:
             read_turned(r.fusion, r.number, made.results[0], layout)
         if constant is not None and constant.result.first_use is None:

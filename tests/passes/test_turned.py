@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -247,11 +248,57 @@ def test_constant() -> None:
     assert np.array_equal(program(x), plain(x))
 
 
-def test_pins_keep_operands() -> None:
-    """Where schedules are pinned nothing is turned, as pins are for the kernels that there are."""
-    options = tw.Options(check=False, schedule=tw.Schedule(base_m=128))
-    program = tw.compile(matmul, shape(LARGE, LARGE), shape(LARGE, LARGE), options=options)
-    assert len(program.report().kernels) == 1
+@pytest.mark.parametrize(
+    ("pins", "written"),
+    [
+        (tw.Schedule(base_m=128), "step = [128,"),
+        ({"contract_0": tw.Schedule(base_m=128)}, "step = [128,"),
+        ({"move_0": tw.Schedule(ub=1)}, "ub = 1>"),
+    ],
+)
+def test_pins_meet_turned_operands(pins: Any, written: str) -> None:
+    """What is pinned of a program's kernels is pinned of these kernels, the one that turns an operand among them."""
+    args = shape(LARGE, LARGE), shape(LARGE, LARGE)
+    free = tw.compile(matmul, *args, options=tw.Options(check=False))
+    pinned = tw.compile(matmul, *args, options=tw.Options(check=False, schedule=pins))
+    names = [k.name for k in pinned.report().kernels]
+    assert names == [k.name for k in free.report().kernels] and len(names) == 2
+    assert written in pinned.ir("graph")
+
+
+def test_pins_of_kernels_that_read_packed_weights() -> None:
+    """Pins by name are of the kernels that run on each call, and packed weights are turned as without pins."""
+    args = shape(LARGE // 2, LARGE // 2), shape(LARGE // 2, LARGE // 2)
+    options = tw.Options(check=False, weights="a")
+    free = tw.compile(lambda a, x: x @ a, *args, options=options)
+    pins = {"contract_0": tw.Schedule(base_m=128)}
+    pinned = tw.compile(lambda a, x: x @ a, *args, options=dataclasses.replace(options, schedule=pins))
+    assert pinned.report().packing_microseconds == free.report().packing_microseconds != 0
+    assert [k.name for k in pinned.report().kernels] == ["contract_0"]
+    named = dataclasses.replace(options, schedule={"move_0": tw.Schedule(ub=1)})
+    with pytest.raises(tw.CompileError, match="there is no kernel 'move_0'; there are contract_0"):
+        tw.compile(lambda a, x: x @ a, *args, options=named)
+
+
+def test_all_that_was_chosen_is_pinned() -> None:
+    """The schedules that the compiler chose, as pins, give the same program."""
+    args = shape(LARGE, LARGE), shape(LARGE, LARGE)
+    free = tw.compile(matmul, *args, options=tw.Options(check=False))
+    (step,) = re.findall(r"step = \[(\d+), (\d+), (\d+)\]", free.ir("graph"))
+    base_m, base_n, base_k = map(int, step)
+    pins = {"contract_0": tw.Schedule(base_m=base_m, base_n=base_n, base_k=base_k)}
+    pinned = tw.compile(matmul, *args, options=tw.Options(check=False, schedule=pins))
+    assert pinned.report().microseconds <= 1.001 * free.report().microseconds
+
+
+def test_a_pin_that_a_turned_operand_cannot_obey_names_the_switch() -> None:
+    pins = {"contract_0": tw.Schedule(base_m=4096, base_n=4096)}
+    args = shape(LARGE, LARGE), shape(LARGE, LARGE)
+    with pytest.raises(tw.CompileError, match=r"cannot obey .*; tensors of it are turned in memory, which --no-turned"):
+        tw.compile(matmul, *args, options=tw.Options(schedule=pins))
+    with pytest.raises(tw.CompileError) as caught:
+        tw.compile(matmul, *args, options=tw.Options(schedule=pins, turned=False))
+    assert "--no-turned" not in str(caught.value)
 
 
 Params = dict[str, jax.Array]
