@@ -118,7 +118,7 @@ def _buffer(row: Sequence[str], header: Sequence[str], places: Mapping[str, int]
         at = places[meaning]
         if not NUMBER.fullmatch(row[at]):
             raise PackingError(f"line {line}: {header[at]} is {row[at]!r}, no whole number of 64 bits")
-        return int(row[at])
+        return int(row[at].strip())  # which knows more spaces than int does
 
     if "gaps" in places and row[places["gaps"]].strip():
         raise PackingError(

@@ -64,6 +64,14 @@ WRONG = {
 }
 
 
+@pytest.mark.parametrize("space", [" ", "\t", "\x1c", "\x1e", "\x85", "\u2003"])
+def test_any_space_around_a_number(space: str) -> None:
+    """Also those that int() does not know."""
+    row = ",".join(f"{space}{n}{space}" for n in ("a", 1, 2, 64))
+    (buffer,) = parse_table(f"id,lower,upper,size\n{row}\n").problem.buffers
+    assert (buffer.start, buffer.end, buffer.size) == (1, 2, 64)
+
+
 @pytest.mark.parametrize("text", WRONG)
 def test_what_is_no_table(text: str) -> None:
     with pytest.raises(PackingError) as error:
