@@ -390,7 +390,8 @@ class VMaskOp(VectorOp):
 
 @irdl_op_definition
 class VExtractOp(VectorOp):
-    """Copies the box of `sizes` with `steps` at `at [...]` of the source."""
+    """Copies the box of `sizes` with `steps` at `at [...]` of the source. Elements that are not side by side are
+    gathered."""
 
     name = "npu.vextract"
     ADDRESSED: ClassVar[bool] = True
@@ -400,8 +401,12 @@ class VExtractOp(VectorOp):
     offsets = prop_def(DenseArrayBase)
     sizes = prop_def(DenseArrayBase)
     steps = prop_def(DenseArrayBase)
-    INSTRUCTION: ClassVar[str] = "copy"
     MOVES: ClassVar[bool] = True
+
+    @property
+    def instruction(self) -> str:
+        apart = to_ints(self.steps)[-1:] not in ((), (1,)) and to_ints(self.sizes)[-1] != 1
+        return "gather" if apart else "copy"
 
     def verify_(self) -> None:
         super().verify_()

@@ -52,7 +52,7 @@ def equal_parts(keys: int) -> list[int]:
 def _loaded(chain: ScoreSteps, tile: Sequence[int]) -> int:
     """Bytes of what steps load and keep."""
     steps = [step for step in chain.steps if step.kind in ("load", "fill")]
-    return sum(tile_bytes(tile, step.axes, step.elements, step.paired) for step in steps)
+    return sum(tile_bytes(tile, step.axes, step.elements, step.spacing) for step in steps)
 
 
 def _even_steps(whole: int) -> list[int]:

@@ -22,7 +22,7 @@ from ..errors import NoKernel, PassError
 from .axes import FusionAxes, StoredPart
 from .builder import exactly, number
 from .rounding import Rounding, roundings
-from .steps import Emitter, Ref, Step, Steps
+from .steps import Emitter, Ref, Spacing, Step, Steps
 
 
 class BoxDim(NamedTuple):
@@ -169,6 +169,10 @@ class FusionSteps(FusionAxes):
         key = ("load", number_in, tuple(dims), load.offset, exactly(load.fill))
         if key in self.loads:
             return self.loads[key]
+        spacing = self._spacing(dims, load, element)
+        if spacing is not None:
+            self.loads[key] = self._picked(dims, load, element, number_in, spacing)
+            return self.loads[key]
         along = [d.axis for d in dims]
         axes = frozenset(a for a in along if a is not None)
 
@@ -186,6 +190,57 @@ class FusionSteps(FusionAxes):
             Step([element], axes, (), emit, "load", axes, view=whole, along=along, source=number_in)
         )
         return self.loads[key]
+
+    def _spacing(self, dims: Sequence[BoxDim], load: Load, element: Attribute) -> Spacing | None:
+        """How far apart the elements are of which a load takes one in so many along the last axis of a tile, where a
+        run of all between two of them takes no longer than one: they are picked on chip then."""
+        last = dims[-1] if dims else None
+        if load.fill is not None or last is None or last.axis is None:
+            return None
+        if last.axis != len(self.extents) - 1 or last.step != 1:
+            return None
+        if any(is_open(n) for d in dims for n in (d.extent, d.stride)) or last.extent == 1:
+            return None
+        near = min((abs(d.stride) for d in dims if d.extent > 1 and d.stride), default=1)
+        whole_lines = last.stride * itemsize(element) <= self.machine.gm_align
+        picks = self.machine.vector.supports("gather", dtype_name(element))
+        return Spacing(last.axis, last.stride) if last.stride == near > 1 and whole_lines and picks else None
+
+    def _picked(
+        self, dims: Sequence[BoxDim], load: Load, element: Attribute, source: int, spacing: Spacing
+    ) -> Ref:
+        """Loads all elements between those that are taken, and picks these on chip."""
+        along = [d.axis for d in dims]
+        axes = frozenset(a for a in along if a is not None)
+        shape = [d.extent for d in dims[:-1]] + [spacing.length(dims[-1].extent)]
+        strides = [d.stride for d in dims[:-1]] + [1]
+
+        def bring(e: Emitter, _: list[SSAValue]) -> Sequence[SSAValue]:
+            view = e.builder.view(e.builder.gm(source), shape, strides, load.offset)
+            places = [Expr() if d.axis is None else e.at(d.axis) for d in dims[:-1]]
+            places.append(e.at(spacing.axis) * spacing.step)
+            kind = e.type(axes, element, spacing)
+            sizes = [1 if d.axis is None else e.tile[d.axis] for d in dims[:-1]] + [kind.shape[-1]]
+            return [e.builder.load(view, places, sizes, kind)]
+
+        def pick(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
+            kind = e.type(axes, element)
+            indices, offsets = pack([Expr() for _ in kind.shape])
+            steps = [1] * (len(kind.shape) - 1) + [spacing.step]
+            return e.builder.add(
+                ops.ExtractOp,
+                [tiles[0], *indices],
+                [kind],
+                offsets=offsets,
+                sizes=ints(kind.shape),
+                steps=ints(steps),
+            ).results
+
+        whole = GmType.of(shape, element, strides)
+        run = self._step(
+            Step([element], axes, (), bring, "load", axes, view=whole, along=along, source=source, spacing=spacing)
+        )
+        return self._step(Step([element], axes, [run], pick, "op", function="gather"))
 
     def _value(self, value: SSAValue, axes: Sequence[int | None]) -> Ref:
         """The step that gives `value` with these axes."""
@@ -389,7 +444,7 @@ class FusionSteps(FusionAxes):
         paired, dims = max(strides), sorted(strides)
         self.paired |= {paired}
         assert isinstance(op.x, BlockArgument) and strides[paired] == 1
-        source = self.inputs[op.x]
+        source, spacing = self.inputs[op.x], Spacing(paired, pairs=True)
         shape = [self.extents[a] // (1 + (a == paired)) for a in dims]
         steps = [1 if a == paired else strides[a] // 2 for a in dims]
 
@@ -397,14 +452,14 @@ class FusionSteps(FusionAxes):
             view = e.builder.view(e.builder.gm(source), shape, steps)
             places = [_halved(e.at(a)) if a == paired else e.at(a) for a in dims]
             sizes = [e.tile[a] // (1 + (a == paired)) for a in dims]
-            return [e.builder.load(view, places, sizes, e.type(axes, PAIR, paired), [1] * len(dims), None)]
+            return [e.builder.load(view, places, sizes, e.type(axes, PAIR, spacing), [1] * len(dims), None)]
 
         def unpack(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
             return e.builder.add(ops.UnpackOp, tiles, [e.type(axes, f16)]).results
 
         whole = GmType.of(shape, PAIR, steps)
         pairs = self._step(
-            Step([PAIR], axes, (), load, "load", axes, view=whole, along=dims, source=source, paired=paired)
+            Step([PAIR], axes, (), load, "load", axes, view=whole, along=dims, source=source, spacing=spacing)
         )
         self.made[op.result] = self._step(Step([f16], axes, [pairs], unpack, "op", function="unpack"))
 

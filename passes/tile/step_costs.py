@@ -16,7 +16,7 @@ def copying(step: Step, tile: Sequence[int], machine: Machine) -> tuple[float, f
     view = step.view
     assert view is not None
     move = machine.moves[("gm", "ub") if step.kind == "load" else ("ub", "gm")]
-    box = [1 if a is None else tile[a] for a in step.along]
+    box = step.box(tile)
     width = itemsize(view.element)
     starts = [n * s * width for n, s, whole in zip(box, view.strides, view.shape, strict=True) if n < whole]
     moved = gm_traffic(view, [0] * len(box), box, [1] * len(box), machine, gcd(machine.gm_align, *starts))

@@ -21,6 +21,20 @@ Ref = tuple[int, int]
 """A step's number and which of its results."""
 
 
+@dataclass(frozen=True)
+class Spacing:
+    """Along `axis` a tile is longer or shorter than others: it has all elements between those of which `step` takes one
+    in so many, or one element for each pair."""
+
+    axis: int
+    step: int = 1
+    pairs: bool = False
+
+    def length(self, extent: int) -> int:
+        """Its elements where others have so many."""
+        return extent // 2 if self.pairs else (extent - 1) * self.step + 1
+
+
 @dataclass
 class Step:
     """One tile op. `axes` are the domain axes its result spans; `emit` builds it from its operands' tiles."""
@@ -42,12 +56,17 @@ class Step:
     along: Sequence[int | None] = ()
     source: int | None = None
     """The number of the input that a load reads."""
-    paired: int | None = None
-    """The axis along which an element of its results is a pair of numbers."""
+    spacing: Spacing | None = None
+    """The axis along which its results have other lengths than what else spans it."""
     pooled: frozenset[int] = frozenset()
     """Axes along which it has windows in the place of their elements."""
     location: LocationAttr | None = None
     """Where the graph op it belongs to came from."""
+
+    def box(self, tile: Sequence[int]) -> list[int]:
+        """What it loads or stores at once, for the extents of a tile."""
+        extents = spanning(tile, self.axes, self.spacing)
+        return [1 if a is None else extents[a] for a in self.along]
 
     def nearest(self) -> int | None:
         """The axis along which what it loads or stores lies side by side; None where it moves single elements, or
@@ -58,23 +77,26 @@ class Step:
         return min(((abs(s), a) for s, a, n in moved if s and a is not None and n != 1), default=(0, None))[1]
 
 
-def spanning(tile: Sequence[int], axes: frozenset[int], paired: int | None = None) -> list[int]:
-    """Extents of what spans only `axes` of a tile, with pairs along one of them."""
-    return [(t // 2 if a == paired else t) if a in axes else 1 for a, t in enumerate(tile)]
+def spanning(tile: Sequence[int], axes: frozenset[int], spacing: Spacing | None = None) -> list[int]:
+    """Extents of what spans only `axes` of a tile, with other ones along one of them."""
+    extents = [t if a in axes else 1 for a, t in enumerate(tile)]
+    if spacing is not None:
+        extents[spacing.axis] = spacing.length(extents[spacing.axis])
+    return extents
 
 
 def tile_bytes(
-    tile: Sequence[int], axes: frozenset[int], elements: Iterable[Attribute], paired: int | None = None
+    tile: Sequence[int], axes: frozenset[int], elements: Iterable[Attribute], spacing: Spacing | None = None
 ) -> int:
-    """Bytes of the tiles of these element types that span only `axes`, with pairs along one of them."""
-    return bytes_of_widths(tile, axes, map(itemsize, elements), paired)
+    """Bytes of the tiles of these element types that span only `axes`, with other ones along one of them."""
+    return bytes_of_widths(tile, axes, map(itemsize, elements), spacing)
 
 
 def bytes_of_widths(
-    tile: Sequence[int], axes: frozenset[int], widths: Iterable[int], paired: int | None = None
+    tile: Sequence[int], axes: frozenset[int], widths: Iterable[int], spacing: Spacing | None = None
 ) -> int:
     """The same for elements of so many bytes."""
-    extents = spanning(tile, axes, paired)
+    extents = spanning(tile, axes, spacing)
     return sum(padded_size(extents, width) for width in widths)
 
 
@@ -137,10 +159,10 @@ class Steps(list[Step]):
         sizes: dict[tuple[object, ...], int] = {}  # many steps have results of one kind
         for i, step in enumerate(self):
             extents = self.extents(step, tile)
-            kind = (*extents, step.axes, layout.widths[i], step.paired)
+            kind = (*extents, step.axes, layout.widths[i], step.spacing)
             need = sizes.get(kind)
             if need is None:
-                need = sizes[kind] = bytes_of_widths(extents, step.axes, layout.widths[i], step.paired)
+                need = sizes[kind] = bytes_of_widths(extents, step.axes, layout.widths[i], step.spacing)
             if i in layout.crossing:
                 total += need * slots
             elif step.kind == "fill" or i in layout.kept:
@@ -223,8 +245,8 @@ class Emitter:
     tile: Sequence[int]
     position: dict[int, Expr] = field(default_factory=dict)
 
-    def type(self, axes: frozenset[int], element: Attribute, paired: int | None = None) -> TileType:
-        return TileType.of(spanning(self.tile, axes, paired), element, "ub")
+    def type(self, axes: frozenset[int], element: Attribute, spacing: Spacing | None = None) -> TileType:
+        return TileType.of(spanning(self.tile, axes, spacing), element, "ub")
 
     def at(self, axis: int) -> Expr:
         return self.position.get(axis, Expr())

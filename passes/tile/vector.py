@@ -239,7 +239,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         again, kept = self._again(tile), self._rows_kept(tile)
         for i, step in enumerate(self.steps):
             if step.view is not None:
-                box = [1 if a is None else tile[a] // (1 + (a == step.paired)) for a in step.along]
+                box = step.box(tile)
                 warm = step.source in self.warm
                 cycles[step.kind] += copy_cycles(step.kind, step.view, box, self.machine, warm)
                 if again[i]:
@@ -269,7 +269,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         """Whether L2 still has the rows that all cores have read at a time when they walk over them again, beside what
         they store."""
         rows = [self.extents[a] if a in self.rows else n for a, n in enumerate(tile)]
-        moved = sum(tile_bytes(rows, s.axes, [s.view.element], s.paired) for s in self.steps if s.view is not None)
+        moved = sum(tile_bytes(rows, s.axes, [s.view.element], s.spacing) for s in self.steps if s.view is not None)
         return moved * self.machine.vector_cores <= self.machine.l2_bytes
 
     # -- pins --------------------------------------------------------------------------------------------------

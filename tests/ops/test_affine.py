@@ -323,7 +323,7 @@ def test_sums_of_columns_use_the_cores(shape: Shape, axes: tuple[int, ...]) -> N
 
 def test_short_runs_are_shared_out() -> None:
     """Few bytes, each moved by itself, take long; as many in one piece are not worth a second core."""
-    boxes, flat = jax.ShapeDtypeStruct((2000, 4), jnp.float32), jax.ShapeDtypeStruct((2000,), jnp.float32)
+    boxes, flat = jax.ShapeDtypeStruct((2000, 256), jnp.float32), jax.ShapeDtypeStruct((2000,), jnp.float32)
     (strided,) = tw.compile(lambda b: (b[:, 2] - b[:, 0]) * (b[:, 3] - b[:, 1]), boxes).report().kernels
     (dense,) = tw.compile(lambda a, b: a - b, flat, flat).report().kernels
     assert dense.cores == 1 < 8 <= strided.cores
