@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
+from ..dialects.npu import AllocOp
 from ..dialects.sizes import Sizes
 from ..machine import Machine
 from ..passes.errors import CompileError
@@ -47,7 +48,10 @@ class SizedRunnable(Runnable, Protocol):
 def executable_of(
     module: ModuleOp, machine: Machine, mode: Memory, symbols: tuple[str, ...] = ()
 ) -> SizedRunnable:
-    """What runs a module of the npu level in a mode. symbols: its open sizes, by name."""
+    """What runs a module of the npu level in a mode. symbols: its open sizes, by name. Where buffers share bytes, an
+    array per buffer would not do: `typed` has them at their addresses, too."""
+    if mode == "typed" and any(isinstance(op, AllocOp) and op.shared is not None for op in module.walk()):
+        mode = "bytes"
     if mode in ("step", "debug"):
         from ..backends.stepper import StepProgram
 

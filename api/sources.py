@@ -28,11 +28,12 @@ from ..frontends.added import frontend_of, read_with
 from ..frontends.custom import private_parameters
 from ..frontends.jax import tracing
 from ..frontends.text import TwError, decoded, find_tw
-from ..machine import Machine
+from ..machine import DEFAULT_TARGET, Machine
 from ..passes.errors import PassError
 from ..support.files import read_plain
 from ..support.plugins import Entry, PluginError
 from .calls import Call, call_of, parameters_of
+from .launched import Launched
 from .parameters import INPUTS, Parameters, check_binds, title_of
 from .signature import CompileError, Signature, described, physical, signature_of, types_of
 
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from ..frontends import Lowered
 
 ProgramSource: TypeAlias = (
-    "Callable[..., Any] | jax.stages.Traced | jax.stages.Lowered | jax.export.Exported | onnx.ModelProto | str | bytes | Path"  # noqa: E501
+    "Callable[..., Any] | jax.stages.Traced | jax.stages.Lowered | jax.export.Exported | onnx.ModelProto | str | bytes | Path | Launched"  # noqa: E501
 )
 """What a program is compiled from:
 
@@ -58,6 +59,7 @@ ProgramSource: TypeAlias = (
   arguments may be left out;
 - StableHLO as text, bytecode or a portable artifact, and the text of one of our levels (graph, tile, npu);
 - the path of an `.mlir` or `.mlirbc` file of those; `model.tw` or `model.tw:fn`;
+- HIVM text of the vendor's compiler, that of a file with its launch as a `Launched`;
 - an `onnx.ModelProto`, or the path of an `.onnx` file.
 
 Dimensions may be open: symbolic shapes among the example arguments; without arguments, those of an export, `?` in the
@@ -126,6 +128,11 @@ class Recompiling:
 def content_of(source: Any) -> tuple[bytes, str | None] | None:
     """The content of a source that is text, bytes, or the path of an MLIR file, and the path; None for others. Raises
     CompileError where a file cannot be read."""
+    if isinstance(source, Launched):
+        content = _read(Path(source.path))
+        if HIVM not in content:
+            raise CompileError(f"{source.path}: has no kernel of the vendor's compiler, and takes no launch")
+        return source.text(content), str(source.path)
     if isinstance(source, Path) or (
         isinstance(source, str) and "\n" not in source and source.endswith((".mlir", ".mlirbc"))
     ):
@@ -369,6 +376,10 @@ _TW = re.compile(rb"(?:\s|#[^\n]*\n)*(?:pub\s+)?(?:fn|const|param|import)\s+[\w\
 """How a .tw program starts; no line of MLIR does."""
 
 
+HIVM = b"hivm.hir."
+"""What the text of a kernel of the vendor's compiler has."""
+
+
 def read_module(content: bytes, filename: str | None, machine: Machine | None = None) -> ModuleOp:
     """A module from StableHLO (text or bytecode), which is lowered for a machine, or the text of one of our levels.
     Raises CompileError."""
@@ -385,6 +396,13 @@ def read_module(content: bytes, filename: str | None, machine: Machine | None = 
     if b"\0" in content:
         raise CompileError(f"{where}: neither text nor MLIR bytecode")
     module = own_module(content, where)
+    if HIVM in content:
+        from ..frontends.hivm import import_hivm, launch_of
+
+        with as_compile_error():
+            return import_hivm(
+                module, where, machine or Machine.load(DEFAULT_TARGET), launch_of(content.decode())
+            )
     for op in module.walk():
         for value in (*op.results, *(arg for region in op.regions for b in region.blocks for arg in b.args)):
             if isinstance(value.type, TensorType) and DYNAMIC_INDEX in shape_in(value.type):

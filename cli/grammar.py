@@ -179,6 +179,11 @@ def _choices(group: argparse._ArgumentGroup) -> None:
         help="take the initializers of an .onnx model as an argument called weights, not as constants",
     )
     group.add_argument(
+        "--launch",
+        metavar="L",
+        help="what a kernel of HIVM text is launched with: 'grid=(64,), n=262144'",
+    )
+    group.add_argument(
         "--precision",
         choices=PRECISIONS,
         default=ORIGIN,

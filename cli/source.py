@@ -11,11 +11,12 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ..api.launched import Launched
 from ..frontends.added import frontend_of
 from ..support.files import real_path
 from ..support.sentences import visible
@@ -28,17 +29,21 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class SourceSpec:
     """`model.py:fn` (then `fn` is the function, and `module` where it is from), `model.tw:fn`, or the path of a .tw,
-    .mlir or .onnx file (`fn` is the function of a model); or what stdin has, then `content`."""
+    .mlir or .onnx file (`fn` is the function of a model); or what stdin has, then `content`. launch: what the kernel of
+    an .mlir file is launched with."""
 
     path: Path
     name: str
     fn: Callable[..., Any] | None = None
     module: ModuleType | None = None
     content: bytes | None = None
+    launch: str | None = None
 
     @property
-    def compiled(self) -> Callable[..., Any] | Path | bytes:
+    def compiled(self) -> Callable[..., Any] | Path | bytes | Launched:
         """What `tilewright.compile` takes."""
+        if self.launch is not None:
+            return Launched(self.path, self.launch)
         if self.content is not None:
             return self.content
         return self.fn if self.fn is not None else self.path
@@ -46,7 +51,12 @@ class SourceSpec:
 
 def source_of(args: argparse.Namespace) -> SourceSpec:
     """The source of a command. Raises CliError."""
-    return find_source(args.source, args.weights_as_arguments)
+    found = find_source(args.source, args.weights_as_arguments)
+    if args.launch is None:
+        return found
+    if found.path.suffix != ".mlir" or found.content is not None:
+        raise CliError(f"{args.source}: --launch is for .mlir files with a kernel of the vendor's compiler")
+    return replace(found, launch=args.launch)
 
 
 def find_source(text: str, weights_as_arguments: bool = False) -> SourceSpec:

@@ -27,14 +27,16 @@ def check_offsets(op: FormattedOp, indices: int) -> None:
 
 
 def check_lanes(op: FormattedOp, result: Shape, operands: Sequence[Shape]) -> None:
-    """Elementwise operands have the result's shape or hold one element for all lanes; one of two may be a row."""
+    """Elementwise operands have the result's shape or hold one element for all lanes; one of two may be a row or a
+    column."""
     for shape in operands:
         same = tuple(shape) == tuple(result) or size(shape) == 1
-        if len(shape) != len(result) or not (same or (len(operands) == 2 and is_row_of(shape, result))):
+        repeated = len(operands) == 2 and (is_row_of(shape, result) or is_column_of(shape, result))
+        if len(shape) != len(result) or not (same or repeated):
             raise op.error(f"operand of shape {list(shape)} does not match the result's {list(result)}")
-    if operands and all(is_row_of(shape, result) or size(shape) == 1 < size(result) for shape in operands):
-        if any(is_row_of(shape, result) for shape in operands):
-            raise op.error("repeats a row, and needs another operand that has all rows")
+    wide = [tuple(shape) for shape in operands if size(shape) != 1]
+    if wide and size(result) > 1 and tuple(map(max, zip(*wide, strict=True))) != tuple(result):
+        raise op.error("repeats a row, and needs another operand that has all rows")
 
 
 def is_row_of(shape: Shape, result: Shape) -> bool:
@@ -44,6 +46,17 @@ def is_row_of(shape: Shape, result: Shape) -> bool:
         and tuple(shape) != tuple(result)
         and shape[-1:] == result[-1:]
         and size(shape) == shape[-1] != 1
+    )
+
+
+def is_column_of(shape: Shape, result: Shape) -> bool:
+    """Whether a shape is a column of several that a result has: the last dimension has size 1, others are the same."""
+    return (
+        len(shape) == len(result)
+        and tuple(shape) != tuple(result)
+        and shape[-1:] == (1,)
+        and tuple(shape[:-1]) == tuple(result[:-1])
+        and size(shape) != 1
     )
 
 

@@ -85,6 +85,8 @@ class BytesMemory:
 
     def read(self, value: SSAValue) -> Array:
         type_ = buffer(value)
+        if type_.pitch:
+            return self._read_pitched(value)
         rows, inner, row_words = _layout(type_)
         start, count = self._at(value), rows * row_words
         words = self.words[type_.space]
@@ -99,11 +101,53 @@ class BytesMemory:
             x = lax.slice(lax.reshape(x, (rows, x.size // rows)), [0, 0], [rows, inner])
         return cooked(lax.reshape(x, type_.shape), dtype)
 
+    def _words_of(self, value: SSAValue) -> tuple[int, int, int, int]:
+        """Of a buffer with a pitch: the first word that it has a part of, how many, the elements in them before its
+        first one, and the bytes of an element."""
+        assert isinstance(value.owner, AllocOp)
+        first, width = address_of(value.owner), numpy_dtype(buffer(value).element).itemsize
+        word = first // WORD.itemsize
+        end = -(-(first + buffer(value).slot_bytes) // WORD.itemsize)
+        return word, end - word, (first - word * WORD.itemsize) // width, width
+
+    def _elements_of(self, value: SSAValue) -> Array:
+        """The elements in the words of a buffer with a pitch."""
+        type_ = buffer(value)
+        word, count, _, _ = self._words_of(value)
+        found = lax.slice(self.words[type_.space], [word], [word + count])
+        return from_words(found, numpy_dtype(type_.element))
+
+    def _numbers_of(self, value: SSAValue) -> np.ndarray:
+        """Which of these elements are the buffer's."""
+        type_, (_, _, before, _) = buffer(value), self._words_of(value)
+        inner = type_.shape[-1] if type_.shape else 1
+        rows = np.arange(size(type_.shape[:-1]), dtype=np.int32)[:, None] * type_.pitch
+        return before + (rows + np.arange(inner, dtype=np.int32)).reshape(-1)
+
+    def _read_pitched(self, value: SSAValue) -> Array:
+        type_ = buffer(value)
+        found = self._elements_of(value)[self._numbers_of(value)]
+        return cooked(lax.reshape(found, type_.shape), numpy_dtype(type_.element))
+
+    def _write_pitched(self, value: SSAValue, x: Array) -> None:
+        """Elements of other buffers between the rows stay as they are."""
+        type_, numbers = buffer(value), self._numbers_of(value)
+        flat = lax.reshape(raw(x), (numbers.size,))
+        around = self._elements_of(value)
+        inside = around.at[numbers].set(flat.astype(around.dtype), unique_indices=True)
+        words = lax.optimization_barrier(to_words(inside))
+        word, memory = self._words_of(value)[0], self.words[type_.space]
+        at = lax.add(traced(word), lax.convert_element_type(self.scope.zero, np.int32))
+        self.words[type_.space] = lax.dynamic_update_slice(memory, words, [at], allow_negative_indices=False)
+
     def wide(self, value: SSAValue) -> Wide | None:
         return None
 
     def write(self, value: SSAValue, x: Array | Wide) -> None:
         type_ = buffer(value)
+        if type_.pitch:
+            self._write_pitched(value, apart(x, ()))
+            return
         rows, inner, row_words = _layout(type_)
         row = row_words * 4 // numpy_dtype(type_.element).itemsize
         x = lax.reshape(raw(apart(x, ())), (rows, inner))

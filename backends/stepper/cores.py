@@ -105,7 +105,7 @@ class SteppedCore:
                 raise fault("uninitialised", mark.op, f"reads {buffer.name}, which nothing wrote", str(cell))
             if order.checks and writer.number > clock[writer.queue]:
                 raise order.race(mark, writer, f"reads {buffer.name} while {{}} may still write it", cell)
-            if cell.owner is not buffer:
+            if cell.owner is not buffer and not (buffer.shared and cell.owner and cell.owner.shared):
                 what = f"reads {buffer.name}, over which '{writer.op.name}' wrote another buffer"
                 raise fault("overlap", mark.op, what, str(cell))
             if cell.readers.get(queue) is not mark:

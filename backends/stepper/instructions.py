@@ -121,7 +121,7 @@ class OnChip(Work):
     """Work on on-chip memory alone. fresh: (row, source) where the source is not used when the row of `at [...]` is
     0."""
 
-    __slots__ = ("compute", "fresh", "remakes")
+    __slots__ = ("compute", "fresh", "numbers", "remakes")
 
     def __init__(
         self, op: NpuOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
@@ -135,7 +135,8 @@ class OnChip(Work):
             self.rows = tuple(plan.row(Expr.of(v)) for v in op.index_operands())
         fresh = op.starts_fresh()
         self.fresh = None if fresh is None else (fresh[0], list(op.reads()).index(fresh[1]))
-        self.remakes = rule not in TABLE.values() or isinstance(op, ops.VFillOp)
+        self.remakes = rule not in TABLE.values() or isinstance(op, ops.VFillOp | ops.SetNumberOp)
+        self.numbers = op.PIPE == ops.Pipe.S
         if isinstance(op, ops.ElementwiseVectorOp):
             self.remakes = op.FUNCTION.name == "bitcast"
 
@@ -162,6 +163,8 @@ class OnChip(Work):
             target[...] = x
         if self.remakes and not device.denormals:
             device.denormals = any(map(numbers.has_denormals, targets))
+        if self.numbers:
+            core.order.scalar(core, self)
 
 
 class LoadBox(Work):

@@ -79,7 +79,7 @@ class SteppedLaunch:
         for section in self.plan.sections:
             for unit in range(section.units):
                 cores.append(SteppedCore(self, section, len(cores), session.blocks, point, unit))
-        order = BlockOrder(cores, self.checks)
+        order = BlockOrder(cores, self.checks, self.plan.op.counted is not None)
         for core in cores:
             core.order = order
         self.running = cores

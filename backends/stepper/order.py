@@ -43,10 +43,10 @@ class _Event:
 
 class BlockOrder:
     """What orders the instructions of the cores of a block. checks: whether races are faults; flags that never come
-    always are."""
+    always are. counted: whether a flag may be raised again before it is consumed."""
 
-    def __init__(self, cores: Sequence[SteppedCore], checks: bool) -> None:
-        self.cores, self.checks = cores, checks
+    def __init__(self, cores: Sequence[SteppedCore], checks: bool, counted: bool) -> None:
+        self.cores, self.checks, self.counted = cores, checks, counted
         count = 0
         for core in cores:
             core.first_queue = count
@@ -122,7 +122,7 @@ class BlockOrder:
     def set_flag(self, core: SteppedCore, node: Flag) -> None:
         event, mark = self._event(core, node), core.begin(node)
         clock = self.clocks[mark.queue]
-        if self.checks:
+        if self.checks and not self.counted:
             if event.clocks:
                 raise fault(
                     "reused-flag", node.op, "raises a flag again that nothing consumed", said_flag(node, core)

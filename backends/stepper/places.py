@@ -19,7 +19,6 @@ from ...dialects import npu as ops
 from ...dialects.base import integer
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu.interface import buffer
-from ...dialects.npu.types import ROW_BYTES
 
 if TYPE_CHECKING:
     from .marks import Mark
@@ -41,7 +40,7 @@ def evaluated(rows: Sequence[Row], env: Sequence[int]) -> list[int]:
 @dataclass(eq=False)
 class SectionBuffer:
     """A buffer that a section allocates. number: among those of its section; start: of its first slot, 0 where it
-    has memory of its own."""
+    has memory of its own; runs: the bytes that a slot has; shared: whether others may have them, too."""
 
     value: SSAValue
     number: int
@@ -51,6 +50,9 @@ class SectionBuffer:
     slots: int
     slot_bytes: int
     start: int
+    row_bytes: int
+    runs: Sequence[tuple[int, int]]
+    shared: bool
 
     @staticmethod
     def of(alloc: ops.AllocOp, number: int, addressed: bool = True) -> SectionBuffer:
@@ -63,7 +65,17 @@ class SectionBuffer:
             start = integer(alloc.address)
         dtype = numpy_dtype(kind.element)
         return SectionBuffer(
-            alloc.result, number, space, kind.shape, dtype, kind.slots, kind.slot_bytes, start
+            alloc.result,
+            number,
+            space,
+            kind.shape,
+            dtype,
+            kind.slots,
+            kind.slot_bytes,
+            start,
+            kind.row_bytes,
+            kind.runs,
+            alloc.shared is not None,
         )
 
     @property
@@ -78,10 +90,7 @@ class SectionBuffer:
     def view(self, memory: np.ndarray, slot: int) -> np.ndarray:
         """The elements of a slot, as an array that shares their memory. Raises ValueError or TypeError where it is
         outside the space."""
-        width = self.dtype.itemsize
-        inner = self.shape[-1] if self.shape else 1
-        pitch = -(-inner * width // ROW_BYTES) * ROW_BYTES
-        strides = _row_strides(self.shape, pitch, width) if self.shape else []
+        strides = _row_strides(self.shape, self.row_bytes, self.dtype.itemsize) if self.shape else []
         return np.ndarray(self.shape, self.dtype, memory, self.start + slot * self.slot_bytes, strides)
 
 
@@ -178,7 +187,8 @@ class CoreMemory:
         listed: dict[str, list[tuple[int, int, SectionBuffer, int]]] = {}
         for b in self.buffers:
             for slot in range(b.slots):
-                listed.setdefault(b.space, []).append((*b.bytes_of(slot), b, slot))
+                first, _ = b.bytes_of(slot)
+                listed.setdefault(b.space, []).extend((first + s, first + e, b, slot) for s, e in b.runs)
         for space, ranges in listed.items():
             ranges.sort(key=lambda r: r[:2])
             for cluster in _clusters(ranges):
@@ -186,7 +196,7 @@ class CoreMemory:
                 cells = [ByteCell(space, a, b) for a, b in pairwise(edges)]
                 self.every += cells
                 for start, end, b, slot in cluster:
-                    self.cells[b.number][slot] = cells[bisect_left(edges, start) : bisect_left(edges, end)]
+                    self.cells[b.number][slot] += cells[bisect_left(edges, start) : bisect_left(edges, end)]
 
 
 def _clusters(

@@ -46,7 +46,12 @@ def type_name(found: Attribute) -> str:
 
 def space_of(value: SSAValue) -> str | None:
     """The memory space of a memref as the vendor names it: gm, ub, cbuf, ca, cb, cc."""
-    space = value.type.memory_space if isinstance(value.type, MemRefType) else None
+    return space_of_type(value.type)
+
+
+def space_of_type(found: Attribute) -> str | None:
+    """The memory space of the type of a memref."""
+    space = found.memory_space if isinstance(found, MemRefType) else None
     return space.data if isinstance(space, Enumeration) else None
 
 

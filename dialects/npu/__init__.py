@@ -8,6 +8,7 @@ from .cube import CopyL0cOp, FixpipeL1Op, LoadL0Op, LoadRowOp, MmadOp
 from .cumulate import VCumulateOp
 from .dispatch import AloneOp, DispatchOp, RequireOp, SymbolOp, VersionOp
 from .interface import Cost, NpuOp, buffer, gm
+from .numbers import ScalarOp, SetNumberOp
 from .scatter import VScatterOp
 from .sorting import VSortOp
 from .synchronization import (
@@ -66,8 +67,10 @@ Npu = Dialect(
         LoadScalarOp,
         MmadOp,
         RequireOp,
+        ScalarOp,
         SetCrossOp,
         SetFlagOp,
+        SetNumberOp,
         SlotOp,
         StoreNdOp,
         VArgReduceOp,
@@ -136,8 +139,10 @@ __all__ = [
     "PipeBarrierOp",
     "RequireOp",
     "SPACES",
+    "ScalarOp",
     "SetCrossOp",
     "SetFlagOp",
+    "SetNumberOp",
     "SlotOp",
     "StoreNdOp",
     "SymbolOp",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, UnitAttr
 from xdsl.interfaces import HasFolderInterface
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
@@ -31,10 +31,13 @@ from .types import BufferType, GmType
 
 @irdl_op_definition
 class AllocOp(FormattedOp, MemoryEffectInterface):
-    """Reserves a buffer in its space; `address` (bytes from the start of the space) comes with npu-allocate."""
+    """Reserves a buffer in its space; `address` (bytes from the start of the space) comes with npu-allocate. Buffers
+    that are `shared` are views of one memory: what is written through one is read through others that have its
+    bytes."""
 
     name = "npu.alloc"
     address = opt_prop_def(IntegerAttr)
+    shared = opt_prop_def(UnitAttr)
     result = result_def()
 
     def effects(self) -> AbstractSet[EffectInstance]:
@@ -43,6 +46,8 @@ class AllocOp(FormattedOp, MemoryEffectInterface):
     def verify_(self) -> None:
         if not isinstance(self.result.type, BufferType):
             raise self.error(f"gives a !npu.buffer, not {self.result.type}")
+        if self.shared is not None and self.address is None:
+            raise self.error("is a view of memory, and needs an address")
 
 
 @irdl_op_definition

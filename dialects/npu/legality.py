@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, UnitAttr
 from xdsl.dialects.scf import ForOp
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import prop_def, region_def
+from xdsl.irdl import opt_prop_def, prop_def, region_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...machine import Machine
@@ -59,13 +59,15 @@ class EngineOp(FormattedOp):
 
 
 class Kernel(FormattedOp):
-    """A kernel of the tile or the npu level."""
+    """A kernel of the tile or the npu level. `counted`: its flags are counted, so that one may be raised again before
+    it is consumed, as those of the vendor's compiler and library are; else it may not."""
 
     sym_name = prop_def(StringAttr)
     kind = prop_def(StringAttr)
     grid = prop_def(DenseArrayBase)
     outputs = prop_def(IntegerAttr)
     workspaces = prop_def(IntegerAttr)
+    counted = opt_prop_def(UnitAttr)
     body = region_def("single_block")
     SYMBOL: ClassVar[str | None] = "sym_name"
 

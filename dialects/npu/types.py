@@ -115,17 +115,22 @@ class OnChipType(ParametrizedAttribute, TypeAttribute):
 
 @irdl_attr_definition
 class BufferType(OnChipType):
-    """`!npu.buffer<128x64xf16, l1>`, or with `, 2 slots`: a multi-buffer of that many equal slots."""
+    """`!npu.buffer<128x64xf16, l1>`, or with `, 2 slots`: a multi-buffer of that many equal slots. With `, pitch 80`
+    neighbouring rows are 80 elements apart, and the buffer has its elements only; without, rows begin at blocks, and
+    are padded to whole ones."""
 
     name = "npu.buffer"
     dims: DenseArrayBase = param_def()
     element: Attribute = param_def()
     space_name: StringAttr = param_def()
     slot_count: IntAttr = param_def()
+    row_pitch: IntAttr = param_def()
 
     @staticmethod
-    def of(shape: Sequence[int], element: Attribute, space: str, slots: int = 1) -> BufferType:
-        return _buffer(tuple(shape), element, space, slots)
+    def of(
+        shape: Sequence[int], element: Attribute, space: str, slots: int = 1, pitch: int = 0
+    ) -> BufferType:
+        return _buffer(tuple(shape), element, space, slots, pitch)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -143,15 +148,46 @@ class BufferType(OnChipType):
         return self.slot_count.data
 
     @property
+    def pitch(self) -> int:
+        """Elements between neighbouring rows; 0 where rows begin at blocks."""
+        return self.row_pitch.data
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes between neighbouring rows."""
+        width = itemsize(self.element)
+        inner = self.shape[-1] if self.shape else 1
+        return self.pitch * width if self.pitch else -(-inner * width // ROW_BYTES) * ROW_BYTES
+
+    @property
     def slot_bytes(self) -> int:
-        """Bytes of one slot, rows padded to blocks."""
-        return padded_bytes(self.shape, self.element)
+        """Bytes of one slot, rows padded to blocks; with a pitch from the first element to the last one."""
+        if not self.pitch:
+            return padded_bytes(self.shape, self.element)
+        inner = self.shape[-1] if self.shape else 1
+        rows = size(self.shape[:-1])
+        return ((rows - 1) * self.pitch + inner) * itemsize(self.element) if rows * inner else 0
+
+    @property
+    def runs(self) -> list[tuple[int, int]]:
+        """The bytes that a slot has, from its first one on: all of them, or with elements of others between its rows
+        those of each row."""
+        inner = self.shape[-1] if self.shape else 1
+        whole = self.slot_bytes
+        if self.pitch in (0, inner) or whole <= self.row_bytes:
+            return [(0, whole)]
+        width = inner * itemsize(self.element)
+        return [(at, at + width) for at in range(0, whole, self.row_bytes)]
 
     def verify(self) -> None:
         check_on_chip("npu.buffer", self.space)
         check_closed("npu.buffer", self.shape)
         if self.slots < 1:
             raise VerifyException("!npu.buffer: needs at least one slot")
+        if self.pitch and self.slots > 1:
+            raise VerifyException("!npu.buffer: with a pitch it has one slot")
+        if self.pitch < 0 or 0 < self.pitch < (self.shape[-1] if self.shape else 1):
+            raise VerifyException(f"!npu.buffer: rows {self.pitch} elements apart overlap")
 
     def print_parameters(self, printer: Printer) -> None:
         printer.print_string("<")
@@ -159,6 +195,8 @@ class BufferType(OnChipType):
         printer.print_string(f", {self.space}")
         if self.slots != 1:
             printer.print_string(f", {self.slots} slots")
+        if self.pitch:
+            printer.print_string(f", pitch {self.pitch}")
         printer.print_string(">")
 
     @classmethod
@@ -167,11 +205,14 @@ class BufferType(OnChipType):
             shape, element = parser.parse_ranked_shape()
             parser.parse_punctuation(",")
             space = parser.parse_identifier()
-            slots = 1
-            if parser.parse_optional_punctuation(","):
-                slots = parser.parse_integer()
-                parser.parse_keyword("slots")
-        return [ints(shape), element, StringAttr(space), IntAttr(slots)]
+            slots, pitch = 1, 0
+            while parser.parse_optional_punctuation(","):
+                if parser.parse_optional_keyword("pitch"):
+                    pitch = parser.parse_integer()
+                else:
+                    slots = parser.parse_integer()
+                    parser.parse_keyword("slots")
+        return [ints(shape), element, StringAttr(space), IntAttr(slots), IntAttr(pitch)]
 
 
 @irdl_attr_definition
@@ -267,8 +308,8 @@ def _named(parser: AttrParser, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 @lru_cache(TYPES_KEPT)
-def _buffer(shape: tuple[int, ...], element: Attribute, space: str, slots: int) -> BufferType:
-    return BufferType(ints(shape), element, StringAttr(space), IntAttr(slots))
+def _buffer(shape: tuple[int, ...], element: Attribute, space: str, slots: int, pitch: int) -> BufferType:
+    return BufferType(ints(shape), element, StringAttr(space), IntAttr(slots), IntAttr(pitch))
 
 
 @lru_cache(TYPES_KEPT)

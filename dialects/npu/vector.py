@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import ClassVar
 
@@ -28,12 +29,13 @@ from ..shapes import (
     check_rounding,
     check_transpose,
     check_unpack,
+    is_column_of,
     is_row_of,
 )
 from .buffers import AllocOp, whole_buffer
 from .interface import Cost, NpuOp, SourceBox, buffer, parts, vector_dtype, vector_elements
 from .legality import refuse_instruction, refuse_rounding
-from .types import BufferType, Pipe
+from .types import ROW_BYTES, BufferType, Pipe
 
 
 class VectorOp(NpuOp):
@@ -134,7 +136,8 @@ def _place(value: SSAValue, banks: Banks) -> range | None:
 class ElementwiseVectorOp(VectorOp):
     """A scalar function of each element; a source may hold one element for all lanes (the instruction's scalar
     operand), and the destination may be one of the sources. One of two sources may be a row that is repeated: its
-    address does not advance from one repeat to the next (a repeat stride of 0), so a repeat has no more than a row."""
+    address does not advance from one repeat to the next (a repeat stride of 0), so a repeat has no more than a row. Or
+    a column: each of its elements is repeated to a block first, whose address does not advance within a row."""
 
     FUNCTION: ClassVar[Function]
 
@@ -167,10 +170,24 @@ class ElementwiseVectorOp(VectorOp):
         shape = buffer(self.destinations()[0]).shape
         return next((v for v in self.sources() if is_row_of(buffer(v).shape, shape)), None)
 
+    def column(self) -> SSAValue | None:
+        """The source that is repeated for each column of the destination, if there is one."""
+        shape = buffer(self.destinations()[0]).shape
+        return next((v for v in self.sources() if is_column_of(buffer(v).shape, shape)), None)
+
+    def _cost_of_blocks(self, machine: Machine, column: SSAValue) -> int:
+        """Cycles to repeat the elements of a column to blocks."""
+        kind = buffer(column)
+        lanes = size(kind.shape) * ROW_BYTES // itemsize(kind.element)
+        return machine.vector.cycles("broadcast", kind.dtype(), lanes)
+
     def _cost_of_lanes(self, machine: Machine, lanes: int) -> Cost:
         """With a row, each row of the destination takes whole repeats, and what a row has beyond one repeat further
         instructions, or each row one."""
-        row = self.row()
+        row, column = self.row(), self.column()
+        if column is not None:
+            found = super()._cost_of_lanes(machine, lanes)
+            return replace(found, cycles=found.cycles + self._cost_of_blocks(machine, column))
         if row is None:
             return super()._cost_of_lanes(machine, lanes)
         unit, dtype = machine.vector, self.rated_dtype(machine)

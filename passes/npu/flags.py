@@ -13,8 +13,8 @@ from itertools import groupby
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...dialects.npu import NpuOp, Pipe, SlotOp, buffer
-from .check.model import LOOP, WORK, CheckedNode, CheckedSection
+from ...dialects.npu import AllocOp, NpuOp, Pipe, SlotOp, buffer
+from .check.model import LOOP, WORK, CheckedNode, CheckedSection, Place, TouchedBytes
 
 Pair = tuple[Pipe, Pipe]
 
@@ -68,7 +68,7 @@ class Use:
 def plan_flags(section: CheckedSection, turns: Collection[frozenset[Pipe]]) -> dict[Block, Home]:
     """All flags that the buffers of a section ask for, with one event for each slot but between pipes in
     `turns`. Sums with unit flags ask for none."""
-    uses: dict[SSAValue, list[Use]] = {}
+    uses: dict[SSAValue | TouchedBytes, list[Use]] = {}
     rounds: dict[Block, int] = {}
     _collect(section.nodes, section.op.body.block, (), 1, uses, rounds)
     homes: dict[Block, Home] = {}
@@ -92,8 +92,10 @@ def plan_flags(section: CheckedSection, turns: Collection[frozenset[Pipe]]) -> d
             position = home.place[use.path[depth][1]]
             accesses += [BufferUse(position, use.pipe, True)] if use.writes else []
             accesses += [BufferUse(position, use.pipe, False)] if use.reads else []
-        slot = next((u.operation for u in alloc.uses if isinstance(u.operation, SlotOp)), None)
-        slots = buffer(alloc).slots
+        slot, slots = None, 1
+        if isinstance(alloc, SSAValue):
+            slot = next((u.operation for u in alloc.uses if isinstance(u.operation, SlotOp)), None)
+            slots = buffer(alloc).slots
         found = forward_flags(accesses, slots, slot)
         if depth:
             found += backward_flags(accesses, slots, slot)
@@ -113,10 +115,11 @@ def _collect(
     block: Block,
     path: tuple[tuple[Block, Operation], ...],
     times: int,
-    uses: dict[SSAValue, list[Use]],
+    uses: dict[SSAValue | TouchedBytes, list[Use]],
     rounds: dict[Block, int],
 ) -> None:
-    """Adds the uses of each buffer below `block`, and how often each block runs in one pass of its section."""
+    """Adds the uses of each buffer below `block`, or of the bytes of those that share them, and how often each block
+    runs in one pass of its section."""
     rounds[block] = times
     for node in nodes:
         here = (*path, (block, node.op))
@@ -125,9 +128,16 @@ def _collect(
             _collect(node.body, inner, here, times * node.trips, uses, rounds)
         elif node.kind == WORK:
             assert isinstance(node.op, NpuOp)
-            read, written = {p.alloc for p in node.reads}, {p.alloc for p in node.writes}
+            read = {used for p in node.reads for used in _used(p)}
+            written = {used for p in node.writes for used in _used(p)}
             for alloc in read | written:
                 uses.setdefault(alloc, []).append(Use(here, node.op.PIPE, alloc in read, alloc in written))
+
+
+def _used(place: Place) -> Sequence[SSAValue | TouchedBytes]:
+    """What an operand has for itself: its buffer, or the bytes of one that is shared."""
+    alloc = place.alloc.owner
+    return place.slots[0] if isinstance(alloc, AllocOp) and alloc.shared is not None else (place.alloc,)
 
 
 def forward_flags(accesses: list[BufferUse], slots: int, slot: SlotOp | None) -> list[SyncPair]:

@@ -131,9 +131,11 @@ class Memory:
             memory = self.spaces[place.space]
             if place.start < 0 or place.stop > len(memory):
                 raise Crash(f"{place.kind} at {place.start}")
-            rows, inner = size(place.shape[:-1]), place.shape[-1] if place.shape else 1
-            held = memory[place.start : place.stop].reshape(rows, -1)[:, : inner * place.width]
-            found = held.view(f"u{place.width}").reshape(place.shape, copy=False)
+            strides, step = [place.width] if place.shape else [], place.kind.row_bytes
+            for n in reversed(place.shape[:-1]):
+                strides.insert(0, step)
+                step *= n
+            found = np.ndarray(place.shape, f"u{place.width}", memory, place.start, strides)
             self._views[place] = found
         return found
 

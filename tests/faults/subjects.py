@@ -4,7 +4,7 @@ ones whose flags are too many, so that they have barriers.
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
 `barriers 1`, `attention 3`, `chained 1`, `handed 1`, `gradient 1`, `grouped 1`, `rows 1`, `statistics 1`, `pooled 1`,
 `winograd 1`, `skinny 2`, `decoding 1`, `inlined 1`, `widened 1`, `streamed 1`, `placed 1`,
-`fractals 1`, `waiting 1`.
+`fractals 1`, `waiting 1`, `imported 1`.
 Nothing here imports JAX before a program is compiled.
 """
 
@@ -25,6 +25,7 @@ from attention_subjects import (
     decoding_subject,
     gradient_subject,
 )
+from imported_subjects import imported_subject
 from product_subjects import (
     columns_subject,
     fractals_subject,
@@ -171,6 +172,7 @@ def rows_subject(number: int, target: str) -> Subject:
 
 SUBJECTS: dict[str, Callable[[int, str], Subject]] = {
     "random": random_subject,
+    "imported": imported_subject,
     "fuzz": fuzz_subject,
     "quantized": quantized_subject,
     "sparse": sparse_subject,

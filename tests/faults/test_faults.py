@@ -52,6 +52,11 @@ def test_no_mutant_of_a_random_kernel_escapes() -> None:
     assert sum(sample(subject(f"random {i}", TARGETS[i % 2]), 8, 8) for i in range(6)) >= 60
 
 
+def test_no_mutant_of_an_imported_kernel_escapes() -> None:
+    """Its buffers are views of one memory, and its flags are counted."""
+    assert sum(sample(subject(f"imported {i}", TARGETS[0]), 8, 4) for i in range(4)) >= 40
+
+
 def test_no_mutant_of_a_quantized_layer_escapes() -> None:
     assert sum(sample(subject(f"quantized {i}", TARGETS[i % 2]), 6, 6) for i in (0, 1)) >= 60
 
@@ -140,6 +145,8 @@ def test_no_mutant_of_a_product_that_reduces_its_rows_escapes() -> None:
         assert not tally.escapes
         total += tally.total
     assert total >= 50
+
+
 def test_no_mutant_of_a_pooled_convolution_escapes() -> None:
     """Tiles of windows that overlap are handed over one by one, and what lies outside of the image is masked."""
     total = 0

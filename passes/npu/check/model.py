@@ -60,6 +60,8 @@ class Place:
     alloc: SSAValue
     slots: list[list[TouchedBytes]]
     counter: Expr[int] | None
+    memory: SSAValue
+    """What its bytes belong to: the buffer, or the one that stands for all that are shared."""
 
     def cells(self, env: Sequence[int]) -> list[TouchedBytes]:
         """The cells of the slot that is selected in an environment."""
@@ -267,6 +269,7 @@ class _SectionBuilder:
         self.loops: tuple[int, ...] = ()
         self.cells: dict[SSAValue, list[list[TouchedBytes]]] = {}
         self.places: dict[SSAValue, Place] = {}
+        self.shared: dict[SSAValue, SSAValue] = {}
 
     def run(self) -> None:
         body = self.section.op.body.block
@@ -285,12 +288,15 @@ class _SectionBuilder:
             kind = op.result.type
             assert isinstance(kind, BufferType)
             size = kind.slot_bytes
+            if op.shared is not None:
+                self.shared[op.result] = next(iter(self.shared), op.result)
             if op.address is not None:
                 start, space = integer(op.address), kind.space
             else:  # not allocated yet: memory of its own
                 start, space = 0, f"{kind.space} of {len(self.cells)}"
             listed = regions.setdefault(space, [])
-            listed += [(start + size * i, start + size * (i + 1), op.result, i) for i in range(kind.slots)]
+            for i in range(kind.slots):
+                listed += [(start + size * i + a, start + size * i + b, op.result, i) for a, b in kind.runs]
             self.cells[op.result] = [[] for _ in range(kind.slots)]
         for space, listed in regions.items():
             listed.sort(key=lambda r: r[:2])
@@ -308,12 +314,12 @@ class _SectionBuilder:
     def _cut(self, space: str, cluster: list[tuple[int, int, SSAValue, int]]) -> None:
         if len(cluster) == 1:
             start, end, alloc, slot = cluster[0]
-            self.cells[alloc][slot] = [TouchedBytes(space, start, end)]
+            self.cells[alloc][slot].append(TouchedBytes(space, start, end))
             return
         edges = sorted({r[0] for r in cluster} | {r[1] for r in cluster})
         cells = [TouchedBytes(space, a, b) for a, b in pairwise(edges)]
         for start, end, alloc, slot in cluster:
-            self.cells[alloc][slot] = cells[bisect_left(edges, start) : bisect_left(edges, end)]
+            self.cells[alloc][slot] += cells[bisect_left(edges, start) : bisect_left(edges, end)]
 
     def place(self, value: SSAValue, op: Operation) -> Place:
         """The memory behind a buffer operand."""
@@ -327,14 +333,14 @@ class _SectionBuilder:
                 raise PassError(f"{describe(op)} uses a slot of a buffer that its section does not allocate")
             (counter,) = self.kernel.rows(owner.offsets, owner.indices, owner)
             if len(cells) == 1:
-                found = Place(owner.source, cells, None)
+                found = Place(owner.source, cells, None, owner.source)
             elif self.kernel.is_unknown(counter):  # any slot: all of them
-                found = Place(owner.source, [[c for slot in cells for c in slot]], None)
+                found = Place(owner.source, [[c for slot in cells for c in slot]], None, owner.source)
             else:
-                found = Place(owner.source, cells, counter)
+                found = Place(owner.source, cells, counter, owner.source)
                 self.kernel.counted(counter, len(cells))
         elif value in self.cells:
-            found = Place(value, self.cells[value], None)
+            found = Place(value, self.cells[value], None, self.shared.get(value, value))
         else:
             raise PassError(f"{describe(op)} uses a buffer that its section does not allocate")
         self.places[value] = found

@@ -6,11 +6,12 @@ from xdsl.dialects.builtin import IntegerAttr
 
 from ....dialects import npu as ops
 from ....dialects.base import integer
+from ....dialects.dtypes import itemsize
 from ....dialects.npu import BufferType, NpuOp, buffer, gm
 from ....dialects.npu.types import ROW_BYTES
 from ....machine import Machine
 from .finding import Bytes, Finding
-from .model import SET, WAIT, WAIT_CROSS, CheckedKernel, CheckedNode, CheckedSection, Place
+from .model import SET, WAIT, WAIT_CROSS, CheckedKernel, CheckedNode, CheckedSection, Place, TouchedBytes
 
 
 def check_section(kernel: CheckedKernel, section: CheckedSection, machine: Machine) -> list[Finding]:
@@ -42,7 +43,7 @@ def _check_alloc(kernel: CheckedKernel, alloc: ops.AllocOp, machine: Machine) ->
     if start < 0 or where.end > space.bytes:
         what = f"{{first}} leaves {kind.space}, which has {space.bytes} bytes"
         out.append(Finding("out-of-bounds", what, alloc, bytes=where, kernel=kernel.name))
-    align = max(space.align, ROW_BYTES)
+    align = itemsize(kind.element) if kind.pitch else max(space.align, ROW_BYTES)
     if start % align:
         what = f"{{first}} does not start at a multiple of {align} bytes"
         out.append(Finding("misaligned", what, alloc, bytes=where, kernel=kernel.name))
@@ -61,10 +62,10 @@ def _check_operands(kernel: CheckedKernel, node: CheckedNode, written: Place) ->
         first, second = read.slots[0], written.slots[0]
         exact = (
             first[0].start == second[0].start
-            and (a.shape, a.slot_bytes) == (b.shape, b.slot_bytes)
+            and (a.shape, a.slot_bytes, a.row_bytes) == (b.shape, b.slot_bytes, b.row_bytes)
             and read.counter == written.counter
         )
-        if not (node.op.in_place() and exact):
+        if not (node.op.in_place() and (exact or _narrows(node.op, a, b, first[0], second[0]))):
             cell = next(c for c in _cells(written) if any(c is d for d in _cells(read)))
             what = "{first} writes bytes of a source that it has not read yet"
             return [
@@ -84,6 +85,19 @@ def _check_operands(kernel: CheckedKernel, node: CheckedNode, written: Place) ->
                 )
             ]
     return []
+
+
+def _narrows(op: NpuOp, a: BufferType, b: BufferType, first: TouchedBytes, second: TouchedBytes) -> bool:
+    """Whether a destination of narrower elements begins where its source does: each lane is written where it, or one
+    before it, was read."""
+    return (
+        isinstance(op, ops.ElementwiseVectorOp)
+        and first.start == second.start
+        and a.shape == b.shape
+        and a.slots == b.slots == 1
+        and len(a.runs) == len(b.runs) == 1
+        and itemsize(b.element) <= itemsize(a.element)
+    )
 
 
 def _cells(place: Place) -> list:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -199,6 +200,8 @@ def test_the_table_of_instructions_is_met() -> None:
     modules = [subject(*SUBJECTS[i]).module for i in (0, 1, 2, 5)]
     fn, args, _ = CASES["product"]
     modules.append(tw.compile(fn, *args, target="ascend-310").module())
+    texts = Path(__file__).resolve().parents[2] / "frontends" / "hivm" / "texts"
+    modules.append(tw.compile(texts / "shifted_row.hivm.mlir").module())
     SEEN.update(type(op) for module in modules for op in module.walk() if isinstance(op, NpuOp))
     assert {cls for cls in TABLE if any(issubclass(seen, cls) for seen in SEEN)} == TABLE.keys() - {VUnpackOp}
 

@@ -1,0 +1,44 @@
+"""Kernels of the vendor's compiler (HIVM text with addresses and flags) to the npu level.
+
+A kernel is walked once for each block with numbers in place of values: what is left is what its core does,
+instruction by instruction, each flag and barrier among them. Cores that do the same become the grid of a kernel of
+ours.
+"""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ...dialects import make_context
+from ...dialects.text import parse_module
+from ...machine import Machine
+from .groups import grouped
+from .kernels import cores_of, kernel_of, launched
+from .launching import LINE, Launch, launch_of, parse_launch
+from .module import Writer, tensors_of
+
+MARK = b"hivm.hir."
+"""What text with ops of the dialect has."""
+
+
+def is_hivm(content: bytes) -> bool:
+    """Whether a text is a kernel of the vendor's compiler."""
+    return MARK in content
+
+
+def import_hivm(module: ModuleOp, where: str, machine: Machine, launch: Launch | None = None) -> ModuleOp:
+    """The module of the npu level for a module with a kernel; where: what messages call it. Raises FrontendError for
+    what cannot be imported."""
+    return parse_module(make_context(), npu_text(module, where, machine, launch), where)
+
+
+def npu_text(module: ModuleOp, where: str, machine: Machine, launch: Launch | None = None) -> str:
+    """The text of that module."""
+    kernel = kernel_of(module)
+    found = launched(kernel, launch)
+    cores, scratch = cores_of(kernel, found, machine)
+    tensors = tensors_of(kernel, cores)
+    return Writer(kernel, machine, scratch, tensors, where).module(grouped(cores))
+
+
+__all__ = ["LINE", "Launch", "import_hivm", "is_hivm", "launch_of", "npu_text", "parse_launch"]

@@ -1,0 +1,190 @@
+"""The kernel of an HIVM module: its functions, what its arguments are, and what each core does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, AnyFloat, IntegerAttr, IntegerType, MemRefType, ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute
+
+from ...dialects.base import text
+from ...dialects.hivm.attributes import Enumeration
+from ...machine import Machine
+from ..errors import FrontendError
+from . import cube, instructions  # noqa: F401  # they add their rules
+from .groups import alike
+from .launching import GRID_RANK, Launch
+from .numbers import Number
+from .places import Memref
+from .steps import Part, Scratch, Step, Value, memref_of, refused
+from .walk import Place, Walk
+
+HIDDEN = ("ffts_base_address", "sync_block_lock", "workspace", "tiling_key", "tiling_struct")
+"""Arguments that the vendor's runtime gives."""
+
+
+def _named(op: FuncOp, key: str) -> str | None:
+    found = op.attributes.get(key)
+    return found.data if isinstance(found, Enumeration) else None
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a kernel: its name, type, and what the runtime gives it for, None for what the caller gives."""
+
+    name: str
+    kind: Attribute
+    hidden: str | None
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The functions of a module that are launched together, each with its kind of core, and their arguments."""
+
+    functions: Sequence[tuple[FuncOp, str]]
+    arguments: Sequence[Argument]
+
+    @property
+    def func(self) -> FuncOp:
+        """The first of its functions."""
+        return self.functions[0][0]
+
+    @property
+    def kind(self) -> str:
+        """cube, vector or mix."""
+        return "mix" if len(self.functions) > 1 else self.functions[0][1]
+
+    @property
+    def triton(self) -> bool:
+        """Whether its last three arguments are the grid, as those of Triton's kernels are."""
+        last = [a.kind for a in self.arguments[-GRID_RANK:]]
+        hidden = any(a.hidden == "sync_block_lock" for a in self.arguments)
+        return hidden and len(last) == GRID_RANK and all(k == IntegerType(32) for k in last)
+
+    @property
+    def numbers(self) -> Sequence[Argument]:
+        """The arguments that are numbers which the caller gives."""
+        shown = self.arguments[:-GRID_RANK] if self.triton else self.arguments
+        return [a for a in shown if not a.hidden and isinstance(a.kind, IntegerType | AnyFloat)]
+
+
+CORES = {"AIC": "cube", "AIV": "vector"}
+
+
+def kernel_of(module: ModuleOp) -> Kernel:
+    """The kernel of a module: one function, or one for cube and one for vector cores. Raises FrontendError."""
+    found = [
+        op
+        for op in module.walk()
+        if isinstance(op, FuncOp) and "hacc.entry" in op.attributes and op.body.blocks
+    ]
+    found = [f for f in found if _named(f, "hacc.function_kind") != "HOST"]
+    if not found:
+        raise FrontendError("the module has no kernel: no func.func with hacc.entry")
+    functions = []
+    for func in found:
+        core = CORES.get(_named(func, "hivm.func_core_type") or "")
+        if core is None:
+            raise refused(func, "is for no one kind of core: hivm.func_core_type is AIC or AIV")
+        functions.append((func, core))
+    functions.sort(key=lambda f: f[1])
+    if len(functions) > 1 and [c for _, c in functions] != ["cube", "vector"]:
+        names = " and ".join(f"@{text(f.sym_name)}" for f in found)
+        raise refused(found[1], f"is a second kernel, beside others: {names}")
+    func = functions[0][0]
+    if any(f.function_type != func.function_type for f, _ in functions):
+        raise refused(functions[1][0], "takes other arguments than the function for cube cores")
+    attributes = [a.data for a in func.arg_attrs] if func.arg_attrs is not None else []
+    arguments = []
+    for i, arg in enumerate(func.body.block.args):
+        kind = attributes[i].get("hacc.arg_type") if attributes else None
+        hidden = kind.data if isinstance(kind, Enumeration) and kind.data in HIDDEN else None
+        arguments.append(Argument(arg.name_hint or f"arg{i}", arg.type, hidden))
+    return Kernel(functions, arguments)
+
+
+def launched(kernel: Kernel, launch: Launch | None) -> Launch:
+    """The launch of a kernel, with the grid that it says itself. Raises FrontendError where numbers are missing."""
+    launch = launch or Launch()
+    grid = launch.grid
+    if not grid:
+        own = kernel.func.attributes.get("hacc.block_dim")
+        grid = (own.value.data,) if isinstance(own, IntegerAttr) else ()
+    if not grid:
+        asks = any(op.name == "hivm.hir.get_block_idx" for f, _ in kernel.functions for op in f.walk())
+        if asks:
+            raise refused(kernel.func, f"runs on a grid that is not said: {_hint(kernel)}")
+        grid = (1,)
+    return Launch(grid, launch.numbers)
+
+
+def _hint(kernel: Kernel) -> str:
+    numbers = "".join(f", {a.name}=..." for a in kernel.numbers)
+    return (
+        f"give --launch 'grid=(64,){numbers}', or write a line `// launch: grid=(64,){numbers}` into the file"
+    )
+
+
+def arguments_of(kernel: Kernel, launch: Launch) -> list[Value]:
+    """What stands for the arguments of a kernel. Raises FrontendError for numbers that are not given."""
+    places = {a.name: str(i) for i, a in enumerate(kernel.numbers)}
+    known = {*places, *places.values()}
+    if unknown := [n for n in launch.numbers if n not in known]:
+        takes = ", ".join(places) or "none"
+        raise refused(kernel.func, f"takes no number {unknown[0]}: its numbers are {takes}")
+    given: list[Value] = []
+    grid = list(launch.axes)
+    last = len(kernel.arguments) - GRID_RANK if kernel.triton else len(kernel.arguments)
+    for i, argument in enumerate(kernel.arguments):
+        if i >= last:
+            given.append(grid[i - last])
+        elif isinstance(argument.kind, MemRefType):
+            given.append(_tensor(kernel, argument, i))
+        elif argument.hidden:
+            given.append(0)
+        else:
+            given.append(_number(kernel, argument, launch, places))
+    return given
+
+
+def _tensor(kernel: Kernel, argument: Argument, number: int) -> Memref:
+    assert isinstance(argument.kind, MemRefType)
+    shape = argument.kind.get_shape()
+    if len(shape) > 1 and DYNAMIC_INDEX in shape:
+        raise refused(kernel.func, f"takes %{argument.name} with open sizes, {argument.kind}")
+    return memref_of(kernel.func, argument.kind, 0, number)
+
+
+def _number(kernel: Kernel, argument: Argument, launch: Launch, places: dict[str, str]) -> Number:
+    for key in (argument.name, places.get(argument.name, "")):
+        if key in launch.numbers:
+            value = launch.numbers[key]
+            return float(value) if isinstance(argument.kind, AnyFloat) else int(value)
+    raise refused(kernel.func, f"takes %{argument.name} of type {argument.kind}: {_hint(kernel)}")
+
+
+def cores_of(kernel: Kernel, launch: Launch, machine: Machine) -> tuple[list[list[Part]], Scratch]:
+    """What each core does, or each cube core with the vector cores beside it. Blocks that are more than there are cores
+    run one after the other. Raises FrontendError for what cannot be imported."""
+    scratch = Scratch()
+    beside = machine.vector_cores // machine.cube_cores if kernel.kind == "mix" else 1
+    cores = min(launch.blocks, machine.vector_cores if kernel.kind == "vector" else machine.cube_cores)
+    given = arguments_of(kernel, launch)
+    units = [beside if core == "vector" else 1 for _, core in kernel.functions]
+    found: list[list[list[list[Step]]]] = [[[[] for _ in range(n)] for n in units] for _ in range(cores)]
+    for number in range(launch.blocks):
+        for (func, _), steps in zip(kernel.functions, found[number % cores], strict=True):
+            for unit, listed in enumerate(steps):
+                walk = Walk(Place(number, launch.blocks, unit), scratch)
+                scratch.begin()
+                walk.run(func, given)
+                listed += walk.steps
+    return [
+        [
+            alike(Part(core, tuple(map(tuple, steps))))
+            for (_, core), steps in zip(kernel.functions, parts, strict=True)
+        ]
+        for parts in found
+    ], scratch

@@ -1,0 +1,82 @@
+"""What a kernel is launched with: its grid, and the values of its arguments that are numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+from ..errors import FrontendError
+from .numbers import Number
+
+GRID_RANK = 3
+
+
+@dataclass(frozen=True)
+class Launch:
+    """grid: blocks along each axis, none where it is not said; numbers: values of arguments that are numbers, by name
+    or by place among them."""
+
+    grid: tuple[int, ...] = ()
+    numbers: Mapping[str, Number] = field(default_factory=dict)
+
+    @property
+    def blocks(self) -> int:
+        return prod(self.grid)
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The grid with three axes."""
+        return (*self.grid, *(1 for _ in range(GRID_RANK - len(self.grid))))
+
+
+LINE = re.compile(r"^// launch:([^\n]*)\n", re.MULTILINE)
+"""A line of HIVM text that says what its kernel is launched with: `// launch: grid=(64,), n=262144`."""
+
+_ITEM = re.compile(r"\s*(?:(\w+)\s*=\s*)?(\([^)]*\)|[^,()]+?)\s*(?:,|$)")
+
+
+def parse_launch(text: str) -> Launch:
+    """A launch from `grid=(64,), n=262144` or `grid=64, 262144`. Raises FrontendError."""
+    grid: tuple[int, ...] = ()
+    numbers: dict[str, Number] = {}
+    at = place = 0
+    text = text.strip()
+    while at < len(text):
+        found = _ITEM.match(text, at)
+        if found is None:
+            raise FrontendError(f"{text!r} is no launch: write grid=(64,), n=262144")
+        at, name, value = found.end(), found[1], found[2]
+        if name == "grid":
+            grid = _grid(value)
+        else:
+            numbers[name or str(place)] = _number(value)
+            place += name is None
+    return Launch(grid, numbers)
+
+
+def _grid(text: str) -> tuple[int, ...]:
+    parts = [p for p in re.split(r"[\s,x]+", text.strip("()")) if p]
+    if not 1 <= len(parts) <= GRID_RANK or not all(p.isdigit() and int(p) > 0 for p in parts):
+        raise FrontendError(
+            f"grid={text}: a grid has one to three positive numbers of blocks, as in grid=(64,)"
+        )
+    return tuple(map(int, parts))
+
+
+def _number(text: str) -> Number:
+    try:
+        return int(text, 0)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise FrontendError(f"{text!r} is no number") from None
+
+
+def launch_of(text: str) -> Launch | None:
+    """The launch that a line of the text says, the last one where several do; None where none does."""
+    found = LINE.findall(text)
+    return parse_launch(found[-1]) if found else None

@@ -1,0 +1,194 @@
+"""Arithmetic on numbers that are known for a block: integers, indices and floats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import AffineMapAttr, AnyFloat, FloatAttr, IndexType, IntegerAttr, IntegerType
+from xdsl.ir import Attribute, Operation
+
+from ...dialects.dtypes import dtype_name, numpy_dtype
+
+Number = int | float
+
+
+def wrapped(value: int, kind: Attribute) -> int:
+    """An integer as one of a type, with a sign; one bit is 0 or 1."""
+    if not isinstance(kind, IntegerType):
+        return value
+    bits = kind.width.data
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if bits > 1 and value >> (bits - 1) else value
+
+
+def _unsigned(value: int, kind: Attribute) -> int:
+    return value & ((1 << (kind.width.data if isinstance(kind, IntegerType) else 64)) - 1)
+
+
+def _quotient(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+_INTEGERS: dict[str, Callable[[int, int], int]] = {
+    "addi": lambda a, b: a + b,
+    "subi": lambda a, b: a - b,
+    "muli": lambda a, b: a * b,
+    "divsi": _quotient,
+    "remsi": lambda a, b: a - b * _quotient(a, b),
+    "floordivsi": lambda a, b: a // b,
+    "ceildivsi": lambda a, b: -(-a // b),
+    "minsi": min,
+    "maxsi": max,
+    "andi": lambda a, b: a & b,
+    "ori": lambda a, b: a | b,
+    "xori": lambda a, b: a ^ b,
+    "shli": lambda a, b: a << b,
+    "shrsi": lambda a, b: a >> b,
+}
+_UNSIGNED: dict[str, Callable[[int, int], int]] = {
+    "divui": lambda a, b: a // b,
+    "remui": lambda a, b: a % b,
+    "ceildivui": lambda a, b: -(-a // b),
+    "minui": min,
+    "maxui": max,
+    "shrui": lambda a, b: a >> b,
+}
+_FLOATS: dict[str, Callable[[float, float], float]] = {
+    "addf": lambda a, b: a + b,
+    "subf": lambda a, b: a - b,
+    "mulf": lambda a, b: a * b,
+    "divf": lambda a, b: a / b if b else math.copysign(math.inf, a) if a else math.nan,
+    "maximumf": max,
+    "minimumf": min,
+    "maxnumf": max,
+    "minnumf": min,
+}
+_UNARY: dict[str, Callable[[float], float]] = {
+    "math.sqrt": math.sqrt,
+    "math.absf": abs,
+    "math.exp": math.exp,
+    "math.log": math.log,
+    "math.rsqrt": lambda x: 1 / math.sqrt(x),
+    "arith.negf": lambda x: -x,
+}
+SCALARS = {
+    "arith.addf": "add",
+    "arith.subf": "sub",
+    "arith.mulf": "mul",
+    "arith.divf": "div",
+    "arith.maximumf": "max",
+    "arith.minimumf": "min",
+    "arith.maxnumf": "max",
+    "arith.minnumf": "min",
+    "arith.addi": "add",
+    "arith.subi": "sub",
+    "arith.muli": "mul",
+    "arith.maxsi": "max",
+    "arith.minsi": "min",
+    "arith.negf": "neg",
+    "arith.truncf": "convert",
+    "arith.extf": "convert",
+    "arith.sitofp": "convert",
+    "arith.fptosi": "convert",
+    "math.sqrt": "sqrt",
+    "math.rsqrt": "rsqrt",
+    "math.exp": "exp",
+    "math.log": "log",
+    "math.absf": "abs",
+}
+"""The scalar function that an op on numbers is, where they are only known when the kernel runs."""
+
+_COMPARISONS: Sequence[Callable[[int, int], bool]] = [
+    lambda a, b: a == b,
+    lambda a, b: a != b,
+    lambda a, b: a < b,
+    lambda a, b: a <= b,
+    lambda a, b: a > b,
+    lambda a, b: a >= b,
+]
+
+
+def rounded(value: float, kind: Attribute) -> float:
+    """A float as one of a type."""
+    return float(np.asarray(value, numpy_dtype(dtype_name(kind))).astype(np.float64))
+
+
+def constant(op: Operation) -> Number | None:
+    """The value of an `arith.constant`, if it is one number."""
+    found = op.properties.get("value")
+    if isinstance(found, IntegerAttr):
+        return wrapped(found.value.data, found.type)
+    return found.value.data if isinstance(found, FloatAttr) else None
+
+
+def known(op: Operation, values: Sequence[Number]) -> Number | None:
+    """What an op on known numbers gives; None for an op that is not arithmetic."""
+    dialect, _, name = op.name.partition(".")
+    if dialect == "affine":
+        return _mapped(op, [int(v) for v in values])
+    kind = op.results[0].type if op.results else None
+    if kind is None or dialect not in ("arith", "math"):
+        return None
+    if name == "cmpi":
+        return _compared(op, [int(v) for v in values])
+    if name == "select":
+        return values[1] if values[0] else values[2]
+    if name in _INTEGERS or name in _UNSIGNED:
+        a, b = (int(v) for v in values)
+        if name in _INTEGERS:
+            return wrapped(_INTEGERS[name](a, b), kind)
+        return wrapped(_UNSIGNED[name](_unsigned(a, kind), _unsigned(b, kind)), kind)
+    if name in _FLOATS:
+        return rounded(_FLOATS[name](*values), kind)
+    if op.name in _UNARY:
+        return rounded(_UNARY[op.name](*values), kind)
+    return _converted(name, values[0], op.operands[0].type, kind) if len(values) == 1 else None
+
+
+def _converted(name: str, value: Number, source: Attribute, kind: Attribute) -> Number | None:
+    if name in ("index_cast", "extsi", "trunci"):
+        if name == "extsi" and source == IntegerType(1):
+            value = -int(value)
+        return wrapped(int(value), kind)
+    if name in ("index_castui", "extui"):
+        return wrapped(_unsigned(int(value), source) if isinstance(source, IntegerType) else int(value), kind)
+    if name in ("sitofp", "uitofp"):
+        return rounded(float(_unsigned(int(value), source) if name == "uitofp" else value), kind)
+    if name in ("fptosi", "fptoui"):
+        return wrapped(int(value), kind)
+    if name in ("truncf", "extf"):
+        return rounded(float(value), kind)
+    if name == "bitcast":
+        return _bits(value, source, kind)
+    return None
+
+
+def _bits(value: Number, source: Attribute, kind: Attribute) -> Number:
+    found = np.asarray(value, numpy_dtype(dtype_name(source))).view(numpy_dtype(dtype_name(kind)))
+    return float(found) if isinstance(kind, AnyFloat) else int(found)
+
+
+def _compared(op: Operation, values: Sequence[int]) -> int:
+    found = op.properties["predicate"]
+    assert isinstance(found, IntegerAttr)
+    number, kind = found.value.data, op.operands[0].type
+    if number >= len(_COMPARISONS):  # the unsigned ones: ult, ule, ugt, uge
+        values, number = [_unsigned(v, kind) for v in values], number - 4
+    return int(_COMPARISONS[number](*values))
+
+
+def _mapped(op: Operation, values: Sequence[int]) -> int | None:
+    found = op.properties.get("map")
+    if not isinstance(found, AffineMapAttr):
+        return None
+    dims = found.data.num_dims
+    results = [e.eval(values[:dims], values[dims:]) for e in found.data.results]
+    combine = {"affine.apply": lambda r: r[0], "affine.min": min, "affine.max": max}.get(op.name)
+    return combine(results) if combine is not None else None
+
+
+def is_number(kind: Attribute) -> bool:
+    """Whether values of a type are single numbers."""
+    return isinstance(kind, IntegerType | IndexType | AnyFloat)

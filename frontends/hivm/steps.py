@@ -1,0 +1,140 @@
+"""What a core does, step by step, and what stands for values while its program is walked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from xdsl.dialects.builtin import MemRefType, StridedLayoutAttr
+from xdsl.ir import Attribute, Operation
+
+from ...dialects.base import describe
+from ...dialects.dtypes import dtype_name, itemsize
+from ...dialects.hivm.rules import space_of_type
+from ..errors import FrontendError
+from .numbers import Number
+from .places import SCRATCH, SPACES, Buffer, Memref, row_major
+
+WORKSPACE = 1_000_000
+"""The number of the tensor that is the first part of the workspace; those of arguments are smaller."""
+
+Operand: TypeAlias = Buffer | Memref
+"""On chip, or a box of device memory."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """An instruction or a flag of the npu level, for one core. properties: as in text, `event = 0, slots = 1`; at: its
+    `at [...]`, but for those that move a box of device memory; sizes: of the buffer's side of such a box, where that is
+    larger; only: the one unit of several that moves it."""
+
+    name: str
+    op: Operation = field(compare=False)
+    operands: tuple[Operand, ...] = ()
+    properties: str = ""
+    at: tuple[int, ...] | None = None
+    sizes: tuple[int, ...] | None = None
+    only: int | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a core of one kind does for a block; of vector cores beside a cube core, what each of them does."""
+
+    core: str
+    units: tuple[tuple[Step, ...], ...]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps of the first unit."""
+        return self.units[0]
+
+
+@dataclass(frozen=True)
+class Register:
+    """A number that is known when the kernel runs: an element of scratch memory."""
+
+    place: Memref
+
+
+Value: TypeAlias = Number | Memref | Register
+
+
+def refused(op: Operation, what: str) -> FrontendError:
+    """A kernel that cannot be imported, in one sentence with the op and its place."""
+    return FrontendError(f"{describe(op)} {what}")
+
+
+def memref_of(op: Operation, kind: Attribute, start: int, tensor: int = -1) -> Memref:
+    """The array of a type that begins somewhere. Its open sizes are 1, and what makes it says their numbers."""
+    if not isinstance(kind, MemRefType):
+        raise refused(op, f"gives {kind}, which is no memref")
+    space = space_of_type(kind)
+    if space is None or (space != "gm" and space not in SPACES):
+        raise refused(op, f"names memory without a space that a core has: {kind}")
+    try:
+        element = dtype_name(kind.element_type)
+    except ValueError as error:
+        raise refused(op, f"has elements that Tilewright does not know: {error}") from None
+    shape = tuple(max(n, 1) for n in kind.get_shape())
+    strides = row_major(shape)
+    if isinstance(kind.layout, StridedLayoutAttr):
+        strides = tuple(s if s is not None else 1 for s in kind.layout.get_strides())
+    return Memref("gm" if space == "gm" else SPACES[space], element, shape, strides, start, tensor)
+
+
+@dataclass
+class Scratch:
+    """Memory for numbers and masks, which the vendor's kernels have in registers or as bits. used: bytes of each
+    kind."""
+
+    used: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SCRATCH, 0))
+    constants: dict[tuple[Number, str], Memref] = field(default_factory=dict)
+    masks: dict[int, Memref] = field(default_factory=dict)
+    workspaces: dict[int, Memref] = field(default_factory=dict)
+    """The parts of the workspace of a block, by their first byte."""
+    most: int = 0
+    """The most bytes of registers of a block."""
+
+    def begin(self) -> None:
+        """Lets the next block have the registers."""
+        self.used["registers"] = 0
+
+    def _place(self, kind: str, element: str, shape: tuple[int, ...], align: int) -> Memref:
+        start = -(-self.used[kind] // align) * align
+        found = Memref(kind, element, shape, row_major(shape), start)
+        self.used[kind] = start + max(found.size * itemsize(element), 4)
+        if kind == "registers":
+            self.most = max(self.most, self.used[kind])
+        return found
+
+    def number(self, element: str) -> Memref:
+        """A new place for a number."""
+        return self._place("registers", element, (), max(itemsize(element), 4))
+
+    def constant(self, value: Number, element: str) -> Memref:
+        """The place of a number that is known."""
+        key = (value, element)
+        if key not in self.constants:
+            self.constants[key] = self._place("constants", element, (), max(itemsize(element), 4))
+        return self.constants[key]
+
+    def mask(self, place: Memref) -> Memref:
+        """The place of bits in memory, a byte each."""
+        found = self.masks.get(place.start)
+        if found is None or found.size < place.size:
+            found = self.masks[place.start] = self._place("masks", "i1", place.shape, 32)
+        return Memref("masks", "i1", place.shape, row_major(place.shape), found.start)
+
+    def workspace(self, offset: int, part: Memref, block: int) -> Memref:
+        """A block's own part of the workspace, as a tensor of its own that has those of all blocks."""
+        first = self.workspaces.setdefault(offset, replace(part, tensor=WORKSPACE + len(self.workspaces)))
+        return replace(part, start=block * first.reach, tensor=first.tensor)
+
+    def starts(self, end: int) -> dict[str, int]:
+        """Where each kind begins behind `end`; the last entry, "", is where all end."""
+        found, sizes = {}, {**self.used, "registers": self.most}
+        for kind in SCRATCH:
+            found[kind] = end = -(-end // 32) * 32
+            end += sizes[kind]
+        return {**found, "": end}

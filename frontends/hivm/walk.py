@@ -1,0 +1,459 @@
+"""Walks a kernel's function for one block with numbers in place of values: what is left are the steps of its core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    ArrayAttr,
+    DenseArrayBase,
+    IntegerAttr,
+    MemRefType,
+)
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from ...dialects.base import integer, to_ints
+from ...dialects.dtypes import dtype_name
+from ...dialects.hivm import structure, synchronization, upstream
+from .numbers import SCALARS, constant, known
+from .places import Buffer, Memref, rows_of
+from .steps import Operand, Register, Scratch, Step, Value, memref_of, refused
+
+MOST_STEPS = 200_000
+"""Steps of a core above which a kernel is refused: its loops are unrolled."""
+
+
+@dataclass
+class Place:
+    """Which block a core runs: its number, the number of blocks, and which of its vector cores this is."""
+
+    number: int
+    count: int
+    unit: int = 0
+
+
+@dataclass
+class Walk:
+    """The walk of one function for one block."""
+
+    block: Place
+    scratch: Scratch
+    steps: list[Step] = field(default_factory=list)
+    values: dict[SSAValue, Value] = field(default_factory=dict)
+    rounds: list[int] = field(default_factory=list)
+    """The numbers of the iterations of the loops around, the innermost one last."""
+
+    def run(self, func: FuncOp, arguments: Sequence[Value]) -> None:
+        """Walks the function. Raises FrontendError for what cannot be imported."""
+        self.values |= dict(zip(func.body.block.args, arguments, strict=True))
+        self.walk(func.body.block)
+
+    def walk(self, block: Block) -> Sequence[Value]:
+        """Walks a block; gives what its terminator does."""
+        for op in block.ops:
+            if op.name in ("scf.yield", "func.return", "scf.condition"):
+                return [self.value(v, op) for v in op.operands]
+            self.op(op)
+        return []
+
+    def op(self, op: Operation) -> None:
+        """Walks one op."""
+        handler = HANDLERS.get(op.name)
+        if handler is not None:
+            handler(self, op)
+            return
+        found = constant(op) if op.name == "arith.constant" else None
+        if found is None and op.name.partition(".")[0] in ("arith", "math", "affine"):
+            found = self._computed(op)
+        if found is None:
+            raise refused(op, "has no counterpart in the import to the npu level")
+        self.values[op.results[0]] = found
+
+    def _computed(self, op: Operation) -> Value | None:
+        values = [self.value(v, op) for v in op.operands]
+        if op.name == "arith.select" and isinstance(values[0], int):
+            return values[1] if values[0] else values[2]
+        numbers = [v for v in values if isinstance(v, int | float)]
+        if len(numbers) == len(values):
+            return known(op, numbers)
+        function = SCALARS.get(op.name)
+        if function is None:
+            return None
+        made = self.scratch.number(dtype_name(op.results[0].type))
+        places = [self.place_of(v, o, op) for v, o in zip(values, op.operands, strict=True)]
+        self.emit(op, "npu.scalar", *map(single, (*places, made)), properties=f'function = "{function}"')
+        return Register(made)
+
+    # -- values --------------------------------------------------------------------------------------------------
+
+    def value(self, value: SSAValue, op: Operation) -> Value:
+        """What stands for a value. Raises FrontendError for one that nothing does."""
+        found = self.values.get(value)
+        if found is None:
+            raise refused(op, "uses a value that the import does not follow")
+        return found
+
+    def number(self, value: SSAValue, op: Operation) -> int:
+        """An integer that is known. Raises FrontendError."""
+        found = self.value(value, op)
+        if not isinstance(found, int):
+            raise refused(op, "depends on a number that is only known when the kernel runs")
+        return found
+
+    def memref(self, value: SSAValue, op: Operation) -> Memref:
+        """A memref. Raises FrontendError."""
+        found = self.value(value, op)
+        if not isinstance(found, Memref):
+            raise refused(op, f"uses {value.type}, which is no memref")
+        return found
+
+    def place_of(self, found: Value, value: SSAValue, op: Operation) -> Memref:
+        """The memory of a number: a register's, or that of a constant."""
+        if isinstance(found, Register):
+            return found.place
+        if isinstance(found, Memref):
+            raise refused(op, "takes numbers, not memory")
+        return self.scratch.constant(found, dtype_name(value.type))
+
+    def local(self, value: SSAValue, op: Operation) -> Memref:
+        """An operand on chip: a memref, with its bits as bytes if it has i1; or the memory of a number."""
+        found = self.value(value, op)
+        if isinstance(found, Memref):
+            return self.scratch.mask(found) if found.element == "i1" and found.space != "gm" else found
+        return self.place_of(found, value, op)
+
+    # -- steps ---------------------------------------------------------------------------------------------------
+
+    def emit(
+        self,
+        op: Operation,
+        name: str,
+        *operands: Operand,
+        properties: str = "",
+        at: Sequence[int] | None = None,
+        sizes: tuple[int, ...] | None = None,
+    ) -> None:
+        """Adds a step, unless it works on nothing."""
+        if any(0 in o.shape for o in operands):
+            return
+        if len(self.steps) >= MOST_STEPS:
+            raise refused(op, f"is beyond the {MOST_STEPS:,} steps of a core that the import unrolls")
+        self.steps.append(Step(name, op, operands, properties, None if at is None else tuple(at), sizes))
+
+
+def single(place: Memref, rank: int = 1) -> Buffer:
+    """The operand for a number, as an array of one element."""
+    return Buffer(place.space, place.element, (1,) * rank, 1, place.start)
+
+
+def operand(place: Memref, op: Operation, deeper: bool = False) -> Buffer:
+    """The operand for an array on chip. Raises FrontendError where its rows are not all as far apart."""
+    found = rows_of(place, deeper)
+    if found is None:
+        raise refused(
+            op, f"works on an array with strides {list(place.strides)}, which no instruction here does"
+        )
+    return found
+
+
+# -- control -----------------------------------------------------------------------------------------------------
+
+
+def _for(walk: Walk, op: Any) -> None:
+    low, high, step = (walk.number(v, op) for v in (op.lb, op.ub, op.step))
+    if step < 1:
+        raise refused(op, f"steps by {step}")
+    carried: Sequence[Value] = [walk.value(v, op) for v in op.iter_args]
+    body = op.body.block
+    for number, index in enumerate(range(low, high, step)):
+        walk.rounds.append(number)
+        walk.values[body.args[0]] = index
+        walk.values |= dict(zip(body.args[1:], carried, strict=True))
+        carried = walk.walk(body)
+        walk.rounds.pop()
+    walk.values |= dict(zip(op.results, carried, strict=True))
+
+
+def _while(walk: Walk, op: scf.WhileOp) -> None:
+    carried: Sequence[Value] = [walk.value(v, op) for v in op.operands]
+    number = 0
+    while True:
+        before, after = op.before_region.block, op.after_region.block
+        walk.values |= dict(zip(before.args, carried, strict=True))
+        goes_on, *passed = walk.walk(before)
+        if not isinstance(goes_on, int):
+            raise refused(op, "goes on by a number that is only known when the kernel runs")
+        if not goes_on:
+            walk.values |= dict(zip(op.results, passed, strict=True))
+            return
+        walk.values |= dict(zip(after.args, passed, strict=True))
+        walk.rounds.append(number)
+        carried = walk.walk(after)
+        walk.rounds.pop()
+        number += 1
+        if number > MOST_STEPS:
+            raise refused(op, f"has more than {MOST_STEPS:,} rounds")
+
+
+def _if(walk: Walk, op: scf.IfOp) -> None:
+    taken = op.true_region if walk.number(op.cond, op) else op.false_region
+    results = walk.walk(taken.block) if taken.blocks else []
+    walk.values |= dict(zip(op.results, results, strict=True))
+
+
+def _switch(walk: Walk, op: scf.IndexSwitchOp) -> None:
+    cases = list(op.cases.iter_values())
+    number = walk.number(op.arg, op)
+    region = op.case_regions[cases.index(number)] if number in cases else op.default_region
+    walk.values |= dict(zip(op.results, walk.walk(region.block), strict=True))
+
+
+def _assert(walk: Walk, op: Any) -> None:
+    if not walk.number(op.arg, op):
+        raise refused(op, f"does not hold: {op.msg.data}")
+
+
+def _nothing(walk: Walk, op: Operation) -> None:
+    """Ops without a counterpart that change no value and no order."""
+
+
+# -- where things are ----------------------------------------------------------------------------------------------
+
+
+def _index(which: Callable[[Place], int]) -> Callable[[Walk, Operation], None]:
+    def handler(walk: Walk, op: Operation) -> None:
+        walk.values[op.results[0]] = which(walk.block)
+
+    return handler
+
+
+def _pointer_cast(walk: Walk, op: structure.PointerCastOp) -> None:
+    addresses = [walk.number(v, op) for v in op.addrs]
+    turn = walk.rounds[-1] if walk.rounds else 0
+    found = memref_of(op, op.result.type, addresses[turn % len(addresses)])
+    if op.dynamicSizes:
+        raise refused(op, "has open sizes")
+    walk.values[op.result] = found
+
+
+def _mixed(walk: Walk, op: Operation, fixed: DenseArrayBase, given: Sequence[SSAValue]) -> list[int]:
+    """Numbers of which some are written and the others are values."""
+    values = iter(given)
+    return [walk.number(next(values), op) if n == DYNAMIC_INDEX else n for n in to_ints(fixed)]
+
+
+def _subview(walk: Walk, op: Any) -> None:
+    source = walk.memref(op.source, op)
+    offsets = _mixed(walk, op, op.static_offsets, op.offsets)
+    sizes = _mixed(walk, op, op.static_sizes, op.sizes)
+    steps = _mixed(walk, op, op.static_strides, op.strides)
+    if any(n < 0 for n in sizes):
+        raise refused(op, f"has sizes {sizes}")
+    part, kind = source.part(offsets, sizes, steps), op.results[0].type
+    rank = len(kind.get_shape())
+    if rank < len(sizes):  # dimensions of size 1 that the result does not have
+        kept = _kept(sizes, list(kind.get_shape()), op)
+        part = Memref(
+            part.space,
+            part.element,
+            tuple(part.shape[d] for d in kept),
+            tuple(part.strides[d] for d in kept),
+            part.start,
+            part.tensor,
+        )
+    walk.values[op.results[0]] = part
+
+
+def _kept(sizes: Sequence[int], shape: Sequence[int], op: Operation) -> list[int]:
+    kept: list[int] = []
+    for d, size in enumerate(sizes):
+        left = len(sizes) - d
+        wanted = len(shape) - len(kept)
+        if wanted and (left == wanted or size != 1 or shape[len(kept)] == 1):
+            kept.append(d)
+    if len(kept) != len(shape):
+        raise refused(op, f"drops dimensions of {list(sizes)} that are not 1")
+    return kept
+
+
+def _reinterpret(walk: Walk, op: Any) -> None:
+    source = walk.memref(op.source, op)
+    offsets = _mixed(walk, op, op.static_offsets, op.offsets)
+    sizes = _mixed(walk, op, op.static_sizes, op.sizes)
+    strides = _mixed(walk, op, op.static_strides, op.strides)
+    start = offsets[0] if source.space == "gm" else source.start + offsets[0] * source.unit
+    start += 0 if source.space != "gm" else _base(source)
+    walk.values[op.results[0]] = Memref(
+        source.space, source.element, tuple(sizes), tuple(strides), start, source.tensor
+    )
+
+
+def _base(source: Memref) -> int:
+    """Where the memory of a memref begins, from which a cast counts its offset."""
+    return source.start if source.tensor < 0 else 0
+
+
+def _groups(op: Any) -> list[list[int]]:
+    found = op.reassociation
+    assert isinstance(found, ArrayAttr)
+    return [[integer(d) for d in group] for group in found]  # pyright: ignore[reportGeneralTypeIssues]
+
+
+def _collapse(walk: Walk, op: Any) -> None:
+    walk.values[op.results[0]] = walk.memref(op.operands[0], op).collapsed(_groups(op))
+
+
+def _expand(walk: Walk, op: Any) -> None:
+    source, kind = walk.memref(op.operands[0], op), op.results[0].type
+    assert isinstance(kind, MemRefType)
+    shape = list(kind.get_shape())
+    for size, group in zip(source.shape, _groups(op), strict=True):
+        fixed = 1
+        for d in group:
+            fixed *= max(shape[d], 1) if shape[d] != DYNAMIC_INDEX else 1
+        for d in group:
+            if shape[d] == DYNAMIC_INDEX:
+                shape[d] = size // fixed
+    walk.values[op.results[0]] = source.expanded(_groups(op), shape)
+
+
+def _same(walk: Walk, op: Operation) -> None:
+    walk.values[op.results[0]] = walk.memref(op.operands[0], op)
+
+
+def _bitcast(walk: Walk, op: structure.BitcastOp) -> None:
+    source, kind = walk.memref(op.src, op), op.result.type
+    assert isinstance(kind, MemRefType)
+    element = dtype_name(kind.element_type)
+    walk.values[op.result] = Memref(
+        source.space, element, source.shape, source.strides, source.start, source.tensor
+    )
+
+
+def _dim(walk: Walk, op: Any) -> None:
+    source = walk.memref(op.operands[0], op)
+    walk.values[op.results[0]] = source.shape[walk.number(op.operands[1], op)]
+
+
+def _element(walk: Walk, op: Operation, place: Memref, indices: Sequence[SSAValue]) -> Memref:
+    at = [walk.number(v, op) for v in indices]
+    part = place.part(at, [1] * len(at), [1] * len(at))
+    return Memref(part.space, part.element, (), (), part.start, part.tensor)
+
+
+def _load_number(walk: Walk, op: Any) -> None:
+    place = _element(walk, op, walk.memref(op.operands[0], op), op.operands[1:])
+    if place.space != "ub":
+        raise refused(op, "reads a number of device memory, by which the import cannot steer")
+    made = walk.scratch.number(place.element)
+    walk.emit(op, "npu.scalar", single(place), single(made), properties='function = "convert"')
+    walk.values[op.results[0]] = Register(made)
+
+
+def _store_number(walk: Walk, op: Any) -> None:
+    place = _element(walk, op, walk.memref(op.operands[1], op), op.operands[2:])
+    source = walk.local(op.operands[0], op)
+    if place.space == "ub":
+        walk.emit(op, "npu.scalar", single(source), single(place), properties='function = "convert"')
+    else:
+        target = Memref("gm", place.element, (1,), (1,), place.start, place.tensor)
+        walk.emit(op, "npu.store_nd", single(source), target)
+
+
+# -- flags ---------------------------------------------------------------------------------------------------------
+
+
+def pipe(name: str) -> str:
+    """The npu level's name of a pipe."""
+    return name.removeprefix("PIPE_")
+
+
+def flag(walk: Walk, op: Operation, name: str, source: str, target: str, event: int) -> None:
+    """One half of a flag."""
+    properties = f'event = {event}, slots = 1, source = "{source}", target = "{target}"'
+    walk.emit(op, f"npu.{name}", properties=properties, at=[0])
+
+
+def _flag(walk: Walk, op: synchronization.FlagOp) -> None:
+    if op.static_event_id is not None:
+        event = int(op.static_event_id.data.removeprefix("EVENT_ID"))
+    else:
+        assert op.dynamic_event_id is not None
+        event = walk.number(op.dynamic_event_id, op)
+    flag(walk, op, op.name.rpartition(".")[2], pipe(op.set_pipe.data), pipe(op.wait_pipe.data), event)
+
+
+def _pipe_barrier(walk: Walk, op: synchronization.PipeBarrierOp) -> None:
+    name = pipe(op.pipe.data)
+    if name == "ALL":
+        walk.emit(op, "npu.barrier")
+    elif name != "S":
+        walk.emit(op, "npu.pipe_barrier", properties=f'pipe = "{name}"')
+
+
+def _flag_number(walk: Walk, op: Any) -> int:
+    if isinstance(op.static_flag_id, IntegerAttr):
+        return op.static_flag_id.value.data
+    return walk.number(op.dynamic_flag_id, op)
+
+
+def _set_block(walk: Walk, op: synchronization.SyncBlockSetOp) -> None:
+    walk.emit(
+        op, "npu.set_cross", properties=f'event = {_flag_number(walk, op)}, source = "{pipe(op.tpipe.data)}"'
+    )
+
+
+def _wait_block(walk: Walk, op: synchronization.SyncBlockWaitOp) -> None:
+    walk.emit(
+        op, "npu.wait_cross", properties=f'event = {_flag_number(walk, op)}, target = "{pipe(op.pipe.data)}"'
+    )
+
+
+def _workspace(walk: Walk, op: upstream.AllocWorkspaceOp) -> None:
+    offset = walk.number(op.offset[0], op) if op.offset else 0
+    if op.dynamicSize:
+        raise refused(op, "has open sizes")
+    part = memref_of(op, op.result.type, 0)
+    walk.values[op.result] = walk.scratch.workspace(offset, part, walk.block.number)
+
+
+Handler = Callable[[Walk, Any], None]
+HANDLERS: dict[str, Handler] = {
+    "scf.for": _for,
+    "scf.while": _while,
+    "scf.if": _if,
+    "scf.index_switch": _switch,
+    "cf.assert": _assert,
+    "annotation.mark": _nothing,
+    "hivm.hir.set_mask_norm": _nothing,
+    "hivm.hir.set_ctrl": _nothing,
+    "hivm.hir.set_ffts_base_addr": _nothing,
+    "hivm.hir.get_block_idx": _index(lambda b: b.number),
+    "hivm.hir.get_block_num": _index(lambda b: b.count),
+    "hivm.hir.get_sub_block_idx": _index(lambda b: b.unit),
+    "hivm.hir.pointer_cast": _pointer_cast,
+    "hivm.hir.bitcast": _bitcast,
+    "memref_ext.alloc_workspace": _workspace,
+    "memref.subview": _subview,
+    "memref.reinterpret_cast": _reinterpret,
+    "memref.collapse_shape": _collapse,
+    "memref.expand_shape": _expand,
+    "memref.cast": _same,
+    "memref.memory_space_cast": _same,
+    "memref.dim": _dim,
+    "memref.load": _load_number,
+    "memref.store": _store_number,
+    "hivm.hir.set_flag": _flag,
+    "hivm.hir.wait_flag": _flag,
+    "hivm.hir.pipe_barrier": _pipe_barrier,
+    "hivm.hir.sync_block_set": _set_block,
+    "hivm.hir.sync_block_wait": _wait_block,
+}
+"""What is done with an op that is no arithmetic; `instructions.py` has those that move and compute."""
+
+__all__ = ["HANDLERS", "MOST_STEPS", "Place", "Handler", "Walk", "flag", "operand", "single"]

@@ -1,0 +1,77 @@
+"""Kernels of the vendor's compiler, imported: they compute what they are known to, and npu-check finds nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from shared import SHARED, needs
+from stored_kernels import REFERENCES, Reference
+
+import tilewright as tw
+
+TEXTS = Path(__file__).parent / "texts"
+STORED = SHARED / "hivm" / "kernels"
+
+
+def _exp_of_rest(x: np.ndarray) -> np.ndarray:
+    return np.exp(x - x.max(-1, keepdims=True))
+
+
+def random(*shapes: tuple[int, ...], dtype: str = "float32") -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.uniform(-2, 2, s).astype(dtype) for s in shapes]
+
+
+OWN: dict[str, tuple[Sequence[np.ndarray], Callable[..., np.ndarray]]] = {
+    "scaled_sum": (random((150,), (150,)), lambda x, y: np.float32(0.5) * x + y),
+    "centred_rows": (random((32, 32)), lambda x: x - x.mean(-1, keepdims=True)),
+    "shifted_row": (random((4, 64)), _exp_of_rest),
+    "product": (
+        random((64, 96), (96, 48), dtype="float16"),
+        lambda a, b: a.astype(np.float32) @ b.astype(np.float32),
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", ["typed", "bytes", "step"])
+@pytest.mark.parametrize("name", OWN)
+def test_a_kernel_of_ours_computes_what_it_says(name: str, mode: str) -> None:
+    inputs, makes = OWN[name]
+    program = tw.compile(TEXTS / f"{name}.hivm.mlir")
+    got = np.asarray(program(*inputs, mode=mode))
+    np.testing.assert_allclose(got, makes(*inputs), rtol=2e-5, atol=2e-5)
+
+
+def compared(program: tw.Program, reference: Reference, mode: str) -> None:
+    """Runs a program and compares what it gives with what is known."""
+    inputs = reference.inputs(np.random.default_rng(0))
+    wanted = reference.results(*inputs)
+    got = program(*[x.reshape(-1) for x in inputs], mode=mode)
+    got = got if isinstance(got, tuple | list) else [got]
+    for one, want in zip(got, wanted, strict=True):
+        wide = want.astype(np.float64).reshape(-1)
+        off = np.abs(np.asarray(one).astype(np.float64).reshape(-1) - wide).max()
+        assert off <= reference.off * np.abs(wide).max()
+
+
+def stored(name: str) -> str:
+    """The text of a stored kernel with its launch."""
+    return f"// launch: {REFERENCES[name].launch}\n" + (STORED / f"{name}.hivm.mlir").read_text()
+
+
+@needs(STORED)
+@pytest.mark.parametrize("name", REFERENCES)
+def test_a_stored_kernel_computes_what_it_is_known_to(name: str) -> None:
+    """It is compiled with npu-check, which finds nothing: the vendor's flags and barriers are proven."""
+    compared(tw.compile(stored(name)), REFERENCES[name], "step")
+
+
+@needs(STORED)
+@pytest.mark.parametrize("name", ["add_f32", "layernorm_256x1024_f32", "softmax_f32", "matmul_512_f16"])
+def test_all_modes_agree(name: str) -> None:
+    program = tw.compile(stored(name))
+    for mode in ("typed", "bytes"):
+        compared(program, REFERENCES[name], mode)
