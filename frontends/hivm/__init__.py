@@ -36,7 +36,7 @@ def npu_text(module: ModuleOp, where: str, machine: Machine, launch: Launch | No
     """The text of that module."""
     kernel = kernel_of(module)
     found = launched(kernel, launch)
-    cores, scratch = cores_of(kernel, found, machine)
+    cores, scratch = cores_of(module, kernel, found, machine)
     tensors = tensors_of(kernel, cores)
     return Writer(kernel, machine, scratch, tensors, where).module(grouped(cores))
 

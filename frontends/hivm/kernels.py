@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, AnyFloat, IntegerAttr, IntegerType, MemRefType, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from ...dialects.base import text
-from ...dialects.hivm.attributes import Enumeration
+from ...dialects.hivm.attributes import Enumeration, SymbolParameter
 from ...machine import Machine
 from ..errors import FrontendError
 from . import cube, instructions  # noqa: F401  # they add their rules
 from .groups import alike
 from .launching import GRID_RANK, Launch
 from .numbers import Number
-from .places import Memref
+from .places import Memref, row_major
 from .steps import Part, Scratch, Step, Value, memref_of, refused
 from .walk import Place, Walk
 
@@ -131,6 +131,7 @@ def arguments_of(kernel: Kernel, launch: Launch) -> list[Value]:
     """What stands for the arguments of a kernel. Raises FrontendError for numbers that are not given."""
     places = {a.name: str(i) for i, a in enumerate(kernel.numbers)}
     known = {*places, *places.values()}
+    known |= {a.name for a in kernel.arguments if isinstance(a.kind, MemRefType) and not a.hidden}
     if unknown := [n for n in launch.numbers if n not in known]:
         takes = ", ".join(places) or "none"
         raise refused(kernel.func, f"takes no number {unknown[0]}: its numbers are {takes}")
@@ -141,20 +142,60 @@ def arguments_of(kernel: Kernel, launch: Launch) -> list[Value]:
         if i >= last:
             given.append(grid[i - last])
         elif isinstance(argument.kind, MemRefType):
-            given.append(_tensor(kernel, argument, i))
+            given.append(_tensor(kernel, argument, i, launch))
         elif argument.hidden:
-            given.append(0)
+            given.append(i)
         else:
             given.append(_number(kernel, argument, launch, places))
     return given
 
 
-def _tensor(kernel: Kernel, argument: Argument, number: int) -> Memref:
+def _tensor(kernel: Kernel, argument: Argument, number: int, launch: Launch) -> Memref:
+    """The memref of an argument, whose open size the launch may say; -1 where it does not."""
     assert isinstance(argument.kind, MemRefType)
     shape = argument.kind.get_shape()
-    if len(shape) > 1 and DYNAMIC_INDEX in shape:
-        raise refused(kernel.func, f"takes %{argument.name} with open sizes, {argument.kind}")
-    return memref_of(kernel.func, argument.kind, 0, number)
+    if tuple(shape).count(DYNAMIC_INDEX) > 1:
+        raise refused(kernel.func, f"takes %{argument.name} with several open sizes, {argument.kind}")
+    size = int(launch.numbers.get(argument.name, -1))
+    made = memref_of(kernel.func, argument.kind, 0, number)
+    sizes = tuple(size if n == DYNAMIC_INDEX else n for n in shape)
+    return replace(made, shape=sizes, strides=row_major([max(n, 1) for n in sizes]))
+
+
+def tiling_of(module: ModuleOp, kernel: Kernel, given: Sequence[Value]) -> dict[int, list[int]]:
+    """What the host computes for a kernel, by the numbers of the arguments that it gives it with: the key by which the
+    kernel goes a way, and the sizes of its tiles. Raises FrontendError for a host function that cannot be followed."""
+    named = kernel.func.attributes.get("hacc.tiling_function")
+    if not isinstance(named, SymbolParameter):
+        return {}
+    wanted = named.value.root_reference.data
+    # A function outlined from the one that the attribute is about takes other arguments; its own stands beside it.
+    own = kernel.func.sym_name.data.rpartition("_")[0] + "_tiling_function"
+    funcs = {f.sym_name.data: f for f in module.walk() if isinstance(f, FuncOp)}
+    fitting = (funcs[name] for name in (wanted, own) if name in funcs and _takes(funcs[name], kernel))
+    func = next(fitting, None)
+    if func is None:
+        raise refused(kernel.func, f"has its tiling from @{wanted}, which is no function with its arguments")
+    found: dict[int, list[int]] = {}
+    for i, argument in enumerate(kernel.arguments):
+        if argument.hidden in ("tiling_key", "tiling_struct"):
+            size = argument.kind.get_shape()[0] if isinstance(argument.kind, MemRefType) else 1
+            found[i] = [0] * size
+    walk = Walk(Place(0, 1), Scratch(), tiling=found)
+    walk.run(func, given)
+    return found
+
+
+def _takes(host: FuncOp, kernel: Kernel) -> bool:
+    """Whether a function of the host takes what a kernel takes, but for where tensors lie."""
+    taken = [a.type for a in host.body.block.args]
+    wanted = [a.kind for a in kernel.arguments]
+    return len(taken) == len(wanted) and all(
+        a.get_shape() == b.get_shape() and a.element_type == b.element_type
+        if isinstance(a, MemRefType) and isinstance(b, MemRefType)
+        else a == b
+        for a, b in zip(taken, wanted, strict=True)
+    )
 
 
 def _number(kernel: Kernel, argument: Argument, launch: Launch, places: dict[str, str]) -> Number:
@@ -165,19 +206,22 @@ def _number(kernel: Kernel, argument: Argument, launch: Launch, places: dict[str
     raise refused(kernel.func, f"takes %{argument.name} of type {argument.kind}: {_hint(kernel)}")
 
 
-def cores_of(kernel: Kernel, launch: Launch, machine: Machine) -> tuple[list[list[Part]], Scratch]:
+def cores_of(
+    module: ModuleOp, kernel: Kernel, launch: Launch, machine: Machine
+) -> tuple[list[list[Part]], Scratch]:
     """What each core does, or each cube core with the vector cores beside it. Blocks that are more than there are cores
     run one after the other. Raises FrontendError for what cannot be imported."""
     scratch = Scratch()
     beside = machine.vector_cores // machine.cube_cores if kernel.kind == "mix" else 1
     cores = min(launch.blocks, machine.vector_cores if kernel.kind == "vector" else machine.cube_cores)
     given = arguments_of(kernel, launch)
+    tiling = tiling_of(module, kernel, given)
     units = [beside if core == "vector" else 1 for _, core in kernel.functions]
     found: list[list[list[list[Step]]]] = [[[[] for _ in range(n)] for n in units] for _ in range(cores)]
     for number in range(launch.blocks):
         for (func, _), steps in zip(kernel.functions, found[number % cores], strict=True):
             for unit, listed in enumerate(steps):
-                walk = Walk(Place(number, launch.blocks, unit), scratch)
+                walk = Walk(Place(number, launch.blocks, unit), scratch, tiling=tiling)
                 scratch.begin()
                 walk.run(func, given)
                 listed += walk.steps

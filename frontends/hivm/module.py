@@ -37,6 +37,8 @@ class Tensor:
     stored: bool = False
     whole: bool = False
     """Whether all its elements are stored."""
+    in_place: bool = False
+    """Whether the kernel loads what it stored before."""
     workspace: bool = False
 
     @property
@@ -50,12 +52,12 @@ class Tensor:
 
     def named(self, writes: bool) -> str:
         """What the kernel calls it where it loads, or writes."""
-        return f"%out_{self.name}" if writes and not self.workspace else f"%{self.name}"
+        return f"%out_{self.name}" if (writes or self.in_place) and not self.workspace else f"%{self.name}"
 
 
 def tensors_of(kernel: Kernel, cores: Sequence[Core]) -> dict[int, Tensor]:
     """The tensors that a kernel touches, by the numbers of its arguments; what one kind of core stores and the other
-    loads is a workspace. Raises FrontendError for a core that loads what it stored."""
+    loads is a workspace."""
     found: dict[int, Tensor] = {}
     boxes: dict[int, list[tuple[Memref, bool, Step, int]]] = {}
     kinds: dict[int, dict[bool, set[str]]] = {}
@@ -95,8 +97,9 @@ def tensors_of(kernel: Kernel, cores: Sequence[Core]) -> dict[int, Tensor]:
         made.stored = any(writes for _, writes, *_ in listed)
         if made.stored:
             made.whole = _covered(listed, elements)
-        if made.stored and made.loaded:
-            _check_order(listed)
+        if made.stored and made.loaded and _loads_again(listed):
+            made.in_place, made.loaded = True, False
+            made.whole = made.whole and _stored_first(listed)
     return found
 
 
@@ -118,15 +121,29 @@ def _covered(listed: Sequence[tuple[Memref, bool, Step, int]], elements: int) ->
     return bool(marked.all())
 
 
-def _check_order(listed: Sequence[tuple[Memref, bool, Step, int]]) -> None:
-    """Raises FrontendError where a core loads elements that one stored before: loads see a tensor as it was given."""
+def _loads_again(listed: Sequence[tuple[Memref, bool, Step, int]]) -> bool:
+    """Whether a core loads elements that it stored before."""
     stored: dict[int, list[tuple[int, int]]] = {}
-    for box, writes, step, core in listed:
+    for box, writes, _, core in listed:
         span = (box.start, box.start + box.reach)
         if writes:
             stored.setdefault(core, []).append(span)
         elif any(a < span[1] and span[0] < b for a, b in stored.get(core, ())):
-            raise refused(step.op, "loads what the kernel stored before, from the same tensor")
+            return True
+    return False
+
+
+def _stored_first(listed: Sequence[tuple[Memref, bool, Step, int]]) -> bool:
+    """Whether all that a core loads is what it stored before."""
+    stored: dict[int, set[Any]] = {}
+    for box, writes, _, core in listed:
+        have = stored.setdefault(core, set())
+        numbers = set(_numbers(box).tolist())
+        if writes:
+            have |= numbers
+        elif not numbers <= have:
+            return False
+    return True
 
 
 @dataclass

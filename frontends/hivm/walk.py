@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from xdsl.dialects import scf
@@ -21,7 +21,7 @@ from ...dialects.base import integer, to_ints
 from ...dialects.dtypes import dtype_name
 from ...dialects.hivm import structure, synchronization, upstream
 from .numbers import SCALARS, constant, known
-from .places import Buffer, Memref, rows_of
+from .places import Buffer, Memref, row_major, rows_of
 from .steps import Operand, Register, Scratch, Step, Value, memref_of, refused
 
 MOST_STEPS = 200_000
@@ -47,6 +47,8 @@ class Walk:
     values: dict[SSAValue, Value] = field(default_factory=dict)
     rounds: list[int] = field(default_factory=list)
     """The numbers of the iterations of the loops around, the innermost one last."""
+    tiling: dict[int, list[int]] = field(default_factory=dict)
+    """What arguments hold that the host computes, by their numbers."""
 
     def run(self, func: FuncOp, arguments: Sequence[Value]) -> None:
         """Walks the function. Raises FrontendError for what cannot be imported."""
@@ -336,8 +338,10 @@ def _bitcast(walk: Walk, op: structure.BitcastOp) -> None:
 
 
 def _dim(walk: Walk, op: Any) -> None:
-    source = walk.memref(op.operands[0], op)
-    walk.values[op.results[0]] = source.shape[walk.number(op.operands[1], op)]
+    found = walk.memref(op.operands[0], op).shape[walk.number(op.operands[1], op)]
+    if found < 0:
+        raise refused(op, "asks for a size that is not given: name the argument in --launch, as in arg0=8")
+    walk.values[op.results[0]] = found
 
 
 def _element(walk: Walk, op: Operation, place: Memref, indices: Sequence[SSAValue]) -> Memref:
@@ -346,8 +350,29 @@ def _element(walk: Walk, op: Operation, place: Memref, indices: Sequence[SSAValu
     return Memref(part.space, part.element, (), (), part.start, part.tensor)
 
 
+def _view(walk: Walk, op: Any) -> None:
+    source, kind = walk.memref(op.operands[0], op), op.results[0].type
+    shift, *given = [walk.number(v, op) for v in op.operands[1:]]
+    sizes = iter(given)
+    shape = tuple(next(sizes) if n == DYNAMIC_INDEX else n for n in kind.get_shape())
+    made = memref_of(op, kind, source.start + shift, source.tensor)
+    walk.values[op.results[0]] = replace(made, shape=shape, strides=row_major(shape))
+
+
+def _load_key(walk: Walk, op: Operation) -> None:
+    walk.values[op.results[0]] = walk.tiling[walk.number(op.operands[0], op)][0]
+
+
+def _store_key(walk: Walk, op: Operation) -> None:
+    walk.tiling[walk.number(op.operands[1], op)][0] = walk.number(op.operands[0], op)
+
+
 def _load_number(walk: Walk, op: Any) -> None:
-    place = _element(walk, op, walk.memref(op.operands[0], op), op.operands[1:])
+    source = walk.memref(op.operands[0], op)
+    if source.tensor in walk.tiling:
+        walk.values[op.results[0]] = walk.tiling[source.tensor][walk.number(op.operands[1], op)]
+        return
+    place = _element(walk, op, source, op.operands[1:])
     if place.space != "ub":
         raise refused(op, "reads a number of device memory, by which the import cannot steer")
     made = walk.scratch.number(place.element)
@@ -357,6 +382,9 @@ def _load_number(walk: Walk, op: Any) -> None:
 
 def _store_number(walk: Walk, op: Any) -> None:
     place = _element(walk, op, walk.memref(op.operands[1], op), op.operands[2:])
+    if place.tensor in walk.tiling:
+        walk.tiling[place.tensor][place.start] = walk.number(op.operands[0], op)
+        return
     source = walk.local(op.operands[0], op)
     if place.space == "ub":
         walk.emit(op, "npu.scalar", single(source), single(place), properties='function = "convert"')
@@ -446,6 +474,9 @@ HANDLERS: dict[str, Handler] = {
     "memref.cast": _same,
     "memref.memory_space_cast": _same,
     "memref.dim": _dim,
+    "memref.view": _view,
+    "llvm.load": _load_key,
+    "llvm.store": _store_key,
     "memref.load": _load_number,
     "memref.store": _store_number,
     "hivm.hir.set_flag": _flag,

@@ -85,11 +85,6 @@ def _mlp(x: Array, w1: Array, w2: Array) -> Sequence[Array]:
     return _like([_product(h, w2)], x)
 
 
-def _entropy(x: Array, t: Array) -> Sequence[Array]:
-    top = x.max(-1)
-    return [np.log(np.exp(x - top[:, None]).sum(-1)) + top - x[np.arange(len(x)), t]]
-
-
 F16 = {"dtype": "float16"}
 REFERENCES: dict[str, Reference] = {
     "add_f32": Reference("grid=(5,), 20000", _floats((20000,), (20000,)), lambda x, y: [x + y]),
@@ -158,11 +153,6 @@ REFERENCES: dict[str, Reference] = {
     "reduce_sum_f32": Reference("grid=(3,)", _floats((48, 512)), lambda x: [x.sum(1)]),
     "reduce_max_axis0_f32": Reference("grid=(32,)", _floats((64, 4096)), lambda x: [x.max(0)]),
     "cumsum_axis0_f32": Reference("grid=(8,)", _floats((32, 1024)), lambda x: [np.cumsum(x, 0)]),
-    "cross_entropy_f32": Reference(
-        "grid=(3,)",
-        lambda rng: [rng.uniform(-2, 2, (3, 4096)).astype("f4"), rng.integers(0, 4096, 3).astype("i4")],
-        _entropy,
-    ),
     "transpose_f32": Reference("grid=(2,2), 100, 90", _floats((100, 90)), lambda x: [x.T]),
     "transpose_f16": Reference("grid=(2,2), 100, 90", _floats((100, 90), **F16), lambda x: [x.T], 0),
     "outer_f32": Reference("grid=(1,)", _floats((32,), (256,)), lambda x, y: [x[:, None] * y[None, :]]),
@@ -211,4 +201,26 @@ REFERENCES: dict[str, Reference] = {
         lambda a, b, d: _like([(x := _product(a, b) + _f32(d)) * _sigmoid(1.702 * x)], a),
         4e-3,
     ),
+    # What HFusion makes of a graph: sizes are given by the names of tensors, and the host's function is followed.
+    "hf_add_f32_dyn": Reference(
+        "arg0=50, arg1=51200, arg2=51200, arg3=51200",
+        _floats((51200,), (51200,)),
+        lambda x, y: [x + y],
+    ),
+    "hf_relu_f16_dyn": Reference(
+        "arg0=50, arg1=51200, arg2=51200",
+        _floats((51200,), **F16),
+        lambda x: [np.maximum(x, 0)],
+        0,
+    ),
+    "hf_cast_f32_f16_dyn": Reference(
+        "arg0=50, arg1=51200, arg2=51200",
+        _floats((51200,)),
+        lambda x: [x.astype("f2")],
+        0,
+    ),
+    "hf_reduce_sum_f32_dyn_nomb": Reference(
+        "arg0=100, arg1=100", _floats((100, 1024)), lambda x: [x.sum(-1)]
+    ),
+    "hf_softmax_f32_dyn": Reference("arg0=100, arg1=100", _floats((100, 1024)), lambda x: [_softmax(x)]),
 }
