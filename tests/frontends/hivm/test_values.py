@@ -11,6 +11,7 @@ from shared import SHARED, needs
 from stored_kernels import REFERENCES, Reference
 
 import tilewright as tw
+from tilewright.api.launched import Launched
 
 TEXTS = Path(__file__).parent / "texts"
 STORED = SHARED / "hivm" / "kernels"
@@ -75,3 +76,38 @@ def test_all_modes_agree(name: str) -> None:
     program = tw.compile(stored(name))
     for mode in ("typed", "bytes"):
         compared(program, REFERENCES[name], mode)
+
+
+@needs(STORED)
+@pytest.mark.parametrize(
+    ("name", "launch", "why"),
+    [
+        ("cross_entropy_f32", "grid=(3,)", r"memref.load.*:36\) reads a number of device memory"),
+        ("scatter_rows_f16", "grid=(3,)", r"memref.load.*:22\) reads a number of device memory"),
+        ("atomic_add_f32", "grid=(2,)", r"hivm.hir.store.*:27\) stores by atomic add"),
+        ("hf_matmul_f16", "grid=(20,)", r"hivm.hir.matmul.*:69\) has no counterpart"),
+        ("a5_sort_f32", "grid=(2,)", r"hivm.hir.vsort.*:26\) has no counterpart"),
+        ("a5_reduce_sum_f32", "grid=(2,)", r"func.call.*:51\) has no counterpart"),
+    ],
+)
+def test_what_is_refused_is_said_in_one_sentence(name: str, launch: str, why: str) -> None:
+    text = f"// launch: {launch}\n"
+    with pytest.raises(tw.CompileError, match=why):
+        tw.compile(text + (STORED / f"{name}.hivm.mlir").read_text())
+
+
+@pytest.mark.parametrize(
+    ("launch", "why"),
+    [
+        ("n=150", "grid"),
+        ("grid=(0,), n=150", "one to three positive numbers"),
+        ("grid=(1,2,3,4), n=150", "one to three positive numbers"),
+        ("grid=(3,), n=many", "no number"),
+        ("grid=(3,), ,", "is no number"),
+        ("grid=(3", "is no launch"),
+        ("grid=(3,), m=1", "takes no number m: its numbers are n, a"),
+    ],
+)
+def test_a_launch_that_says_nothing_is_refused(launch: str, why: str) -> None:
+    with pytest.raises(tw.CompileError, match=why):
+        tw.compile(Launched(TEXTS / "scaled_sum.hivm.mlir", launch))
