@@ -114,6 +114,7 @@ class Options:
             host's memory; a program that cannot keep it is refused. None: no limit but the chip's memory.
         pool: How the pool of a `DynamicProgram` chooses places in device memory: `best-fit` or `buddy`.
         pool_bytes: How much device memory that pool has. None: all of the chip's.
+        hivm: Whether kernels take forms that the vendor's IR has, so that `Program.to_hivm` gives them as its text.
     """
 
     memory: Memory = "typed"
@@ -145,6 +146,7 @@ class Options:
     placed: bool = True
     fractals: bool = True
     fuse: bool = True
+    hivm: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.quantization, QuantConfig | str | Path | None):
@@ -223,12 +225,13 @@ class Options:
             self.tails,
             self.pooling,
             self.ahead,
-            self.unit_flags,
+            self.unit_flags and not self.hivm,
             self.inline,
             self.stream_k,
             self.placed,
             self.fractals,
             self.fuse,
+            self.hivm or None,
         )
         left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
         return [s for s in pinned(stages, choices) if s.name not in left_out]

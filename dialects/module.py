@@ -23,6 +23,12 @@ STATES = "tilewright.states"
 BOUNDED = "tilewright.bounded"
 """Set where the sizes of some tensors depend on data, also where no result shows it."""
 
+FOR_HIVM = "tilewright.hivm"
+"""Set where kernels are in forms that the vendor's IR has."""
+
+NO_HIVM = "tilewright.no_hivm"
+"""On a kernel: why it is not in such a form."""
+
 LEFT_OUT = "tilewright.left_out"
 """What would have made the program faster, and failed when it was compiled."""
 

@@ -55,6 +55,7 @@ class PassChoices:
     follow the products of their sums fractal by fractal. inline: whether kernels make small rows that they read
     themselves. stream_k: whether sums of products are cut where whole ones would leave cores idle. placed: whether
     kernels store parts of a concatenation where it has them. fuse: whether kernels compute several ops.
+    hivm: True where kernels take forms that the vendor's IR has.
     """
 
     schedule: str = ""
@@ -78,6 +79,7 @@ class PassChoices:
     placed: bool = True
     fractals: bool = True
     fuse: bool = True
+    hivm: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Stage:
     requires: tuple[str, ...] = ()
     establishes: tuple[str, ...] = ()
     choices: PassChoices = PassChoices()
-    optional: Literal["", "precision", "winograd", "memory_limit"] = ""
+    optional: Literal["", "precision", "winograd", "memory_limit", "hivm"] = ""
     rounds: bool = False
 
     @property
@@ -126,6 +128,7 @@ PIPELINE: tuple[Stage, ...] = (
     Stage("tile-inline", ".tile.inline:TileInlinePass", "tile", ("tiled",), ("inlined",)),
     Stage("tile-fit", ".tile.fit:TileFitPass", "tile", ("tiled",), optional="memory_limit"),
     Stage("tile-to-npu", ".npu.bufferize:TileToNpuPass", "npu", ("tiled",), ("bufferized",)),
+    Stage("npu-hivm", ".npu.hivm:NpuHivmPass", "npu", ("bufferized",), optional="hivm", rounds=True),
     Stage("npu-allocate", ".npu.allocate:NpuAllocatePass", "npu", ("bufferized",), ("addressed",)),
     Stage(
         "npu-synchronize", ".npu.synchronize:NpuSynchronizePass", "npu", ("bufferized",), ("synchronized",)

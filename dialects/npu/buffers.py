@@ -33,11 +33,13 @@ from .types import BufferType, GmType
 class AllocOp(FormattedOp, MemoryEffectInterface):
     """Reserves a buffer in its space; `address` (bytes from the start of the space) comes with npu-allocate. Buffers
     that are `shared` are views of one memory: what is written through one is read through others that have its
-    bytes."""
+    bytes. In `scratch` instructions of the section work that need more memory than their operands
+    (dialects/npu/scratch.py)."""
 
     name = "npu.alloc"
     address = opt_prop_def(IntegerAttr)
     shared = opt_prop_def(UnitAttr)
+    scratch = opt_prop_def(UnitAttr)
     result = result_def()
 
     def effects(self) -> AbstractSet[EffectInstance]:

@@ -22,6 +22,7 @@ from ....dialects import npu as ops
 from ....dialects.affine import Expr
 from ....dialects.base import FormattedOp, describe, integer, text, to_ints, unpack_over
 from ....dialects.npu import BufferType, GmType, NpuOp, Pipe, structure
+from ....dialects.npu.scratch import scratch_bytes
 from ....dialects.open_sizes import any_open, example_sizes, value_at
 from ....machine import Machine
 from ...errors import PassError
@@ -268,6 +269,7 @@ class _SectionBuilder:
         self.kernel, self.section = kernel, section
         self.loops: tuple[int, ...] = ()
         self.cells: dict[SSAValue, list[list[TouchedBytes]]] = {}
+        self.scratch: SSAValue | None = None
         self.places: dict[SSAValue, Place] = {}
         self.shared: dict[SSAValue, SSAValue] = {}
 
@@ -285,6 +287,8 @@ class _SectionBuilder:
             if not isinstance(op, ops.AllocOp):
                 continue
             self.section.allocs.append(op)
+            if op.scratch is not None:
+                self.scratch = op.result
             kind = op.result.type
             assert isinstance(kind, BufferType)
             size = kind.slot_bytes
@@ -424,6 +428,8 @@ class _SectionBuilder:
                 writes.append(self.place(value, op))
             else:
                 device.append(self._transfer(op, value, True))
+        if self.scratch is not None and scratch_bytes(op):
+            writes.append(self.place(self.scratch, op))
         node = CheckedNode(WORK, op, kernel.queue(self.section, op.PIPE), reads, writes, None, device)
         node.unordered = op.is_unordered(kernel.machine)
         if node.unordered:

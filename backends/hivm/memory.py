@@ -1,0 +1,263 @@
+"""Memory of a kernel in HIVM: buffers at our addresses, boxes of device tensors, and what both have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, i32, i64
+from xdsl.dialects.memref import ReinterpretCastOp, SubviewOp
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from ...dialects.affine import Expr
+from ...dialects.base import integer
+from ...dialects.dtypes import dtype_name
+from ...dialects.hivm.structure import PointerCastOp
+from ...dialects.hivm.upstream import MarkOp
+from ...dialects.npu import AllocOp, BufferType, GmType, SlotOp, TransferOp, ViewOp, buffer, gm, whole_buffer
+from .building import made
+from .emitter import Emitter, Number, element_of, memref
+from .errors import NotInHivm
+from .layout import Axis, axes_of, merged
+
+SPACES = {"ub": "ub", "l1": "cbuf", "l0a": "ca", "l0b": "cb", "l0c": "cc"}
+"""The names that HIVM has for memories of a core."""
+
+
+class Memory:
+    """Where the buffers and tensors of a kernel are in a function.
+
+    slotted: whether a slot of a multi-buffer is one of several addresses of one cast, among which the vendor's compiler
+    chooses by the iteration, in place of an address that is computed.
+    """
+
+    def __init__(self, emitter: Emitter, tensors: dict[SSAValue, SSAValue], slotted: bool = False) -> None:
+        self.emit = emitter
+        self.tensors = tensors
+        self.slotted = slotted
+
+    # -- on chip -----------------------------------------------------------------------------------------------
+
+    def counter(self, expr: Expr, modulus: int) -> Number:
+        """A counter of surrounding loops modulo a number of slots."""
+        low, _ = self.emit.span(expr)
+        if low < 0:
+            expr = expr + -(low // modulus) * modulus
+        return self.emit.modulo(self.emit.linear(expr), modulus)
+
+    def addresses(self, value: SSAValue, op: Operation) -> tuple[list[int], Number]:
+        """The addresses of the slots of a buffer, in bytes, and the number of the one that a value names."""
+        alloc = whole_buffer(value).owner
+        assert isinstance(alloc, AllocOp)
+        if alloc.address is None:
+            raise NotInHivm(op, "uses a buffer without an address: run npu-allocate before")
+        whole = buffer(alloc.result)
+        found = [integer(alloc.address) + n * whole.slot_bytes for n in range(whole.slots)]
+        if not isinstance(value.owner, SlotOp):
+            return found[:1], 0
+        return found, self.counter(value.owner.linear()[0], whole.slots)
+
+    def cast(self, value: SSAValue, kind: MemRefType, op: Operation) -> SSAValue:
+        """A buffer as memory of a type that begins at its address."""
+        return self.emit.once(("cast", value, kind), lambda: self._cast(value, kind, op))
+
+    def _cast(self, value: SSAValue, kind: MemRefType, op: Operation) -> SSAValue:
+        emit = self.emit
+        found, slot = self.addresses(value, op)
+        if isinstance(slot, int):
+            return self.at(found[slot], kind)
+        if self.slotted:
+            several = [emit.constant(n, i64) for n in found]
+            found_at = emit.value(made(PointerCastOp, [kind], addrs=several))
+            mark = made(MarkOp, src=found_at)
+            mark.attributes["hivm.multi_buffer"] = IntegerAttr(len(found), i32)
+            emit.add(mark)
+            return found_at
+        apart = found[1] - found[0]
+        at = emit.as_i64(emit.plus(emit.times(slot, apart), found[0]))
+        return emit.value(made(PointerCastOp, [kind], addrs=[at]))
+
+    def at(self, address: int, kind: MemRefType) -> SSAValue:
+        """Memory of a type at an address."""
+
+        def cast() -> SSAValue:
+            start = self.emit.constant(address, i64)
+            return self.emit.value(made(PointerCastOp, [kind], addrs=[start]))
+
+        return self.emit.once(("at", address, kind), cast)
+
+    def tile(self, value: SSAValue, axes: Sequence[Axis], op: Operation) -> SSAValue:
+        """A buffer as memory with these dimensions."""
+        kind = buffer(value)
+        shape, strides = [a.count for a in axes], [a.stride for a in axes]
+        return self.cast(value, memref(shape, element_of(kind.dtype()), SPACES[kind.space], strides), op)
+
+    # -- in device memory --------------------------------------------------------------------------------------
+
+    def tensor(self, value: SSAValue) -> SSAValue:
+        """The argument that a device tensor, or a view of it, is in."""
+        while isinstance(value.owner, ViewOp):
+            value = value.owner.source
+        return self.tensors[value]
+
+    def box(self, op: TransferOp) -> Box:
+        """The parts of device tensor and tile that a transfer moves."""
+        return _matched(op, self.emit)
+
+    def tensor_part(self, op: TransferOp, box: Box, view: GmType) -> SSAValue:
+        """The part of the device tensor, as memory."""
+        emit = self.emit
+        source = self.tensor(op.main_operands()[op.DEVICE_OPERAND])
+        strides = [axis.far for axis in box.axes]
+        offset: Number = view.offset
+        for position, stride in zip(box.starts, view.strides, strict=True):
+            offset = emit.plus(offset, emit.times(position, stride))
+        sizes = [axis.count for axis in box.axes]
+        return _part(emit, source, offset, sizes, strides, view.element, "gm")
+
+    def tile_part(self, op: TransferOp, box: Box) -> SSAValue:
+        """The part of the tile, as memory."""
+        emit = self.emit
+        value = op.tile()
+        kind = buffer(value)
+        axes = [Axis(axis.whole, axis.near) for axis in box.axes]
+        whole = self.tile(value, axes, op)
+        if all(axis.count == axis.whole and axis.skipped == 0 for axis in box.axes):
+            return whole
+        offset: Number = 0
+        for axis in box.axes:
+            offset = emit.plus(offset, emit.times(axis.skipped, axis.near))
+        sizes = [axis.count for axis in box.axes]
+        known = [n if isinstance(n, int) else -1 for n in sizes]
+        strides = [axis.near for axis in box.axes]
+        result = memref(known, element_of(kind.dtype()), SPACES[kind.space], strides, offset)
+        skipped = [axis.skipped for axis in box.axes]
+        return emit.value(SubviewOp.get(whole, skipped, sizes, [1] * len(axes), result))
+
+
+def _part(
+    emit: Emitter,
+    source: SSAValue,
+    offset: Number,
+    sizes: Sequence[Number],
+    strides: Sequence[int],
+    element: Attribute,
+    space: str,
+) -> SSAValue:
+    known = [n if isinstance(n, int) else -1 for n in sizes]
+    result = memref(known, element_of(dtype_name(element)), space, strides, offset)
+    return emit.value(ReinterpretCastOp.from_dynamic(source, [offset], list(sizes), list(strides), result))
+
+
+@dataclass(frozen=True)
+class BoxAxis:
+    """A dimension of a transfer: how many elements move of the `whole` that the tile has along it, behind the `skipped`
+    ones that lie before the tensor; elements between neighbours in the tensor (`far`) and in the tile (`near`)."""
+
+    whole: int
+    count: Number
+    skipped: Number
+    far: int
+    near: int
+
+
+@dataclass(frozen=True)
+class Box:
+    """What a transfer moves. starts: the first position along each dimension of the view."""
+
+    axes: tuple[BoxAxis, ...]
+    starts: tuple[Number, ...]
+
+    @property
+    def is_clipped(self) -> bool:
+        """Whether a part of the tile may lie outside the tensor."""
+        return any(axis.count != axis.whole for axis in self.axes)
+
+
+def is_inside(op: TransferOp, emit: Emitter) -> bool:
+    """Whether a transfer never reaches outside its tensor."""
+    return not any(_clips(op, emit))
+
+
+def _clips(op: TransferOp, emit: Emitter) -> list[bool]:
+    found = []
+    for offset, n, step, extent in zip(op.linear(), op.box_sizes, op.box_steps, op.view.shape, strict=True):
+        low, high = emit.span(offset)
+        found.append(low < 0 or high + (n - 1) * step >= extent)
+    return found
+
+
+def _matched(op: TransferOp, emit: Emitter) -> Box:
+    """The common dimensions of a box and its tile. Raises NotInHivm where a dimension that is clipped is cut in the
+    tile."""
+    view, tile = gm(op.main_operands()[op.DEVICE_OPERAND]), buffer(op.tile())
+    starts: list[Number] = []
+    boxes: list[
+        tuple[int, int, Number, Number, bool]
+    ] = []  # whole, stride in the tensor, count, skipped, clipped
+    clips = _clips(op, emit)
+    for d, (offset, n, step) in enumerate(zip(op.linear(), op.box_sizes, op.box_steps, strict=True)):
+        stride, extent = view.strides[d] * step, view.shape[d]
+        start = emit.linear(offset)
+        count: Number = n
+        skipped: Number = 0
+        if clips[d]:
+            if step != 1:
+                raise NotInHivm(op, f"moves every {step}th element, and some outside of its tensor")
+            low, _ = emit.span(offset)
+            if low < 0:
+                skipped = emit.largest(emit.minus(0, start), 0)
+            room = emit.least(emit.minus(extent, start), n)
+            count = emit.largest(emit.minus(room, skipped), 0)
+            start = emit.plus(start, skipped)
+        starts.append(start)
+        if n != 1 or clips[d]:
+            boxes.append((n, stride, count, skipped, clips[d]))
+    axes = _common(op, boxes, [a for a in merged(axes_of(tile)) if a.count != 1])
+    return Box(tuple(axes) or (BoxAxis(1, 1, 0, 1, 1),), tuple(starts))
+
+
+def _common(
+    op: TransferOp, boxes: list[tuple[int, int, Number, Number, bool]], tile: list[Axis]
+) -> list[BoxAxis]:
+    out: list[BoxAxis] = []
+    left = list(tile)
+    for whole, far, count, skipped, clipped in reversed(boxes):
+        rest = whole
+        while rest > 1 or (clipped and rest == whole):
+            near = left.pop() if left else Axis(1, 1)
+            part = min(rest, near.count)
+            if rest % part or near.count % part or (clipped and part != whole):
+                raise NotInHivm(op, "moves a box whose dimensions are cut otherwise in its tile")
+            if near.count > part:
+                left.append(Axis(near.count // part, near.stride * part))
+            moved = (count, skipped) if clipped else (part, 0)
+            out.append(
+                BoxAxis(part, moved[0], moved[1], far * (whole // rest if not clipped else 1), near.stride)
+            )
+            rest //= part
+            if clipped:
+                break
+    out.reverse()
+    return _joined(out)
+
+
+def _joined(axes: list[BoxAxis]) -> list[BoxAxis]:
+    """Neighbours as one where both tensor and tile have them one behind the other."""
+    out: list[BoxAxis] = []
+    for axis in axes:
+        outer = out[-1] if out else None
+        if (
+            outer is not None
+            and outer.count == outer.whole
+            and axis.count == axis.whole
+            and outer.far == axis.far * axis.whole
+            and outer.near == axis.near * axis.whole
+        ):
+            out[-1] = BoxAxis(outer.whole * axis.whole, outer.whole * axis.whole, 0, axis.far, axis.near)
+        else:
+            out.append(axis)
+    return out
+
+
+__all__ = ["Box", "BoxAxis", "BufferType", "Memory", "is_inside"]

@@ -1,0 +1,379 @@
+"""Vector instructions: what each is in HIVM, on tiles with as few dimensions as they can have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, i64
+from xdsl.dialects.memref import SubviewOp
+from xdsl.ir import Operation, SSAValue
+
+from ...dialects.base import integer, text, to_ints
+from ...dialects.dtypes import itemsize, size
+from ...dialects.hivm import attributes as attrs
+from ...dialects.hivm.counterparts import COMPARED, REDUCED, ROUNDED, SUPPORTED, cast_mode
+from ...dialects.hivm.transfers import CopyOp
+from ...dialects.hivm.vector import ELEMENTWISE, VarangeOp, VbrcOp, VreduceOp, VtransposeOp
+from ...dialects.npu import (
+    AllocOp,
+    BufferType,
+    ElementwiseVectorOp,
+    VBroadcastOp,
+    VectorOp,
+    VExtractOp,
+    VFillOp,
+    VIotaOp,
+    VReduceOp,
+    VRoundToOp,
+    VTransposeOp,
+    buffer,
+)
+from ...dialects.npu.constants import constant_in
+from ...dialects.npu.scratch import reduced_form, scratch_bytes
+from ...dialects.npu.types import ROW_BYTES
+from ...dialects.shapes import is_row_of
+from .building import made
+from .emitter import INDEX, Emitter, Number, element_of, memref
+from .errors import NotInHivm
+from .layout import Axis, axes_of, is_dense, merged, padded_row, rows_and_columns
+from .memory import Memory
+
+DIRECT = {
+    "add": "vadd",
+    "sub": "vsub",
+    "mul": "vmul",
+    "div": "vdiv",
+    "max": "vmax",
+    "min": "vmin",
+    "exp": "vexp",
+    "log": "vln",
+    "sqrt": "vsqrt",
+    "abs": "vabs",
+    "not": "vnot",
+    "and": "vand",
+    "or": "vor",
+    "xor": "vxor",
+    "shl": "vshl",
+    "shr_arithmetic": "vshr",
+}
+"""Functions that HIVM has under another name."""
+
+SWAPPED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+COMMUTATIVE = ("add", "mul", "max", "min", "and", "or", "xor")
+
+
+class VectorRules:
+    """Adds what vector instructions are in HIVM to a function."""
+
+    def __init__(self, emit: Emitter, memory: Memory, scratch: AllocOp | None) -> None:
+        self.emit, self.memory, self.scratch = emit, memory, scratch
+
+    def __call__(self, op: VectorOp) -> None:
+        """Raises NotInHivm for an instruction that HIVM has not."""
+        for kind, rule in _RULES.items():
+            if isinstance(op, kind):
+                rule(self, op)
+                return
+        raise NotInHivm(op, "has no counterpart in HIVM")
+
+    # -- operands ----------------------------------------------------------------------------------------------
+
+    def room(self, op: VectorOp, dtype: str) -> SSAValue | None:
+        """The scratch that an instruction works in, as elements of a type."""
+        needed = scratch_bytes(op)
+        if not needed:
+            return None
+        if self.scratch is None or self.scratch.address is None:
+            raise NotInHivm(
+                op, f"works in {needed} bytes of scratch, which are not reserved: compile with hivm=True"
+            )
+        if needed > buffer(self.scratch.result).slot_bytes:
+            raise NotInHivm(op, f"works in {needed} bytes of scratch, more than are reserved")
+        count = needed * 8 if dtype == "i1" else needed // itemsize(element_of(dtype))
+        return self.memory.at(integer(self.scratch.address), memref([count], element_of(dtype), "ub"))
+
+    def scalar(self, value: SSAValue, op: Operation) -> SSAValue:
+        """The one element that a buffer holds for all lanes."""
+        number = constant_in(value)
+        if number is None:
+            raise NotInHivm(op, "takes a scalar that is no constant")
+        return self.emit.constant(number, element_of(buffer(value).dtype()))
+
+    def _tile(self, value: SSAValue, op: Operation, one: bool) -> SSAValue:
+        """An operand as a dense row, or as rows and columns."""
+        kind = buffer(value)
+        if one:
+            return self.memory.tile(value, [Axis(size(kind.shape), 1)], op)
+        rows, columns = rows_and_columns(kind.shape)
+        return self.memory.tile(value, [Axis(rows, padded_row(kind)), Axis(columns, 1)], op)
+
+    # -- instructions ------------------------------------------------------------------------------------------
+
+    def elementwise(self, op: ElementwiseVectorOp) -> None:
+        """A function of each element."""
+        name, out = op.instruction, op.destinations()[0]
+        dest = buffer(out)
+        sources = list(op.sources())
+        dtypes = [buffer(v).dtype() for v in sources]
+        if name == "convert":
+            self._cast(op, sources[0], out, cast_mode(dtypes[0], dest.dtype(), "convert"))
+            return
+        if name == "bitcast":
+            raise NotInHivm(op, "has no counterpart in HIVM")
+        known = SUPPORTED.get(name)
+        if known is None:
+            raise NotInHivm(
+                op, f"has no counterpart in HIVM: compile with hivm=True, which computes {name} otherwise"
+            )
+        if dtypes[-1] not in known:
+            raise NotInHivm(op, f"is {name} on {dtypes[-1]}, which HIVM has not")
+        if name in ROUNDED:
+            self._cast(op, sources[0], out, ROUNDED[name])
+            return
+        scalars = [size(buffer(v).shape) == 1 < size(dest.shape) for v in sources]
+        properties: dict[str, Any] = {}
+        vendor = DIRECT.get(name, "vcmp" if name in COMPARED else "vsel")
+        if len(sources) == 2 and scalars[0] and (name in COMMUTATIVE or name in COMPARED):
+            sources.reverse()
+            scalars.reverse()
+            name = SWAPPED.get(name, name)
+        if name in COMPARED:
+            properties["compare_mode"] = attrs.CompareMode(name)
+        if name == "shr_arithmetic":
+            properties["round"] = IntegerAttr.from_bool(False)
+        if name in ("and", "or", "xor") and any(scalars):
+            raise NotInHivm(op, "takes a scalar, which HIVM's bitwise functions do not")
+        temp = self.room(op, dtypes[-1])
+        row = [is_row_of(buffer(v).shape, dest.shape) for v in sources]
+        full = [buffer(v) for v, s, r in zip(sources, scalars, row, strict=True) if not s and not r]
+        one = not any(row) and all(map(is_dense, [*full, dest]))
+        if any(row):
+            properties["broadcast"] = DenseArrayBase.from_list(i64, [0])
+        if name == "sub" and scalars[1] and not scalars[0]:  # x - s is x + -s
+            self._subtracted(op, sources, out, one)
+            return
+        operands = [
+            self.scalar(v, op) if s else self._tile(v, op, one) for v, s in zip(sources, scalars, strict=True)
+        ]
+        self._add(vendor, operands, self._tile(out, op, one), temp, properties)
+
+    def _subtracted(self, op: VectorOp, sources: Sequence[SSAValue], out: SSAValue, one: bool) -> None:
+        number = constant_in(sources[1])
+        if number is None:
+            raise NotInHivm(op, "takes a scalar that is no constant")
+        added = self.emit.constant(-number, element_of(buffer(sources[1]).dtype()))
+        self._add("vadd", [self._tile(sources[0], op, one), added], self._tile(out, op, one), None, {})
+
+    def _add(
+        self,
+        vendor: str,
+        operands: Sequence[SSAValue],
+        dest: SSAValue,
+        temp: SSAValue | None,
+        properties: dict[str, Any],
+    ) -> None:
+        self.emit.add(made(ELEMENTWISE[vendor], src=operands, dst=dest, temp_buffer=temp, **properties))
+
+    def _cast(self, op: VectorOp, source: SSAValue, out: SSAValue, mode: str | None) -> None:
+        kinds = buffer(source), buffer(out)
+        if mode is None:
+            raise NotInHivm(op, f"converts {kinds[0].dtype()} to {kinds[1].dtype()}, which HIVM does not")
+        temp = self.room(op, kinds[1].dtype())
+        one = all(map(is_dense, kinds))
+        properties: dict[str, Any] = {"round_mode": attrs.RoundMode(mode)}
+        if "ui" in (kinds[0].dtype()[:2], kinds[1].dtype()[:2]):
+            properties["cast"] = attrs.CastMode("cast_unsigned")
+        self._add("vcast", [self._tile(source, op, one)], self._tile(out, op, one), temp, properties)
+
+    def round_to(self, op: VRoundToOp) -> None:
+        """A conversion with a rounding of its own."""
+        kinds = buffer(op.source), buffer(op.dest)
+        self._cast(op, op.source, op.dest, cast_mode(kinds[0].dtype(), kinds[1].dtype(), text(op.mode)))
+
+    def fill(self, op: VFillOp) -> None:
+        """A number in all elements."""
+        assert isinstance(op.value, FloatAttr | IntegerAttr)
+        kind = buffer(op.dest)
+        if kind.dtype() == "i64":
+            raise NotInHivm(op, "fills i64, which HIVM does not")
+        number = self.emit.constant(op.value.value.data, element_of(kind.dtype()))
+        dest = self._tile(op.dest, op, is_dense(kind))
+        self.emit.add(made(VbrcOp, src=number, dst=dest))
+
+    def broadcast(self, op: VBroadcastOp) -> None:
+        """Dimensions of one element, repeated."""
+        source, dest = buffer(op.source), buffer(op.dest)
+        outer, repeated, inner = 1, 1, 1
+        found = [d for d, (a, b) in enumerate(zip(source.shape, dest.shape, strict=True)) if a != b]
+        if not found:
+            axes = merged(axes_of(dest))
+            self._copy(self.memory.tile(op.source, axes, op), self.memory.tile(op.dest, axes, op))
+            return
+        number = constant_in(op.source) if size(source.shape) == 1 else None
+        if number is not None:
+            value = self.emit.constant(number, element_of(source.dtype()))
+            target = self._tile(op.dest, op, is_dense(dest))
+            self.emit.add(made(VbrcOp, src=value, dst=target))
+            return
+        first, last = found[0], found[-1]
+        if any(d not in found and dest.shape[d] != 1 for d in range(first, last + 1)):
+            raise NotInHivm(op, "repeats dimensions that are no neighbours")
+        outer, repeated = size(dest.shape[:first]), size(dest.shape[first : last + 1])
+        inner = size(dest.shape[last + 1 :])
+        if last < len(dest.shape) - 1:
+            row = padded_row(dest) if last == len(dest.shape) - 2 else None
+            dense = dest.shape[-1] == padded_row(dest)
+            if row is None and not dense:
+                inner_rows, columns = rows_and_columns(dest.shape[last + 1 :])
+                axes = [Axis(inner_rows, padded_row(dest)), Axis(columns, 1)]
+            else:
+                axes = [Axis(inner, 1)]
+            apart = inner if dense else padded_row(dest) * (inner // dest.shape[-1])
+            wide = [Axis(outer, apart * repeated), Axis(repeated, apart), *axes]
+            narrow = [Axis(outer, apart), Axis(1, apart), *axes]
+            at = 1
+            if outer == 1:
+                wide, narrow, at = wide[1:], narrow[1:], 0
+            self._repeat(op, narrow, wide, at, None)
+            return
+        if len(found) > 1:
+            if len([d for d in found if dest.shape[d] != 1]) > 1:
+                raise NotInHivm(op, "repeats rows and columns at once")
+        wide = [Axis(outer, padded_row(dest)), Axis(repeated, 1)]
+        narrow = [Axis(outer, padded_row(source)), Axis(1, 1)]
+        self._repeat(op, narrow, wide, 1, self.room(op, dest.dtype()))
+
+    def _repeat(
+        self, op: VBroadcastOp, narrow: list[Axis], wide: list[Axis], at: int, temp: SSAValue | None
+    ) -> None:
+        source, dest = self.memory.tile(op.source, narrow, op), self.memory.tile(op.dest, wide, op)
+        dims = DenseArrayBase.from_list(i64, [at])
+        self.emit.add(made(VbrcOp, src=source, dst=dest, temp_buffer=temp, broadcast_dims=dims))
+
+    def _copy(self, source: SSAValue, dest: SSAValue) -> None:
+        self.emit.add(made(CopyOp, src=source, dst=dest))
+
+    def reduce(self, op: VReduceOp) -> None:
+        """A reduction of neighbouring dimensions."""
+        source, dest, kind = buffer(op.source), buffer(op.dest), text(op.kind)
+        form = reduced_form(op)
+        names = {"and": "andi", "or": "ori"}
+        dtype = source.dtype()
+        if form is None:
+            raise NotInHivm(op, "reduces dimensions that are no neighbours in memory")
+        if dtype not in REDUCED:
+            raise NotInHivm(op, f"reduces {dtype}, which HIVM has not")
+        counted = to_ints(op.counted)
+        inner_last = source.shape[-1] == 1 or form.inner > 1
+        if counted and (len(counted) > 1 or not counted):
+            raise NotInHivm(op, "counts the first elements of several dimensions")
+        count = counted[0] if counted else form.count
+        if inner_last and len(source.shape) > 1 and max(to_ints(op.dims)) != len(source.shape) - 1:
+            row = padded_row(source) * (form.inner // source.shape[-1])
+            rest = (
+                [Axis(form.inner, 1)]
+                if form.inner == source.shape[-1] or source.shape[-1] == padded_row(source)
+                else [Axis(form.inner // source.shape[-1], padded_row(source)), Axis(source.shape[-1], 1)]
+            )
+            axes = [Axis(form.outer, row * form.count), Axis(count, row), *rest]
+            out = [Axis(form.outer, row), Axis(1, row), *rest]
+            at = 1
+            if form.outer == 1:
+                axes, out, at = axes[1:], out[1:], 0
+        elif form.outer == 1 and len(source.shape) == 1:
+            axes, out, at = [Axis(count, 1)], [Axis(1, 1)], 0
+        else:
+            row = padded_row(source) * (form.count // rows_and_columns(source.shape)[1])
+            axes = [Axis(form.outer, row), Axis(count, 1)]
+            out = [Axis(form.outer, padded_row(dest)), Axis(1, 1)]
+            at = 1
+        temp = self.room(op, dtype)
+        self.emit.add(
+            made(
+                VreduceOp,
+                src=self.memory.tile(op.source, axes, op),
+                dst=self.memory.tile(op.dest, out, op),
+                temp_buffer=temp,
+                arith=attrs.ReduceKind(names.get(kind, kind)),
+                reduce_dims=DenseArrayBase.from_list(i64, [at]),
+            )
+        )
+
+    def transpose(self, op: VTransposeOp) -> None:
+        """Dimensions in another order, at most three that move."""
+        source, perm = buffer(op.source), list(to_ints(op.perm))
+        moved = [d for d, p in enumerate(perm) if d != p]
+        if len(moved) > 2:
+            raise NotInHivm(op, "brings more than two dimensions into another order")
+        operands = [self.memory.tile(v, axes_of(buffer(v)), op) for v in (op.source, op.dest)]
+        if not moved:
+            self._copy(*operands)
+            return
+        if len(source.shape) > 3:
+            raise NotInHivm(op, f"transposes a tile of {len(source.shape)} dimensions")
+        order = DenseArrayBase.from_list(i64, perm)
+        self.emit.add(made(VtransposeOp, src=operands[0], dst=operands[1], permutation=order))
+
+    def iota(self, op: VIotaOp) -> None:
+        """Numbers that count along a dimension."""
+        kind, dim, step = buffer(op.dest), integer(op.dim), integer(op.step)
+        if kind.dtype() not in ("i32", "i16", "f32", "f16"):
+            raise NotInHivm(op, f"counts in {kind.dtype()}, which HIVM does not")
+        rank = len(kind.shape)
+        if rank > 3:
+            raise NotInHivm(op, f"counts in a tile of {rank} dimensions")
+        linear = op.linear()
+        start: Number = self.emit.linear(linear[0]) if linear else 0
+        strides = [self.emit.constant(step if d == dim else 0, INDEX) for d in range(rank)]
+        dest = self.memory.tile(op.dest, axes_of(kind), op)
+        self.emit.add(made(VarangeOp, dst=dest, offset=self.emit.index(start), strides=strides))
+
+    def extract(self, op: VExtractOp) -> None:
+        """A box of a tile; its rows must begin at whole blocks, since copies move these."""
+        source, dest = buffer(op.source), buffer(op.dest)
+        steps = to_ints(op.steps) or (1,) * len(source.shape)
+        sizes, starts = to_ints(op.sizes), op.linear()
+        whole = ROW_BYTES // itemsize(source.element)
+        inner = starts[-1]
+        aligned = inner.constant % whole == 0 and all(c % whole == 0 for _, c in inner.terms)
+        if source.dtype() == "i1" or steps[-1] != 1 or not aligned:
+            raise NotInHivm(op, "takes a part of a row that does not begin at a block of 32 bytes")
+        if tuple(n for n in sizes if n != 1) != tuple(n for n in dest.shape if n != 1):
+            raise NotInHivm(op, "gives the box other dimensions")
+        axes = axes_of(source)
+        offset: Number = 0
+        places = [self.emit.linear(place) for place in starts]
+        for place, axis in zip(places, axes, strict=True):
+            offset = self.emit.plus(offset, self.emit.times(place, axis.stride))
+        strides = [axis.stride * step for axis, step in zip(axes, steps, strict=True)]
+        element = element_of(source.dtype())
+        kind = memref(sizes, element, "ub", strides, offset)
+        part = self.emit.value(
+            SubviewOp.get(self.memory.tile(op.source, axes, op), places, list(sizes), list(steps), kind)
+        )
+        shaped = _spread(sizes, [a for a in axes_of(dest) if a.count != 1])
+        self._copy(part, self.memory.tile(op.dest, shaped, op))
+
+
+def _spread(sizes: Sequence[int], axes: Sequence[Axis]) -> list[Axis]:
+    """Axes for all sizes: those given, in order, for sizes other than 1."""
+    left = list(axes)
+    out = []
+    for n in sizes:
+        out.append(left.pop(0) if n != 1 else Axis(1, left[0].count * left[0].stride if left else 1))
+    return out
+
+
+_RULES: dict[type[VectorOp], Callable[[VectorRules, Any], None]] = {
+    ElementwiseVectorOp: VectorRules.elementwise,
+    VRoundToOp: VectorRules.round_to,
+    VFillOp: VectorRules.fill,
+    VBroadcastOp: VectorRules.broadcast,
+    VReduceOp: VectorRules.reduce,
+    VTransposeOp: VectorRules.transpose,
+    VIotaOp: VectorRules.iota,
+    VExtractOp: VectorRules.extract,
+}
+
+__all__ = ["BufferType", "VectorRules"]

@@ -1,0 +1,95 @@
+"""Tiles that a load may fill in part are filled before, unless nothing reads the rest of them."""
+
+from __future__ import annotations
+
+from xdsl.dialects.arith import ConstantOp
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f64, i64
+from xdsl.dialects.scf import ForOp
+from xdsl.ir import SSAValue
+
+from ....dialects.affine import Range
+from ....dialects.base import integer, to_ints
+from ....dialects.dtypes import size
+from ....dialects.npu import (
+    ElementwiseVectorOp,
+    LoadNdOp,
+    LoadScalarOp,
+    NpuOp,
+    StoreNdOp,
+    VFillOp,
+    buffer,
+    buffer_users,
+    whole_buffer,
+)
+from ....dialects.npu.interface import fill_value
+from ....dialects.npu.structure import KernelOp, SectionOp
+
+
+def fill_before_loads(kernel: KernelOp, section: SectionOp) -> None:
+    """Puts a fill before each load of a section that may leave a part of its tile as it was, where an instruction may
+    read that part for a result that is stored."""
+    ranges = index_ranges(kernel, section)
+    for op in [op for op in section.body.walk() if isinstance(op, LoadNdOp)]:
+        if buffer(op.dest).space != "ub" or _is_inside(op, ranges) or _is_read_by_lanes(op):
+            continue
+        number = fill_value(op.fill)
+        whole = buffer(op.dest).dtype()[0] not in "fb"
+        value = IntegerAttr(int(number), i64) if whole else FloatAttr(float(number), f64)
+        fill = VFillOp.create(operands=[op.dest], properties={"value": value}, location=op.location)
+        assert op.parent is not None
+        op.parent.insert_op_before(fill, op)
+
+
+def index_ranges(kernel: KernelOp, section: SectionOp) -> dict[SSAValue, Range]:
+    """The least and the greatest value of each index of a section; loops with open bounds are left out."""
+    grid = to_ints(kernel.grid)
+    found: dict[SSAValue, Range] = {
+        arg: (0, n - 1) for arg, n in zip(kernel.body.block.args, grid, strict=False)
+    }
+    found[section.body.block.args[0]] = (0, integer(section.units) - 1)
+    for op in section.body.walk():
+        if isinstance(op, LoadScalarOp):
+            found[op.result] = (integer(op.low), integer(op.high))
+        elif isinstance(op, ForOp) and isinstance(op.ub.owner, ConstantOp):
+            bound = op.ub.owner.value
+            if isinstance(bound, IntegerAttr):
+                found[op.body.block.args[0]] = (0, max(bound.value.data - 1, 0))
+    return found
+
+
+def _is_inside(op: LoadNdOp, ranges: dict[SSAValue, Range]) -> bool:
+    for offset, n, step, extent in zip(op.linear(), op.box_sizes, op.box_steps, op.view.shape, strict=True):
+        if any(v not in ranges for v in offset.variables):
+            return False
+        low, high = offset.span(ranges)
+        reach = (n - 1) * step
+        if low + min(reach, 0) < 0 or high + max(reach, 0) >= extent:
+            return False
+    return True
+
+
+def _is_read_by_lanes(op: LoadNdOp) -> bool:
+    """Whether all that follows from a tile is computed element by element, and stored as a box that is clipped alike."""
+    seen: set[SSAValue] = set()
+    work = [whole_buffer(op.dest)]
+    shape = buffer(op.dest).shape
+    while work:
+        value = work.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        for user in buffer_users(value):
+            if isinstance(user, StoreNdOp):
+                if (user.linear(), user.box_sizes, user.view.shape) != (
+                    op.linear(),
+                    op.box_sizes,
+                    op.view.shape,
+                ):
+                    return False
+            elif isinstance(user, ElementwiseVectorOp):
+                if size(shape) == 1 or buffer(user.destinations()[0]).shape != shape:
+                    return False
+                work += [whole_buffer(v) for v in user.destinations()]
+            elif isinstance(user, NpuOp) and any(whole_buffer(v) is value for v in user.reads()):
+                return False
+    return True
