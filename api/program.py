@@ -50,6 +50,7 @@ from .signature import CompileError, Signature
 from .sources import Source, as_compile_error, entry_of, main_results
 
 if TYPE_CHECKING:
+    from ..backends.hivm import HivmKernel
     from ..debugger import Debugger
 
 Level = Literal["graph", "tile", "npu"]
@@ -386,6 +387,19 @@ class Program:
         name = re.sub(r"\W+", "_", self._source.name.removesuffix(".mlir"))
         with as_compile_error():
             return print_tw(module, name if name.isidentifier() else "main")
+
+    def to_hivm(self) -> dict[str, HivmKernel]:
+        """The kernels as text of HIVM, the vendor's IR, by their names, with our addresses, flags and barriers.
+
+        Raises CompileError for a program that was not compiled with `Options(hivm=True)`, for chips that are not of the
+        910B family, and for a kernel that HIVM cannot say, with the first reason.
+        """
+        from .hivm import export_module
+
+        found = export_module(self._module)
+        for why in found.refused.values():
+            raise CompileError(why)
+        return found.kernels
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs the npu level on arrays; gives the pytree that the function gives. `mode=` says how, as

@@ -176,6 +176,7 @@ def options_of(args: argparse.Namespace) -> Options:
         **on,
         strips=None if args.strips == OFF else parse_bytes(args.strips, "--strips") or STRIP,
         winograd=args.winograd,
+        hivm=getattr(args, "hivm_forms", False),
         memory_limit=parse_bytes(args.memory_limit, "--memory-limit"),
     )
 

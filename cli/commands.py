@@ -34,6 +34,7 @@ from .calibrate import calibrate
 from .common import STDIN, CliError, NothingJudged, finite, print_json, say, table, tell, working
 from .completion import completion
 from .debug import debug
+from .export import export
 from .inputs import check_takes, random_inputs
 from .output import (
     print_culprit,
@@ -319,6 +320,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "verify": verify_passes,
     "trace": trace,
     "compile": emit,
+    "export": export,
     "calibrate": calibrate,
     "quantize": quantize,
     "pack": pack,

@@ -11,6 +11,7 @@ from ..support.precisions import ORIGIN, PRECISIONS
 from ..support.winograd import OFF
 from .common import OneLineParser
 from .debug import add_parser as add_debug
+from .export import add_parser as add_export
 from .fmt import add_parser as add_fmt
 from .help import texts
 from .inspect import add_commands
@@ -75,6 +76,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_reduce(command)
     add_debug(command)
     _add_output(command)
+    add_export(command)
     add_fmt(commands)
     _add_quantize(command)
     _add_calibrate(commands)

@@ -35,6 +35,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tilewright compile model.py:forward --emit tile",
         "tilewright compile model.mlir --schedule base_m=64 -o out.mlir",
     ),
+    "export": (
+        "tilewright export model.py:forward --hivm kernels",
+        "tilewright export model.py:forward --hivm kernels --check --target ascend-910b3",
+    ),
     "fmt": ("tilewright fmt model.tw", "tilewright fmt --check *.tw"),
     "quantize": (
         "tilewright quantize model.py:forward --data batches.npz --metric accuracy -o int8.toml",

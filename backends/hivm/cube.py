@@ -8,8 +8,9 @@ from xdsl.dialects.scf import ForOp
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects.affine import Expr
-from ...dialects.base import integer
+from ...dialects.dtypes import itemsize
 from ...dialects.hivm.cube import MmadL1Op
+from ...dialects.hivm.tiling import ROWS, block_of
 from ...dialects.npu import LoadL0Op, LoadRowOp, MmadOp, NpuOp, SetFlagOp, buffer
 from ...dialects.npu.structure import SectionOp
 from ...machine import Machine
@@ -18,7 +19,7 @@ from .emitter import Emitter, Number, element_of, memref
 from .errors import NotInHivm
 from .memory import Memory
 from .moves import MoveRules, fractals
-from .products import Product, products_of
+from .products import Operand, Product, products_of
 
 NONE = -1
 """In the place of an event that a product does not have."""
@@ -68,15 +69,7 @@ class CubeRules:
 
     def _add(self, product: Product) -> None:
         emit, memory = self.emit, self.memory
-        tiles = []
-        for load in (product.left, product.right):
-            kind = buffer(load.source)
-            rows = 1
-            for n in kind.shape[:-1]:
-                rows *= n
-            tiles.append(
-                memory.cast(load.source, fractals((rows, kind.shape[-1]), kind.dtype(), "cbuf"), load)
-            )
+        tiles = [self._tile(product.left, product.m), self._tile(product.right, product.n)]
         acc = buffer(product.mmad.acc)
         sums = memory.cast(product.mmad.acc, fractals(acc.shape, acc.dtype(), "cc"), product.mmad)
         bias = None
@@ -88,7 +81,9 @@ class CubeRules:
             ):
                 raise NotInHivm(product.bias, "takes a part of a row in l1 as a bias")
             bias = memory.cast(
-                product.bias.source, memref([product.n], element_of(row.dtype()), "cbuf"), product.bias
+                product.bias.source,
+                memref([1, 1, 1, product.n], element_of(row.dtype()), "cbuf"),
+                product.bias,
             )
         sizes = [emit.index(n) for n in (product.m, self._summed(product), product.n)]
         emit.add(
@@ -102,27 +97,41 @@ class CubeRules:
                 real_n=sizes[2],
                 c=sums,
                 per_channel_bias=bias,
-                a_transpose=_is_turned(product.left),
-                b_transpose=_is_turned(product.right),
+                a_transpose=product.left.turned,
+                b_transpose=product.right.turned,
                 sync_related_args=self._events(product),
             )
         )
 
+    def _tile(self, part: Operand, wanted: int) -> SSAValue:
+        """An operand in l1: its tile from the first fractal on that is taken. Only as many columns are told of as are
+        wanted, but all rows, since they say how far columns are apart."""
+        emit, load = self.emit, part.load
+        kind = buffer(load.source)
+        block, rows = block_of(kind), -(-part.rows // ROWS) * ROWS
+        by_row, by_column = (part.other, part.summed) if part.by_rows else (part.summed, part.other)
+        columns = part.columns if part.by_rows else wanted
+        shape = fractals((part.rows, columns), kind.dtype(), "cbuf")
+        if by_column.constant % block or any(c % block for _, c in by_column.terms):
+            raise NotInHivm(load, "takes columns of a tile in l1 that begin within a block of 32 bytes")
+        offset = emit.plus(emit.times(emit.linear(by_row), block), emit.times(emit.linear(by_column), rows))
+        return self.memory.cast(load.source, shape, load, emit.times(offset, itemsize(kind.element)))
+
     def _summed(self, product: Product) -> Number:
         """Elements of the summed dimension that lie inside the tensors: others are not there, and count as 0."""
         found: Number = product.k
-        for load, along_rows in (
-            (product.left, _is_turned(product.left)),
-            (product.right, not _is_turned(product.right)),
-        ):
-            valid = self.moves.valid.get(load.source)
+        for part in (product.left, product.right):
+            valid = self.moves.valid.get(part.load.source)
             if valid is None:
                 raise NotInHivm(
-                    load, "reads a tile of l1 that is filled under another name, or not by a load"
+                    part.load, "reads a tile of l1 that is filled under another name, or not by a load"
                 )
-            count = valid[0 if along_rows else 1]
-            if not isinstance(count, int):
-                found = self.emit.least(count, found)
+            count, least = valid[1 if part.by_rows else 0]
+            if isinstance(count, int):
+                continue
+            if least <= self.emit.span(part.summed)[1]:
+                raise NotInHivm(part.load, "may have nothing of the summed dimension inside its tensor")
+            found = self.emit.least(self.emit.minus(count, self.emit.linear(part.summed)), found)
         return found
 
     def _begins(self, product: Product) -> SSAValue:
@@ -152,7 +161,3 @@ def _halved(counted: Expr, parts: int) -> Expr:
     if counted.constant % parts == 0 and all(c % parts == 0 for c in terms.values()):
         return Expr(counted.constant // parts, {v: c // parts for v, c in terms.items()})
     return Expr()
-
-
-def _is_turned(op: LoadL0Op) -> bool:
-    return op.transpose is not None and bool(integer(op.transpose))

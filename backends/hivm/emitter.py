@@ -188,7 +188,7 @@ def memref(
     strides: Sequence[int] | None = None,
     offset: Number = 0,
 ) -> MemRefType:
-    """The type of memory in a space: row-major, or with these strides and this offset, in elements; -1: an open size."""
+    """The type of memory in a space: row-major, or with these strides and this offset, in elements; -1: open."""
     sizes = [DYNAMIC_INDEX if n == -1 else n for n in shape]
     layout: Attribute = NoneAttr()
     if strides is not None and (offset != 0 or -1 in shape or tuple(strides) != row_strides(shape)):

@@ -53,8 +53,8 @@ class Argument:
 
 @dataclass(frozen=True)
 class HivmKernel:
-    """A kernel as HIVM text. kind: AIV, AIC or MIX; blocks: how many run side by side; functions: what each kind of core
-    runs of it."""
+    """A kernel as HIVM text. kind: AIV, AIC or MIX; blocks: how many run side by side; functions: that of each kind of
+    core."""
 
     name: str
     kind: str

@@ -57,24 +57,24 @@ class Memory:
             return found[:1], 0
         return found, self.counter(value.owner.linear()[0], whole.slots)
 
-    def cast(self, value: SSAValue, kind: MemRefType, op: Operation) -> SSAValue:
-        """A buffer as memory of a type that begins at its address."""
-        return self.emit.once(("cast", value, kind), lambda: self._cast(value, kind, op))
+    def cast(self, value: SSAValue, kind: MemRefType, op: Operation, beyond: Number = 0) -> SSAValue:
+        """A buffer as memory of a type that begins at its address, or so many bytes behind it."""
+        return self.emit.once(("cast", value, kind, beyond), lambda: self._cast(value, kind, op, beyond))
 
-    def _cast(self, value: SSAValue, kind: MemRefType, op: Operation) -> SSAValue:
+    def _cast(self, value: SSAValue, kind: MemRefType, op: Operation, beyond: Number) -> SSAValue:
         emit = self.emit
         found, slot = self.addresses(value, op)
-        if isinstance(slot, int):
-            return self.at(found[slot], kind)
-        if self.slotted:
+        if isinstance(slot, int) and isinstance(beyond, int):
+            return self.at(found[slot] + beyond, kind)
+        if self.slotted and beyond == 0 and not isinstance(slot, int):
             several = [emit.constant(n, i64) for n in found]
             found_at = emit.value(made(PointerCastOp, [kind], addrs=several))
             mark = made(MarkOp, src=found_at)
             mark.attributes["hivm.multi_buffer"] = IntegerAttr(len(found), i32)
             emit.add(mark)
             return found_at
-        apart = found[1] - found[0]
-        at = emit.as_i64(emit.plus(emit.times(slot, apart), found[0]))
+        apart = found[1] - found[0] if len(found) > 1 else 0
+        at = emit.as_i64(emit.plus(emit.plus(emit.times(slot, apart), found[0]), beyond))
         return emit.value(made(PointerCastOp, [kind], addrs=[at]))
 
     def at(self, address: int, kind: MemRefType) -> SSAValue:
@@ -159,6 +159,8 @@ class BoxAxis:
     skipped: Number
     far: int
     near: int
+    least: int
+    """The least that `count` can be."""
 
 
 @dataclass(frozen=True)
@@ -187,24 +189,35 @@ def _clips(op: TransferOp, emit: Emitter) -> list[bool]:
     return found
 
 
+@dataclass(frozen=True)
+class _Along:
+    """A dimension of a box in its tensor, of which `count` positions of `whole` move, at least `least`, behind the
+    `skipped` ones: elements between neighbours, and whether any may lie outside."""
+
+    whole: int
+    far: int
+    count: Number
+    skipped: Number
+    least: int
+    clipped: bool
+
+
 def _matched(op: TransferOp, emit: Emitter) -> Box:
     """The common dimensions of a box and its tile. Raises NotInHivm where a dimension that is clipped is cut in the
     tile."""
     view, tile = gm(op.main_operands()[op.DEVICE_OPERAND]), buffer(op.tile())
     starts: list[Number] = []
-    boxes: list[
-        tuple[int, int, Number, Number, bool]
-    ] = []  # whole, stride in the tensor, count, skipped, clipped
+    boxes: list[_Along] = []
     clips = _clips(op, emit)
     for d, (offset, n, step) in enumerate(zip(op.linear(), op.box_sizes, op.box_steps, strict=True)):
         stride, extent = view.strides[d] * step, view.shape[d]
         start = emit.linear(offset)
         count: Number = n
         skipped: Number = 0
+        low, high = emit.span(offset)
         if clips[d]:
             if step != 1:
-                raise NotInHivm(op, f"moves every {step}th element, and some outside of its tensor")
-            low, _ = emit.span(offset)
+                raise NotInHivm(op, f"moves one of {step} elements, and some outside of its tensor")
             if low < 0:
                 skipped = emit.largest(emit.minus(0, start), 0)
             room = emit.least(emit.minus(extent, start), n)
@@ -212,32 +225,35 @@ def _matched(op: TransferOp, emit: Emitter) -> Box:
             start = emit.plus(start, skipped)
         starts.append(start)
         if n != 1 or clips[d]:
-            boxes.append((n, stride, count, skipped, clips[d]))
+            least = max(min(n, extent - high), 0) if low >= 0 else 0
+            boxes.append(_Along(n, stride, count, skipped, least, clips[d]))
     axes = _common(op, boxes, [a for a in merged(axes_of(tile)) if a.count != 1])
-    return Box(tuple(axes) or (BoxAxis(1, 1, 0, 1, 1),), tuple(starts))
+    return Box(tuple(axes) or (BoxAxis(1, 1, 0, 1, 1, 1),), tuple(starts))
 
 
-def _common(
-    op: TransferOp, boxes: list[tuple[int, int, Number, Number, bool]], tile: list[Axis]
-) -> list[BoxAxis]:
+def _common(op: TransferOp, boxes: Sequence[_Along], tile: Sequence[Axis]) -> list[BoxAxis]:
+    """Dimensions that both box and tile have, those of the box cut where those of the tile are."""
     out: list[BoxAxis] = []
     left = list(tile)
-    for whole, far, count, skipped, clipped in reversed(boxes):
-        rest = whole
-        while rest > 1 or (clipped and rest == whole):
+    for box in reversed(boxes):
+        if box.clipped:
+            near = left.pop() if left and box.whole > 1 else Axis(1, 1)
+            if near.count % box.whole:
+                raise NotInHivm(op, "moves a box whose dimensions are cut otherwise in its tile")
+            if near.count > box.whole:
+                left.append(Axis(near.count // box.whole, near.stride * box.whole))
+            out.append(BoxAxis(box.whole, box.count, box.skipped, box.far, near.stride, box.least))
+            continue
+        rest = box.whole
+        while rest > 1:
             near = left.pop() if left else Axis(1, 1)
             part = min(rest, near.count)
-            if rest % part or near.count % part or (clipped and part != whole):
+            if part == 1 or rest % part or near.count % part:
                 raise NotInHivm(op, "moves a box whose dimensions are cut otherwise in its tile")
             if near.count > part:
                 left.append(Axis(near.count // part, near.stride * part))
-            moved = (count, skipped) if clipped else (part, 0)
-            out.append(
-                BoxAxis(part, moved[0], moved[1], far * (whole // rest if not clipped else 1), near.stride)
-            )
+            out.append(BoxAxis(part, part, 0, box.far * (box.whole // rest), near.stride, part))
             rest //= part
-            if clipped:
-                break
     out.reverse()
     return _joined(out)
 
@@ -254,7 +270,8 @@ def _joined(axes: list[BoxAxis]) -> list[BoxAxis]:
             and outer.far == axis.far * axis.whole
             and outer.near == axis.near * axis.whole
         ):
-            out[-1] = BoxAxis(outer.whole * axis.whole, outer.whole * axis.whole, 0, axis.far, axis.near)
+            n = outer.whole * axis.whole
+            out[-1] = BoxAxis(n, n, 0, axis.far, axis.near, n)
         else:
             out.append(axis)
     return out

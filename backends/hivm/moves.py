@@ -32,8 +32,8 @@ class MoveRules:
 
     def __init__(self, emit: Emitter, memory: Memory) -> None:
         self.emit, self.memory = emit, memory
-        self.valid: dict[SSAValue, tuple[Number, Number]] = {}
-        """Rows and columns of matrices in l1 that lie inside their tensors."""
+        self.valid: dict[SSAValue, tuple[tuple[Number, int], tuple[Number, int]]] = {}
+        """Rows and columns of matrices in l1 that lie inside their tensors, each with the least that it can be."""
 
     def __call__(self, op: Operation) -> None:
         """Raises NotInHivm for a transfer that HIVM has not."""
@@ -82,7 +82,7 @@ class MoveRules:
         source = self._matrix_part(op, rows, columns)
         if fill_value(op.fill) and (rows.count != rows.whole or columns.count != columns.whole):
             raise NotInHivm(op, "fills what lies outside of its tensor with other numbers than 0")
-        self.valid[op.dest] = (rows.count, columns.count)
+        self.valid[op.dest] = ((rows.count, rows.least), (columns.count, columns.least))
         # what lies outside stays as it was: a product leaves it out (the vendor's library has no such load that fills)
         init = IntegerAttr.from_bool(False)
         self.emit.add(made(hivm.Nd2nzOp, src=source, dst=dest, dst_continuous=True, init_out_buffer=init))
@@ -113,13 +113,13 @@ class MoveRules:
         if size(tile.shape) == 1 or (len(axes) == 1 and axes[0].whole == rows * columns):
             axis = axes[0]
             if rows == 1:
-                axes = [BoxAxis(1, 1, 0, axis.far * axis.whole, 1), axis]
+                axes = [BoxAxis(1, 1, 0, axis.far * axis.whole, 1, 1), axis]
             elif columns == 1:
-                axes = [axis, BoxAxis(1, 1, 0, 1, 1)]
+                axes = [axis, BoxAxis(1, 1, 0, 1, 1, 1)]
             elif axis.count == axis.whole:
                 axes = [
-                    BoxAxis(rows, rows, 0, axis.far * columns, columns),
-                    BoxAxis(columns, columns, 0, axis.far, 1),
+                    BoxAxis(rows, rows, 0, axis.far * columns, columns, rows),
+                    BoxAxis(columns, columns, 0, axis.far, 1, columns),
                 ]
         if len(axes) != 2 or axes[0].whole != rows or axes[1].whole != columns:
             raise NotInHivm(op, "moves a matrix whose rows are no single dimension of the tensor")

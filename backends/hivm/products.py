@@ -18,7 +18,8 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects.affine import Expr
 from ...dialects.base import integer, to_ints
-from ...dialects.dtypes import itemsize
+from ...dialects.dtypes import size
+from ...dialects.hivm.tiling import ROWS, block_of, macro_part
 from ...dialects.npu import (
     BufferType,
     LoadL0Op,
@@ -39,19 +40,34 @@ CUBE_PAIRS = (("M", "MTE1"), ("MTE1", "M"))
 """The pipes between which the macro has flags of its own."""
 
 
+@dataclass(frozen=True)
+class Operand:
+    """What a product takes of a tile in l1. rows, columns: of the tile; summed, other: where it begins along the summed
+    dimension and along the other one; turned: whether the tile has the rows of the product as its columns; by_rows:
+    whether the tile's rows are the other dimension."""
+
+    load: LoadL0Op
+    rows: int
+    columns: int
+    summed: Expr
+    other: Expr
+    turned: bool
+    by_rows: bool
+
+
 @dataclass
 class Product:
     """A product of two tiles in l1.
 
-    mmad: the instruction that stands for it; loop: that over its parts, None where there is but one; left, right: the
-    loads of its operands; bias: that of what its sums begin with; parts: how many, each of `step` of the summed
-    dimension; fresh: an expression that is 0 where the sums begin anew; inside: ops that the macro does itself.
+    mmad: the instruction that stands for it; loop: that over its parts, None where there is but one; bias: the load of
+    what its sums begin with; parts: how many, `k` elements of the summed dimension together; fresh: an expression that
+    is 0 where the sums begin anew; inside: ops that the macro does itself.
     """
 
     mmad: MmadOp
     loop: ForOp | None
-    left: LoadL0Op
-    right: LoadL0Op
+    left: Operand
+    right: Operand
     bias: LoadRowOp | None
     m: int
     k: int
@@ -63,17 +79,6 @@ class Product:
     """What our flags M -> MTE1 count the parts before it by; None where it has none."""
     event: int = -1
     """The first of its two events M -> MTE1; -1 where the macro takes its own."""
-
-
-def macro_part(m: int, n: int, k: int, dtype: BufferType, machine: Machine) -> int:
-    """Elements of the summed dimension of a part as the macro takes them, no more than there are; 0 where half of l0a
-    has no room for a fractal of the larger side."""
-    width = itemsize(dtype.element)
-    half = min(machine.spaces["l0a"].bytes, machine.spaces["l0b"].bytes) // 2
-    fractal = 32 // width
-    side = -(-max(m, n) // 16) * 16
-    part = half // width // side // fractal * fractal
-    return min(part, k)
 
 
 def products_of(section: SectionOp, machine: Machine) -> list[Product]:
@@ -101,32 +106,27 @@ def _product(mmad: MmadOp, machine: Machine) -> Product:
         _check_plain(op)
     m, n = buffer(mmad.acc).shape
     loop = _part_loop(mmad, block, given)
-    whole_left, whole_right = buffer(left.source), buffer(right.source)
-    turned = _turned(left), _turned(right)
     step = buffer(mmad.a).shape[1]
-    rows_a, k_a = _matrix(whole_left, turned[0])
-    k_b, columns_b = _matrix(whole_right, turned[1])
     index = loop.body.block.args[0] if loop is not None else None
     parts = _trips(loop) if loop is not None else 1
-    _check_places(left, turned[0], 1, index, step)
-    _check_places(right, turned[1], 0, index, step)
-    if rows_a != m or columns_b != n:
-        raise NotInHivm(
-            mmad, f"multiplies a part of {m} x {n} of tiles of {rows_a} x {k_a} and {k_b} x {columns_b} in l1"
-        )
-    if k_a != k_b or k_a != parts * step:
-        raise NotInHivm(mmad, f"multiplies {parts} parts of {step} of a summed dimension of {k_a} and {k_b}")
-    part = macro_part(m, n, k_a, whole_left, machine)
-    if part != step:
+    left_part, right_part = (
+        _part_of(left, not _turned(left), index, step),
+        _part_of(right, _turned(right), index, step),
+    )
+    kind = buffer(left.source)
+    whole_left, whole_right = _side(left_part, kind, m), _side(right_part, buffer(right.source), n)
+    part = macro_part(whole_left, whole_right, kind, machine)
+    if part < step or (part != step and parts > 1):
         raise NotInHivm(
             mmad,
-            f"takes {step} of a summed dimension of {k_a} at once; HIVM's product of {m} x {n} takes {part or 'none'}",
+            f"takes {step} of a summed dimension of {parts * step} at once; HIVM's product of {whole_left} x "
+            f"{whole_right} takes {part or 'none'}",
         )
     (row,) = mmad.linear()
     fresh = row if index is None else row.substitute({index: 0})
     if index is not None and dict(row.terms).get(index, 0) < 1:
         raise NotInHivm(mmad, "begins its sums anew for each part")
-    made = Product(mmad, loop, left, right, bias, m, k_a, n, parts, fresh)
+    made = Product(mmad, loop, left_part, right_part, bias, m, parts * step, n, parts, fresh)
     _take_flags(made, block, index)
     return made
 
@@ -172,32 +172,45 @@ def _turned(op: LoadL0Op) -> bool:
     return op.transpose is not None and bool(integer(op.transpose))
 
 
-def _matrix(kind: BufferType, turned: bool) -> tuple[int, int]:
-    """Rows and columns of a tile in l1, as the product has them."""
-    rows = 1
-    for n in kind.shape[:-1]:
-        rows *= n
-    return (kind.shape[-1], rows) if turned else (rows, kind.shape[-1])
+def _part_of(op: LoadL0Op, by_rows: bool, index: SSAValue | None, step: int) -> Operand:
+    """What a load takes of its tile: parts of the summed dimension, one after the other, from some place on. by_rows:
+    whether the rows of the tile are the other dimension."""
+    kind, sizes, places = buffer(op.source), to_ints(op.sizes), op.linear()
+    rows = size(kind.shape[:-1])
+    if (
+        any(n != whole for n, whole in zip(sizes[1:-1], kind.shape[1:-1], strict=True))
+        and rows != kind.shape[-2]
+    ):
+        raise NotInHivm(op, "takes a part of a tile in l1 that is no matrix of it")
+    at = Expr()
+    for place, n in zip(places[:-1], kind.shape[:-1], strict=True):
+        at = at * n + place
+    along = {"rows": at, "columns": places[-1]}
+    summed = along["columns" if by_rows else "rows"]
+    other = along["rows" if by_rows else "columns"]
+    if index is not None:
+        if dict(summed.terms).get(index) != step or index in other.variables:
+            raise NotInHivm(
+                op, "moves along its tile in l1 otherwise than by the parts of the summed dimension"
+            )
+        summed = summed.substitute({index: 0})
+    return Operand(op, rows, kind.shape[-1], summed, other, _turned(op), by_rows)
 
 
-def _check_places(op: LoadL0Op, turned: bool, summed: int, index: SSAValue | None, step: int) -> None:
-    """The box of a load must be all of its tile, or the parts of the summed dimension one after the other."""
-    kind, sizes = buffer(op.source), to_ints(op.sizes)
-    last = len(kind.shape) - 1
-    dim = last if (summed == 1) != turned else None
-    moving = [d for d in range(len(sizes)) if sizes[d] != kind.shape[d]]
-    if dim is None and moving:
-        dim = moving[0]
-    for d, (place, n) in enumerate(zip(op.linear(), sizes, strict=True)):
-        wanted: Expr = Expr() if d != dim or index is None else Expr.of(index, step)
-        if place != wanted and not (n == kind.shape[d] and place == Expr()):
+def _side(part: Operand, kind: BufferType, wanted: int) -> int:
+    """Rows or columns that the macro is told of: all of the tile where they are its rows, else those that are used, from
+    a whole block on. Raises NotInHivm."""
+    if part.by_rows:
+        whole = -(-part.rows // ROWS) * ROWS
+        if part.turned and not (part.other == Expr() and -(-wanted // ROWS) * ROWS == whole):
             raise NotInHivm(
-                op, "takes a part of a tile in l1 that is not one of the parts of the summed dimension"
+                part.load, "takes a part of the rows of a tile in l1 that is turned, which HIVM 1.2 does not"
             )
-        if d != dim and n != kind.shape[d]:
-            raise NotInHivm(
-                op, "takes a part of a tile in l1 that is not one of the parts of the summed dimension"
-            )
+        return whole
+    block = block_of(kind)
+    if part.other.constant % block or any(c % block for _, c in part.other.terms):
+        raise NotInHivm(part.load, "takes columns of a tile in l1 that begin within a block of 32 bytes")
+    return -(-wanted // block) * block
 
 
 def _trips(loop: ForOp) -> int:
@@ -230,7 +243,12 @@ def _is_macros(op: Operation) -> bool:
 
 def _take_flags(made: Product, block: Block, index: SSAValue | None) -> None:
     """The flags and barriers of a product's block that the macro has itself."""
-    made.inside = {made.mmad, made.left, made.right, *([made.bias] if made.bias is not None else [])}
+    made.inside = {
+        made.mmad,
+        made.left.load,
+        made.right.load,
+        *([made.bias] if made.bias is not None else []),
+    }
     if made.loop is not None:
         ours = [op for op in block.ops if _is_macros(op)]
     else:
@@ -249,7 +267,7 @@ def _take_flags(made: Product, block: Block, index: SSAValue | None) -> None:
 
 def _around(made: Product, block: Block) -> list[Operation]:
     """Flags M -> MTE1 before the loads of a product and behind it, and MTE1 -> M between them."""
-    first = next(op for op in block.ops if op in (made.left, made.right, made.bias))
+    first = next(op for op in block.ops if op in (made.left.load, made.right.load, made.bias))
     found: list[Operation] = []
     for op in _before(first):
         if isinstance(op, WaitFlagOp) and (op.source_pipe(), op.target_pipe()) == ("M", "MTE1"):

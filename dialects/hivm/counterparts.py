@@ -1,4 +1,4 @@
-"""Which vector instructions HIVM has as one op, by element types: `npu-hivm` leaves these, and the export writes them."""
+"""Which vector instructions HIVM has as one op, by element types: `npu-hivm` leaves these, and the export has them."""
 
 from __future__ import annotations
 
