@@ -8,6 +8,7 @@ from xdsl.dialects.scf import ForOp
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects.affine import Expr
+from ...dialects.base import describe
 from ...dialects.dtypes import itemsize
 from ...dialects.hivm.cube import MmadL1Op
 from ...dialects.hivm.tiling import ROWS, block_of
@@ -37,6 +38,10 @@ class CubeRules:
         self.loops = {p.loop: p for p in found if p.loop is not None}
         self.inside = {op for p in found for op in p.inside}
         self.deferred: list[SetFlagOp] = []
+
+    def notes(self) -> list[str]:
+        """How products differ from ours, a sentence each."""
+        return [f"{describe(p.mmad)} {p.note}" for p in self.products.values() if p.note]
 
     def takes(self, op: Operation) -> bool:
         """Whether an op is a part of a product: adds the product where it ends."""

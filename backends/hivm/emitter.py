@@ -85,6 +85,19 @@ class Emitter:
         self._known.pop()
         self.block = outer
 
+    @contextmanager
+    def counted(self, count: int) -> Iterator[SSAValue]:
+        """What is built within is the body of a loop of its own; gives its counter."""
+        lower, upper, by = (self.constant(n, INDEX) for n in (0, count, 1))
+        body = Block(arg_types=[INDEX])
+        self.add(ForOp(lower, upper, by, [], Region(body)))
+        outer, self.block = self.block, body
+        self._known.append({})
+        yield body.args[0]
+        self.add(ScfYieldOp())
+        self._known.pop()
+        self.block = outer
+
     # -- numbers -----------------------------------------------------------------------------------------------
 
     def constant(self, value: float, kind: Attribute) -> SSAValue:
@@ -179,6 +192,11 @@ def element_of(dtype: str) -> Attribute:
     if dtype[0] == "f" or dtype == "bf16":
         return {"f16": Float16Type(), "f32": Float32Type(), "bf16": BFloat16Type()}[dtype]
     return IntegerType(int(dtype.lstrip("ui")), Signedness.SIGNLESS)
+
+
+def element_in_memory(dtype: str) -> Attribute:
+    """The element type of a device tensor, in which truths are bytes."""
+    return element_of("i8" if dtype == "i1" else dtype)
 
 
 def memref(

@@ -30,7 +30,7 @@ from ...dialects.open_sizes import any_open
 from ...machine import Machine
 from .building import made
 from .cube import CubeRules
-from .emitter import INDEX, Emitter, element_of, memref
+from .emitter import INDEX, Emitter, element_in_memory, memref
 from .errors import NotInHivm
 from .flags import FlagRules
 from .memory import Memory
@@ -54,7 +54,7 @@ class Argument:
 @dataclass(frozen=True)
 class HivmKernel:
     """A kernel as HIVM text. kind: AIV, AIC or MIX; blocks: how many run side by side; functions: that of each kind of
-    core."""
+    core; notes: what the vendor's library does otherwise than our kernel, a sentence each."""
 
     name: str
     kind: str
@@ -62,6 +62,7 @@ class HivmKernel:
     blocks: int
     arguments: tuple[Argument, ...]
     functions: tuple[str, ...]
+    notes: tuple[str, ...]
     text: str
 
     def __str__(self) -> str:
@@ -92,9 +93,12 @@ def export_kernel(
     mixed = kind == "MIX"
     blocks = size(to_ints(kernel.grid))
     functions = []
+    notes: list[str] = []
     for section in kernel.body.block.ops:
         if isinstance(section, structure.SectionOp):
-            functions.append(_Function(kernel, section, machine, mixed, blocks, slotted).build())
+            function = _Function(kernel, section, machine, mixed, blocks, slotted)
+            functions.append(function.build())
+            notes += function.cube.notes()
     attributes = {
         "hacc.target": _NAMED["hacc.target"].new([StringAttr(target)]),
         # the vendor's driver deletes from hacc.hivmc_version to the next comma: that must not be the last attribute
@@ -109,6 +113,7 @@ def export_kernel(
         blocks,
         tuple(_arguments(kernel)),
         tuple(f.sym_name.data for f in functions),
+        tuple(notes),
         str(whole) + "\n",
     )
 
@@ -142,7 +147,7 @@ class _Function:
         types: list[Attribute] = [i64] if mixed else []
         for arg in args:
             kind = npu.gm(arg)
-            types.append(memref(kind.shape or (1,), element_of(dtype_name(kind.element)), "gm"))
+            types.append(memref(kind.shape or (1,), element_in_memory(dtype_name(kind.element)), "gm"))
         self.emit = Emitter(types)
         self.ffts = self.emit.top.args[0] if mixed else None
         tensors: dict[SSAValue, SSAValue] = dict(zip(args, self.emit.top.args[mixed:], strict=True))

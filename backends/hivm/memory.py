@@ -14,9 +14,20 @@ from ...dialects.base import integer
 from ...dialects.dtypes import dtype_name
 from ...dialects.hivm.structure import PointerCastOp
 from ...dialects.hivm.upstream import MarkOp
-from ...dialects.npu import AllocOp, BufferType, GmType, SlotOp, TransferOp, ViewOp, buffer, gm, whole_buffer
+from ...dialects.npu import (
+    AllocOp,
+    BufferType,
+    GmType,
+    SlotOp,
+    TransferOp,
+    ViewOp,
+    buffer,
+    buffer_users,
+    gm,
+    whole_buffer,
+)
 from .building import made
-from .emitter import Emitter, Number, element_of, memref
+from .emitter import Emitter, Number, element_in_memory, element_of, memref
 from .errors import NotInHivm
 from .layout import Axis, axes_of, merged
 
@@ -86,9 +97,16 @@ class Memory:
 
         return self.emit.once(("at", address, kind), cast)
 
+    def kind(self, value: SSAValue) -> BufferType:
+        """The type of a buffer as HIVM has it: truths that transfers touch are bytes, all others bits."""
+        kind = buffer(value)
+        if kind.dtype() == "i1" and any(isinstance(u, TransferOp) for u in buffer_users(whole_buffer(value))):
+            return BufferType.of(kind.shape, element_of("i8"), kind.space)
+        return kind
+
     def tile(self, value: SSAValue, axes: Sequence[Axis], op: Operation) -> SSAValue:
         """A buffer as memory with these dimensions."""
-        kind = buffer(value)
+        kind = self.kind(value)
         shape, strides = [a.count for a in axes], [a.stride for a in axes]
         return self.cast(value, memref(shape, element_of(kind.dtype()), SPACES[kind.space], strides), op)
 
@@ -100,16 +118,17 @@ class Memory:
             value = value.owner.source
         return self.tensors[value]
 
-    def box(self, op: TransferOp) -> Box:
-        """The parts of device tensor and tile that a transfer moves."""
-        return _matched(op, self.emit)
+    def box(self, op: TransferOp, tile: Sequence[Axis] | None = None) -> Box:
+        """The parts of device tensor and tile that a transfer moves. tile: the tile's dimensions, where they are not those
+        of rows padded to blocks."""
+        return _matched(op, self.emit, self.kind(op.tile()), tile)
 
-    def tensor_part(self, op: TransferOp, box: Box, view: GmType) -> SSAValue:
-        """The part of the device tensor, as memory."""
+    def tensor_part(self, op: TransferOp, box: Box, view: GmType, beyond: int = 0) -> SSAValue:
+        """The part of the device tensor, as memory, or so many elements behind it."""
         emit = self.emit
         source = self.tensor(op.main_operands()[op.DEVICE_OPERAND])
         strides = [axis.far for axis in box.axes]
-        offset: Number = view.offset
+        offset: Number = view.offset + beyond
         for position, stride in zip(box.starts, view.strides, strict=True):
             offset = emit.plus(offset, emit.times(position, stride))
         sizes = [axis.count for axis in box.axes]
@@ -119,7 +138,7 @@ class Memory:
         """The part of the tile, as memory."""
         emit = self.emit
         value = op.tile()
-        kind = buffer(value)
+        kind = self.kind(value)
         axes = [Axis(axis.whole, axis.near) for axis in box.axes]
         whole = self.tile(value, axes, op)
         if all(axis.count == axis.whole and axis.skipped == 0 for axis in box.axes):
@@ -145,7 +164,7 @@ def _part(
     space: str,
 ) -> SSAValue:
     known = [n if isinstance(n, int) else -1 for n in sizes]
-    result = memref(known, element_of(dtype_name(element)), space, strides, offset)
+    result = memref(known, element_in_memory(dtype_name(element)), space, strides, offset)
     return emit.value(ReinterpretCastOp.from_dynamic(source, [offset], list(sizes), list(strides), result))
 
 
@@ -202,10 +221,10 @@ class _Along:
     clipped: bool
 
 
-def _matched(op: TransferOp, emit: Emitter) -> Box:
+def _matched(op: TransferOp, emit: Emitter, kind: BufferType, axes: Sequence[Axis] | None) -> Box:
     """The common dimensions of a box and its tile. Raises NotInHivm where a dimension that is clipped is cut in the
     tile."""
-    view, tile = gm(op.main_operands()[op.DEVICE_OPERAND]), buffer(op.tile())
+    view, tile = gm(op.main_operands()[op.DEVICE_OPERAND]), kind
     starts: list[Number] = []
     boxes: list[_Along] = []
     clips = _clips(op, emit)
@@ -227,8 +246,9 @@ def _matched(op: TransferOp, emit: Emitter) -> Box:
         if n != 1 or clips[d]:
             least = max(min(n, extent - high), 0) if low >= 0 else 0
             boxes.append(_Along(n, stride, count, skipped, least, clips[d]))
-    axes = _common(op, boxes, [a for a in merged(axes_of(tile)) if a.count != 1])
-    return Box(tuple(axes) or (BoxAxis(1, 1, 0, 1, 1, 1),), tuple(starts))
+    whole = merged(axes_of(tile)) if axes is None else axes
+    found = _common(op, boxes, [a for a in whole if a.count != 1])
+    return Box(tuple(found) or (BoxAxis(1, 1, 0, 1, 1, 1),), tuple(starts))
 
 
 def _common(op: TransferOp, boxes: Sequence[_Along], tile: Sequence[Axis]) -> list[BoxAxis]:

@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.dialects.memref import LoadOp as MemrefLoadOp
-from xdsl.dialects.memref import ReinterpretCastOp
+from xdsl.dialects.memref import ReinterpretCastOp, SubviewOp
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects import npu
-from ...dialects.base import integer
-from ...dialects.dtypes import dtype_name, size
+from ...dialects.base import integer, to_ints
+from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.hivm import attributes as attrs
 from ...dialects.hivm import transfers as hivm
-from ...dialects.npu import GmType, buffer, gm
+from ...dialects.hivm.synchronization import SetFlagOp, WaitFlagOp
+from ...dialects.npu import GmType, NpuOp, buffer, buffer_users, gm, whole_buffer
 from ...dialects.npu.interface import fill_value
 from .building import made
-from .emitter import INDEX, Emitter, Number, element_of, memref
+from .emitter import INDEX, Emitter, Number, element_in_memory, element_of, memref
 from .errors import NotInHivm
-from .layout import Axis, rows_and_columns
+from .flags import pipe
+from .layout import Axis, axes_of, merged, rows_and_columns
 from .memory import Box, BoxAxis, Memory
 
 QUANTIZED = {("f32", "f16"): "F322F16", ("f32", "bf16"): "F322BF16"}
-FRACTAL_BYTES = 32
+FRACTAL_BYTES, FRACTAL_ROWS = 32, 16
+MOST_PIECES = 32
+"""Matrices that one transfer becomes at most."""
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A part of a matrix: its box, where it begins in the matrix, and how many elements behind the first one in the tensor."""
+
+    box: Box
+    row: int
+    column: int
+    beyond: int
+
+    @property
+    def is_clipped(self) -> bool:
+        return self.box.is_clipped
 
 
 class MoveRules:
@@ -47,13 +67,13 @@ class MoveRules:
             self.drain(op)
         elif isinstance(op, npu.LoadScalarOp):
             self.scalar(op)
+        elif isinstance(op, npu.LoadIndirectOp):
+            self.indirect(op)
         else:
             raise NotInHivm(op, "has no counterpart in HIVM")
 
     def _sides(self, op: npu.TransferOp) -> tuple[Any, Any, Box]:
         """The parts of tensor and tile that a transfer moves."""
-        if dtype_name(op.view.element) == "i1":
-            raise NotInHivm(op, "moves i1, which is a byte in device memory and a bit in HIVM's buffers")
         if any(s == 0 and n > 1 for s, n in zip(op.view.strides, op.box_sizes, strict=True)):
             raise NotInHivm(op, "reads elements of a tensor more than once")
         box = self.memory.box(op)
@@ -65,7 +85,7 @@ class MoveRules:
         mode = pad = None
         if box.axes[-1].count != box.axes[-1].whole:
             mode = attrs.PadMode("PadValue")
-            pad = self.emit.constant(fill_value(op.fill), element_of(dtype_name(op.view.element)))
+            pad = self.emit.constant(fill_value(op.fill), element_in_memory(dtype_name(op.view.element)))
         self.emit.add(made(hivm.LoadOp, src=source, dst=dest, pad_mode=mode, pad_value=pad))
 
     def store(self, op: npu.StoreNdOp) -> None:
@@ -75,62 +95,83 @@ class MoveRules:
 
     def to_fractals(self, op: npu.LoadNd2NzOp) -> None:
         """gm to l1, in fractals."""
-        rows, columns = self._matrix(op)
         kind = buffer(op.dest)
         shape = rows_and_columns(kind.shape)
-        dest = self.memory.cast(op.dest, fractals(shape, kind.dtype(), "cbuf"), op)
-        source = self._matrix_part(op, rows, columns)
-        if fill_value(op.fill) and (rows.count != rows.whole or columns.count != columns.whole):
-            raise NotInHivm(op, "fills what lies outside of its tensor with other numbers than 0")
-        self.valid[op.dest] = ((rows.count, rows.least), (columns.count, columns.least))
-        # what lies outside stays as it was: a product leaves it out (the vendor's library has no such load that fills)
+        whole = fractals(shape, kind.dtype(), "cbuf")
         init = IntegerAttr.from_bool(False)
-        self.emit.add(made(hivm.Nd2nzOp, src=source, dst=dest, dst_continuous=True, init_out_buffer=init))
+        pieces = self._pieces(op, shape)
+        for piece in pieces:
+            if fill_value(op.fill) and piece.is_clipped:
+                raise NotInHivm(op, "fills what lies outside of its tensor with other numbers than 0")
+            dest = self._place(op, op.dest, piece, whole, kind)
+            # what lies outside stays as it was: a product leaves it out (the library has no such load that fills)
+            source = self.memory.tensor_part(op, piece.box, op.view, piece.beyond)
+            self.emit.add(made(hivm.Nd2nzOp, src=source, dst=dest, dst_continuous=True, init_out_buffer=init))
+        rows, columns = pieces[0].box.axes
+        if len(pieces) > 1:
+            self.valid[op.dest] = ((shape[0], shape[0]), (shape[1], shape[1]))
+        else:
+            self.valid[op.dest] = ((rows.count, rows.least), (columns.count, columns.least))
 
     def drain(self, op: npu.FixpipeOp) -> None:
         """l0c to gm."""
         if op.factor is not None or op.zero is not None or op.scales is not None:
             raise NotInHivm(op, "scales what it drains, which HIVM 1.2 does not")
-        kind, stored = buffer(op.source), dtype_name(op.view.element)
-        rows, columns = self._matrix(op)
-        quant = None if stored == kind.dtype() else attrs.PreQuant(QUANTIZED[kind.dtype(), stored])
-        relu = None if op.relu is None else attrs.PreRelu("NORMAL_RELU")
         if op.unit_flag is not None:
             raise NotInHivm(op, "has a unit flag: compile with hivm=True, which has none")
-        source = self.memory.cast(op.source, fractals(kind.shape, kind.dtype(), "cc"), op)
-        dest = self._matrix_part(op, rows, columns)
+        kind, stored = buffer(op.source), dtype_name(op.view.element)
+        quant = None if stored == kind.dtype() else attrs.PreQuant(QUANTIZED[kind.dtype(), stored])
+        relu = None if op.relu is None else attrs.PreRelu("NORMAL_RELU")
         mode = attrs.DmaMode("nz2nd")
-        self.emit.add(
-            made(hivm.FixpipeOp, src=source, dst=dest, dma_mode=mode, pre_quant=quant, pre_relu=relu)
-        )
+        shape = rows_and_columns(kind.shape)
+        whole = fractals(shape, kind.dtype(), "cc")
+        for piece in self._pieces(op, shape):
+            source = self._place(op, op.source, piece, whole, kind)
+            dest = self.memory.tensor_part(op, piece.box, op.view, piece.beyond)
+            self.emit.add(
+                made(hivm.FixpipeOp, src=source, dst=dest, dma_mode=mode, pre_quant=quant, pre_relu=relu)
+            )
 
-    def _matrix(self, op: npu.TransferOp) -> tuple[BoxAxis, BoxAxis]:
-        """Rows and columns of the matrix that a transfer moves."""
-        tile = buffer(op.tile())
-        rows, columns = rows_and_columns(tile.shape)
-        box = self.memory.box(op)
-        axes = list(box.axes)
-        if size(tile.shape) == 1 or (len(axes) == 1 and axes[0].whole == rows * columns):
-            axis = axes[0]
-            if rows == 1:
-                axes = [BoxAxis(1, 1, 0, axis.far * axis.whole, 1, 1), axis]
-            elif columns == 1:
-                axes = [axis, BoxAxis(1, 1, 0, 1, 1, 1)]
-            elif axis.count == axis.whole:
-                axes = [
-                    BoxAxis(rows, rows, 0, axis.far * columns, columns, rows),
-                    BoxAxis(columns, columns, 0, axis.far, 1, columns),
-                ]
-        if len(axes) != 2 or axes[0].whole != rows or axes[1].whole != columns:
+    def _place(self, op: Any, value: SSAValue, piece: _Piece, whole: Any, kind: Any) -> SSAValue:
+        """The fractals of a matrix from those on that a piece begins with. Its rows may begin anywhere in them, its
+        columns at a block."""
+        block, rows = whole.get_shape()[3], whole.get_shape()[1] * FRACTAL_ROWS
+        if piece.column % block:
+            raise NotInHivm(op, "moves columns of a matrix that begin within a block of its fractals")
+        offset = piece.row * block + piece.column * rows
+        return self.memory.cast(value, whole, op, offset * itemsize(kind.element))
+
+    def _pieces(self, op: npu.TransferOp, shape: tuple[int, int]) -> list[_Piece]:
+        """The matrices of which a transfer moves one after the other: rows that are apart alike, of columns side by
+        side."""
+        rows, columns = shape
+        apart = 2 * columns  # so that no row continues the one before
+        box = self.memory.box(op, [Axis(rows, apart), Axis(columns, 1)])
+        lanes = BoxAxis(1, 1, 0, 1, 1, 1)
+        lines = BoxAxis(1, 1, 0, columns, apart, 1)
+        outer: list[BoxAxis] = []
+        for axis in reversed(box.axes):
+            if axis.near == 1 and axis.whole > 1:
+                lanes = axis
+            elif axis.near == apart and lines.whole == 1 and axis.whole > 1:
+                lines = axis
+            elif axis.whole > 1 or axis.count != 1:
+                outer.insert(0, axis)
+        if lanes.far != 1:
+            raise NotInHivm(op, "moves a matrix whose columns are not side by side in the tensor")
+        if any(axis.skipped != 0 for axis in (lines, lanes, *outer)):
+            raise NotInHivm(op, "moves fractals that may begin before the tensor")
+        if (
+            any(axis.count != axis.whole for axis in outer)
+            or size([axis.whole for axis in outer]) > MOST_PIECES
+        ):
             raise NotInHivm(op, "moves a matrix whose rows are no single dimension of the tensor")
-        for axis in axes:
-            if axis.skipped != 0:
-                raise NotInHivm(op, "moves fractals that may begin before the tensor")
-        return axes[0], axes[1]
-
-    def _matrix_part(self, op: npu.TransferOp, rows: BoxAxis, columns: BoxAxis) -> Any:
-        starts = self.memory.box(op).starts
-        return self.memory.tensor_part(op, Box((rows, columns), starts), op.view)
+        found = []
+        for at in product(*(range(axis.whole) for axis in outer)):
+            beyond = sum(i * axis.far for i, axis in zip(at, outer, strict=True))
+            near = sum(i * axis.near for i, axis in zip(at, outer, strict=True))
+            found.append(_Piece(Box((lines, lanes), box.starts), near // apart, near % apart, beyond))
+        return found
 
     def scalar(self, op: npu.LoadScalarOp) -> None:
         """A number of a tensor as an index."""
@@ -151,11 +192,77 @@ class MoveRules:
         emit.indices[op.result] = emit.least(emit.largest(index, low), high)
         emit.ranges[op.result] = (low, high)
 
+    def indirect(self, op: npu.LoadIndirectOp) -> None:
+        """Boxes of a tensor at numbers that are in ub: a loop in which the scalar unit reads one and starts a load."""
+        emit, view = self.emit, gm(op.source)
+        index, dest, sizes = buffer(op.index), buffer(op.dest), to_ints(op.sizes)
+        places, rows = merged(axes_of(index)), size(index.shape)
+        if rows == 1:
+            places = [Axis(1, 1)]
+        outer = next((d for d in range(len(dest.shape) + 1) if size(dest.shape[:d]) == rows), None)
+        lines = merged([*axes_of(dest)[:outer], Axis(1, 1)])[:-1] or [Axis(1, 1)]
+        if len([a for a in places if a.count > 1]) > 1 or outer is None or len(lines) > 1:
+            raise NotInHivm(op, "loads boxes whose numbers or rows are not apart alike")
+        if any(n > extent for n, extent in zip(sizes, view.shape, strict=True)):
+            raise NotInHivm(op, "loads boxes that reach outside of their tensor")
+        place = next((a for a in places if a.count > 1), places[-1])
+        for pipe_name in self._writers(op.index):  # the scalar unit reads what this pipe has written
+            pipes = {
+                "set_pipe": pipe(pipe_name),
+                "wait_pipe": pipe("S"),
+                "static_event_id": attrs.Event("EVENT_ID0"),
+            }
+            emit.add(made(SetFlagOp, **pipes))
+            emit.add(made(WaitFlagOp, **pipes))
+        tile = self.memory.tile(op.index, [Axis(rows, place.stride)], op)
+        inner = [a for a in axes_of(dest)[outer:] if a.count > 1] or [Axis(1, 1)]
+        box = [Axis(n, s) for n, s in zip(sizes, view.strides, strict=True) if n > 1] or [Axis(1, 1)]
+        if [a.count for a in merged(box)] != [a.count for a in merged(inner)]:
+            if [a.count for a in box] != [a.count for a in inner]:
+                raise NotInHivm(op, "loads boxes whose dimensions are cut otherwise in their tile")
+        else:
+            box, inner = merged(box), merged(inner)
+        element = element_in_memory(dtype_name(view.element))
+        with emit.counted(rows) as row:
+            number = emit.value(MemrefLoadOp.get(tile, [row]))
+            start = emit.plus(emit.value(arith.IndexCastOp(number, INDEX)), view.offset)
+            whole = self.memory.tile(op.dest, [Axis(rows, lines[0].stride), *inner], op)
+            result = memref(
+                [1, *(a.count for a in inner)],
+                element,
+                "ub",
+                [lines[0].stride, *(a.stride for a in inner)],
+                row,
+            )
+            ones = [1] * (len(inner) + 1)
+            target = emit.value(
+                SubviewOp.get(whole, [row, *[0] * len(inner)], [1, *(a.count for a in inner)], ones, result)
+            )
+            source = memref([1, *(a.count for a in box)], element, "gm", [1, *(a.stride for a in box)], start)
+            part = emit.value(
+                ReinterpretCastOp.from_dynamic(
+                    self.memory.tensor(op.source),
+                    [start],
+                    [1, *(a.count for a in box)],
+                    [1, *(a.stride for a in box)],
+                    source,
+                )
+            )
+            emit.add(made(hivm.LoadOp, src=part, dst=target))
+
+    def _writers(self, value: SSAValue) -> list[str]:
+        """The pipes that write a buffer."""
+        whole = whole_buffer(value)
+        found = [
+            str(user.PIPE)
+            for user in buffer_users(whole)
+            if isinstance(user, NpuOp) and any(whole_buffer(v) is whole for v in user.writes())
+        ]
+        return list(dict.fromkeys(found))
+
 
 def fractals(shape: tuple[int, ...], dtype: str, space: str) -> Any:
     """The type of a matrix in fractals: columns of blocks, rows of blocks, rows, bytes of a block."""
-    from ...dialects.dtypes import itemsize
-
     element = element_of(dtype)
     inner = 16 if space == "cc" else FRACTAL_BYTES // itemsize(element)
     rows, columns = shape

@@ -1,5 +1,4 @@
-"""Finds products that the vendor's library computes as we do: where an inner loop over parts of the summed dimension is
-what its macro `mma_tile` does by itself.
+"""Finds products: an inner loop over parts of the summed dimension is what the macro `mma_tile` does by itself.
 
 The macro (Ascend/AscendNPU-IR, lib/Template/lib/Cube/LocalMmad.cpp) takes a product of tiles in l1 in parts: of the
 summed dimension as many elements as half of l0a or l0b holds for the larger side, whole fractals. Each part waits for
@@ -61,7 +60,8 @@ class Product:
 
     mmad: the instruction that stands for it; loop: that over its parts, None where there is but one; bias: the load of
     what its sums begin with; parts: how many, `k` elements of the summed dimension together; fresh: an expression that
-    is 0 where the sums begin anew; inside: ops that the macro does itself.
+    is 0 where the sums begin anew; note: how its parts differ from the macro's, empty where they do not; inside: ops that
+    the macro does itself.
     """
 
     mmad: MmadOp
@@ -74,6 +74,7 @@ class Product:
     n: int
     parts: int
     fresh: Expr
+    note: str
     inside: set[Operation] = field(default_factory=set)
     counter: Expr | None = None
     """What our flags M -> MTE1 count the parts before it by; None where it has none."""
@@ -116,17 +117,18 @@ def _product(mmad: MmadOp, machine: Machine) -> Product:
     kind = buffer(left.source)
     whole_left, whole_right = _side(left_part, kind, m), _side(right_part, buffer(right.source), n)
     part = macro_part(whole_left, whole_right, kind, machine)
-    if part < step or (part != step and parts > 1):
+    if not part:
         raise NotInHivm(
-            mmad,
-            f"takes {step} of a summed dimension of {parts * step} at once; HIVM's product of {whole_left} x "
-            f"{whole_right} takes {part or 'none'}",
+            mmad, f"multiplies {whole_left} x {whole_right}, for which HIVM's product has no room in l0"
         )
+    note = ""
+    if part < step or (part != step and parts > 1):
+        note = f"takes {step} of a summed dimension of {parts * step} at once, and HIVM's product {part}"
     (row,) = mmad.linear()
     fresh = row if index is None else row.substitute({index: 0})
     if index is not None and dict(row.terms).get(index, 0) < 1:
         raise NotInHivm(mmad, "begins its sums anew for each part")
-    made = Product(mmad, loop, left_part, right_part, bias, m, parts * step, n, parts, fresh)
+    made = Product(mmad, loop, left_part, right_part, bias, m, parts * step, n, parts, fresh, note)
     _take_flags(made, block, index)
     return made
 
@@ -315,7 +317,7 @@ def _share_events(section: SectionOp, products: list[Product]) -> None:
 
 def _takes_turns(product: Product) -> bool:
     """Whether the macro's turn, (kloop_db_cond x parts + part) modulo 2, can be that of our flags."""
-    if product.counter is None:
+    if product.counter is None or product.note:
         return False
     if product.parts % 2:
         return True

@@ -102,7 +102,7 @@ class VectorRules:
 
     def _tile(self, value: SSAValue, op: Operation, one: bool) -> SSAValue:
         """An operand as a dense row, or as rows and columns."""
-        kind = buffer(value)
+        kind = self.memory.kind(value)
         if one:
             return self.memory.tile(value, [Axis(size(kind.shape), 1)], op)
         rows, columns = rows_and_columns(kind.shape)
@@ -115,10 +115,15 @@ class VectorRules:
         name, out = op.instruction, op.destinations()[0]
         dest = buffer(out)
         sources = list(op.sources())
-        dtypes = [buffer(v).dtype() for v in sources]
+        dtypes = [self.memory.kind(v).dtype() for v in sources]
         if name == "convert":
-            self._cast(op, sources[0], out, cast_mode(dtypes[0], dest.dtype(), "convert"))
+            made_of = self.memory.kind(out).dtype()
+            self._cast(op, sources[0], out, cast_mode(dtypes[0], made_of, "convert"))
             return
+        if any(self.memory.kind(v) != buffer(v) for v in (*sources, out)):
+            raise NotInHivm(
+                op, "computes with truths that transfers touch, which are bytes there: compile with hivm=True"
+            )
         if name == "bitcast":
             raise NotInHivm(op, "has no counterpart in HIVM")
         known = SUPPORTED.get(name)
@@ -176,10 +181,10 @@ class VectorRules:
         self.emit.add(made(ELEMENTWISE[vendor], src=operands, dst=dest, temp_buffer=temp, **properties))
 
     def _cast(self, op: VectorOp, source: SSAValue, out: SSAValue, mode: str | None) -> None:
-        kinds = buffer(source), buffer(out)
+        kinds = self.memory.kind(source), self.memory.kind(out)
         if mode is None:
             raise NotInHivm(op, f"converts {kinds[0].dtype()} to {kinds[1].dtype()}, which HIVM does not")
-        temp = self.room(op, kinds[1].dtype())
+        temp = self.room(op, kinds[1].dtype()) if kinds[0].dtype() == "i1" else None
         one = all(map(is_dense, kinds))
         properties: dict[str, Any] = {"round_mode": attrs.RoundMode(mode)}
         if "ui" in (kinds[0].dtype()[:2], kinds[1].dtype()[:2]):
@@ -320,13 +325,15 @@ class VectorRules:
         kind, dim, step = buffer(op.dest), integer(op.dim), integer(op.step)
         if kind.dtype() not in ("i32", "i16", "f32", "f16"):
             raise NotInHivm(op, f"counts in {kind.dtype()}, which HIVM does not")
-        rank = len(kind.shape)
-        if rank > 3:
-            raise NotInHivm(op, f"counts in a tile of {rank} dimensions")
+        axes, at = _counted(kind, dim)
+        if not axes:
+            raise NotInHivm(
+                op, f"counts along dimension {dim} of a tile of {len(kind.shape)} with padded rows"
+            )
         linear = op.linear()
         start: Number = self.emit.linear(linear[0]) if linear else 0
-        strides = [self.emit.constant(step if d == dim else 0, INDEX) for d in range(rank)]
-        dest = self.memory.tile(op.dest, axes_of(kind), op)
+        strides = [self.emit.constant(step if d == at else 0, INDEX) for d in range(len(axes))]
+        dest = self.memory.tile(op.dest, axes, op)
         self.emit.add(made(VarangeOp, dst=dest, offset=self.emit.index(start), strides=strides))
 
     def extract(self, op: VExtractOp) -> None:
@@ -354,6 +361,21 @@ class VectorRules:
         )
         shaped = _spread(sizes, [a for a in axes_of(dest) if a.count != 1])
         self._copy(part, self.memory.tile(op.dest, shaped, op))
+
+
+def _counted(kind: BufferType, dim: int) -> tuple[list[Axis], int]:
+    """A tile's dimensions around the one along which it counts, and which of them that is; none where its rows are padded
+    in between."""
+    shape, row = kind.shape, padded_row(kind)
+    if dim == len(shape) - 1:
+        return ([Axis(size(shape[:-1]), row)] if size(shape[:-1]) > 1 else []) + [Axis(shape[-1], 1)], -1 % (
+            2 if size(shape[:-1]) > 1 else 1
+        )
+    inner = size(shape[dim + 1 :])
+    if dim != len(shape) - 2 and row != shape[-1]:
+        return [], 0
+    apart = row if dim == len(shape) - 2 else inner
+    return [Axis(size(shape[:dim]), apart * shape[dim]), Axis(shape[dim], apart), Axis(inner, 1)], 1
 
 
 def _spread(sizes: Sequence[int], axes: Sequence[Axis]) -> list[Axis]:

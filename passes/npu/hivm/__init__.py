@@ -28,6 +28,8 @@ from .functions import expand_functions
 from .lanes import SectionBuffers
 from .loads import fill_before_loads
 from .shapes import split_shapes
+from .tiles import retile_products
+from .truths import convert_truths
 
 LONGEST_REASON = 200
 """Characters of the reason why a kernel keeps its form."""
@@ -49,26 +51,41 @@ class NpuHivmPass(TargetPass):
 
 def bring_into_forms(kernel: KernelOp, machine: Machine) -> None:
     """Rewrites a kernel, where it then has room for what it needs; else it stays as it is, and says why."""
-    before = kernel.clone()
+    parent = kernel.parent
+    assert parent is not None
+    why = ""
+    for retiled in (True, False):
+        tried = kernel.clone()
+        parent.insert_op_before(tried, kernel)
+        _rewrite(tried, machine, retiled)
+        try:
+            trial = tried.clone()
+            for section in trial.sections():
+                assert isinstance(section, SectionOp)
+                allocate_section(section, trial, machine)
+        except PassError as error:
+            why = why or str(error)
+            tried.detach()
+            tried.erase()
+            continue
+        kernel.detach()
+        kernel.erase()
+        return
+    kernel.attributes[NO_HIVM] = StringAttr(why[:LONGEST_REASON])
+
+
+def _rewrite(kernel: KernelOp, machine: Machine, retiled: bool) -> None:
+    """Rewrites a kernel. retiled: also the parts of its products."""
     for section in kernel.sections():
         assert isinstance(section, SectionOp)
         buffers = SectionBuffers(section)
+        if retiled:
+            retile_products(section, machine)
         fill_before_loads(kernel, section)
+        convert_truths(section, buffers)
         expand_functions(section, buffers)
         split_shapes(section, buffers)
         reserve_scratch(section)
-    tried = kernel.clone()
-    try:
-        for section in tried.sections():
-            assert isinstance(section, SectionOp)
-            allocate_section(section, tried, machine)
-    except PassError as error:
-        before.attributes[NO_HIVM] = StringAttr(f"{error}"[:LONGEST_REASON])
-        parent = kernel.parent
-        assert parent is not None
-        parent.insert_op_before(before, kernel)
-        kernel.detach()
-        kernel.erase()
 
 
 def reserve_scratch(section: SectionOp) -> None:

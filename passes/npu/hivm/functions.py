@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from ....dialects.dtypes import size
 from ....dialects.hivm.counterparts import CHAINS, COMPARED, SUPPORTED, cast_mode
-from ....dialects.npu import ELEMENTWISE, ElementwiseVectorOp, buffer
+from ....dialects.npu import ELEMENTWISE, ElementwiseVectorOp, TransferOp, buffer, buffer_users, whole_buffer
 from ....dialects.npu.constants import constant_in
 from ....dialects.npu.structure import SectionOp
 from .formulas import ANY_TYPE, FORMULAS, WHOLE, of_bits, ordered
@@ -129,10 +129,15 @@ def _of_truths(b: Lanes, name: str, sources: Sequence[SSAValue], out: SSAValue) 
     return True
 
 
+def is_moved(value: SSAValue) -> bool:
+    """Whether transfers touch the buffer of a value: then HIVM has truths in it as bytes."""
+    return any(isinstance(user, TransferOp) for user in buffer_users(whole_buffer(value)))
+
+
 def _converted(b: Lanes, source: SSAValue, out: SSAValue) -> bool:
     """A conversion as several; whether it takes any."""
     before, after = buffer(source).dtype(), buffer(out).dtype()
-    if after == "i1":
+    if after == "i1" and not is_moved(out):
         if before not in ("f32", "f16", "i32"):
             wide = "f32" if before in ("bf16", "i16") else "f16"
             return _ended(b, "ne", [b.convert(source, wide), b.number(0, wide)], out)
