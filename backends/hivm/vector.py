@@ -184,10 +184,11 @@ class VectorRules:
         kinds = self.memory.kind(source), self.memory.kind(out)
         if mode is None:
             raise NotInHivm(op, f"converts {kinds[0].dtype()} to {kinds[1].dtype()}, which HIVM does not")
-        temp = self.room(op, kinds[1].dtype()) if kinds[0].dtype() == "i1" else None
+        narrowed = mode == "truncwithoverflow"
+        temp = self.room(op, kinds[not narrowed].dtype()) if narrowed or kinds[0].dtype() == "i1" else None
         one = all(map(is_dense, kinds))
         properties: dict[str, Any] = {"round_mode": attrs.RoundMode(mode)}
-        if "ui" in (kinds[0].dtype()[:2], kinds[1].dtype()[:2]):
+        if not narrowed and "ui" in (kinds[0].dtype()[:2], kinds[1].dtype()[:2]):
             properties["cast"] = attrs.CastMode("cast_unsigned")
         self._add("vcast", [self._tile(source, op, one)], self._tile(out, op, one), temp, properties)
 

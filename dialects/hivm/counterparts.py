@@ -42,11 +42,14 @@ CASTS = {
     ("f16", "i8"): "trunc",
     ("f16", "ui8"): "trunc",
     ("bf16", "i32"): "trunc",
+    ("i32", "i8"): "truncwithoverflow",
+    ("i32", "ui8"): "truncwithoverflow",
     ("i1", "f32"): "rint",
     ("i1", "f16"): "rint",
     ("i1", "i32"): "rint",
 }
-"""Rounding of a conversion, by element types: to the nearest, and cut off where integers are made of floats."""
+"""Rounding of a conversion, by element types: to the nearest, cut off where integers are made of floats, and without
+the upper bits where they are made of wider ones."""
 
 CHAINS = {
     ("f32", "i8"): ("f16 odd", "i8"),

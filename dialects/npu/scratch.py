@@ -44,6 +44,8 @@ def _of_lanes(op: ElementwiseVectorOp) -> int:
         return ROW_BYTES * (1 + sum(scalars[1:]))
     if op.instruction == "convert" and kinds[0].dtype() == "i1":
         return 3 * ROW_BYTES
+    if op.instruction == "convert" and (kinds[0].dtype(), dest.dtype()[-2:]) == ("i32", "i8"):
+        return 2 * size(dest.shape) * itemsize(kinds[0].element)
     if op.instruction == "xor":
         return dest.slot_bytes
     return 0

@@ -106,13 +106,13 @@ def test_values_stay(name: str) -> None:
 
 
 def test_product_takes_the_macros_parts() -> None:
-    """32 of the summed dimension at once become the 64 that the macro takes."""
+    """32 of the summed dimension at once become as many as the macro takes."""
     a, b = np.ones((128, 256), "f2"), np.ones((256, 256), "f2")
     pins = tw.Schedule(base_k=32)
     program = tw.compile(lambda a, b: a @ b, a, b, options=tw.Options(hivm=True, schedule=pins))
     steps = {op.a.type.shape[1] for op in program.module().walk() if op.name == "npu.mmad"}
     (kernel,) = program.to_hivm().values()
-    assert steps == {64} and kernel.notes == ()
+    assert steps == {128} and kernel.notes == ()
     assert np.array_equal(np.asarray(program(a, b), "f4"), np.full((128, 256), 256.0, "f4"))
 
 
