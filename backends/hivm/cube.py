@@ -76,7 +76,7 @@ class CubeRules:
         emit, memory = self.emit, self.memory
         tiles = [self._tile(product.left, product.m), self._tile(product.right, product.n)]
         acc = buffer(product.mmad.acc)
-        sums = memory.cast(product.mmad.acc, fractals(acc.shape, acc.dtype(), "cc"), product.mmad)
+        sums = memory.matrix(product.mmad.acc, fractals(acc.shape, acc.dtype(), "cc"), product.mmad)
         bias = None
         if product.bias is not None:
             row = buffer(product.bias.source)
@@ -120,7 +120,7 @@ class CubeRules:
         if by_column.constant % block or any(c % block for _, c in by_column.terms):
             raise NotInHivm(load, "takes columns of a tile in l1 that begin within a block of 32 bytes")
         offset = emit.plus(emit.times(emit.linear(by_row), block), emit.times(emit.linear(by_column), rows))
-        return self.memory.cast(load.source, shape, load, emit.times(offset, itemsize(kind.element)))
+        return self.memory.matrix(load.source, shape, load, emit.times(offset, itemsize(kind.element)))
 
     def _summed(self, product: Product) -> Number:
         """Elements of the summed dimension that lie inside the tensors: others are not there, and count as 0."""

@@ -26,6 +26,7 @@ from ...dialects.npu import (
     gm,
     whole_buffer,
 )
+from ...dialects.npu.types import fractal_bytes
 from .building import made
 from .emitter import Emitter, Number, element_in_memory, element_of, memref
 from .errors import NotInHivm
@@ -103,6 +104,14 @@ class Memory:
         if kind.dtype() == "i1" and any(isinstance(u, TransferOp) for u in buffer_users(whole_buffer(value))):
             return BufferType.of(kind.shape, element_of("i8"), kind.space)
         return kind
+
+    def matrix(self, value: SSAValue, whole: MemRefType, op: Operation, beyond: Number = 0) -> SSAValue:
+        """A buffer as the fractals of a matrix, or from so many bytes behind its first one on. Raises NotInHivm where it
+        has no room for whole fractals."""
+        kind = buffer(value)
+        if fractal_bytes(kind.shape, kind.element, kind.space) > kind.slot_bytes:
+            raise NotInHivm(op, f"has a matrix of whole fractals in {kind}: compile with hivm=True")
+        return self.cast(value, whole, op, beyond)
 
     def tile(self, value: SSAValue, axes: Sequence[Axis], op: Operation) -> SSAValue:
         """A buffer as memory with these dimensions."""

@@ -139,7 +139,7 @@ class MoveRules:
         if piece.column % block:
             raise NotInHivm(op, "moves columns of a matrix that begin within a block of its fractals")
         offset = piece.row * block + piece.column * rows
-        return self.memory.cast(value, whole, op, offset * itemsize(kind.element))
+        return self.memory.matrix(value, whole, op, offset * itemsize(kind.element))
 
     def _pieces(self, op: npu.TransferOp, shape: tuple[int, int]) -> list[_Piece]:
         """The matrices of which a transfer moves one after the other: rows that are apart alike, of columns side by

@@ -71,7 +71,7 @@ class SlotOp(FormattedOp, HasFolderInterface):
         src, out = self.source.type, self.result.type
         if not isinstance(src, BufferType) or not isinstance(out, BufferType):
             raise self.error("needs buffers")
-        if out != BufferType.of(src.shape, src.element, src.space):
+        if out != src.one_slot:
             raise self.error(f"gives one slot of {src}, not {out}")
 
 

@@ -100,6 +100,18 @@ def padded_size(shape: Sequence[int], width: int) -> int:
     return size(shape[:-1]) * (-(-inner * width // ROW_BYTES) * ROW_BYTES)
 
 
+FRACTAL_ROWS = 16
+"""Rows of a fractal, and columns of one of sums."""
+
+
+def fractal_bytes(shape: Sequence[int], element: Attribute, space: str) -> int:
+    """Bytes of a matrix in whole fractals: 16 rows of 32 bytes, or in l0c of 16 sums."""
+    width = itemsize(element)
+    block = FRACTAL_ROWS if space == "l0c" else ROW_BYTES // width
+    rows, columns = size(shape[:-1]), shape[-1] if shape else 1
+    return -(-rows // FRACTAL_ROWS) * FRACTAL_ROWS * (-(-columns // block) * block) * width
+
+
 class OnChipType(ParametrizedAttribute, TypeAttribute):
     """The type of a value in a memory of a core: a buffer or a tile."""
 
@@ -117,7 +129,8 @@ class OnChipType(ParametrizedAttribute, TypeAttribute):
 class BufferType(OnChipType):
     """`!npu.buffer<128x64xf16, l1>`, or with `, 2 slots`: a multi-buffer of that many equal slots. With `, pitch 80`
     neighbouring rows are 80 elements apart, and the buffer has its elements only; without, rows begin at blocks, and
-    are padded to whole ones."""
+    are padded to whole ones. With `, fractals` a slot takes whole fractals, as a matrix in a memory of the cube does.
+    """
 
     name = "npu.buffer"
     dims: DenseArrayBase = param_def()
@@ -125,12 +138,28 @@ class BufferType(OnChipType):
     space_name: StringAttr = param_def()
     slot_count: IntAttr = param_def()
     row_pitch: IntAttr = param_def()
+    in_fractals: IntAttr = param_def()
 
     @staticmethod
     def of(
-        shape: Sequence[int], element: Attribute, space: str, slots: int = 1, pitch: int = 0
+        shape: Sequence[int],
+        element: Attribute,
+        space: str,
+        slots: int = 1,
+        pitch: int = 0,
+        fractals: bool = False,
     ) -> BufferType:
-        return _buffer(tuple(shape), element, space, slots, pitch)
+        return _buffer(tuple(shape), element, space, slots, pitch, fractals)
+
+    @property
+    def fractals(self) -> bool:
+        """Whether a slot takes whole fractals."""
+        return bool(self.in_fractals.data)
+
+    @property
+    def one_slot(self) -> BufferType:
+        """The type of a slot."""
+        return BufferType.of(self.shape, self.element, self.space, 1, self.pitch, self.fractals)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -161,7 +190,10 @@ class BufferType(OnChipType):
 
     @property
     def slot_bytes(self) -> int:
-        """Bytes of one slot, rows padded to blocks; with a pitch from the first element to the last one."""
+        """Bytes of one slot, rows padded to blocks, or in whole fractals; with a pitch from the first element to the last
+        one."""
+        if self.fractals:
+            return fractal_bytes(self.shape, self.element, self.space)
         if not self.pitch:
             return padded_bytes(self.shape, self.element)
         inner = self.shape[-1] if self.shape else 1
@@ -197,6 +229,8 @@ class BufferType(OnChipType):
             printer.print_string(f", {self.slots} slots")
         if self.pitch:
             printer.print_string(f", pitch {self.pitch}")
+        if self.fractals:
+            printer.print_string(", fractals")
         printer.print_string(">")
 
     @classmethod
@@ -205,14 +239,17 @@ class BufferType(OnChipType):
             shape, element = parser.parse_ranked_shape()
             parser.parse_punctuation(",")
             space = parser.parse_identifier()
-            slots, pitch = 1, 0
+            slots, pitch, fractals = 1, 0, False
             while parser.parse_optional_punctuation(","):
                 if parser.parse_optional_keyword("pitch"):
                     pitch = parser.parse_integer()
+                elif parser.parse_optional_keyword("fractals"):
+                    fractals = True
                 else:
                     slots = parser.parse_integer()
                     parser.parse_keyword("slots")
-        return [ints(shape), element, StringAttr(space), IntAttr(slots), IntAttr(pitch)]
+        numbers = (IntAttr(slots), IntAttr(pitch), IntAttr(int(fractals)))
+        return [ints(shape), element, StringAttr(space), *numbers]
 
 
 @irdl_attr_definition
@@ -308,8 +345,11 @@ def _named(parser: AttrParser, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 @lru_cache(TYPES_KEPT)
-def _buffer(shape: tuple[int, ...], element: Attribute, space: str, slots: int, pitch: int) -> BufferType:
-    return BufferType(ints(shape), element, StringAttr(space), IntAttr(slots), IntAttr(pitch))
+def _buffer(
+    shape: tuple[int, ...], element: Attribute, space: str, slots: int, pitch: int, fractals: bool
+) -> BufferType:
+    numbers = (IntAttr(slots), IntAttr(pitch), IntAttr(int(fractals)))
+    return BufferType(ints(shape), element, StringAttr(space), *numbers)
 
 
 @lru_cache(TYPES_KEPT)

@@ -24,6 +24,7 @@ from ....machine import Machine
 from ...base import TargetPass
 from ...errors import PassError
 from ..allocate import allocate_section
+from .fractals import lay_in_fractals
 from .functions import expand_functions
 from .lanes import SectionBuffers
 from .loads import fill_before_loads
@@ -81,6 +82,7 @@ def _rewrite(kernel: KernelOp, machine: Machine, retiled: bool) -> None:
         buffers = SectionBuffers(section)
         if retiled:
             retile_products(section, machine)
+        lay_in_fractals(section)
         fill_before_loads(kernel, section)
         convert_truths(section, buffers)
         expand_functions(section, buffers)

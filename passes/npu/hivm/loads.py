@@ -69,7 +69,7 @@ def _is_inside(op: LoadNdOp, ranges: dict[SSAValue, Range]) -> bool:
 
 
 def _is_read_by_lanes(op: LoadNdOp) -> bool:
-    """Whether all that follows from a tile is computed element by element, and stored as a box that is clipped alike."""
+    """Whether all that follows from a tile is computed lane by lane, and stored as a box that is clipped alike."""
     seen: set[SSAValue] = set()
     work = [whole_buffer(op.dest)]
     shape = buffer(op.dest).shape

@@ -13,7 +13,7 @@ from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import Rewriter
 
 from ....dialects.affine import Expr
-from ....dialects.base import INDEX, encode, ints, integer, to_ints
+from ....dialects.base import INDEX, encode, integer, ints, to_ints
 from ....dialects.dtypes import size
 from ....dialects.hivm.tiling import ROWS, block_of, macro_part
 from ....dialects.npu import BufferType, LoadL0Op, MmadOp, SlotOp, buffer, buffer_users, whole_buffer
