@@ -97,6 +97,8 @@ _OURS = (
     "reductions:SplitScatter",
     "windows:WindowAsCumulate",
     "windows:SplitWindow",
+    "sort_order:SortBackwards",
+    "sort_order:SortKeeps",
     "sorting:SortLastDimension",
     "sorting:SortOpenRows",
     "sorting:SortInParts",

@@ -153,3 +153,21 @@ def test_other_comparators() -> None:
         assert bool(host_ops(program)) == hosted
         if want is not None:
             np.testing.assert_array_equal(np.asarray(program(x)), want)
+
+
+@pytest.mark.parametrize("n", [1, 7, 40])
+def test_reversed_before_and_behind_is_the_other_order(n: int) -> None:
+    """Zeros and NaNs of both signs are equal, and equals keep their order; the few that are wanted are kept."""
+
+    def largest(x: jax.Array) -> list[jax.Array]:
+        places = lax.broadcasted_iota(jnp.int32, x.shape, 1)
+        found = lax.sort((x[:, ::-1], places[:, ::-1]), dimension=1, is_stable=True, num_keys=1)
+        return [v[:, ::-1][:, :3] for v in found]
+
+    rng = np.random.default_rng(n)
+    x = rng.choice(np.float32([0.0, -0.0, np.nan, -np.nan, np.inf, 1.5, -2.0]), (3, n))
+    program = tw.compile(largest, x)
+    assert "descending = [1]" in program.ir("graph") or n == 1
+    assert f"keep = {min(n, 3)}" in program.ir("graph") or n <= 3
+    for got, want in zip(program(x, mode="step"), largest(jnp.asarray(x)), strict=True):
+        assert np.asarray(got).tobytes() == np.asarray(want).tobytes()

@@ -24,25 +24,15 @@ def _top_k(node: Node, x: Any, k: Any = None) -> Any:
     rows, size = jnp.moveaxis(x, axis, -1), x.shape[axis]
     if isinstance(count, int) and not 0 <= count <= (size if isinstance(size, int) else count):
         raise node.unsupported(f"it takes {count} of {size} elements")
-    if node.get("largest", 1):
-        values, places = jax.lax.top_k(_ranked(rows), count)
-        if is_float(x):
-            values = jnp.take_along_axis(rows, places, -1)
+    if node.get("largest", 1) and not is_float(x):
+        values, places = jax.lax.top_k(rows, count)
     else:
         numbers = jax.lax.broadcasted_iota(jnp.int32, rows.shape, x.ndim - 1)
-        ordered = jax.lax.sort((rows, numbers), dimension=-1, is_stable=True, num_keys=1)
-        values, places = (v[..., :count] for v in ordered)
+        # reversed before and behind, a stable sort is a stable one in the other order
+        turn = (lambda v: jnp.flip(v, -1)) if node.get("largest", 1) else (lambda v: v)
+        ordered = jax.lax.sort((turn(rows), turn(numbers)), dimension=-1, is_stable=True, num_keys=1)
+        values, places = (turn(v)[..., :count] for v in ordered)
     return jnp.moveaxis(values, -1, axis), jnp.moveaxis(places, -1, axis).astype(jnp.int64)
-
-
-def _ranked(x: Any) -> Any:
-    """x with one zero and one NaN, which are in the total order of floats where they belong."""
-    import jax.numpy as jnp
-
-    if not is_float(x):
-        return x
-    x = jnp.where(x == 0, jnp.zeros((), x.dtype), x)
-    return jnp.where(x != x, jnp.full((), np.nan, x.dtype), x)
 
 
 @rule("NonZero", folds=True)
