@@ -8,10 +8,15 @@ from collections.abc import Collection, Iterator
 from math import prod
 from typing import TypeVar
 
+import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
+    AnyFloat,
+    ComplexType,
     FileLineColLoc,
+    IndexType,
     IntAttr,
+    IntegerType,
     ModuleOp,
     ShapedType,
     StringAttr,
@@ -22,14 +27,14 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import IRDLOperation
 from xdsl.irdl.constraints import VerificationContext
-from xdsl.parser import Parser, ParserState, UnresolvedOperand
+from xdsl.parser import AttrParser, Parser, ParserState, UnresolvedOperand
 from xdsl.traits import IsolatedFromAbove
 from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRLexer
 
 from .base import place_of
-from .dtypes import shape_in
+from .dtypes import dtype_name, numpy_dtype, shape_in
 from .graph.donation import verify_donation
 from .graph.extents import verify_extents
 from .module import example_of
@@ -66,6 +71,27 @@ class _Lexer(MLIRLexer):
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
 
 
+class _Element(Parser._TensorLiteralElement):
+    """A number of `dense<...>`; of floats, hexadecimal digits are its bits, which xDSL takes for its value."""
+
+    def to_float(self, parser: AttrParser) -> float:
+        if self.span.text[:2] in ("0x", "0X"):
+            parser.raise_error("Expected the type of a float beside its bits", at_position=self.span)
+        return super().to_float(parser)
+
+    def to_type(
+        self, parser: AttrParser, type: AnyFloat | IntegerType | IndexType | ComplexType
+    ) -> float | int | tuple[float, float] | tuple[int, int]:
+        if not isinstance(type, AnyFloat) or self.span.text[:2] not in ("0x", "0X"):
+            return super().to_type(parser, type)
+        kind = numpy_dtype(dtype_name(type))
+        try:
+            bits = int(self.span.text, 16).to_bytes(kind.itemsize, "little")
+        except OverflowError:
+            parser.raise_error(f"Expected the bits of {type}", at_position=self.span)
+        return float(np.frombuffer(bits, kind.newbyteorder("<"))[0])
+
+
 class TextParser(Parser):
     """xDSL's parser with a lexer that takes linear time. All text of our levels is read by it."""
 
@@ -74,6 +100,10 @@ class TextParser(Parser):
         self._parser_state = ParserState(_Lexer(Input(text, filename)))
         self._uses_early = False
         """Whether a value is used before it is defined."""
+
+    def _parse_tensor_literal_element(self) -> Parser._TensorLiteralElement:
+        found = super()._parse_tensor_literal_element()
+        return _Element(found.is_negative, found.value, found.span)
 
     def resolve_operand(self, operand: UnresolvedOperand, type: AttributeT) -> SSAValue[AttributeT]:
         value = super().resolve_operand(operand, type)

@@ -40,5 +40,9 @@ func.func @upstream(%w: memref<?xi8, #hivm.address_space<gm>>, %n: index, %i: i6
   // CHECK: vector.extractelement %{{.*}}[] : vector<f32>
   %m = vector.extractelement %a[%n : index] : vector<1xf32>
   // CHECK: vector.extractelement %{{.*}}[%{{.*}} : index] : vector<1xf32>
+  %lowest = arith.constant dense<0xFF800000> : vector<64xf32>
+  // CHECK: arith.constant dense<0xff800000> : vector<64xf32>
+  %several = arith.constant dense<[0x7C00, 1.0]> : vector<2xf16>
+  // CHECK: arith.constant dense<[0x7c00, 1.000000e+00]> : vector<2xf16>
   return
 }
