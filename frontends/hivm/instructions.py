@@ -48,7 +48,7 @@ REDUCTIONS = {k: k for k in ("sum", "prod", "max", "min")} | {
 }
 
 
-def _compute(
+def compute(
     walk: Walk, op: Any, name: str, sources: Sequence[Memref], dest: Memref, properties: str = ""
 ) -> None:
     """An instruction that computes each element alone. Arrays whose rows are not all as far apart are cut."""
@@ -61,7 +61,7 @@ def _compute(
             )
         for i in range(dest.shape[0]):
             parts = [s.at(i if s.shape[0] != 1 else 0) if s.shape else s for s in sources]
-            _compute(walk, op, name, parts, dest.at(i), properties)
+            compute(walk, op, name, parts, dest.at(i), properties)
         return
     rank = max(len(dest.shape), 1) + deeper * bool(dest.shape)
     found = [operand(s, op, deeper) if s.size != 1 or s == dest else single(s, rank) for s in sources]
@@ -70,7 +70,7 @@ def _compute(
 
 def copied(walk: Walk, op: Operation, source: Memref, dest: Memref) -> None:
     """The elements of an array on chip in another one."""
-    _compute(walk, op, "npu.vbroadcast", [source], dest)
+    compute(walk, op, "npu.vbroadcast", [source], dest)
 
 
 def _elementwise(walk: Walk, op: Any) -> None:
@@ -95,7 +95,7 @@ def _elementwise(walk: Walk, op: Any) -> None:
         function = FUNCTIONS[name]
     else:
         raise refused(op, "has no counterpart at the npu level")
-    _compute(walk, op, f"npu.v{function}", sources, dest)
+    compute(walk, op, f"npu.v{function}", sources, dest)
 
 
 def _cast(walk: Walk, op: Any, source: Memref, dest: Memref) -> None:
@@ -107,15 +107,15 @@ def _cast(walk: Walk, op: Any, source: Memref, dest: Memref) -> None:
         function = {"floor": "floor", "ceil": "ceil", "rint": "round_even", "round": "round_away"}.get(mode)
         if function is None:
             raise refused(op, f"rounds {source.element} by {mode}")
-        _compute(walk, op, f"npu.v{function}", [source], dest)
+        compute(walk, op, f"npu.v{function}", [source], dest)
     elif all(floats) and mode == "odd":
-        _compute(walk, op, "npu.vround_to", [source], dest, 'mode = "odd"')
+        compute(walk, op, "npu.vround_to", [source], dest, 'mode = "odd"')
     elif all(floats) and (mode == "rint" or itemsize(dest.element) > itemsize(source.element)):
-        _compute(walk, op, "npu.vconvert", [source], dest)
+        compute(walk, op, "npu.vconvert", [source], dest)
     elif floats == (True, False) and mode == "rint" and dest.element != "i1":
-        _compute(walk, op, "npu.vround_to", [source], dest, 'mode = "even"')
+        compute(walk, op, "npu.vround_to", [source], dest, 'mode = "even"')
     elif (floats == (True, False) and mode == "trunc") or not floats[0]:
-        _compute(walk, op, "npu.vconvert", [source], dest)
+        compute(walk, op, "npu.vconvert", [source], dest)
     else:
         raise refused(op, f"casts {source.element} to {dest.element} by {mode}, which the npu level does not")
 
@@ -126,13 +126,13 @@ def _broadcast(walk: Walk, op: vector.VbrcOp) -> None:
         raise refused(op, f"fills {dest.space}")
     value = walk.value(op.src, op)
     if isinstance(value, int | float):
-        _fill(walk, op, value, dest)
+        fill(walk, op, value, dest)
     else:
-        _compute(walk, op, "npu.vbroadcast", [walk.local(op.src, op)], dest)
+        compute(walk, op, "npu.vbroadcast", [walk.local(op.src, op)], dest)
 
 
-def _fill(walk: Walk, op: Operation, value: float, dest: Memref) -> None:
-    _compute(walk, op, "npu.vfill", [], dest, f"value = {literal(value, dest.element)}")
+def fill(walk: Walk, op: Operation, value: float, dest: Memref) -> None:
+    compute(walk, op, "npu.vfill", [], dest, f"value = {literal(value, dest.element)}")
 
 
 def literal(value: float, element: str) -> str:

@@ -13,7 +13,7 @@ from ...dialects.base import text
 from ...dialects.hivm.attributes import Enumeration, SymbolParameter
 from ...machine import Machine
 from ..errors import FrontendError
-from . import cube, instructions  # noqa: F401  # they add their rules
+from . import cube, instructions, vectors  # noqa: F401  # they add their rules
 from .groups import alike
 from .launching import GRID_RANK, Launch
 from .numbers import Number

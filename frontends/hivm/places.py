@@ -11,7 +11,7 @@ from ...dialects.dtypes import itemsize
 SPACES = {"ub": "ub", "cbuf": "l1", "ca": "l0a", "cb": "l0b", "cc": "l0c"}
 """What the npu level calls the vendor's memories."""
 
-SCRATCH = ("masks", "constants", "registers")
+SCRATCH = ("masks", "constants", "registers", "vectors")
 """In place of a memory: bytes of ub behind all that the kernel uses, one kind behind the other."""
 
 

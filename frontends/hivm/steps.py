@@ -93,8 +93,8 @@ class Scratch:
     masks: dict[int, Memref] = field(default_factory=dict)
     workspaces: dict[int, Memref] = field(default_factory=dict)
     """The parts of the workspace of a block, by their first byte."""
-    most: int = 0
-    """The most bytes of registers of a block."""
+    most: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SCRATCH, 0))
+    """The most bytes of each kind at a time."""
 
     def begin(self) -> None:
         """Lets the next block have the registers."""
@@ -104,13 +104,16 @@ class Scratch:
         start = -(-self.used[kind] // align) * align
         found = Memref(kind, element, shape, row_major(shape), start)
         self.used[kind] = start + max(found.size * itemsize(element), 4)
-        if kind == "registers":
-            self.most = max(self.most, self.used[kind])
+        self.most[kind] = max(self.most[kind], self.used[kind])
         return found
 
     def number(self, element: str) -> Memref:
         """A new place for a number."""
         return self._place("registers", element, (), max(itemsize(element), 4))
+
+    def vector(self, element: str, shape: tuple[int, ...]) -> Memref:
+        """A new place for a vector."""
+        return self._place("vectors", element, shape, 32)
 
     def constant(self, value: Number, element: str) -> Memref:
         """The place of a number that is known."""
@@ -133,8 +136,8 @@ class Scratch:
 
     def starts(self, end: int) -> dict[str, int]:
         """Where each kind begins behind `end`; the last entry, "", is where all end."""
-        found, sizes = {}, {**self.used, "registers": self.most}
+        found: dict[str, int] = {}
         for kind in SCRATCH:
             found[kind] = end = -(-end // 32) * 32
-            end += sizes[kind]
+            end += self.most[kind]
         return {**found, "": end}

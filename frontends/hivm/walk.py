@@ -24,6 +24,9 @@ from .numbers import SCALARS, constant, known
 from .places import Buffer, Memref, row_major, rows_of
 from .steps import Operand, Register, Scratch, Step, Value, memref_of, refused
 
+STACK = 2_000_000
+"""The number of the first tensor that is memory of the core's program."""
+
 MOST_STEPS = 200_000
 """Steps of a core above which a kernel is refused: its loops are unrolled."""
 
@@ -48,7 +51,7 @@ class Walk:
     rounds: list[int] = field(default_factory=list)
     """The numbers of the iterations of the loops around, the innermost one last."""
     tiling: dict[int, list[int]] = field(default_factory=dict)
-    """What arguments hold that the host computes, by their numbers."""
+    """What arguments hold that the host computes, and memory of the core's program, by the numbers of tensors."""
 
     def run(self, func: FuncOp, arguments: Sequence[Value]) -> None:
         """Walks the function. Raises FrontendError for what cannot be imported."""
@@ -359,6 +362,22 @@ def _view(walk: Walk, op: Any) -> None:
     walk.values[op.results[0]] = replace(made, shape=shape, strides=row_major(shape))
 
 
+def _alloca(walk: Walk, op: Any) -> None:
+    """Memory of the core's program: its numbers are known, as those that the host computes."""
+    kind = op.results[0].type
+    number = STACK + len(walk.tiling)
+    shape = kind.get_shape()
+    if DYNAMIC_INDEX in shape:
+        raise refused(op, "has open sizes")
+    found = Memref("stack", dtype_name(kind.element_type), tuple(shape), row_major(shape), 0, number)
+    walk.tiling[number] = [0] * found.size
+    walk.values[op.results[0]] = found
+
+
+def _cell(walk: Walk, op: Operation, place: Memref, indices: Sequence[SSAValue]) -> int:
+    return sum(walk.number(v, op) * s for v, s in zip(indices, place.strides, strict=True))
+
+
 def _load_key(walk: Walk, op: Operation) -> None:
     walk.values[op.results[0]] = walk.tiling[walk.number(op.operands[0], op)][0]
 
@@ -370,7 +389,7 @@ def _store_key(walk: Walk, op: Operation) -> None:
 def _load_number(walk: Walk, op: Any) -> None:
     source = walk.memref(op.operands[0], op)
     if source.tensor in walk.tiling:
-        walk.values[op.results[0]] = walk.tiling[source.tensor][walk.number(op.operands[1], op)]
+        walk.values[op.results[0]] = walk.tiling[source.tensor][_cell(walk, op, source, op.operands[1:])]
         return
     place = _element(walk, op, source, op.operands[1:])
     if place.space != "ub":
@@ -381,10 +400,11 @@ def _load_number(walk: Walk, op: Any) -> None:
 
 
 def _store_number(walk: Walk, op: Any) -> None:
-    place = _element(walk, op, walk.memref(op.operands[1], op), op.operands[2:])
-    if place.tensor in walk.tiling:
-        walk.tiling[place.tensor][place.start] = walk.number(op.operands[0], op)
+    dest = walk.memref(op.operands[1], op)
+    if dest.tensor in walk.tiling:
+        walk.tiling[dest.tensor][_cell(walk, op, dest, op.operands[2:])] = walk.number(op.operands[0], op)
         return
+    place = _element(walk, op, dest, op.operands[2:])
     source = walk.local(op.operands[0], op)
     if place.space == "ub":
         walk.emit(op, "npu.scalar", single(source), single(place), properties='function = "convert"')
@@ -475,6 +495,7 @@ HANDLERS: dict[str, Handler] = {
     "memref.memory_space_cast": _same,
     "memref.dim": _dim,
     "memref.view": _view,
+    "memref.alloca": _alloca,
     "llvm.load": _load_key,
     "llvm.store": _store_key,
     "memref.load": _load_number,

@@ -65,6 +65,7 @@ FILES = {
     "model.py": MODEL,
     "model.tw": TW,
     "exported.mlir": STABLEHLO,
+    "scaled_sum.hivm.mlir": (ROOT / "tests/frontends/hivm/texts/scaled_sum.hivm.mlir").read_text(),
     "build/fuzz/seed_323.py": MODEL,
     "buffers.csv": "id,lower,upper,size\na,0,2,100\nb,1,3,200\n",
 }

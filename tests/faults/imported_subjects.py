@@ -35,4 +35,5 @@ def imported_subject(number: int, target: str) -> Subject:
     content = path.read_text()
     if path.parent == STORED:
         content += f"\n// launch: {REFERENCES[name].launch}\n"
+        target = REFERENCES[name].target
     return Subject(f"{name} for {target}", tw.compile(content, target=target).module(), target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import erf
 
 import ml_dtypes
 import numpy as np
@@ -13,13 +14,14 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Reference:
-    """A launch as text, the inputs in the kernel's order, what it makes of them, and how far it may be off (of the
-    largest number)."""
+    """A launch as text, the inputs in the kernel's order, what it makes of them, how far it may be off (of the largest
+    number), and the chip."""
 
     launch: str
     inputs: Callable[[np.random.Generator], Sequence[Array]]
     results: Callable[..., Sequence[Array]]
     off: float = 1e-5
+    target: str = "ascend-910b1"
 
 
 def _floats(
@@ -86,6 +88,7 @@ def _mlp(x: Array, w1: Array, w2: Array) -> Sequence[Array]:
 
 
 F16 = {"dtype": "float16"}
+A5 = "ascend-950pr"
 REFERENCES: dict[str, Reference] = {
     "add_f32": Reference("grid=(5,), 20000", _floats((20000,), (20000,)), lambda x, y: [x + y]),
     "add_f16": Reference("grid=(3,), 20000", _floats((20000,), (20000,), **F16), lambda x, y: [x + y], 1e-3),
@@ -223,4 +226,28 @@ REFERENCES: dict[str, Reference] = {
         "arg0=100, arg1=100", _floats((100, 1024)), lambda x: [x.sum(-1)]
     ),
     "hf_softmax_f32_dyn": Reference("arg0=100, arg1=100", _floats((100, 1024)), lambda x: [_softmax(x)]),
+    # Those of the 950, with vector functions.
+    "a5_add_f32": Reference("grid=(3,), 10000", _floats((10000,), (10000,)), lambda x, y: [x + y], target=A5),
+    "a5_cast_f32_f16": Reference(
+        "grid=(3,), 10000", _floats((10000,)), lambda x: [x.astype("f2")], 0, target=A5
+    ),
+    "a5_gelu_erf_f32": Reference(
+        "grid=(3,), 5000",
+        _floats((5000,)),
+        lambda x: [x * (1 + np.vectorize(erf)(x / 2**0.5)) / 2],
+        target=A5,
+    ),
+    "a5_swiglu_f16": Reference(
+        "grid=(3,), 10000",
+        _floats((10000,), (10000,), **F16),
+        lambda x, y: _like([_f32(x) * _sigmoid(_f32(x)) * _f32(y)], x),
+        1e-3,
+        target=A5,
+    ),
+    "a5_softmax_f32": Reference("grid=(3,), 1000", _floats((3, 1000)), lambda x: [_softmax(x)], target=A5),
+    "a5_reduce_sum_f32": Reference("grid=(3,)", _floats((48, 512)), lambda x: [x.sum(1)], target=A5),
+    "a5_cumsum_f32": Reference("grid=(16,)", _floats((32, 1024)), lambda x: [np.cumsum(x, 0)], target=A5),
+    "a5_transpose_f16": Reference(
+        "grid=(2,2), 100, 90", _floats((100, 90), **F16), lambda x: [x.T], 0, target=A5
+    ),
 }
