@@ -105,7 +105,7 @@ class HostWalk(ExecutingVisitor[None]):
         self.machine = machine if memory == "bytes" else None
         self.chip = machine
         self.cache, self.golden, self.memory, self.once = cache, golden, memory, once
-        self.structures: dict[npu.KernelOp, Hashable] = {}
+        self.structures: dict[npu.KernelOp, int] = {}
         self.judged: set[Any] = set()
         """Kernels, with how they are bound, that gave the right bits once."""
         self.trace = Trace()
@@ -350,7 +350,7 @@ class HostWalk(ExecutingVisitor[None]):
         kernel = self.host.callee(op)
         if kernel not in self.structures:
             # typed memory has neither addresses nor flags
-            self.structures[kernel] = structure(kernel, self.machine is not None)
+            self.structures[kernel] = self.cache.number(structure(kernel, self.machine is not None))
         return BoundKernel(
             ("npu", self.memory, self.structures[kernel], signature), signature, passed, returned
         )

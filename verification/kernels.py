@@ -18,18 +18,20 @@ from ..backends.stepper.tiles import TilePlan, run_kernel
 from ..dialects import tile
 from ..dialects.npu.structure import KernelOp
 from ..machine import Machine
-from .structure import Cache, structure
+from .structure import Cache
 
 
 def run_tile_kernel(
     cache: Cache,
+    key: Hashable,
     kernel: tile.KernelOp,
     inputs: Sequence[Any],
     inits: Sequence[int],
     shapes: Sequence[tuple[int, ...]],
 ) -> list[np.ndarray]:
-    """The outputs of a tile kernel on arrays; `inits` as in `stepper.tiles.run_kernel`."""
-    plan = cache.get(("tile", structure(kernel)), lambda: TilePlan(kernel))
+    """The outputs of a tile kernel on arrays. key: what makes kernels the same; `inits` as in
+    `stepper.tiles.run_kernel`."""
+    plan = cache.get(("tile", key), lambda: TilePlan(kernel))
     return run_kernel(plan, inputs, inits, shapes)
 
 

@@ -54,6 +54,11 @@ class Cache:
 
     def __init__(self) -> None:
         self.functions: dict[Hashable, Any] = {}
+        self.numbers: dict[Hashable, int] = {}
+
+    def number(self, key: Hashable) -> int:
+        """A number that a structure has alone, in its place: a structure takes long to hash."""
+        return self.numbers.setdefault(key, len(self.numbers))
 
     def get(self, key: Hashable, make: Any) -> Any:
         """The function under `key`, made by `make()` where there is none."""

@@ -66,6 +66,7 @@ class GraphWalk:
         self.visible = {v.name_hint or "" for v in outside_fusions(module)}
         """Tags of the values that are compared."""
         self.visible |= {parts[0] for tag in self.visible if (parts := parts_of_hint(tag)) is not None}
+        self.structures: dict[Operation, int] = {}
         self.judged: set[Any] = set()
         """Kernels that gave the right values once."""
         self.golden_bounds: dict[tuple[Key, frozenset[str]], Late] = {}
@@ -222,7 +223,7 @@ class GraphWalk:
             return xla_jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), "likely"), options)
 
         known = [e for e in es if e is not None]
-        return self._function(("likely", structure(op), settles(op), exact), xs, make)(list(xs), known)
+        return self._function(("likely", self._structure(op), settles(op), exact), xs, make)(list(xs), known)
 
     def _bounds(self, op: Operation, xs: Sequence[Array], es: Sequence[Bound], mode: Mode) -> list[Bound]:
         if is_plain_op(op, xs, any(e is not None for e in es)):
@@ -233,7 +234,14 @@ class GraphWalk:
             return xla_jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), mode)[1], options)
 
         known = [e for e in es if e is not None]
-        return self._function(("bounds", structure(op), settles(op), mode, exact), xs, make)(list(xs), known)
+        return self._function(("bounds", self._structure(op), settles(op), mode, exact), xs, make)(list(xs), known)
+
+    def _structure(self, op: Operation) -> int:
+        """A number that ops of equal structure share."""
+        found = self.structures.get(op)
+        if found is None:
+            found = self.structures[op] = self.cache.number(structure(op))
+        return found
 
     def _function(self, key: tuple[Any, ...], xs: Sequence[Array], make: Callable[[Options], Any]) -> Any:
         """What XLA compiles for an op, kept by its key. make: compiles it with some options."""
@@ -279,7 +287,7 @@ class GraphWalk:
     def _same_op(self, op: Operation, golden: Trace, keys: Sequence[Key], xs: Sequence[Array]) -> bool:
         for i, key in enumerate(keys):
             made = golden.made.get(key)
-            if made is None or made.index != i or structure(made.op) != structure(op):
+            if made is None or made.index != i or self._structure(made.op) != self._structure(op):
                 return False
         return self._same_operands(golden, keys[0], xs)
 
@@ -361,7 +369,7 @@ class GraphWalk:
         def make(options: Options) -> Any:
             return xla_jit(lambda xs: evaluate(op, xs, [], None)[0], options)
 
-        return self._function(("values", structure(op)), xs, make)(list(xs))
+        return self._function(("values", self._structure(op)), xs, make)(list(xs))
 
     def _moved(self, ys: Sequence[Array], es: Sequence[Bound]) -> list[Array]:
         """Values, each moved by a random number of standard deviations `es`."""
@@ -383,7 +391,8 @@ class GraphWalk:
 
     def _run_kernel(self, op: tile.LaunchOp, xs: Sequence[Array]) -> list[Array]:
         kernel = self.kernels[op.callee.root_reference.data]
-        made = run_tile_kernel(self.cache, kernel, xs, to_ints(op.inits), [_shape(v) for v in op.results])
+        shapes = [_shape(v) for v in op.results]
+        made = run_tile_kernel(self.cache, self._structure(kernel), kernel, xs, to_ints(op.inits), shapes)
         return [on_device(x, own=True) for x in made]
 
     def _launch(self, op: tile.LaunchOp, xs: Sequence[Array], path: Path) -> list[Array]:
