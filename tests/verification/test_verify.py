@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 import tilewright as tw
 from tilewright.api.program import CompileError
+from tilewright.backends.stepper import StepFault
 from tilewright.dialects import make_context
 from tilewright.dialects.text import parse_module
 from tilewright.frontends import lower_function
@@ -294,3 +295,34 @@ def test_results_as_long_as_data_says_are_judged_behind_a_pass_that_rounds() -> 
         lambda x: tw.compress(x > 0, x * 2.0), x, options=tw.Options(precision="mixed_float16")
     )
     assert found.ok, found
+
+
+def test_a_fault_of_the_compiled_program_is_a_hazard() -> None:
+    """What a run by steps reads that nothing wrote, values may not show."""
+    fn, args = MODELS["apart"]
+    lowered, program = lower_function(fn, args).module, tw.compile(fn, *args)
+
+    class Faulty:
+        def modules(self) -> list[ModuleOp]:
+            return [program.module("npu")]
+
+        def prepare(self) -> None:
+            pass
+
+        def run(self, memory: str) -> Sequence[Any]:
+            if memory == "bytes":
+                raise StepFault("uninitialised", lowered, "reads bytes that nothing wrote")
+            return jax.tree.leaves(program(*args))
+
+    found = verify_module(lowered, args, jax.tree.leaves(fn(*args)), TARGET, program=Faulty(), quick=True)
+    assert not found.ok
+    assert any("nothing wrote" in said for said in found.hazards)
+
+
+def test_sums_of_floats_may_be_in_another_order() -> None:
+    """Of a program that adds up products XLA has other last bits than the run by steps; of another one it has not."""
+    for name, apart in (("deep", True), ("softmax", False)):
+        fn, args = MODELS[name]
+        found = tw.verify(fn, *args, quick=True)
+        assert found.ok
+        assert found.sums_apart is apart
