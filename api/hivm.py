@@ -33,8 +33,8 @@ class HivmExport:
 
 
 def _settled(module: ModuleOp) -> tuple[Machine, str]:
-    """The machine of a module and the vendor's name of it. Raises CompileError for chips that the export is not for, and
-    for a module that is not in HIVM's forms."""
+    """The machine of a module and the vendor's name of it. Raises CompileError for other chips, and for a module that
+    is not in HIVM's forms."""
     machine = machine_of(module)
     if machine is None or machine.name not in TARGETS:
         name = "no chip" if machine is None else machine.name

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .build import build
-from .common import CliError, print_json, say, table, working
+from .common import CliError, print_json, table, working
 from .outputs import all_or_none, write_output
 
 if TYPE_CHECKING:
@@ -78,9 +78,13 @@ def export(args: argparse.Namespace) -> int:
 
 
 def _print(args: argparse.Namespace, found: HivmExport, checks: list[KernelCheck]) -> None:
-    say(f"wrote {len(found.kernels)} kernels, host.c and README.md to {args.hivm}")
+    count = len(found.kernels)
+    print(f"wrote {count} kernel{'s' if count != 1 else ''}, host.c and README.md to {args.hivm}")
+    for kernel in found.kernels.values():
+        for note in kernel.notes:
+            print(f"@{kernel.name}: {note}")
     for why in found.refused.values():
-        say(f"left out: {why}")
+        print(f"left out: {why}")
     if not checks:
         return
     rows = []

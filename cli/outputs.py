@@ -156,8 +156,8 @@ def outputs_of(args: argparse.Namespace, read: Iterable[str]) -> OutputFiles:
         folder = Path(args.hivm)
         if not folder.is_dir():
             raise CliError(f"{args.hivm}: {os.strerror(errno.ENOTDIR if folder.exists() else errno.ENOENT)}")
-        place = _literal(str(folder))
-        patterns += [f"{place}/{name}" for name in ("*.hivm.mlir", "host.c", "README.md")]
+        place = "" if folder == Path() else f"{_literal(str(folder))}/"
+        patterns += [f"{place}{name}" for name in ("*.hivm.mlir", "host.c", "README.md")]
     found = OutputFiles(paths, patterns, [*read], [] if page is None else [page])
     if STDIN in paths and len(paths) > 1:
         raise CliError(f"{command} writes more than one file: give the name of one, and not -")

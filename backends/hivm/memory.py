@@ -106,8 +106,8 @@ class Memory:
         return kind
 
     def matrix(self, value: SSAValue, whole: MemRefType, op: Operation, beyond: Number = 0) -> SSAValue:
-        """A buffer as the fractals of a matrix, or from so many bytes behind its first one on. Raises NotInHivm where it
-        has no room for whole fractals."""
+        """A buffer as the fractals of a matrix, from so many bytes behind the first on. Raises NotInHivm where it has no
+        room for whole fractals."""
         kind = buffer(value)
         if fractal_bytes(kind.shape, kind.element, kind.space) > kind.slot_bytes:
             raise NotInHivm(op, f"has a matrix of whole fractals in {kind}: compile with hivm=True")
@@ -128,8 +128,8 @@ class Memory:
         return self.tensors[value]
 
     def box(self, op: TransferOp, tile: Sequence[Axis] | None = None) -> Box:
-        """The parts of device tensor and tile that a transfer moves. tile: the tile's dimensions, where they are not those
-        of rows padded to blocks."""
+        """The parts of device tensor and tile that a transfer moves. tile: the tile's dimensions, where its rows are not
+        padded to blocks."""
         return _matched(op, self.emit, self.kind(op.tile()), tile)
 
     def tensor_part(self, op: TransferOp, box: Box, view: GmType, beyond: int = 0) -> SSAValue:

@@ -35,7 +35,7 @@ MOST_PIECES = 32
 
 @dataclass(frozen=True)
 class _Piece:
-    """A part of a matrix: its box, where it begins in the matrix, and how many elements behind the first one in the tensor."""
+    """A part of a matrix: its box, where it begins in the matrix, and how far behind the first one in the tensor."""
 
     box: Box
     row: int

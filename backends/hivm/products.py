@@ -60,8 +60,8 @@ class Product:
 
     mmad: the instruction that stands for it; loop: that over its parts, None where there is but one; bias: the load of
     what its sums begin with; parts: how many, `k` elements of the summed dimension together; fresh: an expression that
-    is 0 where the sums begin anew; note: how its parts differ from the macro's, empty where they do not; inside: ops that
-    the macro does itself.
+    is 0 where the sums begin anew; note: how its parts differ from the macro's, empty where they do not; inside: ops
+    that the macro does itself.
     """
 
     mmad: MmadOp
@@ -200,8 +200,8 @@ def _part_of(op: LoadL0Op, by_rows: bool, index: SSAValue | None, step: int) -> 
 
 
 def _side(part: Operand, kind: BufferType, wanted: int) -> int:
-    """Rows or columns that the macro is told of: all of the tile where they are its rows, else those that are used, from
-    a whole block on. Raises NotInHivm."""
+    """Rows or columns that the macro is told of: all of the tile where they are its rows, else those that are used,
+    from a whole block on. Raises NotInHivm."""
     if part.by_rows:
         whole = -(-part.rows // ROWS) * ROWS
         if part.turned and not (part.other == Expr() and -(-wanted // ROWS) * ROWS == whole):

@@ -70,7 +70,7 @@ static const kernel_t *find(const char *name) {
 int main(int argc, char **argv) {
     const kernel_t *kernel = argc > 2 ? find(argv[2]) : NULL;
     if (kernel == NULL) {
-        fprintf(stderr, "usage: %s KERNEL.o KERNEL FILE... (a file for each input, then one for each output)\n", argv[0]);
+        fprintf(stderr, "usage: %s KERNEL.o KERNEL FILE... (for each input, then for each output)\n", argv[0]);
         return 2;
     }
     int wanted = 3;
@@ -142,7 +142,12 @@ def host_program(kernels: Sequence[HivmKernel]) -> str:
         "",
         "typedef enum { INPUT, OUTPUT, WORKSPACE } role_t;",
         "typedef struct { const char *name; role_t role; size_t bytes; } argument_t;",
-        "typedef struct { const char *name; uint32_t blocks; int mixed; int count; argument_t arguments[MOST]; } kernel_t;",
+        "typedef struct {",
+        "    const char *name;",
+        "    uint32_t blocks;",
+        "    int mixed, count;",
+        "    argument_t arguments[MOST];",
+        "} kernel_t;",
         "",
         "static const kernel_t kernels[] = {",
         *(_row(kernel) for kernel in kernels),
@@ -163,46 +168,51 @@ def _bytes(argument: Argument) -> int:
     )
 
 
+_README = """# Kernels of {source} for {target}
+
+Each `.hivm.mlir` file is one kernel in HIVM, the IR of the vendor's compiler, with the addresses, flags and barriers
+that Tilewright proved to be free of hazards. The compiler's own planning of memory and flags is left out of the passes
+below, so that they stay as they are.
+
+| kernel | cores | blocks | arguments |
+|---|---|---|---|
+{rows}
+{notes}
+## Binaries
+
+Needs `ascendnpu-ir` 1.2 (`pip install 'ascendnpu-ir==1.2.*'`), and `hivmc` of CANN in the PATH.
+
+```sh
+bin=$(python -c 'import ascendnpuir, os; print(os.path.dirname(ascendnpuir.__file__))')/bin
+for kernel in *.hivm.mlir; do
+    name="${{kernel%.hivm.mlir}}"
+    "$bin/bishengir-opt" "$kernel" -o "$name.std.mlir" --pass-pipeline='{tail}'
+    "$bin/bishengir-compile" "$name.std.mlir" --target={target} --enable-hivm-compile=false -o "$name.o"
+done
+```
+
+## A run
+
+`{host}` takes a binary, the name of its kernel, a file for each input and one for each output: the bytes of row-major
+tensors. It allocates and copies them, launches as many blocks as the table says, and copies back.
+
+```sh
+cc {host} -o host -I"$ASCEND_HOME_PATH/include" -L"$ASCEND_HOME_PATH/lib64" -lascendcl -lruntime
+{call}
+```
+"""
+
+
 def readme(kernels: Sequence[HivmKernel], source: str) -> str:
     """How the kernels become binaries, and run, where CANN is."""
     target = kernels[0].target if kernels else ""
     rows = [f"| `{k.name}` | {k.kind} | {k.blocks} | {_listed(k.arguments)} |" for k in kernels]
-    return "\n".join(
-        [
-            f"# Kernels of {source} for {target}",
-            "",
-            "Each `.hivm.mlir` file is one kernel in HIVM, the IR of the vendor's compiler, with the addresses, flags and",
-            "barriers that Tilewright proved to be free of hazards. The compiler's own planning of memory and flags is left",
-            "out of the passes below, so that they stay as they are.",
-            "",
-            "| kernel | cores | blocks | arguments |",
-            "|---|---|---|---|",
-            *rows,
-            "",
-            "## Binaries",
-            "",
-            "Needs `ascendnpu-ir` 1.2 (`pip install 'ascendnpu-ir==1.2.*'`), and `hivmc` of CANN in the PATH.",
-            "",
-            "```sh",
-            "bin=$(python -c 'import ascendnpuir, os; print(os.path.dirname(ascendnpuir.__file__))')/bin",
-            "for kernel in *.hivm.mlir; do",
-            '    name="${kernel%.hivm.mlir}"',
-            f'    "$bin/bishengir-opt" "$kernel" -o "$name.std.mlir" --pass-pipeline=\'{TAIL.format(target=target)}\'',
-            f'    "$bin/bishengir-compile" "$name.std.mlir" --target={target} --enable-hivm-compile=false -o "$name.o"',
-            "done",
-            "```",
-            "",
-            "## A run",
-            "",
-            f"`{HOST}` takes a binary, the name of its kernel, a file for each input and one for each output: the bytes of",
-            "row-major tensors. It allocates and copies them, launches as many blocks as the table says, and copies back.",
-            "",
-            "```sh",
-            f'cc {HOST} -o host -I"$ASCEND_HOME_PATH/include" -L"$ASCEND_HOME_PATH/lib64" -lascendcl -lruntime',
-            *(_call(k) for k in kernels[:1]),
-            "```",
-            "",
-        ]
+    notes = [f"* `{k.name}`: {note}." for k in kernels for note in k.notes]
+    said = "\n".join(["", "Otherwise than our kernels:", "", *notes, ""]) if notes else ""
+    call = _call(kernels[0]) if kernels else ""
+    tail = TAIL.format(target=target)
+    return _README.format(
+        source=source, target=target, rows="\n".join(rows), notes=said, tail=tail, host=HOST, call=call
     )
 
 

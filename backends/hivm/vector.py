@@ -365,8 +365,8 @@ class VectorRules:
 
 
 def _counted(kind: BufferType, dim: int) -> tuple[list[Axis], int]:
-    """A tile's dimensions around the one along which it counts, and which of them that is; none where its rows are padded
-    in between."""
+    """A tile's dimensions around the one along which it counts, and which of them that is; none where its rows are
+    padded in between."""
     shape, row = kind.shape, padded_row(kind)
     if dim == len(shape) - 1:
         return ([Axis(size(shape[:-1]), row)] if size(shape[:-1]) > 1 else []) + [Axis(shape[-1], 1)], -1 % (

@@ -68,6 +68,7 @@ CALLS = {
     "reduce": ["reduce", "program.mlir", "--check", "cost>0"],
     "trace": ["trace", *LAYER],
     "compile": ["compile", *LAYER, "--emit", "tile"],
+    "export": ["export", *LAYER, "--hivm", "."],
     "explain": ["explain", *LAYER],
     "machines": ["machines"],
     "cache": ["cache", "."],

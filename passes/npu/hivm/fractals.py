@@ -13,7 +13,9 @@ def lay_in_fractals(section: SectionOp) -> None:
     """Lets the matrices of a section take whole fractals, where these are more bytes than their rows."""
     for alloc in [op for op in section.body.block.ops if isinstance(op, AllocOp)]:
         kind = buffer(alloc.result)
-        if kind.space not in ("l1", "l0c") or any(isinstance(u, LoadNdOp) for u in buffer_users(alloc.result)):
+        if kind.space not in ("l1", "l0c") or any(
+            isinstance(u, LoadNdOp) for u in buffer_users(alloc.result)
+        ):
             continue
         if fractal_bytes(kind.shape, kind.element, kind.space) == kind.slot_bytes:
             continue
