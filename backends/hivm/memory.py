@@ -106,8 +106,8 @@ class Memory:
         return kind
 
     def matrix(self, value: SSAValue, whole: MemRefType, op: Operation, beyond: Number = 0) -> SSAValue:
-        """A buffer as the fractals of a matrix, from so many bytes behind the first on. Raises NotInHivm where it has no
-        room for whole fractals."""
+        """A buffer as the fractals of a matrix, from so many bytes behind the first on. Raises NotInHivm where it has
+        no room for whole ones."""
         kind = buffer(value)
         if fractal_bytes(kind.shape, kind.element, kind.space) > kind.slot_bytes:
             raise NotInHivm(op, f"has a matrix of whole fractals in {kind}: compile with hivm=True")
@@ -128,7 +128,7 @@ class Memory:
         return self.tensors[value]
 
     def box(self, op: TransferOp, tile: Sequence[Axis] | None = None) -> Box:
-        """The parts of device tensor and tile that a transfer moves. tile: the tile's dimensions, where its rows are not
+        """The parts of device tensor and tile that a transfer moves. tile: the dimensions of a tile whose rows are not
         padded to blocks."""
         return _matched(op, self.emit, self.kind(op.tile()), tile)
 

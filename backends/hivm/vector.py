@@ -369,9 +369,8 @@ def _counted(kind: BufferType, dim: int) -> tuple[list[Axis], int]:
     padded in between."""
     shape, row = kind.shape, padded_row(kind)
     if dim == len(shape) - 1:
-        return ([Axis(size(shape[:-1]), row)] if size(shape[:-1]) > 1 else []) + [Axis(shape[-1], 1)], -1 % (
-            2 if size(shape[:-1]) > 1 else 1
-        )
+        rows = [Axis(size(shape[:-1]), row)] if size(shape[:-1]) > 1 else []
+        return [*rows, Axis(shape[-1], 1)], len(rows)
     inner = size(shape[dim + 1 :])
     if dim != len(shape) - 2 and row != shape[-1]:
         return [], 0
