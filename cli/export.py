@@ -118,6 +118,7 @@ def _to_dict(
             "kind": k.kind,
             "blocks": k.blocks,
             "file": str(Path(args.hivm) / f"{k.name}{SUFFIX}"),
+            "notes": list(k.notes),
         }
         for k in found.kernels.values()
     ]
