@@ -232,7 +232,7 @@ class Options:
             self.placed,
             self.fractals,
             self.fuse,
-            self.hivm or None,
+            self.hivm,
         )
         left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
         return [s for s in pinned(stages, choices) if s.name not in left_out]

@@ -79,7 +79,7 @@ class PassChoices:
     placed: bool = True
     fractals: bool = True
     fuse: bool = True
-    hivm: bool | None = None
+    hivm: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,10 @@ class Stage:
     @property
     def asked(self) -> bool:
         """Whether there is anything for the pass to do in the pipeline."""
-        return not self.optional or getattr(self.choices, self.optional) not in (ORIGIN, OFF, None)
+        if not self.optional:
+            return True
+        choice = getattr(self.choices, self.optional)
+        return choice is not False and choice not in (ORIGIN, OFF, None)
 
     def load(self) -> type[ModulePass]:
         """The class of the pass."""

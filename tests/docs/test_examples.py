@@ -156,7 +156,10 @@ def test_pass_page(page: Path) -> None:
             said = dict(w.split("=") for w in fence.words[1:])
             limit = int(said["memory_limit"]) if "memory_limit" in said else None
             off = {name: False for name in SWITCHES if said.get(name) == "false"}
-            choices = PassChoices(precision=said.get("precision", ORIGIN), memory_limit=limit, **off)
+            hivm = said.get("hivm") == "true"
+            choices = PassChoices(
+                precision=said.get("precision", ORIGIN), memory_limit=limit, hivm=hivm, **off
+            )
             asked = replace(stage, choices=choices)
             module = parse_module(make_context(), fence.text, page.name, fence.line + 1)
             verify(module)

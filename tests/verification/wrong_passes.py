@@ -47,6 +47,7 @@ ASKED = {
     "graph-winograd": PassChoices(winograd="2"),
     "graph-strips": PassChoices(strips=4096),
     "tile-fit": PassChoices(memory_limit=2**30),
+    "npu-hivm": PassChoices(hivm=True),
 }
 """What is asked for where a pass only runs then."""
 
@@ -474,7 +475,7 @@ class Case:
 PRECISION, QUANTIZED = "graph-precision", "graph-quantized"
 COMPLEX, SIMPLIFY, FUSE, SCHEDULE = "graph-complex", "graph-simplify", "graph-fuse", "graph-schedule"
 TILE_, NPU = "graph-to-tile", "tile-to-npu"
-ALLOCATE, SYNC, PLAN = "npu-allocate", "npu-synchronize", "npu-plan-memory"
+HIVM, ALLOCATE, SYNC, PLAN = "npu-hivm", "npu-allocate", "npu-synchronize", "npu-plan-memory"
 
 CASES = (
     Case("precision-max-for-min", PRECISION, "layers", renamed(GRAPH["max"], GRAPH["min"]), ("graph.max",)),
@@ -529,6 +530,7 @@ CASES = (
     Case("npu-forgets-copy", NPU, "update", copy_forgotten, ("npu.launch",)),
     Case("npu-swaps-results", NPU, "apart", result_order, ("func.return",)),
     Case("npu-load-off-by-one", NPU, "apart", shifted(npu.LoadNdOp), ("graph.sub", "graph.mul", "graph.exp")),
+    Case("hivm-swaps-sub", HIVM, "softmax", swapped(npu.ELEMENTWISE["sub"]), ("graph.sub",)),
     Case("allocate-overlaps-ub", ALLOCATE, "apart", overlapping("ub"), ("graph.sub", "graph.mul")),
     Case("allocate-512-bytes-early", ALLOCATE, "apart", overlapping("ub", 512), ("graph.sub", "graph.mul")),
     Case("allocate-forgets-slots", ALLOCATE, "deep", slots_lost, ("graph.contract",)),

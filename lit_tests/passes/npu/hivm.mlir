@@ -1,4 +1,4 @@
-// RUN: tilewright-opt %s -p npu-hivm --split-input-file | filecheck %s
+// RUN: tilewright-opt %s -p 'npu-hivm{hivm=true}' --split-input-file | filecheck %s
 
 // Functions that HIVM lacks become those that it has; scratch is reserved for the largest that an instruction needs.
 npu.kernel @functions {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
