@@ -245,9 +245,10 @@ class Frame(NamedTuple):
 
 
 def user_frame(location: Any) -> Frame | None:
-    """The innermost frame outside JAX's own files; None where there is none but those that JAX is called from."""
+    """The innermost frame of the user's; None where ours that call JAX come before any: behind these is no line of the
+    program's."""
     found = next((f for f in _frames(location) if not _in_jax(f.file)), None)
-    return None if found is None or found.file == _CALLER else found
+    return None if found is None or found.file.startswith(_CALLERS) else found
 
 
 def _frames(location: Any, name: str = "") -> Iterator[Frame]:
@@ -268,22 +269,24 @@ def _frames(location: Any, name: str = "") -> Iterator[Frame]:
             return
 
 
-_OURS = frozenset(
-    str(Path(__file__).parents[1] / name)
-    for name in ("frontends/custom.py", "frontends/bounding.py", "api/bounded.py")
+_ROOT = Path(__file__).parents[1]
+_BETWEEN = tuple(
+    str(_ROOT / name)
+    for name in ("frontends/custom.py", "frontends/bounding.py", "frontends/onnx/", "api/bounded.py", "training/")
 )
-"""Where functions of ours are that stand between JAX and the user, too."""
+"""Where functions of ours are that programs call, or that compute the nodes of ONNX models: they stand between JAX and
+the user, too."""
 
-_CALLER = str(Path(__file__).parent / "jax.py")
-"""Where JAX is called: what has no other place is of no line of the user's."""
-
-_RULES = str(Path(__file__).parent / "onnx") + os.sep
-"""Where those are that compute the nodes of ONNX models."""
+_CALLERS = tuple(
+    str(_ROOT / name) + os.sep
+    for name in ("api", "backends", "calibration", "cli", "compression", "frontends", "pruning", "quantization")
+)
+"""Where JAX is asked to trace programs."""
 
 
 def _in_jax(filename: str) -> bool:
-    ours = filename in _OURS or filename.startswith(_RULES)
-    return ours or "/jax/_src/" in filename or "/site-packages/jax/" in filename
+    between = filename.startswith(_BETWEEN)
+    return between or "/jax/_src/" in filename or "/site-packages/jax/" in filename
 
 
 def primitive(op: Op) -> str:

@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAtt
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from ...dialects.base import to_ints
+from ...dialects.base import node_of, to_ints
 from ...dialects.dtypes import is_float
 from ...dialects.graph import ELEMENTWISE, ConstantOp, ContractOp, ConvOp, DynamicSliceOp
 from ...dialects.graph.control import WhileOp, YieldOp
@@ -179,7 +179,8 @@ def weight_values(main: FuncOp, flags: Sequence[bool]) -> set[SSAValue]:
 
 
 def named_products(module: ModuleOp, flags: Sequence[bool]) -> list[NamedProduct]:
-    """The products of @main, and of loops in it, of which one side is weights: in the order of the program."""
+    """The products of @main, and of loops in it, of which one side is weights: in the order of the program,
+    called as the argument that these are made from, or as the node of a model whose weights are constants."""
     main = main_function(module)
     names: dict[SSAValue, str] = dict(zip(main.body.block.args, paths_of(module), strict=True))
     weights = weight_values(main, flags)
@@ -190,7 +191,7 @@ def named_products(module: ModuleOp, flags: Sequence[bool]) -> list[NamedProduct
             if sides[0] != sides[1] and all(is_float(element_of(v)) for v in op.operands):
                 which = int(sides[1])
                 found.append((op, which, _root(op.operands[which])))
-    bases = [names.get(root, "constant") for _, _, root in found]
+    bases = [names.get(root) or node_of(op) or "constant" for op, _, root in found]
     counts, out = Counter[str](), []
     for base, (op, which, root) in zip(bases, found, strict=True):
         counts[base] += 1

@@ -15,7 +15,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
-from ...dialects.base import describe, integer, integer_attr, ints, to_ints
+from ...dialects.base import describe, integer, integer_attr, ints, node_of, to_ints
 from ...dialects.dtypes import dtype_name, tensor
 from ...dialects.graph import ELEMENTWISE, BroadcastOp, ConstantOp, ConvOp, ElementwiseOp, FusionOp
 from ...dialects.graph.interface import element_of, shape_of
@@ -94,14 +94,14 @@ class ConvAsWinograd(RewritePattern):
 
 
 def _names(module: ModuleOp) -> dict[ConvOp, str]:
-    """The convolutions of a module, called as the argument of @main that their weights are made from, with a number
-    behind where several are."""
+    """The convolutions of a module, called as the argument of @main that their weights are made from, or as the node
+    of a model whose weights are constants, with a number behind where several are."""
     main = main_function(module)
     paths: dict[SSAValue, str] = dict(zip(main.body.block.args, paths_of(module), strict=True))
     counts, found = Counter[str](), dict[ConvOp, str]()
     for op in module.walk():
         if isinstance(op, ConvOp) and not isinstance(op.parent_op(), FusionOp):
-            base = paths.get(source_of_moves(op.rhs), "constant")
+            base = paths.get(source_of_moves(op.rhs)) or node_of(op) or "constant"
             counts[base] += 1
             found[op] = f"{base}#{counts[base]}" if counts[base] > 1 else base
     return found
