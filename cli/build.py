@@ -159,7 +159,7 @@ def options_of(args: argparse.Namespace) -> Options:
         int(d) if re.fullmatch(r"-?\d+", d) else d for d in re.split(r"\s*,\s*", args.donate.strip()) if d
     )
     keep_executables(args.cache)
-    weights = tuple(w for w in args.weights.split(",") if w) or None
+    weights = None if args.weights is None else tuple(w for w in args.weights.split(",") if w)
     pool = getattr(args, "pool", None)
     on: dict[str, Any] = {name: not getattr(args, f"no_{name}") for name in SWITCHES}
     return Options(

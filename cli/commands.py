@@ -166,7 +166,7 @@ def _packing_hint(args: argparse.Namespace, program: Program) -> str:
     from ..api.quantized import named_module
     from ..passes.graph.products_named import mark_weights, weight_patterns
 
-    if args.weights or (args.quant_config is None and args.precision == ORIGIN):
+    if args.weights is not None or (args.quant_config is None and args.precision == ORIGIN):
         return ""
     module, signature = named_module(program.origin.original or program.origin)
     packed = weight_patterns(signature.names, mark_weights(module))

@@ -172,8 +172,8 @@ def _choices(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--weights",
         metavar="ARGS",
-        default="",
-        help="arguments that are weights, by name or pattern: what depends on them alone is computed once",
+        help="arguments that are weights, by name or pattern: what depends on them and on constants alone is computed "
+        "once; '' for constants alone",
     )
     group.add_argument(
         "--weights-as-arguments",

@@ -44,7 +44,7 @@ def quantize(args: argparse.Namespace) -> int:
     data, labels = _data(args.data) if args.data is not None else (None, None)
     pins = parse_mode_pins(args.pin)
     metric = _metric(args.metric)
-    weights = [w for w in args.weights.split(",") if w] or None
+    weights = None if args.weights is None else [w for w in args.weights.split(",") if w]
     common: dict[str, Any] = {"data": data, "labels": labels, "metric": metric, "method": args.method}
     common |= {"weights": weights, "target": args.target}
     drawn: SearchResult[Any] | None = None
@@ -99,7 +99,7 @@ def quantize(args: argparse.Namespace) -> int:
 def _use(args: argparse.Namespace, packed: Sequence[str] | None) -> str:
     """The options by which other commands compile the program that was measured. packed: its packed weights."""
     said = ["--quant-config", args.output]
-    if packed:
+    if packed is not None:  # of none, constants are packed all the same
         said += ["--weights", ",".join(packed)]
     if args.weights_as_arguments:
         said.append("--weights-as-arguments")

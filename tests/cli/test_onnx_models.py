@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +68,22 @@ def test_weights(options: list[str], model: Path, capsys: pytest.CaptureFixture[
     assert main(["run", str(model), "--at", "batch=3", "--json"]) == 0
     plain = json.loads(capsys.readouterr().out)["outputs"][0]
     assert np.isclose(found["mean"], plain["mean"], rtol=1e-5)
+
+
+def test_a_quantized_model_takes_what_was_promised(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the options that `quantize` prints; products are called as their nodes."""
+    monkeypatch.chdir(tmp_path)
+    np.savez("data.npz", x=np.random.default_rng(0).normal(size=(2, 8, 64)).astype("f4"))
+    assert main(["quantize", str(model), "--at", "batch=8", "--data", "data.npz", "-o", "q.toml"]) == 0
+    said = capsys.readouterr().out
+    assert '[products."/fc/MatMul"]' in Path("q.toml").read_text()
+    options = shlex.split(said.partition("use it with ")[2])
+    assert options == ["--quant-config", "q.toml", "--weights", ""]
+    assert main(["report", str(model), "--at", "batch=8", *options]) == 0
+    figure = re.search(r"^([\d.]+ us) on ascend", capsys.readouterr().out, re.M)
+    assert figure is not None and f"\n{figure[1]} on ascend" in said
 
 
 def test_a_model_as_tw_has_its_weights_as_inputs(
