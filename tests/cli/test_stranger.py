@@ -114,7 +114,7 @@ MISTAKES = {
     f"trace {N4} -o folder.json": "folder.json: Is a directory",
     f"explain {N4} -o none/x.html": "none/x.html: No such file or directory",
     f"compile {N4} -o ": "the name of the output file is empty",
-    f"compile {N4} -o mlp.tw/x": "mlp.tw/x: No such file or directory",
+    f"compile {N4} -o mlp.tw/x": "mlp.tw/x: Not a directory",
     f"compile {N4} --emit tww": "invalid choice: 'tww' (choose from graph, tile, npu, tw); did you mean tw?",
     f"verify {N4} --stages model.py:mlp": "mlp gives the stages without arguments: missing a required argument",
     f"verify {N4} --stages noise.py:x": "noise.py: not a Python file",
