@@ -27,6 +27,7 @@ from xdsl.ir import Operation, SSAValue
 from ...dialects.base import integer, to_ints
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import (
+    GmType,
     LoadL0Op,
     LoadOp,
     LoadRowOp,
@@ -37,7 +38,7 @@ from ...dialects.npu import (
     whole_buffer,
     whole_tensor,
 )
-from ...dialects.npu.interface import NpuOp, buffer
+from ...dialects.npu.interface import NpuOp, buffer, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ..functions.loops import bounds
 from ..functions.products import SAME_KERNEL_COLUMNS, SAME_KERNEL_PANEL, SAME_KERNEL_ROWS, SAME_KERNEL_TERMS
@@ -213,8 +214,21 @@ def _refused(op: Operation, moved: Mapping[SSAValue, set[SSAValue]]) -> set[SSAV
             return set(op.index_operands())
         # boxes along a diagonal
         moves = Counter(v for start in op.linear() for v in start.variables)
-        return {v for v, n in moves.items() if n > 1}
+        return {v for v, n in moves.items() if n > 1} | _leaps(op)
     return set()
+
+
+def _leaps(op: TransferOp) -> set[SSAValue]:
+    """The indices with each of which a box goes further than its tensor is long: all that lies between would be taken,
+    too, and nothing is there."""
+    tensors = [v for v in op.main_operands() if isinstance(v.type, GmType)]
+    return {
+        index
+        for tensor in tensors[:1]
+        for start, extent in zip(op.linear(), gm(tensor).shape, strict=False)
+        for index, by in start.terms
+        if abs(by) > max(extent, 1)
+    }
 
 
 def _narrow(

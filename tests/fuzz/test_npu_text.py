@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .npu_text import run
+from .npu_text import judged, run, seed_program
 
 SAMPLE = 6
 """Mutants of each program."""
@@ -17,3 +17,13 @@ def test_what_npu_check_lets_pass_runs(name: str, tmp_path: Path) -> None:
     found = run(range(SAMPLE), tmp_path, [name])
     assert not found.faults
     assert sum(found.counts.values()) == SAMPLE and found.counts["refused"]
+
+
+@pytest.mark.parametrize(("by", "word"), [("2147483648", "refused"), ("2000000000", "runs"), ("100000", "runs")])
+def test_boxes_that_begin_far_outside(by: str, word: str, tmp_path: Path) -> None:
+    """They are clipped, without what lies between; a position is a number of 32 bits."""
+    text, args = seed_program("split", "ascend-310")
+    assert "[%0 * 8 + %14, 0]" in text
+    found, said = judged(text.replace("[%0 * 8 + %14, 0]", f"[%0 * {by} + %14, 0]", 1), args, "ascend-310", tmp_path)
+    assert found == word, said
+    assert word == "runs" or "which is no number of 32 bits" in said

@@ -121,7 +121,7 @@ def _check_box(kernel: CheckedKernel, node: CheckedNode) -> list[Finding]:
         return _check_number(kernel, op)
     box = op.source_box()
     if box is None:
-        return []
+        return _check_begin(kernel, op) if isinstance(op, ops.TransferOp) else []
     shape = buffer(op.sources()[0]).shape
     offsets = kernel.rows(op.properties["offsets"], op.index_operands(), op)
     dims = zip(offsets, box.sizes, box.steps, box.window, box.window_steps, shape, strict=True)
@@ -132,6 +132,20 @@ def _check_box(kernel: CheckedKernel, node: CheckedNode) -> list[Finding]:
         if low < 0 or high >= extent:
             what = f"{{first}} reads positions {low}..{high} along dimension {d} of a buffer of {extent}"
             return [Finding("bad-box", what, op, kernel=kernel.name)]
+    return []
+
+
+_LAST = (1 << 31) - 1
+"""The last position that a number of the scalar unit says."""
+
+
+def _check_begin(kernel: CheckedKernel, op: ops.TransferOp) -> list[Finding]:
+    """Where a box of a tensor begins is a number of 32 bits; outside of the tensor it is clipped."""
+    for d, offset in enumerate(kernel.rows(op.properties["offsets"], op.index_operands(), op)):
+        for end in offset.reach(kernel.counts):
+            if isinstance(end, int) and abs(end) > _LAST:
+                what = f"{{first}} begins at position {end} along dimension {d}, which is no number of 32 bits"
+                return [Finding("bad-box", what, op, kernel=kernel.name)]
     return []
 
 
