@@ -190,8 +190,8 @@ class BufferType(OnChipType):
 
     @property
     def slot_bytes(self) -> int:
-        """Bytes of one slot, rows padded to blocks, or in whole fractals; with a pitch from the first element to the last
-        one."""
+        """Bytes of one slot, rows padded to blocks, or in whole fractals; with a pitch from the first element to the
+        last one."""
         if self.fractals:
             return fractal_bytes(self.shape, self.element, self.space)
         if not self.pitch:
