@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import combinations
 from typing import ClassVar
 
@@ -182,16 +181,14 @@ class ElementwiseVectorOp(VectorOp):
         return machine.vector.cycles("broadcast", kind.dtype(), lanes)
 
     def _cost_of_lanes(self, machine: Machine, lanes: int) -> Cost:
-        """With a row, each row of the destination takes whole repeats, and what a row has beyond one repeat further
-        instructions, or each row one."""
+        """With a row or a column, each row of the destination takes whole repeats, and what a row has beyond one repeat
+        further instructions, or each row one."""
         row, column = self.row(), self.column()
-        if column is not None:
-            found = super()._cost_of_lanes(machine, lanes)
-            return replace(found, cycles=found.cycles + self._cost_of_blocks(machine, column))
-        if row is None:
+        if row is None and column is None:
             return super()._cost_of_lanes(machine, lanes)
         unit, dtype = machine.vector, self.rated_dtype(machine)
-        held = vector_elements(buffer(row))
+        dest = buffer(self.destinations()[0])
+        held = vector_elements(dest) // max(size(dest.shape[:-1]), 1)
         each = max(unit.repeat_bytes // itemsize(vector_dtype(*self.main_operands())), 1)
         rows, repeats = -(-lanes // max(held, 1)), -(-held // each)
         one = unit.cycles(self.instruction, dtype, rows * repeats * each)
@@ -199,11 +196,15 @@ class ElementwiseVectorOp(VectorOp):
         cycles = one + (min(rows, repeats) - 1) * (one - more)
         if unit.banks is not None:
             cycles += math.ceil(self.bank_cycles(unit.banks) * rows * repeats)
+        if column is not None:
+            cycles += self._cost_of_blocks(machine, column)
         return Cost(cycles, elements=lanes)
 
     def bank_cycles(self, banks: Banks) -> float:
-        """A row stays where it is while the other source goes on: they meet in every other repeat."""
-        return super().bank_cycles(banks) if self.row() is None else banks.read_cycles / 2
+        """A row, or a block of a column, stays where it is while the other source goes on: they meet in every other
+        repeat."""
+        repeated = self.row() is not None or self.column() is not None
+        return banks.read_cycles / 2 if repeated else super().bank_cycles(banks)
 
     def verify_(self) -> None:
         super().verify_()

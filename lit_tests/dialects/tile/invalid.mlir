@@ -18,9 +18,9 @@
 
 // -----
 
-%x, %y = "test.op"() : () -> (!tile.tile<8x16xf32, ub>, !tile.tile<8x1xf32, ub>)
-%z = tile.add %x, %y : (!tile.tile<8x16xf32, ub>, !tile.tile<8x1xf32, ub>) -> !tile.tile<8x16xf32, ub>
-// CHECK: 'tile.add' operand of shape {{\[8, 1\]}} does not match the result's {{\[8, 16\]}}
+%x, %y = "test.op"() : () -> (!tile.tile<8x16xf32, ub>, !tile.tile<8x2xf32, ub>)
+%z = tile.add %x, %y : (!tile.tile<8x16xf32, ub>, !tile.tile<8x2xf32, ub>) -> !tile.tile<8x16xf32, ub>
+// CHECK: 'tile.add' operand of shape {{\[8, 2\]}} does not match the result's {{\[8, 16\]}}
 
 // -----
 

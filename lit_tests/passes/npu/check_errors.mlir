@@ -404,7 +404,7 @@ func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresse
   npu.record_event {event = 0, stream = "copy_out"}
   %h = npu.to_host %x {stream = "copy_out"} : (!npu.gm<64xf32>) -> tensor<64xf32>
   npu.wait_event {event = 0, stream = "host"}
-  %s = npu.host_call %h {module = "m", op = "sort", stream = "host"} : tensor<64xf32>
+  %s = npu.host_call %h {module = "func.func public @main(%a0: tensor<64xf32>) -> tensor<64xf32> { return %a0 : tensor<64xf32> }", op = "sort", stream = "host"} : tensor<64xf32>
   func.return %x : !npu.gm<64xf32>
 }
 // CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:405) on copy_out writes what the host has that 'npu.host_call' ({{.*}}check_errors.mlir:407) on host may read too early (host has waited for copy_out up to 'npu.to_host' ({{.*}}check_errors.mlir:403))

@@ -22,7 +22,7 @@ func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> attributes {npu.addr
 // A host call: down, on the host, up. What does not need it runs meanwhile; the last copy needs its result.
 func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 20480 : i64} {
   %h = npu.to_host %x : (!npu.gm<1024xf32>) -> tensor<1024xf32>
-  %s = npu.host_call %h {module = "m", op = "sort"} : tensor<1024xf32>
+  %s = npu.host_call %h {module = "func.func public @main(%a0: tensor<1024xf32>) -> tensor<1024xf32> { return %a0 : tensor<1024xf32> }", op = "sort"} : tensor<1024xf32>
   %a = npu.gm_alloc {address = 4096} : () -> !npu.gm<1024xf32>
   npu.to_device %s, %a : (tensor<1024xf32>, !npu.gm<1024xf32>)
   %b = npu.gm_alloc {address = 8192} : () -> !npu.gm<1024xf32>
@@ -35,7 +35,7 @@ func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> attributes {npu.addr
 // CHECK-NEXT: %h = npu.to_host %x {stream = "copy_out"}
 // CHECK-NEXT: npu.record_event {event = 0, stream = "copy_out"}
 // CHECK-NEXT: npu.wait_event {event = 0, stream = "host"}
-// CHECK-NEXT: %s = npu.host_call %h {module = "m", op = "sort", stream = "host"}
+// CHECK-NEXT: %s = npu.host_call %h {{.*}}op = "sort", stream = "host"}
 // CHECK-NEXT: npu.record_event {event = 1, stream = "host"}
 // CHECK-NEXT: npu.gm_alloc
 // CHECK-NEXT: npu.wait_event {event = 1, stream = "copy_in"}
@@ -59,7 +59,7 @@ func.func @main(%x: !npu.gm<1024xf32>) -> (!npu.gm<1024xf32>, !npu.gm<f32>) attr
   %g = npu.to_host %x : (!npu.gm<1024xf32>) -> tensor<1024xf32>
   %b = npu.gm_alloc {address = 4096} : () -> !npu.gm<1024xf32>
   npu.copy %x, %b : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
-  %s = npu.host_call %h, %g {module = "m", op = "dot"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<f32>
+  %s = npu.host_call %h, %g {module = "func.func public @main(%a0: tensor<1024xf32>, %a1: tensor<1024xf32>) -> tensor<f32> { %c = stablehlo.constant dense<0.0> : tensor<f32> return %c : tensor<f32> }", op = "dot"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<f32>
   %c = npu.gm_alloc {address = 8192} : () -> !npu.gm<f32>
   npu.to_device %s, %c : (tensor<f32>, !npu.gm<f32>)
   func.return %b, %c : !npu.gm<1024xf32>, !npu.gm<f32>
@@ -96,7 +96,7 @@ func.func @main(%x: !npu.gm<1024xf32>, %n: !npu.gm<i32>) -> !npu.gm<1024xf32> at
     npu.yield
   } {
   ^bb0(%s: !npu.gm<1024xf32>, %i: tensor<i32>):
-    %j = npu.host_call %i {module = "m", op = "draw"} : (tensor<i32>) -> tensor<1024xf32>
+    %j = npu.host_call %i {module = "func.func public @main(%a0: tensor<i32>) -> tensor<1024xf32> { %c = stablehlo.constant dense<0.0> : tensor<1024xf32> return %c : tensor<1024xf32> }", op = "draw"} : (tensor<i32>) -> tensor<1024xf32>
     npu.to_device %j, %a : (tensor<1024xf32>, !npu.gm<1024xf32>)
     npu.copy %a, %s : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
     npu.yield %s, %i : (!npu.gm<1024xf32>, tensor<i32>)
@@ -130,7 +130,7 @@ func.func @main(%x: !npu.gm<1024xf32>, %n: !npu.gm<i32>) -> !npu.gm<1024xf32> at
   npu.copy %x, %a : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
   npu.branch %k, %a : (tensor<i32>, !npu.gm<1024xf32>) {
     %h = npu.to_host %a : (!npu.gm<1024xf32>) -> tensor<1024xf32>
-    %s = npu.host_call %h {module = "m", op = "sort"} : tensor<1024xf32>
+    %s = npu.host_call %h {module = "func.func public @main(%a0: tensor<1024xf32>) -> tensor<1024xf32> { return %a0 : tensor<1024xf32> }", op = "sort"} : tensor<1024xf32>
     npu.to_device %s, %a : (tensor<1024xf32>, !npu.gm<1024xf32>)
     npu.yield %a : (!npu.gm<1024xf32>)
   } {
@@ -170,7 +170,7 @@ func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> attributes {npu.addr
 func.func private @sorted(%x: !npu.gm<1024xf32>, %y: !npu.gm<1024xf32>) attributes {npu.frame = array<i64: 12288, 16384>} {
   %t = npu.gm_alloc {address = 12288} : () -> !npu.gm<1024xf32>
   %h = npu.to_host %x : (!npu.gm<1024xf32>) -> tensor<1024xf32>
-  %s = npu.host_call %h {module = "m", op = "sort"} : tensor<1024xf32>
+  %s = npu.host_call %h {module = "func.func public @main(%a0: tensor<1024xf32>) -> tensor<1024xf32> { return %a0 : tensor<1024xf32> }", op = "sort"} : tensor<1024xf32>
   npu.to_device %s, %t : (tensor<1024xf32>, !npu.gm<1024xf32>)
   npu.copy %t, %y : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
   func.return
