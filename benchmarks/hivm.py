@@ -1,4 +1,4 @@
-"""Kernels of the vendor's compiler against our own flags: `python benchmarks/hivm.py FILE.hivm.mlir ... [--launch L]`.
+"""Kernels of the vendor's compiler against our own flags: `python benchmarks/hivm.py FILE.hivm.mlir ...`.
 
 Each kernel is imported and checked. Then its flags and barriers are taken out, and npu-synchronize puts its own: the
 same instructions at the same addresses. A row has what one core executes of both (loops unrolled), the bytes of ub that
@@ -79,12 +79,12 @@ def with_our_flags(module: ModuleOp, machine: Machine) -> ModuleOp:
     return made
 
 
-def row(source: Path, launch: str | None) -> Sequence[str]:
+def row(source: Path, launch: str | None, target: str | None) -> Sequence[str]:
     """The row of a file."""
     name = source.name.removesuffix(".hivm.mlir")
     given = Launched(source, launch) if launch is not None else source
     try:
-        program = tw.compile(given, options=tw.Options(check=False))
+        program = tw.compile(given, target=target, options=tw.Options(check=False))
     except tw.CompileError as error:
         return (name, *[""] * (len(COLUMNS) - 2), f"refused: {error}")
     module, machine = program.module(), program.machine
@@ -108,8 +108,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--launch", help="of all files, in place of what they say")
+    parser.add_argument("--target", help="the chip: what the text says, or ascend-910b1")
     args = parser.parse_args(argv)
-    rows = [COLUMNS, *(row(f, args.launch) for f in args.files)]
+    rows = [COLUMNS, *(row(f, args.launch, args.target) for f in args.files)]
     widths = [max(len(r[i]) for r in rows) for i in range(len(COLUMNS) - 1)]
     for r in rows:
         print("  ".join([*(c.ljust(w) for c, w in zip(r, widths, strict=False)), r[-1][:160]]).rstrip())

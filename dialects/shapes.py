@@ -26,13 +26,13 @@ def check_offsets(op: FormattedOp, indices: int) -> None:
         raise op.error(f"needs rows of {indices + 1} numbers in offsets")
 
 
-def check_lanes(op: FormattedOp, result: Shape, operands: Sequence[Shape]) -> None:
-    """Elementwise operands have the result's shape or hold one element for all lanes; one of two may be a row or a
-    column."""
+def check_lanes(op: FormattedOp, result: Shape, operands: Sequence[Shape], columns: bool = False) -> None:
+    """Elementwise operands have the result's shape or hold one element for all lanes; one of two may be a row, or a
+    column with `columns`."""
     for shape in operands:
         same = tuple(shape) == tuple(result) or size(shape) == 1
-        repeated = len(operands) == 2 and (is_row_of(shape, result) or is_column_of(shape, result))
-        if len(shape) != len(result) or not (same or repeated):
+        repeated = is_row_of(shape, result) or (columns and is_column_of(shape, result))
+        if len(shape) != len(result) or not (same or (len(operands) == 2 and repeated)):
             raise op.error(f"operand of shape {list(shape)} does not match the result's {list(result)}")
     wide = [tuple(shape) for shape in operands if size(shape) != 1]
     if wide and size(result) > 1 and tuple(map(max, zip(*wide, strict=True))) != tuple(result):

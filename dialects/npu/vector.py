@@ -208,7 +208,8 @@ class ElementwiseVectorOp(VectorOp):
 
     def verify_(self) -> None:
         super().verify_()
-        check_lanes(self, buffer(self.destinations()[0]).shape, [buffer(v).shape for v in self.sources()])
+        shapes = [buffer(v).shape for v in self.sources()]
+        check_lanes(self, buffer(self.destinations()[0]).shape, shapes, columns=True)
         check_bits(
             self, self.FUNCTION, buffer(self.sources()[0]).element, buffer(self.destinations()[0]).element
         )

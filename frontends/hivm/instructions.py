@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from xdsl.ir import Operation
@@ -10,7 +11,7 @@ from xdsl.ir import Operation
 from ...dialects.dtypes import is_float, itemsize
 from ...dialects.hivm import transfers, vector
 from ...dialects.hivm.vector import ELEMENTWISE
-from .places import Memref, needs_deeper, rows_of
+from .places import Memref, needs_deeper, row_major, rows_of
 from .steps import refused
 from .walk import HANDLERS, Handler, Walk, operand, single
 
@@ -245,6 +246,26 @@ def _deinterleave(walk: Walk, op: vector.VdeinterleaveOp) -> None:
         copied(walk, op, _every(source, first, dest.shape[-1]), dest)
 
 
+def _sort(walk: Walk, op: vector.VsortOp) -> None:
+    if len(op.dst) != 1:
+        raise refused(op, "sorts with the places of elements")
+    source, dest = (walk.local(v, op) for v in (op.src, op.dst[0]))
+    if len(source.shape) == 1:
+        source, dest = (
+            replace(p, shape=(1, *p.shape), strides=(p.reach, *p.strides)) for p in (source, dest)
+        )
+    if len(source.shape) != 2:
+        raise refused(op, f"sorts an array of {len(source.shape)} dimensions")
+    words = (source.shape[0], 4 * source.shape[1])
+    work = walk.local(op.temp_buffer, op) if op.temp_buffer is not None else None
+    if work is None or work.size * itemsize(work.element) < 4 * words[0] * words[1]:
+        work = walk.scratch.vector("ui32", words)
+    work = Memref(work.space, "ui32", words, row_major(words), work.start)
+    operands = [operand(p, op) for p in (source, dest, work)]
+    down = int(bool(op.descending.value.data))
+    walk.emit(op, "npu.vsort", *operands, properties=f"descending = [{down}], keys = [0], total = [0]")
+
+
 # -- copies --------------------------------------------------------------------------------------------------------
 
 
@@ -310,6 +331,7 @@ _INSTRUCTIONS: dict[str, Callable[[Walk, Any], None]] = {
     "hivm.hir.vcummax": _cumulate,
     "hivm.hir.vcummin": _cumulate,
     "hivm.hir.vflip": _flip,
+    "hivm.hir.vsort": _sort,
     "hivm.hir.vinterleave": _interleave,
     "hivm.hir.vdeinterleave": _deinterleave,
     "hivm.hir.load": _load,

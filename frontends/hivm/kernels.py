@@ -216,6 +216,9 @@ def cores_of(
     cores = min(launch.blocks, machine.vector_cores if kernel.kind == "vector" else machine.cube_cores)
     given = arguments_of(kernel, launch)
     tiling = tiling_of(module, kernel, given)
+    if "V" in machine.unordered and (call := next(filter(vectors.calls, module.walk()), None)) is not None:
+        what = f"runs on chips whose vector unit keeps its order, such as ascend-950pr, not {machine.name}"
+        raise refused(call, what)
     units = [beside if core == "vector" else 1 for _, core in kernel.functions]
     found: list[list[list[list[Step]]]] = [[[[] for _ in range(n)] for n in units] for _ in range(cores)]
     for number in range(launch.blocks):

@@ -1,7 +1,8 @@
 """Vector functions of the 950: what the vendor's compiler has outlined as loops over registers.
 
-Each op on registers becomes an instruction over memory behind the kernel's own, in the order of the function. A loop
-whose iterations take one part of its arrays after the other becomes one pass over all of them.
+Each op on registers becomes an instruction over memory behind the kernel's own, in the order of the function, which
+the vector unit keeps. A loop whose iterations take one part of its arrays after the other becomes one pass over all of
+them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ...dialects.hivm import upstream
 from .instructions import compute, copied, fill
 from .numbers import Number
 from .places import Memref, needs_deeper, row_major
-from .steps import Operand, Step, Value, refused
+from .steps import Value, refused
 from .walk import HANDLERS, Walk, operand
 
 FUNCTIONS = {
@@ -100,21 +101,6 @@ class VectorWalk(Walk):
 
     stale: set[SSAValue] = field(default_factory=set)
     """Vectors whose memory is written after they are read."""
-
-    def emit(
-        self,
-        op: Operation,
-        name: str,
-        *operands: Operand,
-        properties: str = "",
-        at: Sequence[int] | None = None,
-        sizes: tuple[int, ...] | None = None,
-    ) -> None:
-        """Adds a step behind all that went before: the vector unit of the 950 keeps its order."""
-        barrier = Step("npu.pipe_barrier", op, (), 'pipe = "V"')
-        if self.steps and self.steps[-1] != barrier:
-            self.steps.append(barrier)
-        super().emit(op, name, *operands, properties=properties, at=at, sizes=sizes)
 
     def op(self, op: Operation) -> None:
         """Walks one op."""
@@ -369,6 +355,11 @@ VECTORS: dict[str, Any] = {
     "vector.multi_reduction": _reduction,
     "vector.constant_mask": lambda walk, op: None,
 }
+
+
+def calls(op: Operation) -> bool:
+    """Whether an op calls a vector function."""
+    return op.name == "func.call" and "hivm.vector_function" in op.attributes
 
 
 def _call(walk: Walk, op: Any) -> None:

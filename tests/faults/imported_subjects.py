@@ -33,7 +33,8 @@ def imported_subject(number: int, target: str) -> Subject:
     path = texts()[number]
     name = path.name.removesuffix(".hivm.mlir")
     content = path.read_text()
+    if "hivm.vector_function" in content:
+        target = "ascend-950pr"
     if path.parent == STORED:
         content += f"\n// launch: {REFERENCES[name].launch}\n"
-        target = REFERENCES[name].target
     return Subject(f"{name} for {target}", tw.compile(content, target=target).module(), target)

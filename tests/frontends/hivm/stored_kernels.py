@@ -246,7 +246,8 @@ REFERENCES: dict[str, Reference] = {
     ),
     "a5_softmax_f32": Reference("grid=(3,), 1000", _floats((3, 1000)), lambda x: [_softmax(x)], target=A5),
     "a5_reduce_sum_f32": Reference("grid=(3,)", _floats((48, 512)), lambda x: [x.sum(1)], target=A5),
-    "a5_cumsum_f32": Reference("grid=(16,)", _floats((32, 1024)), lambda x: [np.cumsum(x, 0)], target=A5),
+    "a5_cumsum_f32": Reference("grid=(4,)", _floats((32, 256)), lambda x: [np.cumsum(x, 1)], target=A5),
+    "a5_sort_f32": Reference("grid=(3,)", _floats((3, 128)), lambda x: [np.sort(x, 1)], 0, target=A5),
     "a5_transpose_f16": Reference(
         "grid=(2,2), 100, 90", _floats((100, 90), **F16), lambda x: [x.T], 0, target=A5
     ),

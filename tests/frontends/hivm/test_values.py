@@ -94,14 +94,14 @@ def test_all_modes_agree(name: str) -> None:
         ("scatter_rows_f16", "grid=(3,)", r"memref.load.*:22\) reads a number of device memory"),
         ("atomic_add_f32", "grid=(2,)", r"hivm.hir.store.*:27\) stores by atomic add"),
         ("hf_matmul_f16", "grid=(20,)", r"hivm.hir.matmul.*:69\) has no counterpart"),
-        ("a5_sort_f32", "grid=(2,)", r"hivm.hir.vsort.*:26\) has no counterpart"),
         ("a5_matmul_f16", "grid=(2,2), 512, 512, 512", r"hivm.hir.fixpipe.*:99\) .* drains to two cores"),
     ],
 )
 def test_what_is_refused_is_said_in_one_sentence(name: str, launch: str, why: str) -> None:
     text = f"// launch: {launch}\n"
+    target = "ascend-950pr" if name.startswith("a5") else "ascend-910b1"
     with pytest.raises(tw.CompileError, match=why):
-        tw.compile(text + (STORED / f"{name}.hivm.mlir").read_text())
+        tw.compile(text + (STORED / f"{name}.hivm.mlir").read_text(), target=target)
 
 
 @pytest.mark.parametrize(
@@ -119,3 +119,8 @@ def test_what_is_refused_is_said_in_one_sentence(name: str, launch: str, why: st
 def test_a_launch_that_says_nothing_is_refused(launch: str, why: str) -> None:
     with pytest.raises(tw.CompileError, match=why):
         tw.compile(Launched(TEXTS / "scaled_sum.hivm.mlir", launch))
+
+
+def test_vector_functions_are_of_chips_that_keep_their_order() -> None:
+    with pytest.raises(tw.CompileError, match=r"func.call.*:57\) runs on .* ascend-950pr, not ascend-910b1"):
+        tw.compile(TEXTS / "largest_first.hivm.mlir")
