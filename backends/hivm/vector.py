@@ -307,19 +307,23 @@ class VectorRules:
         )
 
     def transpose(self, op: VTransposeOp) -> None:
-        """Dimensions in another order, at most three that move."""
-        source, perm = buffer(op.source), list(to_ints(op.perm))
-        moved = [d for d, p in enumerate(perm) if d != p]
-        if len(moved) > 2:
-            raise NotInHivm(op, "brings more than two dimensions into another order")
-        operands = [self.memory.tile(v, axes_of(buffer(v)), op) for v in (op.source, op.dest)]
-        if not moved:
+        """Two dimensions exchanged, of at most three: those of one element count only where they are innermost."""
+        source, dest, perm = buffer(op.source), buffer(op.dest), to_ints(op.perm)
+        last = len(perm) - 1
+        kept = [d for d in range(len(perm)) if source.shape[d] != 1 or d in (last, perm[last])]
+        order = [kept.index(p) for p in perm if p in kept]
+        if sum(d != p for d, p in enumerate(order)) > 2 or len(order) > 3:
+            raise NotInHivm(op, f"brings {len(order)} dimensions into the order {order}")
+        inside, outside = axes_of(source), axes_of(dest)
+        operands = [
+            self.memory.tile(op.source, [inside[d] for d in kept], op),
+            self.memory.tile(op.dest, [outside[at] for at, p in enumerate(perm) if p in kept], op),
+        ]
+        if order == sorted(order):
             self._copy(*operands)
             return
-        if len(source.shape) > 3:
-            raise NotInHivm(op, f"transposes a tile of {len(source.shape)} dimensions")
-        order = DenseArrayBase.from_list(i64, perm)
-        self.emit.add(made(VtransposeOp, src=operands[0], dst=operands[1], permutation=order))
+        permutation = DenseArrayBase.from_list(i64, order)
+        self.emit.add(made(VtransposeOp, src=operands[0], dst=operands[1], permutation=permutation))
 
     def iota(self, op: VIotaOp) -> None:
         """Numbers that count along a dimension."""
@@ -367,7 +371,9 @@ class VectorRules:
 def _counted(kind: BufferType, dim: int) -> tuple[list[Axis], int]:
     """A tile's dimensions around the one along which it counts, and which of them that is; none where its rows are
     padded in between."""
-    shape, row = kind.shape, padded_row(kind)
+    row = padded_row(kind)
+    kept = [d for d, n in enumerate(kind.shape) if n != 1 or d in (dim, len(kind.shape) - 1)]
+    shape, dim = [kind.shape[d] for d in kept], kept.index(dim)
     if dim == len(shape) - 1:
         rows = [Axis(size(shape[:-1]), row)] if size(shape[:-1]) > 1 else []
         return [*rows, Axis(shape[-1], 1)], len(rows)
