@@ -256,11 +256,11 @@ def _matched(op: TransferOp, emit: Emitter, kind: BufferType, axes: Sequence[Axi
             least = max(min(n, extent - high), 0) if low >= 0 else 0
             boxes.append(_Along(n, stride, count, skipped, least, clips[d]))
     whole = merged(axes_of(tile)) if axes is None else axes
-    found = _common(op, boxes, [a for a in whole if a.count != 1])
+    found = _common(op, boxes, [a for a in whole if a.count != 1], emit)
     return Box(tuple(found) or (BoxAxis(1, 1, 0, 1, 1, 1),), tuple(starts))
 
 
-def _common(op: TransferOp, boxes: Sequence[_Along], tile: Sequence[Axis]) -> list[BoxAxis]:
+def _common(op: TransferOp, boxes: Sequence[_Along], tile: Sequence[Axis], emit: Emitter) -> list[BoxAxis]:
     """Dimensions that both box and tile have, those of the box cut where those of the tile are."""
     out: list[BoxAxis] = []
     left = list(tile)
@@ -284,23 +284,23 @@ def _common(op: TransferOp, boxes: Sequence[_Along], tile: Sequence[Axis]) -> li
             out.append(BoxAxis(part, part, 0, box.far * (box.whole // rest), near.stride, part))
             rest //= part
     out.reverse()
-    return _joined(out)
+    return _joined(out, emit)
 
 
-def _joined(axes: list[BoxAxis]) -> list[BoxAxis]:
-    """Neighbours as one where both tensor and tile have them one behind the other."""
+def _joined(axes: list[BoxAxis], emit: Emitter) -> list[BoxAxis]:
+    """Neighbours as one where both tensor and tile have them one behind the other, and all of the inner one moves."""
     out: list[BoxAxis] = []
     for axis in axes:
         outer = out[-1] if out else None
         if (
             outer is not None
-            and outer.count == outer.whole
             and axis.count == axis.whole
             and outer.far == axis.far * axis.whole
             and outer.near == axis.near * axis.whole
         ):
-            n = outer.whole * axis.whole
-            out[-1] = BoxAxis(n, n, 0, axis.far, axis.near, n)
+            n = axis.whole
+            count, skipped = emit.times(outer.count, n), emit.times(outer.skipped, n)
+            out[-1] = BoxAxis(outer.whole * n, count, skipped, axis.far, axis.near, outer.least * n)
         else:
             out.append(axis)
     return out
