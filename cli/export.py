@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .build import build
 from .common import CliError, print_json, table, working
 from .outputs import all_or_none, write_output
 
@@ -39,6 +38,8 @@ def add_parser(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
 
 def export(args: argparse.Namespace) -> int:
     """Writes the kernels of a program, all of them or none unless some may be left out."""
+    from .build import build
+
     from ..api.hivm import check_module, export_module
     from ..backends.hivm.stub import HOST, README, host_program, readme
     from ..backends.hivm.tools import ToolError, VendorTools
