@@ -43,6 +43,7 @@ def export(args: argparse.Namespace) -> int:
     from ..api.hivm import check_module, export_module
     from ..backends.hivm.stub import HOST, README, host_program, readme
     from ..backends.hivm.tools import ToolError, VendorTools
+    from .build import build
 
     args.hivm_forms = True
     try:
