@@ -38,8 +38,6 @@ def add_parser(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
 
 def export(args: argparse.Namespace) -> int:
     """Writes the kernels of a program, all of them or none unless some may be left out."""
-    from .build import build
-
     from ..api.hivm import check_module, export_module
     from ..backends.hivm.stub import HOST, README, host_program, readme
     from ..backends.hivm.tools import ToolError, VendorTools
