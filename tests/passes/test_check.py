@@ -310,8 +310,8 @@ def test_an_unsafe_program_is_refused_unless_unchecked(tmp_path: Any) -> None:
     program = tw.compile(path, options=tw.Options(check=False))
     result = tw.verify(path, np.ones(512, np.float32), program=program)
     assert not result.ok
-    assert len(result.hazards) == 1
-    assert "race" in result.hazards[0]
+    proved, met = result.hazards  # by npu-check, and where the run by steps comes to it
+    assert "race" in proved and "race" in met
 
 
 def test_an_index_that_cannot_be_followed() -> None:
