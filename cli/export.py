@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import CliError, print_json, table, working
+from .common import CliError, os_message, print_json, table, working
 from .outputs import all_or_none, write_output
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def export(args: argparse.Namespace) -> int:
         raise CliError(f"{why}{more}")
     folder = Path(args.hivm)
     kernels = list(found.kernels.values())
-    with all_or_none():
+    with _folder(folder), all_or_none():
         for kernel in kernels:
             write_output(folder / f"{kernel.name}{SUFFIX}", kernel.text)
         write_output(folder / HOST, host_program(kernels))
@@ -75,6 +76,23 @@ def export(args: argparse.Namespace) -> int:
     else:
         _print(args, found, checks)
     return 0 if all(check.ok for check in checks) else CliError.code
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    """A folder, made if it is not there, and gone again where what is written into it fails. Raises CliError."""
+    made = not path.exists()
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise CliError(os_message(error)) from None
+    try:
+        yield
+    except BaseException:
+        if made:
+            with suppress(OSError):
+                path.rmdir()
+        raise
 
 
 def _print(args: argparse.Namespace, found: HivmExport, checks: list[KernelCheck]) -> None:

@@ -154,7 +154,7 @@ def outputs_of(args: argparse.Namespace, read: Iterable[str]) -> OutputFiles:
             patterns.append(f"{_literal(str(Path(output).with_suffix('')))}.before-*.mlir")
     if command == "export":  # the kernels' names are known only when they are written
         folder = Path(args.hivm)
-        if not folder.is_dir():
+        if not (folder if folder.exists() else folder.parent).is_dir():
             raise CliError(f"{args.hivm}: {os.strerror(errno.ENOTDIR if folder.exists() else errno.ENOENT)}")
         place = "" if folder == Path() else f"{_literal(str(folder))}/"
         patterns += [f"{place}{name}" for name in ("*.hivm.mlir", "host.c", "README.md")]

@@ -67,7 +67,7 @@ def test_all_kernels_or_none(folder: Path, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("m.py:exp --hivm nowhere", "nowhere: No such file"),
+        ("m.py:exp --hivm nowhere/deeper", "nowhere/deeper: No such file"),
         ("m.py:exp --hivm m.py", "m.py: Not a directory"),
         ("m.py:exp --hivm kernels --target ascend-310", "HIVM is written for ascend-910b1"),
         ("m.py:exp", "--hivm"),
