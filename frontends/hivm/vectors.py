@@ -26,38 +26,17 @@ from ...dialects.base import integer, to_ints
 from ...dialects.dtypes import dtype_name
 from ...dialects.hivm import upstream
 from .instructions import compute, copied, fill
-from .numbers import Number
+from .numbers import SCALARS, Number
 from .places import Memref, needs_deeper, row_major
 from .steps import Value, refused
 from .walk import HANDLERS, Walk, operand
 
 FUNCTIONS = {
-    "arith.addf": "add",
-    "arith.subf": "sub",
-    "arith.mulf": "mul",
-    "arith.divf": "div",
-    "arith.maximumf": "max",
-    "arith.minimumf": "min",
-    "arith.maxnumf": "max",
-    "arith.minnumf": "min",
-    "arith.addi": "add",
-    "arith.subi": "sub",
-    "arith.muli": "mul",
-    "arith.maxsi": "max",
-    "arith.minsi": "min",
+    **{name: function for name, function in SCALARS.items() if name != "arith.fptosi"},
     "arith.andi": "and",
     "arith.ori": "or",
     "arith.xori": "xor",
-    "arith.negf": "neg",
-    "arith.truncf": "convert",
-    "arith.extf": "convert",
-    "arith.sitofp": "convert",
     "arith.select": "select",
-    "math.exp": "exp",
-    "math.log": "log",
-    "math.sqrt": "sqrt",
-    "math.rsqrt": "rsqrt",
-    "math.absf": "abs",
     "math.tanh": "tanh",
     "math.erf": "erf",
 }
