@@ -6,7 +6,7 @@ process, and by JAX's compilation cache where the user has turned that on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from math import prod
 from typing import Any
 
@@ -31,7 +31,7 @@ def padded_length(n: int) -> int:
 _COMPILED: dict[tuple[Any, ...], Any] = {}
 
 
-def compiled(key: str, function: Callable[..., Any], dtypes: tuple[np.dtype, ...], n: int) -> Any:
+def compiled(key: Hashable, function: Callable[..., Any], dtypes: tuple[np.dtype, ...], n: int) -> Any:
     """A function of n elements of each of `dtypes`, as XLA compiled it. key: of equal functions alone."""
     place = (key, dtypes, n)
     if place not in _COMPILED:
@@ -43,11 +43,12 @@ def compiled(key: str, function: Callable[..., Any], dtypes: tuple[np.dtype, ...
 
 def apply(name: str, operands: Sequence[np.ndarray], shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
     """Function `name` of operands that broadcast to `shape`; the result, of that shape, is rounded to `dtype`."""
-    return apply_to(lambda *xs: values.apply(name, xs, dtype), f"{name} -> {dtype}", operands, shape)
+    key = name, dtype, values.SCALAR.get(name)  # which may be another one tomorrow
+    return apply_to(lambda *xs: values.apply(name, xs, dtype), key, operands, shape)
 
 
 def apply_to(
-    function: Callable[..., Any], key: str, operands: Sequence[np.ndarray], shape: Sequence[int]
+    function: Callable[..., Any], key: Hashable, operands: Sequence[np.ndarray], shape: Sequence[int]
 ) -> np.ndarray:
     """A JAX function that works element by element, of operands that broadcast to `shape`."""
     size = prod(shape)

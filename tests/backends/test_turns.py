@@ -17,8 +17,8 @@ from xdsl.utils.exceptions import VerifyException
 
 import tilewright as tw
 from tilewright.api.program import Program
+from tilewright.backends.functions.turns import signals_of, takes_turns
 from tilewright.backends.interpreter import Executable
-from tilewright.backends.interpreter.turns import signals_of, takes_turns
 from tilewright.dialects.base import integer, text
 from tilewright.dialects.dtypes import size
 from tilewright.dialects.npu import SetCrossOp, WaitCrossOp
