@@ -77,8 +77,12 @@ def test_the_parts_have_every_case_once(items: list[pytest.Item]) -> None:
 
 def test_long_cases_are_left_to_the_second_tier(items: list[pytest.Item], monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a test's cases the shortest ones, and one at least; none where each takes long."""
-    taken = {"test_sampled": 0.9, "test_covered_in_part": 9.0}
-    monkeypatch.setattr(tiers, "seconds_of", lambda test: taken.get(test.split("::")[-1].split("[")[0], 0.1))
+    taken = {"test_sampled": tiers.SLOW, "test_covered_in_part": 2 * tiers.VERY_SLOW}
+
+    def seconds_of(test: str) -> float:
+        return taken.get(test.split("::")[-1].split("[")[0], tiers.LONGEST / 4)
+
+    monkeypatch.setattr(tiers, "seconds_of", seconds_of)
     kept = [x.name.split("[")[0] for x in tiers.first_tier(items)]
     assert kept.count("test_sampled") == 1 and kept.count("test_covered") == 4
     assert "test_covered_in_part" not in kept

@@ -36,15 +36,15 @@ BYTES_EVERY = 4
 """One program in so many runs in addressed memory, too, in the first tier: that takes nearly as long again as all else
 of a test."""
 
-LONGEST = 0.45
+LONGEST = 0.25
 """Processor seconds that the cases of a test take together in the first tier at most, as recorded, where it has several
 cases."""
 
-SLOW = 1.0
+SLOW = 0.8
 """Processor seconds from which on a test, all of whose cases take longer, is left to the second tier."""
 
 EACH_FILE = 2
-VERY_SLOW = 3.5
+VERY_SLOW = 3.0
 """So many tests of a file, the shortest ones, are in the first tier even where they take up to so many seconds: each
 file is about something that no other is about."""
 
@@ -54,7 +54,7 @@ CAMPAIGNS = ("fuzz", "faults", "conformance", "surface")
 OWN_LEVELS = ("backends", "fuzz")
 """Folders of tests that say themselves what runs by steps."""
 
-FIRST_TIER = 780.0
+FIRST_TIER = 680.0
 """Processor seconds that all tests of the first tier take together at most, as recorded: ten minutes on two processors,
 without what ruff, basedpyright and lit take."""
 
