@@ -43,8 +43,7 @@ def explain_overflow(args: argparse.Namespace) -> int:
     except PlacedError as error:
         raise CliError(str(error)) from None
     except ParseError as error:
-        place = error.span.get_location()
-        raise CliError(f"{place.file}:{place.line}:{place.col}: {one_line(error.msg)}") from None
+        raise CliError(f"{error.span.get_location()}: {one_line(error.msg)}") from None
     except FootprintError as error:
         raise CliError(f"{name}: {error}") from None
     if args.json:

@@ -11,15 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, ContainerType, DenseArrayBase, ShapedType, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ContainerType, ShapedType, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.dialects.scf import ForOp, IfOp, WhileOp, YieldOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ..dialects.base import to_ints
 from ..dialects.dtypes import itemsize
 from .errors import FootprintError
-from .extents import PRODUCTS, Dim, Extents, extents_of
+from .extents import PRODUCTS, Dim, KernelAxes, extents_of, numbers_of
 
 UB, L1, L0C = "ub", "l1", "l0c"
 
@@ -52,14 +51,10 @@ UNROLLED = 64
 """Elements of a row that the vendor's reduction needs no scratch for."""
 
 
-HALF: Dim | None = None
-"""The axis of what is half as long as another one."""
-
-
 @dataclass
-class Buffer:
+class LiveBuffer:
     """Memory that is needed while the ops `first` to `last` run, which are numbered in their order. axes: the axis of
-    each dimension; op: what fills it first; what: words on what it is."""
+    each dimension, None for one that is none of the kernel's; op: what fills it first; what: words on what it is."""
 
     op: Operation
     axes: tuple[Dim | None, ...]
@@ -76,29 +71,22 @@ class Buffer:
         return -(-prod(lengths) * itemsize(self.element) // BLOCK) * BLOCK
 
 
-@dataclass(frozen=True)
-class Choices:
-    """What needs no buffer of its own. on_the_fly: a tensor that is repeated along dimensions, where only elementwise
-    ops read it."""
-
-    on_the_fly: bool = False
-
-
 class Buffers:
-    """The buffers of one kernel."""
+    """The buffers of one kernel. on_the_fly: a tensor that is repeated along dimensions has none, where only
+    elementwise ops read it."""
 
-    def __init__(self, func: FuncOp, choices: Choices) -> None:
-        self.choices, self.extents = choices, Extents(func)
+    def __init__(self, func: FuncOp, on_the_fly: bool = False) -> None:
+        self.on_the_fly, self.extents = on_the_fly, KernelAxes(func)
         self.number: dict[Operation, int] = {}
         self.ends: dict[Operation, int] = {}
         """The last op of each loop."""
         self._count(func)
-        self.found: list[Buffer] = []
-        self._of: dict[SSAValue, Buffer] = {}
+        self.found: list[LiveBuffer] = []
+        self._of: dict[SSAValue, LiveBuffer] = {}
         for op in self.number:
             self._visit(op)
 
-    def __iter__(self) -> Iterator[Buffer]:
+    def __iter__(self) -> Iterator[LiveBuffer]:
         return iter(self.found)
 
     def _count(self, around: Operation) -> None:
@@ -113,11 +101,12 @@ class Buffers:
     # -- values ------------------------------------------------------------------------------------------------
 
     def _names(self, value: SSAValue) -> Iterator[SSAValue]:
-        """A value and what is it or a part of it."""
+        """A value and what is it or a part of it, or repeats it where that is not made."""
         yield value
         for use in value.uses:
             op = use.operation
-            if (op.name in ALIASES and use.index == 0) or WRITES_OVER.get(op.name) == use.index:
+            part = (op.name in ALIASES and use.index == 0) or WRITES_OVER.get(op.name) == use.index
+            if part or (use.index == 0 and self._is_read_on_the_fly(op)):
                 yield from self._names(op.results[0])
 
     def _readers(self, value: SSAValue) -> list[Operation]:
@@ -163,13 +152,13 @@ class Buffers:
 
     def _add(
         self, value: SSAValue, op: Operation, space: str, last: int, what: str, first: int | None = None
-    ) -> Buffer:
+    ) -> LiveBuffer:
         shape = extents_of(value.type)
         if DYNAMIC_INDEX in shape:
             raise FootprintError(f"'{op.name}' makes a tensor with a dimension that is open: its bytes are not known")
         axes = tuple(self.extents.axis(value, d) for d in range(len(shape)))
         begin = self.number[op] if first is None else first
-        found = Buffer(op, axes, shape, _element(value), space, begin, last, what)
+        found = LiveBuffer(op, axes, shape, _element(value), space, begin, last, what)
         self.found.append(found)
         return found
 
@@ -195,11 +184,16 @@ class Buffers:
             case "linalg.fill":
                 return not (op.results and self._needs_lanes(op))
             case "linalg.broadcast":
-                return self.choices.on_the_fly and all(map(_is_elementwise, self._readers(op.results[0])))
+                return self._is_read_on_the_fly(op)
             case "linalg.transpose":
                 return self._feeds_products(op.results[0])
             case _:
                 return op.name in FIXPIPE and self._drains(op)
+
+    def _is_read_on_the_fly(self, op: Operation) -> bool:
+        """Whether what an op repeats is not made, as instructions repeat it themselves."""
+        repeats = self.on_the_fly and op.name == "linalg.broadcast"
+        return repeats and all(map(_is_elementwise, self._readers(op.results[0])))
 
     def _compute(self, op: Operation, result: SSAValue) -> None:
         """A buffer for what an op of the vector unit makes, or that of an operand."""
@@ -220,15 +214,14 @@ class Buffers:
         of one whose first one is."""
         source = op.operands[0]
         shape = extents_of(source.type)
-        dimensions = op.attributes.get("dimensions")
-        along = to_ints(dimensions) if isinstance(dimensions, DenseArrayBase) else ()
+        along = numbers_of(op, "dimensions")
         if not shape or not along or (len(shape) - 1 in along and shape[-1] <= UNROLLED):
             return
         now = self.number[op]
         made = self._add(source, op, UB, now, "scratch of the vendor's reduction")
         if len(shape) - 1 in along:
             made.shape = (*made.shape[:-1], -(-made.shape[-1] // 2))
-            made.axes = (*made.axes[:-1], HALF)
+            made.axes = (*made.axes[:-1], None)
 
     def _allocate(self, op: Operation) -> None:
         """Memory that a copy fills: in l1 where products read it, and nothing else does."""

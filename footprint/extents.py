@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, ShapedType
 from xdsl.dialects.func import FuncOp
@@ -30,7 +30,7 @@ def extents_of(kind: Attribute) -> tuple[int, ...]:
     return kind.get_shape() if isinstance(kind, ShapedType) else ()
 
 
-class Extents:
+class KernelAxes:
     """The axes of a kernel: classes of dimensions that are equal because an op says so."""
 
     def __init__(self, func: FuncOp) -> None:
@@ -86,13 +86,13 @@ def _equal(op: Operation) -> Iterator[Sequence[Dim]]:
         for narrow, wide in zip(op.operands[:half], op.operands[half:], strict=True):
             if op.name == "linalg.reduce":
                 narrow, wide = wide, narrow
-            without = _numbers(op.attributes, "dimensions")
+            without = numbers_of(op, "dimensions")
             kept = [d for d in range(len(extents_of(wide.type))) if d not in without]
             yield from ([(narrow, i), (wide, d)] for i, d in enumerate(kept))
         for values in zip(op.operands[half:], op.results, strict=False):
             yield from _same(values)
     elif op.name == "linalg.transpose":
-        for i, d in enumerate(_numbers(op.attributes, "permutation")):
+        for i, d in enumerate(numbers_of(op, "permutation")):
             yield [(op.operands[1], i), (op.operands[0], d)]
         yield from _same((op.operands[1], *op.results))
     else:
@@ -107,6 +107,7 @@ def _same(values: Sequence[SSAValue]) -> Iterator[Sequence[Dim]]:
         yield from ([(v, d) for v in values] for d in range(shapes.pop()))
 
 
-def _numbers(attributes: Mapping[str, Attribute], name: str) -> Sequence[int]:
-    found = attributes.get(name)
+def numbers_of(op: Operation, name: str) -> Sequence[int]:
+    """The integers of an attribute; none where an op has no such."""
+    found = op.attributes.get(name)
     return to_ints(found) if isinstance(found, DenseArrayBase) else ()

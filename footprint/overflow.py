@@ -12,7 +12,7 @@ from xdsl.ir import Operation
 from ..dialects.base import source_of
 from ..dialects.dtypes import dtype_name
 from ..machine import Machine
-from .buffers import L0C, L1, UB, Buffer, Buffers, Choices
+from .buffers import L0C, L1, UB, Buffers, LiveBuffer
 from .errors import FootprintError
 from .extents import Dim
 
@@ -102,7 +102,7 @@ def overflows(module: ModuleOp, machine: Machine) -> list[Overflow]:
 
 
 def _overflow(func: FuncOp, machine: Machine) -> Overflow:
-    buffers = Buffers(func, Choices())
+    buffers = Buffers(func)
     if not buffers.found:
         raise FootprintError(f"@{func.sym_name.data} makes no tensor on chip: nothing of it can overflow")
     peaks = tuple(filter(None, (_peak(buffers, space, machine) for space in SPACES)))
@@ -144,7 +144,7 @@ def _peak(buffers: Buffers, space: str, machine: Machine) -> Peak | None:
     return Peak(space, most, _room(space, machine), _placed(op), tuple(map(_shown, shown)))
 
 
-def _shown(buffer: Buffer) -> Live:
+def _shown(buffer: LiveBuffer) -> Live:
     shape = "x".join([*map(str, buffer.shape), dtype_name(buffer.element)])
     return Live(buffer.bytes({}), shape, buffer.what or "computed", _placed(buffer.op))
 
@@ -156,7 +156,7 @@ def _placed(op: Operation) -> str:
 
 def _tried(func: FuncOp, buffers: Buffers, over: Sequence[str], machine: Machine) -> Iterator[Change]:
     """Changes one by one: what is repeated not made but read on the fly, one axis halved until it fits, and both."""
-    fly = Buffers(func, Choices(on_the_fly=True))
+    fly = Buffers(func, on_the_fly=True)
     repeats = [space for space in over if _most(fly, space, {})[0] < _most(buffers, space, {})[0]]
     if repeats:
         yield _change("broadcast on the fly what only elementwise ops read", fly, over, {}, machine, 1.0)

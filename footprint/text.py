@@ -16,13 +16,14 @@ from xdsl.irdl import (
     ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
+    result_def,
     var_operand_def,
     var_region_def,
     var_result_def,
 )
 from xdsl.parser import Parser
 
-from ..dialects.hivm import DIALECTS
+from ..dialects import hivm, vendor_dialects
 from ..dialects.mlir_syntax import Arith, Scf, allow_semi_affine, replaced
 from ..dialects.text import parse_module
 
@@ -33,7 +34,7 @@ class ToTensorOp(IRDLOperation):
 
     name = "bufferization.to_tensor"
     memref = operand_def(MemRefType)
-    tensor = var_result_def(TensorType)
+    tensor = result_def(TensorType)
     irdl_options = (ParsePropInAttrDict(),)
 
     @classmethod
@@ -161,7 +162,7 @@ def _destination_op(name: str) -> type[DestinationOp]:
 
 
 Linalg = replaced(linalg.Linalg, *(_destination_op(f"linalg.{name}") for name in LINALG))
-HFUSION_OPS = [_destination_op(f"hfusion.{name}") for name in HFUSION]
+Hfusion = replaced(hivm.Hfusion, *(_destination_op(f"hfusion.{name}") for name in HFUSION))
 Bufferization = replaced(bufferization.Bufferization, ToTensorOp, MaterializeOp)
 
 
@@ -169,12 +170,7 @@ def read(text: str, name: str) -> ModuleOp:
     """The module of a text; `name` is what errors call its file. Raises ParseError and PlacedError."""
     allow_semi_affine()
     context = Context(allow_unregistered=True)
-    ours = [*(d for d in DIALECTS if d.name != "hfusion"), Arith, Scf, Bufferization, Linalg]
-    ours += [replaced(d, *HFUSION_OPS) for d in DIALECTS if d.name == "hfusion"]
-    taken = {dialect.name for dialect in ours}
-    for dialect in ours:
-        context.load_dialect(dialect)
-    for found, factory in get_all_dialects().items():
-        if found not in taken:
-            context.register_dialect(found, factory)
+    ours = {d.name: lambda d=d: d for d in (Arith, Scf, Bufferization, Linalg, Hfusion)}
+    for known, load in (get_all_dialects() | vendor_dialects() | ours).items():
+        context.register_dialect(known, load)
     return parse_module(context, text, name)
