@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..backends.interpreter.launch import BoundTensor, LaunchBinding
-from ..backends.stepper.kernels import DeviceArray, KernelRun, arrays_of
+from ..backends.stepper.kernels import DeviceArray, ValueRun, arrays_of
 from ..backends.stepper.plan import KernelPlan
 from ..backends.stepper.tiles import TilePlan, run_kernel
 from ..dialects import tile
@@ -53,7 +53,7 @@ def run_npu_kernel(
         return t.shape, t.dtype, None if t.fresh else next(contents), t.written
 
     tensors: list[DeviceArray] = arrays_of(map(of, binding.tensors))
-    KernelRun(plan, [tensors[i] for i in binding.of]).run()
+    ValueRun(plan, [tensors[i] for i in binding.of]).run()
     return [
         a.elements.reshape(t.shape) for a, t in zip(tensors, binding.tensors, strict=True) if t.written
     ]

@@ -16,11 +16,11 @@ from ...dialects.npu import LoadL0Op, LoadRowOp, MmadOp, NpuOp, SetFlagOp, buffe
 from ...dialects.npu.structure import SectionOp
 from ...machine import Machine
 from .building import made
-from .emitter import Emitter, Number, element_of, memref
+from .emitter import FunctionEmitter, Number, element_of, memref
 from .errors import NotInHivm
-from .memory import Memory
+from .memory import FunctionMemory
 from .moves import MoveRules, fractals
-from .products import Operand, Product, products_of
+from .products import Product, ProductOperand, products_of
 
 NONE = -1
 """In the place of an event that a product does not have."""
@@ -30,7 +30,7 @@ class CubeRules:
     """Adds products to a function."""
 
     def __init__(
-        self, emit: Emitter, memory: Memory, moves: MoveRules, machine: Machine, section: SectionOp
+        self, emit: FunctionEmitter, memory: FunctionMemory, moves: MoveRules, machine: Machine, section: SectionOp
     ) -> None:
         self.emit, self.memory, self.moves = emit, memory, moves
         found = products_of(section, machine)
@@ -108,7 +108,7 @@ class CubeRules:
             )
         )
 
-    def _tile(self, part: Operand, wanted: int) -> SSAValue:
+    def _tile(self, part: ProductOperand, wanted: int) -> SSAValue:
         """An operand in l1: its tile from the first fractal on that is taken. Only as many columns are told of as are
         wanted, but all rows, since they say how far columns are apart."""
         emit, load = self.emit, part.load

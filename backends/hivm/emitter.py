@@ -36,7 +36,7 @@ Number = int | SSAValue
 """A size or an offset: known, or computed by the kernel."""
 
 
-class Emitter:
+class FunctionEmitter:
     """The function that is being built. Ops go to the end of the innermost open block; constants to the top."""
 
     def __init__(self, arguments: Sequence[Attribute]) -> None:

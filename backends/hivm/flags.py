@@ -10,8 +10,8 @@ from ...dialects.hivm import attributes as attrs
 from ...dialects.hivm import synchronization as hivm
 from ...dialects.npu import BarrierOp, PipeBarrierOp, SetCrossOp, SetFlagOp, SyncOp, WaitCrossOp
 from .building import made
-from .emitter import Emitter
-from .memory import Memory
+from .emitter import FunctionEmitter
+from .memory import FunctionMemory
 
 CROSS_TARGET = "MTE2"
 CROSS_SOURCE = "FIX"
@@ -28,7 +28,7 @@ def pipe(name: str) -> attrs.Enumeration:
 class FlagRules:
     """Adds what orders pipes and cores. core: AIC or AIV; ffts: where the flags between cores are."""
 
-    def __init__(self, emit: Emitter, memory: Memory, core: str, ffts: SSAValue | None) -> None:
+    def __init__(self, emit: FunctionEmitter, memory: FunctionMemory, core: str, ffts: SSAValue | None) -> None:
         self.emit, self.memory, self.core, self.ffts = emit, memory, core, ffts
 
     def __call__(self, op: Operation) -> None:

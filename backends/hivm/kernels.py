@@ -30,10 +30,10 @@ from ...dialects.open_sizes import any_open
 from ...machine import Machine
 from .building import made
 from .cube import CubeRules
-from .emitter import INDEX, Emitter, element_in_memory, memref
+from .emitter import INDEX, FunctionEmitter, element_in_memory, memref
 from .errors import NotInHivm
 from .flags import FlagRules
-from .memory import Memory
+from .memory import FunctionMemory
 from .moves import MoveRules
 from .vector import VectorRules
 
@@ -42,7 +42,7 @@ _NAMED = {a.name: a for a in (*HIVM_ATTRIBUTES, *HACC_ATTRIBUTES)}
 
 
 @dataclass(frozen=True)
-class Argument:
+class DeviceArgument:
     """A device tensor that a kernel takes: `role` is input, output or workspace."""
 
     name: str
@@ -60,7 +60,7 @@ class HivmKernel:
     kind: str
     target: str
     blocks: int
-    arguments: tuple[Argument, ...]
+    arguments: tuple[DeviceArgument, ...]
     functions: tuple[str, ...]
     notes: tuple[str, ...]
     text: str
@@ -77,8 +77,8 @@ def kernels_of(module: ModuleOp) -> Iterator[structure.KernelOp]:
 def export_kernel(
     kernel: structure.KernelOp, machine: Machine, target: str, slotted: bool = False
 ) -> HivmKernel:
-    """The HIVM module of a kernel; `target` is what the vendor calls the chip. slotted: see `Memory`. Raises NotInHivm
-    for what HIVM cannot say."""
+    """The HIVM module of a kernel; `target` is what the vendor calls the chip. slotted: see `FunctionMemory`. Raises
+    NotInHivm for what HIVM cannot say."""
     if machine.fused:
         raise NotInHivm(
             kernel, f"is for {machine.name}, whose cores are fused: HIVM has cube and vector cores apart"
@@ -118,7 +118,7 @@ def export_kernel(
     )
 
 
-def _arguments(kernel: structure.KernelOp) -> Iterator[Argument]:
+def _arguments(kernel: structure.KernelOp) -> Iterator[DeviceArgument]:
     args = kernel.body.block.args[len(to_ints(kernel.grid)) :]
     first_workspace = len(args) - integer(kernel.workspaces)
     first_output = first_workspace - integer(kernel.outputs)
@@ -126,7 +126,7 @@ def _arguments(kernel: structure.KernelOp) -> Iterator[Argument]:
         role = "input" if i < first_output else "output" if i < first_workspace else "workspace"
         number = i - {"input": 0, "output": first_output, "workspace": first_workspace}[role]
         kind = npu.gm(arg)
-        yield Argument(f"{role}{number}", kind.shape, dtype_name(kind.element), role)
+        yield DeviceArgument(f"{role}{number}", kind.shape, dtype_name(kind.element), role)
 
 
 class _Function:
@@ -148,12 +148,12 @@ class _Function:
         for arg in args:
             kind = npu.gm(arg)
             types.append(memref(kind.shape or (1,), element_in_memory(dtype_name(kind.element)), "gm"))
-        self.emit = Emitter(types)
+        self.emit = FunctionEmitter(types)
         self.ffts = self.emit.top.args[0] if mixed else None
         tensors: dict[SSAValue, SSAValue] = dict(zip(args, self.emit.top.args[mixed:], strict=True))
         for given, of in zip(self.emit.top.args[mixed:], _arguments(kernel), strict=True):
             given.name_hint = of.name
-        self.memory = Memory(self.emit, tensors, slotted)
+        self.memory = FunctionMemory(self.emit, tensors, slotted)
         allocs = [op for op in section.body.block.ops if isinstance(op, AllocOp)]
         scratch = next((op for op in allocs if op.scratch is not None), None)
         self.vector = VectorRules(self.emit, self.memory, scratch)
@@ -254,4 +254,4 @@ class _Function:
             self._ops(op.body.block)
 
 
-__all__ = ["Argument", "HivmKernel", "export_kernel", "kernels_of"]
+__all__ = ["DeviceArgument", "HivmKernel", "export_kernel", "kernels_of"]

@@ -31,30 +31,30 @@ def strides_of(kind: BufferType) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Axis:
+class TileAxis:
     """A dimension of a tile: elements, and elements between neighbours."""
 
     count: int
     stride: int
 
 
-def axes_of(kind: BufferType) -> list[Axis]:
+def axes_of(kind: BufferType) -> list[TileAxis]:
     """The dimensions of a tile, one of one element where it has none."""
     if not kind.shape:
-        return [Axis(1, 1)]
-    return [Axis(n, s) for n, s in zip(kind.shape, strides_of(kind), strict=True)]
+        return [TileAxis(1, 1)]
+    return [TileAxis(n, s) for n, s in zip(kind.shape, strides_of(kind), strict=True)]
 
 
-def merged(axes: Sequence[Axis]) -> list[Axis]:
+def merged(axes: Sequence[TileAxis]) -> list[TileAxis]:
     """Neighbouring dimensions as one where they lie one behind the other; those of one element left out, but for the
     innermost one."""
-    out: list[Axis] = []
+    out: list[TileAxis] = []
     for at, axis in enumerate(axes):
         last = at == len(axes) - 1
         if axis.count == 1 and not last:
             continue
         if out and out[-1].stride == axis.count * axis.stride:
-            out[-1] = Axis(out[-1].count * axis.count, axis.stride)
+            out[-1] = TileAxis(out[-1].count * axis.count, axis.stride)
         else:
             out.append(axis)
     return out

@@ -28,22 +28,22 @@ from ...dialects.npu import (
 )
 from ...dialects.npu.types import fractal_bytes
 from .building import made
-from .emitter import Emitter, Number, element_in_memory, element_of, memref
+from .emitter import FunctionEmitter, Number, element_in_memory, element_of, memref
 from .errors import NotInHivm
-from .layout import Axis, axes_of, merged
+from .layout import TileAxis, axes_of, merged
 
 SPACES = {"ub": "ub", "l1": "cbuf", "l0a": "ca", "l0b": "cb", "l0c": "cc"}
 """The names that HIVM has for memories of a core."""
 
 
-class Memory:
+class FunctionMemory:
     """Where the buffers and tensors of a kernel are in a function.
 
     slotted: whether a slot of a multi-buffer is one of several addresses of one cast, among which the vendor's compiler
     chooses by the iteration, in place of an address that is computed.
     """
 
-    def __init__(self, emitter: Emitter, tensors: dict[SSAValue, SSAValue], slotted: bool = False) -> None:
+    def __init__(self, emitter: FunctionEmitter, tensors: dict[SSAValue, SSAValue], slotted: bool = False) -> None:
         self.emit = emitter
         self.tensors = tensors
         self.slotted = slotted
@@ -113,7 +113,7 @@ class Memory:
             raise NotInHivm(op, f"has a matrix of whole fractals in {kind}: compile with hivm=True")
         return self.cast(value, whole, op, beyond)
 
-    def tile(self, value: SSAValue, axes: Sequence[Axis], op: Operation) -> SSAValue:
+    def tile(self, value: SSAValue, axes: Sequence[TileAxis], op: Operation) -> SSAValue:
         """A buffer as memory with these dimensions."""
         kind = self.kind(value)
         shape, strides = [a.count for a in axes], [a.stride for a in axes]
@@ -127,12 +127,12 @@ class Memory:
             value = value.owner.source
         return self.tensors[value]
 
-    def box(self, op: TransferOp, tile: Sequence[Axis] | None = None) -> Box:
+    def box(self, op: TransferOp, tile: Sequence[TileAxis] | None = None) -> MovedBox:
         """The parts of device tensor and tile that a transfer moves. tile: the dimensions of a tile whose rows are not
         padded to blocks."""
         return _matched(op, self.emit, self.kind(op.tile()), tile)
 
-    def tensor_part(self, op: TransferOp, box: Box, view: GmType, beyond: int = 0) -> SSAValue:
+    def tensor_part(self, op: TransferOp, box: MovedBox, view: GmType, beyond: int = 0) -> SSAValue:
         """The part of the device tensor, as memory, or so many elements behind it."""
         emit = self.emit
         source = self.tensor(op.main_operands()[op.DEVICE_OPERAND])
@@ -143,12 +143,12 @@ class Memory:
         sizes = [axis.count for axis in box.axes]
         return _part(emit, source, offset, sizes, strides, view.element, "gm")
 
-    def tile_part(self, op: TransferOp, box: Box) -> SSAValue:
+    def tile_part(self, op: TransferOp, box: MovedBox) -> SSAValue:
         """The part of the tile, as memory."""
         emit = self.emit
         value = op.tile()
         kind = self.kind(value)
-        axes = [Axis(axis.whole, axis.near) for axis in box.axes]
+        axes = [TileAxis(axis.whole, axis.near) for axis in box.axes]
         whole = self.tile(value, axes, op)
         if all(axis.count == axis.whole and axis.skipped == 0 for axis in box.axes):
             return whole
@@ -164,7 +164,7 @@ class Memory:
 
 
 def _part(
-    emit: Emitter,
+    emit: FunctionEmitter,
     source: SSAValue,
     offset: Number,
     sizes: Sequence[Number],
@@ -192,7 +192,7 @@ class BoxAxis:
 
 
 @dataclass(frozen=True)
-class Box:
+class MovedBox:
     """What a transfer moves. starts: the first position along each dimension of the view."""
 
     axes: tuple[BoxAxis, ...]
@@ -204,12 +204,12 @@ class Box:
         return any(axis.count != axis.whole for axis in self.axes)
 
 
-def is_inside(op: TransferOp, emit: Emitter) -> bool:
+def is_inside(op: TransferOp, emit: FunctionEmitter) -> bool:
     """Whether a transfer never reaches outside its tensor."""
     return not any(_clips(op, emit))
 
 
-def _clips(op: TransferOp, emit: Emitter) -> list[bool]:
+def _clips(op: TransferOp, emit: FunctionEmitter) -> list[bool]:
     found = []
     for offset, n, step, extent in zip(op.linear(), op.box_sizes, op.box_steps, op.view.shape, strict=True):
         low, high = emit.span(offset)
@@ -230,7 +230,7 @@ class _Along:
     clipped: bool
 
 
-def _matched(op: TransferOp, emit: Emitter, kind: BufferType, axes: Sequence[Axis] | None) -> Box:
+def _matched(op: TransferOp, emit: FunctionEmitter, kind: BufferType, axes: Sequence[TileAxis] | None) -> MovedBox:
     """The common dimensions of a box and its tile. Raises NotInHivm where a dimension that is clipped is cut in the
     tile."""
     view, tile = gm(op.main_operands()[op.DEVICE_OPERAND]), kind
@@ -257,37 +257,37 @@ def _matched(op: TransferOp, emit: Emitter, kind: BufferType, axes: Sequence[Axi
             boxes.append(_Along(n, stride, count, skipped, least, clips[d]))
     whole = merged(axes_of(tile)) if axes is None else axes
     found = _common(op, boxes, [a for a in whole if a.count != 1], emit)
-    return Box(tuple(found) or (BoxAxis(1, 1, 0, 1, 1, 1),), tuple(starts))
+    return MovedBox(tuple(found) or (BoxAxis(1, 1, 0, 1, 1, 1),), tuple(starts))
 
 
-def _common(op: TransferOp, boxes: Sequence[_Along], tile: Sequence[Axis], emit: Emitter) -> list[BoxAxis]:
+def _common(op: TransferOp, boxes: Sequence[_Along], tile: Sequence[TileAxis], emit: FunctionEmitter) -> list[BoxAxis]:
     """Dimensions that both box and tile have, those of the box cut where those of the tile are."""
     out: list[BoxAxis] = []
     left = list(tile)
     for box in reversed(boxes):
         if box.clipped:
-            near = left.pop() if left and box.whole > 1 else Axis(1, 1)
+            near = left.pop() if left and box.whole > 1 else TileAxis(1, 1)
             if near.count % box.whole:
                 raise NotInHivm(op, "moves a box whose dimensions are cut otherwise in its tile")
             if near.count > box.whole:
-                left.append(Axis(near.count // box.whole, near.stride * box.whole))
+                left.append(TileAxis(near.count // box.whole, near.stride * box.whole))
             out.append(BoxAxis(box.whole, box.count, box.skipped, box.far, near.stride, box.least))
             continue
         rest = box.whole
         while rest > 1:
-            near = left.pop() if left else Axis(1, 1)
+            near = left.pop() if left else TileAxis(1, 1)
             part = min(rest, near.count)
             if part == 1 or rest % part or near.count % part:
                 raise NotInHivm(op, "moves a box whose dimensions are cut otherwise in its tile")
             if near.count > part:
-                left.append(Axis(near.count // part, near.stride * part))
+                left.append(TileAxis(near.count // part, near.stride * part))
             out.append(BoxAxis(part, part, 0, box.far * (box.whole // rest), near.stride, part))
             rest //= part
     out.reverse()
     return _joined(out, emit)
 
 
-def _joined(axes: list[BoxAxis], emit: Emitter) -> list[BoxAxis]:
+def _joined(axes: list[BoxAxis], emit: FunctionEmitter) -> list[BoxAxis]:
     """Neighbours as one where both tensor and tile have them one behind the other, and all of the inner one moves."""
     out: list[BoxAxis] = []
     for axis in axes:
@@ -306,4 +306,4 @@ def _joined(axes: list[BoxAxis], emit: Emitter) -> list[BoxAxis]:
     return out
 
 
-__all__ = ["Box", "BoxAxis", "BufferType", "Memory", "is_inside"]
+__all__ = ["MovedBox", "BoxAxis", "BufferType", "FunctionMemory", "is_inside"]

@@ -21,11 +21,11 @@ from ...dialects.hivm.synchronization import SetFlagOp, WaitFlagOp
 from ...dialects.npu import GmType, NpuOp, buffer, buffer_users, gm, whole_buffer
 from ...dialects.npu.interface import fill_value
 from .building import made
-from .emitter import INDEX, Emitter, Number, element_in_memory, element_of, memref
+from .emitter import INDEX, FunctionEmitter, Number, element_in_memory, element_of, memref
 from .errors import NotInHivm
 from .flags import pipe
-from .layout import Axis, axes_of, merged, rows_and_columns
-from .memory import Box, BoxAxis, Memory
+from .layout import TileAxis, axes_of, merged, rows_and_columns
+from .memory import BoxAxis, FunctionMemory, MovedBox
 
 QUANTIZED = {("f32", "f16"): "F322F16", ("f32", "bf16"): "F322BF16"}
 FRACTAL_BYTES, FRACTAL_ROWS = 32, 16
@@ -37,7 +37,7 @@ MOST_PIECES = 32
 class _Piece:
     """A part of a matrix: its box, where it begins in the matrix, and how far behind the first one in the tensor."""
 
-    box: Box
+    box: MovedBox
     row: int
     column: int
     beyond: int
@@ -50,7 +50,7 @@ class _Piece:
 class MoveRules:
     """Adds what moves data to a function."""
 
-    def __init__(self, emit: Emitter, memory: Memory) -> None:
+    def __init__(self, emit: FunctionEmitter, memory: FunctionMemory) -> None:
         self.emit, self.memory = emit, memory
         self.valid: dict[SSAValue, tuple[tuple[Number, int], tuple[Number, int]]] = {}
         """Rows and columns of matrices in l1 that lie inside their tensors, each with the least that it can be."""
@@ -72,7 +72,7 @@ class MoveRules:
         else:
             raise NotInHivm(op, "has no counterpart in HIVM")
 
-    def _sides(self, op: npu.TransferOp) -> tuple[Any, Any, Box]:
+    def _sides(self, op: npu.TransferOp) -> tuple[Any, Any, MovedBox]:
         """The parts of tensor and tile that a transfer moves."""
         if any(s == 0 and n > 1 for s, n in zip(op.view.strides, op.box_sizes, strict=True)):
             raise NotInHivm(op, "reads elements of a tensor more than once")
@@ -146,7 +146,7 @@ class MoveRules:
         side."""
         rows, columns = shape
         apart = 2 * columns  # so that no row continues the one before
-        box = self.memory.box(op, [Axis(rows, apart), Axis(columns, 1)])
+        box = self.memory.box(op, [TileAxis(rows, apart), TileAxis(columns, 1)])
         lanes = BoxAxis(1, 1, 0, 1, 1, 1)
         lines = BoxAxis(1, 1, 0, columns, apart, 1)
         outer: list[BoxAxis] = []
@@ -170,7 +170,7 @@ class MoveRules:
         for at in product(*(range(axis.whole) for axis in outer)):
             beyond = sum(i * axis.far for i, axis in zip(at, outer, strict=True))
             near = sum(i * axis.near for i, axis in zip(at, outer, strict=True))
-            found.append(_Piece(Box((lines, lanes), box.starts), near // apart, near % apart, beyond))
+            found.append(_Piece(MovedBox((lines, lanes), box.starts), near // apart, near % apart, beyond))
         return found
 
     def scalar(self, op: npu.LoadScalarOp) -> None:
@@ -198,9 +198,9 @@ class MoveRules:
         index, dest, sizes = buffer(op.index), buffer(op.dest), to_ints(op.sizes)
         places, rows = merged(axes_of(index)), size(index.shape)
         if rows == 1:
-            places = [Axis(1, 1)]
+            places = [TileAxis(1, 1)]
         outer = next((d for d in range(len(dest.shape) + 1) if size(dest.shape[:d]) == rows), None)
-        lines = merged([*axes_of(dest)[:outer], Axis(1, 1)])[:-1] or [Axis(1, 1)]
+        lines = merged([*axes_of(dest)[:outer], TileAxis(1, 1)])[:-1] or [TileAxis(1, 1)]
         if len([a for a in places if a.count > 1]) > 1 or outer is None or len(lines) > 1:
             raise NotInHivm(op, "loads boxes whose numbers or rows are not apart alike")
         if any(n > extent for n, extent in zip(sizes, view.shape, strict=True)):
@@ -214,9 +214,9 @@ class MoveRules:
             }
             emit.add(made(SetFlagOp, **pipes))
             emit.add(made(WaitFlagOp, **pipes))
-        tile = self.memory.tile(op.index, [Axis(rows, place.stride)], op)
-        inner = [a for a in axes_of(dest)[outer:] if a.count > 1] or [Axis(1, 1)]
-        box = [Axis(n, s) for n, s in zip(sizes, view.strides, strict=True) if n > 1] or [Axis(1, 1)]
+        tile = self.memory.tile(op.index, [TileAxis(rows, place.stride)], op)
+        inner = [a for a in axes_of(dest)[outer:] if a.count > 1] or [TileAxis(1, 1)]
+        box = [TileAxis(n, s) for n, s in zip(sizes, view.strides, strict=True) if n > 1] or [TileAxis(1, 1)]
         if [a.count for a in merged(box)] != [a.count for a in merged(inner)]:
             if [a.count for a in box] != [a.count for a in inner]:
                 raise NotInHivm(op, "loads boxes whose dimensions are cut otherwise in their tile")
@@ -226,7 +226,7 @@ class MoveRules:
         with emit.counted(rows) as row:
             number = emit.value(MemrefLoadOp.get(tile, [row]))
             start = emit.plus(emit.value(arith.IndexCastOp(number, INDEX)), view.offset)
-            whole = self.memory.tile(op.dest, [Axis(rows, lines[0].stride), *inner], op)
+            whole = self.memory.tile(op.dest, [TileAxis(rows, lines[0].stride), *inner], op)
             result = memref(
                 [1, *(a.count for a in inner)],
                 element,
@@ -269,4 +269,4 @@ def fractals(shape: tuple[int, ...], dtype: str, space: str) -> Any:
     return memref([-(-columns // inner), -(-rows // 16), 16, inner], element, space)
 
 
-__all__ = ["Axis", "MoveRules", "fractals"]
+__all__ = ["TileAxis", "MoveRules", "fractals"]

@@ -40,7 +40,7 @@ CUBE_PAIRS = (("M", "MTE1"), ("MTE1", "M"))
 
 
 @dataclass(frozen=True)
-class Operand:
+class ProductOperand:
     """What a product takes of a tile in l1. rows, columns: of the tile; summed, other: where it begins along the summed
     dimension and along the other one; turned: whether the tile has the rows of the product as its columns; by_rows:
     whether the tile's rows are the other dimension."""
@@ -66,8 +66,8 @@ class Product:
 
     mmad: MmadOp
     loop: ForOp | None
-    left: Operand
-    right: Operand
+    left: ProductOperand
+    right: ProductOperand
     bias: LoadRowOp | None
     m: int
     k: int
@@ -174,7 +174,7 @@ def _turned(op: LoadL0Op) -> bool:
     return op.transpose is not None and bool(integer(op.transpose))
 
 
-def _part_of(op: LoadL0Op, by_rows: bool, index: SSAValue | None, step: int) -> Operand:
+def _part_of(op: LoadL0Op, by_rows: bool, index: SSAValue | None, step: int) -> ProductOperand:
     """What a load takes of its tile: parts of the summed dimension, one after the other, from some place on. by_rows:
     whether the rows of the tile are the other dimension."""
     kind, sizes, places = buffer(op.source), to_ints(op.sizes), op.linear()
@@ -196,10 +196,10 @@ def _part_of(op: LoadL0Op, by_rows: bool, index: SSAValue | None, step: int) -> 
                 op, "moves along its tile in l1 otherwise than by the parts of the summed dimension"
             )
         summed = summed.substitute({index: 0})
-    return Operand(op, rows, kind.shape[-1], summed, other, _turned(op), by_rows)
+    return ProductOperand(op, rows, kind.shape[-1], summed, other, _turned(op), by_rows)
 
 
-def _side(part: Operand, kind: BufferType, wanted: int) -> int:
+def _side(part: ProductOperand, kind: BufferType, wanted: int) -> int:
     """Rows or columns that the macro is told of: all of the tile where they are its rows, else those that are used,
     from a whole block on. Raises NotInHivm."""
     if part.by_rows:

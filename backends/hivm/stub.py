@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...dialects.dtypes import itemsize, size
 from .emitter import element_of
-from .kernels import Argument, HivmKernel
+from .kernels import DeviceArgument, HivmKernel
 from .tools import TAIL
 
 HOST = "host.c"
@@ -162,7 +162,7 @@ def _row(kernel: HivmKernel) -> str:
     return f'    {{"{kernel.name}", {kernel.blocks}, {mixed}, {len(kernel.arguments)}, {{{given}}}}},'
 
 
-def _bytes(argument: Argument) -> int:
+def _bytes(argument: DeviceArgument) -> int:
     return max(size(argument.shape), 1) * (
         1 if argument.dtype == "i1" else itemsize(element_of(argument.dtype))
     )
@@ -216,7 +216,7 @@ def readme(kernels: Sequence[HivmKernel], source: str) -> str:
     )
 
 
-def _listed(arguments: Sequence[Argument]) -> str:
+def _listed(arguments: Sequence[DeviceArgument]) -> str:
     return ", ".join(f"{a.name} {a.dtype}[{','.join(map(str, a.shape))}]" for a in arguments)
 
 

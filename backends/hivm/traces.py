@@ -10,18 +10,18 @@ from typing import Any
 from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.parser import Parser
 
 from ...dialects import make_context
 from ...dialects.hivm.structure import GetBlockIdxOp, GetSubBlockIdxOp, PointerCastOp
 from ...dialects.hivm.synchronization import FlagOp, PipeBarrierOp, SyncBlockSetOp, SyncBlockWaitOp
+from ...dialects.text import TextParser
 
 ENVIRONMENTS = ((0, 0, 0), (1, 1, 1), (5, 1, 3))
 """Numbers of the block and the vector core, and what loops count to, for which addresses and events are compared."""
 
 
 @dataclass
-class Trace:
+class OrderTrace:
     """What a function does for its order, in the order of the text, and the addresses that it uses.
 
     order: flags, barriers and flags between cores; addresses: (space, bytes from its start).
@@ -44,10 +44,10 @@ def read_module(text: str) -> ModuleOp:
     """A module of HIVM text. Raises xDSL's ParseError."""
     context = make_context()
     context.allow_unregistered = True
-    return Parser(context, text).parse_module()
+    return TextParser(context, text).parse_module()
 
 
-def traces_of(module: ModuleOp) -> dict[str, list[Trace]]:
+def traces_of(module: ModuleOp) -> dict[str, list[OrderTrace]]:
     """For each function of the device, its trace in each of `ENVIRONMENTS`."""
     found = {}
     for op in module.ops:
@@ -60,7 +60,7 @@ class _Reader:
     """Walks a function with numbers for what its indices are."""
 
     def __init__(self, function: func.FuncOp, block: int, unit: int, count: int) -> None:
-        self.trace = Trace()
+        self.trace = OrderTrace()
         self.numbers: dict[SSAValue, int] = {}
         self.given = {GetBlockIdxOp: block, GetSubBlockIdxOp: unit}
         self.count = count
@@ -148,7 +148,7 @@ def differences(ours: ModuleOp, theirs: ModuleOp) -> list[str]:
     return found
 
 
-def _order_differences(name: str, a: Trace, b: Trace) -> Iterator[str]:
+def _order_differences(name: str, a: OrderTrace, b: OrderTrace) -> Iterator[str]:
     if a.order == b.order:
         return
     lost, new = Counter(a.order) - Counter(b.order), Counter(b.order) - Counter(a.order)
@@ -159,7 +159,7 @@ def _order_differences(name: str, a: Trace, b: Trace) -> Iterator[str]:
             yield f"@{name}: {what} {step}{f', {n} times' if n > 1 else ''}"
 
 
-def _address_differences(name: str, a: Trace, b: Trace) -> Iterator[str]:
+def _address_differences(name: str, a: OrderTrace, b: OrderTrace) -> Iterator[str]:
     for what, some in (("gone", a.addresses - b.addresses), ("new", b.addresses - a.addresses)):
         for space, address in sorted(some):
             yield f"@{name}: address {address} of {space} is {what}"

@@ -34,10 +34,10 @@ from ...dialects.npu.scratch import reduced_form, scratch_bytes
 from ...dialects.npu.types import ROW_BYTES
 from ...dialects.shapes import is_row_of
 from .building import made
-from .emitter import INDEX, Emitter, Number, element_of, memref
+from .emitter import INDEX, FunctionEmitter, Number, element_of, memref
 from .errors import NotInHivm
-from .layout import Axis, axes_of, is_dense, merged, padded_row, rows_and_columns
-from .memory import Memory
+from .layout import TileAxis, axes_of, is_dense, merged, padded_row, rows_and_columns
+from .memory import FunctionMemory
 
 DIRECT = {
     "add": "vadd",
@@ -66,7 +66,7 @@ COMMUTATIVE = ("add", "mul", "max", "min", "and", "or", "xor")
 class VectorRules:
     """Adds what vector instructions are in HIVM to a function."""
 
-    def __init__(self, emit: Emitter, memory: Memory, scratch: AllocOp | None) -> None:
+    def __init__(self, emit: FunctionEmitter, memory: FunctionMemory, scratch: AllocOp | None) -> None:
         self.emit, self.memory, self.scratch = emit, memory, scratch
 
     def __call__(self, op: VectorOp) -> None:
@@ -104,9 +104,9 @@ class VectorRules:
         """An operand as a dense row, or as rows and columns."""
         kind = self.memory.kind(value)
         if one:
-            return self.memory.tile(value, [Axis(size(kind.shape), 1)], op)
+            return self.memory.tile(value, [TileAxis(size(kind.shape), 1)], op)
         rows, columns = rows_and_columns(kind.shape)
-        return self.memory.tile(value, [Axis(rows, padded_row(kind)), Axis(columns, 1)], op)
+        return self.memory.tile(value, [TileAxis(rows, padded_row(kind)), TileAxis(columns, 1)], op)
 
     # -- instructions ------------------------------------------------------------------------------------------
 
@@ -232,12 +232,12 @@ class VectorRules:
             dense = dest.shape[-1] == padded_row(dest)
             if row is None and not dense:
                 inner_rows, columns = rows_and_columns(dest.shape[last + 1 :])
-                axes = [Axis(inner_rows, padded_row(dest)), Axis(columns, 1)]
+                axes = [TileAxis(inner_rows, padded_row(dest)), TileAxis(columns, 1)]
             else:
-                axes = [Axis(inner, 1)]
+                axes = [TileAxis(inner, 1)]
             apart = inner if dense else padded_row(dest) * (inner // dest.shape[-1])
-            wide = [Axis(outer, apart * repeated), Axis(repeated, apart), *axes]
-            narrow = [Axis(outer, apart), Axis(1, apart), *axes]
+            wide = [TileAxis(outer, apart * repeated), TileAxis(repeated, apart), *axes]
+            narrow = [TileAxis(outer, apart), TileAxis(1, apart), *axes]
             at = 1
             if outer == 1:
                 wide, narrow, at = wide[1:], narrow[1:], 0
@@ -246,12 +246,12 @@ class VectorRules:
         if len(found) > 1:
             if len([d for d in found if dest.shape[d] != 1]) > 1:
                 raise NotInHivm(op, "repeats rows and columns at once")
-        wide = [Axis(outer, padded_row(dest)), Axis(repeated, 1)]
-        narrow = [Axis(outer, padded_row(source)), Axis(1, 1)]
+        wide = [TileAxis(outer, padded_row(dest)), TileAxis(repeated, 1)]
+        narrow = [TileAxis(outer, padded_row(source)), TileAxis(1, 1)]
         self._repeat(op, narrow, wide, 1, self.room(op, dest.dtype()))
 
     def _repeat(
-        self, op: VBroadcastOp, narrow: list[Axis], wide: list[Axis], at: int, temp: SSAValue | None
+        self, op: VBroadcastOp, narrow: list[TileAxis], wide: list[TileAxis], at: int, temp: SSAValue | None
     ) -> None:
         source, dest = self.memory.tile(op.source, narrow, op), self.memory.tile(op.dest, wide, op)
         dims = DenseArrayBase.from_list(i64, [at])
@@ -278,21 +278,21 @@ class VectorRules:
         if inner_last and len(source.shape) > 1 and max(to_ints(op.dims)) != len(source.shape) - 1:
             row = padded_row(source) * (form.inner // source.shape[-1])
             rest = (
-                [Axis(form.inner, 1)]
+                [TileAxis(form.inner, 1)]
                 if form.inner == source.shape[-1] or source.shape[-1] == padded_row(source)
-                else [Axis(form.inner // source.shape[-1], padded_row(source)), Axis(source.shape[-1], 1)]
+                else [TileAxis(form.inner // source.shape[-1], padded_row(source)), TileAxis(source.shape[-1], 1)]
             )
-            axes = [Axis(form.outer, row * form.count), Axis(count, row), *rest]
-            out = [Axis(form.outer, row), Axis(1, row), *rest]
+            axes = [TileAxis(form.outer, row * form.count), TileAxis(count, row), *rest]
+            out = [TileAxis(form.outer, row), TileAxis(1, row), *rest]
             at = 1
             if form.outer == 1:
                 axes, out, at = axes[1:], out[1:], 0
         elif form.outer == 1 and len(source.shape) == 1:
-            axes, out, at = [Axis(count, 1)], [Axis(1, 1)], 0
+            axes, out, at = [TileAxis(count, 1)], [TileAxis(1, 1)], 0
         else:
             row = padded_row(source) * (form.count // rows_and_columns(source.shape)[1])
-            axes = [Axis(form.outer, row), Axis(count, 1)]
-            out = [Axis(form.outer, padded_row(dest)), Axis(1, 1)]
+            axes = [TileAxis(form.outer, row), TileAxis(count, 1)]
+            out = [TileAxis(form.outer, padded_row(dest)), TileAxis(1, 1)]
             at = 1
         temp = self.room(op, dtype)
         self.emit.add(
@@ -368,28 +368,28 @@ class VectorRules:
         self._copy(part, self.memory.tile(op.dest, shaped, op))
 
 
-def _counted(kind: BufferType, dim: int) -> tuple[list[Axis], int]:
+def _counted(kind: BufferType, dim: int) -> tuple[list[TileAxis], int]:
     """A tile's dimensions around the one along which it counts, and which of them that is; none where its rows are
     padded in between."""
     row = padded_row(kind)
     kept = [d for d, n in enumerate(kind.shape) if n != 1 or d in (dim, len(kind.shape) - 1)]
     shape, dim = [kind.shape[d] for d in kept], kept.index(dim)
     if dim == len(shape) - 1:
-        rows = [Axis(size(shape[:-1]), row)] if size(shape[:-1]) > 1 else []
-        return [*rows, Axis(shape[-1], 1)], len(rows)
+        rows = [TileAxis(size(shape[:-1]), row)] if size(shape[:-1]) > 1 else []
+        return [*rows, TileAxis(shape[-1], 1)], len(rows)
     inner = size(shape[dim + 1 :])
     if dim != len(shape) - 2 and row != shape[-1]:
         return [], 0
     apart = row if dim == len(shape) - 2 else inner
-    return [Axis(size(shape[:dim]), apart * shape[dim]), Axis(shape[dim], apart), Axis(inner, 1)], 1
+    return [TileAxis(size(shape[:dim]), apart * shape[dim]), TileAxis(shape[dim], apart), TileAxis(inner, 1)], 1
 
 
-def _spread(sizes: Sequence[int], axes: Sequence[Axis]) -> list[Axis]:
+def _spread(sizes: Sequence[int], axes: Sequence[TileAxis]) -> list[TileAxis]:
     """Axes for all sizes: those given, in order, for sizes other than 1."""
     left = list(axes)
     out = []
     for n in sizes:
-        out.append(left.pop(0) if n != 1 else Axis(1, left[0].count * left[0].stride if left else 1))
+        out.append(left.pop(0) if n != 1 else TileAxis(1, left[0].count * left[0].stride if left else 1))
     return out
 
 

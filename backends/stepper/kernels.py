@@ -114,7 +114,7 @@ class KernelCore:
     run, which knows whether denormal numbers may be there."""
 
     def __init__(
-        self, run: KernelRun, section: PlannedSection, memory: CoreMemory, point: Sequence[int], unit: int
+        self, run: ValueRun, section: PlannedSection, memory: CoreMemory, point: Sequence[int], unit: int
     ) -> None:
         self.launch, self.section, self.memory = run, section, memory
         self.env = [0] * len(run.plan.indices)
@@ -186,7 +186,7 @@ _SILENT = (Flag, Barrier, PipeBarrier)
 
 
 @dataclass
-class KernelRun:
+class ValueRun:
     """A launch of a kernel. tensors: of its arguments; denormals: whether numbers may be there that XLA takes for
     zeros."""
 

@@ -139,7 +139,7 @@ HFUSION_ENUMERATIONS = [
 ]
 
 
-class Parameters(ParametrizedAttribute):
+class ParameterList(ParametrizedAttribute):
     """Attributes between angle brackets, separated by commas."""
 
     @classmethod
@@ -157,19 +157,19 @@ class Parameters(ParametrizedAttribute):
             printer.print_list(self.parameters, printer.print_attribute)
 
 
-class TextParameter(Parameters):
+class TextParameter(ParameterList):
     """`#hacc.target<"Ascend910B3">`."""
 
     value: StringAttr
 
 
-class SymbolParameter(Parameters):
+class SymbolParameter(ParameterList):
     """`#hacc.tiling_function<@name>`."""
 
     value: SymbolRefAttr
 
 
-class NumberParameter(Parameters):
+class NumberParameter(ParameterList):
     """`#hacc.output_idx<0>`."""
 
     value: IntAttr
@@ -182,14 +182,14 @@ class NumberParameter(Parameters):
         printer.print_string(f"<{self.value.data}>")
 
 
-def _named(name: str, base: type[Parameters]) -> type[Any]:
+def _named(name: str, base: type[ParameterList]) -> type[Any]:
     title = "".join(part.capitalize() for part in name.split(".")[1].split("_"))
     body = {"name": name, "__module__": __name__, "__doc__": base.__doc__}
     return irdl_attr_definition(type(f"{title}Attr", (base,), body))
 
 
 @irdl_attr_definition
-class DataLayoutEntry(Parameters):
+class DataLayoutEntry(ParameterList):
     """`#dlti.dl_entry<"UB_SIZE", 1572864 : i32>`."""
 
     name = "dlti.dl_entry"

@@ -14,7 +14,7 @@ from ...dialects.text import parse_module
 from ...machine import Machine
 from .groups import grouped
 from .kernels import cores_of, kernel_of, launched
-from .launching import LINE, Launch, launch_of, parse_launch
+from .launching import LINE, LaunchTerms, launch_of, parse_launch
 from .module import Writer, tensors_of
 
 MARK = b"hivm.hir."
@@ -26,13 +26,13 @@ def is_hivm(content: bytes) -> bool:
     return MARK in content
 
 
-def import_hivm(module: ModuleOp, where: str, machine: Machine, launch: Launch | None = None) -> ModuleOp:
+def import_hivm(module: ModuleOp, where: str, machine: Machine, launch: LaunchTerms | None = None) -> ModuleOp:
     """The module of the npu level for a module with a kernel; where: what messages call it. Raises FrontendError for
     what cannot be imported."""
     return parse_module(make_context(), npu_text(module, where, machine, launch), where)
 
 
-def npu_text(module: ModuleOp, where: str, machine: Machine, launch: Launch | None = None) -> str:
+def npu_text(module: ModuleOp, where: str, machine: Machine, launch: LaunchTerms | None = None) -> str:
     """The text of that module."""
     kernel = kernel_of(module)
     found = launched(kernel, launch)
@@ -41,4 +41,4 @@ def npu_text(module: ModuleOp, where: str, machine: Machine, launch: Launch | No
     return Writer(kernel, machine, scratch, tensors, where).module(grouped(cores))
 
 
-__all__ = ["LINE", "Launch", "import_hivm", "is_hivm", "launch_of", "npu_text", "parse_launch"]
+__all__ = ["LINE", "LaunchTerms", "import_hivm", "is_hivm", "launch_of", "npu_text", "parse_launch"]

@@ -10,7 +10,7 @@ from .places import Memref
 
 
 @dataclass(frozen=True)
-class Place:
+class BoxPlace:
     """A box: the shape and strides of the view it lies in, and for each dimension a constant and the coefficients of
     the grid's coordinates."""
 
@@ -23,7 +23,7 @@ class Place:
 
 def placed(
     box: Memref, start: int, moves: Sequence[int], axes: Sequence[int], elements: int, clipped: bool
-) -> Place:
+) -> BoxPlace:
     """A box of a tensor of so many elements that begins at `start` on the first core, and `moves` further on the next
     one along each axis. clipped: the view ends where the box does."""
     found = None if clipped else _in_dimensions(box, start, moves, axes, elements)
@@ -32,7 +32,7 @@ def placed(
 
 def _in_dimensions(
     box: Memref, start: int, moves: Sequence[int], axes: Sequence[int], elements: int
-) -> Place | None:
+) -> BoxPlace | None:
     """The place as coordinates along the dimensions of the box; None where they would lap over."""
     rank = len(box.shape)
     order = sorted(range(rank), key=lambda d: (-box.strides[d], d))
@@ -57,7 +57,7 @@ def _in_dimensions(
     if _reach(extents, box.strides) > elements:
         return None
     extents = _all_of_it(extents, box.strides, order, elements)
-    return Place(tuple(extents), box.strides, tuple(constants), tuple(map(tuple, coefficients)), box.shape)
+    return BoxPlace(tuple(extents), box.strides, tuple(constants), tuple(map(tuple, coefficients)), box.shape)
 
 
 def _reach(extents: Sequence[int], strides: Sequence[int]) -> int:
@@ -76,11 +76,11 @@ def _all_of_it(extents: list[int], strides: Sequence[int], order: Sequence[int],
     return whole if fits and _reach(whole, strides) <= elements else extents
 
 
-def _by_start(box: Memref, start: int, moves: Sequence[int], axes: Sequence[int], elements: int) -> Place:
+def _by_start(box: Memref, start: int, moves: Sequence[int], axes: Sequence[int], elements: int) -> BoxPlace:
     """The place as the number of its first element, along a dimension of its own."""
     room = elements - box.reach + 1
     zeros = tuple((0,) * len(axes) for _ in box.shape)
-    return Place(
+    return BoxPlace(
         (room, *box.shape),
         (1, *box.strides),
         (start, *(0 for _ in box.shape)),
@@ -89,10 +89,10 @@ def _by_start(box: Memref, start: int, moves: Sequence[int], axes: Sequence[int]
     )
 
 
-def only_on(place: Place, unit: int, axes: int) -> Place:
+def only_on(place: BoxPlace, unit: int, axes: int) -> BoxPlace:
     """A place that lies outside of its view for all units but one of two: along a dimension of its own."""
     own = (*(0 for _ in range(axes - 1)), 1 if unit == 0 else -1)
-    return Place(
+    return BoxPlace(
         (1, *place.shape),
         (1, *place.strides),
         (unit, *place.constants),

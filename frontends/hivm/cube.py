@@ -7,9 +7,9 @@ from typing import Any
 from ...dialects.dtypes import itemsize
 from ...dialects.hivm import transfers
 from ...dialects.hivm.cube import MmadL1Op
-from .places import Buffer, Memref
+from .places import BufferView, Memref
 from .steps import refused
-from .walk import HANDLERS, Walk, flag
+from .walk import HANDLERS, BlockWalk, flag
 
 FRACTAL = 16
 """Rows of a fractal."""
@@ -33,9 +33,9 @@ def matrix(place: Memref) -> tuple[int, int]:
     return rows * inner, outer * width
 
 
-def whole(place: Memref) -> Buffer:
+def whole(place: Memref) -> BufferView:
     """A matrix in fractals as an operand."""
-    return Buffer(place.space, place.element, matrix(place), 0, place.start)
+    return BufferView(place.space, place.element, matrix(place), 0, place.start)
 
 
 def _rank(op: Any, place: Memref, rank: int) -> Memref:
@@ -44,7 +44,7 @@ def _rank(op: Any, place: Memref, rank: int) -> Memref:
     return place
 
 
-def _nd2nz(walk: Walk, op: transfers.Nd2nzOp) -> None:
+def _nd2nz(walk: BlockWalk, op: transfers.Nd2nzOp) -> None:
     source, dest = _rank(op, walk.memref(op.src, op), 2), _rank(op, walk.memref(op.dst, op), 4)
     rows, columns = matrix(dest)
     if op.init_out_buffer is not None and op.init_out_buffer.value.data:
@@ -54,7 +54,7 @@ def _nd2nz(walk: Walk, op: transfers.Nd2nzOp) -> None:
     walk.emit(op, "npu.load_nd2nz", source, whole(dest), sizes=(rows, columns))
 
 
-def _fixpipe(walk: Walk, op: transfers.FixpipeOp) -> None:
+def _fixpipe(walk: BlockWalk, op: transfers.FixpipeOp) -> None:
     source, dest = walk.memref(op.src, op), walk.memref(op.dst, op)
     if op.unit_flag_mode is not None:
         raise refused(op, "has unit flags")
@@ -71,7 +71,7 @@ def _fixpipe(walk: Walk, op: transfers.FixpipeOp) -> None:
     walk.emit(op, "npu.fixpipe", whole(source), dest, properties=properties, sizes=(rows, columns))
 
 
-def _product(walk: Walk, op: MmadL1Op) -> None:
+def _product(walk: BlockWalk, op: MmadL1Op) -> None:
     """The loop of the library over parts of k, with its flags."""
     a, b, c = (_rank(op, walk.memref(v, op), 4) for v in (op.a, op.b, op.c))
     if op.per_channel_bias is not None or op.unit_flag_mode is not None:
@@ -108,8 +108,8 @@ def _product(walk: Walk, op: MmadL1Op) -> None:
         for event in waits:
             flag(walk, op, "wait_flag", "M", "MTE1", event)
         start = turn * half * width
-        left = Buffer("l0a", a.element, (m, size), 0, start)
-        right = Buffer("l0b", b.element, (size, n), 0, start)
+        left = BufferView("l0a", a.element, (m, size), 0, start)
+        right = BufferView("l0b", b.element, (size, n), 0, start)
         last = i + 1 == parts
         for place, into, turned, ready, free, at in (
             (a, left, turned_a, ready_a, free_a, (0, begin)),

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .places import Memref
-from .steps import Part, Step, refused
+from .steps import CorePart, CoreStep, refused
 
-Core = Sequence[Part]
+Core = Sequence[CorePart]
 """What the cores of a block do, those of each kind."""
 
 
 @dataclass(frozen=True)
-class Group:
+class GridOfCores:
     """Cores of one kernel. axes: how many there are along each axis of its grid; starts: where the first core's boxes
     of device memory begin, in the order of its parts and their steps; moves: how much further they begin for the next
     core along each axis."""
@@ -27,7 +27,7 @@ class Group:
     moves: tuple[tuple[int, ...], ...]
 
 
-def _shape_of(step: Step) -> tuple[Hashable, ...]:
+def _shape_of(step: CoreStep) -> tuple[Hashable, ...]:
     """A step but for where its boxes of device memory begin."""
     operands = tuple(
         (o.tensor, o.element, o.shape, o.strides) if isinstance(o, Memref) else o for o in step.operands
@@ -35,12 +35,12 @@ def _shape_of(step: Step) -> tuple[Hashable, ...]:
     return step.name, step.properties, step.at, step.sizes, id(step.op), operands
 
 
-def alike(part: Part) -> Part:
+def alike(part: CorePart) -> CorePart:
     """A part whose units have the same steps: a store of one of them is one of all, which moves nothing for the others.
     Raises FrontendError where they differ in more than that and in where their boxes begin."""
     if len(part.units) != 2:
         return part
-    units: tuple[list[Step], list[Step]] = ([], [])
+    units: tuple[list[CoreStep], list[CoreStep]] = ([], [])
     left = [list(reversed(unit)) for unit in part.units]
     while left[0] or left[1]:
         steps = [unit[-1] if unit else None for unit in left]
@@ -55,15 +55,15 @@ def alike(part: Part) -> Part:
         step = replace(left[stores[0]].pop(), only=stores[0])
         for own in units:
             own.append(step)
-    return Part(part.core, tuple(map(tuple, units)))
+    return CorePart(part.core, tuple(map(tuple, units)))
 
 
-def _shape_of_part(part: Part) -> Hashable:
+def _shape_of_part(part: CorePart) -> Hashable:
     """A part but for where its boxes begin."""
     return part.core, tuple((s.only, *_shape_of(s)) for s in part.steps), tuple(unit_moves(part))
 
 
-def unit_moves(part: Part) -> list[int]:
+def unit_moves(part: CorePart) -> list[int]:
     """How much further the boxes of a part begin for its next unit."""
     starts = [starts_of(unit) for unit in part.units]
     if len(starts) < 2:
@@ -71,12 +71,12 @@ def unit_moves(part: Part) -> list[int]:
     return [b - a for a, b in zip(*starts[:2], strict=True)]
 
 
-def grouped(cores: Sequence[Core]) -> list[Group]:
+def grouped(cores: Sequence[Core]) -> list[GridOfCores]:
     """All cores in groups, in order."""
     kinds: dict[Hashable, int] = {}
     shapes = [kinds.setdefault(tuple(map(_shape_of_part, core)), len(kinds)) for core in cores]
     starts = [np.array([s for part in core for s in starts_of(part.steps)], np.int64) for core in cores]
-    found: list[Group] = []
+    found: list[GridOfCores] = []
     begin = 0
     while begin < len(cores):
         end = begin + 1
@@ -85,12 +85,12 @@ def grouped(cores: Sequence[Core]) -> list[Group]:
         while begin < end:
             axes, moves, count = _regular(starts[begin:end])
             first = tuple(int(n) for n in starts[begin])
-            found.append(Group(begin, cores[begin], axes, first, moves))
+            found.append(GridOfCores(begin, cores[begin], axes, first, moves))
             begin += count
     return found
 
 
-def starts_of(steps: Sequence[Step]) -> list[int]:
+def starts_of(steps: Sequence[CoreStep]) -> list[int]:
     """Where the boxes of device memory of some steps begin."""
     return [o.start for step in steps for o in step.operands if isinstance(o, Memref)]
 

@@ -13,7 +13,7 @@ from ...dialects.hivm import transfers, vector
 from ...dialects.hivm.vector import ELEMENTWISE
 from .places import Memref, needs_deeper, row_major, rows_of
 from .steps import refused
-from .walk import HANDLERS, Handler, Walk, operand, single
+from .walk import HANDLERS, BlockWalk, Handler, operand, single
 
 FUNCTIONS = {
     "vexp": "exp",
@@ -50,7 +50,7 @@ REDUCTIONS = {k: k for k in ("sum", "prod", "max", "min")} | {
 
 
 def compute(
-    walk: Walk, op: Any, name: str, sources: Sequence[Memref], dest: Memref, properties: str = ""
+    walk: BlockWalk, op: Any, name: str, sources: Sequence[Memref], dest: Memref, properties: str = ""
 ) -> None:
     """An instruction that computes each element alone. Arrays whose rows are not all as far apart are cut."""
     arrays = [*(s for s in sources if s.shape), dest]
@@ -69,12 +69,12 @@ def compute(
     walk.emit(op, name, *found, operand(dest, op, deeper), properties=properties)
 
 
-def copied(walk: Walk, op: Operation, source: Memref, dest: Memref) -> None:
+def copied(walk: BlockWalk, op: Operation, source: Memref, dest: Memref) -> None:
     """The elements of an array on chip in another one."""
     compute(walk, op, "npu.vbroadcast", [source], dest)
 
 
-def _elementwise(walk: Walk, op: Any) -> None:
+def _elementwise(walk: BlockWalk, op: Any) -> None:
     name = op.name.rpartition(".")[2]
     sources, dest = [walk.local(v, op) for v in op.src], walk.local(op.dst[0], op)
     if op.transpose is not None and op.transpose.get_values():
@@ -99,7 +99,7 @@ def _elementwise(walk: Walk, op: Any) -> None:
     compute(walk, op, f"npu.v{function}", sources, dest)
 
 
-def _cast(walk: Walk, op: Any, source: Memref, dest: Memref) -> None:
+def _cast(walk: BlockWalk, op: Any, source: Memref, dest: Memref) -> None:
     mode = op.round_mode.data if op.round_mode is not None else "rint"
     if op.cast is not None and op.cast.data != "cast_signed":
         raise refused(op, f"casts as {op.cast.data}")
@@ -121,7 +121,7 @@ def _cast(walk: Walk, op: Any, source: Memref, dest: Memref) -> None:
         raise refused(op, f"casts {source.element} to {dest.element} by {mode}, which the npu level does not")
 
 
-def _broadcast(walk: Walk, op: vector.VbrcOp) -> None:
+def _broadcast(walk: BlockWalk, op: vector.VbrcOp) -> None:
     dest = walk.local(op.dst, op)
     if not dest.in_ub:
         raise refused(op, f"fills {dest.space}")
@@ -132,7 +132,7 @@ def _broadcast(walk: Walk, op: vector.VbrcOp) -> None:
         compute(walk, op, "npu.vbroadcast", [walk.local(op.src, op)], dest)
 
 
-def fill(walk: Walk, op: Operation, value: float, dest: Memref) -> None:
+def fill(walk: BlockWalk, op: Operation, value: float, dest: Memref) -> None:
     compute(walk, op, "npu.vfill", [], dest, f"value = {literal(value, dest.element)}")
 
 
@@ -147,7 +147,7 @@ def literal(value: float, element: str) -> str:
     return f"{value:.9e} : {element}"
 
 
-def _reduce(walk: Walk, op: vector.VreduceOp) -> None:
+def _reduce(walk: BlockWalk, op: vector.VreduceOp) -> None:
     kind, dims = op.arith.data, op.reduce_dims.get_values()
     source = walk.local(op.src, op)
     outs = [walk.local(v, op) for v in op.dst]
@@ -165,7 +165,7 @@ def _reduce(walk: Walk, op: vector.VreduceOp) -> None:
     walk.emit(op, "npu.vreduce", *operands, properties=properties)
 
 
-def _transpose(walk: Walk, op: vector.VtransposeOp) -> None:
+def _transpose(walk: BlockWalk, op: vector.VtransposeOp) -> None:
     source, dest = walk.local(op.src, op), walk.local(op.dst, op)
     order = list(op.permutation.get_values()) if op.permutation is not None else []
     deeper = needs_deeper([source, dest])
@@ -180,7 +180,7 @@ def _transpose(walk: Walk, op: vector.VtransposeOp) -> None:
     )
 
 
-def _arange(walk: Walk, op: vector.VarangeOp) -> None:
+def _arange(walk: BlockWalk, op: vector.VarangeOp) -> None:
     dest = walk.local(op.dst, op)
     strides = [walk.number(v, op) for v in op.strides]
     start = walk.number(op.offset, op) if op.offset is not None else 0
@@ -192,7 +192,7 @@ def _arange(walk: Walk, op: vector.VarangeOp) -> None:
     walk.emit(op, "npu.viota", operand(dest, op), properties=properties, at=[start])
 
 
-def _cumulate(walk: Walk, op: vector.CumulativeOp) -> None:
+def _cumulate(walk: BlockWalk, op: vector.CumulativeOp) -> None:
     kind = op.name.rpartition(".")[2].removeprefix("vcum")
     dims = op.cum_dims.get_values()
     if len(dims) != 1:
@@ -209,7 +209,7 @@ def _cumulate(walk: Walk, op: vector.CumulativeOp) -> None:
     )
 
 
-def _flip(walk: Walk, op: vector.VflipOp) -> None:
+def _flip(walk: BlockWalk, op: vector.VflipOp) -> None:
     source, dest = walk.local(op.src, op), walk.local(op.dst, op)
     axis = op.flip_axis.value.data % max(len(source.shape), 1)
     at = [n - 1 if d == axis else 0 for d, n in enumerate(source.shape)]
@@ -231,14 +231,14 @@ def _every(place: Memref, first: int, count: int) -> Memref:
     return place.part(offsets, [*place.shape[:-1], count], [1] * (rank - 1) + [2])
 
 
-def _interleave(walk: Walk, op: vector.VinterleaveOp) -> None:
+def _interleave(walk: BlockWalk, op: vector.VinterleaveOp) -> None:
     dest = walk.local(op.dst, op)
     for first, value in enumerate(op.src):
         source = walk.local(value, op)
         copied(walk, op, source, _every(dest, first, source.shape[-1]))
 
 
-def _deinterleave(walk: Walk, op: vector.VdeinterleaveOp) -> None:
+def _deinterleave(walk: BlockWalk, op: vector.VdeinterleaveOp) -> None:
     source, mode = walk.local(op.src, op), op.index_mode.data if op.index_mode is not None else "ALL_CHANNELS"
     channels = {"CHANNEL_0": [0], "CHANNEL_1": [1]}.get(mode, [0, 1])
     for first, value in zip(channels, op.dst, strict=True):
@@ -246,7 +246,7 @@ def _deinterleave(walk: Walk, op: vector.VdeinterleaveOp) -> None:
         copied(walk, op, _every(source, first, dest.shape[-1]), dest)
 
 
-def _sort(walk: Walk, op: vector.VsortOp) -> None:
+def _sort(walk: BlockWalk, op: vector.VsortOp) -> None:
     if len(op.dst) != 1:
         raise refused(op, "sorts with the places of elements")
     source, dest = (walk.local(v, op) for v in (op.src, op.dst[0]))
@@ -269,7 +269,7 @@ def _sort(walk: Walk, op: vector.VsortOp) -> None:
 # -- copies --------------------------------------------------------------------------------------------------------
 
 
-def _moved(walk: Walk, op: Any, name: str, device: Memref, chip: Memref) -> None:
+def _moved(walk: BlockWalk, op: Any, name: str, device: Memref, chip: Memref) -> None:
     """A box between device memory and a buffer; cut where the buffer's rows are not all as far apart."""
     if 0 in device.shape:
         return
@@ -283,7 +283,7 @@ def _moved(walk: Walk, op: Any, name: str, device: Memref, chip: Memref) -> None
     walk.emit(op, name, *pair)
 
 
-def _load(walk: Walk, op: transfers.LoadOp) -> None:
+def _load(walk: BlockWalk, op: transfers.LoadOp) -> None:
     if op.init_out_buffer is not None and op.init_out_buffer.value.data:
         raise refused(op, "fills its buffer first")
     source, dest = walk.memref(op.src, op), walk.memref(op.dst, op)
@@ -301,14 +301,14 @@ def _bytes(op: Operation, place: Memref) -> Memref:
     return place
 
 
-def _store(walk: Walk, op: transfers.StoreOp) -> None:
+def _store(walk: BlockWalk, op: transfers.StoreOp) -> None:
     if op.atomic_kind is not None and op.atomic_kind.data != "none":
         raise refused(op, f"stores by atomic {op.atomic_kind.data}, which the npu level does not")
     source, dest = walk.memref(op.src, op), walk.memref(op.dst, op)
     _moved(walk, op, "npu.store_nd", dest, _bytes(op, source))
 
 
-def _copy(walk: Walk, op: Any) -> None:
+def _copy(walk: BlockWalk, op: Any) -> None:
     source, dest = (walk.local(v, op) for v in op.operands[:2])
     if source.space == "gm" or dest.space == "gm":
         name = "npu.load_nd" if source.space == "gm" else "npu.store_nd"
@@ -320,7 +320,7 @@ def _copy(walk: Walk, op: Any) -> None:
         raise refused(op, f"copies {source.space} to {dest.space}")
 
 
-_INSTRUCTIONS: dict[str, Callable[[Walk, Any], None]] = {
+_INSTRUCTIONS: dict[str, Callable[[BlockWalk, Any], None]] = {
     **{f"hivm.hir.{name}": _elementwise for name in ELEMENTWISE},
     "hivm.hir.vbrc": _broadcast,
     "hivm.hir.vreduce": _reduce,

@@ -15,11 +15,11 @@ from ...machine import Machine
 from ..errors import FrontendError
 from . import cube, instructions, vectors  # noqa: F401  # they add their rules
 from .groups import alike
-from .launching import GRID_RANK, Launch
+from .launching import GRID_RANK, LaunchTerms
 from .numbers import Number
 from .places import Memref, row_major
-from .steps import Part, Scratch, Step, Value, memref_of, refused
-from .walk import Place, Walk
+from .steps import CorePart, CoreStep, Scratch, Value, memref_of, refused
+from .walk import BlockPlace, BlockWalk
 
 HIDDEN = ("ffts_base_address", "sync_block_lock", "workspace", "tiling_key", "tiling_struct")
 """Arguments that the vendor's runtime gives."""
@@ -31,7 +31,7 @@ def _named(op: FuncOp, key: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Argument:
+class KernelArgument:
     """An argument of a kernel: its name, type, and what the runtime gives it for, None for what the caller gives."""
 
     name: str
@@ -40,11 +40,11 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelFunctions:
     """The functions of a module that are launched together, each with its kind of core, and their arguments."""
 
     functions: Sequence[tuple[FuncOp, str]]
-    arguments: Sequence[Argument]
+    arguments: Sequence[KernelArgument]
 
     @property
     def func(self) -> FuncOp:
@@ -64,7 +64,7 @@ class Kernel:
         return hidden and len(last) == GRID_RANK and all(k == IntegerType(32) for k in last)
 
     @property
-    def numbers(self) -> Sequence[Argument]:
+    def numbers(self) -> Sequence[KernelArgument]:
         """The arguments that are numbers which the caller gives."""
         shown = self.arguments[:-GRID_RANK] if self.triton else self.arguments
         return [a for a in shown if not a.hidden and isinstance(a.kind, IntegerType | AnyFloat)]
@@ -73,7 +73,7 @@ class Kernel:
 CORES = {"AIC": "cube", "AIV": "vector"}
 
 
-def kernel_of(module: ModuleOp) -> Kernel:
+def kernel_of(module: ModuleOp) -> KernelFunctions:
     """The kernel of a module: one function, or one for cube and one for vector cores. Raises FrontendError."""
     found = [
         op
@@ -101,13 +101,13 @@ def kernel_of(module: ModuleOp) -> Kernel:
     for i, arg in enumerate(func.body.block.args):
         kind = attributes[i].get("hacc.arg_type") if attributes else None
         hidden = kind.data if isinstance(kind, Enumeration) and kind.data in HIDDEN else None
-        arguments.append(Argument(arg.name_hint or f"arg{i}", arg.type, hidden))
-    return Kernel(functions, arguments)
+        arguments.append(KernelArgument(arg.name_hint or f"arg{i}", arg.type, hidden))
+    return KernelFunctions(functions, arguments)
 
 
-def launched(kernel: Kernel, launch: Launch | None) -> Launch:
+def launched(kernel: KernelFunctions, launch: LaunchTerms | None) -> LaunchTerms:
     """The launch of a kernel, with the grid that it says itself. Raises FrontendError where numbers are missing."""
-    launch = launch or Launch()
+    launch = launch or LaunchTerms()
     grid = launch.grid
     if not grid:
         own = kernel.func.attributes.get("hacc.block_dim")
@@ -117,17 +117,17 @@ def launched(kernel: Kernel, launch: Launch | None) -> Launch:
         if asks:
             raise refused(kernel.func, f"runs on a grid that is not said: {_hint(kernel)}")
         grid = (1,)
-    return Launch(grid, launch.numbers)
+    return LaunchTerms(grid, launch.numbers)
 
 
-def _hint(kernel: Kernel) -> str:
+def _hint(kernel: KernelFunctions) -> str:
     numbers = "".join(f", {a.name}=..." for a in kernel.numbers)
     return (
         f"give --launch 'grid=(64,){numbers}', or write a line `// launch: grid=(64,){numbers}` into the file"
     )
 
 
-def arguments_of(kernel: Kernel, launch: Launch) -> list[Value]:
+def arguments_of(kernel: KernelFunctions, launch: LaunchTerms) -> list[Value]:
     """What stands for the arguments of a kernel. Raises FrontendError for numbers that are not given."""
     places = {a.name: str(i) for i, a in enumerate(kernel.numbers)}
     known = {*places, *places.values()}
@@ -150,7 +150,7 @@ def arguments_of(kernel: Kernel, launch: Launch) -> list[Value]:
     return given
 
 
-def _tensor(kernel: Kernel, argument: Argument, number: int, launch: Launch) -> Memref:
+def _tensor(kernel: KernelFunctions, argument: KernelArgument, number: int, launch: LaunchTerms) -> Memref:
     """The memref of an argument, whose open size the launch may say; -1 where it does not."""
     assert isinstance(argument.kind, MemRefType)
     shape = argument.kind.get_shape()
@@ -162,7 +162,7 @@ def _tensor(kernel: Kernel, argument: Argument, number: int, launch: Launch) -> 
     return replace(made, shape=sizes, strides=row_major([max(n, 1) for n in sizes]))
 
 
-def tiling_of(module: ModuleOp, kernel: Kernel, given: Sequence[Value]) -> dict[int, list[int]]:
+def tiling_of(module: ModuleOp, kernel: KernelFunctions, given: Sequence[Value]) -> dict[int, list[int]]:
     """What the host computes for a kernel, by the numbers of the arguments that it gives it with: the key by which the
     kernel goes a way, and the sizes of its tiles. Raises FrontendError for a host function that cannot be followed."""
     named = kernel.func.attributes.get("hacc.tiling_function")
@@ -181,12 +181,12 @@ def tiling_of(module: ModuleOp, kernel: Kernel, given: Sequence[Value]) -> dict[
         if argument.hidden in ("tiling_key", "tiling_struct"):
             size = argument.kind.get_shape()[0] if isinstance(argument.kind, MemRefType) else 1
             found[i] = [0] * size
-    walk = Walk(Place(0, 1), Scratch(), tiling=found)
+    walk = BlockWalk(BlockPlace(0, 1), Scratch(), tiling=found)
     walk.run(func, given)
     return found
 
 
-def _takes(host: FuncOp, kernel: Kernel) -> bool:
+def _takes(host: FuncOp, kernel: KernelFunctions) -> bool:
     """Whether a function of the host takes what a kernel takes, but for where tensors lie."""
     taken = [a.type for a in host.body.block.args]
     wanted = [a.kind for a in kernel.arguments]
@@ -198,7 +198,7 @@ def _takes(host: FuncOp, kernel: Kernel) -> bool:
     )
 
 
-def _number(kernel: Kernel, argument: Argument, launch: Launch, places: dict[str, str]) -> Number:
+def _number(kernel: KernelFunctions, argument: KernelArgument, launch: LaunchTerms, places: dict[str, str]) -> Number:
     for key in (argument.name, places.get(argument.name, "")):
         if key in launch.numbers:
             value = launch.numbers[key]
@@ -207,8 +207,8 @@ def _number(kernel: Kernel, argument: Argument, launch: Launch, places: dict[str
 
 
 def cores_of(
-    module: ModuleOp, kernel: Kernel, launch: Launch, machine: Machine
-) -> tuple[list[list[Part]], Scratch]:
+    module: ModuleOp, kernel: KernelFunctions, launch: LaunchTerms, machine: Machine
+) -> tuple[list[list[CorePart]], Scratch]:
     """What each core does, or each cube core with the vector cores beside it. Blocks that are more than there are cores
     run one after the other. Raises FrontendError for what cannot be imported."""
     scratch = Scratch()
@@ -220,17 +220,17 @@ def cores_of(
         what = f"runs on chips whose vector unit keeps its order, such as ascend-950pr, not {machine.name}"
         raise refused(call, what)
     units = [beside if core == "vector" else 1 for _, core in kernel.functions]
-    found: list[list[list[list[Step]]]] = [[[[] for _ in range(n)] for n in units] for _ in range(cores)]
+    found: list[list[list[list[CoreStep]]]] = [[[[] for _ in range(n)] for n in units] for _ in range(cores)]
     for number in range(launch.blocks):
         for (func, _), steps in zip(kernel.functions, found[number % cores], strict=True):
             for unit, listed in enumerate(steps):
-                walk = Walk(Place(number, launch.blocks, unit), scratch, tiling=tiling)
+                walk = BlockWalk(BlockPlace(number, launch.blocks, unit), scratch, tiling=tiling)
                 scratch.begin()
                 walk.run(func, given)
                 listed += walk.steps
     return [
         [
-            alike(Part(core, tuple(map(tuple, steps))))
+            alike(CorePart(core, tuple(map(tuple, steps))))
             for (_, core), steps in zip(kernel.functions, parts, strict=True)
         ]
         for parts in found

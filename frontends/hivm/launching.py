@@ -14,7 +14,7 @@ GRID_RANK = 3
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchTerms:
     """grid: blocks along each axis, none where it is not said; numbers: values of arguments that are numbers, by name
     or by place among them."""
 
@@ -37,7 +37,7 @@ LINE = re.compile(r"^// launch:([^\n]*)\n", re.MULTILINE)
 _ITEM = re.compile(r"\s*(?:(\w+)\s*=\s*)?(\([^)]*\)|[^,()]+?)\s*(?:,|$)")
 
 
-def parse_launch(text: str) -> Launch:
+def parse_launch(text: str) -> LaunchTerms:
     """A launch from `grid=(64,), n=262144` or `grid=64, 262144`. Raises FrontendError."""
     grid: tuple[int, ...] = ()
     numbers: dict[str, Number] = {}
@@ -53,7 +53,7 @@ def parse_launch(text: str) -> Launch:
         else:
             numbers[name or str(place)] = _number(value)
             place += name is None
-    return Launch(grid, numbers)
+    return LaunchTerms(grid, numbers)
 
 
 def _grid(text: str) -> tuple[int, ...]:
@@ -76,7 +76,7 @@ def _number(text: str) -> Number:
         raise FrontendError(f"{text!r} is no number") from None
 
 
-def launch_of(text: str) -> Launch | None:
+def launch_of(text: str) -> LaunchTerms | None:
     """The launch that a line of the text says, the last one where several do; None where none does."""
     found = LINE.findall(text)
     return parse_launch(found[-1]) if found else None

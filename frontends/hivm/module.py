@@ -11,12 +11,12 @@ from xdsl.dialects.builtin import FileLineColLoc
 
 from ...dialects.base import place_of
 from ...machine import Machine
-from .boxes import Place, only_on, placed
-from .groups import Core, Group, starts_of, unit_moves
+from .boxes import BoxPlace, only_on, placed
+from .groups import Core, GridOfCores, starts_of, unit_moves
 from .instructions import literal
-from .kernels import Kernel
-from .places import SCRATCH, Buffer, Memref
-from .steps import WORKSPACE, Part, Scratch, Step, refused
+from .kernels import KernelFunctions
+from .places import SCRATCH, BufferView, Memref
+from .steps import WORKSPACE, CorePart, CoreStep, Scratch, refused
 
 STATES = "stored real partitioned fused scheduled tiled inlined bufferized addressed synchronized"
 """What the kernels of a module that is imported have."""
@@ -26,7 +26,7 @@ MOST_MARKED = 1 << 28
 
 
 @dataclass
-class Tensor:
+class ArgumentTensor:
     """An argument in device memory: its shape, and whether the kernel loads it and stores it."""
 
     name: str
@@ -55,11 +55,11 @@ class Tensor:
         return f"%out_{self.name}" if (writes or self.in_place) and not self.workspace else f"%{self.name}"
 
 
-def tensors_of(kernel: Kernel, cores: Sequence[Core]) -> dict[int, Tensor]:
+def tensors_of(kernel: KernelFunctions, cores: Sequence[Core]) -> dict[int, ArgumentTensor]:
     """The tensors that a kernel touches, by the numbers of its arguments; what one kind of core stores and the other
     loads is a workspace."""
-    found: dict[int, Tensor] = {}
-    boxes: dict[int, list[tuple[Memref, bool, Step, int]]] = {}
+    found: dict[int, ArgumentTensor] = {}
+    boxes: dict[int, list[tuple[Memref, bool, CoreStep, int]]] = {}
     kinds: dict[int, dict[bool, set[str]]] = {}
     every = [(part.core, unit) for core in cores for part in core for unit in part.units]
     for number, (core, steps) in enumerate(every):
@@ -73,7 +73,7 @@ def tensors_of(kernel: Kernel, cores: Sequence[Core]) -> dict[int, Tensor]:
         listed = boxes[tensor]
         if tensor >= WORKSPACE:
             element, reach = listed[0][0].element, max(b.start + b.reach for b, *_ in listed)
-            found[tensor] = Tensor(f"work{tensor - WORKSPACE}", element, (reach,), reach, workspace=True)
+            found[tensor] = ArgumentTensor(f"work{tensor - WORKSPACE}", element, (reach,), reach, workspace=True)
             continue
         argument = kernel.arguments[tensor]
         handed = kinds[tensor][True] and kinds[tensor][False] - kinds[tensor][True]
@@ -89,7 +89,7 @@ def tensors_of(kernel: Kernel, cores: Sequence[Core]) -> dict[int, Tensor]:
                 raise refused(step.op, f"reaches element {box.start + box.reach - 1} of {elements}")
             if box.element != element:
                 raise refused(step.op, f"sees a tensor of {element} as {box.element}")
-        made = found[tensor] = Tensor(argument.name, element, shape, elements)
+        made = found[tensor] = ArgumentTensor(argument.name, element, shape, elements)
         if handed:  # what one kind of core stores for the other
             made.workspace = True
             continue
@@ -111,7 +111,7 @@ def _numbers(box: Memref) -> Any:
     return at.reshape(-1)
 
 
-def _covered(listed: Sequence[tuple[Memref, bool, Step, int]], elements: int) -> bool:
+def _covered(listed: Sequence[tuple[Memref, bool, CoreStep, int]], elements: int) -> bool:
     if elements > MOST_MARKED:
         return False
     marked = np.zeros(elements, np.bool_)
@@ -121,7 +121,7 @@ def _covered(listed: Sequence[tuple[Memref, bool, Step, int]], elements: int) ->
     return bool(marked.all())
 
 
-def _loads_again(listed: Sequence[tuple[Memref, bool, Step, int]]) -> bool:
+def _loads_again(listed: Sequence[tuple[Memref, bool, CoreStep, int]]) -> bool:
     """Whether a core loads elements that it stored before."""
     stored: dict[int, list[tuple[int, int]]] = {}
     for box, writes, _, core in listed:
@@ -133,7 +133,7 @@ def _loads_again(listed: Sequence[tuple[Memref, bool, Step, int]]) -> bool:
     return False
 
 
-def _stored_first(listed: Sequence[tuple[Memref, bool, Step, int]]) -> bool:
+def _stored_first(listed: Sequence[tuple[Memref, bool, CoreStep, int]]) -> bool:
     """Whether all that a core loads is what it stored before."""
     stored: dict[int, set[Any]] = {}
     for box, writes, _, core in listed:
@@ -150,14 +150,14 @@ def _stored_first(listed: Sequence[tuple[Memref, bool, Step, int]]) -> bool:
 class Writer:
     """Writes the text of a module."""
 
-    kernel: Kernel
+    kernel: KernelFunctions
     machine: Machine
     scratch: Scratch
-    tensors: dict[int, Tensor]
+    tensors: dict[int, ArgumentTensor]
     where: str
     lines: list[str] = field(default_factory=list)
 
-    def module(self, groups: Sequence[Group]) -> str:
+    def module(self, groups: Sequence[GridOfCores]) -> str:
         """The text of the module."""
         states = ", ".join(f'"{s}"' for s in STATES.split())
         attributes = f'tilewright.target = "{self.machine.name}", tilewright.states = [{states}]'
@@ -172,7 +172,7 @@ class Writer:
         name = self.kernel.func.sym_name.data.strip("_") or "kernel"
         return f"{name}_{number}"
 
-    def _main(self, groups: Sequence[Group]) -> None:
+    def _main(self, groups: Sequence[GridOfCores]) -> None:
         given = [t for t in self.tensors.values() if t.given]
         stored = [t for t in self.tensors.values() if t.stored]
         arguments = ", ".join(f"%{t.name}: {t.kind}" for t in given)
@@ -204,7 +204,7 @@ class Writer:
         self.lines.append(f"    func.return {names} : {results}" if stored else "    func.return")
         self.lines.append("  }")
 
-    def _kernel(self, number: int, group: Group) -> None:
+    def _kernel(self, number: int, group: GridOfCores) -> None:
         loaded = [t for t in self.tensors.values() if t.loaded]
         stored = [t for t in self.tensors.values() if t.stored]
         grid = ", ".join(map(str, group.axes))
@@ -240,15 +240,15 @@ class SectionWriter:
     of the kernel, by what they are of and their type."""
 
     def __init__(
-        self, writer: Writer, group: Group, part: Part, first: int, views: dict[tuple[str, str], str]
+        self, writer: Writer, group: GridOfCores, part: CorePart, first: int, views: dict[tuple[str, str], str]
     ):
         self.writer, self.group, self.part = writer, group, part
         self.allocs: list[str] = []
-        self._buffers: dict[Buffer, str] = {}
+        self._buffers: dict[BufferView, str] = {}
         self._views = views
         self._first = self._boxes = first
         self._units = unit_moves(part)
-        ends = [o.end for s in part.steps for o in s.operands if isinstance(o, Buffer) and o.space == "ub"]
+        ends = [o.end for s in part.steps for o in s.operands if isinstance(o, BufferView) and o.space == "ub"]
         self._starts = writer.scratch.starts(max(ends, default=0))
         room = writer.machine.spaces["ub"].bytes if "ub" in writer.machine.spaces else 0
         users = [s for s in part.steps if any(o.space in SCRATCH for o in s.operands)]
@@ -264,19 +264,19 @@ class SectionWriter:
         lines = []
         for (value, element), place in self.writer.scratch.constants.items():
             if place.start in starts:
-                found = Buffer("constants", element, (1,), 1, place.start)
+                found = BufferView("constants", element, (1,), 1, place.start)
                 name, kind = self.buffer(found), self.kind(found)
                 lines.append(f"      npu.set_number {name} {{value = {literal(value, element)}}} : ({kind})")
         return lines
 
-    def kind(self, b: Buffer) -> str:
+    def kind(self, b: BufferView) -> str:
         """The type of a buffer."""
         space = "ub" if b.space in SCRATCH else b.space
         pitch = f", pitch {b.pitch}" if b.pitch else ""
         shape = "x".join(map(str, b.shape))
         return f"!npu.buffer<{shape}x{b.element}, {space}{pitch}>"
 
-    def buffer(self, b: Buffer) -> str:
+    def buffer(self, b: BufferView) -> str:
         """The name of a buffer, which is allocated where it is met first."""
         if b not in self._buffers:
             name = self._buffers[b] = f"%b{self._first}_{len(self._buffers)}"
@@ -290,9 +290,9 @@ class SectionWriter:
         """The lines of all steps."""
         return [self._line(step) for step in self.part.steps]
 
-    def _line(self, step: Step) -> str:
+    def _line(self, step: CoreStep) -> str:
         names, types, at, sizes = [], [], step.at, ""
-        place: Place | None = None
+        place: BoxPlace | None = None
         for o in step.operands:
             if isinstance(o, Memref):
                 name, kind, place = self._view(step, o, o is step.operands[-1])
@@ -316,7 +316,7 @@ class SectionWriter:
         kinds = f" : ({', '.join(types)})" if types else ""
         return f"      {step.name}{listed}{where}{properties}{kinds}{_location(step)}"
 
-    def _view(self, step: Step, box: Memref, writes: bool) -> tuple[str, str, Place]:
+    def _view(self, step: CoreStep, box: Memref, writes: bool) -> tuple[str, str, BoxPlace]:
         """The view that a box of device memory lies in, its type, and its place there."""
         group, tensor = self.group, self.writer.tensors[box.tensor]
         start = group.starts[self._boxes]
@@ -345,7 +345,7 @@ def _linear(constant: int, moves: Sequence[int], coordinates: Sequence[str]) -> 
     return " + ".join(terms)
 
 
-def _location(step: Step) -> str:
+def _location(step: CoreStep) -> str:
     place = place_of(step.op)
     if not isinstance(place, FileLineColLoc):
         return ""

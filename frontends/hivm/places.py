@@ -84,7 +84,7 @@ class Memref:
 
 
 @dataclass(frozen=True)
-class Buffer:
+class BufferView:
     """An operand on chip: rows that are `pitch` elements apart; 0 where they begin at blocks."""
 
     space: str
@@ -101,7 +101,7 @@ class Buffer:
         return self.start + ((rows - 1) * self.pitch + inner) * itemsize(self.element)
 
 
-def rows_of(place: Memref, deeper: bool) -> Buffer | None:
+def rows_of(place: Memref, deeper: bool) -> BufferView | None:
     """The operand for an array on chip, with a last dimension of one element if `deeper`; None where its rows are not
     all as far apart."""
     shape, strides = place.shape, place.strides
@@ -121,7 +121,7 @@ def rows_of(place: Memref, deeper: bool) -> Buffer | None:
     pitch = inner if step is None else step
     if pitch < inner:
         return None
-    return Buffer(place.space, place.element, shape, pitch, place.start)
+    return BufferView(place.space, place.element, shape, pitch, place.start)
 
 
 def needs_deeper(places: Sequence[Memref]) -> bool:

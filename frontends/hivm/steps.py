@@ -13,17 +13,17 @@ from ...dialects.dtypes import dtype_name, itemsize
 from ...dialects.hivm.rules import space_of_type
 from ..errors import FrontendError
 from .numbers import Number
-from .places import SCRATCH, SPACES, Buffer, Memref, row_major
+from .places import SCRATCH, SPACES, BufferView, Memref, row_major
 
 WORKSPACE = 1_000_000
 """The number of the tensor that is the first part of the workspace; those of arguments are smaller."""
 
-Operand: TypeAlias = Buffer | Memref
+Operand: TypeAlias = BufferView | Memref
 """On chip, or a box of device memory."""
 
 
 @dataclass(frozen=True)
-class Step:
+class CoreStep:
     """An instruction or a flag of the npu level, for one core. properties: as in text, `event = 0, slots = 1`; at: its
     `at [...]`, but for those that move a box of device memory; sizes: of the buffer's side of such a box, where that is
     larger; only: the one unit of several that moves it."""
@@ -38,14 +38,14 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Part:
+class CorePart:
     """What a core of one kind does for a block; of vector cores beside a cube core, what each of them does."""
 
     core: str
-    units: tuple[tuple[Step, ...], ...]
+    units: tuple[tuple[CoreStep, ...], ...]
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[CoreStep, ...]:
         """The steps of the first unit."""
         return self.units[0]
 

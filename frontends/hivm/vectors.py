@@ -29,7 +29,7 @@ from .instructions import compute, copied, fill
 from .numbers import SCALARS, Number
 from .places import Memref, needs_deeper, row_major
 from .steps import Value, refused
-from .walk import HANDLERS, Walk, operand
+from .walk import HANDLERS, BlockWalk, operand
 
 FUNCTIONS = {
     **{name: function for name, function in SCALARS.items() if name != "arith.fptosi"},
@@ -75,7 +75,7 @@ class Lane(int):
 
 
 @dataclass
-class VectorWalk(Walk):
+class VectorWalk(BlockWalk):
     """The walk of one vector function."""
 
     stale: set[SSAValue] = field(default_factory=set)
@@ -341,7 +341,7 @@ def calls(op: Operation) -> bool:
     return op.name == "func.call" and "hivm.vector_function" in op.attributes
 
 
-def _call(walk: Walk, op: Any) -> None:
+def _call(walk: BlockWalk, op: Any) -> None:
     name = op.callee.root_reference.data
     top: Any = op
     while not isinstance(top, ModuleOp):

@@ -21,8 +21,8 @@ from ...dialects.base import integer, to_ints
 from ...dialects.dtypes import dtype_name
 from ...dialects.hivm import structure, synchronization, upstream
 from .numbers import SCALARS, constant, known
-from .places import Buffer, Memref, row_major, rows_of
-from .steps import Operand, Register, Scratch, Step, Value, memref_of, refused
+from .places import BufferView, Memref, row_major, rows_of
+from .steps import CoreStep, Operand, Register, Scratch, Value, memref_of, refused
 
 STACK = 2_000_000
 """The number of the first tensor that is memory of the core's program."""
@@ -32,7 +32,7 @@ MOST_STEPS = 200_000
 
 
 @dataclass
-class Place:
+class BlockPlace:
     """Which block a core runs: its number, the number of blocks, and which of its vector cores this is."""
 
     number: int
@@ -41,12 +41,12 @@ class Place:
 
 
 @dataclass
-class Walk:
+class BlockWalk:
     """The walk of one function for one block."""
 
-    block: Place
+    block: BlockPlace
     scratch: Scratch
-    steps: list[Step] = field(default_factory=list)
+    steps: list[CoreStep] = field(default_factory=list)
     values: dict[SSAValue, Value] = field(default_factory=dict)
     rounds: list[int] = field(default_factory=list)
     """The numbers of the iterations of the loops around, the innermost one last."""
@@ -148,15 +148,15 @@ class Walk:
             return
         if len(self.steps) >= MOST_STEPS:
             raise refused(op, f"is beyond the {MOST_STEPS:,} steps of a core that the import unrolls")
-        self.steps.append(Step(name, op, operands, properties, None if at is None else tuple(at), sizes))
+        self.steps.append(CoreStep(name, op, operands, properties, None if at is None else tuple(at), sizes))
 
 
-def single(place: Memref, rank: int = 1) -> Buffer:
+def single(place: Memref, rank: int = 1) -> BufferView:
     """The operand for a number, as an array of one element."""
-    return Buffer(place.space, place.element, (1,) * rank, 1, place.start)
+    return BufferView(place.space, place.element, (1,) * rank, 1, place.start)
 
 
-def operand(place: Memref, op: Operation, deeper: bool = False) -> Buffer:
+def operand(place: Memref, op: Operation, deeper: bool = False) -> BufferView:
     """The operand for an array on chip. Raises FrontendError where its rows are not all as far apart."""
     found = rows_of(place, deeper)
     if found is None:
@@ -169,7 +169,7 @@ def operand(place: Memref, op: Operation, deeper: bool = False) -> Buffer:
 # -- control -----------------------------------------------------------------------------------------------------
 
 
-def _for(walk: Walk, op: Any) -> None:
+def _for(walk: BlockWalk, op: Any) -> None:
     low, high, step = (walk.number(v, op) for v in (op.lb, op.ub, op.step))
     if step < 1:
         raise refused(op, f"steps by {step}")
@@ -184,7 +184,7 @@ def _for(walk: Walk, op: Any) -> None:
     walk.values |= dict(zip(op.results, carried, strict=True))
 
 
-def _while(walk: Walk, op: scf.WhileOp) -> None:
+def _while(walk: BlockWalk, op: scf.WhileOp) -> None:
     carried: Sequence[Value] = [walk.value(v, op) for v in op.operands]
     number = 0
     while True:
@@ -205,39 +205,39 @@ def _while(walk: Walk, op: scf.WhileOp) -> None:
             raise refused(op, f"has more than {MOST_STEPS:,} rounds")
 
 
-def _if(walk: Walk, op: scf.IfOp) -> None:
+def _if(walk: BlockWalk, op: scf.IfOp) -> None:
     taken = op.true_region if walk.number(op.cond, op) else op.false_region
     results = walk.walk(taken.block) if taken.blocks else []
     walk.values |= dict(zip(op.results, results, strict=True))
 
 
-def _switch(walk: Walk, op: scf.IndexSwitchOp) -> None:
+def _switch(walk: BlockWalk, op: scf.IndexSwitchOp) -> None:
     cases = list(op.cases.iter_values())
     number = walk.number(op.arg, op)
     region = op.case_regions[cases.index(number)] if number in cases else op.default_region
     walk.values |= dict(zip(op.results, walk.walk(region.block), strict=True))
 
 
-def _assert(walk: Walk, op: Any) -> None:
+def _assert(walk: BlockWalk, op: Any) -> None:
     if not walk.number(op.arg, op):
         raise refused(op, f"does not hold: {op.msg.data}")
 
 
-def _nothing(walk: Walk, op: Operation) -> None:
+def _nothing(walk: BlockWalk, op: Operation) -> None:
     """Ops without a counterpart that change no value and no order."""
 
 
 # -- where things are ----------------------------------------------------------------------------------------------
 
 
-def _index(which: Callable[[Place], int]) -> Callable[[Walk, Operation], None]:
-    def handler(walk: Walk, op: Operation) -> None:
+def _index(which: Callable[[BlockPlace], int]) -> Callable[[BlockWalk, Operation], None]:
+    def handler(walk: BlockWalk, op: Operation) -> None:
         walk.values[op.results[0]] = which(walk.block)
 
     return handler
 
 
-def _pointer_cast(walk: Walk, op: structure.PointerCastOp) -> None:
+def _pointer_cast(walk: BlockWalk, op: structure.PointerCastOp) -> None:
     addresses = [walk.number(v, op) for v in op.addrs]
     turn = walk.rounds[-1] if walk.rounds else 0
     found = memref_of(op, op.result.type, addresses[turn % len(addresses)])
@@ -246,13 +246,13 @@ def _pointer_cast(walk: Walk, op: structure.PointerCastOp) -> None:
     walk.values[op.result] = found
 
 
-def _mixed(walk: Walk, op: Operation, fixed: DenseArrayBase, given: Sequence[SSAValue]) -> list[int]:
+def _mixed(walk: BlockWalk, op: Operation, fixed: DenseArrayBase, given: Sequence[SSAValue]) -> list[int]:
     """Numbers of which some are written and the others are values."""
     values = iter(given)
     return [walk.number(next(values), op) if n == DYNAMIC_INDEX else n for n in to_ints(fixed)]
 
 
-def _subview(walk: Walk, op: Any) -> None:
+def _subview(walk: BlockWalk, op: Any) -> None:
     source = walk.memref(op.source, op)
     offsets = _mixed(walk, op, op.static_offsets, op.offsets)
     sizes = _mixed(walk, op, op.static_sizes, op.sizes)
@@ -286,7 +286,7 @@ def _kept(sizes: Sequence[int], shape: Sequence[int], op: Operation) -> list[int
     return kept
 
 
-def _reinterpret(walk: Walk, op: Any) -> None:
+def _reinterpret(walk: BlockWalk, op: Any) -> None:
     source = walk.memref(op.source, op)
     offsets = _mixed(walk, op, op.static_offsets, op.offsets)
     sizes = _mixed(walk, op, op.static_sizes, op.sizes)
@@ -309,11 +309,11 @@ def _groups(op: Any) -> list[list[int]]:
     return [[integer(d) for d in group] for group in found]  # pyright: ignore[reportGeneralTypeIssues]
 
 
-def _collapse(walk: Walk, op: Any) -> None:
+def _collapse(walk: BlockWalk, op: Any) -> None:
     walk.values[op.results[0]] = walk.memref(op.operands[0], op).collapsed(_groups(op))
 
 
-def _expand(walk: Walk, op: Any) -> None:
+def _expand(walk: BlockWalk, op: Any) -> None:
     source, kind = walk.memref(op.operands[0], op), op.results[0].type
     assert isinstance(kind, MemRefType)
     shape = list(kind.get_shape())
@@ -327,11 +327,11 @@ def _expand(walk: Walk, op: Any) -> None:
     walk.values[op.results[0]] = source.expanded(_groups(op), shape)
 
 
-def _same(walk: Walk, op: Operation) -> None:
+def _same(walk: BlockWalk, op: Operation) -> None:
     walk.values[op.results[0]] = walk.memref(op.operands[0], op)
 
 
-def _bitcast(walk: Walk, op: structure.BitcastOp) -> None:
+def _bitcast(walk: BlockWalk, op: structure.BitcastOp) -> None:
     source, kind = walk.memref(op.src, op), op.result.type
     assert isinstance(kind, MemRefType)
     element = dtype_name(kind.element_type)
@@ -340,20 +340,20 @@ def _bitcast(walk: Walk, op: structure.BitcastOp) -> None:
     )
 
 
-def _dim(walk: Walk, op: Any) -> None:
+def _dim(walk: BlockWalk, op: Any) -> None:
     found = walk.memref(op.operands[0], op).shape[walk.number(op.operands[1], op)]
     if found < 0:
         raise refused(op, "asks for a size that is not given: name the argument in --launch, as in arg0=8")
     walk.values[op.results[0]] = found
 
 
-def _element(walk: Walk, op: Operation, place: Memref, indices: Sequence[SSAValue]) -> Memref:
+def _element(walk: BlockWalk, op: Operation, place: Memref, indices: Sequence[SSAValue]) -> Memref:
     at = [walk.number(v, op) for v in indices]
     part = place.part(at, [1] * len(at), [1] * len(at))
     return Memref(part.space, part.element, (), (), part.start, part.tensor)
 
 
-def _view(walk: Walk, op: Any) -> None:
+def _view(walk: BlockWalk, op: Any) -> None:
     source, kind = walk.memref(op.operands[0], op), op.results[0].type
     shift, *given = [walk.number(v, op) for v in op.operands[1:]]
     sizes = iter(given)
@@ -362,7 +362,7 @@ def _view(walk: Walk, op: Any) -> None:
     walk.values[op.results[0]] = replace(made, shape=shape, strides=row_major(shape))
 
 
-def _alloca(walk: Walk, op: Any) -> None:
+def _alloca(walk: BlockWalk, op: Any) -> None:
     """Memory of the core's program: its numbers are known, as those that the host computes."""
     kind = op.results[0].type
     number = STACK + len(walk.tiling)
@@ -374,19 +374,19 @@ def _alloca(walk: Walk, op: Any) -> None:
     walk.values[op.results[0]] = found
 
 
-def _cell(walk: Walk, op: Operation, place: Memref, indices: Sequence[SSAValue]) -> int:
+def _cell(walk: BlockWalk, op: Operation, place: Memref, indices: Sequence[SSAValue]) -> int:
     return sum(walk.number(v, op) * s for v, s in zip(indices, place.strides, strict=True))
 
 
-def _load_key(walk: Walk, op: Operation) -> None:
+def _load_key(walk: BlockWalk, op: Operation) -> None:
     walk.values[op.results[0]] = walk.tiling[walk.number(op.operands[0], op)][0]
 
 
-def _store_key(walk: Walk, op: Operation) -> None:
+def _store_key(walk: BlockWalk, op: Operation) -> None:
     walk.tiling[walk.number(op.operands[1], op)][0] = walk.number(op.operands[0], op)
 
 
-def _load_number(walk: Walk, op: Any) -> None:
+def _load_number(walk: BlockWalk, op: Any) -> None:
     source = walk.memref(op.operands[0], op)
     if source.tensor in walk.tiling:
         walk.values[op.results[0]] = walk.tiling[source.tensor][_cell(walk, op, source, op.operands[1:])]
@@ -399,7 +399,7 @@ def _load_number(walk: Walk, op: Any) -> None:
     walk.values[op.results[0]] = Register(made)
 
 
-def _store_number(walk: Walk, op: Any) -> None:
+def _store_number(walk: BlockWalk, op: Any) -> None:
     dest = walk.memref(op.operands[1], op)
     if dest.tensor in walk.tiling:
         walk.tiling[dest.tensor][_cell(walk, op, dest, op.operands[2:])] = walk.number(op.operands[0], op)
@@ -421,13 +421,13 @@ def pipe(name: str) -> str:
     return name.removeprefix("PIPE_")
 
 
-def flag(walk: Walk, op: Operation, name: str, source: str, target: str, event: int) -> None:
+def flag(walk: BlockWalk, op: Operation, name: str, source: str, target: str, event: int) -> None:
     """One half of a flag."""
     properties = f'event = {event}, slots = 1, source = "{source}", target = "{target}"'
     walk.emit(op, f"npu.{name}", properties=properties, at=[0])
 
 
-def _flag(walk: Walk, op: synchronization.FlagOp) -> None:
+def _flag(walk: BlockWalk, op: synchronization.FlagOp) -> None:
     if op.static_event_id is not None:
         event = int(op.static_event_id.data.removeprefix("EVENT_ID"))
     else:
@@ -436,7 +436,7 @@ def _flag(walk: Walk, op: synchronization.FlagOp) -> None:
     flag(walk, op, op.name.rpartition(".")[2], pipe(op.set_pipe.data), pipe(op.wait_pipe.data), event)
 
 
-def _pipe_barrier(walk: Walk, op: synchronization.PipeBarrierOp) -> None:
+def _pipe_barrier(walk: BlockWalk, op: synchronization.PipeBarrierOp) -> None:
     name = pipe(op.pipe.data)
     if name == "ALL":
         walk.emit(op, "npu.barrier")
@@ -444,25 +444,25 @@ def _pipe_barrier(walk: Walk, op: synchronization.PipeBarrierOp) -> None:
         walk.emit(op, "npu.pipe_barrier", properties=f'pipe = "{name}"')
 
 
-def _flag_number(walk: Walk, op: Any) -> int:
+def _flag_number(walk: BlockWalk, op: Any) -> int:
     if isinstance(op.static_flag_id, IntegerAttr):
         return op.static_flag_id.value.data
     return walk.number(op.dynamic_flag_id, op)
 
 
-def _set_block(walk: Walk, op: synchronization.SyncBlockSetOp) -> None:
+def _set_block(walk: BlockWalk, op: synchronization.SyncBlockSetOp) -> None:
     walk.emit(
         op, "npu.set_cross", properties=f'event = {_flag_number(walk, op)}, source = "{pipe(op.tpipe.data)}"'
     )
 
 
-def _wait_block(walk: Walk, op: synchronization.SyncBlockWaitOp) -> None:
+def _wait_block(walk: BlockWalk, op: synchronization.SyncBlockWaitOp) -> None:
     walk.emit(
         op, "npu.wait_cross", properties=f'event = {_flag_number(walk, op)}, target = "{pipe(op.pipe.data)}"'
     )
 
 
-def _workspace(walk: Walk, op: upstream.AllocWorkspaceOp) -> None:
+def _workspace(walk: BlockWalk, op: upstream.AllocWorkspaceOp) -> None:
     offset = walk.number(op.offset[0], op) if op.offset else 0
     if op.dynamicSize:
         raise refused(op, "has open sizes")
@@ -470,7 +470,7 @@ def _workspace(walk: Walk, op: upstream.AllocWorkspaceOp) -> None:
     walk.values[op.result] = walk.scratch.workspace(offset, part, walk.block.number)
 
 
-Handler = Callable[[Walk, Any], None]
+Handler = Callable[[BlockWalk, Any], None]
 HANDLERS: dict[str, Handler] = {
     "scf.for": _for,
     "scf.while": _while,
@@ -508,4 +508,4 @@ HANDLERS: dict[str, Handler] = {
 }
 """What is done with an op that is no arithmetic; `instructions.py` has those that move and compute."""
 
-__all__ = ["HANDLERS", "MOST_STEPS", "Place", "Handler", "Walk", "flag", "operand", "single"]
+__all__ = ["HANDLERS", "MOST_STEPS", "BlockPlace", "Handler", "BlockWalk", "flag", "operand", "single"]
