@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
@@ -81,25 +81,25 @@ class _Order:
     """The signals between the cores of a block; what orders the pipes of a core changes no value."""
 
     def __init__(self, cores: Sequence[KernelCore]) -> None:
-        self.raised = {id(core): Counter[int]() for core in cores}
-        self.taken = {(id(a), id(b)): Counter[int]() for a in cores for b in cores}
+        self.raised = {core: Counter[int]() for core in cores}
+        self.taken = {(a, b): Counter[int]() for a in cores for b in cores}
         self.cores, self.signals = cores, 0
         """signals: how many were raised and taken."""
 
     def raises(self, core: KernelCore, event: int) -> None:
         self.signals += 1
-        self.raised[id(core)][event] += 1
+        self.raised[core][event] += 1
 
     def takes(self, core: KernelCore, event: int) -> bool:
         """Consumes an event of all cores that send it, if each has raised it."""
         senders = [c for c in self.cores if c.section is not core.section and event in c.section.sends]
         if not senders or any(
-            self.raised[id(c)][event] <= self.taken[id(c), id(core)][event] for c in senders
+            self.raised[c][event] <= self.taken[c, core][event] for c in senders
         ):
             return False
         self.signals += 1
         for c in senders:
-            self.taken[id(c), id(core)][event] += 1
+            self.taken[c, core][event] += 1
         return True
 
     def unit_flags(self, *_: Any) -> None:
@@ -192,7 +192,7 @@ class ValueRun:
 
     plan: KernelPlan
     tensors: Sequence[DeviceArray]
-    denormals: bool = False
+    denormals: bool = field(default=False, init=False)
 
     def run(self) -> None:
         """Runs all blocks. Raises VerifyException where a buffer ends outside its space, and where cores wait for each

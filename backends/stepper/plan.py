@@ -20,6 +20,7 @@ from ...dialects.npu import GmType, NpuOp, Pipe, structure
 from ...dialects.open_sizes import value_at
 from ...dialects.sizes import Sizes
 from ...machine import Machine
+from ..functions.loops import iterations
 from ..functions.turns import Signals, signals_of, takes_turns
 from .instructions import instruction
 from .nodes import Barrier, Cross, Flag, IssuedNode, Loop, PipeBarrier
@@ -182,8 +183,7 @@ class _Builder:
         self.places[op.result] = BufferPlace(made, counter if made.slots > 1 else None)
 
     def loop(self, op: scf.ForOp) -> Loop:
-        first, last, step = (self.plan.known[v] for v in (op.lb, op.ub, op.step))
-        made = Loop(op, self.plan.index(op.body.block.args[0]), range(first, last, step))
+        made = Loop(op, self.plan.index(op.body.block.args[0]), iterations(op, self.plan.known))
         self.fill(op.body.block, made.body)
         return made
 

@@ -25,6 +25,7 @@ from ...dialects.npu.interface import fill_value, gm
 from ...dialects.npu.legality import MIXED
 from ...dialects.tile import TileOp, tile_type
 from ...support.collector import collector_paused
+from ..functions.loops import iterations
 from ..functions.specs import Spec
 from ..functions.turns import ORDER
 from . import numbers
@@ -291,9 +292,8 @@ class TilePlan:
         return run
 
     def _loop(self, op: scf.ForOp) -> Node:
-        first, end, step = (self.known[v] for v in (op.lb, op.ub, op.step))
         index, *arguments = op.body.block.args
-        places, at = range(first, end, step), self.index(index)
+        places, at = iterations(op, self.known), self.index(index)
         inside: list[Node] = []
         self._fill(op.body.block, inside)
         last = op.body.block.last_op

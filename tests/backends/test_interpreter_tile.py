@@ -209,3 +209,13 @@ def test_zeros_in_a_loop_keep_their_sign() -> None:
     (got,) = run_tile(program.module("tile"), x)
     for y in (got, program(x)):
         assert np.asarray(y).tobytes() == bytes(2 * 15)
+
+
+@pytest.mark.parametrize(
+    ("bound", "other", "says"),
+    [("to %c3", "to %i", "needs constant bounds"), ("step %c1", "step %c0", "needs a step of 1 or more, not 0")],
+)
+def test_loops_that_nobody_can_count(bound: str, other: str, says: str) -> None:
+    module = parse(MATMUL.replace(bound, other))
+    with pytest.raises(VerifyException, match=says):
+        run_tile(module, random(45, 50, dtype=np.float16), random(45, 70, dtype=np.float16))
