@@ -30,8 +30,9 @@ class SentenceError(Exception):
         super().__init__(*(shortened(a) if isinstance(a, str) else a for a in args))
 
 
-def visible(text: str) -> str:
-    """Text as a terminal shows it: what would be obeyed, such as an escape sequence, or cannot be written is spelt."""
+def visible(text: str, lines: str = "\n\t") -> str:
+    """Text as a terminal shows it: what would be obeyed, such as an escape sequence, or cannot be written is spelt, but
+    for the characters of `lines`."""
     return "".join(
-        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape", "surrogatepass").decode() for c in text
+        c if c.isprintable() or c in lines else c.encode("unicode_escape", "surrogatepass").decode() for c in text
     )

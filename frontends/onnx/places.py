@@ -10,6 +10,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ...dialects.base import NODE
+from ...support.sentences import visible
 from .node import Node
 
 if TYPE_CHECKING:
@@ -46,8 +47,7 @@ def title(node: onnx.NodeProto) -> str:
 
 def shown_name(node: onnx.NodeProto) -> str:
     """The name of a node, or its title where it has none; what cannot be printed is spelt."""
-    said = node.name or title(node)
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in said)
+    return visible(node.name or title(node), lines="")
 
 
 @lru_cache(maxsize=4096)

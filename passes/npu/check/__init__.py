@@ -23,7 +23,7 @@ from ..plan_memory import reached
 from .barriers import check_barriers, check_cores
 from .device import KernelSummary, summarise, tensor_types
 from .explain import explained
-from .finding import BLAME, Bytes, Finding, Hazards
+from .finding import BLAME, Bytes, Finding, Hazards, plain
 from .host import HostFunctionCheck, constants_apart
 from .host_calls import check_host_calls
 from .minimal import FlagPair, removable
@@ -80,8 +80,7 @@ def check_kernel(op: KernelOp, machine: Machine, full: bool = False) -> tuple[Ke
     kernel = CheckedKernel(op, machine)
     out: list[Finding] = []
     for found in violations(op, machine):
-        problem = found.problem.replace("{", "{{").replace("}", "}}")
-        out.append(Finding("wrong-machine", f"{{first}} {problem}", found.op, kernel=kernel.name))
+        out.append(Finding("wrong-machine", f"{{first}} {plain(found.problem)}", found.op, kernel=kernel.name))
     for section in kernel.sections:
         out += check_section(kernel, section, machine)
     summary = summarise(kernel)

@@ -38,6 +38,11 @@ BLAME = {
 """Every kind of finding, with the pass whose duty it is to prevent it."""
 
 
+def plain(said: str) -> str:
+    """Text as a part of what a finding formats."""
+    return said.replace("{", "{{").replace("}", "}}")
+
+
 @dataclass(frozen=True)
 class Bytes:
     """Bytes [start, end) of a memory space of one core, or of device memory."""

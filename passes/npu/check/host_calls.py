@@ -11,7 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 from ....dialects.dtypes import shape_in
 from ....dialects.host_modules import HostType, host_signature, said_types
 from ....dialects.npu.structure import HostCallOp
-from .finding import Finding
+from .finding import Finding, plain
 
 
 def check_host_calls(module: ModuleOp) -> list[Finding]:
@@ -29,19 +29,14 @@ def _problem(op: HostCallOp) -> str:
     try:
         takes, gives = host_signature(op.module.data)
     except VerifyException as error:
-        return _plain(str(error))
+        return plain(str(error))
     for verb, theirs, ours in (("takes", takes, op.inputs), ("gives", gives, op.outputs)):
         if theirs != _types(ours):
             found, wanted = said_types(theirs), said_types(_types(ours))
-            return _plain(f"the module of a host op {verb} {found}, where the call has {wanted}")
+            return plain(f"the module of a host op {verb} {found}, where the call has {wanted}")
     return ""
 
 
 def _types(values: Sequence[SSAValue]) -> tuple[HostType, ...]:
     types = [v.type for v in values]
     return tuple((shape_in(t), str(t.element_type)) for t in types if isinstance(t, TensorType))
-
-
-def _plain(said: str) -> str:
-    """Text as a part of what a finding formats."""
-    return said.replace("{", "{{").replace("}", "}}")
