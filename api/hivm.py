@@ -10,8 +10,8 @@ from xdsl.dialects.builtin import ModuleOp
 from ..backends.hivm import HivmKernel, NotInHivm, export_kernel, kernels_of
 from ..backends.hivm.checking import KernelCheck, check_kernel
 from ..backends.hivm.tools import VendorTools
+from ..dialects.base import text
 from ..dialects.module import FOR_HIVM, machine_of
-from ..dialects.npu.structure import KernelOp
 from ..machine import Machine
 from ..passes.errors import CompileError
 from ..passes.npu.check import removable_flags
@@ -63,11 +63,7 @@ def check_module(module: ModuleOp, export: HivmExport, tools: VendorTools) -> It
     """What the vendor's tools say of each kernel of an export, one after the other."""
     machine, target = _settled(module)
     for kernel in kernels_of(module):
-        made = export.kernels.get(_name(kernel))
+        made = export.kernels.get(text(kernel.sym_name))
         if made is not None:
             slotted = export_kernel(kernel, machine, target, slotted=True)
             yield check_kernel(made, slotted, tools, not removable_flags(kernel, machine))
-
-
-def _name(kernel: KernelOp) -> str:
-    return kernel.sym_name.data

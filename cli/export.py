@@ -25,7 +25,7 @@ def add_parser(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
         "--hivm",
         metavar="DIR",
         required=True,
-        help="a folder that is there: a file for each kernel, and host.c",
+        help="the folder to write to: a file for each kernel, host.c and README.md",
     )
     export.add_argument(
         "--check",

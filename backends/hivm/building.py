@@ -40,5 +40,7 @@ def _properties(given: Mapping[str, Given], operands: Sequence[str]) -> dict[str
     for name, value in given.items():
         if name in operands or value is None or value is False:
             continue
-        found[name] = UnitAttr() if value is True else value  # type: ignore[assignment]
+        attr = UnitAttr() if value is True else value
+        assert isinstance(attr, Attribute)
+        found[name] = attr
     return found

@@ -12,13 +12,14 @@ from pathlib import Path
 
 from .kernels import HivmKernel
 from .library import missing_functions
+from .products import CUBE_PAIRS
 from .tools import SPEC, ToolError, VendorTools
 from .traces import differences, read_module, traces_of
 
 SOLVERS = ("hivm-graph-sync-solver", "hivm-inject-sync")
 """The vendor's passes that place flags and barriers: the one for Triton's kernels, and the older one."""
 
-MACRO = ("M -> MTE1", "MTE1 -> M")
+MACRO = tuple(f"{source} -> {target}" for source, target in CUBE_PAIRS)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ...dialects.base import describe
 from ...dialects.dtypes import itemsize
 from ...dialects.hivm.cube import MmadL1Op
 from ...dialects.hivm.tiling import ROWS, block_of
-from ...dialects.npu import LoadL0Op, LoadRowOp, MmadOp, NpuOp, SetFlagOp, buffer
+from ...dialects.npu import LoadL0Op, LoadRowOp, MmadOp, SetFlagOp, buffer
 from ...dialects.npu.structure import SectionOp
 from ...machine import Machine
 from .building import made
@@ -68,9 +68,6 @@ class CubeRules:
                 return True
             at = at.prev_op
         return False
-
-    def __call__(self, op: NpuOp) -> None:
-        raise NotInHivm(op, "has no counterpart in HIVM")
 
     def _add(self, product: Product) -> None:
         emit, memory = self.emit, self.memory

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
-    BFloat16Type,
-    Float16Type,
-    Float32Type,
+    AnyFloat,
     FloatAttr,
     IndexType,
     IntegerAttr,
     IntegerType,
     MemRefType,
     NoneAttr,
-    Signedness,
     StridedLayoutAttr,
     i64,
 )
@@ -27,6 +24,7 @@ from xdsl.dialects.scf import YieldOp as ScfYieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects.affine import Expr, Range
+from ...dialects.dtypes import element_type, signed
 from ...dialects.hivm.attributes import AddressSpace
 from ...dialects.npu.types import row_strides
 
@@ -71,24 +69,20 @@ class FunctionEmitter:
     @contextmanager
     def loop(self, index: SSAValue, first: int, last: int, step: int) -> Iterator[None]:
         """What is built within is the body of a loop over an index of the npu kernel."""
-        lower, upper, by = (self.constant(n, INDEX) for n in (first, last, step))
-        body = Block(arg_types=[INDEX])
-        made = ForOp(lower, upper, by, [], Region(body))
-        self.add(made)
-        outer, self.block = self.block, body
-        self.indices[index] = body.args[0]
         trips = max(0, -(-(last - first) // step))
         self.ranges[index] = (first, first + max(trips - 1, 0) * step)
-        self._known.append({})
-        yield
-        self.add(ScfYieldOp())
-        self._known.pop()
-        self.block = outer
+        with self._body(first, last, step) as self.indices[index]:
+            yield
 
     @contextmanager
     def counted(self, count: int) -> Iterator[SSAValue]:
         """What is built within is the body of a loop of its own; gives its counter."""
-        lower, upper, by = (self.constant(n, INDEX) for n in (0, count, 1))
+        with self._body(0, count, 1) as counter:
+            yield counter
+
+    @contextmanager
+    def _body(self, first: int, last: int, step: int) -> Iterator[SSAValue]:
+        lower, upper, by = (self.constant(n, INDEX) for n in (first, last, step))
         body = Block(arg_types=[INDEX])
         self.add(ForOp(lower, upper, by, [], Region(body)))
         outer, self.block = self.block, body
@@ -105,12 +99,11 @@ class FunctionEmitter:
         key = (repr(value), kind)
         found = self._constants.get(key)
         if found is None:
-            attr: Any = (
-                IntegerAttr(int(value), kind)
-                if isinstance(kind, IntegerType | IndexType)
-                else FloatAttr(float(value), kind)  # type: ignore[arg-type]
-            )
-            op = arith.ConstantOp(attr)
+            if isinstance(kind, IntegerType | IndexType):
+                op = arith.ConstantOp(IntegerAttr(int(value), kind))
+            else:
+                assert isinstance(kind, AnyFloat)
+                op = arith.ConstantOp(FloatAttr(float(value), kind))
             if self.last_constant is not None:
                 self.top.insert_op_after(op, self.last_constant)
             elif self.top.first_op is not None:
@@ -124,8 +117,8 @@ class FunctionEmitter:
     def index(self, number: Number) -> SSAValue:
         return self.constant(number, INDEX) if isinstance(number, int) else number
 
-    def _binary(self, kind: type[Operation], a: SSAValue, b: SSAValue) -> SSAValue:
-        return self.once((kind, a, b), lambda: self.value(kind(a, b)))  # type: ignore[call-arg]
+    def _binary(self, kind: Callable[[SSAValue, SSAValue], Operation], a: SSAValue, b: SSAValue) -> SSAValue:
+        return self.once((kind, a, b), lambda: self.value(kind(a, b)))
 
     def plus(self, a: Number, b: Number) -> Number:
         if isinstance(a, int) and isinstance(b, int):
@@ -189,9 +182,7 @@ class FunctionEmitter:
 
 def element_of(dtype: str) -> Attribute:
     """The element type of a memref: those of unsigned integers have no sign there, as those of HIVM's own kernels."""
-    if dtype[0] == "f" or dtype == "bf16":
-        return {"f16": Float16Type(), "f32": Float32Type(), "bf16": BFloat16Type()}[dtype]
-    return IntegerType(int(dtype.lstrip("ui")), Signedness.SIGNLESS)
+    return signed(element_type(dtype))
 
 
 def element_in_memory(dtype: str) -> Attribute:

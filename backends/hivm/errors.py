@@ -12,7 +12,6 @@ class NotInHivm(Exception):
     """An op that HIVM cannot say as it is; the message is one sentence that names kernel, op and reason."""
 
     def __init__(self, op: Operation, reason: str):
-        self.op, self.reason = op, reason
         around: Operation | None = op
         while around is not None and not isinstance(around, KernelOp):
             around = around.parent_op()

@@ -25,7 +25,7 @@ from ...dialects.hivm.attributes import HACC_ATTRIBUTES, HIVM_ATTRIBUTES
 from ...dialects.hivm.structure import GetBlockIdxOp, GetSubBlockIdxOp
 from ...dialects.hivm.synchronization import PipeBarrierOp, SetFftsBaseAddrOp, SetMaskNormOp
 from ...dialects.module import NO_HIVM
-from ...dialects.npu import AllocOp, NpuOp, VectorOp, structure
+from ...dialects.npu import AllocOp, VectorOp, structure
 from ...dialects.open_sizes import any_open
 from ...machine import Machine
 from .building import made
@@ -53,15 +53,14 @@ class DeviceArgument:
 
 @dataclass(frozen=True)
 class HivmKernel:
-    """A kernel as HIVM text. kind: AIV, AIC or MIX; blocks: how many run side by side; functions: that of each kind of
-    core; notes: what the vendor's library does otherwise than our kernel, a sentence each."""
+    """A kernel as HIVM text. kind: AIV, AIC or MIX; blocks: how many run side by side; notes: what the
+    vendor's library does otherwise than our kernel, a sentence each."""
 
     name: str
     kind: str
     target: str
     blocks: int
     arguments: tuple[DeviceArgument, ...]
-    functions: tuple[str, ...]
     notes: tuple[str, ...]
     text: str
 
@@ -112,7 +111,6 @@ def export_kernel(
         target,
         blocks,
         tuple(_arguments(kernel)),
-        tuple(f.sym_name.data for f in functions),
         tuple(notes),
         str(whole) + "\n",
     )
@@ -219,11 +217,10 @@ class _Function:
     def _op(self, op: Operation) -> None:
         emit = self.emit
         if self.cube.takes(op):
-            waiting, self.cube.deferred = self.cube.deferred, []
-            for flag in waiting if isinstance(op, npu.MmadOp) else ():
-                self.flags(flag)
-            if not isinstance(op, npu.MmadOp):
-                self.cube.deferred = waiting
+            if isinstance(op, npu.MmadOp):
+                waiting, self.cube.deferred = self.cube.deferred, []
+                for flag in waiting:
+                    self.flags(flag)
         elif self.cube.defers(op):
             return
         elif isinstance(op, arith.ConstantOp):
@@ -240,8 +237,6 @@ class _Function:
             self.moves(op)
         elif isinstance(op, VectorOp):
             self.vector(op)
-        elif isinstance(op, NpuOp):
-            self.cube(op)
         elif not isinstance(op, npu.AllocOp | npu.SlotOp | npu.ViewOp | scf.YieldOp | structure.SectionOp):
             raise NotInHivm(op, "has no counterpart in HIVM")
 

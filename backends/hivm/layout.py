@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...dialects.dtypes import itemsize, size
-from ...dialects.npu.types import ROW_BYTES, BufferType
+from ...dialects.npu.types import ROW_BYTES, BufferType, row_strides
 
 MASK_ROW = 8 * ROW_BYTES
 """Bits to whose multiples rows of i1 are padded: HIVM has them as bits."""
@@ -14,20 +14,14 @@ MASK_ROW = 8 * ROW_BYTES
 
 def padded_row(kind: BufferType) -> int:
     """Elements from one row of a tile to the next."""
-    inner = kind.shape[-1] if kind.shape else 1
     if kind.dtype() == "i1":
-        return -(-inner // MASK_ROW) * MASK_ROW
-    whole = ROW_BYTES // itemsize(kind.element)
-    return -(-inner // whole) * whole
+        return -(-(kind.shape[-1] if kind.shape else 1) // MASK_ROW) * MASK_ROW
+    return kind.row_bytes // itemsize(kind.element)
 
 
 def strides_of(kind: BufferType) -> tuple[int, ...]:
     """Elements between neighbours along each dimension of a tile."""
-    out, step = [1], padded_row(kind)
-    for n in reversed(kind.shape[:-1]):
-        out.append(step)
-        step *= n
-    return tuple(reversed(out))
+    return row_strides((*kind.shape[:-1], padded_row(kind)))
 
 
 @dataclass(frozen=True)

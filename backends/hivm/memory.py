@@ -20,11 +20,11 @@ from ...dialects.npu import (
     GmType,
     SlotOp,
     TransferOp,
-    ViewOp,
     buffer,
     buffer_users,
     gm,
     whole_buffer,
+    whole_tensor,
 )
 from ...dialects.npu.types import fractal_bytes
 from .building import made
@@ -123,9 +123,7 @@ class FunctionMemory:
 
     def tensor(self, value: SSAValue) -> SSAValue:
         """The argument that a device tensor, or a view of it, is in."""
-        while isinstance(value.owner, ViewOp):
-            value = value.owner.source
-        return self.tensors[value]
+        return self.tensors[whole_tensor(value)]
 
     def box(self, op: TransferOp, tile: Sequence[TileAxis] | None = None) -> MovedBox:
         """The parts of device tensor and tile that a transfer moves. tile: the dimensions of a tile whose rows are not
@@ -202,11 +200,6 @@ class MovedBox:
     def is_clipped(self) -> bool:
         """Whether a part of the tile may lie outside the tensor."""
         return any(axis.count != axis.whole for axis in self.axes)
-
-
-def is_inside(op: TransferOp, emit: FunctionEmitter) -> bool:
-    """Whether a transfer never reaches outside its tensor."""
-    return not any(_clips(op, emit))
 
 
 def _clips(op: TransferOp, emit: FunctionEmitter) -> list[bool]:
@@ -306,4 +299,4 @@ def _joined(axes: list[BoxAxis], emit: FunctionEmitter) -> list[BoxAxis]:
     return out
 
 
-__all__ = ["MovedBox", "BoxAxis", "BufferType", "FunctionMemory", "is_inside"]
+__all__ = ["MovedBox", "BoxAxis", "FunctionMemory"]

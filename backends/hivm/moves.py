@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects.builtin import IntegerAttr, MemRefType
 from xdsl.dialects.memref import LoadOp as MemrefLoadOp
 from xdsl.dialects.memref import ReinterpretCastOp, SubviewOp
 from xdsl.ir import Operation, SSAValue
@@ -41,10 +41,6 @@ class _Piece:
     row: int
     column: int
     beyond: int
-
-    @property
-    def is_clipped(self) -> bool:
-        return self.box.is_clipped
 
 
 class MoveRules:
@@ -101,7 +97,7 @@ class MoveRules:
         init = IntegerAttr.from_bool(False)
         pieces = self._pieces(op, shape)
         for piece in pieces:
-            if fill_value(op.fill) and piece.is_clipped:
+            if fill_value(op.fill) and piece.box.is_clipped:
                 raise NotInHivm(op, "fills what lies outside of its tensor with other numbers than 0")
             dest = self._place(op, op.dest, piece, whole, kind)
             # what lies outside stays as it was: a product leaves it out (the library has no such load that fills)
@@ -182,7 +178,8 @@ class MoveRules:
             place = emit.plus(place, emit.times(emit.linear(at), stride))
         dtype = dtype_name(view.element)
         base = self.memory.tensor(op.source)
-        count = size(base.type.get_shape())  # type: ignore[attr-defined]
+        assert isinstance(base.type, MemRefType)
+        count = size(base.type.get_shape())
         row = emit.value(
             ReinterpretCastOp.from_dynamic(base, [0], [count], [1], memref([count], element_of(dtype), "gm"))
         )

@@ -239,7 +239,7 @@ def _part_loop(mmad: MmadOp, block: Block, given: list[LoadL0Op | LoadRowOp]) ->
 
 def _is_macros(op: Operation) -> bool:
     if isinstance(op, SyncOp):
-        return (op.source_pipe(), op.target_pipe()) in CUBE_PAIRS
+        return op.pipes() in CUBE_PAIRS
     return isinstance(op, PipeBarrierOp) and op.pipes()[0] in ("M", "MTE1")
 
 
@@ -272,17 +272,17 @@ def _around(made: Product, block: Block) -> list[Operation]:
     first = next(op for op in block.ops if op in (made.left.load, made.right.load, made.bias))
     found: list[Operation] = []
     for op in _before(first):
-        if isinstance(op, WaitFlagOp) and (op.source_pipe(), op.target_pipe()) == ("M", "MTE1"):
+        if isinstance(op, WaitFlagOp) and op.pipes() == ("M", "MTE1"):
             found.append(op)
-        elif isinstance(op, SetFlagOp) and (op.source_pipe(), op.target_pipe()) == ("M", "MTE1"):
+        elif isinstance(op, SetFlagOp) and op.pipes() == ("M", "MTE1"):
             break
     at: Operation | None = first
     while at is not None and at is not made.mmad:
-        if isinstance(at, SyncOp) and (at.source_pipe(), at.target_pipe()) in CUBE_PAIRS:
+        if isinstance(at, SyncOp) and at.pipes() in CUBE_PAIRS:
             found.append(at)
         at = at.next_op
     while at is not None:
-        if isinstance(at, SetFlagOp) and (at.source_pipe(), at.target_pipe()) == ("M", "MTE1"):
+        if isinstance(at, SetFlagOp) and at.pipes() == ("M", "MTE1"):
             found.append(at)
             break
         if isinstance(at, LoadL0Op | MmadOp | ForOp) and at is not made.mmad:
@@ -297,7 +297,7 @@ def _share_events(section: SectionOp, products: list[Product]) -> None:
     flags = [
         op
         for op in section.body.walk()
-        if isinstance(op, SyncOp) and (op.source_pipe(), op.target_pipe()) == ("M", "MTE1")
+        if isinstance(op, SyncOp) and op.pipes() == ("M", "MTE1")
     ]
     events = {p.event for p in products}
     keeps = len(events) == 1 and -1 not in events and all(_takes_turns(p) for p in products)
@@ -308,7 +308,7 @@ def _share_events(section: SectionOp, products: list[Product]) -> None:
     handed = [
         op
         for op in section.body.walk()
-        if isinstance(op, SyncOp) and (op.source_pipe(), op.target_pipe()) in CUBE_PAIRS
+        if isinstance(op, SyncOp) and op.pipes() in CUBE_PAIRS
     ]
     for product in products:
         product.event, product.counter = -1, None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...dialects.dtypes import itemsize, size
-from .emitter import element_of
 from .kernels import DeviceArgument, HivmKernel
 from .tools import TAIL
 
@@ -163,9 +162,7 @@ def _row(kernel: HivmKernel) -> str:
 
 
 def _bytes(argument: DeviceArgument) -> int:
-    return max(size(argument.shape), 1) * (
-        1 if argument.dtype == "i1" else itemsize(element_of(argument.dtype))
-    )
+    return max(size(argument.shape), 1) * itemsize(argument.dtype)
 
 
 _README = """# Kernels of {source} for {target}

@@ -17,15 +17,15 @@ VERSIONS = "1.2"
 SECONDS = 60.0
 """After how long a run counts as hanging; the longest one seen takes 1.5."""
 
+SPEC = "hacc-append-device-spec{{target={target}}}"
 TAIL = (
-    "builtin.module(hacc-append-device-spec{{target={target}}},"
+    "builtin.module(" + SPEC + ","
     "func.func(hivm-init-entry-kernel,hivm-lower-to-loops,hivm-decompose-op),lower-memref-ext,"
     "func.func(hivm-add-ffts-to-syncblocksetop,hivm-enable-multi-buffer,hivm-lift-lowest-stride),"
     "annotation-lowering,convert-hivm-to-std)"
 )
 """The passes of the vendor's pipeline behind its planning of memory and flags, both of which are ours here."""
 
-SPEC = "hacc-append-device-spec{{target={target}}}"
 HANDED_OVER = "module.hivm.opt.mlir"
 """The file with what the last step, `hivmc` of CANN, is given."""
 

@@ -86,8 +86,9 @@ class _Reader:
                 return
             trace.addresses.update((space, self.numbers.get(v, -1)) for v in op.addrs)
         elif isinstance(op, FlagOp):
-            fixed = op.static_event_id
-            event = fixed.data[-1] if fixed is not None else str(self.numbers.get(op.dynamic_event_id, "?"))  # type: ignore[arg-type]
+            fixed, computed = op.static_event_id, op.dynamic_event_id
+            number = "?" if computed is None else self.numbers.get(computed, "?")
+            event = fixed.data[-1] if fixed is not None else number
             kind = op.name.rsplit(".", 1)[-1]
             trace.order.append(f"{kind} {op.set_pipe.data} {op.wait_pipe.data} {event}")
         elif isinstance(op, PipeBarrierOp):

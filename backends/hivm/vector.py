@@ -33,6 +33,7 @@ from ...dialects.npu.constants import constant_in
 from ...dialects.npu.scratch import reduced_form, scratch_bytes
 from ...dialects.npu.types import ROW_BYTES
 from ...dialects.shapes import is_row_of
+from ...support.rules import Rules
 from .building import made
 from .emitter import INDEX, FunctionEmitter, Number, element_of, memref
 from .errors import NotInHivm
@@ -71,11 +72,10 @@ class VectorRules:
 
     def __call__(self, op: VectorOp) -> None:
         """Raises NotInHivm for an instruction that HIVM has not."""
-        for kind, rule in _RULES.items():
-            if isinstance(op, kind):
-                rule(self, op)
-                return
-        raise NotInHivm(op, "has no counterpart in HIVM")
+        rule = _RULES.of(type(op))
+        if rule is None:
+            raise NotInHivm(op, "has no counterpart in HIVM")
+        rule(self, op)
 
     # -- operands ----------------------------------------------------------------------------------------------
 
@@ -210,7 +210,6 @@ class VectorRules:
     def broadcast(self, op: VBroadcastOp) -> None:
         """Dimensions of one element, repeated."""
         source, dest = buffer(op.source), buffer(op.dest)
-        outer, repeated, inner = 1, 1, 1
         found = [d for d, (a, b) in enumerate(zip(source.shape, dest.shape, strict=True)) if a != b]
         if not found:
             axes = merged(axes_of(dest))
@@ -228,9 +227,8 @@ class VectorRules:
         outer, repeated = size(dest.shape[:first]), size(dest.shape[first : last + 1])
         inner = size(dest.shape[last + 1 :])
         if last < len(dest.shape) - 1:
-            row = padded_row(dest) if last == len(dest.shape) - 2 else None
             dense = dest.shape[-1] == padded_row(dest)
-            if row is None and not dense:
+            if last != len(dest.shape) - 2 and not dense:
                 inner_rows, columns = rows_and_columns(dest.shape[last + 1 :])
                 axes = [TileAxis(inner_rows, padded_row(dest)), TileAxis(columns, 1)]
             else:
@@ -244,8 +242,7 @@ class VectorRules:
             self._repeat(op, narrow, wide, at, None)
             return
         if len(found) > 1:
-            if len([d for d in found if dest.shape[d] != 1]) > 1:
-                raise NotInHivm(op, "repeats rows and columns at once")
+            raise NotInHivm(op, "repeats rows and columns at once")
         wide = [TileAxis(outer, padded_row(dest)), TileAxis(repeated, 1)]
         narrow = [TileAxis(outer, padded_row(source)), TileAxis(1, 1)]
         self._repeat(op, narrow, wide, 1, self.room(op, dest.dtype()))
@@ -272,7 +269,7 @@ class VectorRules:
             raise NotInHivm(op, f"reduces {dtype}, which HIVM has not")
         counted = to_ints(op.counted)
         inner_last = source.shape[-1] == 1 or form.inner > 1
-        if counted and (len(counted) > 1 or not counted):
+        if len(counted) > 1:
             raise NotInHivm(op, "counts the first elements of several dimensions")
         count = counted[0] if counted else form.count
         if inner_last and len(source.shape) > 1 and max(to_ints(op.dims)) != len(source.shape) - 1:
@@ -393,7 +390,7 @@ def _spread(sizes: Sequence[int], axes: Sequence[TileAxis]) -> list[TileAxis]:
     return out
 
 
-_RULES: dict[type[VectorOp], Callable[[VectorRules, Any], None]] = {
+_TABLE: dict[type[VectorOp], Callable[[VectorRules, Any], None]] = {
     ElementwiseVectorOp: VectorRules.elementwise,
     VRoundToOp: VectorRules.round_to,
     VFillOp: VectorRules.fill,
@@ -403,5 +400,4 @@ _RULES: dict[type[VectorOp], Callable[[VectorRules, Any], None]] = {
     VIotaOp: VectorRules.iota,
     VExtractOp: VectorRules.extract,
 }
-
-__all__ = ["BufferType", "VectorRules"]
+_RULES: Rules[Callable[[VectorRules, Any], None]] = Rules(VectorOp, "", _TABLE)

@@ -93,8 +93,8 @@ def sign(b: Lanes, x: SSAValue) -> SSAValue:
     if buffer(x).dtype()[0] != "f":
         one, less = b.number(1, buffer(x).dtype()), b.number(-1, buffer(x).dtype())
         return b("max", less, b("min", one, x))
-    positive = b("gt", x, b.number(0.0), dtype="i1")
-    rest = b("select", b("lt", x, b.number(0.0), dtype="i1"), b.number(-1.0), x)
+    positive = b("gt", x, b.number(0.0))
+    rest = b("select", b("lt", x, b.number(0.0)), b.number(-1.0), x)
     return b("select", positive, b.number(1.0), rest)
 
 
@@ -113,7 +113,7 @@ def logistic(b: Lanes, x: SSAValue) -> SSAValue:
 
 
 def _is_small(b: Lanes, x: SSAValue) -> SSAValue:
-    return b("lt", b("abs", x), b.number(1.0), dtype="i1")
+    return b("lt", b("abs", x), b.number(1.0))
 
 
 def exp_minus_one(b: Lanes, x: SSAValue) -> SSAValue:
@@ -121,7 +121,7 @@ def exp_minus_one(b: Lanes, x: SSAValue) -> SSAValue:
     e = b("exp", x)
     less = b("add", b.number(-1.0), e)
     near = b("div", b("mul", less, x), b("log", e))
-    near = b("select", b("eq", e, b.number(1.0), dtype="i1"), x, near)
+    near = b("select", b("eq", e, b.number(1.0)), x, near)
     return b("select", _is_small(b, x), near, less)
 
 
@@ -130,7 +130,7 @@ def log_plus_one(b: Lanes, x: SSAValue) -> SSAValue:
     u = b("add", b.number(1.0), x)
     log = b("log", u)
     near = b("div", b("mul", log, x), b("add", b.number(-1.0), u))
-    near = b("select", b("eq", u, b.number(1.0), dtype="i1"), x, near)
+    near = b("select", b("eq", u, b.number(1.0)), x, near)
     return b("select", _is_small(b, x), near, log)
 
 
@@ -155,9 +155,9 @@ def error_complement(b: Lanes, x: SSAValue) -> SSAValue:
     square = b("mul", inverse, inverse)
     scale = b("exp", negative(b, b("mul", far, far)))
     p, r = b.polynomial(square, ERFC_P), b.polynomial(square, ERFC_R)
-    tail = b("select", b("lt", far, b.number(2.0), dtype="i1"), p, r)
+    tail = b("select", b("lt", far, b.number(2.0)), p, r)
     tail = b("mul", b("mul", scale, inverse), tail)
-    tail = b("select", b("lt", x, b.number(0.0), dtype="i1"), b("sub", b.number(2.0), tail), tail)
+    tail = b("select", b("lt", x, b.number(0.0)), b("sub", b.number(2.0), tail), tail)
     near = b("sub", b.number(1.0), error_function(b, x))
     return b("select", _is_small(b, x), near, tail)
 
@@ -193,17 +193,17 @@ def power(b: Lanes, x: SSAValue, y: SSAValue) -> SSAValue:
     """exp(y log|x|), with the sign of odd powers, NaN for others of negative numbers, and 1 for a power of 0."""
     x, y = b.full(x), b.full(y)
     found = b("exp", b("mul", y, b("log", b("abs", x))))
-    found = b("select", b("eq", y, b.number(0.0), dtype="i1"), b.number(1.0), found)
+    found = b("select", b("eq", y, b.number(0.0)), b.number(1.0), found)
     halves = b("floor", b("mul", b.number(0.5), y))
-    is_odd = b("eq", b("sub", y, b("mul", b.number(2.0), halves)), b.number(1.0), dtype="i1")
-    is_whole = b("eq", b("floor", y), y, dtype="i1")
+    is_odd = b("eq", b("sub", y, b("mul", b.number(2.0), halves)), b.number(1.0))
+    is_whole = b("eq", b("floor", y), y)
     signed = b("select", is_odd, negative(b, found), found)
     below = b("select", is_whole, signed, b.number(math.nan))
-    return b("select", b("lt", x, b.number(0.0), dtype="i1"), below, found)
+    return b("select", b("lt", x, b.number(0.0)), below, found)
 
 
 def is_finite(b: Lanes, x: SSAValue) -> SSAValue:
-    return b("lt", b("abs", x), b.number(math.inf), dtype="i1")
+    return b("lt", b("abs", x), b.number(math.inf))
 
 
 FORMULAS: dict[str, Formula] = {
@@ -239,7 +239,7 @@ def ordered(b: Lanes, name: str, x: SSAValue, y: SSAValue) -> SSAValue:
     """A comparison of integers, by which of two is the larger one."""
     x, y = b.full(x), b.full(y)
     chosen = b("min" if name in ("le", "gt") else "max", x, y)
-    found = b("eq", chosen, x, dtype="i1")
+    found = b("eq", chosen, x)
     return found if name in ("le", "ge") else b("not", found)
 
 

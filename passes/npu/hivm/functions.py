@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from ....dialects.dtypes import size
 from ....dialects.hivm.counterparts import CHAINS, COMPARED, SUPPORTED, cast_mode
-from ....dialects.npu import ELEMENTWISE, ElementwiseVectorOp, TransferOp, buffer, buffer_users, whole_buffer
+from ....dialects.npu import AllocOp, ElementwiseVectorOp, TransferOp, buffer, buffer_users, whole_buffer
 from ....dialects.npu.constants import constant_in
 from ....dialects.npu.structure import SectionOp
 from .formulas import ANY_TYPE, FORMULAS, WHOLE, of_bits, ordered
@@ -20,10 +20,11 @@ def expand_functions(section: SectionOp, buffers: SectionBuffers) -> None:
     work = [op for op in section.body.walk() if isinstance(op, ElementwiseVectorOp)]
     while work:
         op = work.pop()
-        before = op.prev_op
+        before, block = op.prev_op, op.parent
+        assert block is not None
         if not _expanded(op, buffers):
             continue
-        at = before.next_op if before is not None else op.parent_block().first_op  # type: ignore[union-attr]
+        at = before.next_op if before is not None else block.first_op
         while at is not None and at is not op:
             if isinstance(at, ElementwiseVectorOp):
                 work.append(at)
@@ -75,7 +76,7 @@ def _is_scalar(b: Lanes, value: SSAValue) -> bool:
 
 
 def _ended(b: Lanes, name: str, sources: Sequence[SSAValue], out: SSAValue) -> bool:
-    b.add_op(ELEMENTWISE[name].create(operands=[*sources, out], location=b.op.location))
+    b(name, *sources, into=out)
     return True
 
 
@@ -85,18 +86,17 @@ def _finish(b: Lanes, found: SSAValue, out: SSAValue) -> None:
     assert isinstance(last, ElementwiseVectorOp) and last.destinations()[0] is found
     last.operands[len(last.operands) - 1] = out
     alloc = found.owner
-    assert not found.uses.get_length()
-    alloc.detach()  # type: ignore[union-attr]
-    alloc.erase()  # type: ignore[union-attr]
+    assert isinstance(alloc, AllocOp)
+    alloc.detach()
+    alloc.erase()
 
 
 def _with_full_operands(b: Lanes, name: str, sources: list[SSAValue], out: SSAValue) -> bool:
     """Where HIVM takes no scalar: of bits, as a condition, and as the first operand of a choice."""
     scalars = [_is_scalar(b, v) for v in sources]
-    takes = {"and": (), "or": (), "xor": (), "select": (1, 2)}
     if name == "select":
         wrong = [i for i, s in enumerate(scalars) if s and (i == 0 or (i == 1 and not scalars[2]))]
-    elif name in takes or (name in ("shl", "shr_arithmetic") and scalars[0]):
+    elif name in ("and", "or", "xor") or (name in ("shl", "shr_arithmetic") and scalars[0]):
         wrong = [i for i, s in enumerate(scalars) if s]
     else:
         wrong = [0] if scalars and all(scalars) else []

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f64, i64
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, f64, i64
 from xdsl.ir import Operation, SSAValue
 
-from ....dialects.base import ints
 from ....dialects.dtypes import element_type, size
+from ....dialects.hivm.counterparts import COMPARED
 from ....dialects.npu import ELEMENTWISE, AllocOp, BufferType, VBroadcastOp, VFillOp, VRoundToOp, buffer
 from ....dialects.npu.structure import SectionOp
 
@@ -63,7 +63,7 @@ class Lanes:
     ) -> SSAValue:
         """A function of each element. dtype: of the result, that of the last source unless it says another."""
         if into is None:
-            last = buffer(sources[-1]).dtype()
+            last = "i1" if name in COMPARED else buffer(sources[-1]).dtype()
             into = self.buffers.new(self.shape, dtype or last, self.op)
         kind = ELEMENTWISE[name]
         self.add_op(kind.create(operands=[*sources, into], location=self.op.location))
@@ -89,8 +89,6 @@ class Lanes:
 
     def rounded(self, source: SSAValue, dtype: str, mode: str) -> SSAValue:
         """A source in another element type, by a rounding of `npu.vround_to`."""
-        from xdsl.dialects.builtin import StringAttr
-
         into = self.buffers.new(buffer(source).shape, dtype, self.op)
         made = VRoundToOp.create(
             operands=[source, into], properties={"mode": StringAttr(mode)}, location=self.op.location
@@ -109,4 +107,4 @@ class Lanes:
         return total
 
 
-__all__ = ["Lanes", "SectionBuffers", "ints"]
+__all__ = ["Lanes", "SectionBuffers"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 
 from ....dialects.base import ints, text, to_ints
 from ....dialects.dtypes import size
 from ....dialects.hivm.counterparts import REDUCED
-from ....dialects.npu import ELEMENTWISE, VBroadcastOp, VectorOp, VReduceOp, buffer
+from ....dialects.npu import VBroadcastOp, VectorOp, VReduceOp, buffer
 from ....dialects.npu.constants import constant_in
 from ....dialects.npu.scratch import reduced_form
 from ....dialects.npu.structure import SectionOp
@@ -47,9 +48,7 @@ def _repeated(op: VBroadcastOp, buffers: SectionBuffers) -> bool:
         b = Lanes(buffers, op, op.dest)
         wide = b.full(b.convert(op.source, "f16"))
         inner = wide.owner
-        b.add_op(
-            ELEMENTWISE["ne"].create(operands=[wide, b.number(0.0, "f16"), op.dest], location=op.location)
-        )
+        b("ne", wide, b.number(0.0, "f16"), into=op.dest)
         if isinstance(inner, VectorOp):
             return True
         fresh = op.prev_op.prev_op if op.prev_op is not None else None
@@ -107,9 +106,7 @@ def _reduced(op: VReduceOp, buffers: SectionBuffers) -> bool:
 
 def _reduced_truths(op: VReduceOp, buffers: SectionBuffers) -> bool:
     """All or any of some truths: the least or the largest of them as f16."""
-    from xdsl.dialects.builtin import StringAttr
-
-    source, dest = buffer(op.source), buffer(op.dest)
+    dest = buffer(op.dest)
     b = Lanes(buffers, op, op.dest)
     wide = b.convert(op.source, "f16")
     narrow = buffers.new(dest.shape, "f16", op)
@@ -118,9 +115,8 @@ def _reduced_truths(op: VReduceOp, buffers: SectionBuffers) -> bool:
     }
     made = VReduceOp.create(operands=[wide, narrow], properties=properties, location=op.location)
     b.add_op(made)
-    b.add_op(ELEMENTWISE["ne"].create(operands=[narrow, b.number(0.0, "f16"), op.dest], location=op.location))
+    b("ne", narrow, b.number(0.0, "f16"), into=op.dest)
     if _reduced(made, buffers):
         made.detach()
         made.erase()
-    del source
     return True
