@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from support.shared import SHARED, needs
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.parser import Parser
 from xdsl.printer import Printer
 
 from tilewright.dialects import make_context
@@ -29,7 +28,7 @@ def test_a_stored_text_is_read_and_printed(path: Path) -> None:
     module = parse_module(make_context(), path.read_text(), path.name)
     module.verify()
     for generic in (False, True):
-        again = Parser(make_context(), printed(module, generic)).parse_module()
+        again = parse_module(make_context(), printed(module, generic), path.name)
         again.verify()
         assert printed(again, generic=True) == printed(module, generic=True)
 
