@@ -10,7 +10,7 @@ from typing import Protocol
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr
 from xdsl.ir import Attribute
 
-from .base import FormattedOp, to_ints
+from .base import FormattedOp, integer, to_ints
 from .dtypes import same_width, size
 from .elementwise import REDUCTIONS, SCATTERS, Function
 from .sparsity import INDEXED, KEPT_OF
@@ -191,6 +191,12 @@ def check_matmul(op: FormattedOp, steps: int, a: Shape, b: Shape, acc: Shape) ->
     check_places(op, steps, 1)
     if not (len(a) == len(b) == len(acc) == 2 and a[1] == b[0] and tuple(acc) == (a[0], b[1])):
         raise op.error(f"cannot multiply {list(a)} by {list(b)} into {list(acc)}")
+
+
+def transposes(load: FormattedOp) -> bool:
+    """Whether a load to l0a or l0b swaps the rows and columns of its matrix."""
+    found = load.properties.get("transpose")
+    return found is not None and bool(integer(found))
 
 
 def check_box(op: FormattedOp, shape: Shape, sizes: Shape, offsets: int) -> None:

@@ -11,9 +11,10 @@ from ...dialects.affine import Expr
 from ...dialects.base import describe
 from ...dialects.dtypes import itemsize
 from ...dialects.hivm.cube import MmadL1Op
-from ...dialects.hivm.tiling import ROWS, block_of
+from ...dialects.hivm.tiling import before, block_of
 from ...dialects.npu import LoadL0Op, LoadRowOp, MmadOp, SetFlagOp, buffer
 from ...dialects.npu.structure import SectionOp
+from ...dialects.npu.types import FRACTAL_ROWS
 from ...machine import Machine
 from .building import made
 from .emitter import FunctionEmitter, Number, element_of, memref
@@ -59,14 +60,12 @@ class CubeRules:
         """Whether a flag of MTE1 must wait for the product whose loads it follows."""
         if not isinstance(op, SetFlagOp) or op.source_pipe() != "MTE1":
             return False
-        at = op.prev_op
-        while at is not None:
+        for at in before(op):
             if isinstance(at, MmadOp):
                 return False
             if isinstance(at, LoadL0Op | LoadRowOp) and at in self.inside:
                 self.deferred.append(op)
                 return True
-            at = at.prev_op
         return False
 
     def _add(self, product: Product) -> None:
@@ -110,7 +109,7 @@ class CubeRules:
         wanted, but all rows, since they say how far columns are apart."""
         emit, load = self.emit, part.load
         kind = buffer(load.source)
-        block, rows = block_of(kind), -(-part.rows // ROWS) * ROWS
+        block, rows = block_of(kind), -(-part.rows // FRACTAL_ROWS) * FRACTAL_ROWS
         by_row, by_column = (part.other, part.summed) if part.by_rows else (part.summed, part.other)
         columns = part.columns if part.by_rows else wanted
         shape = fractals((part.rows, columns), kind.dtype(), "cbuf")

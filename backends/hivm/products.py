@@ -7,7 +7,6 @@ M -> MTE1, is loaded to l0a and l0b, which take turns at two addresses, handed o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from xdsl.dialects.arith import ConstantOp
@@ -18,7 +17,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from ...dialects.affine import Expr
 from ...dialects.base import integer, to_ints
 from ...dialects.dtypes import size
-from ...dialects.hivm.tiling import ROWS, block_of, macro_part
+from ...dialects.hivm.tiling import before, block_of, counted_side, loader_of, macro_part
 from ...dialects.npu import (
     BufferType,
     LoadL0Op,
@@ -32,6 +31,8 @@ from ...dialects.npu import (
     buffer,
 )
 from ...dialects.npu.structure import SectionOp
+from ...dialects.npu.types import FRACTAL_ROWS
+from ...dialects.shapes import transposes
 from ...machine import Machine
 from .errors import NotInHivm
 
@@ -111,8 +112,8 @@ def _product(mmad: MmadOp, machine: Machine) -> Product:
     index = loop.body.block.args[0] if loop is not None else None
     parts = _trips(loop) if loop is not None else 1
     left_part, right_part = (
-        _part_of(left, not _turned(left), index, step),
-        _part_of(right, _turned(right), index, step),
+        _part_of(left, not transposes(left), index, step),
+        _part_of(right, transposes(right), index, step),
     )
     kind = buffer(left.source)
     whole_left, whole_right = _side(left_part, kind, m), _side(right_part, buffer(right.source), n)
@@ -135,9 +136,9 @@ def _product(mmad: MmadOp, machine: Machine) -> Product:
 
 def _loader(mmad: MmadOp, operand: SSAValue) -> LoadL0Op:
     """The load that fills an operand of a product, the last one before it."""
-    for op in _before(mmad):
-        if isinstance(op, LoadL0Op) and op.dest is operand:
-            return op
+    found = loader_of(mmad, operand)
+    if found is not None:
+        return found
     raise NotInHivm(
         mmad, "takes an operand that stays in l0 for several products, which HIVM's product loads itself"
     )
@@ -146,19 +147,12 @@ def _loader(mmad: MmadOp, operand: SSAValue) -> LoadL0Op:
 def _row_loader(mmad: MmadOp) -> LoadRowOp | None:
     if mmad.bias is None:
         return None
-    for op in _before(mmad):
+    for op in before(mmad):
         if isinstance(op, LoadRowOp) and op.dest is mmad.bias:
             return op
     raise NotInHivm(
         mmad, "takes a bias that stays in bt for several products, which HIVM's product loads itself"
     )
-
-
-def _before(op: Operation) -> Iterator[Operation]:
-    at = op.prev_op
-    while at is not None:
-        yield at
-        at = at.prev_op
 
 
 def _check_plain(op: LoadL0Op) -> None:
@@ -168,10 +162,6 @@ def _check_plain(op: LoadL0Op) -> None:
     users = [u for u in op.dest.uses if not isinstance(u.operation, SyncOp)]
     if len({u.operation for u in users}) > 2:
         raise NotInHivm(op, "fills a matrix of l0 that several products take")
-
-
-def _turned(op: LoadL0Op) -> bool:
-    return op.transpose is not None and bool(integer(op.transpose))
 
 
 def _part_of(op: LoadL0Op, by_rows: bool, index: SSAValue | None, step: int) -> ProductOperand:
@@ -196,23 +186,25 @@ def _part_of(op: LoadL0Op, by_rows: bool, index: SSAValue | None, step: int) -> 
                 op, "moves along its tile in l1 otherwise than by the parts of the summed dimension"
             )
         summed = summed.substitute({index: 0})
-    return ProductOperand(op, rows, kind.shape[-1], summed, other, _turned(op), by_rows)
+    return ProductOperand(op, rows, kind.shape[-1], summed, other, transposes(op), by_rows)
 
 
 def _side(part: ProductOperand, kind: BufferType, wanted: int) -> int:
     """Rows or columns that the macro is told of: all of the tile where they are its rows, else those that are used,
     from a whole block on. Raises NotInHivm."""
+    counted = counted_side(kind, part.by_rows, wanted)
     if part.by_rows:
-        whole = -(-part.rows // ROWS) * ROWS
-        if part.turned and not (part.other == Expr() and -(-wanted // ROWS) * ROWS == whole):
+        if part.turned and not (
+            part.other == Expr() and -(-wanted // FRACTAL_ROWS) * FRACTAL_ROWS == counted
+        ):
             raise NotInHivm(
                 part.load, "takes a part of the rows of a tile in l1 that is turned, which HIVM 1.2 does not"
             )
-        return whole
+        return counted
     block = block_of(kind)
     if part.other.constant % block or any(c % block for _, c in part.other.terms):
         raise NotInHivm(part.load, "takes columns of a tile in l1 that begin within a block of 32 bytes")
-    return -(-wanted // block) * block
+    return counted
 
 
 def _trips(loop: ForOp) -> int:
@@ -271,7 +263,7 @@ def _around(made: Product, block: Block) -> list[Operation]:
     """Flags M -> MTE1 before the loads of a product and behind it, and MTE1 -> M between them."""
     first = next(op for op in block.ops if op in (made.left.load, made.right.load, made.bias))
     found: list[Operation] = []
-    for op in _before(first):
+    for op in before(first):
         if isinstance(op, WaitFlagOp) and op.pipes() == ("M", "MTE1"):
             found.append(op)
         elif isinstance(op, SetFlagOp) and op.pipes() == ("M", "MTE1"):

@@ -14,6 +14,7 @@ from xdsl.ir import Operation
 from ...dialects.npu import LoadL0Op, LoadOp, SlotOp, TransferOp, whole_tensor
 from ...dialects.npu.interface import buffer
 from ...dialects.npu.structure import KernelOp, SectionOp
+from ...dialects.shapes import transposes
 from ..functions.scope import Box, Ranges
 from .instructions import box_of
 from .open_kernels import is_open_kernel
@@ -83,7 +84,7 @@ def _composed(load: LoadOp, reader: Operation, ranges: Ranges) -> Box | None:
     if not inner.inside(shape, ranges):
         return None
     # across an edge a box is moved into place after it is cut, for each product anew: measured, no quicker than l1
-    if reader.transpose is not None and not outer.inside(load.view.shape, ranges):
+    if transposes(reader) and not outer.inside(load.view.shape, ranges):
         return None
     starts = list(outer.starts)
     sizes, steps = [1] * len(starts), list(outer.steps)

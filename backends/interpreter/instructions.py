@@ -22,7 +22,7 @@ from ...dialects.npu.interface import NpuOp, fill_value
 from ...dialects.npu.scatter import VScatterOp
 from ...dialects.npu.sorting import VSortOp
 from ...dialects.open_sizes import is_open
-from ...dialects.shapes import Keys
+from ...dialects.shapes import Keys, transposes
 from ...support.rules import Rules
 from ..functions import scattering, sorting, values
 from ..functions.products import mma, unpacked
@@ -83,11 +83,6 @@ def _matrix(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]
     shape = (prod(sizes[:-1]), prod(window) * sizes[-1])
     x = boxes.extract(values.raw(sources[0]), at, sizes, steps_of(op), shape, window, window_steps)
     return [as_operand(op, values.cooked(x, sources[0].dtype), out[0])]
-
-
-def transposes(op: Any) -> bool:
-    """Whether a load to l0a or l0b turns its matrix."""
-    return op.transpose is not None and bool(integer(op.transpose))
 
 
 def from_turned(value: SSAValue) -> bool:

@@ -19,6 +19,7 @@ from ...dialects.dtypes import numbers_in, numpy_dtype
 from ...dialects.npu import whole_buffer
 from ...dialects.npu.interface import NpuOp, buffer, fill_value, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
+from ...dialects.shapes import transposes
 from ...machine import Machine
 from ..functions import values
 from ..functions.compiling import in_rows
@@ -43,7 +44,6 @@ from .instructions import (
     box_of,
     from_turned,
     offsets_of,
-    transposes,
 )
 from .liveness import Carried, carried, perfect_nest, runs_once
 from .memory import Memory, TypedMemory, known_indices

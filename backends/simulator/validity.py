@@ -17,6 +17,7 @@ from ...dialects.affine import Expr, Range
 from ...dialects.base import to_ints
 from ...dialects.npu import NpuOp, buffer, whole_buffer
 from ...dialects.npu.interface import vector_elements
+from ...dialects.shapes import transposes
 from .affine import TransferRow
 
 Extents = tuple[TransferRow | None, ...]
@@ -91,7 +92,7 @@ class Validity:
                 continue
             part = TransferRow(row.offset + inside * row.step, size, row.step * step, row.extent)
             rows.append(None if part.never_clips(ranges) else part)
-        if op.transpose is not None:
+        if transposes(op):
             sizes, rows = sizes[::-1], rows[::-1]
         return _match(sizes, rows, shape)
 

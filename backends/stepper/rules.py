@@ -21,7 +21,7 @@ from ...dialects.npu.cumulate import VCumulateOp
 from ...dialects.npu.interface import NpuOp, fill_value
 from ...dialects.npu.scatter import VScatterOp
 from ...dialects.npu.sorting import VSortOp
-from ...dialects.shapes import Keys
+from ...dialects.shapes import Keys, transposes
 from ...support.rules import Rules
 from ..functions import values
 from ..functions.scope import Offset, Scope
@@ -95,7 +95,7 @@ def _matrix(op: Any, number: Number) -> Compute:
     steps = ints_of(op, "steps", number, ones)
     window = (*ints_of(op, "window", number), *ones)[:rank]
     window_steps = (*ints_of(op, "window_steps", number), *ones)[:rank]
-    turned = op.transpose is not None and bool(integer(op.transpose))
+    turned = transposes(op)
     (out,) = made_by(op)
     rows, columns = prod(sizes[:-1]), prod(window) * sizes[-1]
 

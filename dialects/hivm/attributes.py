@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr, SymbolRefAttr
 from xdsl.ir import Attribute, Data, ParametrizedAttribute
@@ -244,10 +244,6 @@ class TargetSystemSpec(ParametrizedAttribute):
 
 class Marker(ParametrizedAttribute):
     """An attribute without parameters."""
-
-    @classmethod
-    def of(cls) -> Self:
-        return cls()
 
 
 def _marker(name: str) -> type[Any]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
-    AnyFloat,
     IntegerType,
     MemRefType,
     Signedness,
@@ -18,8 +17,6 @@ from xdsl.utils.exceptions import VerifyException
 from .attributes import Enumeration
 
 Shaped = MemRefType | TensorType
-
-NAMES = {"float": "f32", "half": "f16", "bfloat16_t": "bf16", "bool": "i1"}
 
 
 def error(op: Operation, message: str) -> VerifyException:
@@ -98,8 +95,3 @@ def check_dims(op: Operation, dims: Sequence[int], rank: int, of: str) -> None:
         raise error(op, f"needs {of}")
     if wrong := [d for d in dims if not 0 <= d < rank]:
         raise error(op, f"has {of} {wrong[0]}, and operands of rank {rank}")
-
-
-def is_float(found: Attribute) -> bool:
-    """Whether a type is a float."""
-    return isinstance(found, AnyFloat)

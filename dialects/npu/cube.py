@@ -10,9 +10,9 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, var_operand_def
 
 from ...machine import Machine
-from ..base import integer, to_ints
+from ..base import to_ints
 from ..dtypes import dtype_name, numbers_in, size
-from ..shapes import check_box, check_extract, check_handed_on, check_product, check_row_move
+from ..shapes import check_box, check_extract, check_handed_on, check_product, check_row_move, transposes
 from .buffers import SlotOp
 from .interface import Cost, NpuOp, SourceBox, buffer, parts, products_in
 from .legality import (
@@ -56,7 +56,7 @@ class LoadL0Op(NpuOp):
         moved = size(sizes) * size(to_ints(self.window))
         if moved != size(dest.shape):
             raise self.error(f"moves {moved} elements into {self.dest.type}")
-        rows, columns = dest.shape[::-1] if self.transpose is not None and integer(self.transpose) else dest.shape
+        rows, columns = dest.shape[::-1] if transposes(self) else dest.shape
         if not any(size(sizes[:k]) == rows for k in range(len(sizes) + 1)):
             raise self.error(f"makes a matrix of {rows} x {columns} of a box of {list(sizes)}, which has no such rows")
         if source.element != dest.element:
@@ -67,10 +67,10 @@ class LoadL0Op(NpuOp):
         return SourceBox.of(self)
 
     def refused_by(self, machine: Machine) -> str | None:
-        dest, turned = buffer(self.dest), self.transpose is not None and bool(integer(self.transpose))
+        dest = buffer(self.dest)
         left = dest.space == "l0a"
         return refuse_path(machine, "l1", dest.space, self.PIPE) or refuse_parted(
-            dest.dtype(), dest.shape[left], turned == left
+            dest.dtype(), dest.shape[left], transposes(self) == left
         )
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:

@@ -53,7 +53,7 @@ class ScalarOp(NumberOp, ElementwiseVectorOp):
     function = prop_def(StringAttr)
 
     @property
-    def FUNCTION(self) -> Function:  # pyright: ignore[reportIncompatibleVariableOverride]  # one op for all
+    def FUNCTION(self) -> Function:  # one op for all
         return FUNCTIONS[text(self.function)]
 
     def verify_(self) -> None:

@@ -26,7 +26,7 @@ from ..effects import allocates
 from ..npu.interface import NpuOp
 from ..npu.legality import refuse_drain, refuse_parted, refuse_path, refuse_product
 from ..npu.types import Pipe
-from ..shapes import check_box, check_extract, check_handed_on, check_product, check_row_move
+from ..shapes import check_box, check_extract, check_handed_on, check_product, check_row_move, transposes
 from .interface import TileOp, tile_type
 from .types import TileType
 
@@ -60,10 +60,10 @@ class MoveOp(TileOp):
             raise self.error(f"moves {moved} elements into {self.result.type}")
 
     def refused_by(self, machine: Machine) -> str | None:
-        made, turned = tile_type(self.result), self.transpose is not None and bool(integer(self.transpose))
+        made = tile_type(self.result)
         left = made.space == "l0a"
         return refuse_path(machine, "l1", made.space, Pipe.MTE1) or refuse_parted(
-            made.dtype(), made.shape[left], turned == left
+            made.dtype(), made.shape[left], transposes(self) == left
         )
 
 

@@ -17,14 +17,6 @@ from .kernels import cores_of, kernel_of, launched
 from .launching import LINE, LaunchTerms, launch_of, parse_launch
 from .module import Writer, tensors_of
 
-MARK = b"hivm.hir."
-"""What text with ops of the dialect has."""
-
-
-def is_hivm(content: bytes) -> bool:
-    """Whether a text is a kernel of the vendor's compiler."""
-    return MARK in content
-
 
 def import_hivm(module: ModuleOp, where: str, machine: Machine, launch: LaunchTerms | None = None) -> ModuleOp:
     """The module of the npu level for a module with a kernel; where: what messages call it. Raises FrontendError for
@@ -41,4 +33,4 @@ def npu_text(module: ModuleOp, where: str, machine: Machine, launch: LaunchTerms
     return Writer(kernel, machine, scratch, tensors, where).module(grouped(cores))
 
 
-__all__ = ["LINE", "LaunchTerms", "import_hivm", "is_hivm", "launch_of", "npu_text", "parse_launch"]
+__all__ = ["LINE", "LaunchTerms", "import_hivm", "launch_of", "npu_text", "parse_launch"]

@@ -21,25 +21,21 @@ class BoxPlace:
     sizes: tuple[int, ...]
 
 
-def placed(
-    box: Memref, start: int, moves: Sequence[int], axes: Sequence[int], elements: int, clipped: bool
-) -> BoxPlace:
-    """A box of a tensor of so many elements that begins at `start` on the first core, and `moves` further on the next
-    one along each axis. clipped: the view ends where the box does."""
-    found = None if clipped else _in_dimensions(box, start, moves, axes, elements)
-    return found or _by_start(box, start, moves, axes, elements)
+def placed(box: Memref, moves: Sequence[int], axes: Sequence[int], elements: int, clipped: bool) -> BoxPlace:
+    """The box of the first core, of a tensor of so many elements, which begins `moves` further on the next one along
+    each axis. clipped: the view ends where the box does."""
+    found = None if clipped else _in_dimensions(box, moves, axes, elements)
+    return found or _by_start(box, moves, axes, elements)
 
 
-def _in_dimensions(
-    box: Memref, start: int, moves: Sequence[int], axes: Sequence[int], elements: int
-) -> BoxPlace | None:
+def _in_dimensions(box: Memref, moves: Sequence[int], axes: Sequence[int], elements: int) -> BoxPlace | None:
     """The place as coordinates along the dimensions of the box; None where they would lap over."""
     rank = len(box.shape)
     order = sorted(range(rank), key=lambda d: (-box.strides[d], d))
     if any(m < 0 for m in moves) or any(s <= 0 for s in box.strides):
         return None
     constants, coefficients = [0] * rank, [[0] * len(axes) for _ in range(rank)]
-    left, rest = start, list(moves)
+    left, rest = box.start, list(moves)
     for d in order:
         stride = box.strides[d]
         constants[d], left = divmod(left, stride)
@@ -76,14 +72,14 @@ def _all_of_it(extents: list[int], strides: Sequence[int], order: Sequence[int],
     return whole if fits and _reach(whole, strides) <= elements else extents
 
 
-def _by_start(box: Memref, start: int, moves: Sequence[int], axes: Sequence[int], elements: int) -> BoxPlace:
+def _by_start(box: Memref, moves: Sequence[int], axes: Sequence[int], elements: int) -> BoxPlace:
     """The place as the number of its first element, along a dimension of its own."""
     room = elements - box.reach + 1
     zeros = tuple((0,) * len(axes) for _ in box.shape)
     return BoxPlace(
         (room, *box.shape),
         (1, *box.strides),
-        (start, *(0 for _ in box.shape)),
+        (box.start, *(0 for _ in box.shape)),
         (tuple(moves), *zeros),
         (1, *box.shape),
     )

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dialects.dtypes import itemsize
 from ...dialects.hivm import transfers
 from ...dialects.hivm.cube import MmadL1Op
+from ...dialects.hivm.tiling import macro_cut
+from ...dialects.npu.types import FRACTAL_ROWS
 from .places import BufferView, Memref
 from .steps import refused
 from .walk import HANDLERS, BlockWalk, flag
-
-FRACTAL = 16
-"""Rows of a fractal."""
-
-ROW_BYTES = 32
-"""Bytes of its rows."""
 
 L0_BYTES = 65_536
 """Bytes of l0a and l0b, of which the library uses the halves in turn."""
@@ -87,13 +82,7 @@ def _product(walk: BlockWalk, op: MmadL1Op) -> None:
     n = matrix(b)[0 if turned_b else 1]
     if (m, n) != (rows, columns):
         raise refused(op, f"multiplies {m} rows by {n} columns for {rows} x {columns} sums")
-    width = itemsize(a.element)
-    align = max(ROW_BYTES // width, FRACTAL)
-    ceiling = -(-max(m, n) // align) * align
-    half = L0_BYTES // 2 // width
-    part, halves = half // ceiling // align * align, True
-    if not part:
-        part, halves, half = 2 * half // ceiling // align * align, False, 2 * half
+    part, halves = macro_cut(m, n, a.element, L0_BYTES)
     if not part:
         raise refused(op, f"has tiles of {m} x {n} that do not fit in l0")
     parts = -(-k // part)
@@ -107,7 +96,7 @@ def _product(walk: BlockWalk, op: MmadL1Op) -> None:
         waits = [names[turn]] if halves else [0, 1]
         for event in waits:
             flag(walk, op, "wait_flag", "M", "MTE1", event)
-        start = turn * half * width
+        start = turn * L0_BYTES // 2
         left = BufferView("l0a", a.element, (m, size), 0, start)
         right = BufferView("l0b", b.element, (size, n), 0, start)
         last = i + 1 == parts
@@ -126,7 +115,7 @@ def _product(walk: BlockWalk, op: MmadL1Op) -> None:
         flag(walk, op, "set_flag", "MTE1", "M", LIBRARY_EVENT)
         flag(walk, op, "wait_flag", "MTE1", "M", LIBRARY_EVENT)
         walk.emit(op, "npu.mmad", left, right, whole(c), at=[0 if fresh and not i else 1])
-        if rows // FRACTAL * n // FRACTAL < FEW_FRACTALS:
+        if rows // FRACTAL_ROWS * n // FRACTAL_ROWS < FEW_FRACTALS:
             walk.emit(op, "npu.pipe_barrier", properties='pipe = "M"')
         for event in waits:
             flag(walk, op, "set_flag", "M", "MTE1", event)

@@ -16,14 +16,12 @@ Core = Sequence[CorePart]
 
 @dataclass(frozen=True)
 class GridOfCores:
-    """Cores of one kernel. axes: how many there are along each axis of its grid; starts: where the first core's boxes
-    of device memory begin, in the order of its parts and their steps; moves: how much further they begin for the next
-    core along each axis."""
+    """Cores of one kernel. core: the first of them; axes: how many there are along each axis of its grid; moves: how
+    much further each box of device memory begins for the next core along each axis, in the order of the parts and their
+    steps."""
 
-    first: int
     core: Core
     axes: tuple[int, ...]
-    starts: tuple[int, ...]
     moves: tuple[tuple[int, ...], ...]
 
 
@@ -84,8 +82,7 @@ def grouped(cores: Sequence[Core]) -> list[GridOfCores]:
             end += 1
         while begin < end:
             axes, moves, count = _regular(starts[begin:end])
-            first = tuple(int(n) for n in starts[begin])
-            found.append(GridOfCores(begin, cores[begin], axes, first, moves))
+            found.append(GridOfCores(cores[begin], axes, moves))
             begin += count
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +10,11 @@ from xdsl.ir import Operation
 
 from ...dialects.dtypes import is_float, itemsize
 from ...dialects.hivm import transfers, vector
+from ...dialects.hivm.counterparts import ROUNDED
 from ...dialects.hivm.vector import ELEMENTWISE
 from .places import Memref, needs_deeper, row_major, rows_of
 from .steps import refused
-from .walk import HANDLERS, BlockWalk, Handler, operand, single
+from .walk import HANDLERS, BlockWalk, operand, single
 
 FUNCTIONS = {
     "vexp": "exp",
@@ -47,6 +48,9 @@ REDUCTIONS = {k: k for k in ("sum", "prod", "max", "min")} | {
     "ori": "or",
     "andi": "and",
 }
+
+ROUNDINGS = {mode: function for function, mode in ROUNDED.items()}
+"""The function that a cast of floats to their own type is, by its rounding."""
 
 
 def compute(
@@ -105,7 +109,7 @@ def _cast(walk: BlockWalk, op: Any, source: Memref, dest: Memref) -> None:
         raise refused(op, f"casts as {op.cast.data}")
     floats = is_float(source.element), is_float(dest.element)
     if source.element == dest.element and all(floats):
-        function = {"floor": "floor", "ceil": "ceil", "rint": "round_even", "round": "round_away"}.get(mode)
+        function = ROUNDINGS.get(mode)
         if function is None:
             raise refused(op, f"rounds {source.element} by {mode}")
         compute(walk, op, f"npu.v{function}", [source], dest)
@@ -320,24 +324,24 @@ def _copy(walk: BlockWalk, op: Any) -> None:
         raise refused(op, f"copies {source.space} to {dest.space}")
 
 
-_INSTRUCTIONS: dict[str, Callable[[BlockWalk, Any], None]] = {
-    **{f"hivm.hir.{name}": _elementwise for name in ELEMENTWISE},
-    "hivm.hir.vbrc": _broadcast,
-    "hivm.hir.vreduce": _reduce,
-    "hivm.hir.vtranspose": _transpose,
-    "hivm.hir.varange": _arange,
-    "hivm.hir.vcumsum": _cumulate,
-    "hivm.hir.vcumprod": _cumulate,
-    "hivm.hir.vcummax": _cumulate,
-    "hivm.hir.vcummin": _cumulate,
-    "hivm.hir.vflip": _flip,
-    "hivm.hir.vsort": _sort,
-    "hivm.hir.vinterleave": _interleave,
-    "hivm.hir.vdeinterleave": _deinterleave,
-    "hivm.hir.load": _load,
-    "hivm.hir.store": _store,
-    "hivm.hir.copy": _copy,
-    "memref.copy": _copy,
-}
-INSTRUCTIONS: dict[str, Handler] = _INSTRUCTIONS
-HANDLERS.update(INSTRUCTIONS)
+HANDLERS.update(
+    {
+        **{f"hivm.hir.{name}": _elementwise for name in ELEMENTWISE},
+        "hivm.hir.vbrc": _broadcast,
+        "hivm.hir.vreduce": _reduce,
+        "hivm.hir.vtranspose": _transpose,
+        "hivm.hir.varange": _arange,
+        "hivm.hir.vcumsum": _cumulate,
+        "hivm.hir.vcumprod": _cumulate,
+        "hivm.hir.vcummax": _cumulate,
+        "hivm.hir.vcummin": _cumulate,
+        "hivm.hir.vflip": _flip,
+        "hivm.hir.vsort": _sort,
+        "hivm.hir.vinterleave": _interleave,
+        "hivm.hir.vdeinterleave": _deinterleave,
+        "hivm.hir.load": _load,
+        "hivm.hir.store": _store,
+        "hivm.hir.copy": _copy,
+        "memref.copy": _copy,
+    }
+)

@@ -221,10 +221,12 @@ def cores_of(
         raise refused(call, what)
     units = [beside if core == "vector" else 1 for _, core in kernel.functions]
     found: list[list[list[list[CoreStep]]]] = [[[[] for _ in range(n)] for n in units] for _ in range(cores)]
+    functions: dict[ModuleOp, dict[str, FuncOp]] = {}
     for number in range(launch.blocks):
         for (func, _), steps in zip(kernel.functions, found[number % cores], strict=True):
             for unit, listed in enumerate(steps):
-                walk = BlockWalk(BlockPlace(number, launch.blocks, unit), scratch, tiling=tiling)
+                place = BlockPlace(number, launch.blocks, unit)
+                walk = BlockWalk(place, scratch, tiling=tiling, functions=functions)
                 scratch.begin()
                 walk.run(func, given)
                 listed += walk.steps

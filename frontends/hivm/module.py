@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import FileLineColLoc
+from xdsl.dialects.builtin import FileLineColLoc, MemRefType
 
 from ...dialects.base import place_of
 from ...machine import Machine
@@ -80,7 +80,7 @@ def tensors_of(kernel: KernelFunctions, cores: Sequence[Core]) -> dict[int, Argu
         reach = max(b.start + b.reach for b, *_ in listed)
         element = listed[0][0].element
         shape: tuple[int, ...] = (reach,)
-        fixed = argument.kind.get_shape() if hasattr(argument.kind, "get_shape") else (-1,)  # pyright: ignore[reportAttributeAccessIssue]
+        fixed = argument.kind.get_shape() if isinstance(argument.kind, MemRefType) else (-1,)
         if min(fixed, default=1) > 0:
             shape = tuple(fixed)
         elements = int(np.prod(shape))
@@ -99,7 +99,7 @@ def tensors_of(kernel: KernelFunctions, cores: Sequence[Core]) -> dict[int, Argu
             made.whole = _covered(listed, elements)
         if made.stored and made.loaded and _loads_again(listed):
             made.in_place, made.loaded = True, False
-            made.whole = made.whole and _stored_first(listed)
+            made.whole = made.whole and _stored_first(listed, elements)
     return found
 
 
@@ -123,25 +123,25 @@ def _covered(listed: Sequence[tuple[Memref, bool, CoreStep, int]], elements: int
 
 def _loads_again(listed: Sequence[tuple[Memref, bool, CoreStep, int]]) -> bool:
     """Whether a core loads elements that it stored before."""
-    stored: dict[int, list[tuple[int, int]]] = {}
+    stored: dict[int, set[tuple[int, int]]] = {}
     for box, writes, _, core in listed:
         span = (box.start, box.start + box.reach)
         if writes:
-            stored.setdefault(core, []).append(span)
+            stored.setdefault(core, set()).add(span)
         elif any(a < span[1] and span[0] < b for a, b in stored.get(core, ())):
             return True
     return False
 
 
-def _stored_first(listed: Sequence[tuple[Memref, bool, CoreStep, int]]) -> bool:
+def _stored_first(listed: Sequence[tuple[Memref, bool, CoreStep, int]], elements: int) -> bool:
     """Whether all that a core loads is what it stored before."""
-    stored: dict[int, set[Any]] = {}
+    stored: dict[int, np.ndarray] = {}
     for box, writes, _, core in listed:
-        have = stored.setdefault(core, set())
-        numbers = set(_numbers(box).tolist())
+        if core not in stored:
+            stored[core] = np.zeros(elements, np.bool_)
         if writes:
-            have |= numbers
-        elif not numbers <= have:
+            stored[core][_numbers(box)] = True
+        elif not stored[core][_numbers(box)].all():
             return False
     return True
 
@@ -319,14 +319,13 @@ class SectionWriter:
     def _view(self, step: CoreStep, box: Memref, writes: bool) -> tuple[str, str, BoxPlace]:
         """The view that a box of device memory lies in, its type, and its place there."""
         group, tensor = self.group, self.writer.tensors[box.tensor]
-        start = group.starts[self._boxes]
         moves = [m[self._boxes] for m in group.moves]
         axes = group.axes
         if len(self.part.units) > 1:
             moves, axes = [*moves, self._units[self._boxes - self._first]], (*axes, len(self.part.units))
         self._boxes += 1
         clipped = step.sizes is not None and step.sizes != box.shape
-        place = placed(box, start, moves, axes, tensor.elements, clipped)
+        place = placed(box, moves, axes, tensor.elements, clipped)
         if step.only is not None:
             place = only_on(place, step.only, len(axes))
         name = tensor.named(writes)

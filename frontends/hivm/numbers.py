@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import AffineMapAttr, AnyFloat, FloatAttr, IndexType, IntegerAttr, IntegerType
+from xdsl.dialects.builtin import AffineMapAttr, AnyFloat, FloatAttr, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Operation
 
 from ...dialects.dtypes import dtype_name, numpy_dtype
+from ..size_arithmetic import truncated_quotient, truncated_remainder
 
 Number = int | float
 
@@ -27,38 +29,34 @@ def _unsigned(value: int, kind: Attribute) -> int:
     return value & ((1 << (kind.width.data if isinstance(kind, IntegerType) else 64)) - 1)
 
 
-def _quotient(a: int, b: int) -> int:
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
 _INTEGERS: dict[str, Callable[[int, int], int]] = {
-    "addi": lambda a, b: a + b,
-    "subi": lambda a, b: a - b,
-    "muli": lambda a, b: a * b,
-    "divsi": _quotient,
-    "remsi": lambda a, b: a - b * _quotient(a, b),
-    "floordivsi": lambda a, b: a // b,
+    "addi": operator.add,
+    "subi": operator.sub,
+    "muli": operator.mul,
+    "divsi": truncated_quotient,
+    "remsi": truncated_remainder,
+    "floordivsi": operator.floordiv,
     "ceildivsi": lambda a, b: -(-a // b),
     "minsi": min,
     "maxsi": max,
-    "andi": lambda a, b: a & b,
-    "ori": lambda a, b: a | b,
-    "xori": lambda a, b: a ^ b,
-    "shli": lambda a, b: a << b,
-    "shrsi": lambda a, b: a >> b,
+    "andi": operator.and_,
+    "ori": operator.or_,
+    "xori": operator.xor,
+    "shli": operator.lshift,
+    "shrsi": operator.rshift,
 }
 _UNSIGNED: dict[str, Callable[[int, int], int]] = {
-    "divui": lambda a, b: a // b,
-    "remui": lambda a, b: a % b,
+    "divui": operator.floordiv,
+    "remui": operator.mod,
     "ceildivui": lambda a, b: -(-a // b),
     "minui": min,
     "maxui": max,
-    "shrui": lambda a, b: a >> b,
+    "shrui": operator.rshift,
 }
 _FLOATS: dict[str, Callable[[float, float], float]] = {
-    "addf": lambda a, b: a + b,
-    "subf": lambda a, b: a - b,
-    "mulf": lambda a, b: a * b,
+    "addf": operator.add,
+    "subf": operator.sub,
+    "mulf": operator.mul,
     "divf": lambda a, b: a / b if b else math.copysign(math.inf, a) if a else math.nan,
     "maximumf": max,
     "minimumf": min,
@@ -71,7 +69,7 @@ _UNARY: dict[str, Callable[[float], float]] = {
     "math.exp": math.exp,
     "math.log": math.log,
     "math.rsqrt": lambda x: 1 / math.sqrt(x),
-    "arith.negf": lambda x: -x,
+    "arith.negf": operator.neg,
 }
 SCALARS = {
     "arith.addf": "add",
@@ -101,12 +99,12 @@ SCALARS = {
 """The scalar function that an op on numbers is, where they are only known when the kernel runs."""
 
 _COMPARISONS: Sequence[Callable[[int, int], bool]] = [
-    lambda a, b: a == b,
-    lambda a, b: a != b,
-    lambda a, b: a < b,
-    lambda a, b: a <= b,
-    lambda a, b: a > b,
-    lambda a, b: a >= b,
+    operator.eq,
+    operator.ne,
+    operator.lt,
+    operator.le,
+    operator.gt,
+    operator.ge,
 ]
 
 
@@ -187,8 +185,3 @@ def _mapped(op: Operation, values: Sequence[int]) -> int | None:
     results = [e.eval(values[:dims], values[dims:]) for e in found.data.results]
     combine = {"affine.apply": lambda r: r[0], "affine.min": min, "affine.max": max}.get(op.name)
     return combine(results) if combine is not None else None
-
-
-def is_number(kind: Attribute) -> bool:
-    """Whether values of a type are single numbers."""
-    return isinstance(kind, IntegerType | IndexType | AnyFloat)

@@ -24,7 +24,9 @@ from xdsl.ir.affine import AffineDimExpr
 
 from ...dialects.base import integer, to_ints
 from ...dialects.dtypes import dtype_name
+from ...dialects.elementwise import REDUCTION_FUNCTION
 from ...dialects.hivm import upstream
+from ...dialects.hivm.counterparts import COMPARED
 from .instructions import compute, copied, fill
 from .numbers import SCALARS, Number
 from .places import Memref, needs_deeper, row_major
@@ -42,9 +44,6 @@ FUNCTIONS = {
 }
 """The function of each op on vectors."""
 
-COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-"""Those of `arith.cmpi`, by number."""
-
 KINDS = {
     "add": "sum",
     "mul": "prod",
@@ -54,8 +53,6 @@ KINDS = {
     "minnumf": "min",
 }
 KINDS |= {"maxsi": "max", "minsi": "min"}
-MERGES = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
-"""How an accumulator comes in."""
 
 IDENTITIES = {"arith.addf": 0.0, "arith.mulf": 1.0}
 
@@ -64,13 +61,12 @@ class Lane(int):
     """The index of a loop that is passed at once: 0, with the extent of all its iterations."""
 
     extent: int
-    step: int
 
     @staticmethod
-    def of(first: int, extent: int, step: int) -> Lane:
+    def of(first: int, extent: int) -> Lane:
         """A lane that begins at `first`."""
         made = Lane(first)
-        made.extent, made.step = extent, step
+        made.extent = extent
         return made
 
 
@@ -126,8 +122,8 @@ class VectorWalk(BlockWalk):
             return
         function = FUNCTIONS.get(op.name)
         if op.name == "arith.cmpi":
-            number = integer(op.properties["predicate"])  # pyright: ignore[reportArgumentType]
-            function = COMPARISONS[number] if number < len(COMPARISONS) else None
+            number = integer(op.properties["predicate"])
+            function = COMPARED[number] if number < len(COMPARED) else None
         if function is None:
             raise refused(op, "has no counterpart in the import of vector functions")
         if "reductionOp" in op.attributes:
@@ -167,7 +163,7 @@ def _for(walk: VectorWalk, op: Any) -> None:
         HANDLERS["scf.for"](walk, op)
         return
     used = walk.scratch.used["vectors"]
-    walk.values[body.args[0]] = Lane.of(low, high - low, step)
+    walk.values[body.args[0]] = Lane.of(low, high - low)
     walk.values |= dict(zip(body.args[1:], carried, strict=True))
     walk.values |= dict(zip(op.results, walk.walk(body), strict=True))
     if not op.results:
@@ -320,7 +316,7 @@ def _reduction(walk: VectorWalk, op: upstream.MultiReductionOp) -> None:
     shape = tuple(n for d, n in enumerate(source.shape) if d not in dims)
     result = Memref(made.space, element, shape, row_major(shape), made.start)
     if "withoutInitMergeOp" not in op.attributes:
-        compute(walk, op, f"npu.v{MERGES[kind]}", [result, walk.array(op.acc, op)], result)
+        compute(walk, op, f"npu.v{REDUCTION_FUNCTION[kind]}", [result, walk.array(op.acc, op)], result)
     walk.give(op.dest, result)
 
 
@@ -346,10 +342,14 @@ def _call(walk: BlockWalk, op: Any) -> None:
     top: Any = op
     while not isinstance(top, ModuleOp):
         top = top.parent_op()
-    callee = next((f for f in top.walk() if isinstance(f, FuncOp) and f.sym_name.data == name), None)
+    functions = walk.functions.get(top)
+    if functions is None:
+        found = {f.sym_name.data: f for f in top.walk(reverse=True) if isinstance(f, FuncOp)}
+        functions = walk.functions[top] = found
+    callee = functions.get(name)
     if callee is None or not isinstance(callee.attributes.get("hivm.vector_function"), UnitAttr):
         raise refused(op, f"calls @{name}, which is no vector function")
-    inner = VectorWalk(walk.block, walk.scratch, walk.steps, tiling=walk.tiling)
+    inner = VectorWalk(walk.block, walk.scratch, walk.steps, tiling=walk.tiling, functions=walk.functions)
     used = walk.scratch.used["vectors"]
     inner.run(callee, [walk.value(v, op) for v in op.operands])
     walk.scratch.used["vectors"] = used

@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     IntegerAttr,
     MemRefType,
+    ModuleOp,
 )
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
@@ -52,6 +53,8 @@ class BlockWalk:
     """The numbers of the iterations of the loops around, the innermost one last."""
     tiling: dict[int, list[int]] = field(default_factory=dict)
     """What arguments hold that the host computes, and memory of the core's program, by the numbers of tensors."""
+    functions: dict[ModuleOp, dict[str, FuncOp]] = field(default_factory=dict)
+    """The functions of the modules with calls that were met; of those of one name the first."""
 
     def run(self, func: FuncOp, arguments: Sequence[Value]) -> None:
         """Walks the function. Raises FrontendError for what cannot be imported."""
@@ -252,25 +255,26 @@ def _mixed(walk: BlockWalk, op: Operation, fixed: DenseArrayBase, given: Sequenc
     return [walk.number(next(values), op) if n == DYNAMIC_INDEX else n for n in to_ints(fixed)]
 
 
+def _box(walk: BlockWalk, op: Any) -> tuple[list[int], list[int], list[int]]:
+    """The offsets, sizes and strides that an op gives."""
+    return (
+        _mixed(walk, op, op.static_offsets, op.offsets),
+        _mixed(walk, op, op.static_sizes, op.sizes),
+        _mixed(walk, op, op.static_strides, op.strides),
+    )
+
+
 def _subview(walk: BlockWalk, op: Any) -> None:
     source = walk.memref(op.source, op)
-    offsets = _mixed(walk, op, op.static_offsets, op.offsets)
-    sizes = _mixed(walk, op, op.static_sizes, op.sizes)
-    steps = _mixed(walk, op, op.static_strides, op.strides)
+    offsets, sizes, steps = _box(walk, op)
     if any(n < 0 for n in sizes):
         raise refused(op, f"has sizes {sizes}")
     part, kind = source.part(offsets, sizes, steps), op.results[0].type
     rank = len(kind.get_shape())
     if rank < len(sizes):  # dimensions of size 1 that the result does not have
         kept = _kept(sizes, list(kind.get_shape()), op)
-        part = Memref(
-            part.space,
-            part.element,
-            tuple(part.shape[d] for d in kept),
-            tuple(part.strides[d] for d in kept),
-            part.start,
-            part.tensor,
-        )
+        shape, strides = (tuple(of[d] for d in kept) for of in (part.shape, part.strides))
+        part = replace(part, shape=shape, strides=strides)
     walk.values[op.results[0]] = part
 
 
@@ -288,14 +292,10 @@ def _kept(sizes: Sequence[int], shape: Sequence[int], op: Operation) -> list[int
 
 def _reinterpret(walk: BlockWalk, op: Any) -> None:
     source = walk.memref(op.source, op)
-    offsets = _mixed(walk, op, op.static_offsets, op.offsets)
-    sizes = _mixed(walk, op, op.static_sizes, op.sizes)
-    strides = _mixed(walk, op, op.static_strides, op.strides)
+    offsets, sizes, strides = _box(walk, op)
     start = offsets[0] if source.space == "gm" else source.start + offsets[0] * source.unit
     start += 0 if source.space != "gm" else _base(source)
-    walk.values[op.results[0]] = Memref(
-        source.space, source.element, tuple(sizes), tuple(strides), start, source.tensor
-    )
+    walk.values[op.results[0]] = replace(source, shape=tuple(sizes), strides=tuple(strides), start=start)
 
 
 def _base(source: Memref) -> int:
@@ -306,7 +306,7 @@ def _base(source: Memref) -> int:
 def _groups(op: Any) -> list[list[int]]:
     found = op.reassociation
     assert isinstance(found, ArrayAttr)
-    return [[integer(d) for d in group] for group in found]  # pyright: ignore[reportGeneralTypeIssues]
+    return [[integer(d) for d in group] for group in found]
 
 
 def _collapse(walk: BlockWalk, op: Any) -> None:
@@ -334,10 +334,7 @@ def _same(walk: BlockWalk, op: Operation) -> None:
 def _bitcast(walk: BlockWalk, op: structure.BitcastOp) -> None:
     source, kind = walk.memref(op.src, op), op.result.type
     assert isinstance(kind, MemRefType)
-    element = dtype_name(kind.element_type)
-    walk.values[op.result] = Memref(
-        source.space, element, source.shape, source.strides, source.start, source.tensor
-    )
+    walk.values[op.result] = replace(source, element=dtype_name(kind.element_type))
 
 
 def _dim(walk: BlockWalk, op: Any) -> None:
@@ -350,7 +347,7 @@ def _dim(walk: BlockWalk, op: Any) -> None:
 def _element(walk: BlockWalk, op: Operation, place: Memref, indices: Sequence[SSAValue]) -> Memref:
     at = [walk.number(v, op) for v in indices]
     part = place.part(at, [1] * len(at), [1] * len(at))
-    return Memref(part.space, part.element, (), (), part.start, part.tensor)
+    return replace(part, shape=(), strides=())
 
 
 def _view(walk: BlockWalk, op: Any) -> None:
@@ -409,7 +406,7 @@ def _store_number(walk: BlockWalk, op: Any) -> None:
     if place.space == "ub":
         walk.emit(op, "npu.scalar", single(source), single(place), properties='function = "convert"')
     else:
-        target = Memref("gm", place.element, (1,), (1,), place.start, place.tensor)
+        target = replace(place, space="gm", shape=(1,), strides=(1,))
         walk.emit(op, "npu.store_nd", single(source), target)
 
 

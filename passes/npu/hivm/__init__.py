@@ -62,7 +62,7 @@ def bring_into_forms(kernel: KernelOp, machine: Machine) -> None:
     for retiled in (True, False):
         tried = kernel.clone()
         parent.insert_op_before(tried, kernel)
-        _rewrite(tried, machine, retiled)
+        was_retiled = _rewrite(tried, machine, retiled)
         try:
             trial = tried.clone()
             for section in trial.sections():
@@ -72,6 +72,8 @@ def bring_into_forms(kernel: KernelOp, machine: Machine) -> None:
             why = why or str(error)
             tried.detach()
             tried.erase()
+            if not was_retiled:
+                break
             continue
         kernel.detach()
         kernel.erase()
@@ -79,19 +81,21 @@ def bring_into_forms(kernel: KernelOp, machine: Machine) -> None:
     kernel.attributes[NO_HIVM] = StringAttr(why[:LONGEST_REASON])
 
 
-def _rewrite(kernel: KernelOp, machine: Machine, retiled: bool) -> None:
-    """Rewrites a kernel. retiled: also the parts of its products."""
+def _rewrite(kernel: KernelOp, machine: Machine, retiled: bool) -> bool:
+    """Rewrites a kernel. retiled: also the parts of its products. Gives whether there were any to rewrite."""
+    found = False
     for section in kernel.sections():
         assert isinstance(section, SectionOp)
         buffers = SectionBuffers(section)
         if retiled:
-            retile_products(section, machine)
+            found |= retile_products(section, machine)
         lay_in_fractals(section)
         fill_before_loads(kernel, section)
         convert_truths(section, buffers)
         expand_functions(section, buffers)
         split_shapes(section, buffers)
         reserve_scratch(section)
+    return found
 
 
 def reserve_scratch(section: SectionOp) -> None:

@@ -13,77 +13,65 @@ from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import Rewriter
 
 from ....dialects.affine import Expr
-from ....dialects.base import INDEX, encode, integer, ints, to_ints
-from ....dialects.dtypes import size
-from ....dialects.hivm.tiling import ROWS, block_of, macro_part
+from ....dialects.base import INDEX, encode, ints, to_ints
+from ....dialects.hivm.tiling import counted_side, loader_of, macro_part
 from ....dialects.npu import BufferType, LoadL0Op, MmadOp, SlotOp, buffer, buffer_users, whole_buffer
 from ....dialects.npu.structure import SectionOp
+from ....dialects.shapes import transposes
 from ....machine import Machine
 
 
-def retile_products(section: SectionOp, machine: Machine) -> None:
-    """Gives the loops over parts of products in a section the parts of the macro, where these divide all."""
-    for op in [op for op in section.body.walk() if isinstance(op, MmadOp)]:
-        _retiled(op, machine)
+def retile_products(section: SectionOp, machine: Machine) -> bool:
+    """Gives the loops over parts of products in a section the parts of the macro, where these divide all; whether there
+    was such a loop."""
+    products = [op for op in section.body.walk() if isinstance(op, MmadOp)]
+    return sum(_retiled(op, section.body.block, machine) for op in products) > 0
 
 
-def _retiled(mmad: MmadOp, machine: Machine) -> None:
+def _retiled(mmad: MmadOp, top: Block, machine: Machine) -> bool:
     block = mmad.parent
     assert block is not None
-    loads = [_loader(mmad, v) for v in (mmad.a, mmad.b)]
+    loads = [loader_of(mmad, v) for v in (mmad.a, mmad.b)]
     if any(load is None or load.parent is not block for load in loads) or mmad.bias is not None:
-        return
+        return False
     left, right = loads
     assert left is not None and right is not None
     step = buffer(mmad.a).shape[1]
     loop = block.parent_op()
     if not isinstance(loop, ForOp) or not _is_over_parts(loop, block, mmad, left, right):
-        return
+        return False
     index, bound = loop.body.block.args[0], loop.ub.owner
     if not isinstance(bound, ConstantOp) or not isinstance(bound.value, IntegerAttr):
-        return
+        return False
     parts = bound.value.value.data
     m, n = buffer(mmad.acc).shape
-    part = macro_part(_side(left, False, m), _side(right, True, n), buffer(left.source), machine)
+    part = macro_part(
+        counted_side(buffer(left.source), not transposes(left), m),
+        counted_side(buffer(right.source), transposes(right), n),
+        buffer(left.source),
+        machine,
+    )
     whole = parts * step
     wanted = min(part, whole)
     if not wanted or wanted == step or whole % wanted:
-        return
+        return False
     if any(_products(whole_buffer(v)) > 1 for v in (mmad.a, mmad.b)):
-        return
+        return False
     slots = [v.owner for v in (mmad.a, mmad.b) if isinstance(v.owner, SlotOp)]
     counters = [_counter(slot, index, parts, whole // wanted) for slot in slots]
     if any(counter is None for counter in counters):
-        return
+        return False
     _resize(left, 1, index, step, wanted)
     _resize(right, 0, index, step, wanted)
     for slot, counter in zip(slots, counters, strict=True):
         assert counter is not None
         slot.properties["offsets"] = encode([counter], slot.indices)
     made = ConstantOp(IntegerAttr(whole // wanted, INDEX))
-    top = section_block(loop)
     first = top.first_op
     assert first is not None
     top.insert_op_before(made, first)
     loop.operands[1] = made.result
-
-
-def section_block(op: ForOp) -> Block:
-    """The block of the section around a loop."""
-    at = op.parent_op()
-    while not isinstance(at, SectionOp):
-        assert at is not None
-        at = at.parent_op()
-    return at.body.block
-
-
-def _loader(mmad: MmadOp, operand: SSAValue) -> LoadL0Op | None:
-    at = mmad.prev_op
-    while at is not None:
-        if isinstance(at, LoadL0Op) and at.dest is operand:
-            return at
-        at = at.prev_op
-    return None
+    return True
 
 
 def _is_over_parts(loop: ForOp, block: Block, mmad: MmadOp, left: LoadL0Op, right: LoadL0Op) -> bool:
@@ -108,16 +96,6 @@ def _is_over_parts(loop: ForOp, block: Block, mmad: MmadOp, left: LoadL0Op, righ
 def _products(alloc: SSAValue) -> int:
     """How many products use a buffer."""
     return sum(isinstance(op, MmadOp) for op in buffer_users(alloc))
-
-
-def _side(load: LoadL0Op, right: bool, wanted: int) -> int:
-    """Rows or columns of a tile as the macro counts them: all rows, or the columns that are used."""
-    kind = buffer(load.source)
-    turned = load.transpose is not None and bool(integer(load.transpose))
-    if turned == right:
-        return -(-size(kind.shape[:-1]) // ROWS) * ROWS
-    block = block_of(kind)
-    return -(-wanted // block) * block
 
 
 def _counter(slot: SlotOp, index: SSAValue, parts: int, wanted: int) -> Expr | None:
