@@ -18,7 +18,7 @@ SEED ?= 100000
 
 MUTANTS ?=
 
-.PHONY: demo test test-all durations mutants bench faults fuzz fuzz-compiled surface fuzz-tw fuzz-quantized calibration conformance docs clean venv
+.PHONY: demo test types lit test-all durations mutants bench faults fuzz fuzz-compiled surface fuzz-tw fuzz-quantized calibration conformance docs clean venv
 
 venv: $(STAMP)
 
@@ -31,11 +31,17 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py
 
+# basedpyright takes one processor; the lit tests have the other one meanwhile.
 test: $(STAMP)
 	$(BIN)/ruff check .
-	$(BIN)/basedpyright
-	$(BIN)/lit -q lit_tests
+	@$(MAKE) --no-print-directory -j2 types lit
 	$(BIN)/pytest -q -n $(JOBS) --dist worksteal
+
+types: $(STAMP)
+	$(BIN)/basedpyright
+
+lit: $(STAMP)
+	$(BIN)/lit -q -j $(JOBS) lit_tests
 
 # The first tier, then the second: a tenth of all cases (SEED says which) with all examples of hypothesis, new ones too,
 # and in both memories; and campaigns.

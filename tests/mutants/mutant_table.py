@@ -1,10 +1,13 @@
 """Which modules are mutated, and the tests of each: the first row whose path begins a module's is the module's.
 
-Each row has the shortest tests first; a mutant that one of them kills goes no further. `lit` stands for lit_tests.
+Each row has the shortest tests first; a mutant that one of them kills goes no further. `lit` stands for lit_tests. The
+tests that are named for a module, or import it, come before those of its row.
 """
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,6 +113,27 @@ TABLE: dict[str, Tests] = {
         "tests/passes/test_lit_values.py",
         "tests/ops/test_complex.py",
     ),
+    "passes/graph/strip": ("tests/ops/test_strips.py", "lit/passes/graph", "tests/passes/test_lit_values.py", *OPS),
+    "passes/graph/integer_": (
+        "lit/passes/graph",
+        "tests/passes/test_lit_values.py",
+        "tests/quantized/test_drains.py",
+        "tests/quantized/test_columns.py",
+        "tests/quantized/test_chains.py",
+        "tests/quantized/test_layers.py",
+    ),
+    "passes/graph/grouped_products.py": (
+        "lit/passes/graph",
+        "tests/passes/test_lit_values.py",
+        "tests/ops/test_gathered_products.py",
+        *OPS,
+    ),
+    "passes/graph/pack.py": (
+        "lit/passes/graph",
+        "tests/quantization/test_packing.py",
+        "tests/quantization/test_open_packing.py",
+        "tests/cli/test_pack.py",
+    ),
     "passes/graph/stored_weights.py": (
         "lit/passes/graph",
         "tests/passes/test_lit_values.py",
@@ -162,6 +186,7 @@ TABLE: dict[str, Tests] = {
         "tests/api/test_donation.py",
         "tests/ops/test_control.py",
     ),
+    "passes/added.py": ("tests/plugins",),
     "passes/": (
         "tests/passes/test_access.py",
         "tests/passes/test_pins.py",
@@ -176,8 +201,29 @@ TABLE: dict[str, Tests] = {
 
 
 def covering(module: str) -> Tests:
-    """The tests of a module, given by its path from the root."""
-    return next(tests for prefix, tests in TABLE.items() if module.startswith(prefix))
+    """The tests of a module, given by its path from the root; each once."""
+    row = next(tests for prefix, tests in TABLE.items() if module.startswith(prefix))
+    return tuple(dict.fromkeys([*own_tests(module), *row]))
+
+
+def own_tests(module: str) -> list[str]:
+    """The files of tests that are named for a module, and those that import it."""
+    package, _, stem = module.removesuffix(".py").rpartition("/")
+    dotted = re.escape(f"tilewright.{package}".replace("/", "."))
+    imported = re.compile(
+        rf"^ *(from {dotted}\.{stem} import|from {dotted} import .*\b{stem}\b|import {dotted}\.{stem}\b)", re.M
+    )
+    return [
+        name
+        for name, source in sources().items()
+        if Path(name).stem == f"test_{stem}" or imported.search(source)
+    ]
+
+
+@cache
+def sources() -> dict[str, str]:
+    """The text of each file of tests, by its path from the root."""
+    return {str(p.relative_to(ROOT)): p.read_text() for p in sorted((ROOT / "tests").rglob("test_*.py"))}
 
 
 def modules() -> list[str]:
