@@ -210,14 +210,13 @@ def needed_flags(
 ) -> list[SyncPair]:
     """`flags` without those that the order of all others already implies: none that is left can go."""
     with _inserted(flags, homes, models, number) as virtual:
-        if _unsafe(models, number):
-            return flags
         numbers = {id(node): i for i, nodes in enumerate(virtual) for node in nodes}
-        graphs = [
-            WaitGraph(model, numbers, only=model.sections[number], start=start, in_order=True)
-            for model in models
-            for start in model.starts()
-        ]
+        graphs: list[WaitGraph] = []
+        for model in models:
+            for start in model.starts():
+                graphs.append(WaitGraph(model, numbers, only=model.sections[number], start=start, in_order=True))
+                if not graphs[-1].safe:
+                    return flags
         kept = set(irredundant(graphs, sorted(range(len(flags)), key=lambda i: not flags[i].backward)))
         # a flag in a loop that runs at none of the sizes looked at may be needed at others
         return [f for i, f in enumerate(flags) if i in kept or not virtual[i]]
@@ -228,15 +227,11 @@ def is_unsafe(
 ) -> bool:
     """Whether `flags` leave something unordered."""
     with _inserted(flags, homes, models, number):
-        return _unsafe(models, number)
-
-
-def _unsafe(models: Sequence[CheckedKernel], number: int) -> bool:
-    return any(
-        Clocks(model, only=model.sections[number], start=start, in_order=True).unsafe()
-        for model in models
-        for start in model.starts()
-    )
+        return any(
+            Clocks(model, only=model.sections[number], start=start, in_order=True).unsafe()
+            for model in models
+            for start in model.starts()
+        )
 
 
 @contextmanager

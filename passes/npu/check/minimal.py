@@ -46,12 +46,14 @@ def removable(kernel: CheckedKernel, tracked: frozenset[int]) -> list[FlagPair]:
     def unsafe() -> bool:
         return any(Clocks(kernel, tracked, start=start).unsafe() for start in kernel.starts(tracked))
 
-    if unsafe():
-        return []
     nodes = {node.op: node for section in kernel.sections for node in _walk(section.nodes)}
     flags = flag_pairs(kernel)
     numbers = {id(nodes[op]): i for i, flag in enumerate(flags) for op in flag.ops}
-    graphs = [WaitGraph(kernel, numbers, tracked, start=start) for start in kernel.starts(tracked)]
+    graphs: list[WaitGraph] = []
+    for start in kernel.starts(tracked):
+        graphs.append(WaitGraph(kernel, numbers, tracked, start=start))
+        if not graphs[-1].safe:
+            return []
 
     def superfluous(i: int, flag: FlagPair) -> bool:
         if not flag.target or any(i in graph.mixed for graph in graphs):  # others run in another order then

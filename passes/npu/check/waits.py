@@ -1,4 +1,5 @@
 """The order that the flags of a safe kernel give, as a graph: which of them can go without running the kernel again.
+That it is safe, the run that writes the graph down finds out.
 
 One run of the clocks writes the graph down. A *point* is where a queue comes to know more than before: behind a wait, a
 barrier, a scalar instruction or a unit flag. A point knows what the point before it on its queue knows, and what the
@@ -26,7 +27,7 @@ NOBODY = -1
 
 
 class WaitGraph(Clocks):
-    """The graph of one run of a safe kernel."""
+    """The graph of one run of a kernel, as far as the first fault in the order of its instructions."""
 
     def __init__(
         self,
@@ -65,7 +66,8 @@ class WaitGraph(Clocks):
         self.here = [self._point(queue, NOBODY, []) for queue in range(len(kernel.queue_names))]
         """The last point of each queue."""
         self._owners: dict[int, int] = {}
-        self.run()
+        self.safe = not self.unsafe()
+        """Whether there is no such fault: the graph is whole."""
 
     # -- without a flag ----------------------------------------------------------------------------------------
 
