@@ -27,10 +27,12 @@ def takes_turns(kernel: KernelOp) -> bool:
 
 @dataclass
 class Signals:
-    """The signals of one section: what ops wait for before they run, and what they raise behind them."""
+    """The signals of one section: what ops wait for before they run, what they raise behind them, and how often each is
+    raised before the section begins."""
 
     waits: dict[Operation, list[int]] = field(default_factory=dict)
     raises: dict[Operation, list[int]] = field(default_factory=dict)
+    begin: Counter[int] = field(default_factory=Counter[int])
 
     def counted(self, op: Operation, of: dict[Operation, list[int]]) -> Counter[int]:
         """How often an op with all that is in it waits for each signal, or raises it: `of` is one of the two."""
@@ -42,31 +44,42 @@ class Signals:
         return found
 
 
-def signals_of(kernel: KernelOp) -> tuple[Sequence[Signals], Sequence[Counter[int]]]:
-    """The signals of the two sections of a kernel, and what is raised before either begins.
+def signals_of(kernel: KernelOp) -> Sequence[Signals]:
+    """The signals of the sections of a kernel: those of its flags; before npu-synchronize those that it needs."""
+    return _of_flags(kernel) or _needed(kernel)
 
-    Those of its flags; before npu-synchronize, those that it needs: a load waits for the store of what it loads, and a
-    store until there is room.
-    """
-    sections, begin = (Signals(), Signals()), (Counter[int](), Counter[int]())
-    for own, section in zip(sections, kernel.sections(), strict=True):
+
+def implied_signals(kernel: KernelOp) -> Sequence[Signals]:
+    """The signals of sections that take turns which no flag has: none behind npu-synchronize."""
+    if takes_turns(kernel) and not _of_flags(kernel):
+        return _needed(kernel)
+    return [Signals() for _ in kernel.sections()]
+
+
+def _of_flags(kernel: KernelOp) -> Sequence[Signals]:
+    """The signals of flags; empty where there are none."""
+    found = [Signals() for _ in kernel.sections()]
+    for own, section in zip(found, kernel.sections(), strict=True):
         for op in section.body.walk():
             if isinstance(op, WaitCrossOp):
                 own.waits[op] = [integer(op.event)]
             elif isinstance(op, SetCrossOp):
                 own.raises[op] = [integer(op.event)]
-    if any(own.waits or own.raises for own in sections):
-        return sections, begin
-    event = 0
+    return found if any(own.waits or own.raises for own in found) else ()
+
+
+def _needed(kernel: KernelOp) -> Sequence[Signals]:
+    """The signals of two sections: a load waits for the store of what it loads, and a store until there is room."""
+    found, event = (Signals(), Signals()), 0
     for writer, handed in enumerate(handed_over(kernel)):
         for each in handed:
-            begin[1 - writer][event + 1] = each.room
+            found[1 - writer].begin[event + 1] = each.room
             for ops, side, waited, raised in (
                 (each.stores, writer, event + 1, event),
                 (each.loads, 1 - writer, event, event + 1),
             ):
                 for op in map(each.of_tile, ops):
-                    sections[side].waits.setdefault(op, []).append(waited)
-                    sections[side].raises.setdefault(op, []).append(raised)
+                    found[side].waits.setdefault(op, []).append(waited)
+                    found[side].raises.setdefault(op, []).append(raised)
             event += 2
-    return sections, begin
+    return found

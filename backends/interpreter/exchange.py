@@ -44,7 +44,7 @@ class Exchange:
     def __init__(self, kernel: NpuKernel, sections: Sequence[SectionOp]) -> None:
         self.kernel = kernel
         self.sides = [_Side(section, self._cores(section)) for section in sections]
-        self.signals, self.begin = signals_of(kernel.kernel)
+        self.signals = signals_of(kernel.kernel)
 
     def _cores(self, section: SectionOp) -> list[CoreState]:
         batched = section.body.block.args[0] in self.kernel.batch_of(section).counts
@@ -58,7 +58,7 @@ class Exchange:
         ]
 
     def run(self) -> None:
-        raised = [Counter(each) for each in self.begin]
+        raised = [Counter(each.begin) for each in self.signals]
         self._blocks([side.section.body.block for side in self.sides], raised)
 
     def _blocks(self, blocks: Sequence[Block], raised: list[Counter[int]]) -> None:

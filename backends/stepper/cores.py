@@ -1,9 +1,10 @@
-"""One core of a block: its program as a generator, its memory, and every access of its instructions checked."""
+"""One core of a block: what its instructions ask of it; its program as a generator, its memory, and every access
+checked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,16 +13,73 @@ from .errors import fault
 from .instructions import DeviceBox, Part
 from .marks import Mark
 from .nodes import Cross, IssuedNode, Loop
-from .places import BufferPlace, ByteCell
+from .places import BufferPlace, ByteCell, CoreMemory
 
 if TYPE_CHECKING:
+    from .device import Device
     from .launch import SteppedLaunch
     from .order import BlockOrder
-    from .plan import PlannedSection
+    from .plan import KernelPlan, PlannedSection
 
 
-class SteppedCore:
-    """A core of a block. env: the values of its indices; node: what it comes to next, or is at."""
+class Core:
+    """A core of a block, as instructions see it. env: the values of its indices; order: what orders its instructions
+    and those of the block's other cores; device, launch: what has device memory and the tensors of the kernel."""
+
+    order: Any
+    device: Any
+    launch: Any
+
+    def __init__(
+        self, plan: KernelPlan, section: PlannedSection, memory: CoreMemory, point: Sequence[int], unit: int
+    ) -> None:
+        """point: its place in the grid."""
+        self.section, self.memory, self.unit = section, memory, unit
+        self.env = [0] * len(plan.indices)
+        self.env[: len(point)] = point
+        self.env[plan.indices[section.op.body.block.args[0]]] = unit
+        self._views = memory.views
+
+    def begin(self, node: IssuedNode) -> Any:
+        """Begins an instruction; gives what stands for it."""
+        raise NotImplementedError
+
+    def view(self, place: BufferPlace, slot: int, mark: Any) -> np.ndarray:
+        """The elements of a buffer. Raises OutOfBounds."""
+        found = self._views[place.buffer.number][slot]
+        if found is None:
+            start, end = place.buffer.bytes_of(slot)
+            what = f"uses {place.buffer.name}, which ends outside {place.buffer.space}"
+            raise fault("out-of-bounds", mark.op, what, f"bytes {start}..{end - 1}")
+        return found
+
+    def read(self, place: BufferPlace, slot: int, mark: Any) -> None:
+        """An instruction reads a buffer."""
+        raise NotImplementedError
+
+    def write(self, place: BufferPlace, slot: int, mark: Any) -> None:
+        """An instruction writes a buffer."""
+        raise NotImplementedError
+
+    def load(self, box: DeviceBox, part: Part, mark: Any) -> np.ndarray:
+        """The part of a box of device memory. Raises StepFault."""
+        raise NotImplementedError
+
+    def gather(self, box: DeviceBox, places: np.ndarray, mark: Any) -> np.ndarray:
+        """The elements of a tensor at places, counted in elements. Raises StepFault."""
+        raise NotImplementedError
+
+    def store(self, box: DeviceBox, part: Part, x: np.ndarray, mark: Any) -> None:
+        """Writes the part of a box of device memory. Raises StepFault."""
+        raise NotImplementedError
+
+
+class SteppedCore(Core):
+    """A core of which every access is checked. node: what it comes to next, or is at."""
+
+    order: BlockOrder
+    device: Device
+    launch: SteppedLaunch
 
     def __init__(
         self,
@@ -33,18 +91,13 @@ class SteppedCore:
         unit: int,
     ) -> None:
         """number: of the core in its block; block: the number of the block's run; point: its place in the grid."""
-        plan = launch.plan
-        self.launch, self.section, self.number = launch, section, number
-        self.block, self.point, self.unit = block, point, unit
-        self.device = launch.device
-        self.memory = launch.session.memory(plan, section, unit)
-        self.env = [0] * len(plan.indices)
-        self.env[: len(point)] = point
-        self.env[plan.indices[section.op.body.block.args[0]]] = unit
+        memory = launch.session.memory(launch.plan, section, unit)
+        super().__init__(launch.plan, section, memory, point, unit)
+        self.launch, self.device = launch, launch.device
+        self.number, self.block, self.point = number, block, point
         self.first_queue = 0
-        self.order: BlockOrder
         self.node: IssuedNode
-        self._views, self._cells = self.memory.views, self.memory.cells
+        self._cells = memory.cells
 
     def __str__(self) -> str:
         return f"{self.section.core} core {self.unit} of block {list(self.point)}"
@@ -85,15 +138,6 @@ class SteppedCore:
 
     def cells(self, place: BufferPlace, slot: int) -> list[ByteCell]:
         return self._cells[place.buffer.number][slot]
-
-    def view(self, place: BufferPlace, slot: int, mark: Mark) -> np.ndarray:
-        """The elements of a buffer. Raises OutOfBounds."""
-        found = self._views[place.buffer.number][slot]
-        if found is None:
-            start, end = place.buffer.bytes_of(slot)
-            what = f"uses {place.buffer.name}, which ends outside {place.buffer.space}"
-            raise fault("out-of-bounds", mark.op, what, f"bytes {start}..{end - 1}")
-        return found
 
     def read(self, place: BufferPlace, slot: int, mark: Mark) -> None:
         """Checks a read of a buffer. Raises StepFault."""

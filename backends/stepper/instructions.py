@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from ...dialects import npu as ops
-from ...dialects.affine import Expr
 from ...dialects.base import FormattedOp, integer, to_ints
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import BufferType, NpuOp
@@ -19,22 +18,12 @@ from . import numbers
 from .nodes import IssuedNode
 from .places import BufferPlace, Row, evaluated
 from .reductions import scalar
-from .rules import RULES, TABLE, Compute, Number, by_itself, drained, ints_of
+from .rules import RULES, Number, drained, ints_of
 
 if TYPE_CHECKING:
-    from .cores import SteppedCore
+    from .cores import Core
     from .plan import KernelPlan
-
-class PlannedTensors(Protocol):
-    """What a plan knows of the device tensors of a kernel."""
-
-    tensors: dict[SSAValue, int]
-    """Which of them an argument or a view is of."""
-
-    def number(self, n: int) -> int:
-        """The value of an int or an open size."""
-        ...
-
+    from .values import PlannedKernel
 
 Part = tuple[int, Sequence[int], Sequence[int], tuple[slice, ...] | None]
 """Of a box, what is inside its tensor: bytes from the tensor's start on, sizes, strides in bytes, and its place in the
@@ -57,7 +46,7 @@ class DeviceBox:
     reach: tuple[int, ...]
 
     @staticmethod
-    def of(value: SSAValue, plan: PlannedTensors, sizes: Sequence[int], steps: Sequence[int]) -> DeviceBox:
+    def of(value: SSAValue, plan: PlannedKernel, sizes: Sequence[int], steps: Sequence[int]) -> DeviceBox:
         view, number = gm(value), plan.number
         dtype = numpy_dtype(view.element)
         strides = tuple(number(s) * dtype.itemsize for s in view.strides)
@@ -112,7 +101,7 @@ class Work(IssuedNode):
         flagged = op.flagged_sums()
         self.sums = None if flagged is None else places[flagged]
 
-    def accesses(self, core: SteppedCore) -> list[tuple[DeviceBox, Part, bool]]:
+    def accesses(self, core: Core) -> list[tuple[DeviceBox, Part, bool]]:
         """The boxes of device memory that it reads or, where the last is true, writes, on a core that comes to it."""
         return []
 
@@ -127,20 +116,12 @@ class OnChip(Work):
         self, op: NpuOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
     ) -> None:
         super().__init__(op, queue, plan, places)
-        rule = RULES[type(op)]
-        if rule in TABLE.values():
-            self.compute: Compute = rule(op, plan.number)
-        else:
-            self.compute = by_itself(op)
-            self.rows = tuple(plan.row(Expr.of(v)) for v in op.index_operands())
+        self.compute, self.rows, self.remakes = plan.computing(op, RULES[type(op)])
         fresh = op.starts_fresh()
         self.fresh = None if fresh is None else (fresh[0], list(op.reads()).index(fresh[1]))
-        self.remakes = rule not in TABLE.values() or isinstance(op, ops.VFillOp | ops.SetNumberOp)
         self.numbers = op.PIPE == ops.Pipe.S
-        if isinstance(op, ops.ElementwiseVectorOp):
-            self.remakes = op.FUNCTION.name == "bitcast"
 
-    def run(self, core: SteppedCore) -> None:
+    def run(self, core: Core) -> None:
         at, env = evaluated(self.rows, core.env), core.env
         unused = self.fresh[1] if self.fresh is not None and at[self.fresh[0]] == 0 else -1
         mark = core.begin(self)
@@ -181,10 +162,10 @@ class LoadBox(Work):
         self.fill = scalar(fill_value(op.properties.get("fill")), self.box.dtype)
         self.whole = tuple(sizes)
 
-    def accesses(self, core: SteppedCore) -> list[tuple[DeviceBox, Part, bool]]:
+    def accesses(self, core: Core) -> list[tuple[DeviceBox, Part, bool]]:
         return [(self.box, self.box.part(evaluated(self.rows, core.env)), False)]
 
-    def run(self, core: SteppedCore) -> None:
+    def run(self, core: Core) -> None:
         box = self.box
         part = box.part(evaluated(self.rows, core.env))
         mark = core.begin(self)
@@ -217,10 +198,10 @@ class StoreBox(Work):
         same = self.reads[0].buffer.dtype == self.box.dtype
         self.plain = same and len(self.reads) == 1 and not {"relu", "factor"} & op.properties.keys()
 
-    def accesses(self, core: SteppedCore) -> list[tuple[DeviceBox, Part, bool]]:
+    def accesses(self, core: Core) -> list[tuple[DeviceBox, Part, bool]]:
         return [(self.box, self.box.part(evaluated(self.rows, core.env)), True)]
 
-    def run(self, core: SteppedCore) -> None:
+    def run(self, core: Core) -> None:
         part = self.box.part(evaluated(self.rows, core.env))
         mark = core.begin(self)
         if self.sums is not None:
@@ -277,7 +258,7 @@ class Gather(Work):
         self.box = DeviceBox.of(op.source, plan, sizes, (1,) * len(sizes))
         self.gathered = GatheredRows.of(self.box)
 
-    def positions(self, core: SteppedCore) -> np.ndarray:
+    def positions(self, core: Core) -> np.ndarray:
         """The places of all elements in the tensor, counted in elements."""
         index = self.reads[0]
         first = core.memory.views[index.buffer.number][index.slot(core.env)]
@@ -285,7 +266,7 @@ class Gather(Work):
         length = core.launch.tensors[self.box.tensor].bytes // self.box.dtype.itemsize
         return self.gathered.positions(first, length)
 
-    def run(self, core: SteppedCore) -> None:
+    def run(self, core: Core) -> None:
         mark = core.begin(self)
         index, place = self.reads[0], self.writes[0]
         slot = index.slot(core.env)
@@ -313,10 +294,10 @@ class Scalar(Work):
         self.low, self.high = plan.number(integer(op.low)), plan.number(integer(op.high))
         self.index = plan.index(op.result)
 
-    def accesses(self, core: SteppedCore) -> list[tuple[DeviceBox, Part, bool]]:
+    def accesses(self, core: Core) -> list[tuple[DeviceBox, Part, bool]]:
         return [(self.box, self.box.part(evaluated(self.rows, core.env)), False)]
 
-    def run(self, core: SteppedCore) -> None:
+    def run(self, core: Core) -> None:
         part, mark = self.box.part(evaluated(self.rows, core.env)), core.begin(self)
         found = core.load(self.box, part, mark)
         value = int(found.reshape(())) if found.size else 0

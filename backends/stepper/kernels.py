@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 from xdsl.ir import Operation
@@ -20,14 +20,12 @@ from ...dialects.base import describe
 from ...support.collector import collector_paused
 from ..functions.turns import ORDER
 from . import numbers
+from .cores import Core
 from .errors import OutOfBounds, StepFault, fault
 from .instructions import DeviceBox, Part
 from .nodes import Barrier, Cross, Flag, IssuedNode, Loop, PipeBarrier
 from .places import BufferPlace, CoreMemory
 from .plan import KernelPlan, PlannedSection
-
-if TYPE_CHECKING:
-    from .cores import SteppedCore
 
 BLANK = 0xFF
 """What every byte on chip holds before a block of cores begins: no number in any type of floats."""
@@ -109,19 +107,15 @@ class _Order:
         pass
 
 
-class KernelCore:
-    """A core of a block: to the nodes of a plan what a `SteppedCore` is. env: the values of its indices; device: the
-    run, which knows whether denormal numbers may be there."""
+class KernelCore(Core):
+    """A core of a block. device: the run, which knows whether denormal numbers may be there."""
 
     def __init__(
         self, run: ValueRun, section: PlannedSection, memory: CoreMemory, point: Sequence[int], unit: int
     ) -> None:
-        self.launch, self.section, self.memory = run, section, memory
-        self.env = [0] * len(run.plan.indices)
-        self.env[: len(point)] = point
-        self.env[run.plan.indices[section.op.body.block.args[0]]] = unit
-        self.device, self._views, self._arrays = run, memory.views, run.tensors
-        self.order: Any = None
+        super().__init__(run.plan, section, memory, point, unit)
+        self.launch = self.device = run
+        self._arrays = run.tensors
 
     def issue(self, nodes: Sequence[IssuedNode]) -> Iterator[Cross]:
         """Runs nodes in program order; gives what it waits for while that is not raised."""
@@ -140,7 +134,7 @@ class KernelCore:
                     yield node
             elif not isinstance(node, _SILENT):
                 try:
-                    node.run(cast("SteppedCore", self))
+                    node.run(self)
                 except OutOfBounds as error:
                     self._blank(node, error)
 
@@ -160,15 +154,6 @@ class KernelCore:
 
     def write(self, place: BufferPlace, slot: int, mark: Any) -> None:
         pass
-
-    def view(self, place: BufferPlace, slot: int, mark: Any) -> np.ndarray:
-        """The elements of a buffer. Raises OutOfBounds."""
-        found = self._views[place.buffer.number][slot]
-        if found is None:
-            start, end = place.buffer.bytes_of(slot)
-            what = f"uses {place.buffer.name}, which ends outside {place.buffer.space}"
-            raise fault("out-of-bounds", mark.op, what, f"bytes {start}..{end - 1}")
-        return found
 
     def load(self, box: DeviceBox, part: Part, mark: Any) -> np.ndarray:
         return self._arrays[box.tensor].window(mark.op, box, part)

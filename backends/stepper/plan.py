@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects import scf
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialects import npu as ops
-from ...dialects.affine import Expr
-from ...dialects.base import FormattedOp, describe, integer, text, to_ints
+from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.npu import GmType, NpuOp, Pipe, structure
 from ...dialects.open_sizes import value_at
 from ...dialects.sizes import Sizes
 from ...machine import Machine
 from ..functions.loops import iterations
-from ..functions.turns import Signals, signals_of, takes_turns
+from ..functions.turns import Signals, implied_signals
 from .instructions import instruction
 from .nodes import Barrier, Cross, Flag, IssuedNode, Loop, PipeBarrier
-from .places import BufferPlace, Row, SectionBuffer
+from .places import BufferPlace, SectionBuffer
+from .values import PlannedKernel
 
 
 @dataclass(eq=False)
@@ -48,7 +46,7 @@ class PlannedSection:
         return self.pipes.index(pipe)
 
 
-class KernelPlan:
+class KernelPlan(PlannedKernel):
     """A kernel at given sizes, for all its launches."""
 
     def __init__(
@@ -63,15 +61,9 @@ class KernelPlan:
         sections that take turns wait for each other before npu-synchronize, too. Raises VerifyException for what is no
         op of a kernel."""
         self.op, self.machine, self.sizes = kernel, machine, sizes
+        super().__init__(to_ints(kernel.grid), kernel.body.block.args)
         self.addressed = addressed
         self.name = text(kernel.sym_name)
-        self.grid = tuple(map(self.number, to_ints(kernel.grid)))
-        args = kernel.body.block.args
-        self.known: dict[SSAValue, int] = {}
-        """Indices that are the same for all cores and iterations."""
-        self.indices: dict[SSAValue, int] = {v: i for i, v in enumerate(args[: len(self.grid)])}
-        """The numbers of those that are not, in a core's list of them."""
-        self.tensors: dict[SSAValue, int] = {v: i for i, v in enumerate(args[len(self.grid) :])}
         self.count = len(self.tensors)
         self.outputs, self.workspaces = integer(kernel.outputs), integer(kernel.workspaces)
         self.loaded: set[int] = set()
@@ -83,14 +75,9 @@ class KernelPlan:
             else:
                 self.name_values(op)
         self.rooms = {name: space.bytes for name, space in machine.spaces.items() if name != "gm"}
-        signals = signals_of(kernel) if implied and takes_turns(kernel) else None
-        for i, section in enumerate(self.sections):
-            builder = _Builder(self, section)
-            if signals is not None and not any(
-                isinstance(op, ops.SetCrossOp | ops.WaitCrossOp) for op in kernel.body.walk()
-            ):
-                builder.signals, builder.begin = signals[0][i], signals[1][i]
-            builder.run()
+        signals = implied_signals(kernel) if implied else [Signals() for _ in self.sections]
+        for section, own in zip(self.sections, signals, strict=True):
+            _Builder(self, section, own).run()
 
     def number(self, n: int) -> int:
         """The value of an int or an open size."""
@@ -101,52 +88,26 @@ class KernelPlan:
         """The places of the grid."""
         return itertools.product(*map(range, self.grid))
 
-    def index(self, value: SSAValue) -> int:
-        """The number of an index in a core's list, which is given where it has none."""
-        return self.indices.setdefault(value, len(self.indices))
-
-    def row(self, expr: Expr) -> Row:
-        """An expression of indices."""
-        constant, terms = self.number(expr.constant), []
-        for value, coefficient in expr.terms:
-            if value in self.known:
-                constant += self.known[value] * self.number(coefficient)
-            else:
-                terms.append((self.indices[value], self.number(coefficient)))
-        return constant, tuple(terms)
-
-    def rows(self, op: FormattedOp) -> tuple[Row, ...]:
-        """The expressions of an op's `at [...]`."""
-        return tuple(map(self.row, op.linear())) if "offsets" in op.properties else ()
-
     def name_values(self, op: Operation) -> None:
         """Ops that only name things."""
-        if isinstance(op, arith.ConstantOp):
-            assert isinstance(op.value, IntegerAttr)
-            self.known[op.result] = op.value.value.data
-        elif isinstance(op, ops.SizeOp):
+        if isinstance(op, ops.SizeOp):
             self.known[op.result] = self.number(op.number)
-        elif isinstance(op, ops.ViewOp):
-            self.tensors[op.result] = self.tensors[op.source]
-        else:
+        elif not self.names(op):
             raise VerifyException(f"{describe(op)} is not an op of a kernel")
 
 
 class _Builder:
     """Fills a section with nodes."""
 
-    def __init__(self, plan: KernelPlan, section: PlannedSection) -> None:
-        self.plan, self.section = plan, section
+    def __init__(self, plan: KernelPlan, section: PlannedSection, signals: Signals) -> None:
+        """signals: what ops wait for and raise though no op says so."""
+        self.plan, self.section, self.signals = plan, section, signals
         self.places: dict[SSAValue, BufferPlace] = {}
-        self.signals = Signals()
-        """What ops wait for and raise though no op says so."""
-        self.begin = Counter[int]()
-        """What is raised before the section begins."""
 
     def run(self) -> None:
         body = self.section.op.body.block
         self.plan.index(body.args[0])
-        for event in self.begin.elements():
+        for event in self.signals.begin.elements():
             self.section.nodes.append(self.signal(self.section.op, event, True))
         self.fill(body, self.section.nodes)
 
@@ -163,11 +124,11 @@ class _Builder:
                 self.plan.name_values(op)
             nodes += [self.signal(op, event, True) for event in self.signals.raises.get(op, ())]
 
-    def signal(self, op: Operation, event: int, sets: bool) -> Cross:
+    def signal(self, op: Operation, event: int, sets: bool, pipe: Pipe = Pipe.S) -> Cross:
         """A cross-core event that an op raises, or waits for."""
         if sets:
             self.section.sends.add(event)
-        return Cross(op, self.section.queue(Pipe.S), sets, event)
+        return Cross(op, self.section.queue(pipe), sets, event)
 
     def skip(self, op: Operation) -> None:
         """Ops at which nothing happens."""
@@ -196,12 +157,8 @@ class _Builder:
         )
 
     def cross(self, op: ops.SetCrossOp | ops.WaitCrossOp) -> Cross:
-        sets, event = isinstance(op, ops.SetCrossOp), integer(op.event)
-        if sets:
-            self.section.sends.add(event)
-        return Cross(
-            op, self.section.queue(Pipe(text(op.properties["source" if sets else "target"]))), sets, event
-        )
+        sets = isinstance(op, ops.SetCrossOp)
+        return self.signal(op, integer(op.event), sets, Pipe(text(op.properties["source" if sets else "target"])))
 
     def barrier(self, op: ops.BarrierOp) -> Barrier:
         return Barrier(op, self.section.queue(Pipe.S))

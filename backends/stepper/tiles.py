@@ -12,14 +12,12 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects import scf
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialects import tile as ops
-from ...dialects.affine import Expr
-from ...dialects.base import FormattedOp, describe, integer, text, to_ints
+from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu.interface import fill_value, gm
 from ...dialects.npu.legality import MIXED
@@ -32,12 +30,10 @@ from . import numbers
 from .errors import OutOfBounds
 from .instructions import DeviceBox, GatheredRows, box_of
 from .kernels import DeviceArray, arrays_of, blank_of
-from .places import Row, evaluated
+from .places import evaluated
 from .reductions import scalar
-from .rules import RULES, TABLE, Compute, by_itself, drained
-
-FIXED: Callable[[int], int] = int
-"""What a size of the tile level is: none is open when it runs."""
+from .rules import RULES, drained
+from .values import PlannedKernel
 
 
 @dataclass
@@ -69,17 +65,12 @@ class _Section:
         return text(self.op.core) == MIXED
 
 
-class TilePlan:
+class TilePlan(PlannedKernel):
     """A kernel of the tile level, ready to run."""
 
     def __init__(self, kernel: ops.KernelOp) -> None:
         """Raises VerifyException for what is no op of a kernel."""
-        self.grid = to_ints(kernel.grid)
-        arguments = kernel.body.block.args
-        self.known: dict[SSAValue, int] = {}
-        self.indices: dict[SSAValue, int] = {v: i for i, v in enumerate(arguments[: len(self.grid)])}
-        self.tensors: dict[SSAValue, int] = {v: i for i, v in enumerate(arguments[len(self.grid) :])}
-        self.arguments = arguments[len(self.grid) :]
+        super().__init__(to_ints(kernel.grid), kernel.body.block.args)
         self.outputs, self.workspaces = integer(kernel.outputs), integer(kernel.workspaces)
         self.numbers: dict[SSAValue, int] = {}
         """The numbers of tiles in a core's list of them."""
@@ -94,30 +85,9 @@ class TilePlan:
                 self._name(op)
         self.sections = sorted(found, key=lambda s: ORDER[text(s.op.core)])
 
-    def number(self, n: int) -> int:
-        """The value of a size, as plans of the npu level give it."""
-        return n
-
-    def index(self, value: SSAValue) -> int:
-        """The number of an index in a core's list, which is given where it has none."""
-        return self.indices.setdefault(value, len(self.indices))
-
     def tile(self, value: SSAValue) -> int:
         """The number of a tile in a core's list, which is given where it has none."""
         return self.numbers.setdefault(value, len(self.numbers))
-
-    def rows(self, op: FormattedOp) -> tuple[Row, ...]:
-        """The expressions of an op's `at [...]`."""
-        return tuple(map(self._row, op.linear())) if "offsets" in op.properties else ()
-
-    def _row(self, expr: Expr) -> Row:
-        constant, terms = expr.constant, []
-        for value, coefficient in expr.terms:
-            if value in self.known:
-                constant += self.known[value] * coefficient
-            else:
-                terms.append((self.indices[value], coefficient))
-        return constant, tuple(terms)
 
     def run(self, arrays: Sequence[DeviceArray]) -> None:
         """Runs all cores, one after the other, on the tensors of the kernel's arguments."""
@@ -147,12 +117,7 @@ class TilePlan:
 
     def _name(self, op: Operation) -> None:
         """Ops that only name things."""
-        if isinstance(op, arith.ConstantOp):
-            assert isinstance(op.value, IntegerAttr)
-            self.known[op.result] = op.value.value.data
-        elif isinstance(op, ops.ViewOp):
-            self.tensors[op.result] = self.tensors[op.source]
-        elif not isinstance(op, (ops.BarrierOp, scf.YieldOp)):
+        if not self.names(op) and not isinstance(op, (ops.BarrierOp, scf.YieldOp)):
             raise VerifyException(f"{describe(op)} is not an op of a kernel")
 
     def _fill(self, block: Block, nodes: list[Node]) -> None:
@@ -189,17 +154,10 @@ class TilePlan:
     def _compute(self, op: TileOp) -> Node:
         instruction = op.INSTRUCTION
         assert instruction is not None
-        prepare = RULES.of(instruction)
-        if prepare is None:
+        rule = RULES.of(instruction)
+        if rule is None:
             raise VerifyException(f"{describe(op)} is not an op of a kernel")
-        if prepare in TABLE.values():
-            compute: Compute = prepare(op, FIXED)
-            rows = self.rows(op)
-        else:
-            compute, rows = by_itself(op), tuple(self._row(Expr.of(v)) for v in op.index_operands())
-        remakes = prepare not in TABLE.values() or isinstance(op, ops.FillOp)
-        if isinstance(op, ops.ElementwiseTileOp):
-            remakes = op.FUNCTION.name == "bitcast"
+        compute, rows, remakes = self.computing(op, rule)
         sources, made = [self.tile(v) for v in op.main_operands()], [self.tile(v) for v in op.results]
         specs = [Spec.of(v) for v in op.results]
 
@@ -217,7 +175,7 @@ class TilePlan:
         return run
 
     def _load(self, op: ops.LoadOp) -> Node:
-        sizes, steps = box_of(op, FIXED)
+        sizes, steps = box_of(op, self.number)
         box, rows, out = DeviceBox.of(op.source, self, sizes, steps), self.rows(op), Spec.of(op.result)
         fill, at = scalar(fill_value(op.properties.get("fill")), box.dtype), self.tile(op.result)
 
@@ -236,7 +194,7 @@ class TilePlan:
         return run
 
     def _store(self, op: ops.StoreOp) -> Node:
-        sizes, steps = box_of(op, FIXED)
+        sizes, steps = box_of(op, self.number)
         box, rows, source = DeviceBox.of(op.dest, self, sizes, steps), self.rows(op), self.tile(op.source)
         words = None if op.scales is None else self.tile(op.scales)
         drain, same = drained(op, box.dtype), Spec.of(op.source).dtype == box.dtype

@@ -77,8 +77,8 @@ def test_without_flags(program: Program, memory: str) -> None:
         if isinstance(op, SetCrossOp | WaitCrossOp):
             op.detach()
     kernel = kernel_of(module)
-    signals, begin = signals_of(kernel)
-    assert sum(map(len, signals[0].waits.values())) > 2 and sum(begin[0].values()) + sum(begin[1].values()) == 6
+    signals = signals_of(kernel)
+    assert sum(map(len, signals[0].waits.values())) > 2 and sum(s.begin.total() for s in signals) == 6
     wanted = np.asarray(program.executable(memory)(*ARGS)[0])
     np.testing.assert_array_equal(run(module, memory), wanted)
     np.testing.assert_allclose(wanted, attention(*map(jnp.asarray, ARGS)), rtol=1e-4, atol=1e-5)

@@ -63,6 +63,13 @@ TABLE: dict[str, Tests] = {
     "backends/stepper/cores.py": ("tests/backends/stepper/test_faults.py",),
     "backends/stepper/streams.py": ("tests/backends/stepper/test_faults.py",),
     "backends/stepper/host.py": ("tests/backends/stepper/test_programs.py", "tests/backends/stepper/test_faults.py"),
+    "backends/stepper/": (
+        "tests/backends/stepper/test_programs.py",
+        "tests/backends/stepper/test_faults.py",
+        "tests/backends/test_interpreter_tile.py",
+        "tests/backends/test_turns.py",
+        "tests/verification/test_verify.py",
+    ),
     "backends/interpreter/instructions.py": (
         "tests/backends/test_interpreter_npu.py",
         "tests/ops/test_fills.py",
