@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
-import pytest
+from tiers import whole
 
 ROOT = Path(__file__).resolve().parent.parent
 RANK = {
@@ -64,22 +66,25 @@ def imported(path: Path) -> list[str]:
     """Top-level names inside the package that a module imports relatively."""
     depth = len(path.relative_to(ROOT).parts)
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in imports_in(path, typed=True):
         if isinstance(node, ast.ImportFrom) and node.level == depth:
             names = [node.module.split(".")[0]] if node.module else [a.name for a in node.names]
             found += names
     return found
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_point_down(path: Path) -> None:
-    mine = layer(path)
-    for other in imported(path):
-        if other == mine or other not in RANK:
-            continue
-        assert RANK[other] < RANK[mine], f"{path.relative_to(ROOT)} imports {other}"
-        peers = {"passes", "frontends", "backends"}
-        assert not ({mine, other} <= peers), f"{mine} must not import {other}"
+@whole()
+def test_imports_point_down() -> None:
+    peers = {"passes", "frontends", "backends"}
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {other}"
+        for path in modules()
+        for other in imported(path)
+        if other in RANK
+        and other != layer(path)
+        and (RANK[other] >= RANK[layer(path)] or {layer(path), other} <= peers)
+    ]
+    assert not wrong
 
 
 def test_the_executors_do_not_know_each_other() -> None:
@@ -103,27 +108,27 @@ def test_no_jax_at_import() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@whole()
 def test_few_modules_use_the_bindings_of_jaxlib() -> None:
     """Those that docs/architecture.md names: the bindings change with jaxlib's releases."""
-    found: set[str] = set()
 
-    def visit(node: ast.AST, path: Path) -> None:
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            return
-        names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if any(name.split(".")[0] == "jaxlib" for name in names):
-            found.add(path.relative_to(ROOT).as_posix())
-        for child in ast.iter_child_nodes(node):
-            visit(child, path)
+    def named(node: Import) -> list[str]:
+        if isinstance(node, ast.Import):
+            return [alias.name for alias in node.names]
+        return [] if node.level else [node.module or ""]
 
-    for path in modules():
-        visit(ast.parse(path.read_text()), path)
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in modules()
+        for node in imports_in(path)
+        if any(name.split(".")[0] == "jaxlib" for name in named(node))
+    }
     names = ("attributes", "bindings", "bounding", "custom", "isolation", "refining")
     within = {f"frontends/{name}.py" for name in names}
     assert found == within | {"backends/functions/host.py", "cli/engines.py", "dialects/host_modules.py"}
 
 
+@whole()
 def test_nothing_makes_the_parser_of_xdsl() -> None:
     """It takes exponential time for a string without an end; `TextParser` does not."""
     makers = ("Parser", "AttrParser", "MLIRLexer")
@@ -137,13 +142,33 @@ def test_nothing_makes_the_parser_of_xdsl() -> None:
     assert not found
 
 
+Import = ast.Import | ast.ImportFrom
+
+
+def imports_in(path: Path, typed: bool = False) -> list[Import]:
+    """The imports of a module, wherever in it. typed: with what only a type checker imports."""
+    return [node for node, for_types in all_imports(path) if typed or not for_types]
+
+
+@cache
+def all_imports(path: Path) -> Sequence[tuple[Import, bool]]:
+    """Each import of a module, and whether only a type checker runs it."""
+
+    def below(node: ast.AST, for_types: bool) -> Iterator[tuple[Import, bool]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, Import):
+                yield child, for_types
+            elif not isinstance(child, ast.expr):
+                only = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+                yield from below(child, for_types or only)
+
+    return list(below(ast.parse(path.read_text()), False))
+
+
 def imports_of(path: Path) -> set[Path]:
     """The modules of ours that a module imports, wherever in it; what only a type checker imports is left out."""
     found: set[Path] = set()
-
-    def visit(node: ast.AST) -> None:
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            return
+    for node in imports_in(path):
         if isinstance(node, ast.ImportFrom) and node.level:
             base = path.parents[node.level - 1]
             base = base.joinpath(*(node.module or "").split(".")) if node.module else base
@@ -151,13 +176,10 @@ def imports_of(path: Path) -> set[Path]:
             inner = [name for name in names if name.is_file()]
             home = base.with_suffix(".py") if base.with_suffix(".py").is_file() else base / "__init__.py"
             found.update(inner or [home])
-        for child in ast.iter_child_nodes(node):
-            visit(child)
-
-    visit(ast.parse(path.read_text()))
     return {p for p in found if p.is_file() and p != path and p.name != "__init__.py"}
 
 
+@whole()
 def test_no_modules_import_each_other_in_a_circle() -> None:
     graph = {path: imports_of(path) for path in modules()}
     done: set[Path] = set()

@@ -122,8 +122,8 @@ def covering(most: int | None = None) -> pytest.MarkDecorator:
 
 
 def whole() -> pytest.MarkDecorator:
-    """In the first tier with all cases that it has there, however long they take together: they kill mutants that no
-    other test does."""
+    """In the first tier with all cases that it has there, however long they take: they kill mutants that no other test
+    does, or hold a rule of the whole tree."""
     return pytest.mark.whole
 
 
@@ -160,7 +160,7 @@ def first_tier(items: Iterable[pytest.Item]) -> list[pytest.Item]:
         else:
             chosen = group
         chosen_of[name] = chosen
-    for name in _short_enough(chosen_of):
+    for name in dict.fromkeys(_short_enough(chosen_of)):
         chosen = chosen_of[name]
         kept.update(chosen if any(x.get_closest_marker("whole") for x in chosen) else _short(chosen))
         for place, item in enumerate(sorted(kept.intersection(groups[name]), key=lambda x: number(x.nodeid))):
@@ -180,11 +180,11 @@ def _short_enough(tests: Mapping[str, Sequence[pytest.Item]]) -> Iterator[str]:
     for name, cases in tests.items():
         seconds = min(seconds_of(x.nodeid) for x in cases)
         files.setdefault(name.split("::")[0], []).append((seconds, number(name), name))
-        if lies_in(cases[0], CAMPAIGNS):
+        if lies_in(cases[0], CAMPAIGNS) or any(x.get_closest_marker("whole") for x in cases):
             yield name
     for found in files.values():
         for place, (seconds, _, name) in enumerate(sorted(found)):
-            if seconds <= (VERY_SLOW if place < EACH_FILE else SLOW) and not lies_in(tests[name][0], CAMPAIGNS):
+            if seconds <= (VERY_SLOW if place < EACH_FILE else SLOW):
                 yield name
 
 
