@@ -62,8 +62,8 @@ def masked_rows(value: SSAValue) -> MaskedRows | None:
     select = _function(value, "select")
     if select is None or splat_of(select.operands[2]) != 0:
         return None
-    inside = _function(select.operands[0], "and")
-    spread = select.operands[1].owner
+    mask, places = _repeated(select.operands[0])
+    inside, spread = _function(mask, "and"), select.operands[1].owner
     if inside is None or not isinstance(spread, BroadcastOp):
         return None
     orders = [_order(v) for v in inside.operands]
@@ -75,6 +75,7 @@ def masked_rows(value: SSAValue) -> MaskedRows | None:
         positions = begin[1][0] is None and end[0][0] is None
         if not positions or first is None or last is None or (group, row) != (end_group, end_row):
             continue
+        group, row = places[group], places[row]
         dims, shape = to_ints(spread.dims), shape_of(value)
         alone = [d for d in range(len(shape)) if d != group]
         if list(dims) != alone or list(shape_of(spread.x)) != [shape[d] for d in alone]:
@@ -85,11 +86,23 @@ def masked_rows(value: SSAValue) -> MaskedRows | None:
     return None
 
 
+def _repeated(value: SSAValue) -> tuple[SSAValue, Sequence[int]]:
+    """What a value repeats along other dimensions, and for each dimension of that where it is in the value."""
+    op, shape = value.owner, shape_of(value)
+    if isinstance(op, BroadcastOp) and [shape[d] for d in to_ints(op.dims)] == list(shape_of(op.x)):
+        return op.x, to_ints(op.dims)
+    return value, range(len(shape))
+
+
 def sizes_between(first: SSAValue, last: SSAValue) -> SSAValue | None:
-    """The sizes of groups of which each begins where the one before it ends, the first one at 0; None for others."""
+    """The sizes of groups of which each begins where the one before it ends, the first one at 0; None for others. Where
+    a group begins is the end of the one before it, or its own without its size."""
     sums, parts = last.owner, first.owner
     if not isinstance(sums, CumulateOp) or text(sums.kind) != "sum" or integer(sums.reverse):
         return None
+    without = _function(first, "sub")
+    if without is not None:
+        return sums.x if list(without.operands) == [last, sums.x] else None
     if not isinstance(parts, ConcatOp) or len(parts.parts) != 2:
         return None
     zero, rest = parts.parts

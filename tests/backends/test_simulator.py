@@ -424,6 +424,15 @@ def test_loop_state_that_is_elsewhere_is_copied():
     assert len(copies) == 2 and all(copy.bytes == 2 << 20 and copy.hbm_bytes == 0 for copy in copies)
 
 
+def test_a_number_goes_along_with_a_command():
+    """It crosses neither HBM nor the link: it takes what a launch of one core does."""
+    host = """%i = npu.to_host %n : (!npu.gm<i32>) -> tensor<i32>
+    npu.to_device %i, %n : (tensor<i32>, !npu.gm<i32>)"""
+    (copy,) = [step for step, _ in simulate(launches(host), B1).flat() if isinstance(step, Copy)]
+    assert (copy.bytes, copy.hbm_bytes, copy.cycles) == (4, 0, 0)
+    assert copy.microseconds == B1.launch_microseconds(1)
+
+
 def test_branch_counts_the_longest():
     host = """%i = npu.to_host %n : (!npu.gm<i32>) -> tensor<i32>
     npu.branch %i, %y : (tensor<i32>, GM) {

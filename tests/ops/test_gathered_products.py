@@ -147,6 +147,29 @@ def test_rows_in_groups(
     check(ragged, x, w, np.array(sizes, np.int32), slices=2, target=target)
 
 
+def before(sizes: Any) -> Any:
+    return jnp.concatenate([jnp.zeros(1, sizes.dtype), jnp.cumsum(sizes)[:-1]])
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("second", [False, True], ids=["first", "second"])
+@pytest.mark.parametrize("first", [before, lambda sizes: jnp.cumsum(sizes) - sizes], ids=["moved", "minus"])
+@pytest.mark.parametrize("sizes", [(10, 0, 33, 1, 20), (0, 40)], ids=str)
+def test_spellings(sizes: tuple[int, ...], first: Callable[[Any], Any], second: bool) -> None:
+    """A mask of groups and rows that is repeated along the rows' numbers; rows as either operand of the product."""
+    x, w = data("f32", (64, 24), (len(sizes), 24, 9))
+
+    def masked(x: Any, w: Any, sizes: Any) -> Any:
+        row = jnp.arange(len(x))
+        inside = (first(sizes)[:, None] <= row) & (row < jnp.cumsum(sizes)[:, None])
+        rows = jnp.where(inside[..., None], x, jnp.zeros((), x.dtype))
+        sides = ((rows, (0, 2)), (w, (0, 1)))
+        (lhs, left), (rhs, right) = sides[::-1] if second else sides
+        return jax.lax.dot_general(lhs, rhs, ((left, right), ((), ())))
+
+    check(masked, x, w, np.array(sizes, np.int32), slices=2)
+
+
 @pytest.mark.usefixtures("always")
 @given(st.lists(st.integers(0, 40), min_size=5, max_size=5))
 def test_any_sizes(sizes: list[int]) -> None:

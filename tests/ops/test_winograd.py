@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +13,12 @@ import pytest
 from harness import JAX_DTYPE, data
 from memories import outputs
 from tiers import covering, later, sampled
+from xdsl.dialects.builtin import TensorType, f32
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 import tilewright as tw
+from tilewright.passes.graph.tensor_builder import TensorBuilder
+from tilewright.passes.graph.winograd import along_each
 from tilewright.passes.graph.winograd_transforms import TAPS, transforms
 
 UNIT_ROUNDOFF = {"f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
@@ -54,6 +59,44 @@ def by_tiles(x: np.ndarray, w: np.ndarray, places: int, magnitudes: bool) -> np.
         to = (slice(None), *(slice(t * places, (t + 1) * places) for t in tile))
         y[to] = applied(output, m, 1, dims)
     return y[(slice(None), *(slice(0, n) for n in out))]
+
+
+class CountingBuilder(TensorBuilder):
+    """Counts what it makes, in a block."""
+
+    def __init__(self) -> None:
+        self.block = Block()
+
+    def add(
+        self, cls: type[Operation], operands: Sequence[SSAValue], result: Attribute, **properties: Attribute
+    ) -> SSAValue:
+        op = cls.create(operands=operands, result_types=[result], properties=properties)
+        self.block.add_op(op)
+        return op.results[0]
+
+
+@pytest.mark.parametrize(
+    ("places", "which", "additions", "products"),
+    [
+        (2, "input", 32, 0),
+        (2, "weights", 21, 28),
+        (2, "output", 24, 0),
+        (4, "input", 144, 120),
+        (4, "weights", 54, 63),
+        (4, "output", 100, 60),
+    ],
+)
+def test_mirrored_rows_and_columns_share_their_halves(
+    places: int, which: str, additions: int, products: int
+) -> None:
+    """Instructions for a tile of a 2D convolution; the 32 and 24 additions are those of Lavin and Gray, "Fast
+    Algorithms for Convolutional Neural Networks", section 4.1."""
+    matrix = getattr(transforms(places), which)
+    build, tile = CountingBuilder(), [*np.ndindex(len(matrix[0]), len(matrix[0]))]
+    values = Block(arg_types=[TensorType(f32, [4])] * len(tile)).args
+    along_each(build, dict(zip(tile, values, strict=True)), matrix)
+    made = Counter(op.name for op in build.block.ops)
+    assert (made["graph.add"] + made["graph.sub"], made["graph.mul"]) == (additions, products)
 
 
 def bound(x: np.ndarray, w: np.ndarray, places: int, dtype: str, exact: np.ndarray) -> np.ndarray:

@@ -68,6 +68,19 @@ def test_casts_of_weights_are_packed() -> None:
     assert tw.verify(wide, a, b, x, options=replace(cast, weights=["a", "b"]), progress=False).ok
 
 
+def test_what_is_larger_than_its_weights_is_made_each_time() -> None:
+    def net(small, big, x):
+        return (x @ big.astype(jnp.float16)).astype(jnp.float32) + jnp.outer(small, jnp.tanh(small))
+
+    small, big = jnp.arange(64, dtype=jnp.float32) / 64, operands()[0].astype(jnp.float32)
+    x = big.astype(jnp.float16)
+    program = tw.compile(net, small, big, x, options=tw.Options(weights=["small", "big"]))
+    packed = program.pack(small, big)
+    assert packed.nbytes == big.nbytes // 2 + 2 * small.nbytes
+    wanted = np.asarray(net(small, big, x))
+    assert np.allclose(np.asarray(program(packed, packed, x)), wanted, rtol=1e-2, atol=1e-1)
+
+
 def test_mistakes() -> None:
     a, b, x = operands()
     options = tw.Options(quantization="w8a16", weights=["a", "b"])
