@@ -14,15 +14,13 @@ from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from ..backends.functions.compiling import xla_jit
 from ..backends.functions.host import run_text
 from ..dialects.base import text
 from ..dialects.graph import ConstantOp, FusionOp, HostOp, IotaOp, YieldOp
 from ..dialects.graph.interface import shape_of
-from .plain import is_plain_op, plain_values
-from .structure import Cache, structure
+from .functions import OpFunctions
+from .structure import Cache
 from .trace import Path, Trace
-from .walk import evaluate
 
 FREE = (ConstantOp, IotaOp)
 """Ops that come along with whoever uses them."""
@@ -93,7 +91,7 @@ class Collector:
     """Makes pieces of a graph-level module and its run."""
 
     def __init__(self, golden: Trace, cache: Cache):
-        self.golden, self.cache = golden, cache
+        self.golden, self.functions = golden, OpFunctions(cache)
 
     def piece(self, ops: Sequence[Operation], path: Path, flatten: bool = True) -> Piece:
         """The ops (of one block) with their values in the iteration `path`. flatten: fusions become their ops."""
@@ -140,8 +138,4 @@ class Collector:
     def _run(self, op: Operation, xs: Sequence[np.ndarray]) -> list[np.ndarray]:
         if isinstance(op, HostOp):
             return [np.asarray(y) for y in run_text(text(op.module), xs)]
-        if is_plain_op(op, xs, False):
-            return plain_values(op, xs)
-        key = ("values", structure(op))
-        function = self.cache.get(key, lambda: xla_jit(lambda xs: evaluate(op, xs, [], None)[0]))
-        return [np.asarray(y) for y in function(list(xs))]
+        return [np.asarray(y) for y in self.functions.values(op, xs)]

@@ -7,7 +7,7 @@ makes one finding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,23 +19,20 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ..backends.functions.compiling import QUICK_OPTIONS, Options, options_once, xla_jit
 from ..backends.functions.host import run_text
 from ..backends.functions.values import on_device
-from ..backends.interpreter.graph import RULES, called, main_of
-from ..backends.interpreter.views import View, realise
+from ..backends.interpreter.graph import called, main_of
 from ..dialects import tile
 from ..dialects.base import describe, integer, text, to_ints
 from ..dialects.dtypes import numpy_dtype, shape_in
 from ..dialects.graph import control
-from ..dialects.npu.types import GmType
 from ..support.hints import parts_of_hint
-from .bounds import EXACT, Bound, both, distance, host_errors, or_zeros, propagate, settles
+from .bounds import EXACT, Bound, both, distance, host_errors, or_zeros
 from .compare import SAME, Difference, compare, same_bits
+from .functions import OpFunctions
 from .kernels import run_tile_kernel
-from .plain import is_plain_op, plain_bounds, plain_values
-from .structure import Cache, structure
-from .tolerance import Mode, roundoff, smallest
+from .structure import Cache
+from .tolerance import roundoff, smallest
 from .trace import Key, Late, LaunchRun, Made, Pair, Path, Trace, WrongValue
 
 Env = dict[SSAValue, Pair]
@@ -61,12 +58,12 @@ class GraphWalk:
 
     def __init__(self, module: ModuleOp, cache: Cache, settings: Settings):
         self.module, self.cache, self.settings = module, cache, settings
+        self.functions = OpFunctions(cache)
         self.trace = Trace()
         self.kernels = {text(op.sym_name): op for op in module.ops if isinstance(op, tile.KernelOp)}
         self.visible = {v.name_hint or "" for v in outside_fusions(module)}
         """Tags of the values that are compared."""
         self.visible |= {parts[0] for tag in self.visible if (parts := parts_of_hint(tag)) is not None}
-        self.structures: dict[Operation, int] = {}
         self.judged: set[Any] = set()
         """Kernels that gave the right values once."""
         self.golden_bounds: dict[tuple[Key, frozenset[str]], Late] = {}
@@ -206,47 +203,9 @@ class GraphWalk:
         def make() -> Bound:
             es = [None if b is None else b() for b in behind]
             apart = None if made.own is None else distance(made.own, golden.values[key])
-            return both(self._bounds(made.op, made.operands, es, "worst")[made.index], apart, "worst")
+            return both(self.functions.bounds(made.op, made.operands, es, "worst")[made.index], apart, "worst")
 
         return Late(make, max([coarsest(made.op), *(b.coarsest for b in behind if b is not None)]))
-
-    def _with_bounds(
-        self, op: Operation, xs: Sequence[Array], es: Sequence[Bound]
-    ) -> tuple[list[Array], list[Bound]]:
-        """The results of an op and what each may be off over a whole program."""
-        if is_plain_op(op, xs, any(e is not None for e in es)):
-            ys = plain_values(op, xs)
-            return ys, plain_bounds(op, xs, es, ys, "likely")
-        exact = tuple(e is None for e in es)
-
-        def make(options: Options) -> Any:
-            return xla_jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), "likely"), options)
-
-        known = [e for e in es if e is not None]
-        return self._function(("likely", self._structure(op), settles(op), exact), xs, make)(list(xs), known)
-
-    def _bounds(self, op: Operation, xs: Sequence[Array], es: Sequence[Bound], mode: Mode) -> list[Bound]:
-        if is_plain_op(op, xs, any(e is not None for e in es)):
-            return plain_bounds(op, xs, es, plain_values(op, xs), mode)
-        exact = tuple(e is None for e in es)
-
-        def make(options: Options) -> Any:
-            return xla_jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), mode)[1], options)
-
-        known = [e for e in es if e is not None]
-        return self._function(("bounds", self._structure(op), settles(op), mode, exact), xs, make)(list(xs), known)
-
-    def _structure(self, op: Operation) -> int:
-        """A number that ops of equal structure share."""
-        found = self.structures.get(op)
-        if found is None:
-            found = self.structures[op] = self.cache.number(structure(op))
-        return found
-
-    def _function(self, key: tuple[Any, ...], xs: Sequence[Array], make: Callable[[Options], Any]) -> Any:
-        """What XLA compiles for an op, kept by its key. make: compiles it with some options."""
-        options = options_once(xs)
-        return self.cache.get((*key, options is QUICK_OPTIONS), lambda: make(options))
 
     # -- what needs no run ---------------------------------------------------------------------------------
 
@@ -287,7 +246,7 @@ class GraphWalk:
     def _same_op(self, op: Operation, golden: Trace, keys: Sequence[Key], xs: Sequence[Array]) -> bool:
         for i, key in enumerate(keys):
             made = golden.made.get(key)
-            if made is None or made.index != i or self._structure(made.op) != self._structure(op):
+            if made is None or made.index != i or self.functions.structure(made.op) != self.functions.structure(op):
                 return False
         return self._same_operands(golden, keys[0], xs)
 
@@ -342,16 +301,13 @@ class GraphWalk:
         """A graph op as a compiled function; its bounds are computed where they are asked for, those of a whole program
         by the same function."""
         if self.settings.noise is not None and not isinstance(op, EXACT):
-            return [(x, None) for x in self._moved(*self._with_bounds(op, xs, [None] * len(xs)))]
+            return [(x, None) for x in self._moved(*self.functions.likely(op, xs, [None] * len(xs)))]
         if self.settings.likely:
             known = [None if e is None else e() for e in es]
             if not (isinstance(op, EXACT) and all(e is None for e in known)):
-                ys, found = self._with_bounds(op, xs, known)
+                ys, found = self.functions.likely(op, xs, known)
                 return [(y, Late(lambda b=b: b)) for y, b in zip(ys, found, strict=True)]
-        if is_plain_op(op, xs, False):
-            ys = plain_values(op, xs)
-        else:
-            ys = self._values(op, xs)
+        ys = self.functions.values(op, xs)
         if self.settings.likely:
             return [(y, None) for y in ys]
         if self.settings.golden is None:
@@ -359,17 +315,9 @@ class GraphWalk:
         grain = max([coarsest(op), *(e.coarsest for e in es if e is not None)])
 
         def bound(i: int) -> Bound:
-            return self._bounds(op, xs, [None if e is None else e() for e in es], "worst")[i]
+            return self.functions.bounds(op, xs, [None if e is None else e() for e in es], "worst")[i]
 
         return [(y, Late(lambda i=i: bound(i), grain)) for i, y in enumerate(ys)]
-
-    def _values(self, op: Operation, xs: Sequence[Array]) -> list[Array]:
-        """The results of an op, by XLA."""
-
-        def make(options: Options) -> Any:
-            return xla_jit(lambda xs: evaluate(op, xs, [], None)[0], options)
-
-        return self._function(("values", self._structure(op)), xs, make)(list(xs))
 
     def _moved(self, ys: Sequence[Array], es: Sequence[Bound]) -> list[Array]:
         """Values, each moved by a random number of standard deviations `es`."""
@@ -392,7 +340,7 @@ class GraphWalk:
     def _run_kernel(self, op: tile.LaunchOp, xs: Sequence[Array]) -> list[Array]:
         kernel = self.kernels[op.callee.root_reference.data]
         shapes = [_shape(v) for v in op.results]
-        made = run_tile_kernel(self.cache, self._structure(kernel), kernel, xs, to_ints(op.inits), shapes)
+        made = run_tile_kernel(self.cache, self.functions.structure(kernel), kernel, xs, to_ints(op.inits), shapes)
         return [on_device(x, own=True) for x in made]
 
     def _launch(self, op: tile.LaunchOp, xs: Sequence[Array], path: Path) -> list[Array]:
@@ -520,37 +468,3 @@ def _apart(x: Array, y: Array) -> Array:
 def _shape(value: SSAValue) -> tuple[int, ...]:
     assert isinstance(value.type, TensorType)
     return shape_in(value.type)
-
-
-def _unpack(es: Sequence[Array], exact: Sequence[bool]) -> list[Bound]:
-    rest = iter(es)
-    return [None if none else next(rest) for none in exact]
-
-
-def evaluate(
-    op: Operation, xs: Sequence[Array], es: Sequence[Bound], mode: Mode | None
-) -> tuple[list[Array], list[Bound]]:
-    """Results of an op or fusion and, where `mode` is given, their bounds. Raises VerifyException for an op that
-    is not of the graph level."""
-    if isinstance(op, control.FusionOp):
-        env: dict[SSAValue, tuple[Array, Bound]] = dict(
-            zip(op.body.block.args, zip(xs, es or [None] * len(xs), strict=True), strict=True)
-        )
-        for inner in op.body.block.ops:
-            if isinstance(inner, control.YieldOp):
-                ends = [env[v] for v in inner.values]
-                return [x for x, _ in ends], [e for _, e in ends]
-            operands = [env[v] for v in inner.operands]
-            ys, bounds = evaluate(inner, [x for x, _ in operands], [e for _, e in operands], mode)
-            env.update(zip(inner.results, zip(ys, bounds, strict=True), strict=True))
-    if isinstance(op, tile.ViewOp):
-        assert isinstance(op.result.type, GmType)
-        return [realise(xs[0], View.of(op.result.type))], [None]
-    rule = RULES.of(type(op))
-    if rule is None:
-        raise VerifyException(f"{describe(op)} cannot be executed at the graph level")
-    found: Any = rule(op, *xs)
-    ys: list[Array] = list(found) if isinstance(found, (list, tuple)) else [found]
-    if mode is None:
-        return ys, [None] * len(ys)
-    return ys, propagate(op, xs, es, ys, mode)

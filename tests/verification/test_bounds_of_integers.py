@@ -18,9 +18,10 @@ import tilewright as tw
 from tilewright.backends.interpreter.graph import main_of
 from tilewright.dialects.scalars import settle
 from tilewright.frontends import lower_function
+from tilewright.verification.functions import evaluate
 from tilewright.verification.structure import Cache
 from tilewright.verification.tolerance import LIKELY
-from tilewright.verification.walk import GraphWalk, Settings, evaluate
+from tilewright.verification.walk import GraphWalk, Settings
 
 NUMBERS = ("NHWC", "HWIO", "NHWC")
 STORED = ("int8", "uint8", "int16", "uint16", "int32", "uint32")

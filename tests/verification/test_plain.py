@@ -16,9 +16,9 @@ from tilewright.backends.functions.compiling import PLAIN_OPTIONS, xla_jit
 from tilewright.frontends import lower_function
 from tilewright.verification.bounds import EXACT
 from tilewright.verification.compare import compare
+from tilewright.verification.functions import evaluate
 from tilewright.verification.plain import is_plain_op, plain_bounds, plain_values
 from tilewright.verification.tolerance import Mode
-from tilewright.verification.walk import evaluate
 
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-30, -3.5, 2.5, 60000.0]
 

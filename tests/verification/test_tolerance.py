@@ -17,10 +17,11 @@ from models import MODELS, data
 
 from tilewright.frontends import lower_function
 from tilewright.verification.compare import compare, same_bits
+from tilewright.verification.functions import evaluate
 from tilewright.verification.structure import Cache
 from tilewright.verification.tolerance import LIKELY, function_error, gamma, roundoff, sum_error
 from tilewright.verification.trace import Trace
-from tilewright.verification.walk import GraphWalk, Settings, evaluate
+from tilewright.verification.walk import GraphWalk, Settings
 
 F16, F32, I32 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.int32)
 
