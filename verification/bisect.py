@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -174,7 +174,7 @@ class Bisector:
             owners = [v.owner for v in ends.operands] if ends is not None else []
             return [o for o in dict.fromkeys(owners) if isinstance(o, Operation)], trace, ()
         launch = self._tile_launch(finding)
-        found = None if launch is None else _by_tag(fused, launch.results[0].name_hint)
+        found = next(filter(None, (_by_tag(fused, tag) for tag in _tags_behind(launch))), None)
         return ([] if found is None else [found]), trace, finding.path
 
     def _tile_launch(self, finding: WrongValue) -> tile.LaunchOp | None:
@@ -391,6 +391,16 @@ def _blocks(module: ModuleOp) -> list[Block]:
             continue
         found += [b for r in op.regions for b in r.blocks if not isinstance(b.parent_op(), FusionOp)]
     return found
+
+
+def _tags_behind(launch: tile.LaunchOp | None) -> Iterator[str | None]:
+    """The tags of what a launch makes, then of what launches make of that: a fusion that takes several launches gives
+    what the last one of them makes."""
+    pending = [] if launch is None else [launch]
+    for op in pending:
+        yield op.results[0].name_hint
+        users = dict.fromkeys(use.operation for result in op.results for use in result.uses)
+        pending += [user for user in users if isinstance(user, tile.LaunchOp) and user not in pending]
 
 
 def _by_tag(module: ModuleOp, tag: str | None) -> Operation | None:
