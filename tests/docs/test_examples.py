@@ -218,6 +218,19 @@ def test_readme_tour(
         check(README, the(README, "mlir", level), space["program"].ir(level))
 
 
+def test_readme_figures() -> None:
+    """What the tour prints of time, traffic and energy, which shapes alone decide: the first tier has no time for its
+    values."""
+    space: dict[str, Any] = {}
+    tour = the(README, "python", "tour")
+    shown = next(f for f in fences(README) if f.line > tour.line and f.language == "text")
+    shapes = re.sub(r"np\.random\.normal\(size=(\w+)\)\.astype\((.*?)\)", r"jax.ShapeDtypeStruct(\1, \2)", tour.text)
+    kept = [line for line in shapes.splitlines() if not re.match(r"y = |print", line)]
+    exec(compile("\n".join(kept), "tour.py", "exec"), space)
+    printed = space["program"].report().table(borders=False)
+    assert shown.text.splitlines()[1:] == [line.rstrip() for line in printed.splitlines()]
+
+
 def test_home_page_shows_the_same_tour() -> None:
     ours, theirs = fences(README), fences(HOME)
     start = ours.index(the(README, "python", "tour"))
