@@ -25,6 +25,7 @@ from ..frontends.undecided import noting_equalities
 from ..machine import Machine
 from ..passes.errors import CompileError
 from ..passes.templates import NoTemplate
+from ..support.sentences import counted
 from .calls import parameters_of
 from .dispatched import chooses, source_of_dispatch
 from .dynamic import Alternative, OpenSource, Variant
@@ -380,7 +381,8 @@ def _of_tw_inputs(
     with as_compile_error():
         found = tw_parameters(path, tw_text(path), function)
     if len(args) != len(found.inputs):
-        raise CompileError(f"{found.name} takes {len(found.inputs)} inputs, called with {len(args)}")
+        takes = counted(len(found.inputs), "input", "inputs")
+        raise CompileError(f"{found.name} takes {takes}, called with {len(args)}")
     types = types_of(found.name, (tuple(args), {}), Parameters(found.names, noun="input"))[0]
     return _of_tw_shapes(path, function, found, exported_shapes(types, list(map(_dtype, types))), target)
 

@@ -372,8 +372,11 @@ def own_module(content: bytes, where: str) -> ModuleOp:
     return module
 
 
-_TW = re.compile(rb"(?:\s|#[^\n]*\n)*(?:pub\s+)?(?:fn|const|param|import)\s+[\w\"]")
+_TW = re.compile(rb"(?:\s|#[^\n]*\n)*(?:(?:pub\s+)?(?:fn|const|param)\s+\w|import\s+\")")
 """How a .tw program starts; no line of MLIR does."""
+
+_PYTHON_TEXT = re.compile(rb"(?:\s|#[^\n]*\n)*(?:from|import|def|class)\s+[\w.]+")
+"""How a Python file starts, behind comments."""
 
 
 HIVM = b"hivm.hir."
@@ -393,6 +396,8 @@ def read_module(content: bytes, filename: str | None, machine: Machine | None = 
         raise CompileError(
             f"{where} is .tw text: save it as a file and give its path, as in tw.compile('model.tw')"
         )
+    if _PYTHON_TEXT.match(content):
+        raise CompileError(f"{where} is Python: give a function of it, as in model.py:fn")
     if b"\0" in content:
         raise CompileError(f"{where}: neither text nor MLIR bytecode")
     module = own_module(content, where)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..support.sentences import counted
 from .simulator import Copy, HostCall, Launch, Simulation, Transfer
 
 
@@ -51,8 +52,3 @@ def counts_of(simulation: Simulation) -> Counts:
         elif isinstance(step, HostCall) or (isinstance(step, Transfer) and step.control):
             host_calls += times
     return Counts(len(simulation.kernels), len(launched), launches, joined, copies, host_calls)
-
-
-def counted(number: int, one: str, many: str) -> str:
-    """`1 copy`, `1,200 copies`."""
-    return f"{number:,} {one if number == 1 else many}"

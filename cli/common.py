@@ -9,15 +9,14 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from difflib import get_close_matches
 from typing import Any, NoReturn, TextIO
 
 from ..support.amounts import bytes_in
 from ..support.files import kind_of_file
 from ..support.progress import Say, showing
-from ..support.sentences import SentenceError, shortened, visible
+from ..support.sentences import SentenceError, shortened, suggestion, visible
 
 STDIN = "-"
 """Standard input where a file is read, standard output where one is written."""
@@ -126,12 +125,6 @@ def os_message(error: OSError) -> str:
     """`model.mlir: No such file or directory`."""
     place = f"{error.filename}: " if error.filename else ""
     return f"{place}{error.strerror or error}"
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """`; did you mean a or b?` where something known is spelled like `name`."""
-    close = get_close_matches(name, list(known), n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def check_plain(path: str) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
 from ..support.files import NOT_ARRAYS, open_plain
-from .common import CliError, os_message, suggestion
+from ..support.sentences import suggestion
+from .common import CliError, os_message
 from .source import SourceSpec, user_code
 
 if TYPE_CHECKING:

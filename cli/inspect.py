@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..machine import Machine
-from .common import STDIN, CliError, print_json, suggestion, table, tell, working
+from ..support.sentences import suggestion
+from .common import STDIN, CliError, print_json, table, tell, working
 from .help import texts
 from .outputs import write_output
 

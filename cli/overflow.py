@@ -34,6 +34,8 @@ def explain_overflow(args: argparse.Namespace) -> int:
     from ..dialects.text import PlacedError, one_line
     from ..footprint import FootprintError, overflows, read
 
+    if args.table != STDIN and not args.table.endswith(".mlir"):
+        raise CliError(f"{args.table}: explain-overflow reads an .mlir text of Triton-Ascend's adapter, no program")
     name = "<stdin>" if args.table == STDIN else args.table
     data = read_stdin() if args.table == STDIN else read_plain(args.table)
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.files import read_plain
+from ..support.sentences import counted
 from .common import STDIN, CliError, OneLineParser, parse_bytes, print_json, read_stdin, say, working
 from .help import texts
 from .outputs import write_output
@@ -78,7 +79,7 @@ def _packed(args: argparse.Namespace, capacity: int | None) -> int:
         table = table.with_alignment(args.align)
     problem = table.problem
     began = time.process_time()
-    with working(f"placing {len(problem.buffers)} buffers"):
+    with working(f"placing {counted(len(problem.buffers), 'buffer', 'buffers')}"):
         found = _found(problem, capacity, args.seconds)
     seconds = time.process_time() - began
     other = None
@@ -147,8 +148,8 @@ def _listed(live: list[Buffer]) -> str:
 def _summary(problem: PackingProblem, found: PackingPlan, seconds: float) -> str:
     proof = ", the lowest" if found.proved else ""
     return (
-        f"{len(problem.buffers)} buffers: bound {found.bound}, height {found.height}{proof}, "
-        f"ratio {found.ratio:.4f}, {found.nodes} placements in {seconds:.2f} s"
+        f"{counted(len(problem.buffers), 'buffer', 'buffers')}: bound {found.bound}, height {found.height}{proof}, "
+        f"ratio {found.ratio:.4f}, {counted(found.nodes, 'placement', 'placements')} in {seconds:.2f} s"
     )
 
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from ..api.launched import Launched
 from ..frontends.added import frontend_of
 from ..support.files import real_path
-from ..support.sentences import visible
-from .common import STDIN, CliError, os_message, read_stdin, suggestion
+from ..support.sentences import suggestion, visible
+from .common import STDIN, CliError, os_message, read_stdin
 
 if TYPE_CHECKING:
     from ..passes.pipeline import Stage
@@ -64,6 +64,8 @@ def find_source(text: str, weights_as_arguments: bool = False) -> SourceSpec:
     CliError where there is none, or where its Python file fails, and CompileError for a model that cannot be read."""
     if text == STDIN:
         return SourceSpec(Path("stdin.mlir"), "stdin", content=read_stdin())
+    if not text:
+        raise CliError("SOURCE is empty; write model.py:fn, or the path of a .tw, .mlir or .onnx file")
     path, colon, name = text.rpartition(":")
     if not colon or not path.endswith((".py", ".tw")):
         path, name = text, ""

@@ -7,6 +7,7 @@ import atexit
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import tomllib
@@ -14,8 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..machine import DEFAULT_TARGET, Machine
+from ..machine import DEFAULT_TARGET, Machine, MachineError
+from ..machine.sources import figures
 from ..support.files import real_path, write_whole
+from ..support.sentences import suggestion
 from .common import CliError, table
 
 if TYPE_CHECKING:
@@ -33,6 +36,9 @@ def settle_target(args: argparse.Namespace) -> None:
         raise CliError(f"--set changes one chip, and --target {base} names several")
     Machine.load(base)  # which says what is wrong with it, and not with what is made of it
     path = real_path(base) if base.endswith(".toml") else None
+    keys = [key for key, _, _ in (text.partition("=") for text in given)]
+    if twice := next((key for key in keys if keys.count(key) > 1), None):
+        raise CliError(f"--set gives {twice.strip()} twice")
     lines = [f"extends = {json.dumps(base if path is None else str(path))}", *map(_line, given)]
     text = "\n".join(lines) + "\n"
     name = f"{Path(base).stem}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.toml"
@@ -40,6 +46,13 @@ def settle_target(args: argparse.Namespace) -> None:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     write_whole(folder / name, text)
     args.target = str(folder / name)
+    try:
+        Machine.load(args.target)
+    except MachineError as error:
+        said = str(error).removeprefix(f"{args.target}: ")
+        unknown = re.fullmatch(r"key '(.*)' is not known", said)
+        near = suggestion(unknown[1], [f.key for f in figures(base)[1]]) if unknown else ""
+        raise CliError(f"--set: {said}{near}") from None
 
 
 def _line(text: str) -> str:
@@ -50,8 +63,8 @@ def _line(text: str) -> str:
     line = f"{key} = {value}"
     try:
         tomllib.loads(line)
-    except tomllib.TOMLDecodeError as error:
-        raise CliError(f"--set {text}: {error}") from None
+    except (tomllib.TOMLDecodeError, RecursionError):
+        raise CliError(f"--set {text}: the key is a name as `machines` lists it, the value a number") from None
     return line
 
 

@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Operation
 from xdsl.utils.exceptions import VerifyException
 
 from ..support.precisions import NARROW
+from ..support.sentences import counted
 
 PRECISION = "tilewright.precision"
 
@@ -49,7 +50,8 @@ class PrecisionRecord:
         """What was cast, and a line for each reason why ops stayed f32, the most frequent first."""
         dtype = NARROW.get(self.mode, "a narrow type")
         said = [
-            f"{self.mode}: {self.products} products and {self.narrow - self.products} other ops compute in {dtype}"
+            f"{self.mode}: {counted(self.products, 'product', 'products')} and "
+            f"{counted(self.narrow - self.products, 'other op', 'other ops')} compute in {dtype}"
         ]
         by_reason: dict[str, list[KeptOps]] = {}
         for row in self.kept:

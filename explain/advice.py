@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from xdsl.ir import SSAValue
 
-from ..backends.counts import counted
 from ..backends.report import KernelReport
 from ..backends.simulator import HBM, KernelRun, Launch, TimedKernel
 from ..dialects import npu as ops
@@ -20,6 +19,7 @@ from ..dialects.dtypes import dtype_name, itemsize
 from ..dialects.npu import Pipe, buffer, gm
 from ..machine import Machine
 from ..passes.tile.bound import round_up
+from ..support.sentences import counted
 from .units import data_size, duration, percent
 
 SHARE = 0.15

@@ -7,10 +7,10 @@ from typing import Any
 
 from xdsl.ir import Operation
 
-from ..backends.counts import counted
 from ..backends.report import HostOpReport, HostScalarsReport, KernelReport, Report
 from ..backends.simulator import Copy, Launch, Simulation
 from ..dialects.npu.structure import NpuYieldOp, ToDeviceOp
+from ..support.sentences import counted
 from .advice import SHARE, Advice, findings
 from .units import data_size, duration, percent
 

@@ -17,10 +17,15 @@ from typing import Any, TypeGuard
 
 from ..dialects.graph.schedules import MOST_BUFFERS, SPACES
 from ..dialects.graph.schedules import Schedule as Choices
+from ..support.sentences import suggestion
 from .errors import PassError
 
 WORDS = {"inner": ("m", "n"), "on": ("cube", "vector")}
 """The pins that are words, and which they may be."""
+
+
+EXAMPLES = {"tile": "8x512", "grid": "4x6"} | {name: values[0] for name, values in WORDS.items()}
+"""A value of each pin that is no number."""
 
 
 def _positive(value: object) -> TypeGuard[int]:
@@ -135,8 +140,11 @@ class Schedule:
         values: dict[str, Any] = {}
         for part in filter(None, (p.strip() for p in text.split(","))):
             name, equals, value = (s.strip() for s in part.partition("="))
-            if not equals or name not in known:
-                raise PassError(f"schedule: {part!r} is not one of {', '.join(sorted(known))} = a value")
+            if name not in known:
+                near = suggestion(name, known) or f"; there are {', '.join(sorted(known))}"
+                raise PassError(f"schedule: there is no choice {name!r}{near}")
+            if not equals:
+                raise PassError(f"schedule: {name} needs a value, as in {name}={EXAMPLES.get(name, 64)}")
             if name in values:
                 raise PassError(f"schedule: {name} is given twice")
             try:

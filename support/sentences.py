@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 LONGEST, HEAD, TAIL = 900, 600, 200
 """Characters of a line of a message from which on its middle is left out, and what is kept of both ends."""
@@ -21,6 +22,17 @@ def listed(names: Sequence[object], most: int = 3) -> str:
     """The first of several names, and how many there are."""
     said = ", ".join(shortened(repr(n)) for n in names[:most])
     return said if len(names) <= most else f"{said} and {len(names) - most} more"
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """`1 copy`, `1,200 copies`."""
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """`; did you mean a or b?` where something known is spelled like `name`."""
+    close = get_close_matches(name, list(known), n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 class SentenceError(Exception):

@@ -27,6 +27,7 @@ from ...dialects.graph.donation import donated
 from ...dialects.module import find_main
 from ...dialects.npu.places import limit_of, set_limit
 from ...machine import Machine
+from ...support.sentences import counted
 from ..base import TargetPass
 from ..calls import callers_first, calls_of
 from ..errors import PassError
@@ -292,9 +293,10 @@ class Fitting(Ordering):
         helps = "a smaller batch or narrower types need less"
         if problem.fixed:
             helps += f", and {problem.fixed} bytes of it are constants and arguments that are not donated"
+        room = counted(limit, "byte", "bytes")
         return (
-            f"memory_limit: the program does not fit into {limit} bytes of device memory; the least that was reached, "
-            f"with values that are computed again or wait on the host, is {state.peak}, at {where}, where there are "
+            f"memory_limit: the program does not fit into {room} of device memory; the least that was reached, "
+            f"with values that are computed again or wait on the host, is {state.peak:,}, at {where}, where there are "
             f"{listed}{more}: {helps}"
         )
 

@@ -144,7 +144,7 @@ def test_a_limit_that_cannot_be_kept_is_refused() -> None:
     with pytest.raises(tw.CompileError) as error:
         tw.compile(fn, *args, options=tw.Options(memory_limit="64K"))
     said = str(error.value)
-    assert "does not fit into 65536 bytes of device memory; the least that was reached" in said
+    assert "does not fit into 65,536 bytes of device memory; the least that was reached" in said
     assert "a smaller batch or narrower types need less" in said
 
 

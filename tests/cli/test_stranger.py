@@ -52,6 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (path / f"noise.{suffix}").write_bytes(NOISE)
         (path / f"empty.{suffix}").write_bytes(b"")
         (path / f"folder.{suffix}").mkdir()
+    (path / "python.mlir").write_text(f"# a model\n{MODEL}")
     (path / "readme.mlir").write_text("# A title\n")
     (path / "json.mlir").write_text('{"a": 1}\n')
     (path / "unclosed.toml").write_text("x = [")
@@ -110,6 +111,12 @@ MISTAKES = {
     f"report {N4} --target unclosed.toml": "unclosed.toml: not TOML: ",
     f"report {N4} --target empty.toml": "empty.toml: key 'name' is missing",
     f"report {N4} --schedule base_m=x": "schedule: base_m must be a positive integer, not 'x'",
+    f"report {N4} --set clock=1000": "--set: key 'clock' is not known; did you mean clock_mhz?",
+    f"report {N4} --set clock_mhz=-1": "--set: key 'clock_mhz' must be a positive number",
+    f"report {N4} --set clock_mhz=1 --set clock_mhz=2": "--set gives clock_mhz twice",
+    "explain-overflow model.py": "model.py: explain-overflow reads an .mlir text of Triton-Ascend's adapter",
+    "report ": "SOURCE is empty; write model.py:fn",
+    "run python.mlir": "python.mlir is Python: give a function of it, as in model.py:fn",
     f"trace {N4} -o none/trace.json": "none/trace.json: No such file or directory",
     f"trace {N4} -o folder.json": "folder.json: Is a directory",
     f"explain {N4} -o none/x.html": "none/x.html: No such file or directory",

@@ -45,8 +45,10 @@ def test_text_reads_back(schedule: Schedule) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("base_q=3", "'base_q=3' is not one of"),
-        ("base_m", "'base_m' is not one of"),
+        ("base_q=3", "there is no choice 'base_q'; did you mean base_n or base_m or base_k?"),
+        ("base_m", "base_m needs a value, as in base_m=64"),
+        ("inner", "inner needs a value, as in inner=m"),
+        ("what=1", "there is no choice 'what'; there are bands, base_k, "),
         ("base_m=big", "base_m must be a positive integer, not 'big'"),
         ("base_m=0", "base_m must be a positive integer, not 0"),
         ("tile=8x", "tile must be positive integers, as in 8x512, not '8x'"),
