@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from .api.dynamic import DynamicProgram
     from .api.jitted import jit
     from .api.onnx_sources import onnx_function
-    from .api.program import CompileError, Options, Program
+    from .api.options import Options
+    from .api.program import CompileError, Program
     from .api.sources import ProgramSource
     from .api.variants import variants
     from .backends.simulator.errors import SimulationError

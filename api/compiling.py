@@ -17,6 +17,7 @@ from ..machine import DEFAULT_TARGET, Machine, Target
 from ..passes.pipeline import Stage, check_pinnable
 from ..support.collector import collector_paused
 from ..support.progress import showing
+from ..support.sentences import quoted
 from ..verification.results import Progress, Verification
 from .calls import Call, Referenced
 from .dynamic import DynamicProgram
@@ -24,10 +25,11 @@ from .extents import uncut, with_sizes
 from .onnx_sources import resolved
 from .open_packing import compile_open_packed
 from .open_sources import open_source_of, sized_origin
+from .options import Options
 from .packing import PackedProgram, compile_packed
 from .parameters import Parameters, title_of
 from .prepared import prepared
-from .program import Lowering, Options, Program, compile_source, run_passes
+from .program import Lowering, Program, compile_source, run_passes
 from .quantized import module_values
 from .signature import CompileError, check_twin, physical
 from .sources import ProgramSource, Source, as_compile_error, called, entry_of, main_results
@@ -139,6 +141,10 @@ def _version(lowering: Lowering, target: str | None, options: Options, origin: S
     return compile_source(lowering, prepared(origin, options, target), target, options)
 
 
+def _are_stages(given: object) -> bool:
+    return isinstance(given, Sequence) and all(isinstance(one, Stage) for one in given)
+
+
 def _check_own(source: Any, args: Sequence[Any], options: Mapping[str, bool], caller: str) -> None:
     """Raises CompileError where a function has a parameter that is called as an option of `caller`, and it cannot be
     told which one a keyword is. options: for each, whether it was given."""
@@ -245,9 +251,16 @@ def verify(
         CompileError: Arguments do not fit.
     """
     own = {"target": target, "options": options, "program": program, "stages": stages}
-    own |= {"bisect": bisect, "quick": quick, "progress": progress is not True, "against": against}
-    own |= {"min_sqnr": min_sqnr}
-    _check_own(source, args, {name: value not in (None, False) for name, value in own.items()}, "tw.verify")
+    own |= {"bisect": bisect, "quick": quick, "progress": progress, "against": against, "min_sqnr": min_sqnr}
+    given = {name: value is not None and value is not False for name, value in own.items()}
+    _check_own(source, args, given | {"progress": progress is not True}, "tw.verify")
+    for name, said, fits in (
+        ("program", "a compiled program", program is None or isinstance(program, Program | DynamicProgram)),
+        ("stages", "passes", stages is None or _are_stages(stages)),
+        ("progress", "True, False or a function", isinstance(progress, bool) or callable(progress)),
+    ):
+        if not fits:
+            raise CompileError(f"tw.verify: {name} must be {said}, not {quoted(own[name])}")
     target = None if target is None else Machine.named(target)
     source, args, kwargs = resolved(source, args, kwargs)
     if isinstance(program, DynamicProgram):
@@ -377,7 +390,7 @@ def _references(
     other numbers: it should have those of its twin, and come near those of the function."""
     given = call if against is None else called(against, args, kwargs)
     if against is not None and given is None:
-        raise CompileError(f"verify: against must be a JAX function, not {against!r}")
+        raise CompileError(f"verify: against must be a JAX function, not {quoted(against)}")
     values = None if given is None else reference_values(given, module)
     name = "JAX" if against is None else f"{title_of(against)} in JAX"
     if given is not None and isinstance(given.fn, Referenced):

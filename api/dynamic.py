@@ -25,8 +25,9 @@ from ..passes.templates import NoTemplate
 from .dispatching import Dispatch, guard_text
 from .memory_pool import Demand, Owner, PooledCall, ProgramPool
 from .modes import mode_of
+from .options import Options
 from .parameters import Arguments, Parameters
-from .program import Level, Options, Program
+from .program import Level, Program
 from .shapes import OpenShapes
 from .signature import Signature
 from .sources import Source

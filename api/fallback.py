@@ -21,7 +21,7 @@ from ..passes.errors import FusionWarning, NoKernel, PassError, fault_of
 from ..support.plugins import PluginError
 
 if TYPE_CHECKING:
-    from .program import Options
+    from .options import Options
 
 MECHANISMS = (
     "attention",

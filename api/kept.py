@@ -42,7 +42,7 @@ from ..support.plugins import modules
 from .sources import main_inputs, main_results
 
 if TYPE_CHECKING:
-    from .program import Options
+    from .options import Options
 
 VARIABLE = "TILEWRIGHT_CACHE"
 """The environment variable that names the directory where options name none."""

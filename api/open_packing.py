@@ -26,6 +26,7 @@ from ..passes.templates import NoTemplate
 from .dynamic import DynamicProgram, OpenSource
 from .modes import mode_of
 from .open_codes import OpenCode
+from .options import Options
 from .packing import (
     SKIPPED,
     PackedProgram,
@@ -38,7 +39,7 @@ from .packing import (
 )
 from .parameters import Parameters
 from .prepared import prepare_open, prepared
-from .program import Level, Lowering, Options, Program, compile_source
+from .program import Level, Lowering, Program, compile_source
 from .quantized import named_module
 from .shapes import OpenShapes
 from .signature import Signature

@@ -18,7 +18,8 @@ from ..passes.pipeline import run_stage
 from ..support.precisions import ORIGIN
 from ..support.winograd import OFF
 from .modes import Memory, Runnable, mode_of
-from .program import Lowering, Options, Program, compile_source
+from .options import Options
+from .program import Lowering, Program, compile_source
 from .quantized import named_module
 from .signature import CompileError, Signature
 from .sources import Source, as_compile_error, main_inputs

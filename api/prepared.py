@@ -13,7 +13,7 @@ from ..passes.graph.products_named import name_arguments
 from ..passes.graph.quantize import quantize_module, read_config
 from ..support.winograd import parse_winograd, winograd_text
 from .donation import donate_inputs
-from .program import Options
+from .options import Options
 from .quantized import quantized_source
 from .signature import Signature
 from .sources import Source, entry_of

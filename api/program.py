@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,6 @@ from xdsl.dialects.builtin import ModuleOp
 from ..backends.costs import report_of
 from ..backends.counts import kernels_text
 from ..backends.html import folded_html
-from ..backends.pool import POLICIES
 from ..backends.report import Report
 from ..backends.simulator import Simulation, simulate
 from ..backends.simulator.flags import cycles_without
@@ -31,21 +29,16 @@ from ..dialects.npu.places import arena_of
 from ..dialects.npu.structure import KernelOp
 from ..dialects.text import verify as verify_module
 from ..machine import DEFAULT_TARGET, Machine
-from ..passes.graph.recipes import QuantConfig
 from ..passes.npu.check import removable_flags
-from ..passes.oracle import BOUND
-from ..passes.pins import Pins, Schedule, pins_text
-from ..passes.pipeline import PIPELINE, PassChoices, Stage, check_pinnable, level_of, pinned, run_pipeline
-from ..support.amounts import STRIP, bytes_in
+from ..passes.pipeline import Stage, check_pinnable, level_of, run_pipeline
 from ..support.collector import collector_paused
-from ..support.precisions import ORIGIN, PRECISIONS
-from ..support.winograd import OFF, parse_winograd, winograd_text
-from .donation import Donate, Donations
+from .donation import Donations
 from .extents import cut, result_types
 from .fallback import lowered_without_faults
 from .kept import KeptPrograms
 from .memory_pool import Demand, demand_of
-from .modes import MODES, Memory, Runnable, executable_of, mode_of
+from .modes import Memory, Runnable, executable_of, mode_of
+from .options import CHECKER, JOINER, Options
 from .signature import CompileError, Signature
 from .sources import Source, as_compile_error, entry_of, main_results
 
@@ -55,194 +48,11 @@ if TYPE_CHECKING:
 
 Level = Literal["graph", "tile", "npu"]
 LEVELS: tuple[Level, ...] = ("graph", "tile", "npu")
-Precision = Literal["origin", "mixed_float16", "mixed_bfloat16", "float16"]
 Lowering = Callable[[ModuleOp, str | None, Sequence[Stage]], None]
 """Runs the passes of a list on a module, in place: for a target, or for the one that the module says."""
 
-CHECKER = "npu-check"
-JOINER = "npu-join-launches"
 ON_CHIP = ("npu-allocate", "npu-synchronize", JOINER, CHECKER)
 """Passes that the plan of device memory does not need."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to compile and run.
-
-    Attributes:
-        memory: How a call runs the program: `typed` (an array per buffer, compiled by XLA, fast), `bytes` (real
-            addresses) or `step` (one instruction at a time without XLA, for small programs: docs/stepper.md).
-        check: Whether npu-check proves the program free of hazards.
-        join: Whether neighbouring launches run as one, with barriers between them, where that takes less time.
-        fuse: Whether kernels compute several ops, so that what is between these is not stored. Off: one op each.
-        attention: Whether softmax(f(q k)) v becomes one kernel, where the target can run it so.
-        turned: Whether operands of products may be stored with what is summed over side by side, where that takes less
-            time: those that are packed weights once, others by a kernel before the product.
-        widened: Whether these operands may have rows that begin where lines of memory do, where that takes less time.
-        fractals: Whether these operands may lie in fractals, as l1 has them, where that takes less time.
-        tails: Whether what reduces rows of a product may be part of its kernel, where that takes less time.
-        pooling: Whether a product and the windows that pool its result become one kernel, where that takes less time.
-        ahead: Whether kernels load what none of them makes, as weights, before they wait at a barrier.
-        unit_flags: Whether the drain of a product's sums follows it piece by piece, where the target has flags for it.
-        inline: Whether kernels make small rows that they read themselves, as the norm of one row, where that takes less
-            time than to wait for them.
-        stream_k: Whether sums of products are cut where tiles with whole sums leave cores idle: those of all tiles, or
-            of the last ones alone.
-        placed: Whether kernels store the parts of a concatenation that they make where it has them, instead of a copy.
-        strips: What is large between products, as the scores behind the gradient of attention, is made in strips, one
-            after the other, so that only one of them takes memory: the most bytes of a tensor of a strip, as a number
-            or as text such as `"32MiB"`. None: it is made in one piece.
-        banks: Whether buffers that follow each other in a vector core's memory begin in different groups of banks,
-            where there is room: reading two of them is faster then.
-        schedule: Pinned tiling choices, for all kernels (a `Schedule`) or by kernel name.
-        oracle: Who judges schedules, by the name under which `passes.oracle.register` knows it.
-        precision: `origin` leaves types as they are; `mixed_float16` and `mixed_bfloat16` cast f32 products to that
-            type, and what is as good in it; `float16` casts all that can be. Arguments and results keep their types.
-        winograd: Which convolutions with a window of 3 or 3 x 3 become Winograd's: `off`, `2` or `4` (results of a tile
-            along each dimension), `auto` (where that takes less time, and no more error is allowed for than for the
-            convolution itself), or a dict of these by the names of products, such as `{"params['conv1']": "4"}`.
-        host: `allow` host calls, or `forbid` them: a program with host calls is then refused with their list.
-        donate: Arguments, by position or name, whose memory the program may reuse, besides those that the source
-            donates. A `jax.Array` that is passed there is deleted.
-        quantization: How products are quantized: a `tw.QuantConfig`, the path of its `.toml` file, or a mode for all of
-            them, such as `w8a8-dynamic`. None: as the source says.
-        cache: A directory in which compiled programs are kept across processes. None: that of the environment variable
-            TILEWRIGHT_CACHE, if it is set; empty: none.
-        weights: The arguments that are weights, by their names or paths or by patterns of these. What depends on
-            them alone is then a program of its own, which runs once (`Program.pack`). None: nothing is set apart.
-        memory_limit: The most device memory that the program may take, in bytes or as text such as `"512MiB"`: all of
-            the plan, so arguments, constants and results, too. To keep it values are computed again, or wait in the
-            host's memory; a program that cannot keep it is refused. None: no limit but the chip's memory.
-        pool: How the pool of a `DynamicProgram` chooses places in device memory: `best-fit` or `buddy`.
-        pool_bytes: How much device memory that pool has. None: all of the chip's.
-        hivm: Whether kernels take forms that the vendor's IR has, so that `Program.to_hivm` gives them as its text.
-    """
-
-    memory: Memory = "typed"
-    check: bool = True
-    schedule: Pins = None
-    oracle: str = BOUND
-    host: Literal["allow", "forbid"] = "allow"
-    donate: Donate = ()
-    quantization: QuantConfig | str | Path | None = None
-    weights: str | Sequence[str] | None = None
-    precision: Precision = ORIGIN
-    cache: str | Path | None = None
-    pool: Literal["best-fit", "buddy"] = "best-fit"
-    pool_bytes: int | None = None
-    join: bool = True
-    attention: bool = True
-    strips: int | str | None = STRIP
-    banks: bool = True
-    winograd: str | Mapping[str, str] = OFF
-    memory_limit: int | str | None = None
-    turned: bool = True
-    widened: bool = True
-    tails: bool = True
-    pooling: bool = True
-    ahead: bool = True
-    unit_flags: bool = True
-    inline: bool = True
-    stream_k: bool = True
-    placed: bool = True
-    fractals: bool = True
-    fuse: bool = True
-    hivm: bool = False
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.quantization, QuantConfig | str | Path | None):
-            raise CompileError(
-                f"options: quantization must be a tw.QuantConfig, a .toml file or a mode, not {self.quantization!r}"
-            )
-        if not isinstance(self.cache, str | Path | None):
-            raise CompileError(f"options: cache must be the path of a directory, not {self.cache!r}")
-        for name, given in (("memory_limit", self.memory_limit), ("strips", self.strips)):
-            if given is not None and _bytes(given) is None:
-                raise CompileError(f"options: {name} must be bytes or text such as '512MiB', not {given!r}")
-        fields = {
-            "memory": MODES,
-            "host": ("allow", "forbid"),
-            "precision": PRECISIONS,
-            "pool": tuple(POLICIES),
-        }
-        for each in dataclasses.fields(self):
-            if each.type == "bool" and not isinstance(getattr(self, each.name), bool):
-                raise CompileError(
-                    f"options: {each.name} must be True or False, not {getattr(self, each.name)!r}"
-                )
-        for name, given, empty in (("donate", self.donate, ()), ("weights", self.weights, None)):
-            kinds = str if name == "weights" else int | str
-            listed = (given,) if isinstance(given, int | str) else given
-            if given != empty and not (
-                isinstance(listed, Sequence)
-                and all(isinstance(one, kinds) and not isinstance(one, bool) for one in listed)
-            ):
-                raise CompileError(f"options: {name} must be the names of arguments, not {given!r}")
-        if not isinstance(self.oracle, str):
-            raise CompileError(f"options: oracle must be its name, not {self.oracle!r}")
-        if self.pool_bytes is not None and _bytes(self.pool_bytes) is None:
-            raise CompileError(f"options: pool_bytes must be a positive number of bytes, not {self.pool_bytes!r}")
-        for field, known in fields.items():
-            if getattr(self, field) not in known:
-                said = " or ".join(map(repr, known))
-                raise CompileError(f"options: {field} must be {said}, not {getattr(self, field)!r}")
-        try:
-            parse_winograd(winograd_text(self.winograd))
-        except ValueError as error:
-            raise CompileError(f"options: {error}") from None
-        pins = self.schedule.values() if isinstance(self.schedule, Mapping) else (self.schedule,)
-        if not all(isinstance(p, Schedule | None) for p in pins):
-            raise CompileError(
-                f"options: schedule must be a tw.Schedule, or one for each kernel name, not {self.schedule!r}"
-            )
-
-    @property
-    def memory_limit_bytes(self) -> int | None:
-        """The most device memory that the program may take; None where there is no limit."""
-        return _bytes(self.memory_limit)
-
-    @property
-    def weight_patterns(self) -> tuple[str, ...] | None:
-        """The patterns of weights, None where there are none."""
-        if self.weights is None:
-            return None
-        return (self.weights,) if isinstance(self.weights, str) else tuple(self.weights)
-
-    def stages(self, stages: Sequence[Stage] = PIPELINE) -> list[Stage]:
-        """The pipeline, or some of its passes, as these options ask for."""
-        choices = PassChoices(
-            pins_text(self.schedule),
-            self.host,
-            self.oracle,
-            self.precision,
-            winograd_text(self.winograd),
-            self.attention,
-            _bytes(self.strips) or 0,
-            self.banks,
-            self.join,
-            self.memory_limit_bytes,
-            self.turned,
-            self.widened,
-            self.tails,
-            self.pooling,
-            self.ahead,
-            self.unit_flags and not self.hivm,
-            self.inline,
-            self.stream_k,
-            self.placed,
-            self.fractals,
-            self.fuse,
-            self.hivm,
-        )
-        left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
-        return [s for s in pinned(stages, choices) if s.name not in left_out]
-
-
-def _bytes(given: int | str | None) -> int | None:
-    """A positive number of bytes, from one or from text; None where it is none."""
-    if isinstance(given, str):
-        return bytes_in(given)
-    return given if isinstance(given, int) and not isinstance(given, bool) and given > 0 else None
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,9 @@ from .kept import Extras, KeptPrograms, VersionEntry, what_options_decide
 from .memory_pool import Demand, demand_of
 from .modes import Memory, Runnable
 from .open_codes import OpenCode
+from .options import Options
 from .prepared import prepare_open, prepared
-from .program import Level, Options, Program
+from .program import Level, Program
 from .shapes import OpenShapes
 from .shared import SharedExecutables
 from .signature import Signature

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..api.compiling import compile
-from ..api.program import CompileError, Options, Program
+from ..api.options import Options
+from ..api.program import CompileError, Program
 from ..backends.simulator import HostCall, Launch, SimulationError, simulate
 from ..machine import Machine
 from ..passes.errors import PassError

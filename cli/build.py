@@ -12,7 +12,8 @@ from ..api.compiling import compile
 from ..api.dynamic import DynamicProgram, OpenSource
 from ..api.onnx_sources import resolved
 from ..api.open_sources import open_source_of
-from ..api.program import Options, Program
+from ..api.options import Options
+from ..api.program import Program
 from ..api.signature import generator_of, is_key
 from ..passes.errors import PassError
 from ..passes.pins import parse_pins

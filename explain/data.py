@@ -29,8 +29,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ..api.compiling import compile_with
+from ..api.options import Options
 from ..api.packing import PackedProgram
-from ..api.program import Options, Program
+from ..api.program import Program
 from ..backends.simulator import Launch, Rest
 from ..backends.spans import Span, program_spans
 from ..dialects.base import text, to_ints

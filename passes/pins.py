@@ -17,7 +17,8 @@ from typing import Any, TypeGuard
 
 from ..dialects.graph.schedules import MOST_BUFFERS, SPACES
 from ..dialects.graph.schedules import Schedule as Choices
-from ..support.sentences import suggestion
+from ..support.amounts import MOST
+from ..support.sentences import quoted, suggestion
 from .errors import PassError
 
 WORDS = {"inner": ("m", "n"), "on": ("cube", "vector")}
@@ -29,7 +30,7 @@ EXAMPLES = {"tile": "8x512", "grid": "4x6"} | {name: values[0] for name, values 
 
 
 def _positive(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < MOST
 
 
 @dataclass(frozen=True)
@@ -111,18 +112,18 @@ class Schedule:
         for name, value in self.pinned().items():
             if name in WORDS:
                 if value not in WORDS[name]:
-                    raise PassError(f"schedule: {name} must be {' or '.join(WORDS[name])}, not {value!r}")
+                    raise PassError(f"schedule: {name} must be {' or '.join(WORDS[name])}, not {quoted(value)}")
                 continue
             if isinstance(value, tuple) != (name in ("tile", "grid")):
                 kind = "a tuple, as in (8, 512)" if name in ("tile", "grid") else "a positive integer"
-                raise PassError(f"schedule: {name} must be {kind}, not {value!r}")
+                raise PassError(f"schedule: {name} must be {kind}, not {quoted(value)}")
             numbers: list[int] = [
                 n for n in (value if isinstance(value, tuple) else (value,)) if _positive(n)
             ]
             if not numbers or len(numbers) != (len(value) if isinstance(value, tuple) else 1):
-                raise PassError(f"schedule: {name} must be a positive integer, not {value!r}")
+                raise PassError(f"schedule: {name} must be a positive integer, not {quoted(value)}")
             if name in SPACES and max(numbers) > MOST_BUFFERS:
-                raise PassError(f"schedule: {name} must be 1 to {MOST_BUFFERS} buffers, not {value!r}")
+                raise PassError(f"schedule: {name} must be 1 to {MOST_BUFFERS} buffers, not {quoted(value)}")
 
     def pinned(self) -> dict[str, int | str | tuple[int, ...]]:
         """The fields that are not None."""
@@ -156,7 +157,7 @@ class Schedule:
                     values[name] = int(value)
             except ValueError:
                 kind = "positive integers, as in 8x512" if name in ("tile", "grid") else "a positive integer"
-                raise PassError(f"schedule: {name} must be {kind}, not {value!r}") from None
+                raise PassError(f"schedule: {name} must be {kind}, not {quoted(value)}") from None
         return Schedule(**values)
 
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..api.compiling import compile
-from ..api.program import Options
+from ..api.options import Options
 from ..api.quantized import named_module
 from ..api.signature import CompileError
 from ..api.sources import as_compile_error, origin_of

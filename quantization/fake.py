@@ -11,12 +11,14 @@ import jax
 from jax import Array
 
 from ..api.quantized import integer_module
+from ..api.signature import CompileError
 from ..api.sources import as_compile_error
 from ..backends.interpreter.graph import GraphRunner
 from ..machine import DEFAULT_TARGET, Machine, Target
 from ..passes.graph.products_named import main_function
 from ..passes.graph.quantize import read_config
 from ..passes.graph.recipes import QuantConfig
+from ..support.sentences import quoted
 from .modes import product_in_mode
 from .traced import ChangedRunner, TracedSource, trace_source
 
@@ -58,6 +60,8 @@ def fake_quant(
 
 def read(config: QuantConfig | str | Path) -> QuantConfig:
     """A configuration. Raises CompileError for one that cannot be read."""
+    if not isinstance(config, QuantConfig | str | Path):
+        raise CompileError(f"config must be a tw.QuantConfig, a .toml file or a mode, not {quoted(config)}")
     with as_compile_error():
         return read_config(config)
 

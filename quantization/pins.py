@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ..api.compiling import compile
-from ..api.program import Options
+from ..api.options import Options
 from ..api.signature import CompileError
 from ..passes.graph.recipes import QuantConfig, fits
 

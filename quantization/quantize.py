@@ -11,7 +11,8 @@ from typing import Any
 import jax
 
 from ..api.compiling import compile
-from ..api.program import Options, Program
+from ..api.options import Options
+from ..api.program import Program
 from ..api.signature import CompileError
 from ..compression.measures import COMPARED, Metric, decibels, metric_name, scorer
 from ..dialects.dtypes import itemsize, size

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ..api.compiling import compile
-from ..api.program import Options
+from ..api.options import Options
 from ..api.signature import CompileError
 from ..api.sources import as_compile_error
 from ..compression.front import ParetoPoint, SearchResult, cheapest

@@ -18,9 +18,19 @@ def shortened(text: str) -> str:
     )
 
 
+def quoted(value: object) -> str:
+    """`repr` of a value; its type in the place of one that has none, such as an integer of too many digits, or that is
+    no line of text."""
+    try:
+        said = repr(value)
+    except Exception:  # whatever the value's own code raises
+        return f"<{type(value).__name__}>"
+    return visible(shortened(said), "")
+
+
 def listed(names: Sequence[object], most: int = 3) -> str:
     """The first of several names, and how many there are."""
-    said = ", ".join(shortened(repr(n)) for n in names[:most])
+    said = ", ".join(quoted(n) for n in names[:most])
     return said if len(names) <= most else f"{said} and {len(names) - most} more"
 
 

@@ -29,6 +29,8 @@ TW.chart = (() => {
     axis.formatter = new Bokeh.BasicTickFormatter();
     axis.formatter.doFormat = inWords;
   }
+  // Whether what is written into a chart has room for few words.
+  const narrow = () => innerWidth < 520;
   const across = () => Math.max(2, Math.min(9, Math.round((innerWidth - 160) / 130)));
 
   // One unit for all ticks, and as many decimals as tell them apart.
@@ -196,5 +198,5 @@ TW.chart = (() => {
 
   const empty = (...keys) => Object.fromEntries(["left", "right", "top", "bottom", "color", "alpha", "op", "label", ...keys].map((k) => [k, []]));
   const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.0995 ? 1 : 0)}%`;
-  return { npu, FONT, figure, ticks, across, inTime, inBytes, inKib, inCycles, tools, lanes, quads, follow, pin, names, mount, buttons, legend, mark, empty, percent, time, bytes };
+  return { npu, FONT, figure, ticks, narrow, across, inTime, inBytes, inKib, inCycles, tools, lanes, quads, follow, pin, names, mount, buttons, legend, mark, empty, percent, time, bytes };
 })();

@@ -55,7 +55,8 @@
     map.left[0].formatter.doFormat = chart.inKib;
     chart.ticks(map.below[0], chart.across(), chart.inCycles);
     chart.tools(map, [chart.quads(map, source)], [["", "name"], ["size", "size"], ["at", "at"], ["cycles", "time"]]);
-    chart.mark(map, peak, `${key}: peak ${(peak / 1024).toFixed(1)} of ${capacity / 1024} KiB (${(100 * peak / capacity).toFixed(0)}%)`);
+    const most = `${(peak / 1024).toFixed(1)}`, part = `(${(100 * peak / capacity).toFixed(0)}%)`;
+    chart.mark(map, peak, `${key}: peak ${chart.narrow() ? most : `${most} of ${capacity / 1024}`} KiB ${part}`);
     chart.follow(source, chart.pin(m));
     if (!last) map.below[0].visible = false;
     return { map, source };

@@ -15,6 +15,7 @@ import pytest
 import tilewright as tw
 from tilewright.cli.common import finite
 from tilewright.cli.main import main
+from tilewright.passes.errors import PassError
 from tilewright.support.sentences import visible
 
 MODEL = """
@@ -150,13 +151,33 @@ OPTIONS = [
     {"pool_bytes": -1},
     {"pool_bytes": "many"},
     {"strips": True},
+    {"memory": np.ones(3)},
+    {"donate": np.ones(3)},
+    {"donate": 10**5000},
+    {"weights": np.ones(3)},
+    {"memory_limit": 10**5000},
+    {"memory": 10**5000},
+    {"winograd": 2},
+    {"winograd": None},
 ]
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda o: next(iter(o)))
 def test_options_are_checked(options: dict[str, Any]) -> None:
     with pytest.raises(tw.CompileError, match=f"options: {next(iter(options))} must be"):
         tw.Options(**options)
+
+
+@pytest.mark.parametrize("name", ["program", "stages", "progress"])
+@pytest.mark.parametrize("given", [5, "x"])
+def test_what_verify_takes(name: str, given: Any) -> None:
+    with pytest.raises(tw.CompileError, match=f"tw.verify: {name} must be .*, not {given!r}"):
+        tw.verify(lambda x: x + 1, np.ones(4, "f"), **{name: given})
+
+
+def test_a_pin_is_no_larger_than_memory() -> None:
+    with pytest.raises(PassError, match="base_m must be a positive integer, not <int>"):
+        tw.Schedule(base_m=10**5000)
 
 
 def test_against_is_a_function() -> None:

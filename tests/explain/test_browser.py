@@ -462,6 +462,16 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
+LABELS = """(() => {
+    const pen = document.createElement("canvas").getContext("2d");
+    pen.font = `11px ${TW.chart.FONT}`;
+    const plots = Object.values(TW.views).flatMap(({ view }) => view.child_views).filter((p) => p.frame);
+    const labels = plots.flatMap((p) => p.model.center.filter((l) => l.text).map((l) => [l.text, p.frame.bbox.width]));
+    return [labels.length, labels.filter(([text, room]) => 6 + pen.measureText(text).width > room)];
+})()"""
+"""How many labels the charts have, and those that are longer than their chart is wide."""
+
+
 @sampled(4)
 @pytest.mark.parametrize("width", [1440, 400])
 @pytest.mark.parametrize("name", ["split", "placed", "scan", "loop", "model"])
@@ -470,6 +480,8 @@ def test_nothing_is_cut(browser: Any, pages: dict[str, Path], name: str, width: 
     opened.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     assert opened.page.evaluate(FITS) == []
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
+    count, cut = opened.page.evaluate(LABELS)
+    assert count and cut == []
     assert all(row.is_visible() for row in opened.page.locator("#cost-table td.wide").all())
     assert opened.complaints == []
     opened.page.close()
