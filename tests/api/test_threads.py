@@ -171,9 +171,31 @@ def test_processes_on_one_cache(tmp_path: Path) -> None:
         "x = np.ones((8, 8), np.float32)\n"
         "assert all((np.asarray(f(x[:n])) == 16).all() for n in range(2, 8)) and (np.asarray(g(x)) == 8).all()"
     )
-    running = [
-        subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
-        for _ in range(THREADS)
-    ]
-    assert [process.communicate()[1] for process in running] == [""] * THREADS
+    assert set(at_once([sys.executable, "-c", code], THREADS)) == {("", "", 0)}
     assert not list(tmp_path.rglob(".*"))
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(THREADS, marks=later())])
+def test_commands_on_one_cache(count: int, tmp_path: Path) -> None:
+    """All print what one alone does, and nothing of a draft is left."""
+    (tmp_path / "model.py").write_text(
+        "import numpy as np\n\ndef f(x):\n    return x @ x + x.sum()\n\n"
+        "def f_inputs():\n    return [np.ones((8, 8), np.float32)]\n"
+    )
+    cache = tmp_path / "kept"
+    source = [str(tmp_path / "model.py:f"), "--cache", str(cache)]
+    run = [sys.executable, "-m", "tilewright", "run", *source]
+    (first,) = set(at_once(run, count))
+    assert first[1:] == ("", 0) and "f32[8,8]  72   72   72" in first[0]
+    assert at_once(run, 1) == [first]
+    assert len(list((cache / "programs").glob("*.entry"))) == 1
+    assert not list(cache.rglob(".*"))
+
+
+def at_once(command: list[str], count: int) -> list[tuple[str, str, int]]:
+    """What processes that run at the same time print, say and end with."""
+    running = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(count)
+    ]
+    return [(*process.communicate(), process.returncode) for process in running]
