@@ -13,16 +13,16 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from . import pruning, training
-    from .api.bounded import bounded, compress, nms, nonzero, unique
     from .api.compiling import compile, debug, verify
     from .api.debugging import debugging
-    from .api.dynamic import DynamicProgram
     from .api.jitted import jit
     from .api.onnx_sources import onnx_function
     from .api.options import Options
     from .api.program import CompileError, Program
+    from .api.sizes.bounded import bounded, compress, nms, nonzero, unique
+    from .api.sizes.dynamic import DynamicProgram
+    from .api.sizes.variants import variants
     from .api.sources import ProgramSource
-    from .api.variants import variants
     from .backends.simulator.errors import SimulationError
     from .frontends.custom import custom_call
     from .machine import Machine, MachineError
@@ -100,11 +100,12 @@ def __getattr__(name: str) -> Any:
         **dict.fromkeys(("Quantized", "quantize"), ".quantization.quantize"),
         **dict.fromkeys(("compile", "debug", "verify"), ".api.compiling"),
         "debugging": ".api.debugging",
-        **dict.fromkeys(("bounded", "compress", "nms", "nonzero", "unique"), ".api.bounded"),
-        "DynamicProgram": ".api.dynamic",
+        **dict.fromkeys(("bounded", "compress", "nms", "nonzero", "unique"), ".api.sizes.bounded"),
+        "DynamicProgram": ".api.sizes.dynamic",
+        "Options": ".api.options",
         "onnx_function": ".api.onnx_sources",
         "custom_call": ".frontends.custom",
-        "variants": ".api.variants",
+        "variants": ".api.sizes.variants",
         "fake_quant": ".quantization.fake",
         "Verification": ".verification.results",
     }

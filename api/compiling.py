@@ -19,19 +19,19 @@ from ..support.collector import collector_paused
 from ..support.progress import showing
 from ..support.sentences import quoted
 from ..verification.results import Progress, Verification
-from .calls import Call, Referenced
-from .dynamic import DynamicProgram
-from .extents import uncut, with_sizes
+from .arguments.calls import Call, Referenced
+from .arguments.parameters import Parameters, title_of
+from .arguments.signature import CompileError, check_twin, physical
 from .onnx_sources import resolved
-from .open_packing import compile_open_packed
-from .open_sources import open_source_of, sized_origin
 from .options import Options
 from .packing import PackedProgram, compile_packed
-from .parameters import Parameters, title_of
 from .prepared import prepared
 from .program import Lowering, Program, compile_source, run_passes
 from .quantized import module_values
-from .signature import CompileError, check_twin, physical
+from .sizes.dynamic import DynamicProgram
+from .sizes.extents import uncut, with_sizes
+from .sizes.packing import compile_open_packed
+from .sizes.sources import open_source_of, sized_origin
 from .sources import ProgramSource, Source, as_compile_error, called, entry_of, main_results
 
 if TYPE_CHECKING:

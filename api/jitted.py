@@ -11,14 +11,14 @@ from typing import Any
 
 from ..frontends.jax import jit_arguments
 from ..machine import DEFAULT_TARGET, Machine, Target
-from .calls import Call, call_of, refuse_tracers
+from .arguments.calls import Call, call_of, refuse_tracers
+from .arguments.parameters import Arguments, Parameters, check_binds, title_of
+from .arguments.signature import not_an_array
+from .arguments.specs import ArgumentSpecs, Dims, Specs, symbolic_shapes
 from .compiling import compile
 from .options import Options
-from .parameters import Arguments, Parameters, check_binds, title_of
 from .program import CompileError, Program
-from .signature import not_an_array
 from .sources import Recompiling
-from .specs import ArgumentSpecs, Dims, Specs, symbolic_shapes
 
 
 class Jitted(Recompiling):

@@ -14,7 +14,7 @@ from .debugging import Debugged, is_debugging
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from .signature import Signature
+    from .arguments.signature import Signature
 
 Memory = Literal["typed", "bytes", "step", "debug"]
 """`typed`: an array for each tensor; `bytes`: addressed bytes; `step`: real addresses, without XLA; `debug`: as `step`,

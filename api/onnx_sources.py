@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from ..dialects.dtypes import name_of_numpy
 from ..frontends.jax import tracing
 from ..passes.errors import CompileError
-from .calls import refuse_tracers
-from .probing import sizes_to_try
-from .shapes import exported_shapes, is_symbolic, structs_at
+from .arguments.calls import refuse_tracers
+from .arguments.specs import Dims, symbolic_shapes
+from .sizes.probing import sizes_to_try
+from .sizes.shapes import exported_shapes, is_symbolic, structs_at
 from .sources import as_compile_error
-from .specs import Dims, symbolic_shapes
 from .torch_sources import is_torch, torch_function
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from ..support.amounts import MOST, STRIP, bytes_in
 from ..support.precisions import ORIGIN, PRECISIONS
 from ..support.sentences import quoted
 from ..support.winograd import OFF, parse_winograd, winograd_text
-from .donation import Donate
+from .arguments.donation import Donate
+from .arguments.signature import CompileError
 from .modes import MODES, Memory
-from .signature import CompileError
 
 Precision = Literal["origin", "mixed_float16", "mixed_bfloat16", "float16"]
 

@@ -17,11 +17,11 @@ from ..passes.graph.turned_weights import turn_weights, weights_to_turn
 from ..passes.pipeline import run_stage
 from ..support.precisions import ORIGIN
 from ..support.winograd import OFF
+from .arguments.signature import CompileError, Signature
 from .modes import Memory, Runnable, mode_of
 from .options import Options
 from .program import Lowering, Program, compile_source
 from .quantized import named_module
-from .signature import CompileError, Signature
 from .sources import Source, as_compile_error, main_inputs
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from ..machine import DEFAULT_TARGET, Machine
 from ..passes.graph.products_named import name_arguments
 from ..passes.graph.quantize import quantize_module, read_config
 from ..support.winograd import parse_winograd, winograd_text
-from .donation import donate_inputs
+from .arguments.donation import donate_inputs
+from .arguments.signature import Signature
 from .options import Options
 from .quantized import quantized_source
-from .signature import Signature
 from .sources import Source, entry_of
 
 

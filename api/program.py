@@ -32,14 +32,14 @@ from ..machine import DEFAULT_TARGET, Machine
 from ..passes.npu.check import removable_flags
 from ..passes.pipeline import Stage, check_pinnable, level_of, run_pipeline
 from ..support.collector import collector_paused
-from .donation import Donations
-from .extents import cut, result_types
+from .arguments.donation import Donations
+from .arguments.signature import CompileError, Signature
 from .fallback import lowered_without_faults
 from .kept import KeptPrograms
-from .memory_pool import Demand, demand_of
 from .modes import Memory, Runnable, executable_of, mode_of
 from .options import CHECKER, JOINER, Options
-from .signature import CompileError, Signature
+from .sizes.extents import cut, result_types
+from .sizes.memory_pool import Demand, demand_of
 from .sources import Source, as_compile_error, entry_of, main_results
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ..passes.graph.products_named import main_function, name_arguments
 from ..passes.graph.quantize import quantize_module, read_config
 from ..passes.graph.recipes import QuantConfig
 from ..passes.pipeline import PIPELINE, level_of, run_stage
-from .signature import Signature
+from .arguments.signature import Signature
 from .sources import Source
 
 INTEGERS = "graph-simplify"

@@ -32,10 +32,10 @@ from ..machine import DEFAULT_TARGET, Machine
 from ..passes.errors import PassError
 from ..support.files import read_plain
 from ..support.plugins import Entry, PluginError
-from .calls import Call, call_of, parameters_of
+from .arguments.calls import Call, call_of, parameters_of
+from .arguments.parameters import INPUTS, Parameters, check_binds, title_of
+from .arguments.signature import CompileError, Signature, described, physical, signature_of, types_of
 from .launched import Launched
-from .parameters import INPUTS, Parameters, check_binds, title_of
-from .signature import CompileError, Signature, described, physical, signature_of, types_of
 
 
 class SourceError(CompileError):

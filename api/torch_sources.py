@@ -18,9 +18,9 @@ import numpy as np
 from ..dialects.affine import Symbol
 from ..dialects.sizes import evaluate, names_in, parse_size
 from ..passes.errors import CompileError
-from .shapes import is_symbolic
+from .arguments.tensors import as_array, is_tensor
+from .sizes.shapes import is_symbolic
 from .sources import as_compile_error
-from .tensors import as_array, is_tensor
 
 EXAMPLES = (3, 5, 7, 11, 13, 17, 19, 23)
 """Sizes that open dimensions have while PyTorch traces: it takes 0 and 1, and equal ones, for fixed."""

@@ -93,7 +93,7 @@ def measure(model: str) -> dict[str, Any]:
     import jax
 
     import tilewright as tw
-    from tilewright.api.calls import call_of
+    from tilewright.api.arguments.calls import call_of
     from tilewright.api.compiling import lower, reference_values
     from tilewright.backends.interpreter import run_graph
     from tilewright.passes.pipeline import run_stage

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..api.arguments.signature import generator_of, is_key
 from ..api.compiling import compile
-from ..api.dynamic import DynamicProgram, OpenSource
 from ..api.onnx_sources import resolved
-from ..api.open_sources import open_source_of
 from ..api.options import Options
 from ..api.program import Program
-from ..api.signature import generator_of, is_key
+from ..api.sizes.dynamic import DynamicProgram, OpenSource
+from ..api.sizes.sources import open_source_of
 from ..passes.errors import PassError
 from ..passes.pins import parse_pins
 from ..support.amounts import STRIP

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ..api.compiling import compile, lower, verify
-from ..api.dynamic import DynamicProgram
+from ..api.sizes.dynamic import DynamicProgram
 from ..api.sources import input_types
 from ..backends.legend import legend
 from ..backends.trace import trace_text
@@ -53,8 +53,8 @@ from .sweep import sweep
 from .targets import several, side_by_side
 
 if TYPE_CHECKING:
-    from ..api.memory_pool import ProgramPool
     from ..api.program import Program
+    from ..api.sizes.memory_pool import ProgramPool
     from ..backends.report import Report
     from ..verification.results import Verification
 

@@ -83,7 +83,7 @@ def _of_dimensions(
     source: SourceSpec, dimensions: dict[str, int | Bounds], make: Callable[[Sequence[Spec]], list[Any]]
 ) -> list[Any]:
     """Inputs of a .tw function, which `make` has for types; types with symbolic shapes where a dimension is open."""
-    from ..api.open_sources import tw_arguments
+    from ..api.sizes.sources import tw_arguments
     from ..api.sources import tw_input_types
 
     known = {name: n for name, n in dimensions.items() if isinstance(n, int)}
@@ -96,7 +96,7 @@ def _open_inputs(source: SourceSpec, specs: Sequence[OpenSpec], shapes: str, whe
     """Types with symbolic shapes, of one scope."""
     import jax
 
-    from ..api.specs import symbolic_shapes
+    from ..api.arguments.specs import symbolic_shapes
     from ..dialects.dtypes import numpy_dtype
 
     if source.content is not None or source.path.suffix in (".mlir", ".mlirbc"):
@@ -245,7 +245,7 @@ _NO_DIMS = re.compile(r"(?<![A-Za-z_\d])\d+[A-Za-z_.]|,\]")
 
 def parse_shapes(text: str) -> list[OpenSpec]:
     """`f32[8,128],i32[b,8*s],f16[]` as shapes and element types. Raises CliError."""
-    from ..api.specs import parse_dims
+    from ..api.arguments.specs import parse_dims
     from ..dialects.dtypes import names, numpy_dtype
     from ..passes.errors import CompileError
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, Literal, TypeVar
 
-from ..api.signature import CompileError
+from ..api.arguments.signature import CompileError
 from ..support.files import write_plot
 from .measures import COMPARED
 from .walk import SensitivityRow

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..api.signature import CompileError
+from ..api.arguments.signature import CompileError
 from ..verification.agreement import cosine, decibels, sqnr
 
 Metric = Callable[[Any, Any], float]

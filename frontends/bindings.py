@@ -272,7 +272,7 @@ def _frames(location: Any, name: str = "") -> Iterator[Frame]:
 _ROOT = Path(__file__).parents[1]
 _BETWEEN = tuple(
     str(_ROOT / name)
-    for name in ("frontends/custom.py", "frontends/bounding.py", "frontends/onnx/", "api/bounded.py", "training/")
+    for name in ("frontends/custom.py", "frontends/bounding.py", "frontends/onnx/", "api/sizes/bounded.py", "training/")
 )
 """Where functions of ours are that programs call, or that compute the nodes of ONNX models: they stand between JAX and
 the user, too."""

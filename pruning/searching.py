@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..api.arguments.signature import CompileError
 from ..api.compiling import compile
 from ..api.options import Options
 from ..api.quantized import named_module
-from ..api.signature import CompileError
 from ..api.sources import as_compile_error, origin_of
 from ..compression.front import ParetoPoint, SearchResult, cheapest
 from ..compression.measures import COMPARED, Metric, metric_name, scorer

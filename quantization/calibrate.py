@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from ..api.signature import CompileError
+from ..api.arguments.signature import CompileError
 from ..dialects.dtypes import limits as storage_limits
 from ..dialects.graph import ContractOp
 from ..passes.graph.products_named import NamedProduct, summed_dims

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 from jax import Array
 
+from ..api.arguments.signature import CompileError
 from ..api.quantized import integer_module
-from ..api.signature import CompileError
 from ..api.sources import as_compile_error
 from ..backends.interpreter.graph import GraphRunner
 from ..machine import DEFAULT_TARGET, Machine, Target

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from ..api.arguments.signature import CompileError
 from ..api.compiling import compile
 from ..api.options import Options
-from ..api.signature import CompileError
 from ..passes.graph.recipes import QuantConfig, fits
 
 Kernels = Mapping[str, Sequence[str]]

@@ -10,10 +10,10 @@ from typing import Any
 
 import jax
 
+from ..api.arguments.signature import CompileError
 from ..api.compiling import compile
 from ..api.options import Options
 from ..api.program import Program
-from ..api.signature import CompileError
 from ..compression.measures import COMPARED, Metric, decibels, metric_name, scorer
 from ..dialects.dtypes import itemsize, size
 from ..dialects.graph import GraphOp

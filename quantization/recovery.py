@@ -22,7 +22,7 @@ import numpy as np
 from jax import Array, lax
 from xdsl.ir import SSAValue
 
-from ..api.signature import CompileError
+from ..api.arguments.signature import CompileError
 from ..backends.interpreter.graph import Env
 from ..dialects.base import integer, to_ints
 from ..dialects.dtypes import element_type, is_float

@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from ..api.arguments.signature import CompileError
 from ..api.compiling import compile
 from ..api.options import Options
-from ..api.signature import CompileError
 from ..api.sources import as_compile_error
 from ..compression.front import ParetoPoint, SearchResult, cheapest
 from ..compression.measures import COMPARED, Metric, metric_name, scorer

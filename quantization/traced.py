@@ -12,8 +12,8 @@ from jax import numpy as jnp
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from ..api.arguments.signature import CompileError, Signature
 from ..api.quantized import named_module
-from ..api.signature import CompileError, Signature
 from ..api.sources import as_compile_error, called, origin_of
 from ..backends.interpreter.graph import Env, GraphRunner, needs_host
 from ..dialects.base import integer

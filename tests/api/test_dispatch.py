@@ -14,8 +14,8 @@ from open_texts import ROWS_OF_FOUR
 from xdsl.dialects.builtin import StringAttr
 
 import tilewright as tw
-from tilewright.api.templates import SizedProgram
-from tilewright.api.variants import Variants
+from tilewright.api.sizes.templates import SizedProgram
+from tilewright.api.sizes.variants import Variants
 from tilewright.dialects import make_context
 from tilewright.dialects.base import text
 from tilewright.dialects.npu import AloneOp, DispatchOp, RequireOp, SymbolOp, VersionOp

@@ -16,7 +16,7 @@ from memories import outputs
 from open_programs_of import dims, dynamic, struct
 
 import tilewright as tw
-from tilewright.api.dynamic import VERSIONS_KEPT
+from tilewright.api.sizes.dynamic import VERSIONS_KEPT
 from tilewright.dialects.affine import Symbol
 from tilewright.passes.templates import NoTemplate
 

@@ -22,9 +22,9 @@ from jax import export
 
 import tilewright as tw
 from tilewright.api import program as programs
-from tilewright.api import templates
 from tilewright.api.kept import PROGRAMS, KeptPrograms, what_options_decide
-from tilewright.api.templates import Version
+from tilewright.api.sizes import templates
+from tilewright.api.sizes.templates import Version
 from tilewright.machine import Machine
 from tilewright.passes.graph.recipes import ProductChoice
 from tilewright.passes.templates import NoTemplate
@@ -119,7 +119,7 @@ import sys
 sys.path.insert(0, {here!r})
 import numpy as np
 from test_kept import arrays, layer, opened
-from tilewright.api import templates
+from tilewright.api.sizes import templates
 from tilewright.dialects.affine import Expr, Symbol
 from tilewright.dialects.open_sizes import OpenSize, encode
 

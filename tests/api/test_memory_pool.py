@@ -14,8 +14,8 @@ import pytest
 from jax import export
 
 import tilewright as tw
-from tilewright.api.memory_pool import Demand, ProgramPool
-from tilewright.api.templates import SizedProgram
+from tilewright.api.sizes.memory_pool import Demand, ProgramPool
+from tilewright.api.sizes.templates import SizedProgram
 from tilewright.backends.pool import Pool, PoolStatistics
 from tilewright.machine import Machine
 

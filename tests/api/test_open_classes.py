@@ -19,7 +19,7 @@ from open_programs_of import inputs_of
 from tiers import examples, sampled
 
 import tilewright as tw
-from tilewright.api.templates import SizedProgram
+from tilewright.api.sizes.templates import SizedProgram
 from tilewright.passes.templates import NoTemplate
 
 Fn = Callable[..., Any]

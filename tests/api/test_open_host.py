@@ -20,7 +20,7 @@ from open_programs_of import inputs_of
 from tiers import MEMORIES, Memory, examples, sampled, xla_code
 
 import tilewright as tw
-from tilewright.api.templates import SizedProgram, Version
+from tilewright.api.sizes.templates import SizedProgram, Version
 from tilewright.backends.interpreter import Executable
 from tilewright.dialects.host_text import OpenTextAttr
 from tilewright.dialects.npu.structure import HostCallOp

@@ -19,8 +19,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 import tilewright as tw
+from tilewright.api.sizes.templates import SizedProgram, Version
 from tilewright.api.sources import entry_of
-from tilewright.api.templates import SizedProgram, Version
 from tilewright.dialects import make_context
 from tilewright.dialects.base import integer, integer_attr
 from tilewright.dialects.npu import gm

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from open_programs_of import dims, dynamic, struct
 
 import tilewright as tw
-from tilewright.api.shapes import LARGEST, OpenShapes
+from tilewright.api.sizes.shapes import LARGEST, OpenShapes
 from tilewright.dialects.affine import Symbol
 from tilewright.dialects.sizes import evaluate, parse_constraint, parse_size
 

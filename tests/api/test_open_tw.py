@@ -20,7 +20,7 @@ from open_tw_cases import CASES, counted
 from tiers import examples, sampled, xla_code
 
 import tilewright as tw
-from tilewright.api.templates import SizedProgram
+from tilewright.api.sizes.templates import SizedProgram
 from tilewright.dialects.dtypes import numpy_dtype
 from tilewright.passes.templates import NoTemplate
 
@@ -177,7 +177,7 @@ CHILD = """
 import sys
 import numpy as np
 import tilewright as tw
-from tilewright.api import templates
+from tilewright.api.sizes import templates
 
 def fail(*args): raise AssertionError("it is lowered again")
 if sys.argv[3] == "read":

@@ -18,7 +18,7 @@ import pytest
 from tiers import later
 
 import tilewright as tw
-from tilewright.api.donation import DonatedError
+from tilewright.api.arguments.donation import DonatedError
 
 THREADS = 8
 X = jnp.ones((16, 16))

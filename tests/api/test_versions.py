@@ -18,9 +18,9 @@ from tiers import examples, sampled, xla_code
 from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw
-from tilewright.api.shared import SharedExecutables
+from tilewright.api.sizes.shared import SharedExecutables
+from tilewright.api.sizes.templates import SizedProgram, range_of
 from tilewright.api.sources import entry_of
-from tilewright.api.templates import SizedProgram, range_of
 from tilewright.dialects import npu
 from tilewright.dialects.affine import Expr, Symbol
 from tilewright.dialects.open_sizes import OpenSize, size_of, typical_sizes

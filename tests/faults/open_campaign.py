@@ -32,7 +32,7 @@ from xdsl.utils.exceptions import VerifyException
 
 import tilewright as tw
 from tilewright import CompileError
-from tilewright.api.templates import Version
+from tilewright.api.sizes.templates import Version
 from tilewright.backends.interpreter import Executable
 from tilewright.dialects.dtypes import numpy_dtype
 from tilewright.dialects.npu.structure import KernelOp

@@ -12,7 +12,7 @@ from jax import export
 from visible import check_visible
 
 import tilewright as tw
-from tilewright.api.templates import SizedProgram
+from tilewright.api.sizes.templates import SizedProgram
 from tilewright.frontends import lower_function
 from tilewright.passes.npu.check import check
 from tilewright.passes.templates import NoTemplate

@@ -106,7 +106,7 @@ def test_an_error_inside_a_range_is_a_finding(monkeypatch: pytest.MonkeyPatch) -
     def broken(*_: object) -> None:
         raise KeyError("no such thing")
 
-    monkeypatch.setattr("tilewright.api.templates.lower_template", broken)
+    monkeypatch.setattr("tilewright.api.sizes.templates.lower_template", broken)
     verdict = judge_open(open_program_of(0), "ascend-910b1", ["npu"])
     assert (verdict.kind, verdict.where) == ("crash", "range") and "no such thing" in verdict.message
 

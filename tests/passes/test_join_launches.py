@@ -20,7 +20,7 @@ from tiers import examples, sampled
 from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw
-from tilewright.api.templates import Version
+from tilewright.api.sizes.templates import Version
 from tilewright.dialects.npu.structure import LaunchOp, ToHostOp
 from tilewright.dialects.npu.waking import Woken
 from tilewright.machine import Machine

@@ -12,7 +12,7 @@ from jax import export
 from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw
-from tilewright.api.templates import Version
+from tilewright.api.sizes.templates import Version
 from tilewright.dialects.text import verify
 from tilewright.passes.instances import Instance
 from tilewright.passes.stencil import Stencil

@@ -17,7 +17,7 @@ from tiers import examples, xla_code
 
 import tilewright as tw
 from tilewright.api.packing import PackedProgram
-from tilewright.api.templates import SizedProgram
+from tilewright.api.sizes.templates import SizedProgram
 from tilewright.passes.errors import CompileError
 
 OPTIONS = {

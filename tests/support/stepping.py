@@ -16,7 +16,7 @@ from xdsl.ir import Block
 import tilewright as tw
 from tilewright.api.modes import Memory, Runnable
 from tilewright.api.program import Program
-from tilewright.api.shared import SharedExecutables, SizedExecutable
+from tilewright.api.sizes.shared import SharedExecutables, SizedExecutable
 from tilewright.dialects.base import integer, to_ints
 from tilewright.dialects.npu import NpuOp, structure
 from tilewright.dialects.open_sizes import is_open

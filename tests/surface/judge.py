@@ -12,8 +12,8 @@ import jax
 import numpy as np
 
 import tilewright as tw
+from tilewright.api.arguments.signature import physical
 from tilewright.api.compiling import lower
-from tilewright.api.signature import physical
 from tilewright.verification.bounds import Bound
 from tilewright.verification.compare import compare, same_bits
 from tilewright.verification.structure import Cache

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
-from ..dialects.affine import Expr, Symbol
-from ..dialects.graph.donation import donated
-from ..dialects.graph.extents import Extent, extents_of
-from ..dialects.module import target_of
-from ..dialects.npu import VersionOp
-from ..dialects.open_sizes import TYPICAL, Assumptions, OpenSize, assuming
-from ..dialects.size_numbers import scalar_at
-from ..dialects.sizes import (
+from ...dialects.affine import Expr, Symbol
+from ...dialects.graph.donation import donated
+from ...dialects.graph.extents import Extent, extents_of
+from ...dialects.module import target_of
+from ...dialects.npu import VersionOp
+from ...dialects.open_sizes import TYPICAL, Assumptions, OpenSize, assuming
+from ...dialects.size_numbers import scalar_at
+from ...dialects.sizes import (
     Constraint,
     Size,
     SizeError,
@@ -33,31 +33,31 @@ from ..dialects.sizes import (
     size_text,
     symbols_of,
 )
-from ..dialects.text import one_line
-from ..dialects.text import verify as verify_module
-from ..frontends import FrontendError
-from ..machine import DEFAULT_TARGET, Machine
-from ..passes.errors import CompileError, PassError
-from ..passes.instances import Instance
-from ..passes.pipeline import run_pipeline
-from ..passes.templates import NoTemplate, Template, check_template, lower_template
-from ..support.collector import collector_paused
+from ...dialects.text import one_line
+from ...dialects.text import verify as verify_module
+from ...frontends import FrontendError
+from ...machine import DEFAULT_TARGET, Machine
+from ...passes.errors import CompileError, PassError
+from ...passes.instances import Instance
+from ...passes.pipeline import run_pipeline
+from ...passes.templates import NoTemplate, Template, check_template, lower_template
+from ...support.collector import collector_paused
+from ..arguments.donation import Donations
+from ..arguments.signature import Signature
+from ..kept import Extras, KeptPrograms, VersionEntry, what_options_decide
+from ..modes import Memory, Runnable
+from ..options import Options
+from ..prepared import prepare_open, prepared
+from ..program import Level, Program
+from ..sources import Source, as_compile_error, entry_of
+from .codes import OpenCode
 from .dispatching import Dispatch, guard_text
-from .donation import Donations
-from .kept import Extras, KeptPrograms, VersionEntry, what_options_decide
 from .memory_pool import Demand, demand_of
-from .modes import Memory, Runnable
-from .open_codes import OpenCode
-from .options import Options
-from .prepared import prepare_open, prepared
-from .program import Level, Program
 from .shapes import OpenShapes
 from .shared import SharedExecutables
-from .signature import Signature
-from .sources import Source, as_compile_error, entry_of
 
 if TYPE_CHECKING:
-    from ..frontends.open_module import OpenModule
+    from ...frontends.open_module import OpenModule
 
 HALVED = 64
 """Up to this size there is one range between two powers of two; above it there are two, of equal length. Tiles are cut

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
-from ..passes.errors import CompileError
+from ...passes.errors import CompileError
 from .parameters import Parameters, title_of
 
 
@@ -49,7 +49,7 @@ def call_of(
 ) -> Call:
     """The call of `fn`, the arguments closed over that are static: those at `numbers`, those called `names`, and
     those that a jax.jit says. Raises CompileError for one that is not hashable."""
-    from ..frontends.jax import jit_arguments
+    from ...frontends.jax import jit_arguments
 
     said = jit_arguments(fn)
     numbers, names = {*numbers, *said.static_numbers}, {*names, *said.static_names}

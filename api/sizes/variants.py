@@ -9,10 +9,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from ..backends.html import table_html
-from ..backends.report import Report
-from ..dialects.dtypes import name_of_numpy
-from ..dialects.sizes import (
+from ...backends.html import table_html
+from ...backends.report import Report
+from ...dialects.dtypes import name_of_numpy
+from ...dialects.sizes import (
     Constraint,
     Names,
     Size,
@@ -23,11 +23,11 @@ from ..dialects.sizes import (
     parse_size,
     replaced,
 )
-from ..passes.errors import CompileError
-from .parameters import Parameters, title_of
+from ...passes.errors import CompileError
+from ..arguments.parameters import Parameters, title_of
+from ..arguments.signature import is_key
+from ..arguments.specs import ArgumentSpecs, Dims, Specs, symbols_in
 from .shapes import OpenShapes, exported_shapes, is_symbolic
-from .signature import is_key
-from .specs import ArgumentSpecs, Dims, Specs, symbols_in
 
 
 class Variants:

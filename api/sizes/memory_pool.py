@@ -23,16 +23,16 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
-from ..backends.pool import Allocation, Pool, PoolError, PoolStatistics
-from ..dialects.graph.donation import donated
-from ..dialects.npu import gm
-from ..dialects.npu.places import arena_of
-from ..dialects.npu.structure import GmConstantOp
-from ..dialects.open_sizes import value_at
-from ..dialects.sizes import Sizes
-from ..machine import Machine
-from ..passes.errors import CompileError
-from .sources import entry_of
+from ...backends.pool import Allocation, Pool, PoolError, PoolStatistics
+from ...dialects.graph.donation import donated
+from ...dialects.npu import gm
+from ...dialects.npu.places import arena_of
+from ...dialects.npu.structure import GmConstantOp
+from ...dialects.open_sizes import value_at
+from ...dialects.sizes import Sizes
+from ...machine import Machine
+from ...passes.errors import CompileError
+from ..sources import entry_of
 
 Owner = Hashable
 """Who a block belongs to: an array, an input that is the same for all calls, the constants of a version."""

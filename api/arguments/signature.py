@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..dialects.dtypes import name_of_numpy, numpy_dtype
-from ..passes.errors import CompileError
-from ..support.sentences import listed
+from ...dialects.dtypes import name_of_numpy, numpy_dtype
+from ...passes.errors import CompileError
+from ...support.sentences import listed
 from .calls import refuse_tracers
 from .parameters import INPUTS, Parameters
 from .tensors import as_array

@@ -12,30 +12,30 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ..backends.html import folded_html
-from ..backends.report import Report
-from ..backends.simulator import Simulation
-from ..dialects.affine import Symbol
-from ..dialects.dtypes import numpy_dtype
-from ..dialects.npu import DispatchOp
-from ..dialects.sizes import Constraint, Sizes
-from ..machine import DEFAULT_TARGET, Machine
-from ..passes.errors import CompileError
-from ..passes.templates import NoTemplate
+from ...backends.html import folded_html
+from ...backends.report import Report
+from ...backends.simulator import Simulation
+from ...dialects.affine import Symbol
+from ...dialects.dtypes import numpy_dtype
+from ...dialects.npu import DispatchOp
+from ...dialects.sizes import Constraint, Sizes
+from ...machine import DEFAULT_TARGET, Machine
+from ...passes.errors import CompileError
+from ...passes.templates import NoTemplate
+from ..arguments.parameters import Arguments, Parameters
+from ..arguments.signature import Signature
+from ..modes import mode_of
+from ..options import Options
+from ..program import Level, Program
+from ..sources import Source
 from .dispatching import Dispatch, guard_text
 from .memory_pool import Demand, Owner, PooledCall, ProgramPool
-from .modes import mode_of
-from .options import Options
-from .parameters import Arguments, Parameters
-from .program import Level, Program
 from .shapes import OpenShapes
-from .signature import Signature
-from .sources import Source
 from .templates import ForAllSizes, Key, SizedProgram, Version, Versions
 from .variants import Choices, PricedVariant
 
 if TYPE_CHECKING:
-    from ..debugger import Debugger
+    from ...debugger import Debugger
 
 _OF_VERSIONS = frozenset({"_source", "_module", "_executables", "_report", "_simulation", "donations"})
 """What a version has and a program of open sizes has not."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..frontends.bounding import begins, compressed, coordinates, first
-from ..passes.errors import CompileError
+from ...frontends.bounding import begins, compressed, coordinates, first
+from ...passes.errors import CompileError
 
 if TYPE_CHECKING:
     import jax

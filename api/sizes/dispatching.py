@@ -14,15 +14,15 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region
 
-from ..dialects.base import integer_attr, text
-from ..dialects.dtypes import element_type, names, tensor
-from ..dialects.module import set_example, set_target
-from ..dialects.npu import AloneOp, DispatchOp, RequireOp, SymbolOp, VersionOp
-from ..dialects.npu.dispatch import CaseOp
-from ..dialects.open_sizes import OpenSize
-from ..dialects.size_numbers import SizeNumber, number_text
-from ..dialects.sizes import Constraint, Sizes
-from ..passes.templates import Template
+from ...dialects.base import integer_attr, text
+from ...dialects.dtypes import element_type, names, tensor
+from ...dialects.module import set_example, set_target
+from ...dialects.npu import AloneOp, DispatchOp, RequireOp, SymbolOp, VersionOp
+from ...dialects.npu.dispatch import CaseOp
+from ...dialects.open_sizes import OpenSize
+from ...dialects.size_numbers import SizeNumber, number_text
+from ...dialects.sizes import Constraint, Sizes
+from ...passes.templates import Template
 from .shapes import OpenShapes, SizePlace
 
 KEY_WORDS = "ui32"

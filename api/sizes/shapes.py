@@ -8,8 +8,8 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from ..dialects.affine import Expr, Symbol
-from ..dialects.sizes import (
+from ...dialects.affine import Expr, Symbol
+from ...dialects.sizes import (
     Constraint,
     Derived,
     Size,
@@ -26,7 +26,7 @@ from ..dialects.sizes import (
     symbols_of,
     times,
 )
-from ..passes.errors import CompileError
+from ...passes.errors import CompileError
 
 Shape = tuple[Size, ...]
 

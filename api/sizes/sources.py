@@ -15,32 +15,32 @@ import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from ..dialects.affine import Expr, Symbol
-from ..dialects.dtypes import name_of_numpy, numpy_dtype
-from ..dialects.sizes import Constraint, Size, SizeError, Sizes, fixed, parse_size, replaced, size_text
-from ..frontends import is_stablehlo
-from ..frontends.jax import donated_inputs, tracing
-from ..frontends.text import find_tw
-from ..frontends.undecided import noting_equalities
-from ..machine import Machine
-from ..passes.errors import CompileError
-from ..passes.templates import NoTemplate
-from ..support.sentences import counted
-from .calls import parameters_of
+from ...dialects.affine import Expr, Symbol
+from ...dialects.dtypes import name_of_numpy, numpy_dtype
+from ...dialects.sizes import Constraint, Size, SizeError, Sizes, fixed, parse_size, replaced, size_text
+from ...frontends import is_stablehlo
+from ...frontends.jax import donated_inputs, tracing
+from ...frontends.text import find_tw
+from ...frontends.undecided import noting_equalities
+from ...machine import Machine
+from ...passes.errors import CompileError
+from ...passes.templates import NoTemplate
+from ...support.sentences import counted
+from ..arguments.calls import parameters_of
+from ..arguments.parameters import INPUTS, Parameters, title_of
+from ..arguments.signature import Signature, is_key, signature_of, types_of
+from ..arguments.specs import symbolic_shapes
+from ..sources import Source, as_compile_error, called, content_of, main_inputs, origin_of, stage_of, tw_text
+from .codes import OpenCode, StableHloCode, TwCode
 from .dispatched import chooses, source_of_dispatch
 from .dynamic import Alternative, OpenSource, Variant
-from .open_codes import OpenCode, StableHloCode, TwCode
-from .parameters import INPUTS, Parameters, title_of
 from .probing import first_line, why_undecided
 from .shapes import LARGEST, OpenShapes, Shape, exported_shapes, is_symbolic, structs_at
-from .signature import Signature, is_key, signature_of, types_of
-from .sources import Source, as_compile_error, called, content_of, main_inputs, origin_of, stage_of, tw_text
-from .specs import symbolic_shapes
 from .templates import ForAllSizes, Ranges
 from .variants import Variants, exact_choices
 
 if TYPE_CHECKING:
-    from ..frontends.text.frontend import TwParameters
+    from ...frontends.text.frontend import TwParameters
 
 
 def open_source_of(
@@ -274,7 +274,7 @@ def _of_export(exported: Any, target: str | None) -> OpenSource | None:
 
 def _code(exported: Any, shapes: OpenShapes) -> StableHloCode:
     """The StableHLO of what JAX has exported. The function behind the one that checks shapes takes the sizes first."""
-    from ..frontends.bindings import functions, parse
+    from ...frontends.bindings import functions, parse
 
     content = exported.mlir_module_serialized
     module = parse(content, None)
@@ -300,9 +300,9 @@ def _dtype(aval: Any) -> str:
 def _of_stablehlo(content: bytes, filename: str | None, machine: Machine | None) -> OpenSource | None:
     """StableHLO whose inputs have open dimensions: each is a symbol, called `arg1_0` for dimension 0 of %arg1, and
     so is each input whose value decides shapes, `arg0`."""
-    from ..frontends.bindings import parse
-    from ..frontends.refining import open_inputs, refine
-    from ..frontends.stablehlo import convert_module
+    from ...frontends.bindings import parse
+    from ...frontends.refining import open_inputs, refine
+    from ...frontends.stablehlo import convert_module
 
     with as_compile_error():
         module = parse(content, filename)
@@ -353,7 +353,7 @@ def _of_stablehlo(content: bytes, filename: str | None, machine: Machine | None)
 
 def _of_tw(path: str, function: str | None, target: str | None) -> OpenSource | None:
     """A `.tw` function with symbolic dimensions."""
-    from ..frontends.text.frontend import tw_parameters
+    from ...frontends.text.frontend import tw_parameters
 
     with as_compile_error():
         found = tw_parameters(path, tw_text(path), function)
@@ -374,7 +374,7 @@ def _of_tw_inputs(
     path: str, function: str | None, args: Sequence[Any], target: str | None
 ) -> OpenSource | None:
     """A `.tw` function on inputs with symbolic shapes."""
-    from ..frontends.text.frontend import tw_parameters
+    from ...frontends.text.frontend import tw_parameters
 
     if not any(is_symbolic(d) for a in args for d in getattr(a, "shape", ())):
         return None
@@ -413,7 +413,7 @@ def tw_arguments(source: str, dimensions: Mapping[str, int | tuple[int, int | No
     jax.ShapeDtypeStructs with symbolic dimensions. Raises CompileError."""
     import jax
 
-    from ..frontends.text.frontend import tw_inputs, tw_parameters
+    from ...frontends.text.frontend import tw_inputs, tw_parameters
 
     where = find_tw(source)
     if where is None:

@@ -11,12 +11,12 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from ..dialects.dtypes import dtype_name
-from ..dialects.graph.donation import donate, donated
-from ..dialects.npu import gm
-from ..passes.npu.plan_memory import reused
+from ...dialects.dtypes import dtype_name
+from ...dialects.graph.donation import donate, donated
+from ...dialects.npu import gm
+from ...passes.npu.plan_memory import reused
+from ..sources import entry_of
 from .signature import CompileError, Signature
-from .sources import entry_of
 
 Donate = int | str | Sequence[int | str]
 """Arguments by position (from the end where negative) or by name."""

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
-from ..dialects.sizes import Sizes
-from ..passes.errors import CompileError
+from ...dialects.sizes import Sizes
+from ...passes.errors import CompileError
 from .shapes import OpenShapes
 
 EQUAL = (4, 3, 8, 2, 64, 1, 7, 16, 0)

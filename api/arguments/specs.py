@@ -7,9 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..dialects.affine import Symbol
-from ..dialects.sizes import Constraint, SizeError, bounded, names_in, parse_constraint, parse_size, size_text
-from ..passes.errors import CompileError
+from ...dialects.affine import Symbol
+from ...dialects.sizes import (
+    Constraint,
+    SizeError,
+    bounded,
+    names_in,
+    parse_constraint,
+    parse_size,
+    size_text,
+)
+from ...passes.errors import CompileError
 from .parameters import Parameters
 
 Specs = Any

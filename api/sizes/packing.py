@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from ..dialects.dtypes import element_type, tensor
-from ..dialects.open_sizes import TYPICAL, Assumptions
-from ..dialects.sizes import Size, Sizes, fixed
-from ..frontends import FrontendError
-from ..passes.errors import CompileError
-from ..passes.graph.pack import SplitProgram
-from ..passes.graph.products_named import main_function, name_arguments
-from ..passes.templates import NoTemplate
-from .dynamic import DynamicProgram, OpenSource
-from .modes import mode_of
-from .open_codes import OpenCode
-from .options import Options
-from .packing import (
+from ...dialects.dtypes import element_type, tensor
+from ...dialects.open_sizes import TYPICAL, Assumptions
+from ...dialects.sizes import Size, Sizes, fixed
+from ...frontends import FrontendError
+from ...passes.errors import CompileError
+from ...passes.graph.pack import SplitProgram
+from ...passes.graph.products_named import main_function, name_arguments
+from ...passes.templates import NoTemplate
+from ..arguments.parameters import Parameters
+from ..arguments.signature import Signature
+from ..modes import mode_of
+from ..options import Options
+from ..packing import (
     SKIPPED,
     PackedProgram,
     Packs,
@@ -37,17 +37,17 @@ from .packing import (
     split_source,
     without_weights,
 )
-from .parameters import Parameters
-from .prepared import prepare_open, prepared
-from .program import Level, Lowering, Program, compile_source
-from .quantized import named_module
+from ..prepared import prepare_open, prepared
+from ..program import Level, Lowering, Program, compile_source
+from ..quantized import named_module
+from ..sources import Source, as_compile_error, main_results
+from .codes import OpenCode
+from .dynamic import DynamicProgram, OpenSource
 from .shapes import OpenShapes
-from .signature import Signature
-from .sources import Source, as_compile_error, main_results
 from .templates import Key, Version, Versions
 
 if TYPE_CHECKING:
-    from ..frontends.open_module import OpenModule
+    from ...frontends.open_module import OpenModule
 
 _SIZES = (TYPICAL, 32, 128, 16, 8, 256, 96, 48, 24, 12, 7, 5, 4, 3, 2, 1)
 """The sizes that a program is first split at: the first of these that it takes, for all its symbols."""

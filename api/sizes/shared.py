@@ -6,12 +6,12 @@ import threading
 from functools import cached_property
 from typing import Any
 
-from ..dialects.module import target_of
-from ..dialects.open_sizes import assuming, size_of
-from ..dialects.sizes import Constraint, Sizes, bounds
-from ..machine import DEFAULT_TARGET, Machine
-from ..passes.templates import Template
-from .modes import Memory, SizedRunnable, executable_of
+from ...dialects.module import target_of
+from ...dialects.open_sizes import assuming, size_of
+from ...dialects.sizes import Constraint, Sizes, bounds
+from ...machine import DEFAULT_TARGET, Machine
+from ...passes.templates import Template
+from ..modes import Memory, SizedRunnable, executable_of
 
 
 class SizedExecutable:
@@ -48,7 +48,7 @@ class SharedExecutables:
     @cached_property
     def _is_bounded(self) -> bool:
         """Whether all sizes in the module are known to be within bounds."""
-        from ..backends.interpreter import open_numbers
+        from ...backends.interpreter import open_numbers
 
         ends = (bounds(size_of(n)) for n in open_numbers(self._template.module))
         return all(low is not None and high is not None for low, high in ends)

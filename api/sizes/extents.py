@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..dialects.graph.extents import Extent
-from .sources import Types
+from ...dialects.graph.extents import Extent
+from ..sources import Types
 
 
 def cut(flat: Sequence[Any], extents: Sequence[Extent]) -> list[Any]:

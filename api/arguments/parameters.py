@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from ..passes.errors import CompileError
+from ...passes.errors import CompileError
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 """Those by position and those by keyword."""

@@ -10,29 +10,29 @@ from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block
 
-from ..dialects.affine import Expr
-from ..dialects.base import integer_attr, text
-from ..dialects.dtypes import dtype_name, shape_in
-from ..dialects.graph.attributes import DataAttr
-from ..dialects.graph.donation import donate, donated
-from ..dialects.module import EXAMPLE, find_main, set_target, target_of
-from ..dialects.npu import DispatchOp, GmType, VersionOp
-from ..dialects.npu.dispatch import named_modules
-from ..dialects.npu.places import addresses_of, set_addresses
-from ..dialects.npu.structure import GmConstantOp
-from ..dialects.open_sizes import size_of
-from ..dialects.size_numbers import SizeNumber, scalar_at
-from ..dialects.sizes import SizeError, Sizes, replaced
-from ..frontends import is_stablehlo
-from ..machine import DEFAULT_TARGET
-from ..passes.errors import CompileError
-from ..passes.instances import Instance
+from ...dialects.affine import Expr
+from ...dialects.base import integer_attr, text
+from ...dialects.dtypes import dtype_name, shape_in
+from ...dialects.graph.attributes import DataAttr
+from ...dialects.graph.donation import donate, donated
+from ...dialects.module import EXAMPLE, find_main, set_target, target_of
+from ...dialects.npu import DispatchOp, GmType, VersionOp
+from ...dialects.npu.dispatch import named_modules
+from ...dialects.npu.places import addresses_of, set_addresses
+from ...dialects.npu.structure import GmConstantOp
+from ...dialects.open_sizes import size_of
+from ...dialects.size_numbers import SizeNumber, scalar_at
+from ...dialects.sizes import SizeError, Sizes, replaced
+from ...frontends import is_stablehlo
+from ...machine import DEFAULT_TARGET
+from ...passes.errors import CompileError
+from ...passes.instances import Instance
+from ..arguments.parameters import INPUTS, Parameters
+from ..arguments.signature import Signature
+from ..sources import Source, own_module
 from .dispatching import Dispatch
 from .dynamic import OpenSource
-from .parameters import INPUTS, Parameters
 from .shapes import OpenShapes
-from .signature import Signature
-from .sources import Source, own_module
 
 
 def chooses(content: bytes) -> bool:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from ..dialects.affine import Expr
-from ..dialects.sizes import Constraint, Size, size_text
-from ..machine import Machine
-from ..passes.templates import NoTemplate
+from ...dialects.affine import Expr
+from ...dialects.sizes import Constraint, Size, size_text
+from ...machine import Machine
+from ...passes.templates import NoTemplate
 from .shapes import OpenShapes
 
 if TYPE_CHECKING:
-    from ..frontends.open_module import OpenModule
+    from ...frontends.open_module import OpenModule
 
 Number = Callable[[Size], int]
 """What a size of a program is in a version: a number, or an `OpenSize`."""
@@ -60,7 +60,7 @@ class StableHloCode:
     constraints: tuple[Constraint, ...] = ()
 
     def graph(self, shapes: OpenShapes, number: Number, machine: Machine | None) -> OpenModule:
-        from ..frontends.open_walk import lower_open
+        from ...frontends.open_walk import lower_open
 
         inputs = [tuple(map(number, shape)) for shape, _ in shapes.inputs]
         decided = {
@@ -71,7 +71,7 @@ class StableHloCode:
         return lower_open(self.content, self.entry, leading, inputs, decided, self.filename, machine)
 
     def identity(self) -> Sequence[str]:
-        from ..frontends.bindings import contents, parse
+        from ...frontends.bindings import contents, parse
 
         text = contents(parse(self.content, self.filename))
         said = [*map(size_text, self.leading), *map(str, self.constraints)]
@@ -90,9 +90,9 @@ class TwCode:
 
     def graph(self, shapes: OpenShapes, number: Number, machine: Machine | None) -> OpenModule:
         """Raises NoTemplate for what is an error in the program for some sizes, which each of them says for itself."""
-        from ..frontends.open_module import OpenModule
-        from ..frontends.text import TwError
-        from ..frontends.text.frontend import lower_tw
+        from ...frontends.open_module import OpenModule
+        from ...frontends.text import TwError
+        from ...frontends.text.frontend import lower_tw
 
         inputs = [(tuple(map(number, shape)), dtype) for shape, dtype in shapes.inputs]
         try:
@@ -104,6 +104,6 @@ class TwCode:
         return OpenModule(made.module, made.extras)
 
     def identity(self) -> Sequence[str]:
-        from ..frontends.text.frontend import tw_identity
+        from ...frontends.text.frontend import tw_identity
 
         return ["tw", self.function or "", *tw_identity(self.path, self.text)]

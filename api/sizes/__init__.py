@@ -1,0 +1,1 @@
+"""Programs with open dimensions: their sources, sizes and versions, and what data decides of sizes."""
