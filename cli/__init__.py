@@ -1,1 +1,1 @@
-"""The command lines: `tilewright` (main) and `tilewright-opt` (opt)."""
+"""The command lines: `tilewright` (main, commands) and `tilewright-opt` (opt, optimizer)."""

@@ -19,7 +19,7 @@ from ..passes.errors import PassError
 from ..passes.pins import parse_pins
 from ..support.amounts import STRIP
 from ..support.winograd import OFF
-from .cache import keep_executables
+from .commands.cache import keep_executables
 from .common import CliError, parse_bytes, working
 from .inputs import SEED, example_inputs, input_structs, random_inputs
 from .source import SourceSpec, find_stages, source_of, user_code

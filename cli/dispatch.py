@@ -8,6 +8,7 @@ from pathlib import Path
 from ..machine import Machine, MachineError
 from ..support.plugins import PluginError
 from ..support.progress import silent
+from .commands.fmt import fmt
 from .common import (
     STDIN,
     CliError,
@@ -19,7 +20,6 @@ from .common import (
     short_warnings,
     unreadable,
 )
-from .fmt import fmt
 from .grammar import PROGRAM, make_parser
 from .interrupt import interrupted
 from .outputs import outputs_of
@@ -81,7 +81,7 @@ def _run(given: list[str]) -> int:
     # XLA greets on stderr unless it is told not to before JAX is imported.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     os.environ.pop("JAX_DISABLE_JIT", None)  # JAX lowers nothing with it
-    from .commands import COMMANDS
+    from .commands.programs import COMMANDS
 
     with outputs.writing(), silent(getattr(args, "quiet", False)):
         return COMMANDS[args.command](args)

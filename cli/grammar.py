@@ -9,14 +9,14 @@ from ..backends.pool import POLICIES
 from ..machine import DEFAULT_TARGET
 from ..support.precisions import ORIGIN, PRECISIONS
 from ..support.winograd import OFF
+from .commands.debug import add_parser as add_debug
+from .commands.export import add_parser as add_export
+from .commands.fmt import add_parser as add_fmt
+from .commands.inspect import add_commands
+from .commands.overflow import add_parser as add_overflow
+from .commands.pack import add_parser as add_pack
 from .common import OneLineParser
-from .debug import add_parser as add_debug
-from .export import add_parser as add_export
-from .fmt import add_parser as add_fmt
 from .help import texts
-from .inspect import add_commands
-from .overflow import add_parser as add_overflow
-from .pack import add_parser as add_pack
 from .switches import SWITCHES
 
 PROGRAM = "tilewright"

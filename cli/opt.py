@@ -17,7 +17,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """Runs the driver; 0, 1 after an error, 130 when interrupted."""
 
     def run() -> int:
-        from .driver import drive
+        from .optimizer.driver import drive
 
         return drive(list(sys.argv[1:] if args is None else args))
 

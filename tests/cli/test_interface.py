@@ -20,9 +20,9 @@ from tiers import sampled
 
 import tilewright as tw
 from tilewright.cli import engines
+from tilewright.cli.commands.inspect import SHELLS
 from tilewright.cli.grammar import make_parser
 from tilewright.cli.help import EXAMPLES
-from tilewright.cli.inspect import SHELLS
 from tilewright.cli.main import main
 from tilewright.machine import Machine
 from tilewright.machine.sources import figures

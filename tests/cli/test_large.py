@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tiers import sampled
 
-from tilewright.cli.commands import build
+from tilewright.cli.commands.programs import build
 from tilewright.cli.grammar import make_parser
 from tilewright.cli.main import main
 from tilewright.dialects.graph.attributes import Literal

@@ -70,7 +70,7 @@ def test_outputs_are_checked_before_any_work(
         raise AssertionError("work began")
 
     before = contents(folder)
-    monkeypatch.setattr("tilewright.cli.commands.COMMANDS", {command.split()[0]: work})
+    monkeypatch.setattr("tilewright.cli.commands.programs.COMMANDS", {command.split()[0]: work})
     assert tilewright.main(command.split()) == 1
     assert READ[command] in capsys.readouterr().err
     assert contents(folder) == before

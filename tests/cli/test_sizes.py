@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from tiers import sampled
 
+from tilewright.cli.commands.sweep import parse_sweep, spaced
 from tilewright.cli.common import CliError
 from tilewright.cli.inputs import parse_dimensions
 from tilewright.cli.main import main
-from tilewright.cli.sweep import parse_sweep, spaced
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "docs" / "schemas" / "cli.json").read_text())
 MODEL = """

@@ -31,7 +31,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 SCRIPT = """
 import contextlib, io, json, sys
 from tilewright.cli import main, opt
-from tilewright.cli.driver import drive
+from tilewright.cli.optimizer.driver import drive
 from tilewright.cli.dispatch import dispatch
 results = []
 for tool, *args in json.loads(sys.argv[1]):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from ..machine import DEFAULT_TARGET, Machine
-from ..support.files import read_plain
-from .common import STDIN, CliError, OneLineParser, print_json, read_stdin
-from .help import texts
+from ...machine import DEFAULT_TARGET, Machine
+from ...support.files import read_plain
+from ..common import STDIN, CliError, OneLineParser, print_json, read_stdin
+from ..help import texts
 
 COMMAND = "explain-overflow"
 
@@ -31,8 +31,8 @@ def explain_overflow(args: argparse.Namespace) -> int:
     """Prints what each kernel of a file needs on chip; 1 where one does not fit."""
     from xdsl.utils.exceptions import ParseError
 
-    from ..dialects.text import PlacedError, one_line
-    from ..footprint import FootprintError, overflows, read
+    from ...dialects.text import PlacedError, one_line
+    from ...footprint import FootprintError, overflows, read
 
     if args.table != STDIN and not args.table.endswith(".mlir"):
         raise CliError(f"{args.table}: explain-overflow reads an .mlir text of Triton-Ascend's adapter, no program")

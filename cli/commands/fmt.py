@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..support.files import read_plain
-from .common import (
+from ...support.files import read_plain
+from ..common import (
     STDIN,
     CliError,
     OneLineParser,
@@ -21,11 +21,11 @@ from .common import (
     say,
     tell,
 )
-from .help import texts
-from .outputs import write_output
+from ..help import texts
+from ..outputs import write_output
 
 if TYPE_CHECKING:
-    from ..frontends.text import Diagnostic
+    from ...frontends.text import Diagnostic
 
 
 @dataclass
@@ -79,8 +79,8 @@ def fmt(args: argparse.Namespace) -> int:
 
 
 def _format(name: str) -> _Formatted:
-    from ..frontends.text import TwError, decoded
-    from ..frontends.text.format import format_text
+    from ...frontends.text import TwError, decoded
+    from ...frontends.text.format import format_text
 
     found = _Formatted(name)
     if name != STDIN and Path(name).suffix != ".tw":

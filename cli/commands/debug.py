@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .common import STDIN, CliError, print_json, working
+from ..common import STDIN, CliError, print_json, working
 
 if TYPE_CHECKING:
-    from ..api.program import Program
+    from ...api.program import Program
 
 AddCommand = Callable[[str, str], argparse.ArgumentParser]
 
@@ -30,10 +30,10 @@ def add_parser(command: AddCommand) -> None:
 
 def debug(args: argparse.Namespace) -> int:
     """Debugs the npu level; 1 where a script ends at a fault of the program."""
-    from ..debugger import DebugError
-    from ..debugger.prompt import PROMPT, interact, is_interactive, script
-    from .build import build, user_of
-    from .source import user_code
+    from ...debugger import DebugError
+    from ...debugger.prompt import PROMPT, interact, is_interactive, script
+    from ..build import build, user_of
+    from ..source import user_code
 
     if args.commands is None and args.source == STDIN:
         raise CliError("the program is read from stdin: give commands with -c")
@@ -62,6 +62,6 @@ def debug(args: argparse.Namespace) -> int:
 
 def _unchecked(*inputs: Any, options: Any, **how: Any) -> Program:
     """A program that npu-check does not refuse: a faulty one is what a debugger is for."""
-    from ..api.compiling import compile
+    from ...api.compiling import compile
 
     return compile(*inputs, options=replace(options, check=False), **how)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..calibration import (
+from ...calibration import (
     CalibrationError,
     compare,
     load_records,
@@ -14,8 +14,8 @@ from ..calibration import (
     to_dict,
     write_page,
 )
-from .common import CliError, print_json, working
-from .outputs import all_or_none
+from ..common import CliError, print_json, working
+from ..outputs import all_or_none
 
 
 def calibrate(args: argparse.Namespace) -> int:

@@ -8,12 +8,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import CliError, os_message, print_json, table, working
-from .outputs import all_or_none, write_output
+from ..common import CliError, os_message, print_json, table, working
+from ..outputs import all_or_none, write_output
 
 if TYPE_CHECKING:
-    from ..api.hivm import HivmExport
-    from ..backends.hivm.checking import KernelCheck
+    from ...api.hivm import HivmExport
+    from ...backends.hivm.checking import KernelCheck
 
 SUFFIX = ".hivm.mlir"
 
@@ -39,10 +39,10 @@ def add_parser(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
 
 def export(args: argparse.Namespace) -> int:
     """Writes the kernels of a program, all of them or none unless some may be left out."""
-    from ..api.hivm import check_module, export_module
-    from ..backends.hivm.stub import HOST, README, host_program, readme
-    from ..backends.hivm.tools import ToolError, VendorTools
-    from .build import build
+    from ...api.hivm import check_module, export_module
+    from ...backends.hivm.stub import HOST, README, host_program, readme
+    from ...backends.hivm.tools import ToolError, VendorTools
+    from ..build import build
 
     args.hivm_forms = True
     try:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from .common import CliError
+from ..common import CliError
 from .diagnostics import Chunk, PrintedError
 
 _EXPECTED = re.compile(

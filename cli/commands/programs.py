@@ -9,16 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ..api.compiling import compile, lower, verify
-from ..api.sizes.dynamic import DynamicProgram
-from ..api.sources import input_types
-from ..backends.legend import legend
-from ..backends.trace import trace_text
-from ..dialects.module import target_of
-from ..machine import DEFAULT_TARGET
-from ..support.precisions import ORIGIN
-from . import inspect
-from .build import (
+from ...api.compiling import compile, lower, verify
+from ...api.sizes.dynamic import DynamicProgram
+from ...api.sources import input_types
+from ...backends.legend import legend
+from ...backends.trace import trace_text
+from ...dialects.module import target_of
+from ...machine import DEFAULT_TARGET
+from ...support.precisions import ORIGIN
+from ..build import (
     at_sizes,
     build,
     compiled,
@@ -29,14 +28,9 @@ from .build import (
     stages_of,
     user_of,
 )
-from .cache import cache
-from .calibrate import calibrate
-from .common import STDIN, CliError, NothingJudged, finite, print_json, say, table, tell, working
-from .completion import completion
-from .debug import debug
-from .export import export
-from .inputs import check_takes, random_inputs
-from .output import (
+from ..common import STDIN, CliError, NothingJudged, finite, print_json, say, table, tell, working
+from ..inputs import check_takes, random_inputs
+from ..output import (
     print_culprit,
     print_flags,
     print_verification,
@@ -44,19 +38,25 @@ from .output import (
     write_program,
     write_reproducer,
 )
-from .outputs import write_output
+from ..outputs import write_output
+from ..source import SourceSpec, find_function, source_of, user_code
+from ..targets import several, side_by_side
+from . import inspect
+from .cache import cache
+from .calibrate import calibrate
+from .completion import completion
+from .debug import debug
+from .export import export
 from .overflow import explain_overflow
 from .pack import pack
 from .quantize import quantize
-from .source import SourceSpec, find_function, source_of, user_code
 from .sweep import sweep
-from .targets import several, side_by_side
 
 if TYPE_CHECKING:
-    from ..api.program import Program
-    from ..api.sizes.memory_pool import ProgramPool
-    from ..backends.report import Report
-    from ..verification.results import Verification
+    from ...api.program import Program
+    from ...api.sizes.memory_pool import ProgramPool
+    from ...backends.report import Report
+    from ...verification.results import Verification
 
 
 def _verify(
@@ -163,8 +163,8 @@ def _compared(args: argparse.Namespace, chips: Sequence[str]) -> int:
 
 def _packing_hint(args: argparse.Namespace, program: Program) -> str:
     """One sentence on weights that each call converts, where they may be packed once; else nothing."""
-    from ..api.quantized import named_module
-    from ..passes.graph.products_named import mark_weights, weight_patterns
+    from ...api.quantized import named_module
+    from ...passes.graph.products_named import mark_weights, weight_patterns
 
     if args.weights is not None or (args.quant_config is None and args.precision == ORIGIN):
         return ""
@@ -270,9 +270,9 @@ def _emitted(args: argparse.Namespace) -> Program:
 
 def reduce_program(args: argparse.Namespace) -> int:
     """Writes the smallest program found that still shows what --check or --command asks for."""
-    from ..verification.bisect import count_ops
-    from ..verification.checks import parse_check
-    from ..verification.reduce import TESTS, Reducer
+    from ...verification.bisect import count_ops
+    from ...verification.checks import parse_check
+    from ...verification.reduce import TESTS, Reducer
 
     source = source_of(args)
     inputs = inputs_of(args, source)
@@ -340,7 +340,7 @@ def _describe_outputs(outputs: Any) -> list[dict[str, Any]]:
     import jax
     import numpy as np
 
-    from ..dialects.dtypes import name_of_numpy
+    from ...dialects.dtypes import name_of_numpy
 
     found = []
     for path, leaf in jax.tree_util.tree_flatten_with_path(outputs)[0]:

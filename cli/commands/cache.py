@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from ..api.kept import EXECUTABLES, PROGRAMS, cache_directory, usable_directory
-from ..support.cache import LIMIT_BYTES, CacheDirectory, File, files_in, trim
-from .common import CliError, print_json, table, tell
+from ...api.kept import EXECUTABLES, PROGRAMS, cache_directory, usable_directory
+from ...support.cache import LIMIT_BYTES, CacheDirectory, File, files_in, trim
+from ..common import CliError, print_json, table, tell
 
 _XLA = re.compile(r".+-(cache|atime)")
 """The names of JAX's files."""

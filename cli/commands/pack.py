@@ -8,15 +8,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..support.files import read_plain
-from ..support.sentences import counted
-from .common import STDIN, CliError, OneLineParser, parse_bytes, print_json, read_stdin, say, working
-from .help import texts
-from .outputs import write_output
+from ...support.files import read_plain
+from ...support.sentences import counted
+from ..common import STDIN, CliError, OneLineParser, parse_bytes, print_json, read_stdin, say, working
+from ..help import texts
+from ..outputs import write_output
 
 if TYPE_CHECKING:
-    from ..packing import Buffer, PackingPlan, PackingProblem
-    from ..packing.cp_sat import SecondOpinion
+    from ...packing import Buffer, PackingPlan, PackingProblem
+    from ...packing.cp_sat import SecondOpinion
 
 SECONDS = 30.0
 """Processor time that the search has where nobody says how much."""
@@ -57,7 +57,7 @@ def add_parser(commands: argparse._SubParsersAction[OneLineParser]) -> None:
 
 def pack(args: argparse.Namespace) -> int:
     """Writes the rows of a table with offsets, and says how low they end."""
-    from ..packing import PackingError
+    from ...packing import PackingError
 
     if not (math.isfinite(args.seconds) and args.seconds > 0):
         raise CliError("--seconds must be more than 0")
@@ -71,8 +71,8 @@ def pack(args: argparse.Namespace) -> int:
 
 
 def _packed(args: argparse.Namespace, capacity: int | None) -> int:
-    from ..packing.cp_sat import second_opinion
-    from ..packing.tables import parse_table
+    from ...packing.cp_sat import second_opinion
+    from ...packing.tables import parse_table
 
     table = parse_table(_text(args.table))
     if args.align > 1:
@@ -121,7 +121,7 @@ def _text(path: str) -> str:
 
 def _found(problem: PackingProblem, capacity: int | None, seconds: float) -> PackingPlan:
     """Offsets within a capacity, or the lowest. Raises PackingError where there are none, or none were found."""
-    from ..packing import Budget, PackingError, solve, within
+    from ...packing import Budget, PackingError, solve, within
 
     budget = Budget(seconds=seconds)
     if capacity is None:

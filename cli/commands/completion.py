@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from .grammar import make_parser
+from ..grammar import make_parser
 
 FILES = frozenset(
     {"SOURCE", "FILE", "NPZ", "RECORDS.json", "FILE.csv", "FILE.md", "FILE.png", "FILE.py:NAME", "FILE.py:FN"}

@@ -6,16 +6,16 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..machine import Machine
-from ..support.sentences import suggestion
-from .common import STDIN, CliError, print_json, table, tell, working
-from .help import texts
-from .outputs import write_output
+from ...machine import Machine
+from ...support.sentences import suggestion
+from ..common import STDIN, CliError, print_json, table, tell, working
+from ..help import texts
+from ..outputs import write_output
 
 if TYPE_CHECKING:
-    from ..api.program import Program
-    from ..explain.levels import LevelView
-    from .engines import OpRow
+    from ...api.program import Program
+    from ...explain.levels import LevelView
+    from ..engines import OpRow
 
 SHELLS = ("bash", "zsh", "fish")
 _WIDEST = 64
@@ -23,8 +23,8 @@ _WIDEST = 64
 
 def explain(args: argparse.Namespace) -> int:
     """Writes the page that explains a program."""
-    from ..explain import ExplainError, compile_with_levels, kernels_apart, render
-    from .build import build
+    from ...explain import ExplainError, compile_with_levels, kernels_apart, render
+    from ..build import build
 
     levels: list[LevelView] = []
 
@@ -104,7 +104,7 @@ def machines(args: argparse.Namespace) -> int:
 
 def machine_dict(name: str, full: bool) -> dict[str, Any]:
     """A chip as plain data; with all figures and their sources where `full`. Raises MachineError."""
-    from ..machine.sources import figures
+    from ...machine.sources import figures
 
     m = Machine.load(name)
     found: dict[str, Any] = {
@@ -141,7 +141,7 @@ def _value(value: Any) -> str:
 
 def ops(args: argparse.Namespace) -> int:
     """Prints which op and element type runs on which engine."""
-    from .engines import DTYPES, known_ops, rows
+    from ..engines import DTYPES, known_ops, rows
 
     every = known_ops()
     bare = [name.removeprefix("stablehlo.") for name in args.names]

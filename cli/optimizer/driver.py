@@ -19,13 +19,13 @@ from xdsl.universe import Universe
 from xdsl.utils.exceptions import ParseError, ShrinkException, VerifyException
 from xdsl.xdsl_opt_main import xDSLOptMain
 
-from ..dialects import BESIDE, vendor_dialects
-from ..dialects.mlir_syntax import Arith, Scf, allow_semi_affine
-from ..dialects.open_sizes import typical_sizes
-from ..frontends.added import FILE_TYPES, read_with
-from ..passes.errors import SeveralErrors, StateMissing
-from ..support.plugins import entries
-from .common import (
+from ...dialects import BESIDE, vendor_dialects
+from ...dialects.mlir_syntax import Arith, Scf, allow_semi_affine
+from ...dialects.open_sizes import typical_sizes
+from ...frontends.added import FILE_TYPES, read_with
+from ...passes.errors import SeveralErrors, StateMissing
+from ...support.plugins import entries
+from ..common import (
     STDIN,
     CliError,
     check_plain,
@@ -36,13 +36,13 @@ from .common import (
     short_warnings,
     unreadable,
 )
+from ..interrupt import interrupted
+from ..outputs import OutputFiles, write_output
+from ..universe import TILEWRIGHT_UNIVERSE
 from .diagnostics import DIAGNOSTICS, Chunk, diagnostics_of
 from .expectations import expectations, expects, mismatches
-from .interrupt import interrupted
-from .outputs import OutputFiles, write_output
 from .pass_specs import passes_of
 from .timing import Timing
-from .universe import TILEWRIGHT_UNIVERSE
 
 PROGRAM = "tilewright-opt"
 
@@ -154,8 +154,8 @@ class TilewrightOptMain(xDSLOptMain):
         return "stdin" if self.args.input_file in (None, STDIN) else self.args.input_file
 
     def _read(self, content: bytes, first_line: int) -> ModuleOp:
-        from ..dialects.text import parse_module
-        from ..frontends.stablehlo import is_stablehlo, lower_stablehlo
+        from ...dialects.text import parse_module
+        from ...frontends.stablehlo import is_stablehlo, lower_stablehlo
 
         name = self.get_input_name()
         if is_stablehlo(content):
@@ -233,7 +233,7 @@ class TilewrightOptMain(xDSLOptMain):
         return callback
 
     def _verify(self, module: ModuleOp) -> None:
-        from ..dialects.text import complaints, verify
+        from ...dialects.text import complaints, verify
 
         try:
             verify(module)
@@ -341,7 +341,7 @@ def _dump(module: ModuleOp, what: str) -> None:
 
 class _ListPasses(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from ..passes.pipeline import stage_table
+        from ...passes.pipeline import stage_table
 
         rows = [("pass", "level", "requires", "establishes"), *stage_table()]
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
@@ -353,7 +353,7 @@ class _ListPasses(argparse.Action):
 
 class _ListPatterns(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from ..passes.graph.patterns import listing
+        from ...passes.graph.patterns import listing
 
         print(listing())
         parser.exit()

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from ..api.sources import as_compile_error
-from ..compression.front import SearchResult
-from ..passes.errors import PassError
-from ..passes.graph.quantize import read_config
-from ..passes.graph.recipes import SUFFIX, recipe_of
-from ..support.files import read_arrays
-from .build import inputs_of
-from .common import CliError, NothingJudged, print_json, tell, working
-from .outputs import all_or_none
-from .source import find_function, source_of, user_code
+from ...api.sources import as_compile_error
+from ...compression.front import SearchResult
+from ...passes.errors import PassError
+from ...passes.graph.quantize import read_config
+from ...passes.graph.recipes import SUFFIX, recipe_of
+from ...support.files import read_arrays
+from ..build import inputs_of
+from ..common import CliError, NothingJudged, print_json, tell, working
+from ..outputs import all_or_none
+from ..source import find_function, source_of, user_code
 
 DEFAULT_MODE = "w8a8"
 LABELS = "labels"
@@ -30,8 +30,8 @@ LABELS = "labels"
 
 def quantize(args: argparse.Namespace) -> int:
     """Prints the table of products, or of the front of a search, and writes the configuration."""
-    from ..quantization.quantize import quantize as run
-    from ..quantization.search import MODES, search
+    from ...quantization.quantize import quantize as run
+    from ...quantization.search import MODES, search
 
     searches = _searches(args)
     _check_arguments(args, searches)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
-from ..dialects.text import PlacedError, one_line
-from ..frontends.errors import FrontendError
-from ..machine import MachineError
-from ..passes.errors import PassError, SeveralErrors
-from ..support.plugins import PluginError
-from .common import complain, say
+from ...dialects.text import PlacedError, one_line
+from ...frontends.errors import FrontendError
+from ...machine import MachineError
+from ...passes.errors import PassError, SeveralErrors
+from ...support.plugins import PluginError
+from ..common import complain, say
 
 DIAGNOSTICS = (DiagnosticException, PassError, FrontendError, MachineError, PluginError)
 """What the IR or a pass has to say about a program, one sentence each."""

@@ -18,11 +18,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from ..backends.report import Report
-from ..support.files import write_plot
-from .build import open_program, parse_at, user_of
-from .common import CliError, os_message, print_json, table, tell, working
-from .source import user_code
+from ...backends.report import Report
+from ...support.files import write_plot
+from ..build import open_program, parse_at, user_of
+from ..common import CliError, os_message, print_json, table, tell, working
+from ..source import user_code
 
 SAMPLES = 16
 """Values of a range without a step."""

@@ -9,8 +9,8 @@ from xdsl.passes import ModulePass, get_pass_option_infos
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 
-from ..support.sentences import suggestion
-from .common import CliError
+from ...support.sentences import suggestion
+from ..common import CliError
 
 Passes = Mapping[str, Callable[[], type[ModulePass]]]
 

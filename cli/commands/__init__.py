@@ -1,0 +1,1 @@
+"""The commands of `tilewright`: those that take a program, and one module for each of the others."""
