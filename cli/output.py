@@ -94,8 +94,8 @@ def print_verification(found: Verification) -> None:
     if found.quantization is not None:
         print("\n".join(found.quantization.sentences()))
     if {"npu typed", "npu bytes"} <= found.levels.keys():
-        alone = found.sums_apart and not any(c.exact for c in found.checks)
-        agree = "agree, but for the order in which products are added up" if alone else "agree bit for bit"
+        apart = "agree, but for the order in which products are added up"
+        agree = apart if found.sums_apart else "agree bit for bit"
         print(f"both memory modes {agree if found.bitwise else 'DIFFER'}")
 
 
