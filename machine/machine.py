@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
@@ -39,6 +39,7 @@ class Machine:
     cube_biases: types of accumulators that may begin as a number for each column, from the bias table.
     cube_sparse: by how much fewer multiply-adds a product has whose right side keeps 2 of 4 numbers along k, by type.
     unit_flags: whether a drain may follow the product of its sums fractal by fractal, without a flag.
+    unrolls: whether what brings a tile from l1 to l0a repeats it for each position of a window (image to column).
     unordered: pipes that may begin an instruction before the ones ahead of it are over, so that what depends on one
     of them needs a pipe_barrier between; unordered_sums: products of fewer fractals of sums than this do, too, where
     they go on with the sums of the one before.
@@ -89,6 +90,7 @@ class Machine:
     wait_cycles: Mapping[str, int] = field(default_factory=dict)
     scaled_drains: ScaledDrains | None = None
     unit_flags: bool = False
+    unrolls: bool = True
     cube_biases: tuple[str, ...] = ()
     cube_sparse: Mapping[str, int] = field(default_factory=dict)
     library_issue_factor: float = 1.0
@@ -100,6 +102,11 @@ class Machine:
     def fingerprint(self) -> str:
         """64 hexadecimal digits that stand for all its numbers, whatever file they come from."""
         return hashlib.sha256(_canonical(self).encode()).hexdigest()
+
+    @cached_property
+    def without_unrolling(self) -> Machine:
+        """The same chip as one sees it through an IR that has no moves which unroll windows."""
+        return replace(self, unrolls=False)
 
     @property
     def core_kinds(self) -> tuple[str, ...]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
-from ..dialects.module import set_target, target_of
+from ..dialects.module import FOR_HIVM, set_target, target_of
 from ..machine import DEFAULT_TARGET, Machine, MachineError
 from .errors import PassError
 from .stages import stage_of
@@ -36,12 +36,16 @@ class LevelPass(ModulePass):
 
 @dataclass(frozen=True)
 class TargetPass(LevelPass):
-    """A pass that depends on the machine. target: the name or path of one, for a module that does not say its own."""
+    """A pass that depends on the machine. target: the name or path of one, for a module that does not say its own;
+    hivm: whether kernels are made for the vendor's IR, which the module says from then on."""
 
     target: str | None = None
+    hivm: bool = False
 
     def run(self, module: ModuleOp) -> None:
         check_level(module)
+        if self.hivm:
+            module.attributes[FOR_HIVM] = UnitAttr()
         self.run_for(module, settle_target(module, self.target, self.name))
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
@@ -50,7 +54,8 @@ class TargetPass(LevelPass):
 
 
 def settle_target(module: ModuleOp, target: str | None = None, asking: str = "") -> Machine:
-    """The machine of a module. A module that does not say it is marked with `target`, or the default one.
+    """The machine of a module, without what the vendor's IR cannot say where the module is made for that. A module that
+    does not say it is marked with `target`, or the default one.
 
     Raises PassError where the module says another machine than `target`; `asking` names the pass that was given it.
     """
@@ -61,7 +66,7 @@ def settle_target(module: ModuleOp, target: str | None = None, asking: str = "")
     if said is None:
         machine = Machine.load(target or DEFAULT_TARGET)
         set_target(module, target or DEFAULT_TARGET)
-        return machine
+        return _seen_by(module, machine)
     try:
         machine = Machine.load(said)
     except MachineError as error:
@@ -71,4 +76,8 @@ def settle_target(module: ModuleOp, target: str | None = None, asking: str = "")
         raise PassError(
             f"{by}the module is for {said}, not for {target}: take the target away, or compile the source anew"
         )
-    return machine
+    return _seen_by(module, machine)
+
+
+def _seen_by(module: ModuleOp, machine: Machine) -> Machine:
+    return machine.without_unrolling if FOR_HIVM in module.attributes else machine

@@ -75,14 +75,14 @@ class FunctionEmitter:
             yield
 
     @contextmanager
-    def counted(self, count: int) -> Iterator[SSAValue]:
+    def counted(self, count: Number) -> Iterator[SSAValue]:
         """What is built within is the body of a loop of its own; gives its counter."""
         with self._body(0, count, 1) as counter:
             yield counter
 
     @contextmanager
-    def _body(self, first: int, last: int, step: int) -> Iterator[SSAValue]:
-        lower, upper, by = (self.constant(n, INDEX) for n in (first, last, step))
+    def _body(self, first: int, last: Number, step: int) -> Iterator[SSAValue]:
+        lower, upper, by = (self.index(n) for n in (first, last, step))
         body = Block(arg_types=[INDEX])
         self.add(ForOp(lower, upper, by, [], Region(body)))
         outer, self.block = self.block, body

@@ -130,12 +130,12 @@ class FunctionMemory:
         padded to blocks."""
         return _matched(op, self.emit, self.kind(op.tile()), tile)
 
-    def tensor_part(self, op: TransferOp, box: MovedBox, view: GmType, beyond: int = 0) -> SSAValue:
+    def tensor_part(self, op: TransferOp, box: MovedBox, view: GmType, beyond: Number = 0) -> SSAValue:
         """The part of the device tensor, as memory, or so many elements behind it."""
         emit = self.emit
         source = self.tensor(op.main_operands()[op.DEVICE_OPERAND])
         strides = [axis.far for axis in box.axes]
-        offset: Number = view.offset + beyond
+        offset = emit.plus(beyond, view.offset)
         for position, stride in zip(box.starts, view.strides, strict=True):
             offset = emit.plus(offset, emit.times(position, stride))
         sizes = [axis.count for axis in box.axes]
@@ -237,20 +237,28 @@ def _matched(op: TransferOp, emit: FunctionEmitter, kind: BufferType, axes: Sequ
         skipped: Number = 0
         low, high = emit.span(offset)
         if clips[d]:
-            if step != 1:
-                raise NotInHivm(op, f"moves one of {step} elements, and some outside of its tensor")
+            if step < 1:
+                raise NotInHivm(op, "reads elements backwards, and some outside of its tensor")
             if low < 0:
-                skipped = emit.largest(emit.minus(0, start), 0)
-            room = emit.least(emit.minus(extent, start), n)
+                skipped = _steps(emit, emit.largest(emit.minus(0, start), 0), step)
+            inside = emit.minus(extent, start)
+            if step != 1 and extent <= high:
+                inside = emit.largest(inside, 0)
+            room = emit.least(_steps(emit, inside, step), n)
             count = emit.largest(emit.minus(room, skipped), 0)
-            start = emit.plus(start, skipped)
+            start = emit.plus(start, emit.times(skipped, step))
         starts.append(start)
         if n != 1 or clips[d]:
-            least = max(min(n, extent - high), 0) if low >= 0 else 0
+            least = max(min(n, -(-(extent - high) // step)), 0) if low >= 0 else 0
             boxes.append(_Along(n, stride, count, skipped, least, clips[d]))
     whole = merged(axes_of(tile)) if axes is None else axes
     found = _common(op, boxes, [a for a in whole if a.count != 1], emit)
     return MovedBox(tuple(found) or (BoxAxis(1, 1, 0, 1, 1, 1),), tuple(starts))
+
+
+def _steps(emit: FunctionEmitter, length: Number, step: int) -> Number:
+    """How many elements lie on a length, which is not negative, where one of `step` is taken."""
+    return length if step == 1 else emit.over(emit.plus(length, step - 1), step)
 
 
 def _common(op: TransferOp, boxes: Sequence[_Along], tile: Sequence[TileAxis], emit: FunctionEmitter) -> list[BoxAxis]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -17,8 +19,9 @@ from ...dialects.base import integer, to_ints
 from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.hivm import attributes as attrs
 from ...dialects.hivm import transfers as hivm
-from ...dialects.hivm.synchronization import SetFlagOp, WaitFlagOp
-from ...dialects.npu import GmType, NpuOp, buffer, buffer_users, gm, whole_buffer
+from ...dialects.hivm.synchronization import PipeBarrierOp, SetFlagOp, WaitFlagOp
+from ...dialects.hivm.vector import VbrcOp
+from ...dialects.npu import BufferType, GmType, NpuOp, buffer, buffer_users, gm, whole_buffer
 from ...dialects.npu.interface import fill_value
 from .building import made
 from .emitter import INDEX, FunctionEmitter, Number, element_in_memory, element_of, memref
@@ -30,17 +33,43 @@ from .memory import BoxAxis, FunctionMemory, MovedBox
 QUANTIZED = {("f32", "f16"): "F322F16", ("f32", "bf16"): "F322BF16"}
 FRACTAL_BYTES, FRACTAL_ROWS = 32, 16
 MOST_PIECES = 32
-"""Matrices that one transfer becomes at most."""
+"""Matrices of one transfer that are written out, at most; more are a loop."""
+
+CLEARED = ("i8", "f16", "bf16", "f32")
+"""Types of elements that the library fills l1 with."""
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """A part of a matrix: its box, where it begins in the matrix, and how far behind the first one in the tensor."""
+    """A part of a matrix: its box, where it begins in the matrix, and how far behind the first one in the tensor;
+    column_steps: what its column is a sum of multiples of."""
 
     box: MovedBox
-    row: int
-    column: int
-    beyond: int
+    row: Number
+    column: Number
+    beyond: Number
+    column_steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Matrices:
+    """A box as matrices: their rows and columns, the dimensions along which there are several, where it starts in the
+    view, and how far apart rows are counted in the tile."""
+
+    lines: BoxAxis
+    lanes: BoxAxis
+    outer: tuple[BoxAxis, ...]
+    starts: tuple[Number, ...]
+    apart: int
+
+    @property
+    def is_clipped(self) -> bool:
+        return any(axis.count != axis.whole for axis in (self.lines, self.lanes, *self.outer))
+
+    @property
+    def leaves_holes(self) -> bool:
+        """Whether what lies outside may be before or between what is inside, and not only behind it."""
+        return self.lines.skipped != 0 or (bool(self.outer) and self.is_clipped)
 
 
 class MoveRules:
@@ -95,19 +124,31 @@ class MoveRules:
         shape = rows_and_columns(kind.shape)
         whole = fractals(shape, kind.dtype(), "cbuf")
         init = IntegerAttr.from_bool(False)
-        pieces = self._pieces(op, shape)
-        for piece in pieces:
-            if fill_value(op.fill) and piece.box.is_clipped:
-                raise NotInHivm(op, "fills what lies outside of its tensor with other numbers than 0")
+        box = self._matrices(op, shape)
+        if fill_value(op.fill) and box.is_clipped:
+            raise NotInHivm(op, "fills what lies outside of its tensor with other numbers than 0")
+        if box.leaves_holes:
+            self._clear(op, whole, kind)
+        for piece in self._pieces(op, shape, box):
             dest = self._place(op, op.dest, piece, whole, kind)
             # what lies outside stays as it was: a product leaves it out (the library has no such load that fills)
             source = self.memory.tensor_part(op, piece.box, op.view, piece.beyond)
             self.emit.add(made(hivm.Nd2nzOp, src=source, dst=dest, dst_continuous=True, init_out_buffer=init))
-        rows, columns = pieces[0].box.axes
-        if len(pieces) > 1:
+        if box.outer:
             self.valid[op.dest] = ((shape[0], shape[0]), (shape[1], shape[1]))
         else:
+            rows, columns = box.lines, box.lanes
             self.valid[op.dest] = ((rows.count, rows.least), (columns.count, columns.least))
+
+    def _clear(self, op: npu.LoadNd2NzOp, whole: MemRefType, kind: BufferType) -> None:
+        """Makes all of a matrix in l1 0 before a load that leaves some of it out, on the same pipe."""
+        if kind.dtype() not in CLEARED:
+            raise NotInHivm(op, f"leaves out some of a matrix of {kind.dtype()}, which HIVM cannot make 0 before")
+        row = memref([size(whole.get_shape())], whole.element_type, "cbuf")
+        zero = self.emit.constant(0, whole.element_type)
+        dest = self.memory.matrix(op.dest, row, op)
+        self.emit.add(made(VbrcOp, src=zero, dst=dest))
+        self.emit.add(made(PipeBarrierOp, pipe=pipe("MTE2")))
 
     def drain(self, op: npu.FixpipeOp) -> None:
         """l0c to gm."""
@@ -121,7 +162,7 @@ class MoveRules:
         mode = attrs.DmaMode("nz2nd")
         shape = rows_and_columns(kind.shape)
         whole = fractals(shape, kind.dtype(), "cc")
-        for piece in self._pieces(op, shape):
+        for piece in self._pieces(op, shape, self._matrices(op, shape)):
             source = self._place(op, op.source, piece, whole, kind)
             dest = self.memory.tensor_part(op, piece.box, op.view, piece.beyond)
             self.emit.add(
@@ -131,15 +172,15 @@ class MoveRules:
     def _place(self, op: Any, value: SSAValue, piece: _Piece, whole: Any, kind: Any) -> SSAValue:
         """The fractals of a matrix from those on that a piece begins with. Its rows may begin anywhere in them, its
         columns at a block."""
+        emit = self.emit
         block, rows = whole.get_shape()[3], whole.get_shape()[1] * FRACTAL_ROWS
-        if piece.column % block:
+        if any(n % block for n in piece.column_steps):
             raise NotInHivm(op, "moves columns of a matrix that begin within a block of its fractals")
-        offset = piece.row * block + piece.column * rows
-        return self.memory.matrix(value, whole, op, offset * itemsize(kind.element))
+        offset = emit.plus(emit.times(piece.row, block), emit.times(piece.column, rows))
+        return self.memory.matrix(value, whole, op, emit.times(offset, itemsize(kind.element)))
 
-    def _pieces(self, op: npu.TransferOp, shape: tuple[int, int]) -> list[_Piece]:
-        """The matrices of which a transfer moves one after the other: rows that are apart alike, of columns side by
-        side."""
+    def _matrices(self, op: npu.TransferOp, shape: tuple[int, int]) -> _Matrices:
+        """The matrices that a transfer moves: rows that are apart alike, of columns side by side."""
         rows, columns = shape
         apart = 2 * columns  # so that no row continues the one before
         box = self.memory.box(op, [TileAxis(rows, apart), TileAxis(columns, 1)])
@@ -155,19 +196,36 @@ class MoveRules:
                 outer.insert(0, axis)
         if lanes.far != 1:
             raise NotInHivm(op, "moves a matrix whose columns are not side by side in the tensor")
-        if any(axis.skipped != 0 for axis in (lines, lanes, *outer)):
-            raise NotInHivm(op, "moves fractals that may begin before the tensor")
-        if (
-            any(axis.count != axis.whole for axis in outer)
-            or size([axis.whole for axis in outer]) > MOST_PIECES
-        ):
-            raise NotInHivm(op, "moves a matrix whose rows are no single dimension of the tensor")
-        found = []
-        for at in product(*(range(axis.whole) for axis in outer)):
-            beyond = sum(i * axis.far for i, axis in zip(at, outer, strict=True))
-            near = sum(i * axis.near for i, axis in zip(at, outer, strict=True))
-            found.append(_Piece(MovedBox((lines, lanes), box.starts), near // apart, near % apart, beyond))
-        return found
+        if lanes.skipped != 0:
+            raise NotInHivm(op, "moves columns of a matrix that may begin before the tensor")
+        return _Matrices(lines, lanes, tuple(outer), box.starts, apart)
+
+    def _pieces(self, op: npu.TransferOp, shape: tuple[int, int], box: _Matrices) -> Iterator[_Piece]:
+        """The matrices one after the other: written out where there are few and all are there, else in loops that are
+        open while the piece is used."""
+        emit, apart = self.emit, box.apart
+        written_out = all(axis.count == axis.whole for axis in box.outer)
+        written_out = written_out and size([axis.whole for axis in box.outer]) <= MOST_PIECES
+        with ExitStack() as loops:
+            if written_out:
+                places: Iterable[Sequence[Number]] = product(*(range(axis.whole) for axis in box.outer))
+            else:
+                places = [[loops.enter_context(emit.counted(axis.count)) for axis in box.outer]]
+            for at in places:
+                row, column, beyond = box.lines.skipped, 0, 0
+                steps: list[int] = []
+                for i, axis in zip(at, box.outer, strict=True):
+                    if axis.whole == 1:  # it is there, or not
+                        continue
+                    beyond = emit.plus(beyond, emit.times(i, axis.far))
+                    where = emit.plus(i, axis.skipped)
+                    if axis.near % apart:
+                        column = emit.plus(column, emit.times(where, axis.near))
+                        steps.append(axis.near)
+                    else:
+                        row = emit.plus(row, emit.times(where, axis.near // apart))
+                moved = MovedBox((box.lines, box.lanes), box.starts)
+                yield _Piece(moved, row, column, beyond, tuple(steps))
 
     def scalar(self, op: npu.LoadScalarOp) -> None:
         """A number of a tensor as an index."""

@@ -128,6 +128,8 @@ class CubeProblem:
     """Whether a tile's rows may span several m axes (not where m is the innermost axis of lhs)."""
     windows: frozenset[int] = frozenset()
     """k axes that slide over an m axis (image to column): taken whole or one by one."""
+    singly: frozenset[int] = frozenset()
+    """Axes of which a step and a load have one place: those of windows where no move unrolls them."""
     dtype: str = "f32"
     stored: int = 4
     """Bytes of an element that the accumulator is stored as."""
@@ -154,6 +156,11 @@ class CubeProblem:
         """The axes of the result."""
         return [*self.batch, *self.m, *self.n]
 
+    @property
+    def cut_k(self) -> Sequence[int]:
+        """The k axes of which a step may have several places; all where none is such."""
+        return [a for a in self.k if a not in self.singly] or self.k
+
     def counts(self, step: Extents) -> list[int]:
         """Tiles along each axis of the result."""
         return [self.tiles(a, step[a]) for a in self.out]
@@ -175,8 +182,8 @@ class CubeProblem:
     def long_k(self, step: Mapping[int, int] | Extents) -> int:
         """The k axis along which loads have several of these steps: the last one, or where a step has all of that, the
         one before, and so on. None of them is a window."""
-        found = self.k[-1]
-        for a in reversed(self.k[:-1]):
+        found = self.cut_k[-1]
+        for a in reversed(self.cut_k[:-1]):
             if a in self.windows or found in self.windows or is_open(self.extents[found]):
                 break
             if step[found] < self.extents[found]:

@@ -248,7 +248,7 @@ class ContractKernel(ContractionChoice):
         offsets = []
         for d in o.dims:
             at = self.begins.get(d, Expr()) + d.constant
-            for a, c in d.terms.items():
+            for a, c in (d.terms | d.placed_by).items():
                 at = at + d.shared(position.get(a, Expr())) * c
             offsets.append(at)
         sizes = o.l1_sizes(extents)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import Float32Type, i32
 from xdsl.ir import Attribute, BlockArgument, SSAValue
@@ -67,6 +67,9 @@ class Dim:
     """Whether it is loaded with what lies between its steps, as elements that are next to each other in memory are."""
     begins: PlaceRead | None = None
     """Where it begins, as far as that is known only at run time."""
+    placed_by: dict[int, int] = field(default_factory=dict[int, int])
+    """Axes that only say where it begins: loads have one place of each, as those of windows where no move unrolls
+    them."""
 
     @property
     def windowed(self) -> bool:
@@ -191,17 +194,27 @@ class ContractionSteps(FusionSteps):
                 for d, i in enumerate(indices)
                 if shape[d] != 1 or i.terms or i.constant
             ]
+            if not self.machine.unrolls:
+                dims = [self._one_by_one(d) for d in dims]
         assert isinstance(load.base, BlockArgument)
         return Operand(
             list(self.fusion.body.block.args).index(load.base), dims, load.offset, element_of(value)
         )
+
+    def _one_by_one(self, dim: Dim) -> Dim:
+        """A dimension of windows, loaded along the longest of its axes at one place of each other."""
+        if len(dim.terms) < 2:
+            return dim
+        longest = max(dim.terms, key=lambda a: self.nest.extents[a])
+        others = {a: c for a, c in dim.terms.items() if a != longest}
+        return replace(dim, terms={longest: dim.terms[longest]}, placed_by=others)
 
     def _side_by_side(self, dims: list[Dim], width: int) -> list[Dim]:
         """The dimensions of lhs, of which no two elements lie next to each other in memory where every other column of
         an image is read. Each element alone would move a whole burst, so what lies between them comes along."""
         steps = [abs(d.stride) for d in dims if d.stride and d.extent > 1]
         least = min(steps, default=1)
-        if least == 1 or least * width > self.machine.burst_bytes:
+        if least == 1 or least * width > self.machine.burst_bytes or not self.machine.unrolls:
             return dims
 
         def whole(d: Dim) -> Dim:
@@ -282,9 +295,11 @@ class ContractionSteps(FusionSteps):
         for operand, roles in zip(self.operands, ("bmk", "bkn"), strict=True):
             step: dict[int, int] = {}
             for d in operand.dims:
-                for a, c in d.terms.items():
+                for a, c in (d.terms | d.placed_by).items():
                     step[a] = d.stride * c
-                if len(d.terms) != 1 or d.constant or next(iter(d.terms.values())) != 1 or self._partial(d):
+                fixed |= set(d.placed_by)
+                plain = len(d.terms) == 1 and not (d.placed_by or d.constant)
+                if not plain or next(iter(d.terms.values())) != 1 or self._partial(d):
                     fixed |= set(d.terms)
             fixed |= operand.placed
             strides.append(step)
@@ -323,7 +338,8 @@ class ContractionSteps(FusionSteps):
                 if last in d.terms:
                     kept[axis] = Dim(self.extents[axis], d.stride, {axis: 1})
             elif terms or d.constant or d.begins is not None:
-                others.append(replace(d, terms=terms))
+                places = {self.new_axis[a]: c for a, c in d.placed_by.items() if a in self.new_axis}
+                others.append(replace(d, terms=terms, placed_by=places))
         operand.dims = [*others, *kept.values()]
         for d in operand.dims:
             if d.begins is not None:
@@ -353,11 +369,16 @@ class ContractionSteps(FusionSteps):
         the image's dimensions; the filter follows that order."""
         lhs, rhs = self.operands
         self._order(lhs, self.m_axes, self.k_axes, windowed=True)
-        summed = [a for d in lhs.dims for a in d.terms if a in self.k_axes]
+        summed = [a for d in lhs.dims for a in (*d.placed_by, *d.terms) if a in self.k_axes]
         summed += [a for a in self.k_axes if a not in summed]
         self._order(rhs, self.n_axes, summed, windowed=False)
         if rhs.index is not None:
             self._order(rhs.index, self.n_axes, summed, windowed=False)
+
+    @property
+    def singly(self) -> frozenset[int]:
+        """The axes of which a step and a load have one place."""
+        return frozenset(a for o in self.operands for d in o.dims for a in d.placed_by)
 
     def _order(self, operand: Operand, free: list[int], k: list[int], windowed: bool) -> None:
         def find(axes: Sequence[int]) -> list[Dim]:
@@ -378,9 +399,13 @@ class ContractionSteps(FusionSteps):
 
         if windowed:
             operand.transpose = not has_window and bool(free_dims) and nearest(free_dims) < nearest(k_dims)
-            first, last = (k_dims, free_dims) if operand.transpose else (free_dims, k_dims)
+            sides = {False: k_dims, True: free_dims}
+            if any(self.role[a] != "b" for d in sides[operand.transpose][-1:] for a in d.placed_by):
+                operand.transpose = not operand.transpose  # a window may begin before the tensor: among rows
+            first, last = sides[not operand.transpose], sides[operand.transpose]
         else:
-            operand.transpose = bool(k_dims) and nearest(k_dims) < nearest(free_dims) and len(k_dims) <= 1
+            several = [d for d in k_dims if not d.terms.keys() <= self.singly]
+            operand.transpose = bool(k_dims) and nearest(k_dims) < nearest(free_dims) and len(several) <= 1
             first, last = (free_dims, k_dims) if operand.transpose else (k_dims, free_dims)
         if not last:
             last = [Dim(1, 1, {})]

@@ -90,11 +90,11 @@ def _grow_l1(
     l1 = dict(l0)
     if sum(l1_bytes(extents_of(l1), extents_of(l1))) > capacity:
         return None if must_fit else l1
-    for a in reversed([a for a in problem.k if a in problem.windows]):
+    for a in reversed([a for a in problem.k if a in problem.windows - problem.singly]):
         trial = {**l1, a: problem.extents[a]}
         if sum(l1_bytes(extents_of(trial), extents_of(trial))) <= capacity:
             l1 = trial
-    if problem.k and problem.k[-1] not in problem.windows:
+    if problem.k and problem.cut_k[-1] not in problem.windows:
         last = problem.long_k(l0)
         steps = -(-problem.extents[last] // l0[last])
         best = 1

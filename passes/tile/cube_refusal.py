@@ -79,6 +79,8 @@ def _misshapen(plan: CubePlan, problem: CubeProblem, machine: Machine) -> str | 
                 return f"a step of {step} along axis {a} is not as long as windows of {along.window} are together"
         elif (a in problem.windows or not is_open(extent)) and step > most:
             return f"a step of {step} along axis {a}, which has {extent}"
+        if a in problem.singly and max(step, lists["lhs"][a], lists["rhs"][a]) > 1:
+            return f"a step of {step} along axis {a}, whose places are loaded one by one"
         if a in problem.k:
             uneven = next((n for n in ("lhs", "rhs") if lists[n][a] % step and lists[n][a] < extent), None)
             whole = problem.rhs_parts[-1]

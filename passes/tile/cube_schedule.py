@@ -310,7 +310,7 @@ def _fits(problem: CubeProblem, l0: dict[int, int], machine: Machine, pins: Cube
     rows, columns = sides(problem, extents_of(l0))
     if rows * columns * 4 > machine.spaces["l0c"].bytes:
         return False
-    depth = size([round_up(l0[a]) if a == problem.k[-1] else l0[a] for a in problem.k]) * problem.itemsize
+    depth = size([round_up(l0[a]) if a == problem.cut_k[-1] else l0[a] for a in problem.k]) * problem.itemsize
     wanted = ((rows, "l0a", pins.l0a), (columns, "l0b", pins.l0b))
     return not pins.base_k or all(
         n * depth * (slots or 2) <= machine.spaces[space].bytes for n, space, slots in wanted
@@ -328,6 +328,8 @@ def _along_m(problem: CubeProblem, rows: int, pins: CubeSchedule) -> dict[int, i
     """Extents along the m axes of a mma step of at most so many rows, in even parts unless they are pinned."""
     extents, l0, left = problem.extents, dict.fromkeys(problem.m, 1), rows
     for a in reversed(problem.m):
+        if a in problem.singly:
+            continue
         l0[a] = _piece(extents[a], left, FRACTAL if a == problem.m[-1] else 1, pins.base_m is not None)
         left //= max(l0[a], 1)
         if l0[a] < extents[a] or not problem.wide_m:
@@ -344,15 +346,19 @@ def _tile(
     l0 = {**dict.fromkeys(range(len(extents)), 1), **rows}
     left, pinned = columns, pins.base_n is not None
     for a in reversed(problem.n):
+        if a in problem.singly:
+            continue
         l0[a] = _piece(extents[a], left, FRACTAL if a == problem.n[-1] else 1, pinned)
         left //= max(l0[a], 1)
         if l0[a] < extents[a] or left <= 1 or not (pinned or wide):
             break
     left = depth
     for a in reversed(problem.k):
+        if a in problem.singly:
+            continue
         if a in problem.windows:
             l0[a] = extents[a] if extents[a] <= left else 1
-        elif a == problem.k[-1]:
+        elif a == problem.cut_k[-1]:
             l0[a] = _piece(extents[a], left, FRACTAL, pins.base_k is not None)
         elif a == problem.long_k(l0):
             l0[a] = _piece(extents[a], max(left, 1), 1, pins.base_k is not None)

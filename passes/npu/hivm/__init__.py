@@ -41,13 +41,10 @@ class NpuHivmPass(TargetPass):
     """Rewrites the vector sections of kernels."""
 
     name = "npu-hivm"
-    hivm: bool = False
-    """Whether kernels are rewritten; else the pass does nothing."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
-        if not self.hivm:
+        if FOR_HIVM not in module.attributes:
             return
-        module.attributes[FOR_HIVM] = UnitAttr()
         for kernel in list(module.ops):
             if not isinstance(kernel, KernelOp):
                 continue
