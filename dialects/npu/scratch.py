@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import Operation
 
 from ..base import text, to_ints
@@ -20,6 +21,20 @@ REPEAT_BYTES = 256
 
 TREES = ("sum", "max", "min")
 """Reductions that halve a row of floats until one repeat is left."""
+
+
+WORKS_IN = "npu.works_in"
+"""Attribute of an instruction of an imported kernel: the first byte of ub that it works in, and how many. What was
+there is gone behind it."""
+
+
+def works_in(op: Operation) -> tuple[int, int] | None:
+    """The bytes [start, end) of ub that an instruction says it works in; None where it says none."""
+    attr = op.attributes.get(WORKS_IN)
+    if not isinstance(attr, DenseArrayBase):
+        return None
+    start, count = to_ints(attr)
+    return start, start + count
 
 
 def scratch_bytes(op: Operation) -> int:

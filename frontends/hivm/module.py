@@ -10,6 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import FileLineColLoc, MemRefType
 
 from ...dialects.base import place_of
+from ...dialects.npu.scratch import WORKS_IN
 from ...machine import Machine
 from .boxes import BoxPlace, only_on, placed
 from .groups import Core, GridOfCores, starts_of, unit_moves
@@ -249,6 +250,7 @@ class SectionWriter:
         self._first = self._boxes = first
         self._units = unit_moves(part)
         ends = [o.end for s in part.steps for o in s.operands if isinstance(o, BufferView) and o.space == "ub"]
+        ends += [sum(s.works_in) for s in part.steps if s.works_in is not None]
         self._starts = writer.scratch.starts(max(ends, default=0))
         room = writer.machine.spaces["ub"].bytes if "ub" in writer.machine.spaces else 0
         users = [s for s in part.steps if any(o.space in SCRATCH for o in s.operands)]
@@ -313,6 +315,9 @@ class SectionWriter:
         inside = ", ".join(p for p in (sizes, step.properties) if p)
         listed = f" {', '.join(names)}" if names else ""
         properties = f" {{{inside}}}" if inside else ""
+        if step.works_in is not None:
+            start, count = step.works_in
+            properties += f" attributes {{{WORKS_IN} = array<i64: {start}, {count}>}}"
         kinds = f" : ({', '.join(types)})" if types else ""
         return f"      {step.name}{listed}{where}{properties}{kinds}{_location(step)}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from ...dialects.dtypes import itemsize
@@ -27,7 +27,7 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 @dataclass(frozen=True)
 class Memref:
     """A strided array: `start` is a byte address on chip, and the number of an element of argument `tensor` in device
-    memory."""
+    memory; `base` is that of the memory that it is a part of, from which casts count."""
 
     space: str
     element: str
@@ -35,6 +35,7 @@ class Memref:
     strides: tuple[int, ...]
     start: int
     tensor: int = -1
+    base: int = field(default=0, compare=False)
 
     @property
     def unit(self) -> int:

@@ -26,7 +26,8 @@ Operand: TypeAlias = BufferView | Memref
 class CoreStep:
     """An instruction or a flag of the npu level, for one core. properties: as in text, `event = 0, slots = 1`; at: its
     `at [...]`, but for those that move a box of device memory; sizes: of the buffer's side of such a box, where that is
-    larger; only: the one unit of several that moves it."""
+    larger; only: the one unit of several that moves it; works_in: the first byte of ub and the number of those that
+    the instruction works in, besides its operands."""
 
     name: str
     op: Operation = field(compare=False)
@@ -35,6 +36,7 @@ class CoreStep:
     at: tuple[int, ...] | None = None
     sizes: tuple[int, ...] | None = None
     only: int | None = None
+    works_in: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def memref_of(op: Operation, kind: Attribute, start: int, tensor: int = -1) -> M
     strides = row_major(shape)
     if isinstance(kind.layout, StridedLayoutAttr):
         strides = tuple(s if s is not None else 1 for s in kind.layout.get_strides())
-    return Memref("gm" if space == "gm" else SPACES[space], element, shape, strides, start, tensor)
+    return Memref("gm" if space == "gm" else SPACES[space], element, shape, strides, start, tensor, start)
 
 
 @dataclass
@@ -132,7 +134,8 @@ class Scratch:
     def workspace(self, offset: int, part: Memref, block: int) -> Memref:
         """A block's own part of the workspace, as a tensor of its own that has those of all blocks."""
         first = self.workspaces.setdefault(offset, replace(part, tensor=WORKSPACE + len(self.workspaces)))
-        return replace(part, start=block * first.reach, tensor=first.tensor)
+        start = block * first.reach
+        return replace(part, start=start, base=start, tensor=first.tensor)
 
     def starts(self, end: int) -> dict[str, int]:
         """Where each kind begins behind `end`; the last entry, "", is where all end."""

@@ -73,7 +73,9 @@ class BlockWalk:
         """Walks one op."""
         handler = HANDLERS.get(op.name)
         if handler is not None:
+            before = len(self.steps)
             handler(self, op)
+            self._spoil(op, before)
             return
         found = constant(op) if op.name == "arith.constant" else None
         if found is None and op.name.partition(".")[0] in ("arith", "math", "affine"):
@@ -81,6 +83,17 @@ class BlockWalk:
         if found is None:
             raise refused(op, "has no counterpart in the import to the npu level")
         self.values[op.results[0]] = found
+
+    def _spoil(self, op: Operation, before: int) -> None:
+        """Lets the first of an op's steps, which are those behind the first `before`, work in the memory that it gives
+        for that, unless that is an operand of the step."""
+        given = getattr(op, "temp_buffer", None)
+        if given is None or len(self.steps) == before or self.steps[before].name == "npu.vsort":
+            return
+        place = self.memref(given, op)
+        if place.size:
+            works_in = place.start, place.reach * place.unit
+            self.steps[before] = replace(self.steps[before], works_in=works_in)
 
     def _computed(self, op: Operation) -> Value | None:
         values = [self.value(v, op) for v in op.operands]
@@ -293,14 +306,8 @@ def _kept(sizes: Sequence[int], shape: Sequence[int], op: Operation) -> list[int
 def _reinterpret(walk: BlockWalk, op: Any) -> None:
     source = walk.memref(op.source, op)
     offsets, sizes, strides = _box(walk, op)
-    start = offsets[0] if source.space == "gm" else source.start + offsets[0] * source.unit
-    start += 0 if source.space != "gm" else _base(source)
+    start = source.base + offsets[0] * source.unit
     walk.values[op.results[0]] = replace(source, shape=tuple(sizes), strides=tuple(strides), start=start)
-
-
-def _base(source: Memref) -> int:
-    """Where the memory of a memref begins, from which a cast counts its offset."""
-    return source.start if source.tensor < 0 else 0
 
 
 def _groups(op: Any) -> list[list[int]]:

@@ -15,14 +15,14 @@ from itertools import pairwise, product
 from typing import Any
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i8
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ....dialects import npu as ops
 from ....dialects.affine import Expr
 from ....dialects.base import FormattedOp, describe, integer, text, to_ints, unpack_over
 from ....dialects.npu import BufferType, GmType, NpuOp, Pipe, structure
-from ....dialects.npu.scratch import scratch_bytes
+from ....dialects.npu.scratch import scratch_bytes, works_in
 from ....dialects.open_sizes import any_open, example_sizes, value_at
 from ....machine import Machine
 from ...errors import PassError
@@ -262,6 +262,10 @@ class CheckedKernel:
             self.tensors[op.result] = self.tensors[op.source]
 
 
+_Region = tuple[int, int, list[TouchedBytes]]
+"""Bytes [start, end) of a space, and the cells of whom they belong to."""
+
+
 class _SectionBuilder:
     """Fills a section with nodes."""
 
@@ -272,6 +276,10 @@ class _SectionBuilder:
         self.scratch: SSAValue | None = None
         self.places: dict[SSAValue, Place] = {}
         self.shared: dict[SSAValue, SSAValue] = {}
+        self.spoilt: dict[tuple[int, int], list[TouchedBytes]] = {}
+        """The cells of what instructions say they work in."""
+        self.nothing = ops.AllocOp.create(result_types=[BufferType.of([1], i8, "ub")]).result
+        """What these belong to then: no buffer."""
 
     def run(self) -> None:
         body = self.section.op.body.block
@@ -279,11 +287,16 @@ class _SectionBuilder:
         self._lay_out(body)
         self.fill(body, self.section.nodes)
         self.section.cells += [cells for slots in self.cells.values() for cells in slots]
+        self.section.cells += self.spoilt.values()
 
     def _lay_out(self, body: Block) -> None:
         """Cuts the memory spaces into cells."""
-        regions: dict[str, list[tuple[int, int, SSAValue, int]]] = {}
-        for op in body.ops:
+        regions: dict[str, list[_Region]] = {}
+        for op in body.walk():
+            spoilt = works_in(op)
+            if spoilt is not None and spoilt not in self.spoilt:
+                cells = self.spoilt[spoilt] = []
+                regions.setdefault("ub", []).append((*spoilt, cells))
             if not isinstance(op, ops.AllocOp):
                 continue
             self.section.allocs.append(op)
@@ -300,11 +313,12 @@ class _SectionBuilder:
                 start, space = 0, f"{kind.space} of {len(self.cells)}"
             listed = regions.setdefault(space, [])
             for i in range(kind.slots):
-                listed += [(start + size * i + a, start + size * i + b, op.result, i) for a, b in kind.runs]
-            self.cells[op.result] = [[] for _ in range(kind.slots)]
+                slot: list[TouchedBytes] = []
+                self.cells.setdefault(op.result, []).append(slot)
+                listed += [(start + size * i + a, start + size * i + b, slot) for a, b in kind.runs]
         for space, listed in regions.items():
             listed.sort(key=lambda r: r[:2])
-            cluster: list[tuple[int, int, SSAValue, int]] = []
+            cluster: list[_Region] = []
             reach = -1
             for region in listed:
                 if cluster and region[0] >= reach:
@@ -315,15 +329,15 @@ class _SectionBuilder:
             if cluster:
                 self._cut(space, cluster)
 
-    def _cut(self, space: str, cluster: list[tuple[int, int, SSAValue, int]]) -> None:
+    def _cut(self, space: str, cluster: list[_Region]) -> None:
         if len(cluster) == 1:
-            start, end, alloc, slot = cluster[0]
-            self.cells[alloc][slot].append(TouchedBytes(space, start, end))
+            start, end, found = cluster[0]
+            found.append(TouchedBytes(space, start, end))
             return
         edges = sorted({r[0] for r in cluster} | {r[1] for r in cluster})
         cells = [TouchedBytes(space, a, b) for a, b in pairwise(edges)]
-        for start, end, alloc, slot in cluster:
-            self.cells[alloc][slot] += cells[bisect_left(edges, start) : bisect_left(edges, end)]
+        for start, end, found in cluster:
+            found += cells[bisect_left(edges, start) : bisect_left(edges, end)]
 
     def place(self, value: SSAValue, op: Operation) -> Place:
         """The memory behind a buffer operand."""
@@ -428,6 +442,9 @@ class _SectionBuilder:
                 writes.append(self.place(value, op))
             else:
                 device.append(self._transfer(op, value, True))
+        spoilt = works_in(op)
+        if spoilt is not None:
+            writes.insert(0, Place(self.nothing, [self.spoilt[spoilt]], None, self.nothing))
         if self.scratch is not None and scratch_bytes(op):
             writes.append(self.place(self.scratch, op))
         node = CheckedNode(WORK, op, kernel.queue(self.section, op.PIPE), reads, writes, None, device)

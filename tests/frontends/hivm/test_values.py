@@ -36,6 +36,7 @@ OWN: dict[str, tuple[Sequence[np.ndarray], Callable[..., np.ndarray]]] = {
     "centred_rows": (random((32, 32)), lambda x: x - x.mean(-1, keepdims=True)),
     "shifted_row": (random((4, 64)), _exp_of_rest),
     "largest_first": (random((512,)), _half_exp_of_rest),
+    "through_workspace": (random((192,)), lambda x: x.reshape(3, 2, 32)[:, ::-1].reshape(-1)),
     "product": (
         random((64, 96), (96, 48), dtype="float16"),
         lambda a, b: a.astype(np.float32) @ b.astype(np.float32),
@@ -51,6 +52,21 @@ def test_a_kernel_of_ours_computes_what_it_says(name: str, mode: str) -> None:
     program = tw.compile(TEXTS / f"{name}.hivm.mlir", target=target)
     got = np.asarray(program(*inputs, mode=mode))
     np.testing.assert_allclose(got, makes(*inputs), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        (0, "overlap: 'npu.vreduce' .*writes bytes of a source that it has not read yet, bytes 0..255 of ub"),
+        (1020, "overlap: 'npu.vreduce' .*writes two results to the same bytes"),
+        (512, "'npu.vreduce' .*(race|overlap|writes)"),
+    ],
+)
+def test_what_an_instruction_works_in_is_gone(address: int, why: str) -> None:
+    """The memory that the vendor's library works in is moved to its source, its result, and the rows that are next."""
+    text = (TEXTS / "centred_rows.hivm.mlir").read_text()
+    with pytest.raises(tw.CompileError, match=why):
+        tw.compile(text.replace("arith.constant 1056 : i64", f"arith.constant {address} : i64"))
 
 
 def compared(program: tw.Program, reference: Reference, mode: str) -> None:
