@@ -233,7 +233,7 @@ class _Function:
             op, npu.SyncOp | npu.PipeBarrierOp | npu.BarrierOp | npu.SetCrossOp | npu.WaitCrossOp
         ):
             self.flags(op)
-        elif isinstance(op, npu.TransferOp | npu.LoadScalarOp | npu.LoadIndirectOp):
+        elif isinstance(op, npu.TransferOp | npu.FillL1Op | npu.LoadScalarOp | npu.LoadIndirectOp):
             self.moves(op)
         elif isinstance(op, VectorOp):
             self.vector(op)

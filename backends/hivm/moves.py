@@ -19,9 +19,9 @@ from ...dialects.base import integer, to_ints
 from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.hivm import attributes as attrs
 from ...dialects.hivm import transfers as hivm
-from ...dialects.hivm.synchronization import PipeBarrierOp, SetFlagOp, WaitFlagOp
+from ...dialects.hivm.synchronization import SetFlagOp, WaitFlagOp
 from ...dialects.hivm.vector import VbrcOp
-from ...dialects.npu import BufferType, GmType, NpuOp, buffer, buffer_users, gm, whole_buffer
+from ...dialects.npu import GmType, NpuOp, buffer, buffer_users, gm, whole_buffer
 from ...dialects.npu.interface import fill_value
 from .building import made
 from .emitter import INDEX, FunctionEmitter, Number, element_in_memory, element_of, memref
@@ -79,6 +79,8 @@ class MoveRules:
         self.emit, self.memory = emit, memory
         self.valid: dict[SSAValue, tuple[tuple[Number, int], tuple[Number, int]]] = {}
         """Rows and columns of matrices in l1 that lie inside their tensors, each with the least that it can be."""
+        self.filled: set[SSAValue] = set()
+        """Matrices in l1 that are filled before what a load brings of them."""
 
     def __call__(self, op: Operation) -> None:
         """Raises NotInHivm for a transfer that HIVM has not."""
@@ -88,6 +90,8 @@ class MoveRules:
             self.store(op)
         elif isinstance(op, npu.LoadNd2NzOp):
             self.to_fractals(op)
+        elif isinstance(op, npu.FillL1Op):
+            self.fill(op)
         elif isinstance(op, npu.FixpipeOp):
             self.drain(op)
         elif isinstance(op, npu.LoadScalarOp):
@@ -127,8 +131,8 @@ class MoveRules:
         box = self._matrices(op, shape)
         if fill_value(op.fill) and box.is_clipped:
             raise NotInHivm(op, "fills what lies outside of its tensor with other numbers than 0")
-        if box.leaves_holes:
-            self._clear(op, whole, kind)
+        if box.leaves_holes and op.dest not in self.filled:
+            raise NotInHivm(op, "leaves out rows before or between others: compile with hivm=True")
         for piece in self._pieces(op, shape, box):
             dest = self._place(op, op.dest, piece, whole, kind)
             # what lies outside stays as it was: a product leaves it out (the library has no such load that fills)
@@ -140,15 +144,18 @@ class MoveRules:
             rows, columns = box.lines, box.lanes
             self.valid[op.dest] = ((rows.count, rows.least), (columns.count, columns.least))
 
-    def _clear(self, op: npu.LoadNd2NzOp, whole: MemRefType, kind: BufferType) -> None:
-        """Makes all of a matrix in l1 0 before a load that leaves some of it out, on the same pipe."""
+    def fill(self, op: npu.FillL1Op) -> None:
+        """A number in all of a matrix in l1, by the pipe that loads it."""
+        kind = buffer(op.dest)
         if kind.dtype() not in CLEARED:
-            raise NotInHivm(op, f"leaves out some of a matrix of {kind.dtype()}, which HIVM cannot make 0 before")
+            raise NotInHivm(op, f"fills l1 with numbers of {kind.dtype()}, which HIVM does not")
+        if fill_value(op.value) and kind.dtype() == "f32":
+            raise NotInHivm(op, "fills l1 with f32 numbers, of which the library keeps the half of f16")
+        whole = fractals(rows_and_columns(kind.shape), kind.dtype(), "cbuf")
         row = memref([size(whole.get_shape())], whole.element_type, "cbuf")
-        zero = self.emit.constant(0, whole.element_type)
-        dest = self.memory.matrix(op.dest, row, op)
-        self.emit.add(made(VbrcOp, src=zero, dst=dest))
-        self.emit.add(made(PipeBarrierOp, pipe=pipe("MTE2")))
+        value = self.emit.constant(fill_value(op.value), whole.element_type)
+        self.emit.add(made(VbrcOp, src=value, dst=self.memory.matrix(op.dest, row, op)))
+        self.filled.add(op.dest)
 
     def drain(self, op: npu.FixpipeOp) -> None:
         """l0c to gm."""

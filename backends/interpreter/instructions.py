@@ -210,6 +210,7 @@ def _sort(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) 
 _LEADING: dict[type[NpuOp], Leading] = {
     ops.ElementwiseVectorOp: _elementwise,
     ops.VBroadcastOp: _broadcast,
+    ops.FillL1Op: _fill,
     ops.SetNumberOp: _fill,
     ops.VFillOp: _fill,
     ops.VRoundToOp: _round_to,

@@ -299,6 +299,7 @@ TABLE: dict[type[NpuOp], Prepare] = {
     ops.VArgReduceOp: _arg_reduce,
     ops.VBroadcastOp: _broadcast,
     ops.VExtractOp: _extract,
+    ops.FillL1Op: _fill,
     ops.SetNumberOp: _fill,
     ops.VFillOp: _fill,
     ops.VIotaOp: _iota,

@@ -74,5 +74,5 @@ class PlannedKernel:
             compute, rows = by_itself(op), tuple(self.row(Expr.of(v)) for v in op.index_operands())
         if isinstance(op, npu.ElementwiseVectorOp | tile.ElementwiseTileOp):
             return compute, rows, op.FUNCTION.name == "bitcast"
-        fills = isinstance(op, npu.VFillOp | npu.SetNumberOp | tile.FillOp)
+        fills = isinstance(op, npu.VFillOp | npu.FillL1Op | npu.SetNumberOp | tile.FillOp)
         return compute, rows, fills or rule not in TABLE.values()

@@ -21,6 +21,7 @@ from .synchronization import (
     WaitFlagOp,
 )
 from .transfers import (
+    FillL1Op,
     FixpipeOp,
     LoadIndirectOp,
     LoadNd2NzOp,
@@ -57,6 +58,7 @@ Npu = Dialect(
         PipeBarrierOp,
         CopyL0cOp,
         DispatchOp,
+        FillL1Op,
         FixpipeL1Op,
         FixpipeOp,
         LoadIndirectOp,
@@ -122,6 +124,7 @@ __all__ = [
     "DispatchOp",
     "ELEMENTWISE",
     "ElementwiseVectorOp",
+    "FillL1Op",
     "FixpipeL1Op",
     "FixpipeOp",
     "GmType",

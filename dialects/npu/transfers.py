@@ -133,6 +133,27 @@ class LoadNd2NzOp(LoadOp):
 
 
 @irdl_op_definition
+class FillL1Op(NpuOp):
+    """Fills a buffer of l1 with `value`, on the pipe that loads it."""
+
+    name = "npu.fill_l1"
+    PIPE: ClassVar[Pipe] = Pipe.MTE2
+    dest = operand_def(BufferType)
+    value = prop_def(FloatAttr | IntegerAttr)
+
+    def verify_(self) -> None:
+        if buffer(self.dest).space != "l1":
+            raise self.error(f"fills l1, not {buffer(self.dest).space}")
+
+    def refused_by(self, machine: Machine) -> str | None:
+        return refuse_path(machine, "gm", "l1", self.PIPE)
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        moved = buffer(self.dest).slot_bytes
+        return Cost(machine.moves["gm", "l1"].cycles(moved))
+
+
+@irdl_op_definition
 class StoreNdOp(TransferOp):
     """ub -> gm; elements outside the tensor are not written."""
 

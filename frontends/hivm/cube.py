@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ...dialects.hivm import transfers
@@ -9,7 +10,7 @@ from ...dialects.hivm.cube import MmadL1Op
 from ...dialects.hivm.tiling import macro_cut
 from ...dialects.npu.types import FRACTAL_ROWS
 from .places import BufferView, Memref
-from .steps import refused
+from .steps import CoreStep, refused
 from .walk import HANDLERS, BlockWalk, flag
 
 L0_BYTES = 65_536
@@ -33,6 +34,66 @@ def whole(place: Memref) -> BufferView:
     return BufferView(place.space, place.element, matrix(place), 0, place.start)
 
 
+def part(place: Memref, columns: int) -> BufferView:
+    """The first columns of a matrix in fractals."""
+    rows, every = matrix(place)
+    return BufferView(place.space, place.element, (rows, columns), 0 if columns == every else every, place.start)
+
+
+def _keep_piece(walk: BlockWalk, op: Any, place: Memref) -> None:
+    """Keeps which matrix an op moves, which may turn out to be a piece of another one; unless it moves nothing."""
+    if walk.steps and walk.steps[-1].op is op:
+        walk.pieces[len(walk.steps) - 1] = place
+
+
+def settle_pieces(walk: BlockWalk) -> None:
+    """Lets what moves pieces of matrices, the rest of whose rows and columns others move, touch these alone: where a
+    product has the matrix that a piece lies in. In fractals a piece begins as many rows of 32 bytes behind it."""
+    filled = {s.operands[0].start for s in walk.steps if s.name == "npu.fill_l1"}
+    groups: dict[Memref, list[tuple[int, int, int]]] = {}
+    for number, place in walk.pieces.items():
+        found = next((m for m in walk.matrices if _is_inside(place, m)), None)
+        if found is not None:
+            block, rows = found.strides[2] * found.unit, found.shape[1] * found.shape[2]
+            column, row = divmod((place.start - found.start) // block, rows)
+            groups.setdefault(found, []).append((number, row, column * found.shape[3]))
+    for whole_one, pieces in groups.items():
+        if whole_one.start not in filled and not any(row or column for _, row, column in pieces):
+            continue
+        rows, columns = matrix(whole_one)
+        moved = {number: _moved(walk.steps[number]) for number, *_ in pieces}
+        last = max(row + moved[number][0] for number, row, _ in pieces)
+        for number, row, column in pieces:
+            step, (n, d) = walk.steps[number], moved[number]
+            loads = step.name == "npu.load_nd2nz" and whole_one.start not in filled
+            if loads and row + n == last:  # what is behind it does not count
+                n = rows - row
+            if loads and not any(at for *_, at in pieces):
+                d = columns
+            start = whole_one.start + (row * columns + column) * whole_one.unit
+            view = BufferView(whole_one.space, whole_one.element, (n, d), columns, start)
+            chip = step.name == "npu.load_nd2nz"
+            operands = (step.operands[0], view) if chip else (view, step.operands[1])
+            walk.steps[number] = replace(step, operands=operands, sizes=(n, d))
+
+
+def _is_inside(place: Memref, whole_one: Memref) -> bool:
+    """Whether a piece begins in a matrix, whose columns are as far apart."""
+    alike = (place.space, place.element, place.shape[1:]) == (
+        whole_one.space,
+        whole_one.element,
+        whole_one.shape[1:],
+    )
+    return alike and 0 <= place.start - whole_one.start < whole_one.size * whole_one.unit
+
+
+def _moved(step: CoreStep) -> tuple[int, int]:
+    """Rows and columns of the box of device memory that a step moves."""
+    (box,) = (o for o in step.operands if isinstance(o, Memref))
+    rows, columns = box.shape
+    return rows, columns
+
+
 def _rank(op: Any, place: Memref, rank: int) -> Memref:
     if len(place.shape) != rank:
         raise refused(op, f"works on a matrix of {len(place.shape)} dimensions, not {rank}")
@@ -47,6 +108,7 @@ def _nd2nz(walk: BlockWalk, op: transfers.Nd2nzOp) -> None:
     if source.shape[0] > rows or source.shape[1] > columns:
         raise refused(op, f"loads {list(source.shape)} to {rows} x {columns}")
     walk.emit(op, "npu.load_nd2nz", source, whole(dest), sizes=(rows, columns))
+    _keep_piece(walk, op, dest)
 
 
 def _fixpipe(walk: BlockWalk, op: transfers.FixpipeOp) -> None:
@@ -63,7 +125,9 @@ def _fixpipe(walk: BlockWalk, op: transfers.FixpipeOp) -> None:
     rows, columns = matrix(_rank(op, source, 4))
     properties = "relu" if relu == "NORMAL_RELU" else ""
     dest = _rank(op, dest, 2)
-    walk.emit(op, "npu.fixpipe", whole(source), dest, properties=properties, sizes=(rows, columns))
+    used = min(columns, dest.shape[1])
+    walk.emit(op, "npu.fixpipe", part(source, used), dest, properties=properties, sizes=(rows, used))
+    _keep_piece(walk, op, source)
 
 
 def _product(walk: BlockWalk, op: MmadL1Op) -> None:
@@ -80,18 +144,21 @@ def _product(walk: BlockWalk, op: MmadL1Op) -> None:
     rows, columns = matrix(c)
     m = matrix(a)[1 if turned_a else 0]
     n = matrix(b)[0 if turned_b else 1]
-    if (m, n) != (rows, columns):
+    fractals = (-(-min(n, columns) // FRACTAL_ROWS) * FRACTAL_ROWS, columns)
+    if m != rows or fractals[0] != fractals[1]:
         raise refused(op, f"multiplies {m} rows by {n} columns for {rows} x {columns} sums")
-    part, halves = macro_cut(m, n, a.element, L0_BYTES)
-    if not part:
+    size_of_part, halves = macro_cut(m, n, a.element, L0_BYTES)
+    n = min(n, columns)
+    walk.matrices += [place for place in (a, b, c) if place not in walk.matrices]
+    if not size_of_part:
         raise refused(op, f"has tiles of {m} x {n} that do not fit in l0")
-    parts = -(-k // part)
+    parts = -(-k // size_of_part)
     for event, given in enumerate(own):
         if given == -1:
             flag(walk, op, "set_flag", "M", "MTE1", event)
     names = [given if given != -1 else event for event, given in enumerate(own)]
     for i in range(parts):
-        begin, size = i * part, min(part, k - i * part)
+        begin, size = i * size_of_part, min(size_of_part, k - i * size_of_part)
         turn = ((max(parity, 0) * parts if parity != -1 else 0) + i) % 2 if halves else 0
         waits = [names[turn]] if halves else [0, 1]
         for event in waits:
@@ -114,7 +181,7 @@ def _product(walk: BlockWalk, op: MmadL1Op) -> None:
                 flag(walk, op, "set_flag", "MTE1", "MTE2", free)
         flag(walk, op, "set_flag", "MTE1", "M", LIBRARY_EVENT)
         flag(walk, op, "wait_flag", "MTE1", "M", LIBRARY_EVENT)
-        walk.emit(op, "npu.mmad", left, right, whole(c), at=[0 if fresh and not i else 1])
+        walk.emit(op, "npu.mmad", left, right, part(c, n), at=[0 if fresh and not i else 1])
         if rows // FRACTAL_ROWS * n // FRACTAL_ROWS < FEW_FRACTALS:
             walk.emit(op, "npu.pipe_barrier", properties='pipe = "M"')
         for event in waits:

@@ -127,9 +127,12 @@ def _cast(walk: BlockWalk, op: Any, source: Memref, dest: Memref) -> None:
 
 def _broadcast(walk: BlockWalk, op: vector.VbrcOp) -> None:
     dest = walk.local(op.dst, op)
+    value = walk.value(op.src, op)
+    if dest.space == "l1" and isinstance(value, int | float):
+        walk.emit(op, "npu.fill_l1", operand(dest, op), properties=f"value = {literal(value, dest.element)}")
+        return
     if not dest.in_ub:
         raise refused(op, f"fills {dest.space}")
-    value = walk.value(op.src, op)
     if isinstance(value, int | float):
         fill(walk, op, value, dest)
     else:

@@ -13,7 +13,7 @@ from ...dialects.base import text
 from ...dialects.hivm.attributes import Enumeration, SymbolParameter
 from ...machine import Machine
 from ..errors import FrontendError
-from . import cube, instructions, vectors  # noqa: F401  # they add their rules
+from . import cube, instructions, vectors  # noqa: F401  # the latter two add their rules
 from .groups import alike
 from .launching import GRID_RANK, LaunchTerms
 from .numbers import Number
@@ -229,6 +229,7 @@ def cores_of(
                 walk = BlockWalk(place, scratch, tiling=tiling, functions=functions)
                 scratch.begin()
                 walk.run(func, given)
+                cube.settle_pieces(walk)
                 listed += walk.steps
     return [
         [

@@ -53,6 +53,10 @@ class BlockWalk:
     """The numbers of the iterations of the loops around, the innermost one last."""
     tiling: dict[int, list[int]] = field(default_factory=dict)
     """What arguments hold that the host computes, and memory of the core's program, by the numbers of tensors."""
+    pieces: dict[int, Memref] = field(default_factory=dict)
+    """The matrices in fractals that steps move, by the numbers of these."""
+    matrices: list[Memref] = field(default_factory=list)
+    """The matrices that products take."""
     functions: dict[ModuleOp, dict[str, FuncOp]] = field(default_factory=dict)
     """The functions of the modules with calls that were met; of those of one name the first."""
 

@@ -13,6 +13,8 @@
 // CHECK: npu.slot %{{.*}} at [%{{.*}} + 1] : (!npu.buffer<16x32xf16, l1, 2 slots>) -> !npu.buffer<16x32xf16, l1>
 %view = npu.view %g : (!npu.gm<100x64xf16>) -> !npu.gm<64x50xf16, strides [1, 128], offset 64>
 // CHECK: npu.view %{{.*}} : (!npu.gm<100x64xf16>) -> !npu.gm<64x50xf16, strides [1, 128], offset 64>
+npu.fill_l1 %slot {value = 0.0 : f64} : (!npu.buffer<16x32xf16, l1>)
+// CHECK: npu.fill_l1 %{{.*}} {value = 0.000000e+00 : f64} : (!npu.buffer<16x32xf16, l1>)
 npu.load_nd2nz %g, %slot at [%i * 16, 0] {sizes = [16, 32]} : (!npu.gm<100x64xf16>, !npu.buffer<16x32xf16, l1>)
 // CHECK: npu.load_nd2nz %{{.*}}, %{{.*}} at [%{{.*}} * 16, 0] {sizes = [16, 32]}
 npu.load_nd %g, %ub at [%i, 0] {fill = 0.0 : f64, sizes = [16, 32], steps = [1, 2]} : (!npu.gm<100x64xf16>, !npu.buffer<16x32xf16, ub>)

@@ -71,6 +71,12 @@ npu.load_nd2nz %x, %b at [0, 0] {sizes = [8, 16]} : (!npu.gm<8x16xf32>, !npu.buf
 
 // -----
 
+%b = "test.op"() : () -> !npu.buffer<8x16xf32, ub>
+npu.fill_l1 %b {value = 0.0 : f64} : (!npu.buffer<8x16xf32, ub>)
+// CHECK: 'npu.fill_l1' fills l1, not ub
+
+// -----
+
 %x, %b = "test.op"() : () -> (!npu.gm<8x16xf32>, !npu.buffer<8x16xf32, l1>)
 npu.store_nd %b, %x at [0, 0] {sizes = [8, 16]} : (!npu.buffer<8x16xf32, l1>, !npu.gm<8x16xf32>)
 // CHECK: 'npu.store_nd' drains ub, not l1

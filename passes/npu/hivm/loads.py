@@ -1,4 +1,7 @@
-"""Tiles that a load may fill in part are filled before, unless nothing reads the rest of them."""
+"""Tiles that a load may fill in part are filled before, unless nothing reads the rest of them.
+
+In l1 a product leaves out what lies behind the tensor. Rows before it, and between others, count: they are made 0.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from ....dialects.base import integer, to_ints
 from ....dialects.dtypes import size
 from ....dialects.npu import (
     ElementwiseVectorOp,
+    FillL1Op,
+    LoadNd2NzOp,
     LoadNdOp,
     LoadScalarOp,
     NpuOp,
@@ -23,19 +28,26 @@ from ....dialects.npu import (
 )
 from ....dialects.npu.interface import fill_value
 from ....dialects.npu.structure import KernelOp, SectionOp
+from ....dialects.npu.transfers import LoadOp
 
 
 def fill_before_loads(kernel: KernelOp, section: SectionOp) -> None:
     """Puts a fill before each load of a section that may leave a part of its tile as it was, where an instruction may
     read that part for a result that is stored."""
     ranges = index_ranges(kernel, section)
-    for op in [op for op in section.body.walk() if isinstance(op, LoadNdOp)]:
-        if buffer(op.dest).space != "ub" or _is_inside(op, ranges) or _is_read_by_lanes(op):
+    for op in [op for op in section.body.walk() if isinstance(op, LoadNdOp | LoadNd2NzOp)]:
+        if isinstance(op, LoadNd2NzOp):
+            needed = _leaves_holes(op, ranges)
+        else:
+            inside = all(_inside(op, ranges))
+            needed = buffer(op.dest).space == "ub" and not inside and not _is_read_by_lanes(op)
+        if not needed:
             continue
         number = fill_value(op.fill)
         whole = buffer(op.dest).dtype()[0] not in "fb"
         value = IntegerAttr(int(number), i64) if whole else FloatAttr(float(number), f64)
-        fill = VFillOp.create(operands=[op.dest], properties={"value": value}, location=op.location)
+        kind = FillL1Op if isinstance(op, LoadNd2NzOp) else VFillOp
+        fill = kind.create(operands=[op.dest], properties={"value": value}, location=op.location)
         assert op.parent is not None
         op.parent.insert_op_before(fill, op)
 
@@ -57,15 +69,24 @@ def index_ranges(kernel: KernelOp, section: SectionOp) -> dict[SSAValue, Range]:
     return found
 
 
-def _is_inside(op: LoadNdOp, ranges: dict[SSAValue, Range]) -> bool:
+def _inside(op: LoadOp, ranges: dict[SSAValue, Range]) -> list[bool]:
+    """Whether a box is inside its tensor wherever it is, along each dimension."""
+    found = []
     for offset, n, step, extent in zip(op.linear(), op.box_sizes, op.box_steps, op.view.shape, strict=True):
-        if any(v not in ranges for v in offset.variables):
-            return False
-        low, high = offset.span(ranges)
+        known = all(v in ranges for v in offset.variables)
+        low, high = offset.span(ranges) if known else (-1, 0)
         reach = (n - 1) * step
-        if low + min(reach, 0) < 0 or high + max(reach, 0) >= extent:
-            return False
-    return True
+        found.append(low + min(reach, 0) >= 0 and high + max(reach, 0) < extent)
+    return found
+
+
+def _leaves_holes(op: LoadNd2NzOp, ranges: dict[SSAValue, Range]) -> bool:
+    """Whether a box of rows may have what is outside its tensor before or between what is inside."""
+    rows, inside = op.box_sizes[:-1], _inside(op, ranges)[:-1]
+    several = [n for n, there in zip(rows, inside, strict=True) if n != 1 or not there]
+    begins = (offset for offset, there in zip(op.linear(), inside, strict=False) if not there)
+    before = any(any(v not in ranges for v in at.variables) or at.span(ranges)[0] < 0 for at in begins)
+    return not all(inside) and (before or len(several) > 1)
 
 
 def _is_read_by_lanes(op: LoadNdOp) -> bool:
