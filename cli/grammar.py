@@ -186,6 +186,16 @@ def _choices(group: argparse._ArgumentGroup) -> None:
         help="what a kernel of HIVM text is launched with: 'grid=(64,), n=262144'",
     )
     group.add_argument(
+        "--triton",
+        metavar="L",
+        help="SOURCE is a Triton kernel, kernel.py:add, compiled for and launched with 'grid=(64,), n=262144, x=*f16'",
+    )
+    group.add_argument(
+        "--triton-python",
+        metavar="PATH",
+        help="the Python that has triton-ascend, for --triton (default: TILEWRIGHT_TRITON_PYTHON)",
+    )
+    group.add_argument(
         "--precision",
         choices=PRECISIONS,
         default=ORIGIN,

@@ -50,13 +50,32 @@ class SourceSpec:
 
 
 def source_of(args: argparse.Namespace) -> SourceSpec:
-    """The source of a command. Raises CliError."""
+    """The source of a command. Raises CliError, and CompileError for a Triton kernel."""
+    if args.triton is not None:
+        return _triton(args)
     found = find_source(args.source, args.weights_as_arguments)
     if args.launch is None:
         return found
     if found.path.suffix != ".mlir" or found.content is not None:
         raise CliError(f"{args.source}: --launch is for .mlir files with a kernel of the vendor's compiler")
     return replace(found, launch=args.launch)
+
+
+def _triton(args: argparse.Namespace) -> SourceSpec:
+    """A Triton kernel, which another Python reads. Raises CliError and CompileError."""
+    from ..api.triton_kernels import hivm_of_kernel
+
+    path, _, name = args.source.rpartition(":")
+    if not path.endswith(".py") or not name:
+        raise CliError(f"{args.source}: --triton needs a kernel of a Python file, as in kernel.py:add")
+    if args.launch is not None:
+        raise CliError("--triton says the launch: take --launch away")
+    try:
+        Path(path).open("rb").close()
+    except OSError as error:
+        raise CliError(os_message(error)) from None
+    content = hivm_of_kernel(Path(path), name, args.triton, getattr(args, "target", None), args.triton_python)
+    return SourceSpec(Path(path), name, content=content)
 
 
 def find_source(text: str, weights_as_arguments: bool = False) -> SourceSpec:

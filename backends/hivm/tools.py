@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -25,6 +26,22 @@ TAIL = (
     "annotation-lowering,convert-hivm-to-std)"
 )
 """The passes of the vendor's pipeline behind its planning of memory and flags, both of which are ours here."""
+
+SOLVED = "hivm-graph-sync-solver"
+"""The pass behind which a kernel has addresses and flags."""
+
+FROM_ADAPTER = (
+    "--enable-hfusion-compile=true",
+    "--enable-hivm-compile=true",
+    "--enable-triton-kernel-compile=true",
+    "--enable-auto-multi-buffer=True",
+    "--enable-auto-bind-sub-block=True",
+    f"--enable-{SOLVED}=true",
+    "--mlir-disable-threading",
+    "--mlir-print-ir-module-scope",
+    f"--mlir-print-ir-after={SOLVED}",
+)
+"""Options with which the driver compiles what Triton's adapter makes, and prints it with addresses and flags."""
 
 HANDED_OVER = "module.hivm.opt.mlir"
 """The file with what the last step, `hivmc` of CANN, is given."""
@@ -83,6 +100,19 @@ class VendorTools:
         if not result.is_file():
             raise ToolError(f"bishengir-compile does not come to its last step: {_first_error(found.stderr)}")
         return result.read_text()
+
+    def from_adapter(self, text: str, target: str) -> str:
+        """HIVM with addresses and flags of what Triton's adapter makes. Raises ToolError."""
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "kernel.mlir"
+            source.write_text(text)
+            arguments = [str(source), f"--target={target}", *FROM_ADAPTER, "-o", str(Path(folder) / "kernel.o")]
+            said = self._run("bishengir-compile", arguments, None, refusing=True).stderr
+        dumps = re.split(r"(?m)^// -----// IR Dump After .*$", said)
+        module = re.search(r"(?ms)\A.*?^}\s*$", dumps[-1]) if len(dumps) > 1 else None
+        if module is None:
+            raise ToolError(f"bishengir-compile does not come to addresses and flags: {_first_error(said)}")
+        return module[0].strip()
 
     def _run(
         self, tool: str, arguments: Sequence[str], text: str | None, refusing: bool = False
