@@ -35,7 +35,7 @@ from .errors import NotInHivm
 from .flags import FlagRules
 from .memory import FunctionMemory
 from .moves import MoveRules
-from .vector import VectorRules
+from .vector import VectorRules, is_read_as_number
 
 CORE_TYPES = {"vector": "AIV", "cube": "AIC", "mix": "MIX"}
 _NAMED = {a.name: a for a in (*HIVM_ATTRIBUTES, *HACC_ATTRIBUTES)}
@@ -158,6 +158,8 @@ class _Function:
         self.moves = MoveRules(self.emit, self.memory)
         self.flags = FlagRules(self.emit, self.memory, self.core, self.ffts)
         self.cube = CubeRules(self.emit, self.memory, self.moves, machine, section)
+        self.unordered = False
+        """Whether the vector unit may have begun something since its last barrier: else another one orders nothing."""
 
     def build(self) -> func.FuncOp:
         emit = self.emit
@@ -232,11 +234,16 @@ class _Function:
         elif isinstance(
             op, npu.SyncOp | npu.PipeBarrierOp | npu.BarrierOp | npu.SetCrossOp | npu.WaitCrossOp
         ):
-            self.flags(op)
+            vector = isinstance(op, npu.PipeBarrierOp) and text(op.pipe) == "V"
+            if not vector or self.unordered:
+                self.flags(op)
+            self.unordered = self.unordered and not vector
         elif isinstance(op, npu.TransferOp | npu.FillL1Op | npu.LoadScalarOp | npu.LoadIndirectOp):
             self.moves(op)
         elif isinstance(op, VectorOp):
-            self.vector(op)
+            if not (isinstance(op, npu.VFillOp) and is_read_as_number(op)):
+                self.vector(op)
+                self.unordered = True
         elif not isinstance(op, npu.AllocOp | npu.SlotOp | npu.ViewOp | scf.YieldOp | structure.SectionOp):
             raise NotInHivm(op, "has no counterpart in HIVM")
 
@@ -245,8 +252,10 @@ class _Function:
         first, last, step = (n if isinstance(n, int) else None for n in bounds)
         if first is None or last is None or step is None:
             raise NotInHivm(op, "has open bounds: export a version for given sizes")
+        self.unordered = True  # what the iteration before has begun
         with self.emit.loop(op.body.block.args[0], first, last, step):
             self._ops(op.body.block)
+        self.unordered = True
 
 
 __all__ = ["DeviceArgument", "HivmKernel", "export_kernel", "kernels_of"]

@@ -28,6 +28,8 @@ from ...dialects.npu import (
     VRoundToOp,
     VTransposeOp,
     buffer,
+    buffer_users,
+    whole_buffer,
 )
 from ...dialects.npu.constants import constant_in
 from ...dialects.npu.scratch import reduced_form, scratch_bytes
@@ -62,6 +64,22 @@ DIRECT = {
 
 SWAPPED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 COMMUTATIVE = ("add", "mul", "max", "min", "and", "or", "xor")
+AS_NUMBERS = ("add", "sub", "mul", "div", "max", "min", "select", "shl", "shr_arithmetic", *COMPARED)
+"""Functions whose operands of one element are numbers in HIVM."""
+
+
+def is_read_as_number(op: VFillOp) -> bool:
+    """Whether a fill is of one element that all who read it take as a number, so that it need not be in memory."""
+    value = whole_buffer(op.dest)
+    if size(buffer(value).shape) != 1 or constant_in(value) is None:
+        return False
+    for user in buffer_users(value):
+        if isinstance(user, VBroadcastOp):
+            continue
+        taken = isinstance(user, ElementwiseVectorOp) and user.instruction in AS_NUMBERS
+        if user is not op and not (taken and size(buffer(user.destinations()[0]).shape) > 1):
+            return False
+    return True
 
 
 class VectorRules:
