@@ -136,7 +136,7 @@ def _verdict(what: str, ours: int, theirs: Mapping[str, int], minimal: bool) -> 
             "ours suffice, as npu-check proves: it knows how often loops run, and which boxes of tensors meet"
         )
     if what.startswith("barriers"):
-        return "ours also order the fills of scalars, which HIVM has as operands"
+        return "ours order what npu-check takes for dependent, and theirs not"
     if minimal:
         return "none of ours can go alone, as npu-check proves: theirs stand elsewhere"
     return "npu-check finds some of ours that can go"
