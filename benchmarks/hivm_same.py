@@ -8,6 +8,7 @@ process, and ours in this one once JAX and the compiler are warm.
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
@@ -22,9 +23,9 @@ import jax.numpy as jnp
 import tilewright as tw
 from tilewright.api.launched import Launched
 from tilewright.dialects.base import integer
-from tilewright.dialects.npu import AllocOp, BufferType
+from tilewright.dialects.npu import AllocOp, buffer
 
-sys.path.append(str(Path(tw.__file__).parent / "tests" / "frontends" / "hivm"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "frontends" / "hivm"))
 
 
 def _softmax(x: Any) -> Any:
@@ -70,8 +71,10 @@ def used(program: tw.Program) -> str:
     """Bytes of ub, and of l1 where there are some, of the kernel that uses most."""
     ends = {"ub": 0, "l1": 0}
     for op in program.module().walk():
-        kind = op.results[0].type if isinstance(op, AllocOp) else None
-        if isinstance(op, AllocOp) and isinstance(kind, BufferType) and op.address is not None and kind.space in ends:
+        if not isinstance(op, AllocOp) or op.address is None:
+            continue
+        kind = buffer(op.result)
+        if kind.space in ends:
             ends[kind.space] = max(ends[kind.space], integer(op.address) + kind.slots * kind.slot_bytes)
     return f"{ends['ub']:,}" + (f" ({ends['l1']:,})" if ends["l1"] else "")
 
@@ -85,7 +88,7 @@ def ordered(text: str) -> str:
 def row(folder: Path, name: str) -> list[str]:
     """The cells of a kernel."""
     import numpy as np
-    from stored_kernels import REFERENCES
+    REFERENCES = importlib.import_module("stored_kernels").REFERENCES
 
     reference, path = REFERENCES[name], folder / f"{name}.hivm.mlir"
     seconds = json.loads((folder / f"{name}.json").read_text())["compile_seconds"]
