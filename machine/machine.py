@@ -140,6 +140,12 @@ class Machine:
         """Whether the cube multiplies a matrix of one element type by one of another."""
         return left in self.cube and (left == right or right in self.cube[left].others)
 
+    def fractal(self, dtype: str) -> tuple[int, int, int] | None:
+        """Rows, numbers of k and columns of the blocks in which matrices of a type lie in memories of the cube; None
+        where they lie in rows: of types that it does not multiply, and of a cube that takes one row at a time."""
+        rate = self.cube.get(dtype)
+        return (rate.m, self.cube_k0[dtype], rate.n) if rate is not None and rate.m > 1 else None
+
     def begins_as_bias(self, dtype: str) -> bool:
         """Whether the sums of products of `dtype` may begin as a number for each column, from the bias table."""
         return self.accumulator(dtype) in self.cube_biases and (

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.affine import Expr
 from ...dialects.base import integer
-from ...dialects.dtypes import dtype_name
+from ...dialects.dtypes import dtype_name, itemsize
 from ...dialects.hivm.structure import PointerCastOp
 from ...dialects.hivm.upstream import MarkOp
 from ...dialects.npu import (
@@ -26,7 +26,7 @@ from ...dialects.npu import (
     whole_buffer,
     whole_tensor,
 )
-from ...dialects.npu.types import fractal_bytes
+from ...dialects.npu.types import FRACTAL_ROWS, ROW_BYTES, Fractals
 from .building import made
 from .emitter import FunctionEmitter, Number, element_in_memory, element_of, memref
 from .errors import NotInHivm
@@ -109,8 +109,9 @@ class FunctionMemory:
         """A buffer as the fractals of a matrix, from so many bytes behind the first on. Raises NotInHivm where it has
         no room for whole ones."""
         kind = buffer(value)
-        if fractal_bytes(kind.shape, kind.element, kind.space) > kind.slot_bytes:
-            raise NotInHivm(op, f"has a matrix of whole fractals in {kind}: compile with hivm=True")
+        columns = FRACTAL_ROWS if kind.space == "l0c" else ROW_BYTES // itemsize(kind.element)
+        if Fractals(FRACTAL_ROWS, columns).bytes_of(kind.shape, kind.element) > kind.slot_bytes:
+            raise NotInHivm(op, f"has a matrix in {kind}, which has no room for whole fractals")
         return self.cast(value, whole, op, beyond)
 
     def tile(self, value: SSAValue, axes: Sequence[TileAxis], op: Operation) -> SSAValue:

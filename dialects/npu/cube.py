@@ -66,6 +66,22 @@ class LoadL0Op(NpuOp):
     def source_box(self) -> SourceBox:
         return SourceBox.of(self)
 
+    def matrices(self) -> Sequence[tuple[SSAValue, int]]:
+        return [(self.source, self._column_dims()), (self.dest, 1)]
+
+    def _column_dims(self) -> int:
+        """How many of the source's last dimensions are columns of its matrix: the channels of an image, whose positions
+        are rows, else those behind the rows that the box has. A dimension between them of which the box has one
+        position is of the summed ones, along which steps go."""
+        sizes = to_ints(self.sizes)
+        if self.window is not None:
+            return 1
+        turned = transposes(self)
+        rows = buffer(self.dest).shape[turned]
+        splits = [n for n in range(len(sizes) + 1) if size(sizes[:n]) == rows]
+        summed_rows = turned == (buffer(self.dest).space == "l0a")
+        return len(sizes) - (max(splits) if summed_rows else min(splits))
+
     def refused_by(self, machine: Machine) -> str | None:
         dest = buffer(self.dest)
         left = dest.space == "l0a"
@@ -165,6 +181,9 @@ class MmadOp(NpuOp):
     def reads(self) -> Sequence[SSAValue]:
         return self.main_operands()
 
+    def matrices(self) -> Sequence[tuple[SSAValue, int]]:
+        return [(v, 1) for v in self.main_operands() if buffer(v).space != "bt"]
+
     def in_place(self) -> bool:
         return True
 
@@ -227,6 +246,9 @@ class FixpipeL1Op(NpuOp):
     def flagged_sums(self) -> SSAValue | None:
         return self.source if self.unit_flag is not None else None
 
+    def matrices(self) -> Sequence[tuple[SSAValue, int]]:
+        return [(self.source, 1), (self.dest, 1)]
+
     def refused_by(self, machine: Machine) -> str | None:
         total, dtype = buffer(self.source).dtype(), buffer(self.dest).dtype()
         return (
@@ -267,6 +289,9 @@ class CopyL0cOp(NpuOp):
 
     def source_box(self) -> SourceBox:
         return SourceBox.of(self)
+
+    def matrices(self) -> Sequence[tuple[SSAValue, int]]:
+        return [(self.source, 1)]
 
     def refused_by(self, machine: Machine) -> str | None:
         total, drained = dtype_name(buffer(self.source).element), dtype_name(buffer(self.dest).element)

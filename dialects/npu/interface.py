@@ -17,6 +17,7 @@ from ..base import FormattedOp, to_ints
 from ..dtypes import dtype_name, itemsize, size
 from ..effects import MemoryEffectInterface, effects_on
 from ..shapes import check_offsets
+from .fractals import refuse_matrices
 from .legality import EngineOp
 from .types import BufferType, GmType, Pipe
 
@@ -99,6 +100,14 @@ class NpuOp(EngineOp, MemoryEffectInterface):
 
     def effects(self) -> AbstractSet[EffectInstance]:
         return effects_on(self.reads(), self.writes())
+
+    def matrices(self) -> Sequence[tuple[SSAValue, int]]:
+        """The buffers that it fills or reads as matrices in fractals, where the machine has them; each with how many of
+        its last dimensions are columns."""
+        return ()
+
+    def misfits(self, machine: Machine) -> str | None:
+        return refuse_matrices(self.matrices(), machine)
 
     def in_place(self) -> bool:
         """Whether a destination may be a source too: each lane is read before it is written."""

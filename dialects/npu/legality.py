@@ -49,6 +49,10 @@ class EngineOp(FormattedOp):
         """Why a machine cannot run the op on any core: a path or a type that it lacks. None where it can."""
         return None
 
+    def misfits(self, machine: Machine) -> str | None:
+        """Why the memory that it works on is not as a machine has it; None where it is."""
+        return None
+
     def core_in(self, machine: Machine) -> str:
         """The kind of core of a split chip that runs the op: that which has the memories of its operands and results.
         The first one where it has none."""
@@ -197,7 +201,7 @@ def _in_op(
     if problem is None and isinstance(op, EngineOp):
         needed, pipes = op.pipes(), machine.pipes_of(core)
         if pipes.issuperset(needed):
-            problem = op.refused_by(machine)
+            problem = op.refused_by(machine) or op.misfits(machine)
         else:
             lacking = next(p for p in needed if p not in pipes)
             have = ", ".join(p for p in machine.pipes if p in pipes)

@@ -131,6 +131,9 @@ class LoadNd2NzOp(LoadOp):
     steps = opt_prop_def(DenseArrayBase)
     fill = opt_prop_def(FloatAttr | IntegerAttr)
 
+    def matrices(self) -> Sequence[tuple[SSAValue, int]]:
+        return [(self.dest, 1)]
+
 
 @irdl_op_definition
 class FillL1Op(NpuOp):
@@ -214,6 +217,9 @@ class FixpipeOp(TransferOp):
 
     def flagged_sums(self) -> SSAValue | None:
         return self.source if self.unit_flag is not None else None
+
+    def matrices(self) -> Sequence[tuple[SSAValue, int]]:
+        return [(self.source, 1)]
 
     def verify_(self) -> None:
         super().verify_()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import DenseArrayBase, IntAttr, StringAttr
 from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
@@ -101,15 +101,22 @@ def padded_size(shape: Sequence[int], width: int) -> int:
 
 
 FRACTAL_ROWS = 16
-"""Rows of a fractal, and columns of one of sums."""
+"""Rows of a fractal of the vendor's instructions, and columns of one of sums."""
 
 
-def fractal_bytes(shape: Sequence[int], element: Attribute, space: str) -> int:
-    """Bytes of a matrix in whole fractals: 16 rows of 32 bytes, or in l0c of 16 sums."""
-    width = itemsize(element)
-    block = FRACTAL_ROWS if space == "l0c" else ROW_BYTES // width
-    rows, columns = size(shape[:-1]), shape[-1] if shape else 1
-    return -(-rows // FRACTAL_ROWS) * FRACTAL_ROWS * (-(-columns // block) * block) * width
+class Fractals(NamedTuple):
+    """The blocks in which a matrix lies in a memory of the cube: rows and columns of one. Its columns are the last
+    `dims` dimensions of the buffer, its rows the others."""
+
+    rows: int
+    columns: int
+    dims: int = 1
+
+    def bytes_of(self, shape: Sequence[int], element: Attribute) -> int:
+        """Bytes of a matrix in whole blocks."""
+        split = len(shape) - self.dims
+        rows, columns = size(shape[:split]), size(shape[split:])
+        return -(-rows // self.rows) * self.rows * (-(-columns // self.columns) * self.columns) * itemsize(element)
 
 
 class OnChipType(ParametrizedAttribute, TypeAttribute):
@@ -129,7 +136,8 @@ class OnChipType(ParametrizedAttribute, TypeAttribute):
 class BufferType(OnChipType):
     """`!npu.buffer<128x64xf16, l1>`, or with `, 2 slots`: a multi-buffer of that many equal slots. With `, pitch 80`
     neighbouring rows are 80 elements apart, and the buffer has its elements only; without, rows begin at blocks, and
-    are padded to whole ones. With `, fractals` a slot takes whole fractals, as a matrix in a memory of the cube does.
+    are padded to whole ones. With `, fractals [16, 32]` a slot takes whole blocks of so many rows and columns, as a
+    matrix in a memory of the cube does; a third number says how many dimensions its columns are, where that is not one.
     """
 
     name = "npu.buffer"
@@ -138,7 +146,7 @@ class BufferType(OnChipType):
     space_name: StringAttr = param_def()
     slot_count: IntAttr = param_def()
     row_pitch: IntAttr = param_def()
-    in_fractals: IntAttr = param_def()
+    blocks: DenseArrayBase = param_def()
 
     @staticmethod
     def of(
@@ -147,14 +155,15 @@ class BufferType(OnChipType):
         space: str,
         slots: int = 1,
         pitch: int = 0,
-        fractals: bool = False,
+        fractals: Fractals | None = None,
     ) -> BufferType:
         return _buffer(tuple(shape), element, space, slots, pitch, fractals)
 
     @property
-    def fractals(self) -> bool:
-        """Whether a slot takes whole fractals."""
-        return bool(self.in_fractals.data)
+    def fractals(self) -> Fractals | None:
+        """The blocks of which a slot takes whole ones; None where it takes rows."""
+        blocks = to_ints(self.blocks)
+        return Fractals(*blocks) if blocks else None
 
     @property
     def one_slot(self) -> BufferType:
@@ -192,10 +201,9 @@ class BufferType(OnChipType):
     def slot_bytes(self) -> int:
         """Bytes of one slot, rows padded to blocks, or in whole fractals; with a pitch from the first element to the
         last one."""
-        if self.fractals:
-            return fractal_bytes(self.shape, self.element, self.space)
         if not self.pitch:
-            return padded_bytes(self.shape, self.element)
+            rows = padded_bytes(self.shape, self.element)
+            return rows if self.fractals is None else max(rows, self.fractals.bytes_of(self.shape, self.element))
         inner = self.shape[-1] if self.shape else 1
         rows = size(self.shape[:-1])
         return ((rows - 1) * self.pitch + inner) * itemsize(self.element) if rows * inner else 0
@@ -218,6 +226,11 @@ class BufferType(OnChipType):
             raise VerifyException("!npu.buffer: needs at least one slot")
         if self.pitch and self.slots > 1:
             raise VerifyException("!npu.buffer: with a pitch it has one slot")
+        blocks = self.fractals
+        if blocks is not None and (min(blocks[:2]) < 1 or not 0 <= blocks.dims <= len(self.shape)):
+            raise VerifyException(f"!npu.buffer: {list(blocks)} are no fractals of a matrix of {list(self.shape)}")
+        if blocks is not None and self.pitch:
+            raise VerifyException("!npu.buffer: in fractals it has no rows with a pitch")
         if self.pitch < 0 or 0 < self.pitch < (self.shape[-1] if self.shape else 1):
             raise VerifyException(f"!npu.buffer: rows {self.pitch} elements apart overlap")
 
@@ -229,8 +242,10 @@ class BufferType(OnChipType):
             printer.print_string(f", {self.slots} slots")
         if self.pitch:
             printer.print_string(f", pitch {self.pitch}")
-        if self.fractals:
-            printer.print_string(", fractals")
+        if self.fractals is not None:
+            blocks = to_ints(self.blocks)
+            said = blocks[:2] if self.fractals.dims == 1 else blocks
+            printer.print_string(f", fractals [{', '.join(map(str, said))}]")
         printer.print_string(">")
 
     @classmethod
@@ -239,17 +254,16 @@ class BufferType(OnChipType):
             shape, element = parser.parse_ranked_shape()
             parser.parse_punctuation(",")
             space = parser.parse_identifier()
-            slots, pitch, fractals = 1, 0, False
+            slots, pitch, blocks = 1, 0, ()
             while parser.parse_optional_punctuation(","):
                 if parser.parse_optional_keyword("pitch"):
                     pitch = parser.parse_integer()
                 elif parser.parse_optional_keyword("fractals"):
-                    fractals = True
+                    blocks = _blocks(parser)
                 else:
                     slots = parser.parse_integer()
                     parser.parse_keyword("slots")
-        numbers = (IntAttr(slots), IntAttr(pitch), IntAttr(int(fractals)))
-        return [ints(shape), element, StringAttr(space), *numbers]
+        return [ints(shape), element, StringAttr(space), IntAttr(slots), IntAttr(pitch), ints(blocks)]
 
 
 @irdl_attr_definition
@@ -331,6 +345,14 @@ class GmType(ParametrizedAttribute, TypeAttribute):
         return list(GmType.of(shape, element, strides, offset).parameters)
 
 
+def _blocks(parser: AttrParser) -> Fractals:
+    at = parser.pos
+    numbers = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+    if len(numbers) not in (2, 3):
+        parser.raise_error("fractals have rows, columns and a number of dimensions", at, parser.pos)
+    return Fractals(*numbers)
+
+
 def _numbers(parser: AttrParser) -> tuple[int, ...]:
     return tuple(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_number(parser)))
 
@@ -346,10 +368,9 @@ def _named(parser: AttrParser, shape: Sequence[int]) -> tuple[int, ...]:
 
 @lru_cache(TYPES_KEPT)
 def _buffer(
-    shape: tuple[int, ...], element: Attribute, space: str, slots: int, pitch: int, fractals: bool
+    shape: tuple[int, ...], element: Attribute, space: str, slots: int, pitch: int, fractals: Fractals | None
 ) -> BufferType:
-    numbers = (IntAttr(slots), IntAttr(pitch), IntAttr(int(fractals)))
-    return BufferType(ints(shape), element, StringAttr(space), *numbers)
+    return BufferType(ints(shape), element, StringAttr(space), IntAttr(slots), IntAttr(pitch), ints(fractals or ()))
 
 
 @lru_cache(TYPES_KEPT)

@@ -8,6 +8,7 @@ live within one block only, share memory by live range (best fit, or a search wh
 those of the loops in it; an elementwise instruction may compute in place.
 Where there is room, buffers of ub begin where a window of banks does, so that what is written does not meet what is
 read, and neighbours in different groups of banks, so that two sources do not meet.
+Matrices in memories of the cube take whole fractals, which its instructions fill and read.
 """
 
 from __future__ import annotations
@@ -18,10 +19,21 @@ from dataclasses import dataclass, field, replace
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.scf import ForOp
 from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import Rewriter
 
 from ...dialects.base import integer_attr, source_of, text
 from ...dialects.dtypes import itemsize
-from ...dialects.npu import AllocOp, BufferType, ElementwiseVectorOp, NpuOp, Pipe, SlotOp, buffer
+from ...dialects.npu import (
+    AllocOp,
+    BufferType,
+    ElementwiseVectorOp,
+    NpuOp,
+    Pipe,
+    SlotOp,
+    buffer,
+    whole_buffer,
+)
+from ...dialects.npu.fractals import fractals_of, matrix_bytes
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
 from ...packing.problem import Buffer, PackingProblem
@@ -97,6 +109,7 @@ def usages(section: SectionOp) -> dict[AllocOp, Usage]:
 def allocate_section(section: SectionOp, kernel: KernelOp, machine: Machine, apart: bool = True) -> None:
     """Allocates all spaces of one section. Raises PassError on overflow."""
     found = usages(section)
+    lay_in_fractals(found.values(), machine)
     spaces: dict[str, list[Usage]] = {}
     for usage in found.values():
         spaces.setdefault(usage.type.space, []).append(usage)
@@ -118,6 +131,23 @@ def allocate_section(section: SectionOp, kernel: KernelOp, machine: Machine, apa
                 break
         else:
             raise PassError(_overflow(kernel, space, end, machine, members, rooms[-1]))
+
+
+def lay_in_fractals(usages: Iterable[Usage], machine: Machine) -> None:
+    """Lets matrices take whole fractals, where these are more bytes than their rows."""
+    for usage in usages:
+        kind, value = usage.type, usage.alloc.result
+        found = {dims for op in usage.ops for v, dims in op.matrices() if whole_buffer(v) is value}
+        needed = {n: matrix_bytes(kind.shape, kind.element, kind.space, n, machine) for n in sorted(found)}
+        dims = max(needed, key=lambda n: needed[n], default=None)
+        if dims is None or needed[dims] <= kind.slot_bytes:
+            continue
+        blocks = fractals_of(kind.space, kind.element, dims, machine)
+        whole = BufferType.of(kind.shape, kind.element, kind.space, kind.slots, fractals=blocks)
+        for use in list(value.uses):
+            if isinstance(use.operation, SlotOp):
+                Rewriter.replace_value_with_new_type(use.operation.result, whole.one_slot)
+        Rewriter.replace_value_with_new_type(value, whole)
 
 
 PLACEMENTS = Budget(nodes=4000)

@@ -15,6 +15,7 @@ from ...dialects.base import Expr, integer, to_ints
 from ...dialects.dtypes import is_float, itemsize, size
 from ...dialects.graph import ExpandOp, FusionOp, GatherOp
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.npu.fractals import matrix_bytes
 from ...dialects.npu.interface import gm_traffic
 from ...dialects.npu.types import GmType, row_strides
 from ...dialects.open_sizes import certain
@@ -92,6 +93,8 @@ class Operand:
     element: Attribute
     transpose: bool = False
     index: Operand | None = None
+    column_dims: int = 1
+    """How many of the last dimensions are columns of the matrix in l1."""
 
     @property
     def placed(self) -> frozenset[int]:
@@ -112,6 +115,12 @@ class Operand:
             else:
                 out.append(sum((tile[a] - 1) * c for a, c in d.terms.items()) + 1)
         return out
+
+    def l1_bytes(self, tile: Mapping[int, int] | Sequence[int], machine: Machine) -> int:
+        """What a load of a box of the axes takes in l1, at most: where windows are taken of it, all but the last of its
+        dimensions are rows."""
+        sizes = self.l1_sizes(tile)
+        return max(matrix_bytes(sizes, self.element, "l1", dims, machine) for dims in {1, self.column_dims})
 
     def view(self, extents: dict[int, int]) -> GmType:
         """All of it, with what lies outside the tensor that windows reach."""
@@ -410,3 +419,4 @@ class ContractionSteps(FusionSteps):
         if not last:
             last = [Dim(1, 1, {})]
         operand.dims = [*batch, *first, *last]
+        operand.column_dims = len(last)

@@ -13,7 +13,6 @@ from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.graph import CubeSchedule, FusionOp
 from ...dialects.graph.interface import element_of
 from ...dialects.graph.schedules import Schedule
-from ...dialects.npu.types import padded_bytes
 from ...machine import Machine
 from ..errors import PassError, TooLarge
 from .axes import behind_layout
@@ -387,7 +386,7 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         known = self.box_bytes.get((side, box))
         if known is None:
             parts = self.operands[side].parts
-            known = self.box_bytes[side, box] = sum(padded_bytes(p.l1_sizes(box), p.element) for p in parts)
+            known = self.box_bytes[side, box] = sum(p.l1_bytes(box, self.machine) for p in parts)
         return known
 
     def _loads(self, box: Sequence[int]) -> list[LoadCost]:

@@ -33,6 +33,7 @@ def refusal(
         return "the load of one operand must be the longer one along every axis"
     m, n, k = (round_up(size([step[a] for a in axes])) for axes in (problem.m, problem.n, problem.k))
     width = problem.itemsize
+    k = -(-k * width // ROW_BYTES) * ROW_BYTES // width  # fractals of narrow types are longer than they have rows
     deep = (
         k if not problem.sparse else sum(-(-k // each // ROW_BYTES) * ROW_BYTES for each in problem.rhs_parts)
     )

@@ -12,7 +12,6 @@ import pytest
 
 import tilewright as tw
 from tilewright.api.hivm import export_module
-from tilewright.backends.hivm.traces import read_module
 from tilewright.dialects.elementwise import FUNCTIONS
 from tilewright.dialects.hivm.counterparts import SUPPORTED
 from tilewright.dialects.npu import ElementwiseVectorOp, VectorOp
@@ -117,27 +116,6 @@ def test_product_takes_the_macros_parts() -> None:
     (kernel,) = program.to_hivm().values()
     assert steps == {128} and kernel.notes == ()
     assert np.array_equal(np.asarray(program(a, b), "f4"), np.full((128, 256), 256.0, "f4"))
-
-
-@pytest.mark.parametrize(("m", "k", "n"), [(5, 72, 40), (16, 7, 24), (33, 33, 17), (1, 1, 1)])
-def test_matrices_take_whole_fractals(m: int, k: int, n: int) -> None:
-    """No two buffers that live at once share what the vendor's instructions fill, 16 rows of 32 bytes at least."""
-    a, b = np.arange(m * k, dtype="f4").reshape(m, k) / k, np.ones((k, n), "f4")
-    program = tw.compile(lambda a, b: a @ b, a, b, options=HIVM)
-    assert np.allclose(np.asarray(program(a, b)), a @ b, rtol=1e-6)
-    for kernel in program.to_hivm().values():
-        read_module(kernel.text).verify()
-    held: dict[str, list[tuple[int, int]]] = {}
-    for op in program.module().walk():
-        if op.name == "npu.alloc" and op.result.type.space in ("l1", "l0c"):
-            kind, start = op.result.type, op.address.value.data
-            rows, columns = -(-kind.shape[-2] // 16) * 16, -(-kind.shape[-1] * 4 // 32) * 32
-            if kind.space == "l0c":
-                columns = -(-kind.shape[-1] // 16) * 64
-            assert kind.slot_bytes >= rows * columns
-            held.setdefault(kind.space, []).append((start, start + kind.slot_bytes * kind.slots))
-    for spans in held.values():
-        assert all(end <= start for (_, end), (start, _) in zip(sorted(spans), sorted(spans)[1:], strict=False))
 
 
 def test_scratch_is_reserved_once() -> None:

@@ -134,30 +134,3 @@ npu.kernel @full {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
 // CHECK-LABEL: npu.kernel @full
 // CHECK-SAME: attributes {tilewright.no_hivm = "kernel @full needs
 // CHECK: npu.vtanh %a, %a
-
-// -----
-
-// Matrices in l1 and l0c take whole fractals of 16 rows, which the vendor's instructions fill.
-npu.kernel @rows {grid = [1], kind = "cube", outputs = 1, workspaces = 0} {
-^bb0(%i: index, %x: !npu.gm<8x64xf16>, %w: !npu.gm<64x32xf16>, %y: !npu.gm<8x32xf16>):
-  npu.section {core = "cube", units = 1} {
-  ^bb1(%unit: index):
-    %a = npu.alloc : () -> !npu.buffer<8x64xf16, l1, 2 slots>
-    %b = npu.alloc : () -> !npu.buffer<64x32xf16, l1>
-    %p = npu.alloc : () -> !npu.buffer<8x64xf16, l0a>
-    %q = npu.alloc : () -> !npu.buffer<64x32xf16, l0b>
-    %s = npu.alloc : () -> !npu.buffer<8x32xf32, l0c>
-    %as = npu.slot %a at [1] : (!npu.buffer<8x64xf16, l1, 2 slots>) -> !npu.buffer<8x64xf16, l1>
-    npu.load_nd2nz %x, %as at [0, 0] {sizes = [8, 64]} : (!npu.gm<8x64xf16>, !npu.buffer<8x64xf16, l1>)
-    npu.load_nd2nz %w, %b at [0, 0] {sizes = [64, 32]} : (!npu.gm<64x32xf16>, !npu.buffer<64x32xf16, l1>)
-    npu.load_l0 %as, %p at [0, 0] {sizes = [8, 64]} : (!npu.buffer<8x64xf16, l1>, !npu.buffer<8x64xf16, l0a>)
-    npu.load_l0 %b, %q at [0, 0] {sizes = [64, 32]} : (!npu.buffer<64x32xf16, l1>, !npu.buffer<64x32xf16, l0b>)
-    npu.mmad %p, %q, %s at [0] : (!npu.buffer<8x64xf16, l0a>, !npu.buffer<64x32xf16, l0b>, !npu.buffer<8x32xf32, l0c>)
-    npu.fixpipe %s, %y at [0, 0] {sizes = [8, 32]} : (!npu.buffer<8x32xf32, l0c>, !npu.gm<8x32xf16>)
-  }
-}
-// CHECK-LABEL: npu.kernel @rows
-// CHECK: %a = npu.alloc : () -> !npu.buffer<8x64xf16, l1, 2 slots, fractals>
-// CHECK: %b = npu.alloc : () -> !npu.buffer<64x32xf16, l1>
-// CHECK: %s = npu.alloc : () -> !npu.buffer<8x32xf32, l0c, fractals>
-// CHECK: %as = npu.slot %a at [1] : {{.*}} -> !npu.buffer<8x64xf16, l1, fractals>

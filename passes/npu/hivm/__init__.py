@@ -24,7 +24,6 @@ from ....machine import Machine
 from ...base import TargetPass
 from ...errors import PassError
 from ..allocate import allocate_section
-from .fractals import lay_in_fractals
 from .functions import expand_functions
 from .lanes import SectionBuffers
 from .loads import fill_before_loads
@@ -86,7 +85,6 @@ def _rewrite(kernel: KernelOp, machine: Machine, retiled: bool) -> bool:
         buffers = SectionBuffers(section)
         if retiled:
             found |= retile_products(section, machine)
-        lay_in_fractals(section)
         fill_before_loads(kernel, section)
         convert_truths(section, buffers)
         expand_functions(section, buffers)
