@@ -4,8 +4,9 @@ Before:  %buf = npu.alloc : !npu.buffer<128x64xf32, l1, 2 slots>
 After:   %buf = npu.alloc {address = 32768} : !npu.buffer<128x64xf32, l1, 2 slots>
 
 Buffers that several pipes or several loop levels touch keep their own addresses. Temporaries of the vector unit,
-live within one block only, share memory by live range (best fit, or a search where that takes more than there is), with
-those of the loops in it; an elementwise instruction may compute in place.
+live within one block only, take idle slots of what is loaded and stored (chains.py), or share memory by live range
+(best fit, or a search where that takes more than there is), with those of the loops in it; an elementwise instruction
+may compute in place.
 Where there is room, buffers of ub begin where a window of banks does, so that what is written does not meet what is
 read, and neighbours in different groups of banks, so that two sources do not meet.
 Matrices in memories of the cube take whole fractals, which its instructions fill and read.
@@ -14,11 +15,11 @@ Matrices in memories of the cube take whole fractals, which its instructions fil
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.scf import ForOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, Operation
 from xdsl.rewriter import Rewriter
 
 from ...dialects.base import integer_attr, source_of, text
@@ -27,8 +28,6 @@ from ...dialects.npu import (
     AllocOp,
     BufferType,
     ElementwiseVectorOp,
-    NpuOp,
-    Pipe,
     SlotOp,
     buffer,
     whole_buffer,
@@ -40,6 +39,8 @@ from ...packing.problem import Buffer, PackingProblem
 from ...packing.solve import Budget, solve
 from ..base import TargetPass
 from ..errors import PassError
+from .chains import share_slots
+from .usages import Usage, alloc_of, usages
 
 
 @dataclass(frozen=True)
@@ -58,58 +59,12 @@ class NpuAllocatePass(TargetPass):
                         allocate_section(section, kernel, machine, self.banks)
 
 
-@dataclass
-class Usage:
-    """Where a buffer is touched: instructions in program order, with their blocks and pipes. supposed: bytes that it is
-    to take in the place of its own."""
-
-    alloc: AllocOp
-    ops: list[NpuOp] = field(default_factory=list)
-    supposed: int | None = None
-
-    @property
-    def type(self) -> BufferType:
-        return buffer(self.alloc.result)
-
-    @property
-    def bytes(self) -> int:
-        """What the buffer takes, or is supposed to."""
-        return self.type.slot_bytes * self.type.slots if self.supposed is None else self.supposed
-
-    def private_block(self) -> Block | None:
-        """The one block whose vector instructions alone use the buffer, if there is one."""
-        blocks = {op.parent for op in self.ops}
-        if len(blocks) == 1 and self.type.slots == 1 and all(op.PIPE == Pipe.V for op in self.ops):
-            return blocks.pop()
-        return None
-
-
-def alloc_of(value: SSAValue) -> AllocOp | None:
-    """The allocation behind a buffer value or a slot of it; None for device tensors."""
-    op = value.owner
-    while isinstance(op, SlotOp):
-        op = op.source.owner
-    return op if isinstance(op, AllocOp) else None
-
-
-def usages(section: SectionOp) -> dict[AllocOp, Usage]:
-    """Every buffer of a section with the instructions that use it."""
-    found: dict[AllocOp, Usage] = {}
-    for op in section.body.walk():
-        if isinstance(op, AllocOp):
-            found[op] = Usage(op)
-        elif isinstance(op, NpuOp):
-            for value in dict.fromkeys(op.main_operands()):
-                alloc = alloc_of(value)
-                if alloc is not None:
-                    found[alloc].ops.append(op)
-    return found
-
-
 def allocate_section(section: SectionOp, kernel: KernelOp, machine: Machine, apart: bool = True) -> None:
     """Allocates all spaces of one section. Raises PassError on overflow."""
     found = usages(section)
     lay_in_fractals(found.values(), machine)
+    if share_slots(found.values()):
+        found = usages(section)
     spaces: dict[str, list[Usage]] = {}
     for usage in found.values():
         spaces.setdefault(usage.type.space, []).append(usage)

@@ -1,23 +1,25 @@
 // RUN: tilewright-opt %s -p npu-allocate --split-input-file | filecheck %s
 
 // Buffers that several pipes touch keep their own addresses, slots side by side; temporaries of the vector unit
-// share memory by lifetime, and an elementwise instruction may compute in place.
+// share memory by lifetime, and an elementwise instruction may compute in place. What is stored here is of another
+// type, and lends them no slot (chains.mlir).
 npu.kernel @k {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
-^bb0(%i: index, %x: !npu.gm<64x64xf32>, %y: !npu.gm<64x64xf32>):
+^bb0(%i: index, %x: !npu.gm<64x64xf32>, %y: !npu.gm<64x64xf16>):
   npu.section {core = "vector", units = 1} {
   ^bb1(%unit: index):
     %in = npu.alloc : () -> !npu.buffer<8x64xf32, ub, 2 slots>
     %a = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
     %b = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
     %c = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
-    %out = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    %out = npu.alloc : () -> !npu.buffer<8x64xf16, ub>
     %s = npu.slot %in at [0] : (!npu.buffer<8x64xf32, ub, 2 slots>) -> !npu.buffer<8x64xf32, ub>
     npu.load_nd %x, %s at [0, 0] {sizes = [8, 64]} : (!npu.gm<64x64xf32>, !npu.buffer<8x64xf32, ub>)
     npu.vexp %s, %a : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
     npu.vneg %a, %b : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
     npu.vsin %b, %c : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
-    npu.vadd %c, %s, %out : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
-    npu.store_nd %out, %y at [0, 0] {sizes = [8, 64]} : (!npu.buffer<8x64xf32, ub>, !npu.gm<64x64xf32>)
+    npu.vadd %c, %s, %c : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+    npu.vconvert %c, %out : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf16, ub>)
+    npu.store_nd %out, %y at [0, 0] {sizes = [8, 64]} : (!npu.buffer<8x64xf16, ub>, !npu.gm<64x64xf16>)
   }
 }
 // CHECK: %in = npu.alloc {address = [[IN:.*]]} :
