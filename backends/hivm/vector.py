@@ -34,7 +34,7 @@ from ...dialects.npu import (
 from ...dialects.npu.constants import constant_in
 from ...dialects.npu.scratch import reduced_form, scratch_bytes
 from ...dialects.npu.types import ROW_BYTES
-from ...dialects.shapes import is_row_of
+from ...dialects.shapes import is_column_of, is_row_of
 from ...support.rules import Rules
 from .building import made
 from .emitter import INDEX, FunctionEmitter, Number, element_of, memref
@@ -168,11 +168,14 @@ class VectorRules:
         if name in ("and", "or", "xor") and any(scalars):
             raise NotInHivm(op, "takes a scalar, which HIVM's bitwise functions do not")
         temp = self.room(op, dtypes[-1])
-        row = [is_row_of(buffer(v).shape, dest.shape) for v in sources]
-        full = [buffer(v) for v, s, r in zip(sources, scalars, row, strict=True) if not s and not r]
-        one = not any(row) and all(map(is_dense, [*full, dest]))
-        if any(row):
-            properties["broadcast"] = DenseArrayBase.from_list(i64, [0])
+        repeated = [
+            [dim for dim, fits in enumerate((is_row_of, is_column_of)) if fits(buffer(v).shape, dest.shape)]
+            for v in sources
+        ]
+        full = [buffer(v) for v, s, r in zip(sources, scalars, repeated, strict=True) if not s and not r]
+        one = not any(repeated) and all(map(is_dense, [*full, dest]))
+        if any(repeated):
+            properties["broadcast"] = DenseArrayBase.from_list(i64, max(repeated))
         if name == "sub" and scalars[1] and not scalars[0]:  # x - s is x + -s
             self._subtracted(op, sources, out, one)
             return

@@ -19,6 +19,9 @@ from .vector import ElementwiseVectorOp, VBroadcastOp, VReduceOp
 REPEAT_BYTES = 256
 """Bytes of a repeat of the vector unit."""
 
+REPEATING = ("add", "sub", "mul", "div", "max", "min")
+"""Functions of which the library repeats a row or a column."""
+
 TREES = ("sum", "max", "min")
 """Reductions that halve a row of floats until one repeat is left."""
 
@@ -53,6 +56,8 @@ def _of_lanes(op: ElementwiseVectorOp) -> int:
     dest = buffer(op.destinations()[0])
     kinds = [buffer(v) for v in op.sources()]
     scalars = [size(kind.shape) == 1 < size(dest.shape) for kind in kinds]
+    if op.column() is not None:
+        return REPEAT_BYTES
     if op.instruction in ("sub", "div") and any(scalars):
         return ROW_BYTES
     if op.instruction == "select":

@@ -9,13 +9,15 @@ live within one block only, take idle slots of what is loaded and stored (chains
 may compute in place.
 Where there is room, buffers of ub begin where a window of banks does, so that what is written does not meet what is
 read, and neighbours in different groups of banks, so that two sources do not meet.
-Matrices in memories of the cube take whole fractals, which its instructions fill and read.
+Matrices in memories of the cube take whole fractals, which its instructions fill and read. Instructions repeat rows and
+columns themselves where that is no slower, or where tiles of them have no room (repeated.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.scf import ForOp
@@ -40,6 +42,7 @@ from ...packing.solve import Budget, solve
 from ..base import TargetPass
 from ..errors import PassError
 from .chains import share_slots
+from .repeated import repeat_in_place
 from .usages import Usage, alloc_of, usages
 
 
@@ -61,6 +64,26 @@ class NpuAllocatePass(TargetPass):
 
 def allocate_section(section: SectionOp, kernel: KernelOp, machine: Machine, apart: bool = True) -> None:
     """Allocates all spaces of one section. Raises PassError on overflow."""
+    why = try_section(section, kernel, machine, apart)
+    if why is not None:
+        raise PassError(why())
+
+
+def try_section(
+    section: SectionOp, kernel: KernelOp, machine: Machine, apart: bool = True
+) -> Callable[[], str] | None:
+    """Allocates all spaces of one section. Returns what says why there is no room, None where there is: it looks for
+    changes with which there would be."""
+    repeat_in_place(section, machine)
+    why = _allocate_spaces(section, kernel, machine, apart)
+    if why is not None and repeat_in_place(section, machine, every=True):
+        why = _allocate_spaces(section, kernel, machine, apart)
+    return why
+
+
+def _allocate_spaces(
+    section: SectionOp, kernel: KernelOp, machine: Machine, apart: bool
+) -> Callable[[], str] | None:
     found = usages(section)
     lay_in_fractals(found.values(), machine)
     if share_slots(found.values()):
@@ -70,9 +93,8 @@ def allocate_section(section: SectionOp, kernel: KernelOp, machine: Machine, apa
         spaces.setdefault(usage.type.space, []).append(usage)
     for space, members in spaces.items():
         if space not in machine.spaces:
-            raise PassError(
-                f"kernel @{text(kernel.sym_name)} uses {space}, which {machine.name} does not have"
-            )
+            lacking = f"kernel @{text(kernel.sym_name)} uses {space}, which {machine.name} does not have"
+            return lambda: lacking
         least = max(machine.spaces[space].align, 32)
         capacity = machine.spaces[space].bytes
         banks = machine.vector.banks if space == "ub" else None
@@ -80,12 +102,14 @@ def allocate_section(section: SectionOp, kernel: KernelOp, machine: Machine, apa
         rooms = [_multiple(least)]
         if banks is not None:  # what is apart by banks is faster, and no need
             rooms = [*([_odd_multiple(window)] if apart else []), _multiple(window), *rooms]
+        end = 0
         for room, packed in [*((room, False) for room in rooms), (rooms[-1], True)]:
             end = _allocate(members, room, packed)
             if end <= capacity:
                 break
         else:
-            raise PassError(_overflow(kernel, space, end, machine, members, rooms[-1]))
+            return partial(_overflow, kernel, space, end, machine, members, rooms[-1])
+    return None
 
 
 def lay_in_fractals(usages: Iterable[Usage], machine: Machine) -> None:

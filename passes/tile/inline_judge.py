@@ -10,14 +10,12 @@ from typing import NamedTuple
 from xdsl.ir import SSAValue
 
 from ...dialects import tile
-from ...dialects.npu.structure import SectionOp
 from ...dialects.npu.waking import Woken, woken_by
 from ...machine import Machine
 from ..errors import PassError
 from ..launch_groups import Groups, Neighbour, Together, Way
-from ..npu.allocate import allocate_section
-from ..npu.bufferize import bufferize_kernel
 from ..npu.busy import work_microseconds
+from ..npu.trial import allocated
 from .launch_order import FREE
 from .own_rows import alone, has_open_sizes
 
@@ -57,11 +55,8 @@ class InlineJudge:
         if alone(kernel) is None or has_open_sizes(kernel):
             return None
         try:
-            lowered = bufferize_kernel(kernel, self.machine)
-            for section in lowered.sections():
-                assert isinstance(section, SectionOp)
-                allocate_section(section, lowered, self.machine)
-            return work_microseconds(lowered, self.machine)
+            lowered = allocated(kernel, self.machine)
+            return None if lowered is None else work_microseconds(lowered, self.machine)
         except (PassError, KeyError):  # what the machine cannot run is for npu-check to say
             return None
 

@@ -17,9 +17,10 @@ from ...dialects.base import Expr, describe, to_ints
 from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.graph import FusionOp, VectorSchedule
 from ...dialects.graph.schedules import Schedule
-from ...dialects.open_sizes import is_open
+from ...dialects.open_sizes import any_open, is_open
 from ...machine import Machine
 from ..errors import TooLarge
+from ..npu.trial import allocated
 from .bound import VectorWork, copy_cycles
 from .builder import KernelBuilder, divide_grid, gm_of
 from .fusion_steps import FusionSteps
@@ -41,6 +42,13 @@ ACROSS = (64, 128, 256, 512, 1024)
 along that: those that are tried."""
 
 
+BUILT_ROWS = 4
+"""Rows of a tile that are tried where not even one seems to fit, at most."""
+
+CLEARLY_LESS = 0.9
+"""The share of the estimated time of pieces of rows below which whole rows take less, beyond the estimate's error."""
+
+
 class VectorKernel(FusionSteps, ScheduledKernel):
     """Lowers one vector or move fusion."""
 
@@ -52,6 +60,8 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         super().__init__(fusion, machine, asked.axes, apart)
         self.asked = asked
         self.slots = asked.ub or 2
+        self.built: dict[tuple[tuple[int, ...], int], bool] = {}
+        """Whether kernels with a tile and so many buffers have room, of those that were built to see."""
         self.build_steps()
         self.rows = self.steps.rows()
         self.outer = [a for a in range(len(self.extents)) if a not in self.rows]
@@ -70,7 +80,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         if pinned is not None:
             yield self._schedule(name, pinned, cores)
             return
-        whole = self._tiles_of_rows(cores)
+        whole = self._tiles_of_rows(cores) or self._built_tiles(name, cores)
         if not whole:
             yield from (self._schedule(name, tile, cores) for tile in self._tiles_of_pieces(cores))
             return
@@ -102,14 +112,59 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         largest = largest_tile(
             self.extents, self.rows, lambda t: self._ub_bytes(self._whole_pairs(t)) <= self._capacity
         )
-        if largest is None:
-            return []
+        return [] if largest is None else self._cut_for_cores(largest, cores)
+
+    def _cut_for_cores(self, largest: Sequence[int], cores: int) -> list[tuple[tuple[int, ...], int]]:
+        """Tiles cut from the largest one, and on how many cores each, the one best for a launch of its own first."""
         work, numbers = self._work(self._whole_pairs(largest)), [cores]
         if self.asked.cores is None and self.asked.grid is None:
             numbers = work.numbers_of_cores(cores, self.machine)
         pieces = work.pieces(self.machine)
         cut = {n: cut_tile(largest, self.extents, self.rows, self._width, n, pieces) for n in numbers}
         return [(self._whole_pairs(tile), n) for n, tile in cut.items()]
+
+    def _built_tiles(self, name: str, cores: int) -> list[tuple[tuple[int, ...], int]]:
+        """Tiles of few whole rows with which a kernel that is built has room, though its steps' bytes say that it has
+        not: in-place chains and operands that are repeated on the fly take less. And on how many cores each. None where
+        pieces of rows take less time, as they overlap where a core has one row."""
+        if not self.rows or any_open(self.extents):
+            return []
+        caps = [n if a in self.rows else min(n, BUILT_ROWS) for a, n in enumerate(self.extents)]
+        largest = largest_tile(caps, self.rows, self._fits_built)
+        if largest is None:
+            return []
+        whole = self._cut_for_cores(largest, cores)
+        if self._why_whole() is None:
+            tile, number = whole[0]
+            least = min(self._pipelined(name, tile, cores) for tile in self._tiles_of_pieces(cores))
+            if self._pipelined(name, tile, number) > CLEARLY_LESS * least:
+                return []
+        return whole
+
+    def _pipelined(self, name: str, tile: Sequence[int], cores: int) -> float:
+        """Microseconds with this tile where the slowest pipe hides what the others do for all tiles but one."""
+        plan = self._schedule(name, tile, cores)
+        counts, grid = self._counts(tile), plan.grid or ()
+        pipes = self._pipes(tile, starts=True).values()
+        own = size([-(-n // g) for n, g in zip(counts, grid, strict=True)])
+        cycles = max(pipes) + (sum(pipes) - max(pipes)) / max(own, 1)
+        counts, grid = ([numbers[a] for a in self.outer] for numbers in (counts, grid))
+        return VectorWork(cycles).microseconds(counts, grid, self.machine)
+
+    def _fits_built(self, tile: Sequence[int]) -> bool:
+        """Whether a kernel with this tile has room, tried."""
+        if self._least_bytes(tile) > self.machine.spaces["ub"].bytes:
+            return False
+        key = self._whole_pairs(tile), self.slots
+        if key not in self.built:
+            trial = VectorSchedule(None, key[0], (1,) * len(tile), self.slots, piecewise=self.asked.piecewise)
+            self.built[key] = allocated(self.build("trial", trial), self.machine) is not None
+        return self.built[key]
+
+    def _least_bytes(self, tile: Sequence[int]) -> int:
+        """Bytes of ub that what is loaded and stored takes at least with this tile."""
+        moved = [s for s in self.steps if s.kind in ("load", "store") and s.view is not None]
+        return sum(tile_bytes(tile, s.axes, [s.view.element], s.spacing) for s in moved if s.view is not None)
 
     def _tiles_across(self, cores: int) -> list[tuple[tuple[int, ...], int]]:
         """Tiles that have long runs along two axes, where some accesses have their elements side by side along another
@@ -279,7 +334,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         tile = self._pinned_extents(name)
         if tile is None:
             return None
-        if self.asked.ub is None and self._needed_bytes(tile) > self.machine.spaces["ub"].bytes:
+        if self.asked.ub is None and not self._has_room(tile):
             self.slots = 1
         self._check_tile(name, tile)
         return tile
@@ -289,6 +344,12 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         if not self._in_pieces(tile):
             return self._ub_bytes(tile)
         return self._piece_bytes(self._pieces_of(tile, self.slots), tile, self.slots)
+
+    def _has_room(self, tile: Sequence[int]) -> bool:
+        """Whether a kernel with this tile has room in ub."""
+        if self._needed_bytes(tile) <= self.machine.spaces["ub"].bytes:
+            return True
+        return not self._in_pieces(tile) and not any_open(self.extents) and self._fits_built(tile)
 
     def _piece_bytes(self, pieces: RowPieces, tile: Sequence[int], slots: int) -> int:
         ragged = any(reaches_over(self.extents[a], tile[a]) for a in self.rows)
@@ -310,7 +371,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
             if why is not None:
                 raise cannot_obey(name, why)
         need, room = self._needed_bytes(tile), self.machine.spaces["ub"].bytes
-        if need > room:
+        if not self._has_room(tile):
             shown = " x ".join(map(str, tile))
             raise cannot_obey(
                 name, f"a tile of {shown} takes {need} bytes of ub, and {self.machine.name} has {room}"
