@@ -74,10 +74,11 @@ def is_read_as_number(op: VFillOp) -> bool:
     if size(buffer(value).shape) != 1 or constant_in(value) is None:
         return False
     for user in buffer_users(value):
-        if isinstance(user, VBroadcastOp):
+        if user is op or isinstance(user, VBroadcastOp):
             continue
-        taken = isinstance(user, ElementwiseVectorOp) and user.instruction in AS_NUMBERS
-        if user is not op and not (taken and size(buffer(user.destinations()[0]).shape) > 1):
+        if not (isinstance(user, ElementwiseVectorOp) and user.instruction in AS_NUMBERS):
+            return False
+        if size(buffer(user.destinations()[0]).shape) == 1:
             return False
     return True
 

@@ -95,7 +95,7 @@ def test_disagreement_is_a_sentence() -> None:
     [
         ("flags M -> MTE1", 2, 0, True, "the macro of the product has its own"),
         ("flags MTE3 -> V", 0, 3, True, "ours suffice"),
-        ("barriers of V", 3, 2, True, "fills of scalars"),
+        ("barriers of V", 3, 2, True, "what npu-check takes for dependent"),
         ("flags FIX -> M", 3, 2, True, "none of ours can go alone"),
         ("flags FIX -> M", 3, 2, False, "some of ours that can go"),
     ],
