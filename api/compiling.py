@@ -296,6 +296,7 @@ def _verify(
 ) -> Verification:
     """`verify`, which tells `progress` of each step."""
     from ..verification.run import verify_module as run_verification
+    from ..verification.work import too_much
 
     origin = (
         program.origin
@@ -306,6 +307,8 @@ def _verify(
         module, signature = origin.lower()
         check_pinnable(module, options.stages() if stages is None else stages)
     name = origin.name
+    if (why := too_much(module)) is not None:
+        raise CompileError(f"{name} is not verified: {why}")
     call = called(source, args, kwargs)
     flat = signature.flatten(name, *((call.args, call.kwargs) if call else (args, kwargs)))
     compared = _references(origin, module, flat, call, against, args, kwargs)
