@@ -88,6 +88,15 @@ def _factors(variable: Symbol | Derived) -> list[Symbol | Derived]:
     return [variable]
 
 
+def factors_of(size: Size) -> list[Size] | None:
+    """The factors of a product of sizes, a number among them; None for a sum."""
+    if size.constant or len(size.terms) != 1:
+        return None
+    ((variable, coefficient),) = size.terms
+    found: list[Size] = [Expr.of(f) for f in _factors(variable)]
+    return found if coefficient == 1 else [*found, fixed(coefficient)]
+
+
 def floordiv(a: Size, b: Size) -> Size:
     """The quotient, rounded down. Raises SizeError for division by zero."""
     if not b.terms and not b.constant:

@@ -77,7 +77,7 @@ def why_undecided(error: Exception, shapes: OpenShapes, trace: Callable[[Sizes],
                 return None
         else:
             return said
-    return said if _is_inconclusive(error) else None
+    return said if is_inconclusive(error) else None
 
 
 def first_line(error: Exception) -> str:
@@ -85,7 +85,7 @@ def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def _is_inconclusive(error: BaseException | None) -> bool:
+def is_inconclusive(error: BaseException | None) -> bool:
     """Whether JAX, or a rule that was traced, asked what is open."""
     from jax.errors import InconclusiveDimensionOperation
 

@@ -35,6 +35,7 @@ from .codes import OpenCode, StableHloCode, TwCode
 from .dispatched import chooses, source_of_dispatch
 from .dynamic import Alternative, OpenSource, Variant
 from .probing import first_line, why_undecided
+from .relations import FEW_TRACES, MANY_TRACES, Relations, RelationSearch
 from .shapes import LARGEST, OpenShapes, Shape, exported_shapes, is_symbolic, structs_at
 from .templates import ForAllSizes, Ranges
 from .variants import Variants, exact_choices
@@ -112,16 +113,27 @@ def _of_function(
         with tracing(call.fn):
             jax.jit(call.fn).trace(*args, **kwargs)
 
-    undecided = ""
+    def related(known: Relations) -> tuple[Sequence[tuple[Any, Any]], Exception | None]:
+        with noting_equalities() as noted:
+            try:
+                args, kwargs = jax.tree.unflatten(tree, _within(types, shapes, {}, known))
+                trace(args, kwargs)
+            except Exception as error:
+                return list(noted.values()), error
+            return list(noted.values()), None
+
+    undecided, relations = "", None
     if made is None:
         try:
             trace(*given)
         except Exception as error:  # of the function, too
             why = why_undecided(error, shapes, lambda at: trace(*jax.tree.unflatten(tree, structs(at))))
-            if why is None:
+            search = RelationSearch(shapes, related, FEW_TRACES if why else MANY_TRACES, why is None)
+            relations = search.run()
+            if why is None and relations is None:
                 with as_compile_error():
                     raise
-            undecided = why
+            undecided = why or first_line(error)
 
     def source_at(fn: Any, sizes: Sizes) -> Source:
         args, kwargs = jax.tree.unflatten(tree, structs(sizes))
@@ -154,7 +166,7 @@ def _of_function(
         if not undecided:
             return code_of(ranges, {})
         first: NoTemplate | None = None
-        for united in _united(ranges):
+        for united in _united(ranges, relations or {}):
             try:
                 return code_of(ranges, united)
             except NoTemplate as error:
@@ -162,7 +174,7 @@ def _of_function(
         assert first is not None
         raise first
 
-    def code_of(ranges: Ranges, united: Mapping[str, str]) -> OpenCode:
+    def code_of(ranges: Ranges, united: Relations) -> OpenCode:
         with _as_no_template():
             args, kwargs = jax.tree.unflatten(tree, _within(types, shapes, ranges, united))
             with exact_choices(), tracing(call.fn), noting_equalities() as noted:
@@ -170,7 +182,7 @@ def _of_function(
             exported.append(made)
             found = _code(made, shapes)
             dims = (n for t in jax.tree.leaves((args, kwargs)) for n in t.shape if is_symbolic(n))
-            scope = next(dims).scope  # who traces with symbols of its own asks of these, too
+            scope = next((n.scope for n in dims), None)  # who traces with symbols of its own asks of these, too
             own = [pair for pair in noted.values() if pair[0].scope is scope]
             apart = [*_equal(united, ranges), *_unequal(own, ranges)]
             return replace(found, donated=tuple(donated_inputs(call.fn, args, kwargs)), constraints=tuple(apart))
@@ -183,22 +195,32 @@ def _of_function(
     return OpenSource(name, shapes, specialize, tree, parameters, whole, structs, undecided=undecided)
 
 
-def _united(ranges: Ranges) -> Iterator[Mapping[str, str]]:
-    """Symbols in the place of others of the same range: none, then of each two, which may have to be equal."""
+def _united(ranges: Ranges, relations: Relations) -> Iterator[Relations]:
+    """Sizes in the place of symbols: none, then those that a program needs, then of each two of the same range one in
+    the place of the other."""
     yield {}
+    if relations and all(c.always() is not False for c in _equal(relations, ranges)):
+        yield relations
     names = [name for name, (low, high) in ranges.items() if low < high]
-    yield from ({b: a} for a, b in combinations(names, 2) if ranges[a] == ranges[b])
+    symbols = _symbols(ranges)
+    yield from ({b: Expr.of(symbols[a])} for a, b in combinations(names, 2) if ranges[a] == ranges[b])
 
 
-def _equal(united: Mapping[str, str], ranges: Ranges) -> list[Constraint]:
-    symbols = {name: Symbol(name, low, high) for name, (low, high) in ranges.items()}
-    return [Constraint(Expr.of(symbols[b]), "==", Expr.of(symbols[a])) for b, a in united.items()]
+def _symbols(ranges: Ranges) -> dict[str, Symbol]:
+    return {name: Symbol(name, low, high) for name, (low, high) in ranges.items()}
+
+
+def _equal(united: Relations, ranges: Ranges) -> list[Constraint]:
+    """What must hold of sizes in ranges where others stand in their place."""
+    symbols = {name: Expr.of(symbol) for name, symbol in _symbols(ranges).items()}
+    made = [Constraint(symbols[n], "==", replaced(size, symbols)) for n, size in united.items()]
+    return [c for c in made if not c.always()]
 
 
 def _unequal(noted: Sequence[tuple[Any, Any]], ranges: Ranges) -> list[Constraint]:
     """What must hold of sizes in ranges where equalities of them were taken for false. Raises NoTemplate where that
     cannot be said of them."""
-    symbols = {name: Symbol(name, low, high) for name, (low, high) in ranges.items()}
+    symbols = _symbols(ranges)
     found: dict[Constraint, None] = {}
     for one, other in noted:
         try:
@@ -225,13 +247,13 @@ def _as_no_template() -> Iterator[None]:
         raise NoTemplate(f"JAX does not export it with open sizes: {first_line(error)}") from None
 
 
-def _within(types: Sequence[Any], shapes: OpenShapes, ranges: Ranges, united: Mapping[str, str]) -> list[Any]:
+def _within(types: Sequence[Any], shapes: OpenShapes, ranges: Ranges, united: Relations) -> list[Any]:
     """The types of flat inputs with symbolic shapes, each size in its range: JAX decides by these what it traces.
-    united: symbols in the place of others."""
+    united: sizes in the place of symbols."""
     import jax
 
     gone = {name: fixed(low) for name, (low, high) in ranges.items() if low == high}
-    gone |= {name: Expr.of(shapes.symbols[other]) for name, other in united.items()}
+    gone |= {name: replaced(size, gone) for name, size in united.items()}
     rows = [[replaced(n, gone) for n in shape] for shape, _ in shapes.inputs]
     dims = [tuple(size_text(n) if n.terms else n.constant for n in row) for row in rows]
     said = [c for c in shapes.constraints if not {s.name for s in c.symbols} & gone.keys()]

@@ -1,7 +1,7 @@
 """Runs ONNX's own backend suite at the npu level, and counts by op what passes, runs on the host, or is refused.
 
     python tests/conformance/run_onnx.py [--only REGEX] [--kind node] [--every 1] [--bytes-every 8] [--jobs 2]
-                                         [--page docs/onnx.md] [--json FILE]
+                                         [--open] [--page docs/onnx.md] [--json FILE]
 
 A case passes where its results have the types and shapes of the suite's and are within the suite's own tolerance. Cases
 with text, or with floats of 8 or 4 bits that the compiler refuses, are left out and counted. Exits with 1 where a case
@@ -37,14 +37,16 @@ WANTED = 0.97
 """The share of cases that has to pass."""
 
 
-def _work(job: tuple[int, bool, tuple[str, ...]]) -> Outcome:
+def _work(job: tuple[int, bool, tuple[str, ...], bool]) -> Outcome:
     return run_case(*job)
 
 
-def run(only: str, kinds: tuple[str, ...], every: int, bytes_every: int, jobs: int) -> list[Outcome]:
-    """The outcomes of the cases whose name matches, one in `every`."""
+def run(
+    only: str, kinds: tuple[str, ...], every: int, bytes_every: int, jobs: int, is_open: bool = False
+) -> list[Outcome]:
+    """The outcomes of the cases whose name matches, one in `every`. is_open: with all dimensions open."""
     wanted = [i for i, c in enumerate(cases(kinds)) if re.search(only, c.name)][::every]
-    work = [(i, bool(bytes_every) and n % bytes_every == 0, kinds) for n, i in enumerate(wanted)]
+    work = [(i, bool(bytes_every) and n % bytes_every == 0, kinds, is_open) for n, i in enumerate(wanted)]
     if jobs == 1:
         return list(map(_work, work))
     spawn = multiprocessing.get_context("spawn")
@@ -107,13 +109,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--bytes-every", type=int, default=8, help="bytes memory too: one in so many; 0: none"
     )
+    parser.add_argument(
+        "--open",
+        action="store_true",
+        help="compile without inputs, each dimension open under a name of its own",
+    )
     parser.add_argument("--jobs", type=int, default=2, help="worker processes")
     parser.add_argument("--page", metavar="FILE", help="put the table between the marks of a page")
     parser.add_argument("--json", metavar="FILE", help="write every outcome to FILE")
     options = parser.parse_args(arguments)
     start = time.perf_counter()
     kinds = tuple(options.kind.split(","))
-    outcomes = run(options.only, kinds, options.every, options.bytes_every, options.jobs)
+    outcomes = run(options.only, kinds, options.every, options.bytes_every, options.jobs, options.open)
     said = summary(outcomes, time.perf_counter() - start)
     print(said)
     if options.json:

@@ -154,6 +154,7 @@ def _recurrent(
     direction = node.get("direction", "forward").lower()
     if directions != (2 if direction == "bidirectional" else 1):
         raise node.unsupported(f"it is {direction} and has weights of {directions} directions")
+    _check_sizes(node, hidden, {"weights": w, "recurrence weights": r, "biases": b, "peepholes": p})
     if node.get("layout", 0):
         x, h, c = (v if v is None else jnp.swapaxes(v, 0, 1) for v in (x, h, c))
     bias = jnp.zeros((directions, 2 * gates * hidden), x.dtype) if b is None else b
@@ -193,6 +194,22 @@ def _recurrent(
         final = [jnp.swapaxes(v, 0, 1) for v in final]
         y = jnp.transpose(y, (2, 0, 1, 3)) if wanted else y
     return (y, *final)
+
+
+def _check_sizes(node: Node, hidden: Any, operands: Mapping[str, Any]) -> None:
+    """Raises Unsupported where weights are of other sizes than a cell of so many hidden values takes."""
+    gates, directions = GATES[node.op], operands["weights"].shape[0]
+    wanted = {"weights": gates, "recurrence weights": gates, "biases": 2 * gates, "peepholes": 3}
+    for what, value in operands.items():
+        if value is None:
+            continue
+        if value.shape[0] != directions:
+            raise node.unsupported(
+                f"its {what} are for {value.shape[0]} directions, and its weights for {directions}"
+            )
+        if value.shape[1] != wanted[what] * hidden:
+            given = f"its {what} have {value.shape[1]} rows for each direction"
+            raise node.unsupported(f"{given}, and {hidden} hidden values take {wanted[what] * hidden}")
 
 
 def _biases(node: Node, bias: Any, hidden: int) -> tuple[Any, Any]:

@@ -129,6 +129,60 @@ def test_names_that_stand_for_one_size() -> None:
         program(x=values(2, 3), y=values(5, 3))
 
 
+def test_all_names_that_stand_for_one_size_have_one_version() -> None:
+    text = (
+        "g (float[n, 3] x, float[m, 3] y, float[k, 3] z) => (float[p, 3] v) { a = Add(x, y) v = Mul(a, z) }"
+    )
+    calls = [{"x": values(n, 3), "y": values(n, 3), "z": values(n, 3)} for n in (5, 7, 6)]
+    check(text, calls, lowered=1)
+
+
+RELATED = {
+    "LSTM": (
+        "float[a, b, c] x, float[d, e, f] w, float[g, h, i] r, float[j, k] bias",
+        "y, last, cell = LSTM<hidden_size = 2>(x, w, r, bias)",
+        [(3, 2, 4), (1, 8, 4), (1, 8, 2), (1, 16)],
+    ),
+    "GRU of both directions": (
+        "float[a, b, c] x, float[d, e, f] w, float[g, h, i] r",
+        'y, last = GRU<hidden_size = 2, direction = "bidirectional">(x, w, r)',
+        [(3, 2, 4), (2, 6, 4), (2, 6, 2)],
+    ),
+    "NonMaxSuppression": (
+        "float[a, b, c] x, float[d, e, f] w",
+        "one = Constant<value_ints = [1]>() half = Constant<value_floats = [0.5]>() "
+        "q = NonMaxSuppression(x, w, one, half, half) y = Cast<to = 1>(q)",
+        [(1, 3, 4), (1, 2, 3)],
+    ),
+    "MatMul": ("float[a, b] x, float[c, d] w", "y = MatMul(x, w)", [(3, 4), (4, 2)]),
+    "heads": (
+        "float[a, b, c] x, float[d, e, f] w",
+        "s = Constant<value_ints = [0, 0, 2, -1]>() p = Reshape(x, s) q = Reshape(w, s) y = Mul(p, q)",
+        [(2, 3, 8), (2, 3, 8)],
+    ),
+    "an initialiser": (
+        "float[a, b] x",
+        "w = Constant<value = float[2, 3] {1, 2, 3, 4, 5, 6}>() v = MatMul(x, w) y = Add(v, x)",
+        [(3, 2)],
+    ),
+}
+"""Inputs, nodes and sizes of models each of whose dimensions is open."""
+
+
+@pytest.mark.parametrize("case", [c for c in RELATED if c != "an initialiser"])
+def test_dimensions_that_are_all_open(case: str) -> None:
+    inputs, nodes, shapes = RELATED[case]
+    names = [one.split()[-1] for one in inputs.split(", float")]
+    arrays = {n: np.abs(values(*shape)) / 4 for n, shape in zip(names, shapes, strict=True)}
+    check(f"g ({inputs}) => (float[] y) {{ {nodes} }}", [arrays])
+
+
+def test_dimensions_that_are_never_right() -> None:
+    inputs, nodes, _ = RELATED["an initialiser"]
+    with pytest.raises(tw.CompileError, match="MatMul 'v'"):
+        tw.compile(parsed(f"g ({inputs}) => (float[] y) {{ {nodes} }}"))
+
+
 def test_a_cache_may_be_empty() -> None:
     text = """g (float[b, p, 4] cache, float[b, s, 4] x, float[b, t] mask) => (float[b, t, 4] present) {
         c = Concat<axis = 1>(cache, x) two = Constant<value_ints = [2]>() m = Unsqueeze(mask, two)
