@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 import pytest
 from exported_models import FOLDER, cases, filled
-from tiers import sampled, some
+from tiers import later, sampled, some
 
 import tilewright as tw
 
@@ -120,3 +120,41 @@ def test_the_files_are_small_and_say_nothing_of_the_machine_that_made_them(name:
     assert not any(one.metadata_props or one.doc_string for one in noted)
     assert len(cases(name)) == (2 if name in OPEN else 1)
     onnx.checker.check_model(model(name), full_check=True)
+
+
+BATCHES = (1, 2, 5, 7, 16, 33)
+FIXED_BY_EXPORT = {
+    "resnet18": r"into shape \(1, 128\)",
+    "resnet18_int8": r"into shape \(1, 128\)",
+    "yolo": "only one of size 1 can be left out",
+}
+"""Nets whose export holds for a batch of one alone, and what is said of others."""
+
+
+@later()
+@pytest.mark.parametrize("name", NAMES)
+def test_all_batches_of_one_program(name: str) -> None:
+    """Each example of a batch is what it is alone."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model(name))
+    for value in proto.graph.input:
+        value.type.tensor_type.shape.dim[0].dim_param = "batch"
+    for value in proto.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    program = tw.compile(proto)
+    case = cases(name)[-1]
+    given, want = case.inputs, case.outputs
+    for batch in BATCHES:
+        inputs = [np.resize(x, (batch, *x.shape[1:])) for x in given]
+        if batch > len(given[0]) and name in FIXED_BY_EXPORT:
+            with pytest.raises(tw.CompileError, match=FIXED_BY_EXPORT[name]):
+                program(*inputs)
+            continue
+        check(name, program(*inputs), [_of_batch(v, len(given[0]), batch) for v in want])
+
+
+def _of_batch(result: np.ndarray, rows: int, batch: int) -> np.ndarray:
+    """What the examples of a result are in a batch that has them again and again: along its first dimension, or the
+    second one of states, which have layers before them."""
+    axis = next((d for d in (0, 1) if result.shape[d] == rows), None)
+    return result if axis is None else np.take(result, np.arange(batch) % rows, axis)
