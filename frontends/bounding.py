@@ -36,6 +36,15 @@ def first(x: Any, n: Any, axis: int = 0) -> Any:
     return jax.lax.slice_in_dim(x, 0, min(max(int(n), 0), x.shape[axis]), axis=axis)
 
 
+def whole(x: Any, axes: Sequence[int]) -> Any:
+    """x, of which all elements count along some axes."""
+    import jax.numpy as jnp
+
+    for axis in axes:
+        x = _primitive().bind(x, jnp.asarray(x.shape[axis], jnp.int32), axis=axis, within=False)
+    return x
+
+
 def size_of(x: Any, axis: int) -> Any:
     """How many elements of x count along an axis, an i32 number: all where JAX runs it."""
     return _size_primitive().bind(x, axis=axis)

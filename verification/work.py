@@ -1,5 +1,5 @@
-"""What a verification computes, before it does: a program whose values no memory holds several times, or whose loops run
-for hours, is refused in one sentence."""
+"""What a verification computes, before it does: a program whose values no memory holds several times, or whose loops
+run for hours, is refused in one sentence."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..dialects.dtypes import shape_in
 from ..dialects.graph import WhileOp
 
 MOST_ELEMENTS = 1 << 28
-"""Elements of the largest value that is verified: in f32 a gigabyte, of which there are the reference, its bound and the
-result of a pass at once."""
+"""Elements of the largest value that is verified: in f32 a gigabyte, of which there are the reference, its bound and
+the result of a pass at once."""
 
 MOST_WORK = 1 << 34
 """Elements that all ops of a program compute, some minutes for each pass."""

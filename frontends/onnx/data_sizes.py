@@ -9,6 +9,7 @@ which becomes the bound, and where it is a number, which becomes the extent: `ev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ from ...dialects.sizes import (
     size_text,
 )
 from ..bounding import noting_firsts, size_of
-from ..undecided import forget_equalities
+from ..undecided import forget_equalities, taken_for_some
 from .errors import Unsupported
 from .reinterpret import Reinterpreter
 from .values import is_sizes, larger, sized, smaller
@@ -43,8 +44,8 @@ class DataSizes:
         self._like = like
         self._known: dict[int, tuple[Any, tuple[Any, ...]]] = {}
         """By identity: an array, and its shape in the model."""
-        self._places: dict[str, tuple[Any, int]] = {}
-        """What symbols are the sizes of: an array and a dimension."""
+        self._places: dict[str, _ArraySize | _Number] = {}
+        """What symbols stand for."""
 
     # -- what is known of values ---------------------------------------------------------------------------
 
@@ -53,9 +54,24 @@ class DataSizes:
         shape = list(self.shape(value))
         for axis in axes:
             name = f"{_NAME}{len(self._places) + 1}"
-            self._places[name] = (value, axis)
+            self._places[name] = _ArraySize(value, axis)
             shape[axis] = self._dim(Expr.of(Symbol(name, 1)) - 1)
         self._known[id(value)] = value, tuple(shape)
+
+    def sizes_of(self, value: Any, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Whole numbers that the program computes as known sizes. low, high: the least and the most of each, which are
+        finite."""
+        flat = np.empty(value.size, object)
+        for i, (least, most) in enumerate(
+            zip(low.reshape(-1).astype(int), high.reshape(-1).astype(int), strict=True)
+        ):
+            if least == most:
+                flat[i] = int(least)
+                continue
+            name = f"{_NAME}{len(self._places) + 1}"
+            self._places[name] = _Number(value.reshape(-1)[i], int(least), int(most))
+            flat[i] = self._dim(Expr.of(Symbol(name, 1)) + int(least) - 1)
+        return sized(flat.reshape(value.shape), np.dtype(value.dtype))
 
     def shape(self, value: Any) -> tuple[Any, ...]:
         """The shape of an array in the model."""
@@ -71,7 +87,7 @@ class DataSizes:
 
     def is_open(self, value: Any) -> bool:
         """Whether data decides a size of an array, one of known sizes, or one in a sequence."""
-        if not self._known or value is None:
+        if not self._places or value is None:
             return False
         if isinstance(value, list):
             return any(map(self.is_open, value))
@@ -91,7 +107,7 @@ class DataSizes:
 
         def symbol(name: str) -> Any:
             if name in self._places:
-                return size_of(*self._places[name]).astype(jnp.int64) + 1
+                return self._places[name].number() + 1
             return jnp.asarray(self._dim(Expr.of(Symbol(name, 1))), jnp.int64)
 
         return jnp.asarray(_computed(_size(dim), symbol, jnp.maximum, jnp.minimum), jnp.int64)
@@ -103,8 +119,7 @@ class DataSizes:
 
         def symbol(name: str) -> Any:
             if name in self._places:
-                value, axis = self._places[name]
-                return value.shape[axis] + 1
+                return self._places[name].most + 1
             return self._dim(Expr.of(Symbol(name, 1)))
 
         size = _size(dim)
@@ -138,7 +153,11 @@ class DataSizes:
         if self._like is None:
             self._like = export.symbolic_shape("n")[0]
         like: Any = self._like
-        return export.symbolic_shape(size_text(size), scope=like.scope)[0]
+
+        def symbol(name: str) -> Any:
+            return export.symbolic_shape(name, scope=like.scope)[0]
+
+        return _computed(size, symbol, larger, smaller)
 
     def traced(self, value: Any) -> Any:
         """Known sizes of which data decides some, as numbers that the program computes; other values as they are."""
@@ -163,9 +182,8 @@ class DataSizes:
 
         Raises what `build` does, and Unsupported.
         """
-        names = list(self._places)
-        same = {self._bound_of(n): n for n in reversed(names)}
-        united = {n: Expr.of(Symbol(same[self._bound_of(n)], 1)) for n in names}
+        same = {str(place.most): n for n, place in reversed(self._places.items())}
+        united = {n: Expr.of(Symbol(same[str(place.most)], 1)) for n, place in self._places.items()}
         least: Exception | None = None
         for known in ({}, united):
             for some in (False, True):
@@ -177,10 +195,6 @@ class DataSizes:
                     forget_equalities(self.is_found)
         assert least is not None
         raise least
-
-    def _bound_of(self, name: str) -> str:
-        value, axis = self._places[name]
-        return str(value.shape[axis])
 
     def _run(
         self,
@@ -198,7 +212,8 @@ class DataSizes:
         more = {n: known.get(n, size) + 1 for n, size in one.items()} if some else known
         leaves, _ = jax.tree.flatten(list(inputs), is_leaf=lambda v: v is None)
         arrays = [v for v in leaves if self._is_open_array(v)]
-        traced = self._trace(inputs, build, more)
+        with taken_for_some(self.is_found) if some else nullcontext():
+            traced = self._trace(inputs, build, more)
         if some and not self._fits_none(inputs, build, traced, errors):
             raise Unsupported("data may decide that a size is 0, and its result has another shape then")
 
@@ -210,7 +225,7 @@ class DataSizes:
         )
         outs = reader.evaluate(traced.jaxpr.jaxpr, traced.jaxpr.consts, arrays)
         for out, aval, axes in zip(outs, traced.jaxpr.out_avals, traced.marked, strict=True):
-            dims = tuple(map(restored, aval.shape))
+            dims = tuple(self._at_least_0(restored(n)) for n in aval.shape)
             if any(map(self.is_found, dims)):
                 self._known[id(out)] = out, dims
             if axes:
@@ -237,12 +252,16 @@ class DataSizes:
         for aval, other, axes in zip(
             traced.jaxpr.out_avals, empty.jaxpr.out_avals, traced.marked, strict=False
         ):
-            dims = [self._replaced(n, none) for n in aval.shape]
+            dims = [self._at_least_0(self._replaced(n, none)) for n in aval.shape]
             if len(dims) != len(other.shape) or any(
                 a != b for d, (a, b) in enumerate(zip(dims, other.shape, strict=True)) if d not in axes
             ):
                 return False
         return True
+
+    def _at_least_0(self, dim: Any) -> Any:
+        """The size of an array: what was simplified for others may be less for none."""
+        return larger(dim, 0) if isinstance(dim, int) or self.is_found(dim) else dim
 
     def _is_open_array(self, value: Any) -> bool:
         return value is not None and not is_sizes(value) and self.is_open(value)
@@ -289,6 +308,43 @@ class DataSizes:
         flat[:] = [self._replaced(n, by) for n in value.reshape(-1)]
         element = getattr(value, "element", None)
         return flat.reshape(value.shape) if element is None else sized(flat.reshape(value.shape), element)
+
+
+@dataclass(frozen=True)
+class _ArraySize:
+    """The size of an array along an axis."""
+
+    array: Any
+    axis: int
+
+    @property
+    def most(self) -> Any:
+        return self.array.shape[self.axis]
+
+    def number(self) -> Any:
+        """The size as an i64 number that the program computes."""
+        import jax.numpy as jnp
+
+        return size_of(self.array, self.axis).astype(jnp.int64)
+
+
+@dataclass(frozen=True)
+class _Number:
+    """How much a whole number is above the least that it can be. highest: the most that the number can be."""
+
+    value: Any
+    least: int
+    highest: int
+
+    @property
+    def most(self) -> int:
+        return self.highest - self.least
+
+    def number(self) -> Any:
+        """The same, computed by the program."""
+        import jax.numpy as jnp
+
+        return jnp.clip(self.value.astype(jnp.int64) - self.least, 0, self.most)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from .errors import Unsupported
 from .values import as_traced, is_known, whole
 
 if TYPE_CHECKING:
-    import onnx
+    pass
 
 
 MOST_MADE = 1 << 20
@@ -27,10 +27,14 @@ class Node:
     op: what it is; version: the opset of its domain in the model. attributes: those that are given, as Python
     values (text, numbers, lists of them, numpy arrays, graphs). inputs: the values; None for one that is left out.
     outputs: the names of its results, empty for those that are left out. xp: numpy where the rule folds and all inputs
-    are known, `jax.numpy` otherwise. body: runs a graph of an attribute on values for its inputs. refuse: raises that
+    are known, `jax.numpy` otherwise. body: runs a graph of an attribute on values for its inputs; a third argument has
+    the dimensions of each whose sizes data decides, where they are not those of the node's inputs. refuse: raises that
     the value of an input has to be known. random: gives a key for numbers that are drawn. from_sizes: whether the
     value of an input is computed, and follows from open sizes alone. most: elements of the largest array that is made
-    at once. open_results: the dimensions whose sizes data decides, of the results of its graphs.
+    at once. open_results: the dimensions whose sizes data decides, of the results of its graphs. by_data: whether data
+    decides sizes of its inputs, so that the program computes what these leave open. found_axes: the dimensions of an
+    input whose sizes data decides. highest: the most that a number is that is an input; None where it has no bound.
+    may_be_told: whether an input follows from single numbers alone that are inputs of the model.
     """
 
     op: str
@@ -39,12 +43,16 @@ class Node:
     inputs: Sequence[Any]
     outputs: Sequence[str]
     xp: Any
-    body: Callable[[onnx.GraphProto, Sequence[Any]], list[Any]]
+    body: Callable[..., list[Any]]
     refuse: Callable[[int], None]
     random: Callable[[], Any]
     from_sizes: Callable[[int], bool]
     most: int = MOST_MADE
     open_results: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
+    by_data: bool = False
+    found_axes: Callable[[int], list[int]] = lambda i: []
+    highest: Callable[[int], int | None] = lambda i: None
+    may_be_told: Callable[[int], bool] = lambda i: False
 
     def get(self, name: str, default: Any = None) -> Any:
         """An attribute, or what it is where it is not given."""
@@ -74,6 +82,15 @@ class Node:
         ValueNeeded."""
         given = self.integers(i)
         return list(self.get(name, ())) if given is None else given
+
+    def numbers(self, i: int, name: str = "") -> list[Any]:
+        """As `dims`; numbers of a list of known length that the program computes are scalars of JAX."""
+        value = self.input(i)
+        if value is None or is_known(value) or not all(isinstance(n, int) for n in value.shape):
+            return self.dims(i, name)
+        if self.highest(i) is None:  # a call may tell it
+            self.refuse(i)
+        return [value.reshape(-1)[k] for k in range(value.size)]
 
     def number(self, i: int, default: Any = None) -> Any:
         """Input `i`, of one element, as an int, a float or a symbolic size. Raises ValueNeeded."""

@@ -122,6 +122,16 @@ def is_float(value: Any) -> bool:
     return dtype.kind not in "iub"
 
 
+def elements_at(x: Any, places: Any, axis: int) -> Any:
+    """The elements of x at places along an axis, within its bounds; zeros where x has none: `jnp.take` gives x there,
+    whatever the shape of the places."""
+    import jax.numpy as jnp
+
+    if isinstance(x.shape[axis], int) and not x.shape[axis]:
+        return jnp.zeros((*x.shape[:axis], *places.shape, *x.shape[axis + 1 :]), x.dtype)
+    return jnp.take(x, places, axis=axis, mode="clip")
+
+
 # -- what is decided of sizes ------------------------------------------------------------------------------
 
 

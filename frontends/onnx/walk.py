@@ -17,6 +17,7 @@ from .bodies import OpBody, ScopedAttribute, body_of, body_of_function
 from .data_sizes import DataSizes
 from .errors import OnnxError, Unsupported, ValueNeeded
 from .node import MOST_MADE, Node
+from .number_ranges import NumberRanges
 from .places import NodePlace, exported_from, located, shown_name, title
 from .reading import OnnxModel, dense, graphs_of
 from .table import Rule, own_domain, rule_of
@@ -70,7 +71,7 @@ class NodeWalk:
     computed can name those that decide it."""
 
     def __init__(self, model: OnnxModel):
-        self.model, self.sizes = model, DataSizes()
+        self.model, self.sizes, self.ranges = model, DataSizes(), NumberRanges()
         self._opsets, self._random, self._count = model.opsets, 0, 0
         self._most = max(MOST_MADE, model.elements)
         self._around: NodePlace | None = None
@@ -85,6 +86,7 @@ class NodeWalk:
         """
         scope = NodeScope(dict(values), dict(origins))
         self.sizes = DataSizes(_symbolic_dim(values.values()))
+        self.ranges = NumberRanges()
         self._run(graph.node, [v.name for v in graph.output], scope)
         return scope
 
@@ -126,6 +128,8 @@ class NodeWalk:
             with self._inside(place if function is not None else replace(place, is_whole=True)):
                 self._expand(body, proto, inputs, scope)
             return
+        inputs = self._with_sizes(proto.op_type, domain, inputs)
+        found = found or any(map(self.sizes.is_open, inputs))
         node = self._make(proto, given, domain, rule, inputs, scope, origins)
         try:
             with self._inside(place):
@@ -140,11 +144,21 @@ class NodeWalk:
             ) from error
         results = list(made) if isinstance(made, tuple) else [made]
         kept, element = NONE if rule.of_shape and not found else origins, _element(node)
-        for name, value in zip(proto.output, results, strict=False):
+        for k, (name, value) in enumerate(zip(proto.output, results, strict=False)):
             if name:
                 self._check_size(label, value)
-                value = scope.values[name] = settled(value, element)
+                value = results[k] = scope.values[name] = settled(value, element)
                 scope.origins[name] = kept - OPEN if is_known(value) else kept
+        self.ranges.note(node, rule.folds, lambda own: rule.build(replace(node, inputs=own, xp=np), *own), results)
+
+    def _with_sizes(self, op: str, domain: str, inputs: list[Any]) -> list[Any]:
+        """Inputs in which numbers that decide shapes, and that the program computes within bounds, are sizes."""
+        made = list(inputs)
+        for i, value in enumerate(inputs if domain == "" else ()):
+            found = self.ranges.deciding(op, i, inputs)
+            if found is not None and not self.sizes.is_open(value):
+                made[i] = self.sizes.sizes_of(value, found.low, found.high)
+        return made
 
     @contextmanager
     def _inside(self, place: NodePlace) -> Iterator[None]:
@@ -177,10 +191,10 @@ class NodeWalk:
         if not any(hasattr(a, "node") for a in node.attributes.values()):
 
             def build(own: list[Any]) -> Any:
-                return self._plain(call, rule, replace(node, inputs=own))
+                return self._plain(call, rule, replace(node, inputs=own, by_data=True))
 
             return self.sizes.run(node.inputs, build, refusals())
-        if node.op != "Loop" and any(self.sizes.is_open(v) and not is_sizes(v) for v in node.inputs):
+        if node.op not in ("Loop", "Scan") and any(self.sizes.is_open(v) and not is_sizes(v) for v in node.inputs):
             raise Unsupported("data decides a size of what it goes over")
         return self._marked(call, rule, replace(node, inputs=list(map(self.sizes.traced, node.inputs))))
 
@@ -191,11 +205,7 @@ class NodeWalk:
         for k, value in enumerate(made if isinstance(made, tuple) else [made]):
             axes = {axis for x, axis in firsts if x is value}
             if any(node.open_results.values()) and not is_known(value) and not self.sizes.is_open(value):
-                if node.op not in ("If", "Loop"):
-                    raise Unsupported("data decides a size in its graph")
-                loops = node.op == "Loop"  # whose graph gives a condition first, and whose collected values get a row
-                inner = node.open_results.get(k + loops, set())
-                axes |= {axis + (loops and k >= len(node.inputs) - 2) for axis in inner}
+                axes |= _axes_outside(node, k)
             if axes:
                 self.sizes.mark(value, sorted(axes))
         return made
@@ -251,10 +261,11 @@ class NodeWalk:
             open_ = InconclusiveDimensionOperation(name) if origins_of == OPEN else None
             raise ValueNeeded(decides + _remedy(name, origins_of), origins_of - OPEN) from open_
 
-        def body(graph: onnx.GraphProto, given: Sequence[Any]) -> list[Any]:
-            for value, outer in zip(given, inputs, strict=False):  # a loop is given its own inputs, or what they become
-                if not is_known(value) and not self.sizes.is_open(value) and self.sizes.axes(outer):
-                    self.sizes.mark(value, self.sizes.axes(outer))
+        def body(graph: onnx.GraphProto, given: Sequence[Any], axes: Sequence[list[int]] | None = None) -> list[Any]:
+            own = map(self.sizes.axes, inputs) if axes is None else axes  # a loop is given what its inputs become
+            for value, found in zip(given, own, strict=False):
+                if found and not is_known(value) and not self.sizes.is_open(value):
+                    self.sizes.mark(value, found)
             made = list(map(self.sizes.traced, self._body(graph, given, homes.get(id(graph), scope), origins)))
             for k, value in enumerate(made):
                 node.open_results.setdefault(k, set()).update(self.sizes.axes(value))
@@ -276,8 +287,24 @@ class NodeWalk:
             self._key,
             lambda k: scope.origin(proto.input[k]) == OPEN,
             self._most,
+            found_axes=lambda k: self.sizes.axes(inputs[k]),
+            highest=lambda k: self._highest(inputs[k]),
+            may_be_told=lambda k: self._may_be_told(scope.origin(proto.input[k]) - OPEN),
         )
         return node
+
+    def _may_be_told(self, origins: frozenset[str]) -> bool:
+        """Whether these are inputs of the model that are single numbers."""
+        dims = [one.dims for one in self.model.inputs if one.name in origins]
+        return bool(dims) and all(d is not None and all(n == 1 for n in d) for d in dims)
+
+    def _highest(self, value: Any) -> int | None:
+        """The most that a number is; None where it has no bound."""
+        if is_sizes(value):
+            most = [self.sizes.bound(n) for n in value.reshape(-1)]
+            return max(most) if most and all(isinstance(n, int) for n in most) else None
+        most = self.ranges.of(value).all().high
+        return int(most) if np.isfinite(most) else None
 
     def _body(
         self, graph: onnx.GraphProto, given: Sequence[Any], outer: NodeScope | None, origins: frozenset[str]
@@ -396,6 +423,19 @@ class NodeScope:
         if name in self.origins:
             return self.origins[name]
         return NONE if self.outer is None else self.outer.origin(name)
+
+
+def _axes_outside(node: Node, k: int) -> set[int]:
+    """The dimensions of a node's result whose sizes data decides in its graphs. Raises Unsupported."""
+    if node.op not in ("If", "Loop", "Scan"):
+        raise Unsupported("data decides a size in its graph")
+    loops = node.op == "Loop"  # whose graph gives a condition first
+    inner = node.open_results.get(k + loops, set())
+    states = len(node.inputs) - (2 if loops else node.get("num_scan_inputs", 0))
+    collected = node.op != "If" and k >= states  # which gets a row
+    if collected and inner and any(node.get("scan_output_axes") or ()):
+        raise Unsupported("data decides a size of what it collects")
+    return {axis + collected for axis in inner}
 
 
 def _given(value: Any) -> Any:

@@ -51,7 +51,10 @@ def _gather_elements(node: Node, x: Any, indices: Any) -> Any:
     indices = _from_front(node, 1, indices, x.shape[axis])
     for i, n in enumerate(indices.shape):
         if i != axis and n != x.shape[i]:
-            x = jax.lax.slice_in_dim(x, 0, n, axis=i)
+            if node.by_data:  # as many as there are: that they are so many is for the model to know
+                x = jnp.take(x, jnp.arange(n), i, mode="clip")
+            else:
+                x = jax.lax.slice_in_dim(x, 0, n, axis=i)
     return jnp.take_along_axis(x, indices, axis, mode=MODE)
 
 

@@ -56,7 +56,8 @@ class Iteration:
     """Runs a step while it goes on, at most a number of times.
 
     carried: values that a step takes from the one before. most: how often it runs at most: a number, a symbolic size,
-    an array of JAX, or None. condition: whether it begins. rows: arrays of which each step gets the next row.
+    an array of JAX, or None. condition: whether it begins. rows: arrays of which each step gets the next row. count:
+    how many of the rows count, where data decides that.
     """
 
     node: Node
@@ -65,6 +66,7 @@ class Iteration:
     most: Any
     condition: Any = field(default_factory=lambda: TRUE)
     rows: list[Any] = field(default_factory=list[Any])
+    count: Any = None
 
     def run(self) -> tuple[Any, ...]:
         """The carried values after the last step, and what the steps collect."""
@@ -73,6 +75,8 @@ class Iteration:
             most = self.most = 0
         if isinstance(most, int) and most <= 0:
             return (*self.carried, *map(_empty, self._first[2]))
+        if self.count is not None:
+            return self._counted_by_data()
         if any(v is None or isinstance(v, list) for v in self.carried):
             return self._surely_one_by_one()
         goes_on, folds, _ = self._first
@@ -169,6 +173,19 @@ class Iteration:
         except (Changed, ValueNeeded):
             return self._surely_one_by_one()
 
+    def _counted_by_data(self) -> tuple[Any, ...]:
+        """Runs the steps of all rows that there may be as a scan; those behind the rows that count change nothing."""
+        if any(v is None or isinstance(v, list) for v in self.carried):
+            raise self.node.unsupported("its values are sequences, and data decides how often it runs")
+        try:
+            made = self.scanned(self.most)
+        except Changed:
+            raise self.node.unsupported(
+                "its states change shape, and data decides how often it runs"
+            ) from None
+        states = len(self.carried)
+        return (*made[:states], *(first(v, self.count, 0) for v in made[states:]))
+
     def _surely_one_by_one(self) -> tuple[Any, ...]:
         try:
             return self._one_by_one()
@@ -188,7 +205,10 @@ class Iteration:
                 raise CountComputed
             if types_of(after) != types_of(carried):
                 raise Changed
-            return plain(after), plain(collected)
+            after = plain(after)
+            if self.count is not None:
+                after = [jnp.where(i < self.count, a, b) for a, b in zip(after, carried, strict=True)]
+            return after, plain(collected)
 
         rows = list(map(as_traced, self.rows))
         numbers = jnp.arange(trips, dtype=jnp.int64)
@@ -200,9 +220,11 @@ class Iteration:
         import jax
         import jax.numpy as jnp
 
-        elements = self._first[2]
+        elements, room = self._first[2], self.most
         if elements and _is_array(self.most):
-            self.node.refuse(0)
+            room = self.node.highest(0)
+            if room is None:
+                self.node.refuse(0)
         if elements and self.most is None:
             raise self.node.unsupported("it collects values, and how many at most is not known")
         most = as_traced(self.most) if _is_array(self.most) else self.most
@@ -222,7 +244,7 @@ class Iteration:
             ]
             return i + 1, as_traced(go).reshape(()), plain(after), kept
 
-        buffers = [jnp.zeros((most, *e.shape), e.dtype) for e in elements]
+        buffers = [jnp.zeros((room, *e.shape), e.dtype) for e in elements]
         start = (jnp.asarray(0, jnp.int64), as_traced(self.condition).reshape(()), carried, buffers)
         try:
             count, _, carried, buffers = jax.lax.while_loop(more, body, start)

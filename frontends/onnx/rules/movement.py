@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ... import bounding
 from ..node import Node
 from ..table import rule
-from ..values import as_traced, is_known, larger
+from ..values import as_traced, elements_at, is_known, larger
 from .indexing import check_indices
 
 
@@ -39,17 +40,56 @@ def _joined(shapes: Sequence[Any], axis: int) -> list[Any]:
 def _slice(
     node: Node, x: Any, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None
 ) -> Any:
-    first, last = node.dims(1, "starts"), node.dims(2, "ends")
+    import jax
+    from jax.errors import InconclusiveDimensionOperation
+
+    first, last = node.numbers(1, "starts"), node.numbers(2, "ends")
     which = node.axes(3)
     which = list(range(len(first))) if which is None else which
     strides = node.integers(4) or [1] * len(first)
-    index: list[Any] = [slice(None)] * x.ndim
-    for begin, end, axis, step in zip(first, last, node.places(which, x.ndim), strides, strict=True):
+    spans = list(zip(node.places(which, x.ndim), first, last, strides, strict=True))
+    for axis, _, _, step in spans:
         if step == 0:
             raise node.unsupported(f"the step of dimension {axis} is 0")
+
+    def is_computed(axis: int, begin: Any, end: Any, step: int) -> bool:
+        """Whether the program finds how many elements there are: of none, and backwards, JAX finds too many."""
+        backwards = node.by_data and step < 0 and not isinstance(x.shape[axis], int)
+        return backwards or isinstance(begin, jax.Array) or isinstance(end, jax.Array)
+
+    computed = [is_computed(*s) for s in spans]
+    try:
+        made = _spanned(x, [s for s, here in zip(spans, computed, strict=True) if not here])
+    except InconclusiveDimensionOperation:
+        if not node.by_data:
+            raise
+        made, computed = x, [True] * len(spans)
+    for span in (s for s, here in zip(spans, computed, strict=True) if here):
+        made = _computed_span(made, *span)
+    return made
+
+
+def _spanned(x: Any, spans: Sequence[tuple[int, Any, Any, int]]) -> Any:
+    """The elements from begins to ends, by steps, along axes."""
+    index: list[Any] = [slice(None)] * x.ndim
+    for axis, begin, end, step in spans:
         index[axis] = _span(x.shape[axis], begin, end, step)
-    symbolic = any(not isinstance(n, int | np.integer) for n in (*first, *last))
+    symbolic = any(not isinstance(n, int | np.integer) for _, begin, end, _ in spans for n in (begin, end))
     return (as_traced(x) if symbolic else x)[tuple(index)]
+
+
+def _computed_span(x: Any, axis: int, begin: Any, end: Any, step: int) -> Any:
+    """The same along one axis, where the program computes how many there are."""
+    import jax.numpy as jnp
+
+    x, size = as_traced(x), x.shape[axis]
+    n = jnp.asarray(size, jnp.int64)
+    low, high = (0, n) if step > 0 else (-1, n - 1)
+    begin, end = (jnp.asarray(v, jnp.int64) for v in (begin, end))
+    begin, end = (jnp.clip(jnp.where(v < 0, v + n, v), low, high) for v in (begin, end))
+    count = (end - begin + step - (1 if step > 0 else -1)) // step
+    places = begin + jnp.arange(-(-size // abs(step)), dtype=jnp.int64) * step
+    return bounding.first(elements_at(x, places, axis), count, axis)
 
 
 _FAR = 1 << 31
@@ -217,4 +257,4 @@ def _gather(node: Node, x: Any, indices: Any) -> Any:
         if found is not None:
             return found
     indices = as_traced(indices)
-    return jnp.take(x, jnp.where(indices < 0, indices + n, indices), axis=axis, mode="clip")
+    return elements_at(x, jnp.where(indices < 0, indices + n, indices), axis)

@@ -9,7 +9,7 @@ import numpy as np
 from ...bounding import begins, compressed, coordinates, first, packed
 from ..node import Node
 from ..table import rule
-from ..values import is_float, is_known
+from ..values import is_float, is_known, smaller
 
 
 @rule("TopK")
@@ -64,11 +64,7 @@ def _compress(node: Node, x: Any, condition: Any) -> Any:
         return jnp.take(x, np.flatnonzero(node.inputs[1]), axis)
     rows, size = jnp.moveaxis(x, axis, 0), condition.shape[0]
     if size != rows.shape[0]:
-        if not (isinstance(size, int) and isinstance(rows.shape[0], int)):
-            raise node.unsupported(
-                f"of {size} conditions and {rows.shape[0]} slices it is not known which are fewer"
-            )
-        least = min(size, rows.shape[0])
+        least = smaller(size, rows.shape[0])
         rows, condition = rows[:least], condition[:least]
     (made,) = compressed(condition, [rows], axis)
     return made

@@ -25,8 +25,7 @@ from ..values import (
 
 @rule("Shape", folds=True, of_shape=True)
 def _shape(node: Node, x: Any) -> Any:
-    dims = x.shape[slice(node.get("start", 0), node.get("end"))]
-    return sizes(dims)
+    return sized(sizes(x.shape[slice(node.get("start", 0), node.get("end"))]), np.dtype(np.int64))
 
 
 @rule("Size", folds=True, of_shape=True)
@@ -34,7 +33,7 @@ def _size(node: Node, x: Any) -> Any:
     count: Any = 1
     for n in x.shape:
         count = count * n
-    return np.asarray(count, np.int64) if isinstance(count, int) else sizes([count]).reshape(())
+    return sized(sizes([count]).reshape(()), np.dtype(np.int64))
 
 
 @rule("Identity", folds=True)
