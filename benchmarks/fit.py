@@ -131,7 +131,7 @@ def cases(path: str) -> list[Case]:
 
 def times_of(case: Case, scales: Mapping[str, float]) -> dict[str, float]:
     """The modelled times of a record with parameters scaled."""
-    base = Machine.load(case.expressed.machine)
+    base = case.expressed.chip
     machine = base
     for name, scale in scales.items():
         machine = PARAMETERS[name](machine, scale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from ..api.compiling import compile
@@ -94,7 +95,7 @@ def _clause(error: Exception) -> str:
 
 def model(expressed: Expressed) -> dict[str, float]:
     """The modelled times of a program in microseconds, under their published names."""
-    return times_on(expressed, program_of(expressed), Machine.load(expressed.machine))
+    return times_on(expressed, program_of(expressed), expressed.chip)
 
 
 def program_of(expressed: Expressed, ours: bool = False) -> Program:
@@ -106,7 +107,7 @@ def program_of(expressed: Expressed, ours: bool = False) -> Program:
     options = Options(
         schedule=expressed.schedule,
         join=False,
-        banks=False,
+        banks=expressed.banks,
         unit_flags=flagged,
         inline=False,
         turned=False,
@@ -116,15 +117,21 @@ def program_of(expressed: Expressed, ours: bool = False) -> Program:
     if isinstance(expressed.source, str):
         # a published loop times an instruction on whatever its buffers hold: npu-check would ask who wrote that
         options = replace(options, check=False)
-        return compile(expressed.source, target=expressed.machine, options=options)
+        return compile(expressed.source, target=expressed.chip, options=options)
     with expressed.precision():
-        return compile(expressed.source, *expressed.arguments, target=expressed.machine, options=options)
+        return compile(expressed.source, *expressed.arguments, target=expressed.chip, options=options)
 
 
 def times_on(expressed: Expressed, program: Program, machine: Machine) -> dict[str, float]:
     """The times of a program on a machine that may cost other than the one it was compiled for. Raises Inexpressible
     where a part of it is the host's."""
-    machine = replace(machine, cube_issue_factor=expressed.issue_factor)
+    machine = replace(machine, cube_issue_factor=expressed.issue_factor, in_turn=expressed.in_turn)
+    if expressed.staggered:
+        apart = {
+            path: replace(move, turn_cycles=0.0, shared_bytes_per_cycle=math.inf)
+            for path, move in machine.moves.items()
+        }
+        machine = replace(machine, moves=apart)
     found = simulate(program.module(), machine, warm=expressed.warm, bypassing=expressed.bypassing)
     for step, _ in found.flat():
         if isinstance(step, HostCall):
@@ -172,7 +179,8 @@ def times_on(expressed: Expressed, program: Program, machine: Machine) -> dict[s
         heaviest += more
         for name in ("task", "core_avg"):
             _add(times, name, more)
-    return times | dict.fromkeys(("core_max", "core", "core_loop", "loop"), heaviest)
+    whole = dict.fromkeys(("core_max", "core", "core_loop"), heaviest)
+    return times | whole | {"loop": heaviest * expressed.iterations}
 
 
 def _held_up(step: object) -> bool:

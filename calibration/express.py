@@ -49,6 +49,12 @@ def express(record: Record) -> Expressed:
         issue_factor=factor,
         start_us=start,
         calls=_calls(record),
+        banks=not vectors.is_triton(record)
+        and "not avoided" not in record.text("schedule", "bank_conflict_layout"),
+        lone=_lone(record),
+        staggered=_staggered(record),
+        iterations=record.integer("workload", "iterations") or 1,
+        in_turn=vectors.is_triton(record) and record.flag("schedule", "double_buffer") is None,
         unit_flag_products=_unit_flag(record, found.schedule),
     )
 
@@ -63,6 +69,18 @@ def _unit_flag(record: Record, schedule: Schedule) -> int:
     ):
         return 0
     return min(schedule.step_k_a or 1, schedule.step_k_b or 1)
+
+
+def _lone(record: Record) -> bool:
+    """Whether a kernel of both kinds of cores uses one vector core beside each cube core."""
+    cubes, vectors = (cores_of(record, kind) for kind in ("aic", "aiv"))
+    return record.engine == "mix" and cubes is not None and cubes == vectors
+
+
+def _staggered(record: Record) -> bool:
+    """Whether cores read what they share from different places on."""
+    said = record.text("schedule", "access_order") + record.text("schedule", "k_order")
+    return re.search("rotat|stagger|shuffle", said.lower()) is not None
 
 
 def _library(record: Record, machine: Machine) -> tuple[float, float]:

@@ -6,6 +6,9 @@ import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..machine import Machine
@@ -26,7 +29,10 @@ class Expressed:
     there are more blocks than cores; unit_flag_products: products for which a drain with unit flags waits, as its
     counter shows; calls: blocks that one core takes, each a call of the library; issue_factor, start_us: what a
     library's code costs the scalar unit, over and above our own; combined: results added to one address in turn;
-    one_launch: the kernels are parts of one, so that all but the dearest launch are free; wide: it has 64-bit types.
+    one_launch: the kernels are parts of one, so that all but the dearest launch are free; in_turn: its loops load,
+    compute and store in turn; banks: its buffers avoid conflicts of banks; lone: a cube core has one vector core beside
+    it; staggered: cores begin to read what they share at places of their own; iterations: of the loop that was timed;
+    wide: it has 64-bit types.
     """
 
     source: Callable[..., Any] | str
@@ -42,7 +48,17 @@ class Expressed:
     calls: float = 1.0
     combined: int = 0
     one_launch: bool = False
+    in_turn: bool = False
+    banks: bool = False
+    lone: bool = False
+    staggered: bool = False
+    iterations: int = 1
     wide: bool = False
+
+    @property
+    def chip(self) -> Machine:
+        """The machine, with the vector cores that the kernel uses."""
+        return _lone(self.machine) if self.lone else Machine.load(self.machine)
 
     def precision(self) -> AbstractContextManager[object]:
         """JAX's mode of 64 bits where the record has such types."""
@@ -61,6 +77,21 @@ class Expressed:
             jax.ShapeDtypeStruct(s, ml_dtypes.bfloat16 if d == "bf16" else np.dtype(NUMPY[d]))
             for s, d in self.shapes
         ]
+
+
+@cache
+def _lone(name: str) -> Machine:
+    """A machine with as many vector cores as cube cores."""
+    cores = Machine.load(name).cube_cores
+    path = Path(_folder().name, f"{name}-lone.toml")
+    path.write_text(f'extends = "{name}"\n[cores]\ncube = {cores}\nvector = {cores}\n', encoding="utf-8")
+    return Machine.load(path)
+
+
+@cache
+def _folder() -> TemporaryDirectory[str]:
+    """Where machine files are that a process writes: until it ends, as programs refer to theirs."""
+    return TemporaryDirectory()
 
 
 NUMPY = {

@@ -57,7 +57,8 @@ def _cube_schedule(record: Record, m: int, n: int, k: int, machine: Machine) -> 
         "inner": "n",
     }
     tiles = -(-m // base_m) * -(-n // base_n) if base_m and base_n else MOST_DEALT + 1
-    if split == (None, None) and tiles <= (MOST_DEALT if cores >= machine.cube_cores else cores):
+    divided = "split" in record.text("schedule", "core_split").lower()
+    if split == (None, None) and not divided and tiles <= (MOST_DEALT if cores >= machine.cube_cores else cores):
         fields["deal"] = 1
     # a published tile may be longer than the product: then it holds what there is
     for name, extent in (("base_m", m), ("base_n", n), ("base_k", k)):

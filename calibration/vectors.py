@@ -31,15 +31,12 @@ def _vector_schedule(record: Record, shape: Sequence[int], machine: Machine) -> 
     """The pins of an elementwise kernel: tile, cores, buffers."""
     tile = record.integers("schedule", "tile_shape")
     elements = record.integer("schedule", "tile_elems")
-    double = record.flag("schedule", "double_buffer")
     cores = vector_cores_of(record, machine)
-    fields: dict[str, Any] = {"cores": cores}
+    fields: dict[str, Any] = {"cores": cores, **_buffers(record)}
     if tile is not None and len(tile) == len(shape):
         fields["tile"] = tile
     elif elements:
         fields["copy_length"] = elements
-    if double is not None:
-        fields["ub"] = 2 if double else 1
     said = re.search(
         r"(\d+)\s*(?:x|row x)\s*(\d+)\s*(?:\(M\s*x\s*N|column)", record.text("schedule", "core_split")
     )
@@ -49,6 +46,18 @@ def _vector_schedule(record: Record, shape: Sequence[int], machine: Machine) -> 
         if math.prod(grid) <= cores:
             fields["grid"] = tuple(grid)
     return Schedule(**fields)
+
+
+def is_triton(record: Record) -> bool:
+    return "triton" in record.text("schedule", "impl").lower()
+
+
+def _buffers(record: Record) -> dict[str, int]:
+    """The pin of the buffers in ub: as said; loops of Triton kernels load, compute and store in turn."""
+    said = record.flag("schedule", "double_buffer")
+    if said is None and not is_triton(record):
+        return {}
+    return {"ub": 2 if said else 1}
 
 
 def elementwise(record: Record) -> Expressed:
@@ -175,10 +184,9 @@ def reduce(record: Record) -> Expressed:
     config = record.part("schedule").get("tile_config")
     config = config if isinstance(config, dict) else {}
     cores = vector_cores_of(record, machine)
-    double = record.flag("schedule", "double_buffer")
-    pins: dict[str, Any] = {"cores": cores}
-    if double is not None:
-        pins["ub"] = 2 if double else 1
+    pins: dict[str, Any] = {"cores": cores, **_buffers(record)}
+    if is_triton(record):
+        pins["piecewise"] = 1
     waves, combined = 1, 0
     elements = record.integer("schedule", "tile_elems")
     block = positive(config.get("BLOCK_SIZE")) or elements

@@ -46,7 +46,8 @@ class Machine:
     max_blocks: blocks that the grid of a launch has at most. mixed_us, mixed_us_all: how much longer one takes that
     wakes cube and vector cores of a split chip, on one and on all. barrier_share: the share of such a launch
     that a barrier over its cores takes. cross_us: the time of a signal between a cube core and its vector cores.
-    library_*: see calibration/.
+    library_*: see calibration/. in_turn: whether a core's pipes work one after the other, which no chip does of itself:
+    how loops run whose instructions each wait for the one before.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Machine:
     vector_issue_cycles: int = 1
     vector_slot_cycles: int = 0
     cube_issue_factor: float = 1.0
+    in_turn: bool = False
     scalar_start_us: float = 0.0
     hbm_turn_share: float = 0.0
     atomic_us: float = 0.0

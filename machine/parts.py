@@ -41,8 +41,10 @@ class Move:
 
     An instruction takes fixed_cycles, and for each contiguous run in device memory the longer of run_cycles and
     its bytes over bytes_per_cycle. Bytes that miss L2 come at miss_bytes_per_cycle at best, bytes that all cores
-    read at the same time at shared_bytes_per_cycle: a core's part of what L2 gives of the same lines. Where the
-    source is filled while it is read (a multi-buffer), everything takes overlap_factor times as long.
+    read at the same time at shared_bytes_per_cycle: a core's part of what L2 gives of the same lines. All cores
+    together get hbm_share of HBM's bandwidth. A run that L2 is told not to keep takes at least bypass_run_cycles
+    more. Cores that ask for less than the same turn_bytes at the same time take turns of turn_cycles. Where the source
+    is filled while it is read (a multi-buffer), everything takes overlap_factor times as long.
     """
 
     source: str
@@ -53,6 +55,10 @@ class Move:
     run_cycles: float = 0.0
     miss_bytes_per_cycle: float = math.inf
     shared_bytes_per_cycle: float = math.inf
+    hbm_share: float = 1.0
+    bypass_run_cycles: float = 0.0
+    turn_cycles: float = 0.0
+    turn_bytes: float = 0.0
     overlap_factor: float = 1.0
 
     def cycles(self, bytes: float, runs: int = 0, overlapped: bool = False) -> int:
@@ -60,6 +66,22 @@ class Move:
         streamed = bytes / self.bytes_per_cycle
         alone = self.fixed_cycles + max(self.run_cycles * runs, streamed)
         return math.ceil(alone * (self.overlap_factor if overlapped else 1))
+
+    def missed_cycles(self, bus: float, cycles: float) -> float:
+        """Cycles of one instruction, which takes so many where they hit L2, whose `bus` bytes all miss: runs are asked
+        for while the lines of those before are on their way."""
+        return max(float(cycles), self.fixed_cycles + bus / self.miss_bytes_per_cycle)
+
+    def bypassed_cycles(self, bus: float, runs: int, cycles: int) -> float:
+        """The same where L2 keeps none of them: each run waits for its lines."""
+        return cycles + max(bus * self.miss_cycles, runs * self.bypass_run_cycles)
+
+    def turn(self, bytes: float, bus: float, runs: int) -> float:
+        """Cycles that an instruction takes at least for each core that asks for the same lines at the same time: for
+        each run that is shorter than turn_bytes, twice for one that straddles lines, as its `bus` bytes say. What
+        longer runs cost is in shared_bytes_per_cycle."""
+        run = bytes / runs if runs else math.inf
+        return self.turn_cycles * bus / run if run < self.turn_bytes else 0.0
 
     @property
     def miss_cycles(self) -> float:

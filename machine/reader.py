@@ -354,6 +354,10 @@ def _moves(
                 entry.optional("run_cycles", 0.0),
                 entry.optional("miss_bytes_per_cycle", math.inf),
                 entry.optional("shared_tb_per_s", math.inf) * 1e6 / units[target],
+                entry.optional("hbm_share", 1.0),
+                entry.optional("bypass_run_cycles", 0.0),
+                entry.optional("turn_cycles", 0.0),
+                entry.optional("turn_bytes", 0.0),
                 entry.optional("overlap_factor", 1.0),
             )
             entry.close()

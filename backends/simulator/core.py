@@ -98,6 +98,7 @@ class Core:
         machine = section.machine
         self.heads = [machine.cube_head_cycles if pipe == Pipe.M else 0 for pipe in machine.pipes]
         self.waits = [machine.wait_cycles.get(pipe, 0) for pipe in machine.pipes]
+        self.in_turn = machine.in_turn
         self.cross_cycles = round(machine.cross_us * machine.clock_mhz)
 
     def hold(self, held: BarrierWait) -> None:
@@ -128,6 +129,9 @@ class Core:
                     issued = pipes[0] = join(issued, self.held.cycles)
                     self.held = None
                 variant = node.variant(env) if node.rows else 0
+                if self.in_turn:
+                    for time in pipes[1:]:
+                        issued = join(issued, time)
                 start = join(pipes[node.pipe], issued)
                 cycles = busy[node.number][variant]
                 if node.sums is None:

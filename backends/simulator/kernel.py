@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ...dialects import npu as ops
 from ...dialects.base import integer, source_of, text, to_ints
@@ -192,7 +193,8 @@ class TimedKernel:
         """What counters that are averaged over cores show for a launch.
 
         The cube's busy time has its head for the share of products that find it idle, which is taken as the
-        idle share of the pipe itself: the simulation of time has it where it happens (core.py).
+        idle share of the pipe itself: the simulation of time has it where it happens (core.py). Where a bandwidth of
+        the chip holds all cores up, they wait for their loads and stores, by their bytes.
         """
         prices = self._prices(run.missing)
         ends: dict[str, float] = {}
@@ -218,11 +220,14 @@ class TimedKernel:
                 _, issued = price.section.issued(env)
                 pipes[name, Pipe.S] += round((issued + start) * alike.size)
         mean = {(name, pipe): cycles / cores[name] for (name, pipe), cycles in pipes.items()}
+        moved: dict[str, int] = {Pipe.MTE2: sum(self.totals.read), Pipe.MTE3: sum(self.totals.written)}
         instructions = {(name, pipe): n / cores[name] for (name, pipe), n in ran.items()}
         for (name, pipe), n in instructions.items():
             if pipe == Pipe.M:
                 idle = max(0.0, 1 - mean[name, pipe] / ends[name])
                 mean[name, pipe] += n * self.machine.cube_head_cycles * idle
+            elif pipe in moved and run.throttled is not None:
+                mean[name, pipe] += max(0.0, run.cycles - ends[name]) * moved[pipe] / sum(moved.values())
         return Averages(ends, mean, instructions)
 
     def _shrunk(self, run: KernelRun) -> dict[Key, float]:
@@ -316,7 +321,20 @@ class TimedKernel:
         of other launches."""
         blocks = self.blocks if blocks is None else blocks
         return [
-            Price(section, blocks * section.units, self.machine, missing, beside) for section in self.sections
+            Price(section, blocks * section.units, self.machine, missing, beside, runs, self.bypassing)
+            for section, runs in zip(self.sections, self._runs_of_a_core, strict=True)
+        ]
+
+    @cached_property
+    def _runs_of_a_core(self) -> list[Counts]:
+        """How often a core runs each instruction of its section, on the mean of those that work."""
+        total = [Counts() for _ in self.sections]
+        for alike in self._classes.values():
+            for i, counts in alike.counts:
+                total[i].update({k: n * alike.size for k, n in counts.items()})
+        return [
+            Counts({k: -(-n // (self.blocks * s.units)) for k, n in counts.items()})
+            for s, counts in zip(self.sections, total, strict=True)
         ]
 
     def _block(

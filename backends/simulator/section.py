@@ -230,6 +230,17 @@ class TimedSection(TimedBody):
         fixed = self._ranges[: self._outside]
         return not work.writes and any(high and v not in work.moves_with for v, (_, high) in enumerate(fixed))
 
+    def sharers(self, work: TimedInstruction, cores: int) -> float:
+        """How many of the first `cores` cores read the same bytes with an instruction, on the mean."""
+        if work.writes:
+            return 1.0
+        stride, distinct = 1, 1
+        for variable, (_, high) in reversed([*enumerate(self._ranges[: self._outside])]):
+            if variable in work.moves_with:
+                distinct *= min(high + 1, -(-cores // stride))
+            stride *= high + 1
+        return max(1.0, min(cores, stride) / distinct)
+
     def issued(self, env: Env) -> tuple[int, int]:
         """(instructions that the scalar unit issues, flags included; its cycles) with the trips of an environment."""
         return _issued(self.body, env)

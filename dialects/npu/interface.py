@@ -28,16 +28,21 @@ class Cost:
 
     cycles: busy time with the machine to itself and all its bytes in L2; gm_bytes: bytes that cross the device
     memory system (whole bursts), read or written; bus_bytes: what they take of its bandwidth, more than gm_bytes
-    where runs straddle memory lines; miss_cycles: what a byte that misses L2 takes more; shared_rate: bytes per
-    cycle at which one core gets what all others read at the same time; macs: multiply-accumulates; elements: vector
-    lanes worked; write: True where gm_bytes go out.
+    where runs straddle memory lines; missed_cycles, bypassed_cycles: busy time where all bytes miss L2, which keeps
+    them or does not; shared_rate: bytes per cycle at which one core gets what all others read at the same time;
+    hbm_share: of HBM's bandwidth, what all cores get together; turn: cycles at least for each core that asks for the
+    same lines at the same time; macs: multiply-accumulates; elements: vector lanes worked; write: True where gm_bytes
+    go out.
     """
 
     cycles: int = 0
     gm_bytes: int = 0
     bus_bytes: int = 0
-    miss_cycles: float = 0.0
+    missed_cycles: float = 0.0
+    bypassed_cycles: float = 0.0
     shared_rate: float = math.inf
+    hbm_share: float = 1.0
+    turn: float = 0.0
     macs: int = 0
     elements: int = 0
     write: bool = False

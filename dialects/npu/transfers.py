@@ -82,8 +82,11 @@ class TransferOp(NpuOp):
             cycles,
             moved.bytes,
             moved.bus,
-            move.miss_cycles,
+            move.missed_cycles(moved.bus, cycles),
+            move.bypassed_cycles(moved.bus, moved.runs, cycles),
             move.shared_bytes_per_cycle,
+            move.hbm_share,
+            move.turn(moved.bytes, moved.bus, moved.runs),
             write=write,
         )
 
@@ -271,7 +274,8 @@ class LoadIndirectOp(NpuOp):
         each = gm_traffic(view, [0] * len(sizes), sizes, [1] * len(sizes), machine, itemsize(view.element))
         move = machine.moves[("gm", "ub")]
         cycles = n * move.cycles(each.bytes, each.runs)
-        return Cost(cycles, n * each.bytes, n * each.bus, move.miss_cycles)
+        missed = cycles + n * each.bus * move.miss_cycles
+        return Cost(cycles, n * each.bytes, n * each.bus, missed, missed, hbm_share=move.hbm_share)
 
 
 @irdl_op_definition

@@ -35,8 +35,8 @@ def busy_microseconds(kernel: KernelOp, machine: Machine) -> float:
                 cost = op.cost(machine, [0] * len(op.index_operands()))
             except KeyError:
                 return 0.0
-            missed = 0.0 if cost.write else cost.bus_bytes * cost.miss_cycles
-            pipes[op.PIPE] += round((cost.cycles + missed) * times)
+            cycles = cost.cycles if cost.write else max(cost.cycles, cost.missed_cycles)
+            pipes[op.PIPE] += round(cycles * times)
         most = max(most, *pipes.values(), 0)
     return machine.cycles_to_microseconds(most * turns)
 
@@ -51,8 +51,8 @@ def work_microseconds(kernel: KernelOp, machine: Machine) -> float:
             pipes: Counter[str] = Counter()
             for each, times in _instructions_of(op, 1):
                 cost = each.cost(machine, [0] * len(each.index_operands()))
-                missed = cost.bus_bytes * cost.miss_cycles if op is not each and not cost.write else 0.0
-                pipes[each.PIPE] += round((cost.cycles + missed) * times)
+                missed = cost.missed_cycles if op is not each and not cost.write else 0.0
+                pipes[each.PIPE] += round(max(cost.cycles, missed) * times)
             cycles += max(pipes.values(), default=0)
     return machine.cycles_to_microseconds(cycles)
 

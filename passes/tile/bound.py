@@ -78,11 +78,13 @@ Extents = Sequence[int]
 
 
 class LoadCost(NamedTuple):
-    """One load to l1: cycles of MTE2 where all is in L2, bytes, and the bytes of bandwidth that they take."""
+    """One load to l1: cycles of MTE2 where all is in L2, bytes, the bytes of bandwidth that they take, and the cycles
+    at least for each core that asks for the same lines at the same time."""
 
     cycles: float
     bytes: float
     bus: float
+    turn: float = 0.0
 
 
 Loads = Callable[[Extents], Sequence[LoadCost]]
@@ -199,29 +201,43 @@ class CubeProblem:
 @dataclass(frozen=True)
 class OperandLoads:
     """The loads of one operand to l1: each, and how many a tile of the result takes (less than 1 where several tiles
-    share one); alike: whether cores side by side read the same; crossing: bytes that all cores together bring from
+    share one); sharers: cores side by side that read the same; crossing: bytes that all cores together bring from
     HBM."""
 
     each: LoadCost
     times: float
-    alike: bool = False
+    sharers: int = 1
     crossing: float = 0.0
 
-    def busy(self, cores: int, tiles: int, machine: Machine) -> float:
-        """Cycles of MTE2 for a tile, of `tiles` on each of `cores` cores, as backends/simulator/pricing.py has them."""
+    def parts(self, cores: int, tiles: int, machine: Machine) -> tuple[float, float, float]:
+        """Cycles of MTE2 for a tile, of `tiles` on each of `cores` cores, as backends/simulator/pricing.py has them:
+        (what misses L2 on a core that has HBM for itself, on one that shares it with all others, what hits)."""
         asked = tiles * self.times * self.each.bytes
         if not asked:
-            return 0.0
+            return 0.0, 0.0, 0.0
         load, bus = machine.moves["gm", "l1"], self.each.bus
         missed = min(self.crossing / cores / asked, 1.0)
         hit = bus * (1 - missed)
         own = self.each.cycles * (1 - missed)
-        if self.alike and machine.cube_cores > 1:
+        if self.sharers > 1 and machine.cube_cores > 1:
             crowd = (cores - 1) / (machine.cube_cores - 1)
             own += crowd * max(0.0, hit / load.shared_bytes_per_cycle - own)
-        alone = self.each.cycles * missed + bus * missed * load.miss_cycles
-        misses = max(alone, bus * missed * cores / machine.hbm_bytes_per_cycle)
-        return self.times * (misses + max(own, hit * cores / machine.l2_bytes_per_cycle))
+        alone = load.missed_cycles(bus, self.each.cycles) * missed
+        misses = bus * missed * cores / (machine.hbm_bytes_per_cycle * load.hbm_share)
+        hits = max(own, hit * cores / machine.l2_bytes_per_cycle, self.each.turn * self.sharers - max(alone, misses))
+        return self.times * alone, self.times * misses, self.times * hits
+
+    def busy(self, cores: int, tiles: int, machine: Machine) -> float:
+        """Cycles of MTE2 for a tile where all cores load it at the same time."""
+        alone, misses, hits = self.parts(cores, tiles, machine)
+        return max(alone, misses) + hits
+
+
+def loading(loads: Sequence[OperandLoads], cores: int, tiles: int, machine: Machine) -> float:
+    """Cycles of MTE2 for a tile, one of many: some cores get bytes of L2 while others load over HBM."""
+    parts = [each.parts(cores, tiles, machine) for each in loads]
+    hits = sum(hit for *_, hit in parts)
+    return hits + sum(max(alone, misses - (hits - hit)) for alone, misses, hit in parts)
 
 
 @dataclass(frozen=True)
@@ -320,12 +336,13 @@ class CubeCost:
         load = machine.moves["gm", "l1"]
         # what an epilogue loads is read once, of HBM
         alone = self.also + self.also_bytes * load.miss_cycles
-        others = max(alone, self.also_bytes * cores / machine.hbm_bytes_per_cycle)
+        others = max(alone, self.also_bytes * cores / (machine.hbm_bytes_per_cycle * load.hbm_share))
         busy = [each.busy(cores, tiles, machine) for each in self.loads]
         begin = sum(cycles / each.times for cycles, each in zip(busy, self.loads, strict=True)) + self.wait
         product = max(self.mte1, self.mma if drain_overlaps else self.mma + self.held)
         product += self._starved(begin, product)
-        first = max(sum(busy) + self.waits + others, product)
+        loaded = loading(self.loads, cores, tiles, machine)
+        first = max(loaded + self.waits + others, product)
         streamed = max(first, self.fix, self.epilogue, self.stored, self.turn)
         cycles = begin + first + (tiles - 1) * streamed + self.fix + self.epilogue + self.tail
         return machine.cycles_to_microseconds(cycles) + machine.launch_microseconds(cores, self.epilogue > 0)

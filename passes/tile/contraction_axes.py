@@ -129,7 +129,7 @@ class Operand:
 
     def load_cost(self, views: Sequence[GmType], box: Sequence[int], machine: Machine) -> LoadCost:
         """A load of its parts for a box of the axes."""
-        move, cycles, moved, bus = machine.moves["gm", "l1"], 0, 0, 0
+        move, cycles, moved, bus, turn = machine.moves["gm", "l1"], 0, 0, 0, 0.0
         for part, view in zip(self.parts, views, strict=True):
             sizes = part.l1_sizes(box)
             align = part.alignment(view, sizes, machine)
@@ -137,7 +137,8 @@ class Operand:
             cycles += move.cycles(traffic.bytes, traffic.runs)
             moved += traffic.bytes
             bus += traffic.bus
-        return LoadCost(cycles, moved, bus)
+            turn += move.turn(traffic.bytes, traffic.bus, traffic.runs)
+        return LoadCost(cycles, moved, bus, turn)
 
     def alignment(self, view: GmType, sizes: Sequence[int], machine: Machine) -> int:
         """What divides the starts of all boxes of these sizes, in bytes: a line where each begins at one."""

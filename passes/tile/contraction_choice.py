@@ -303,10 +303,10 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         again = [1.0, 1.0]
         again[swept] = 1.0 if sweep <= room else sweeps[kept]
         again[kept] = 1.0 if one <= room else sweeps[swept]
-        alike = [any(abreast[a] > 1 for a in axes) for axes in (self.n_axes, self.m_axes)]
+        sharers = [size([abreast[a] for a in axes]) for axes in (self.n_axes, self.m_axes)]
         lhs, rhs = (
-            replace(load, alike=same, crossing=whole * times)
-            for load, same, whole, times in zip(cost.loads, alike, self._operand_bytes, again, strict=True)
+            replace(load, sharers=same, crossing=whole * times)
+            for load, same, whole, times in zip(cost.loads, sharers, self._operand_bytes, again, strict=True)
         )
         return lhs, rhs
 

@@ -116,7 +116,7 @@ def test_kernels(report: Report):
     assert scale.source == "model.py:7"
     assert scale.bound == "MTE2"
     assert scale.bytes == {"hbm": 8 << 20, "l2": 8 << 20, "read": 8 << 20, "write": 8 << 20}
-    alone = load.cycles(8192, 1) + 8192 * (1 / load.miss_bytes_per_cycle - 1 / load.bytes_per_cycle)
+    alone = load.fixed_cycles + 8192 / load.miss_bytes_per_cycle
     assert scale.pipes["MTE2"] == pytest.approx(256 * ceil(alone) / 1850)
     assert scale.flops == 4 << 20
     assert (dot.name, dot.launches, dot.cores, dot.bound) == ("dot", 5, 2, "launch")

@@ -20,7 +20,6 @@ from tilewright.calibration.compare import PIPES
 from tilewright.calibration.express import express
 from tilewright.calibration.expressed import ITEM_BYTES
 from tilewright.calibration.records import Record
-from tilewright.machine import Machine
 
 Data = dict[str, Any]
 
@@ -240,7 +239,7 @@ def least(record: Record) -> float:
     expressed = express(record)
     if isinstance(expressed.source, str):
         return 0.0
-    machine = Machine.load(expressed.machine)
+    machine = expressed.chip
     rate = machine.l2_bytes_per_cycle if expressed.warm else machine.hbm_bytes_per_cycle
     inputs = sum(math.prod(shape) * ITEM_BYTES[dtype] for shape, dtype in expressed.shapes)
     macs = 0

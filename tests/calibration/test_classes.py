@@ -13,7 +13,6 @@ from tilewright.calibration import compare
 from tilewright.calibration.compare import program_of, times_on
 from tilewright.calibration.express import express
 from tilewright.calibration.records import Record
-from tilewright.machine import Machine
 
 Data = dict[str, Any]
 
@@ -92,7 +91,7 @@ def record(data: Data) -> Record:
 def task(data: Data, memory: float = 1.0, quantity: str = "task") -> float:
     """A modelled time, with device memory and L2 faster by a factor."""
     expressed = express(record(data))
-    machine = Machine.load(expressed.machine)
+    machine = expressed.chip
     machine = dataclasses.replace(
         machine,
         hbm_bytes_per_cycle=machine.hbm_bytes_per_cycle * memory,
@@ -167,8 +166,47 @@ def test_triton_divides_halves_in_f32() -> None:
     data = CLASSES["halves divided"]
     other = changed(data, "schedule", impl="Ascend C")
     assert task(data) > task(other)
-    wide = changed(data, "workload", dtype="f32")
+    alike = {"double_buffer": True, "bank_conflict_layout": "not avoided"}
+    wide = changed(changed(data, "workload", dtype="f32"), "schedule", **alike)
     assert task(wide) == task(changed(wide, "schedule", impl="Ascend C"))
+
+
+def test_loops_of_triton_kernels_load_and_compute_in_turn() -> None:
+    """A kernel whose loops overlap is faster where the rows fit L2; where all bytes cross device memory, that sets the
+    time of both."""
+    data = CLASSES["maxima of rows"]
+    overlapped = changed(data, "schedule", double_buffer=True)
+    assert express(record(data)).in_turn and not express(record(overlapped)).in_turn
+    assert task(data) > 1.1 * task(overlapped)
+    long = changed(data, "workload", shape=[2048, 131072])
+    assert task(long) == pytest.approx(task(changed(long, "schedule", double_buffer=True)), rel=0.15)
+
+
+def test_cores_that_read_from_places_of_their_own_do_not_wait() -> None:
+    data = CLASSES["copy that all cores make"] | {
+        "workload": {"op": "gm_to_l1_nd2nz_copy", "shape": [1536, 512], "dtype": "f16"},
+        "cores": {"aic": 24, "aiv": 0},
+        "engine": "cube",
+    }
+    same, rotated = (changed(data, "schedule", access_order=f"{how} on all cores") for how in ("same", "rotated"))
+    assert not express(record(same)).staggered and express(record(rotated)).staggered
+    assert task(same) > 1.1 * task(rotated)
+
+
+def test_one_vector_core_beside_each_cube_core_takes_twice_as_long() -> None:
+    workload = {"op": "grouped quant matmul + dequant + gelu", "groups": 2, "m_total": 512, "n": 2048, "k": 256}
+    data = cube(HAND, 24, (1, 1, 1)) | {"engine": "mix", "workload": workload | {"dtype_in": "i8", "dtype_out": "f16"}}
+    one, two = (data | {"cores": {"aic": 24, "aiv": n}} for n in (24, 48))
+    assert express(record(one)).chip.vector_cores == 24 and express(record(two)).chip.vector_cores == 48
+    single, both = (task(d, quantity="aiv_vec") for d in (one, two))
+    assert single == pytest.approx(2 * both, rel=0.1)
+
+
+def test_a_loop_of_instructions_takes_as_long_as_its_iterations() -> None:
+    data = vector("reduce_sum", 1, [256], "f32")
+    data["workload"]["axis"] = "all"
+    once, often = (task(changed(data, "workload", iterations=n), quantity="loop") for n in (1, 100))
+    assert often == pytest.approx(100 * once)
 
 
 def test_dealt_tiles_stay_on_the_cores_of_the_record() -> None:

@@ -117,7 +117,7 @@ def test_910b1_published():
     }
     assert B1.cube_k0 == {"f16": 16, "bf16": 16, "f32": 8, "i8": 32, "i4x2": 64}
     assert B1.l2_bytes == 192 * kib**2
-    assert B1.hbm_bytes_per_cycle == pytest.approx(1.45e12 / 1.85e9)
+    assert B1.hbm_bytes_per_cycle == pytest.approx(1.49e12 / 1.85e9)
     assert B1.l2_bytes_per_cycle == pytest.approx(6.0e12 / 1.85e9)
     assert ("l0c", "ub") not in B1.moves
     assert B1.flags == 8

@@ -324,7 +324,7 @@ def test_neighbours_say_whether_sums_are_split(monkeypatch: pytest.MonkeyPatch) 
             )
         return x
 
-    shapes = [jax.ShapeDtypeStruct(s, "float16") for s in ((1, 14, 14, 256), (3, 3, 256, 256), (1, 1, 256, 256))]
+    shapes = [jax.ShapeDtypeStruct(s, "float16") for s in ((1, 7, 7, 384), (3, 3, 384, 384), (1, 1, 384, 384))]
 
     def chosen(others: int) -> tuple[bool, float]:
         monkeypatch.setattr(fronts, "MOST_OTHERS", others)

@@ -194,7 +194,7 @@ def test_only_the_named_kernel_is_pinned() -> None:
     text = tw.compile(two, *shapes, options=tw.Options(schedule=pins)).ir("tile")
     first, second = (text.split(f"@contract_{i} {{")[1].split("tile.kernel")[0] for i in (0, 1))
     assert "f32, l0c>" in first
-    assert "tile<32x256xf32, l0c>" in second and "tile<32x256xf32, l0c>" not in first
+    assert "tile<32x128xf32, l0c>" in second and "tile<32x128xf32, l0c>" not in first
 
 
 def test_copy_length_and_buffers_are_obeyed() -> None:

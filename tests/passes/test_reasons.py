@@ -239,5 +239,6 @@ def test_a_row_that_has_no_room() -> None:
         scale = jax.lax.rsqrt((x * x).mean(-1, keepdims=True, dtype=jnp.float32))
         return (x * scale.astype(x.dtype)) @ w
 
-    found = noted(fn, (1, 4096), (4096, 11008))
+    on_cubes = tw.Options(schedule={"contract_0": tw.Schedule(base_n=256)})  # one row is left to vector cores else
+    found = noted(fn, (1, 4096), (4096, 11008), options=on_cubes)
     assert any(r.kind == "not inlined" and r.why.endswith("has no room for it on chip") for r in found)
