@@ -42,6 +42,7 @@ from .simulator import (
     Simulation,
     TimedKernel,
     Transfer,
+    judge,
     simulate,
     track,
 )
@@ -103,6 +104,7 @@ def report_of(simulation: Simulation, module: ModuleOp, undonated_arena: int | N
         left_out=left_out_of(module),
         precision=recorded_precision(module),
         avoided_copies=avoided_copies(module),
+        judge=judge(simulation.machine),
     )
 
 
@@ -163,7 +165,7 @@ class _KernelSum:
     def __init__(self, kernel: TimedKernel | None, machine: Machine) -> None:
         self.kernel, self.machine = kernel, machine
         self.runs = self.joined = self.cycles = 0
-        self.microseconds = self.launch_microseconds = 0.0
+        self.microseconds = self.launch_microseconds = self.cold_microseconds = 0.0
         self.pipes: Counter[str] = Counter()
         self.limited: dict[str, Counter[str]] = {}
         self.throttled: Counter[str] = Counter()
@@ -182,6 +184,7 @@ class _KernelSum:
         totals = kernel.totals
         self.joined += times if step.joined else 0
         self._add(step, run.cycles, times)
+        self.cold_microseconds += self.machine.cycles_to_microseconds(step.cold_cycles) * times
         for pipe, cycles in run.pipes.items():
             self.pipes[pipe] += cycles * times
             for level, amount in run.limited[pipe].items():
@@ -254,6 +257,7 @@ class _KernelSum:
             cores=1 if kernel is None else kernel.cores,
             microseconds=self.microseconds,
             launch_microseconds=self.launch_microseconds,
+            cold_microseconds=self.cold_microseconds,
             bound=self.bound(),
             pipes={p: self.machine.cycles_to_microseconds(c) for p, c in sorted(self.pipes.items())},
             bytes={key: self.bytes[key] for key in ("hbm", "l2", "read", "write")},

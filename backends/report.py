@@ -7,6 +7,8 @@
      "floor_microseconds": float,      below which no kernels of this work get: the largest of all that crosses HBM at
                                        least, of all products and of all vector lanes, each at the chip's peak
      "efficiency": float | null,       floor_microseconds / microseconds
+     "cold_microseconds": float,       what runs of kernels take longer, as L2 does not have what they read
+     "judge": str,                     digest of the rules and numbers that times follow from (simulator/judge.py)
      "queues": {queue: microseconds},  how long each stream (compute, copy_in, copy_out, host) and the program's own
                                        thread (program) is busy
      "cycles": int,                    core cycles in which kernels ran, launches and host calls excluded
@@ -32,6 +34,7 @@
      "kernels": [{"name": str, "kind": str, "launches": int, "cores": int,    kind "copy": all copies
                   "joined": int,                      of its `launches`, how often it is such a stage
                   "microseconds": float, "launch_microseconds": float,    all launches, and barriers before them
+                  "cold_microseconds": float,         of them, what runs take longer as L2 does not have what they read
                   "bound": "launch" | "HBM" | "L2" | pipe | "<pipe> (HBM)" | "<pipe> (L2)",
                   "pipes": {pipe: microseconds},      busy, of the heaviest core, all launches
                   "floor_microseconds": float,        the least that all launches could take: of each the largest of
@@ -86,6 +89,9 @@ if TYPE_CHECKING:
 
 SCHEMA = "tilewright.report/1"
 
+COLD = 0.05
+"""The share of the time from which on a report says in a note what a cold L2 costs."""
+
 
 @dataclass(frozen=True)
 class KernelReport:
@@ -110,6 +116,7 @@ class KernelReport:
     joined: int = 0
     floor_microseconds: float = 0.0
     floors: dict[str, float] = field(default_factory=dict)
+    cold_microseconds: float = 0.0
 
     @property
     def efficiency(self) -> float | None:
@@ -262,6 +269,12 @@ class Report:
     left_out: str | None = None
     precision: PrecisionRecord | None = None
     avoided_copies: AvoidedCopies = field(default_factory=AvoidedCopies)
+    judge: str = ""
+
+    @property
+    def cold_microseconds(self) -> float:
+        """What runs of kernels take longer, together, as L2 does not have what they read."""
+        return sum(kernel.cold_microseconds for kernel in self.kernels)
 
     @property
     def floor_microseconds(self) -> float:
@@ -302,7 +315,11 @@ class Report:
         shares = {"by_precision": [asdict(row) for row in self.by_precision]}
         memory = {**asdict(self.memory), "fragmentation": self.memory.fragmentation}
         kernels = [k.to_dict() for k in self.kernels]
-        floor = {"floor_microseconds": self.floor_microseconds, "efficiency": self.efficiency}
+        floor = {
+            "floor_microseconds": self.floor_microseconds,
+            "efficiency": self.efficiency,
+            "cold_microseconds": self.cold_microseconds,
+        }
         avoided = {
             "copies": self.avoided_copies.copies,
             "bytes": self.avoided_copies.bytes,
@@ -435,6 +452,11 @@ class Report:
             notes.append(
                 f"floor, all work at the chip's peak: {self.floor_microseconds:,.1f} us, "
                 f"{self._share(self.floor_microseconds)} of the time"
+            )
+        if self.cold_microseconds >= COLD * self.microseconds:
+            notes.append(
+                f"of what kernels read, L2 does not have all: {self.cold_microseconds:,.1f} us, "
+                f"{self._share(self.cold_microseconds)} of the time"
             )
         if self.avoided_copies.copies:
             notes.append(f"copies avoided: {self.avoided_copies}")

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..backends.simulator import judge
+from ..machine import Machine
 from ..support.files import write_part, write_plot
 from .compare import Outcome
 from .records import CalibrationError, Record
@@ -103,10 +105,17 @@ def summaries(outcomes: Sequence[Outcome]) -> dict[str, Summary]:
     return {"910B family": summarise(both), **found} if both else found
 
 
+def judges(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """The digest of the judge of each machine that outcomes are of."""
+    targets = dict.fromkeys(o.target for o in outcomes if o.target)
+    return {target: judge(Machine.load(target)) for target in targets}
+
+
 def to_dict(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Everything, as plain data."""
     return {
         "schema": "tilewright.calibration/1",
+        "judge": judges(outcomes),
         "summary": {name: s.to_dict() for name, s in summaries(outcomes).items()},
         "records": [
             {
@@ -163,6 +172,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
     header, rows = summary_rows(outcomes)
     lines.append("absolute error; pipes are medians")
     lines += _columns([header, *rows])
+    lines += [f"judge of {target}: {digest}" for target, digest in judges(outcomes).items()]
     return "\n".join(lines) + "\n"
 
 
@@ -188,6 +198,7 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
 
     header, rows = summary_rows(outcomes)
     lines = ["### Summary", "", "Absolute errors; pipes are medians.", "", *rows_of(header, rows)]
+    lines += rows_of(["machine", "judge"], [[name, f"`{digest}`"] for name, digest in judges(outcomes).items()])
     for name, members in by_group(outcomes).items():
         lines += [f"### {name}", ""]
         found = record_rows(members)

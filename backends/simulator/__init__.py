@@ -14,6 +14,7 @@ on.
 
 from .errors import SimulationError
 from .host import simulate
+from .judge import judge
 from .kernel import KernelRun, TimedKernel
 from .pricing import HBM, L2_CACHE
 from .steps import (
@@ -51,6 +52,7 @@ __all__ = [
     "Transfer",
     "EventWait",
     "Work",
+    "judge",
     "lay_out",
     "simulate",
     "track",

@@ -229,6 +229,7 @@ class _Host(HostVisitor[Steps]):
         roots = [self.root(v) for v in op.operands]
         pushed = self._pushed_out(kernel)
         run = kernel.run(tuple(self._missing(kernel, i, root, pushed) for i, root in enumerate(roots)))
+        warm = tuple(self._missing(kernel, i, root, pushed, warm=True) for i, root in enumerate(roots))
         once = sum(self._crossing_once(kernel, i, root, pushed) for i, root in enumerate(roots))
         for moved in (kernel.totals.read, kernel.totals.written):
             for i, root in enumerate(roots):
@@ -243,7 +244,7 @@ class _Host(HostVisitor[Steps]):
         if op.nowait is not None:
             overhead = 0.0
         microseconds = overhead + self.machine.cycles_to_microseconds(run.cycles)
-        return Launch(kernel, run, overhead, joined, microseconds, op, op.queue, once)
+        return Launch(kernel, run, overhead, joined, microseconds, op, op.queue, once, warm)
 
     def _idle(self, op: structure.LaunchOp, kind: str) -> float:
         """Microseconds before the stage before a launch ends in which cores of a kind have nothing else to do than to
@@ -278,8 +279,10 @@ class _Host(HostVisitor[Steps]):
             raise SimulationError(f"{describe(op)} launches @{name}, which does not exist")
         return kernel
 
-    def _missing(self, kernel: TimedKernel, i: int, root: SSAValue, pushed: float) -> float:
-        """The share of an operand's bytes that crosses HBM in this launch.
+    def _missing(
+        self, kernel: TimedKernel, i: int, root: SSAValue, pushed: float, warm: bool = False
+    ) -> float:
+        """The share of an operand's bytes that crosses HBM in this launch; `warm`: if L2 had all that fits there.
 
         Reads: what the kernel's own reuse leaves, of that what was not resident before. Writes stay in L2 as far
         as all that the launch moves fits there; what does not is pushed out to HBM, written bytes first: a share
@@ -290,9 +293,9 @@ class _Host(HostVisitor[Steps]):
             return 0.0
         crossing = 0.0
         if read:
-            crossing += min(read * kernel.reuse.crossing_share(i), read) * self.l2.absent(
-                root, gm(root).bytes
-            )
+            size = gm(root).bytes
+            absent = float(size > self.machine.l2_bytes) if warm else self.l2.absent(root, size)
+            crossing += min(read * kernel.reuse.crossing_share(i), read) * absent
         return (crossing + written * pushed) / (read + written)
 
     def _crossing_once(self, kernel: TimedKernel, i: int, root: SSAValue, pushed: float) -> float:

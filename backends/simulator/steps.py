@@ -34,7 +34,8 @@ class Launch(OfOp):
     over the cores of that launch, less the time in which the kernel loads ahead of it. `saved`: microseconds of its run
     that are not counted, as it loads ahead of its barrier what takes longer than that, or is side by side with others:
     of what these take together, each has the share that it has of what they would take alone. once_bytes: what must
-    cross HBM, as far as L2 does not have it or cannot keep it, however often the kernel moves it.
+    cross HBM, as far as L2 does not have it or cannot keep it, however often the kernel moves it. warm: the share of
+    each operand's bytes that would cross HBM if L2 had all that fits there.
     """
 
     kernel: TimedKernel
@@ -45,7 +46,14 @@ class Launch(OfOp):
     op: Operation
     queue: str | None
     once_bytes: float
+    warm: tuple[float, ...] = ()
     saved: float = 0.0
+
+
+    @property
+    def cold_cycles(self) -> int:
+        """Cycles that the run takes longer as L2 does not have what it reads."""
+        return max(0, self.run.cycles - self.kernel.run(self.warm).cycles) if self.warm else 0
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,8 @@ def report(args: argparse.Namespace) -> int:
         Console().print(found)
     else:
         print(found.table(200, borders=False), end="")
+    if not args.json:
+        print(f"judge: {found.judge}")
     if hint and not args.json:
         print(hint)
     if args.legend and not args.json:

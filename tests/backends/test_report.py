@@ -311,6 +311,8 @@ def test_json_schema(report: Report):
         "floor_microseconds",
         "efficiency",
         "avoided_copies",
+        "cold_microseconds",
+        "judge",
     }
     assert data["schema"] == "tilewright.report/1"
     assert set(data["energy"]) == {"macs", "vector", "gm", "l2", "l1", "l0", "ub", "idle"}
@@ -351,6 +353,7 @@ def test_json_schema(report: Report):
             "modes",
             "floor_microseconds",
             "floors",
+            "cold_microseconds",
             "efficiency",
         }
         assert set(kernel["bytes"]) == {"hbm", "l2", "read", "write"}
