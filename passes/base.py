@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
@@ -36,16 +36,12 @@ class LevelPass(ModulePass):
 
 @dataclass(frozen=True)
 class TargetPass(LevelPass):
-    """A pass that depends on the machine. target: the name or path of one, for a module that does not say its own;
-    hivm: whether kernels are made for the vendor's IR, which the module says from then on."""
+    """A pass that depends on the machine. target: the name or path of one, for a module that does not say its own."""
 
     target: str | None = None
-    hivm: bool = False
 
     def run(self, module: ModuleOp) -> None:
         check_level(module)
-        if self.hivm:
-            module.attributes[FOR_HIVM] = UnitAttr()
         self.run_for(module, settle_target(module, self.target, self.name))
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import fields, replace
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.passes import ModulePass
 
-from ..dialects.module import target_of
+from ..dialects.module import FOR_HIVM, target_of
 from .base import LevelPass, settle_target
 from .calls import callers_first
 from .errors import PassError, SeveralErrors
@@ -84,8 +84,11 @@ def run_pipeline(
 def run_stage(stage: Stage, module: ModuleOp, target: str | None = None) -> None:
     """Runs one stage on a module: for the machine that it says or, where it says none, for `target`.
 
-    Raises PassError where the module says another machine than `target`, and for what the pass refuses.
+    A module whose kernels are to be made for the vendor's IR says so from then on. Raises PassError where the module
+    says another machine than `target`, and for what the pass refuses.
     """
+    if stage.choices.hivm:
+        module.attributes[FOR_HIVM] = UnitAttr()
     settle_target(module, target, stage.name)
     made = make_pass(stage, target_of(module))
     if isinstance(made, LevelPass):

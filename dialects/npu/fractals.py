@@ -37,13 +37,13 @@ def matrix_bytes(shape: Sequence[int], element: Attribute, space: str, dims: int
 
 def refuse_matrices(matrices: Iterable[tuple[SSAValue, int]], machine: Machine) -> str | None:
     """Why buffers, each with so many dimensions of columns, are no whole fractals of a machine, as far as they have
-    addresses; None where they are."""
+    addresses; None where they are. One whose rows have a pitch is a piece of a matrix, which who reads that has."""
     for value, dims in matrices:
         kind = value.type
         assert isinstance(kind, BufferType)
         alloc = whole_buffer(value).owner
         placed = isinstance(alloc, AllocOp) and isinstance(alloc.address, IntegerAttr)
-        if not placed:
+        if not placed or kind.pitch:
             continue
         if (needed := matrix_bytes(kind.shape, kind.element, kind.space, dims, machine)) > kind.slot_bytes:
             blocks = fractals_of(kind.space, kind.element, dims, machine)

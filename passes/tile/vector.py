@@ -349,7 +349,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         """Whether a kernel with this tile has room in ub."""
         if self._needed_bytes(tile) <= self.machine.spaces["ub"].bytes:
             return True
-        return not self._in_pieces(tile) and not any_open(self.extents) and self._fits_built(tile)
+        return not self._in_pieces(tile) and self._fits_built(tile)
 
     def _piece_bytes(self, pieces: RowPieces, tile: Sequence[int], slots: int) -> int:
         ragged = any(reaches_over(self.extents[a], tile[a]) for a in self.rows)

@@ -78,7 +78,7 @@ def test_norm_with_weight_and_bias() -> None:
 
 
 def test_integers() -> None:
-    assert walks(in_pieces(scaled, data("i32", (25, 9_001)))) == 2
+    assert walks(in_pieces(scaled, data("i32", (25, 19_001)))) == 2
 
 
 def test_what_is_stored_along_rows_and_narrow_results() -> None:
@@ -89,7 +89,7 @@ def test_what_is_stored_along_rows_and_narrow_results() -> None:
         top = y.max(-1, keepdims=True)
         return y, jnp.log(jnp.exp(y - top).sum(-1)) + top[:, 0]
 
-    assert walks(in_pieces(both, data("f32", (48, 9_001)))) == 2
+    assert walks(in_pieces(both, data("f32", (48, 19_001)))) == 2
 
 
 def test_the_best_of_a_row_and_its_place() -> None:

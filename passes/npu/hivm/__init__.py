@@ -40,8 +40,13 @@ class NpuHivmPass(TargetPass):
     """Rewrites the vector sections of kernels."""
 
     name = "npu-hivm"
+    hivm: bool = False
+    """Whether the module is made for the vendor's IR, which it says from then on; where it does not, the pass does
+    nothing."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
+        if self.hivm:
+            module.attributes[FOR_HIVM] = UnitAttr()
         if FOR_HIVM not in module.attributes:
             return
         for kernel in list(module.ops):
