@@ -40,6 +40,7 @@ class Machine:
     cube_sparse: by how much fewer multiply-adds a product has whose right side keeps 2 of 4 numbers along k, by type.
     unit_flags: whether a drain may follow the product of its sums fractal by fractal, without a flag.
     unrolls: whether what brings a tile from l1 to l0a repeats it for each position of a window (image to column).
+    in_library: whether vector instructions are those of the vendor's library, of which fewer repeat operands.
     unordered: pipes that may begin an instruction before the ones ahead of it are over, so that what depends on one
     of them needs a pipe_barrier between; unordered_sums: products of fewer fractals of sums than this do, too, where
     they go on with the sums of the one before.
@@ -93,6 +94,7 @@ class Machine:
     scaled_drains: ScaledDrains | None = None
     unit_flags: bool = False
     unrolls: bool = True
+    in_library: bool = False
     cube_biases: tuple[str, ...] = ()
     cube_sparse: Mapping[str, int] = field(default_factory=dict)
     library_issue_factor: float = 1.0
@@ -106,9 +108,10 @@ class Machine:
         return hashlib.sha256(_canonical(self).encode()).hexdigest()
 
     @cached_property
-    def without_unrolling(self) -> Machine:
-        """The same chip as one sees it through an IR that has no moves which unroll windows."""
-        return replace(self, unrolls=False)
+    def in_hivm(self) -> Machine:
+        """The same chip as one sees it through the vendor's IR: no moves unroll windows, and vector instructions are
+        those of a library."""
+        return replace(self, unrolls=False, in_library=True)
 
     @property
     def core_kinds(self) -> tuple[str, ...]:

@@ -76,4 +76,4 @@ def settle_target(module: ModuleOp, target: str | None = None, asking: str = "")
 
 
 def _seen_by(module: ModuleOp, machine: Machine) -> Machine:
-    return machine.without_unrolling if FOR_HIVM in module.attributes else machine
+    return machine.in_hivm if FOR_HIVM in module.attributes else machine

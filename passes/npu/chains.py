@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from xdsl.dialects.scf import ForOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from ...dialects.dtypes import size
 from ...dialects.npu import BufferType, ElementwiseVectorOp, Pipe, SlotOp, whole_buffer
 from .usages import Usage
 
@@ -54,6 +55,8 @@ def share_slots(usages: Iterable[Usage]) -> bool:
     for usage in usages:
         block = _only_block(usage)
         if block is None or usage.type.space != "ub" or usage.alloc.shared is not None:
+            continue
+        if size(usage.type.shape) == 1:  # it takes a block, and a constant in it is a number to HIVM
             continue
         if usage.type.dtype() == "i1":  # the vendor's IR has bytes where truths are copied, and bits elsewhere
             continue

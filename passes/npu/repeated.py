@@ -5,7 +5,7 @@ After:   vsub %x, %mean, %y
 
 A number costs an instruction nothing, so it is always taken. A row or a column keeps an instruction from going over its
 rows in one run, so it is taken where that costs no more than the tile did, or (`every`) where the tile has no room. In
-a section for the vendor's library, which has scratch, it is what that library repeats.
+a module for the vendor's IR it is what the vendor's library repeats.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialects.dtypes import itemsize, size
 from ...dialects.npu import (
-    AllocOp,
     ElementwiseVectorOp,
     NpuOp,
     VBroadcastOp,
@@ -40,9 +39,8 @@ def repeat_in_place(section: SectionOp, machine: Machine, every: bool = False) -
     """Has the instructions of a section read what is repeated for them; every: whatever that costs. Whether any did."""
     found = False
     ops = list(section.body.walk())
-    vendor = any(isinstance(op, AllocOp) and op.scratch is not None for op in ops)
     for op in [op for op in ops if isinstance(op, VBroadcastOp)]:
-        users = _users(op, vendor)
+        users = _users(op, machine.in_library)
         if not users or not (every or _is_no_slower(op, users, machine)):
             continue
         for user in users:

@@ -76,7 +76,8 @@ npu.kernel @full {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
 // -----
 
 // The tile stays where what is repeated is written over before it is used, where an instruction is none of two sources,
-// and where the vendor's library, for which there is scratch, would not repeat.
+// and where the vendor's library, which a module for its IR has, would not repeat.
+module attributes {tilewright.hivm} {
 npu.kernel @stays {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
 ^bb0(%i: index, %x: !npu.gm<8x64xf32>, %y: !npu.gm<8x64xf32>):
   npu.section {core = "vector", units = 1} {
@@ -93,8 +94,12 @@ npu.kernel @stays {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
     npu.store_nd %u, %y at [0, 0] {sizes = [8, 64]} : (!npu.buffer<8x64xf32, ub>, !npu.gm<8x64xf32>)
   }
 }
+}
 // CHECK-LABEL: npu.kernel @stays
 // CHECK: npu.vbroadcast %n, %
+
+// -----
+
 npu.kernel @changed {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
 ^bb0(%i: index, %x: !npu.gm<8x64xf32>, %y: !npu.gm<8x64xf32>):
   npu.section {core = "vector", units = 1} {
