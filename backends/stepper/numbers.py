@@ -274,7 +274,7 @@ def apply(
     if name == "convert":
         return convert(operands[0], dtype) if not denormals else functions.apply(name, operands, shape, dtype)
     if name == "bitcast":
-        return np.ascontiguousarray(operands[0]).view(dtype)
+        return np.asarray(operands[0], order="C").view(dtype)
     if name == "select":
         return np.where(operands[0], operands[1], operands[2])
     own = operands[0].dtype

@@ -21,6 +21,7 @@ from ...dialects.npu.cumulate import VCumulateOp
 from ...dialects.npu.interface import NpuOp, fill_value
 from ...dialects.npu.scatter import VScatterOp
 from ...dialects.npu.sorting import VSortOp
+from ...dialects.open_sizes import is_open
 from ...dialects.shapes import Keys, transposes
 from ...support.rules import Rules
 from ..functions import values
@@ -152,13 +153,21 @@ def _mma(op: Any, number: Number) -> Compute:
 
 
 def _counted(op: Any, number: Number, dims: Sequence[int]) -> Callable[[np.ndarray], np.ndarray]:
-    """The part of a source that a reduction combines."""
-    counted = ints_of(op, "counted", number)
-    shape = Spec.of(op.source).shape
-    part = [slice(None)] * len(shape)
-    for d, n in zip(dims, counted, strict=False):
-        part[d] = slice(0, n)
-    return lambda x: x[tuple(part)]
+    """The part of a source that a reduction combines. Where its length is open, the rest is neutral, so that sums have
+    the order of those that are compiled for all lengths."""
+    kind, part, rest = text(op.kind), list[tuple[int, int]](), list[tuple[int, int]]()
+    for d, n in zip(dims, to_ints(op.counted) if op.counted is not None else (), strict=False):
+        (rest if is_open(n) else part).append((d, number(n)))
+    kept = tuple(slice(0, dict(part).get(d)) for d in range(len(Spec.of(op.source).shape)))
+
+    def combined(x: np.ndarray) -> np.ndarray:
+        x = x[kept]
+        for d, n in rest:
+            inside = np.expand_dims(np.arange(x.shape[d]) < n, tuple(a for a in range(x.ndim) if a != d))
+            x = np.where(inside, x, reductions.neutral(kind, x.dtype))
+        return x
+
+    return combined
 
 
 def _reduce(op: Any, number: Number) -> Compute:

@@ -214,3 +214,8 @@ def test_pairs_and_sparse_sides() -> None:
     ]
     for mine, wanted in zip(got, want, strict=True):
         same(mine, wanted)
+
+
+def test_bits_of_one_number_keep_its_shape() -> None:
+    made = numbers.apply("bitcast", [np.array(0x3F800000, np.uint32)], (), np.dtype(np.float32), False)
+    assert made.shape == () and made == 1.0

@@ -251,3 +251,17 @@ def test_arguments_are_checked() -> None:
         stepper(rand(4, 5), rand(4, 5))
     with pytest.raises(TypeError, match=r"argument 0 of @main is .*, got float32\[5, 4\]"):
         stepper(rand(5, 4))
+
+
+def test_sums_over_an_open_length_are_those_of_compiled_code() -> None:
+    """In the same order, whatever the length: bit for bit, extreme values and their places, too."""
+    (n,) = jax.export.symbolic_shape("n", constraints=["n >= 1", "n <= 2048"])
+
+    def fn(x: jax.Array) -> tuple[jax.Array, ...]:
+        return x.mean(0), x.max(0), x.argmin(0)
+
+    program = tw.compile(fn, jax.ShapeDtypeStruct((n, 4), np.float32))
+    for length in (1, 50, 64):
+        x = np.random.default_rng(length).standard_normal((length, 4)).astype(np.float32)
+        for typed, stepped in zip(program(x, mode="typed"), program(x, mode="step"), strict=True):
+            assert np.asarray(typed).tobytes() == np.asarray(stepped).tobytes()
