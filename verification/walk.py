@@ -402,7 +402,7 @@ class GraphWalk:
         """Bounds of an op nothing is known about: twice the largest change when its inputs move by theirs."""
         moved = []
         for x, e in zip(xs, es, strict=True):
-            step = or_zeros(e, x)
+            step = jax.numpy.asarray(or_zeros(e, x))
             step = step.reshape(-1).at[::2].multiply(-1).reshape(step.shape)
             step = jax.numpy.where(jax.numpy.isfinite(step), step, 0)
             moved.append(x if x.dtype.kind in "biu" else (x + step).astype(x.dtype))
