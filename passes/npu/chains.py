@@ -50,6 +50,7 @@ class _Host:
 def share_slots(usages: Iterable[Usage]) -> bool:
     """Moves temporaries of a section to idle slots. Whether there were any; their own buffers are gone then."""
     orders: dict[Block, list[Operation]] = {}
+    numbers: dict[Operation, int] = {}
     hosts: dict[tuple[Block, BufferType], list[_Host]] = {}
     lodgers: list[tuple[int, int, Usage, Block]] = []
     for usage in usages:
@@ -60,8 +61,10 @@ def share_slots(usages: Iterable[Usage]) -> bool:
             continue
         if usage.type.dtype() == "i1":  # the vendor's IR has bytes where truths are copied, and bits elsewhere
             continue
-        order = orders.setdefault(block, list(block.ops))
-        first, last = order.index(usage.ops[0]), order.index(usage.ops[-1])
+        if block not in orders:
+            orders[block] = list(block.ops)
+            numbers.update((op, i) for i, op in enumerate(orders[block]))
+        first, last = numbers[usage.ops[0]], numbers[usage.ops[-1]]
         if usage.private_block() is not None:
             if all(whole_buffer(v) is not usage.alloc.result for v in usage.ops[0].reads()):
                 lodgers.append((first, last, usage, block))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.scf import ForOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects.dtypes import itemsize, size
 from ...dialects.npu import (
@@ -38,9 +38,9 @@ COLUMN_WIDTHS = (2, 4)
 def repeat_in_place(section: SectionOp, machine: Machine, every: bool = False) -> bool:
     """Has the instructions of a section read what is repeated for them; every: whatever that costs. Whether any did."""
     found = False
-    ops = list(section.body.walk())
-    for op in [op for op in ops if isinstance(op, VBroadcastOp)]:
-        users = _users(op, machine.in_library)
+    orders: dict[Block, dict[Operation, int]] = {}
+    for op in [op for op in section.body.walk() if isinstance(op, VBroadcastOp)]:
+        users = _users(op, machine.in_library, orders)
         if not users or not (every or _is_no_slower(op, users, machine)):
             continue
         for user in users:
@@ -57,9 +57,11 @@ def repeat_in_place(section: SectionOp, machine: Machine, every: bool = False) -
     return found
 
 
-def _users(op: VBroadcastOp, vendor: bool) -> Sequence[ElementwiseVectorOp]:
+def _users(
+    op: VBroadcastOp, vendor: bool, orders: dict[Block, dict[Operation, int]]
+) -> Sequence[ElementwiseVectorOp]:
     """The instructions that read what is repeated, where all of them may repeat it themselves; else none. vendor:
-    whether by the vendor's library."""
+    whether by the vendor's library; orders: as `_stays` keeps them."""
     source, dest = buffer(op.source), buffer(op.dest)
     if whole_buffer(op.dest) is not op.dest or dest.dtype() == "i1" or size(dest.shape) == 1:
         return ()
@@ -82,11 +84,14 @@ def _users(op: VBroadcastOp, vendor: bool) -> Sequence[ElementwiseVectorOp]:
         if not any(buffer(v).shape == full for v in others) or (len(user.sources()) != 2 and not one):
             return ()
         users.append(user)
-    return users if _stays(op, users) else ()
+    return users if _stays(op, users, orders) else ()
 
 
-def _stays(op: VBroadcastOp, users: Sequence[ElementwiseVectorOp]) -> bool:
-    """Whether what is repeated is not written over before the last of its users."""
+def _stays(
+    op: VBroadcastOp, users: Sequence[ElementwiseVectorOp], orders: dict[Block, dict[Operation, int]]
+) -> bool:
+    """Whether what is repeated is not written over before the last of its users. orders: the numbers of the ops of each
+    block that was looked at, as far as they are left."""
     whole = whole_buffer(op.source)
     writers = [u for u in buffer_users(whole) if isinstance(u, NpuOp) and _writes(u, whole)]
     block = op.parent
@@ -96,7 +101,9 @@ def _stays(op: VBroadcastOp, users: Sequence[ElementwiseVectorOp]) -> bool:
         return within is not None and all(within.find_ancestor_op_in_block(u) is not None for u in (op, *users))
     if any(u.parent is not block for u in (*writers, *users)):
         return False
-    order = {each: i for i, each in enumerate(block.ops)}
+    if block not in orders:
+        orders[block] = {each: i for i, each in enumerate(block.ops)}
+    order = orders[block]
     last = max(order[u] for u in users)
     return not any(order[op] < order[w] <= last for w in writers)
 
