@@ -332,7 +332,6 @@ _CALLS: dict[str, Callable[..., Size]] = {
     "min": minimum,
     "ceildiv": ceildiv,
 }
-_POWERS = (ast.Pow, ast.BitXor)
 
 
 def size_text(size: Size) -> str:
@@ -367,19 +366,20 @@ Names = Mapping[str, "Symbol | int | Size"]
 
 def parse_size(text: str, symbols: Names) -> Size:
     """The size that a text says, of these names. Raises SizeError."""
+    return _size_of(_parsed(text).body, text, symbols)
+
+
+def _parsed(text: str) -> ast.Expression:
+    """Powers are written `n^2` by JAX. Raises SizeError."""
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        return ast.parse(text.strip().replace("^", "**"), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise SizeError(f"{text!r} is no size: write it as in 8*s + 1 or floordiv(b, 2)") from None
-    return _size_of(tree, text, symbols)
 
 
 def names_in(text: str) -> set[str]:
     """The names of symbols in the text of a size or of a constraint. Raises SizeError for a text that is none."""
-    try:
-        tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise SizeError(f"{text!r} is no size: write it as in 8*s + 1 or floordiv(b, 2)") from None
+    tree = _parsed(text)
     called = {
         node.func.id
         for node in ast.walk(tree)
@@ -401,7 +401,7 @@ def _size_of(node: ast.expr, text: str, symbols: Names) -> Size:
             return Expr(known) if isinstance(known, int) else Expr.of(known)
         case ast.UnaryOp(op=ast.USub(), operand=inner):
             return _size_of(inner, text, symbols) * -1
-        case ast.BinOp(left=left, op=op, right=ast.Constant(value=int(power))) if isinstance(op, _POWERS):
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(power))):
             return times(*[_size_of(left, text, symbols)] * _power(power, text))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             return _BINARY[type(op)](_size_of(left, text, symbols), _size_of(right, text, symbols))

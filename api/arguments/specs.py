@@ -10,12 +10,13 @@ from typing import Any
 from ...dialects.affine import Symbol
 from ...dialects.sizes import (
     Constraint,
+    Derived,
+    Size,
     SizeError,
     bounded,
     names_in,
     parse_constraint,
     parse_size,
-    size_text,
 )
 from ...passes.errors import CompileError
 from .parameters import Parameters
@@ -155,13 +156,13 @@ def symbolic_shapes(dims: Sequence[Dims], constraints: Sequence[str], option: st
     try:
         wanted = [parse_constraint(text, symbols) for text in constraints]
         bounded(symbols, wanted)
-        scope = jax.export.SymbolicScope(tuple(map(_in_jax, wanted)))
+        scope = jax.export.SymbolicScope(tuple(map(_constraint_in_jax, wanted)))
 
         def made(d: str | int | None) -> Any:
             if not isinstance(d, str):
                 return d
             size = parse_size(d, symbols)
-            return jax.export.symbolic_shape(size_text(size), scope=scope)[0] if size.terms else size.constant
+            return jax.export.symbolic_shape(_in_jax(size), scope=scope)[0] if size.terms else size.constant
 
         return [tuple(map(made, row)) for row in dims]
     except SizeError as error:
@@ -170,8 +171,22 @@ def symbolic_shapes(dims: Sequence[Dims], constraints: Sequence[str], option: st
         raise CompileError(f"{option}: {str(error).splitlines()[0]}") from None
 
 
-def _in_jax(constraint: Constraint) -> str:
+def _constraint_in_jax(constraint: Constraint) -> str:
     """A constraint in the words of JAX, which has no `<` and no `>`."""
     right = constraint.right + {"<": -1, ">": 1}.get(constraint.compare, 0)
     compare = constraint.compare if constraint.compare == "==" else f"{constraint.compare[0]}="
-    return f"{size_text(constraint.left)} {compare} {size_text(right)}"
+    return f"{_in_jax(constraint.left)} {compare} {_in_jax(right)}"
+
+
+def _in_jax(size: Size) -> str:
+    """A size in the words of JAX, which has no `ceildiv`."""
+    terms = [f"{coefficient}*{_variable_in_jax(v)}" for v, coefficient in size.terms]
+    return " + ".join([*terms, str(size.constant)])
+
+
+def _variable_in_jax(variable: Symbol | Derived) -> str:
+    if isinstance(variable, Symbol):
+        return str(variable)
+    if variable.kind == "mul":  # of variables
+        return "*".join(_variable_in_jax(arg.terms[0][0]) for arg in variable.args)
+    return f"{variable.kind}({', '.join(map(_in_jax, variable.args))})"

@@ -143,14 +143,21 @@ class ReshapeOp(GraphOp, HasFolderInterface, HasCanonicalizationPatternsInterfac
 
     def along(self, i: int, d: int) -> BoundedDim | None:
         """The first elements of a dimension are the first of the one that it becomes, where it is the outermost of
-        those that are joined; one of a single element may go away."""
+        those that are joined; one of a single element may go away. Of several such beside each other it becomes the
+        one with the same number among them."""
         src, out = shape_of(self.x), shape_of(self.result)
         before, behind = size(src[:d]), size(src[d:])
-        found = [r for r in range(len(out)) if (size(out[:r]), size(out[r:])) == (before, behind)]
+
+        def alike(shape: Sequence[int]) -> list[int]:
+            """The dimensions of which each step is one of d's."""
+            return [r for r in range(len(shape)) if (size(shape[:r]), size(shape[r:])) == (before, behind)]
+
+        found = alike(out)
         grown = [r for r in found if out[r] and out[r] % max(src[d], 1) == 0]
         if 0 in src or src[d] == 1:
             same = [r for r in grown if out[r] == src[d]]
-            return BoundedDim(same[0] if same else None)
+            number = [r for r in alike(src) if src[r] == src[d]].index(d)
+            return BoundedDim(same[min(number, len(same) - 1)] if same else None)
         return BoundedDim(grown[-1], scale=out[grown[-1]] // src[d]) if grown else None
 
 

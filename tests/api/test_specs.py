@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.api.arguments.specs import symbolic_shapes
+from tilewright.dialects.affine import Symbol
+from tilewright.dialects.sizes import parse_size
 
 
 def ones(*shape: int, dtype: Any = np.float32) -> np.ndarray:
@@ -123,3 +126,13 @@ def test_specs_that_make_no_sense_are_one_sentence(dynamic: Any, constraints: An
     with pytest.raises(tw.CompileError, match=f"^{re.escape(said)}") as error:
         tw.jit(product, dynamic=dynamic, dynamic_constraints=constraints)(ones(3, 4), ones(4, 5))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["ceildiv(n, 4)", "2*ceildiv(n + 1, 4)*m", "(n + 1)*(m + 2)", "n*n - 3*n*m + 5", "max(n, ceildiv(m, 3)) - n"],
+)
+def test_jax_and_tilewright_read_each_other(text: str) -> None:
+    symbols = {name: Symbol(name, 1) for name in "nm"}
+    ((dim,),) = symbolic_shapes([(text,)], [f"n >= {text}"], "dynamic")
+    assert parse_size(str(dim), symbols) == parse_size(text, symbols)

@@ -219,6 +219,11 @@ def test_division_by_a_size_that_is_zero() -> None:
         evaluate(parse_size("b", SYMBOLS), {})
 
 
+def test_powers_as_jax_writes_them() -> None:
+    assert parse_size("2*b^2 + 3*b", SYMBOLS) == parse_size("2*b*b + 3*b", SYMBOLS)
+    assert names_in("b^2 + s") == {"b", "s"}
+
+
 def test_products_are_multiplied_out() -> None:
     b, s = (Expr.of(SYMBOLS[n]) for n in "bs")
     assert times(b + 1, s + fixed(2)) == times(b, s) + s + b * 2 + 2

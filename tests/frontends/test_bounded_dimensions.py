@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+import jax
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
@@ -52,6 +53,18 @@ def test_a_bounded_argument_may_be_marked() -> None:
     }}"""
     x = np.arange(15, dtype=np.float32).reshape(5, 3)
     np.testing.assert_array_equal(tw.compile(text)(x, np.int32(2)), -x[:2])
+
+
+@pytest.mark.parametrize("to", [(1, 1, 4), (1, 1, 2, 2), (1, 1, 1, 4)])
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("n", [0, 1])
+def test_of_several_dimensions_of_one_each_keeps_its_place(to: tuple[int, ...], dim: int, n: int) -> None:
+    def cut(x: jax.Array, n: jax.Array) -> jax.Array:
+        return tw.bounded(x, n, dim).reshape(to)
+
+    x = np.arange(4, dtype=np.float32).reshape(1, 1, 4)
+    found = tw.compile(lambda x, n: cut(x, n) + 1, x, np.int32(0))(x, np.int32(n))
+    np.testing.assert_array_equal(found, x.reshape(to).take(range(n), axis=dim) + 1)
 
 
 def test_what_runs_on_the_host_takes_no_bounded_types() -> None:
