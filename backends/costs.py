@@ -21,7 +21,7 @@ from ..dialects.source_places import SourcePlace, places_of
 from ..machine import LEVELS, Machine
 from .avoided import avoided_copies
 from .counts import counts_of
-from .floors import floor, floors_of
+from .floors import floor_of, floors_of
 from .report import (
     HostOpReport,
     HostScalarsReport,
@@ -225,7 +225,7 @@ class _KernelSum:
             overhead = step.microseconds - self.machine.cycles_to_microseconds(cycles)
         self.launch_microseconds += overhead * times
         needs = floors_of(step, self.machine)
-        self.floor += floor(needs) * times
+        self.floor += floor_of(step, needs) * times
         for resource, microseconds in needs.items():
             self.floors[resource] = self.floors.get(resource, 0.0) + microseconds * times
 

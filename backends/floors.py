@@ -6,7 +6,8 @@
             vector cores in each cycle
 
 The three work side by side, so the floor of a launch is the largest of them. Starting it is no part of it. What L2 has
-of a tensor when a launch begins need not cross HBM, however it came there.
+of a tensor when a launch begins need not cross HBM, however it came there. A launch that has others beside it, or does
+a part of its work ahead of its barrier, counts for a share of the time: no floor is above that.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ def floors_of(step: Launch | Copy, machine: Machine) -> dict[str, float]:
     return {name: machine.cycles_to_microseconds(cycles) for name, cycles in found.items() if cycles}
 
 
-def floor(needs: Mapping[str, float]) -> float:
-    """The floor in microseconds of what needs these resources side by side."""
-    return max(needs.values(), default=0.0)
+def floor_of(step: Launch | Copy, needs: Mapping[str, float]) -> float:
+    """The floor of a launch or a copy, in microseconds, which needs these resources side by side."""
+    least = max(needs.values(), default=0.0)
+    return min(least, step.microseconds) if isinstance(step, Launch) and step.saved else least
