@@ -14,6 +14,7 @@ from ...dialects.base import integer, integer_attr, ints, to_ints
 from ...dialects.dtypes import dtype_name, is_float, size, tensor
 from ...dialects.graph import ELEMENTWISE, ConcatOp, ContractOp, ConvOp
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.open_sizes import certain
 from .patterns import GraphPattern
 from .tensor_builder import RewriteBuilder, TensorBuilder
 
@@ -94,7 +95,9 @@ class ConvOnVector(GraphPattern):
 
     For each window position, what it meets is contracted with its weights, and all are added up. Where there are fewer
     results than window positions, as in the gradient of weights, what the window meets at each place of the result is
-    contracted with all weights.
+    contracted with all weights. Along dimensions where windows do not overlap, as those of patches, the input is cut
+    into windows, and all of their positions and places are in one contraction; so they are where a window's positions
+    are further apart than all places, as in the gradient of such weights.
     """
 
     name = "conv-on-vector"
@@ -103,74 +106,144 @@ class ConvOnVector(GraphPattern):
     def match_and_rewrite(self, op: ConvOp, rewriter: PatternRewriter, /) -> None:
         if dtype_name(element_of(op.lhs)) in self.machine.cube:
             return
-        work = f32 if is_float(element_of(op.lhs)) else element_of(op.result)
+        element = element_of(op.lhs)
         build = RewriteBuilder(rewriter)
-        rhs = build.transpose(op.rhs, to_ints(op.rhs_layout))
-        lhs = build.transpose(op.lhs, to_ints(op.lhs_layout))
-        rank = len(shape_of(lhs))
-        lhs = build.pad(lhs, 0, [0, 0, *to_ints(op.low)], [0, 0, *to_ints(op.high)], [0] * rank)
+        conv = _Windows(op, build, f32 if is_float(element) else element_of(op.result))
+        found = (conv.by_place if conv.few_places else conv.by_tap)()
         layout = to_ints(op.out_layout)
+        rank = len(layout)
         batch, features, *out = (shape_of(op.result)[d] for d in layout)
-        few = size(out) < size(shape_of(rhs)[2:])
-        found = (_by_place if few else _by_tap)(op, build, lhs, rhs, work)
         by_feature = build.transpose(found, [1, 0, rank, *range(2, rank)])
         plain = build.reshape(by_feature, [batch, features, *out])
         back = [layout.index(d) for d in range(rank)]
         rewriter.replace(op, (), [build.convert(build.transpose(plain, back), element_of(op.result))])
 
 
-def _by_tap(op: ConvOp, build: TensorBuilder, lhs: SSAValue, rhs: SSAValue, work: Attribute) -> SSAValue:
-    """The sum over the window's positions: [groups, batch, *out, features of a group] of a padded lhs
-    [batch, features, *spatial] and rhs [features, features, *window]."""
-    groups, rank = integer(op.groups), len(shape_of(lhs))
-    batch, features, *out = (shape_of(op.result)[d] for d in to_ints(op.out_layout))
-    features_in, _, *window = shape_of(rhs)
-    total: SSAValue | None = None
-    for tap in np.ndindex(*window):
-        met = met_by_tap(op, build, lhs, range(2, rank), tap, out)
-        weights = weights_of_tap(build, rhs, range(2, rank), tap)
-        product = build.add(
+class _Windows:
+    """What the windows of a convolution meet, as the operands of contractions in the type `work`.
+
+    The input is [batch, features, *spatial, *positions] and the weights are [features, features, *window]; there are
+    positions for the dimensions `apart`, along which no element is met from two places.
+    """
+
+    def __init__(self, op: ConvOp, build: TensorBuilder, work: Attribute):
+        self.op, self.build, self.work = op, build, work
+        self.weights = build.transpose(op.rhs, to_ints(op.rhs_layout))
+        lhs = build.transpose(op.lhs, to_ints(op.lhs_layout))
+        low, high = to_ints(op.low), to_ints(op.high)
+        padded = build.pad(lhs, 0, [0, 0, *low], [0, 0, *high], [0] * len(shape_of(lhs)))
+        self.batch, self.features, *self.out = (shape_of(op.result)[d] for d in to_ints(op.out_layout))
+        self.features_in, _, *self.window = shape_of(self.weights)
+        strides, steps = to_ints(op.strides), to_ints(op.rhs_dilation)
+        self.apart, self.overlap = list[int](), list[int]()
+        order, positions = [0, 1], list[int]()
+        for d in range(len(self.out)):
+            at = 2 + d + len(self.apart)
+            places, window = (self.out[d], strides[d]), (self.window[d], steps[d])
+            if inside := _reach(*window) <= strides[d] or certain(self.out[d], "==", 1):
+                padded = self._cut(padded, at, places, window)
+            elif certain(_reach(*places), "<=", steps[d]) or self.window[d] == 1:
+                padded = self._cut(padded, at, window, places)
+            else:
+                self.overlap.append(d)
+                order.append(at)
+                continue
+            self.apart.append(d)
+            order.append(at if inside else at + 1)
+            positions.append(at + 1 if inside else at)
+        self.input = build.transpose(padded, [*order, *positions])
+
+    def _cut(self, x: SSAValue, at: int, outer: tuple[int, int], inner: tuple[int, int]) -> SSAValue:
+        """Dimension `at` as two: so many parts, a step apart, and of each so many elements, a step apart."""
+        build, (count, every), (within, step) = self.build, outer, inner
+        every = max(every, _reach(within, step))  # what is there once reaches as far as it has to
+        shape, zeros = shape_of(x), [0] * len(shape_of(x))
+        least = min(shape[at], count * every)
+        if not certain(shape[at], "==", least):
+            x = build.part(x, at, 0, least)
+        behind = [count * every - least if i == at else 0 for i in range(len(shape))]
+        x = build.pad(x, 0, zeros, behind, zeros)
+        x = build.reshape(x, [*shape[:at], count, every, *shape[at + 1 :]])
+        return build.part(x, at + 1, 0, within, step)
+
+    @property
+    def few_places(self) -> bool:
+        """Whether there are fewer places of the result than window positions, where windows overlap."""
+        return size([self.out[d] for d in self.overlap]) < size([self.window[d] for d in self.overlap])
+
+    def _product(
+        self, met: SSAValue, weights: SSAValue, kept: Sequence[int], summed: Sequence[int]
+    ) -> SSAValue:
+        """[groups, batch, *kept, features of a group] of [batch, features, *kept, *summed] and [features, features,
+        *summed]."""
+        groups, build = integer(self.op.groups), self.build
+        own = self.features // groups
+        return build.add(
             ContractOp,
             [
-                build.reshape(met, [batch, groups, features_in, *out]),
-                build.reshape(weights, [features_in, groups, features // groups]),
+                build.reshape(met, [self.batch, groups, self.features_in, *kept, *summed]),
+                build.reshape(weights, [self.features_in, groups, own, *summed]),
             ],
-            tensor([groups, batch, *out, features // groups], work),
+            tensor([groups, self.batch, *kept, own], self.work),
             lhs_batch=ints([1]),
             rhs_batch=ints([1]),
-            lhs_contract=ints([2]),
-            rhs_contract=ints([0]),
+            lhs_contract=ints([2, *(3 + len(kept) + i for i in range(len(summed)))]),
+            rhs_contract=ints([0, *(3 + i for i in range(len(summed)))]),
         )
-        total = product if total is None else build.add(ELEMENTWISE["add"], [total, product], product.type)
-    assert total is not None
-    return total
+
+    def by_tap(self) -> SSAValue:
+        """[groups, batch, *out, features of a group], the sum over the window's positions."""
+        build, at = self.build, [2 + d for d in self.overlap]
+        strides, steps = (
+            [to_ints(a)[d] for d in self.overlap] for a in (self.op.strides, self.op.rhs_dilation)
+        )
+        counts = [self.out[d] for d in self.overlap]
+        total: SSAValue | None = None
+        for tap in np.ndindex(*(self.window[d] for d in self.overlap)):
+            first = [t * step for t, step in zip(tap, steps, strict=True)]
+            met = _every(build, self.input, at, first, counts, strides)
+            weights = weights_of_tap(build, self.weights, at, tap)
+            product = self._product(met, weights, self.out, [self.window[d] for d in self.apart])
+            total = (
+                product if total is None else build.add(ELEMENTWISE["add"], [total, product], product.type)
+            )
+        assert total is not None
+        return total
+
+    def by_place(self) -> SSAValue:
+        """The same, place by place."""
+        build, rank = self.build, 2 + len(self.out)
+        at = [2 + d for d in self.overlap]
+        strides, steps = (
+            [to_ints(a)[d] for d in self.overlap] for a in (self.op.strides, self.op.rhs_dilation)
+        )
+        window, kept = [self.window[d] for d in self.overlap], [self.out[d] for d in self.apart]
+        order = [*(2 + d for d in self.overlap), *range(rank, rank + len(self.apart))]
+        weights = build.transpose(
+            self.weights, [0, 1, *(2 + d for d in self.overlap), *(2 + d for d in self.apart)]
+        )
+        places: list[SSAValue] = []
+        for place in np.ndindex(*(self.out[d] for d in self.overlap)):
+            first = [p * stride for p, stride in zip(place, strides, strict=True)]
+            met = _every(build, self.input, at, first, window, steps)
+            met = build.transpose(met, [0, 1, *(2 + d for d in self.apart), *order])
+            product = self._product(met, weights, kept, [*window, *(self.window[d] for d in self.apart)])
+            places.append(build.reshape(product, [1, *shape_of(product)]))
+        shape = [len(places), *shape_of(places[0])[1:]]
+        stacked = build.add(ConcatOp, places, tensor(shape, self.work), dim=integer_attr(0))
+        placed = build.reshape(stacked, [*(self.out[d] for d in self.overlap), *shape[1:]])
+        found = len(self.overlap)
+        where = {d: i for i, d in enumerate(self.overlap)} | {
+            d: found + 2 + i for i, d in enumerate(self.apart)
+        }
+        return build.transpose(
+            placed, [found, found + 1, *(where[d] for d in range(len(self.out))), found + 2 + len(self.apart)]
+        )
 
 
-def _by_place(op: ConvOp, build: TensorBuilder, lhs: SSAValue, rhs: SSAValue, work: Attribute) -> SSAValue:
-    """Place by place of the result: the same as `_by_tap`."""
-    groups, rank = integer(op.groups), len(shape_of(lhs))
-    batch, features, *out = (shape_of(op.result)[d] for d in to_ints(op.out_layout))
-    features_in, _, *window = shape_of(rhs)
-    in_window = range(3, rank + 1)
-    weights = build.reshape(rhs, [features_in, groups, features // groups, *window])
-    places: list[SSAValue] = []
-    for place in np.ndindex(*out):
-        met = met_at_place(op, build, lhs, range(2, rank), place, window)
-        product = build.add(
-            ContractOp,
-            [build.reshape(met, [batch, groups, features_in, *window]), weights],
-            tensor([groups, batch, features // groups], work),
-            lhs_batch=ints([1]),
-            rhs_batch=ints([1]),
-            lhs_contract=ints([2, *in_window]),
-            rhs_contract=ints([0, *in_window]),
-        )
-        places.append(build.reshape(product, [1, groups, batch, features // groups]))
-    shape = [len(places), groups, batch, features // groups]
-    stacked = build.add(ConcatOp, places, tensor(shape, work), dim=integer_attr(0))
-    spatial = range(rank - 2)
-    placed = build.reshape(stacked, [*out, *shape[1:]])
-    return build.transpose(placed, [rank - 2, rank - 1, *spatial, rank])
+def _reach(count: int, step: int) -> int:
+    """From the first to the last of so many, a step apart."""
+    return (count - 1) * step + 1
 
 
 def met_by_tap(
@@ -184,19 +257,6 @@ def met_by_tap(
     """What one window position meets of a padded input with dimensions `spatial`, for `out` positions of the window."""
     first = [t * dilation for t, dilation in zip(tap, to_ints(op.rhs_dilation), strict=True)]
     return _every(build, padded, spatial, first, out, to_ints(op.strides))
-
-
-def met_at_place(
-    op: ConvOp,
-    build: TensorBuilder,
-    padded: SSAValue,
-    spatial: Sequence[int],
-    place: Sequence[int],
-    window: Sequence[int],
-) -> SSAValue:
-    """What the whole window meets of a padded input with dimensions `spatial` at one place of the result."""
-    first = [p * stride for p, stride in zip(place, to_ints(op.strides), strict=True)]
-    return _every(build, padded, spatial, first, window, to_ints(op.rhs_dilation))
 
 
 def _every(

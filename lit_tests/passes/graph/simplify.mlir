@@ -275,16 +275,34 @@ func.func @main(%x: tensor<2x6x5x4xf16>, %w: tensor<5x4x3x8xf16>) -> tensor<2x1x
 // -----
 
 // A convolution without a cube: place by place of the result where those are fewer than the window's positions.
-func.func @main(%x: tensor<2x3x4x3xi32>, %k: tensor<5x3x4x2xi32>) -> tensor<2x5x1x2xi32> {
-  %y = graph.conv %x, %k {groups = 1, high = [0, 0], lhs_dilation = [1, 1], lhs_layout = [0, 1, 2, 3], low = [0, 0], out_layout = [0, 1, 2, 3], rhs_dilation = [1, 1], rhs_layout = [1, 0, 2, 3], strides = [1, 1]} : (tensor<2x3x4x3xi32>, tensor<5x3x4x2xi32>) -> tensor<2x5x1x2xi32>
-  func.return %y : tensor<2x5x1x2xi32>
+func.func @main(%x: tensor<2x3x3x4xi32>, %k: tensor<5x3x2x3xi32>) -> tensor<2x5x2x2xi32> {
+  %y = graph.conv %x, %k {groups = 1, high = [0, 0], lhs_dilation = [1, 1], lhs_layout = [0, 1, 2, 3], low = [0, 0], out_layout = [0, 1, 2, 3], rhs_dilation = [1, 1], rhs_layout = [1, 0, 2, 3], strides = [1, 1]} : (tensor<2x3x3x4xi32>, tensor<5x3x2x3xi32>) -> tensor<2x5x2x2xi32>
+  func.return %y : tensor<2x5x2x2xi32>
 }
 // CHECK: func.func @main
-// CHECK: graph.slice %x {limits = [2, 3, 4, 2], starts = [0, 0, 0, 0], strides = [1, 1, 1, 1]}
+// CHECK: graph.slice %x {limits = [2, 3, 2, 3], starts = [0, 0, 0, 0], strides = [1, 1, 1, 1]}
 // CHECK: graph.reduce {{.*}} {dims = [3, 4, 5], kind = "sum"}
-// CHECK: graph.slice %x {limits = [2, 3, 4, 3], starts = [0, 0, 0, 1], strides = [1, 1, 1, 1]}
+// CHECK: graph.slice %x {limits = [2, 3, 2, 4], starts = [0, 0, 0, 1], strides = [1, 1, 1, 1]}
 // CHECK: graph.reduce {{.*}} {dims = [3, 4, 5], kind = "sum"}
 // CHECK: graph.concat {{.*}} {dim = 0}
+// CHECK-NOT: graph.conv
+
+// -----
+
+// Windows that do not overlap are cut out of the input and contracted at once; here only along the second dimension.
+func.func @main(%x: tensor<2x3x5x8xi32>, %k: tensor<5x3x2x3xi32>) -> tensor<2x5x4x2xi32> {
+  %y = graph.conv %x, %k {groups = 1, high = [0, 0], lhs_dilation = [1, 1], lhs_layout = [0, 1, 2, 3], low = [0, 0], out_layout = [0, 1, 2, 3], rhs_dilation = [1, 1], rhs_layout = [1, 0, 2, 3], strides = [1, 4]} : (tensor<2x3x5x8xi32>, tensor<5x3x2x3xi32>) -> tensor<2x5x4x2xi32>
+  func.return %y : tensor<2x5x4x2xi32>
+}
+// CHECK: func.func @main
+// CHECK: %[[R:.*]] = graph.reshape %x : (tensor<2x3x5x8xi32>) -> tensor<2x3x5x2x4xi32>
+// CHECK-NEXT: %[[W:.*]] = graph.slice %[[R]] {limits = [2, 3, 5, 2, 3]
+// CHECK: graph.slice {{.*}} {limits = [2, 3, 4, 2, 3], starts = [0, 0, 0, 0, 0]
+// CHECK: %[[A:.*]] = graph.reduce {{.*}} {dims = [5, 6], kind = "sum"}
+// CHECK: graph.slice {{.*}} {limits = [2, 3, 5, 2, 3], starts = [0, 0, 1, 0, 0]
+// CHECK: %[[B:.*]] = graph.reduce {{.*}} {dims = [5, 6], kind = "sum"}
+// CHECK: graph.add %[[A]], %[[B]]
+// CHECK-NOT: graph.slice
 // CHECK-NOT: graph.conv
 
 // -----
