@@ -303,8 +303,11 @@ class _Host(HostVisitor[Steps]):
         byte once, and what it writes and L2 cannot keep, a share `pushed`."""
         if not self._moves(kernel, i, root):
             return 0.0
-        size = gm(root).bytes
-        read, written = (min(kernel.reuse.distinct_bytes(i, writes), size) for writes in (False, True))
+        size, totals = gm(root).bytes, kernel.totals
+        read, written = (  # boxes that are clipped at an edge count as whole ones in what is distinct
+            min(kernel.reuse.distinct_bytes(i, writes), size, (totals.written if writes else totals.read)[i])
+            for writes in (False, True)
+        )
         return read * self.l2.absent(root, size) + written * pushed
 
     @staticmethod

@@ -94,7 +94,7 @@ def test_independent_products_are_side_by_side(program: tw.Program) -> None:
     module = program.module("npu").clone()
     launches = [op for op in module.walk() if isinstance(op, LaunchOp)]
     moved = [op for op in launches if op.begins_on]
-    assert len(moved) == 4  # two of the first three products, and two of those behind them
+    assert moved == launches[1:3]  # of the first three products; those behind them have 16 of the 24 cores each
     assert check(program.module("npu"), B1) == []
     for op in moved:
         op.properties.pop("first_core")

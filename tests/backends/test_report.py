@@ -219,6 +219,16 @@ def test_a_floor_has_what_is_read_again_once() -> None:
     assert kernel.floor_microseconds <= kernel.microseconds
 
 
+def test_a_floor_has_no_more_than_is_moved() -> None:
+    """Tiles of 3 rows are clipped at the last of 128, and what they are stored into is larger."""
+    shape = jax.ShapeDtypeStruct((128, 9216), "float32")
+    machine = tw.Machine.load("ascend-310")
+    report = tw.compile(lambda x, y: jnp.concatenate([x, y]), shape, shape, target=machine).report()
+    for kernel in report.kernels:
+        moved = machine.cycles_to_microseconds(kernel.bytes["hbm"] / machine.hbm_bytes_per_cycle)
+        assert kernel.floors["HBM"] <= moved * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("donated", [True, False])
 def test_copies_that_updates_in_place_avoid(donated: bool) -> None:
     """A row of a cache is written where the caller has it, if it may be; else the cache is copied first."""
