@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..backends.interpreter.graph import main_of
 from ..backends.simulator import SimulationError, simulate
+from ..backends.stepper.products import other_orders
 from ..dialects.base import describe
 from ..dialects.graph.extents import extents_of
 from ..dialects.text import one_line
@@ -27,7 +29,7 @@ from .bounds import Bound, both
 from .compare import Difference, same_bits
 from .hostwalk import HostWalk, Memory
 from .results import Check, Progress
-from .spread import deviations
+from .spread import deviations, evened
 from .standing import Standing
 from .structure import Cache, structure
 from .tags import Tags
@@ -109,7 +111,7 @@ class Examiner:
         self.bitwise = True
         self.rounded = ""
         self._standing: Standing | None = None
-        self._unmeasured: list[ModuleOp] = []
+        self._unmeasured: list[ExaminedModule] = []
         self._extents = extents_of(main_of(self.module))
         self._taken = self._steps = 0
 
@@ -214,8 +216,7 @@ class Examiner:
             settings = Settings(likely=state.level == "graph", once=self.options.once)
             trace = state.golden = GraphWalk(state.module, self.cache, settings).run(self.inputs)
         self.tolerances = trace.result_bounds or [None] * len(trace.results)
-        if state.level == "graph":
-            self._unmeasured.append(state.module)
+        self._unmeasured.append(state)
         if self.reference is None:
             self.reference = trace.results
         memory = "bytes" if self._addressed(state) else "typed"
@@ -318,7 +319,7 @@ class Examiner:
         if self.options.accumulated:
             bounds = trace.result_bounds or [None] * len(trace.results)
             self.tolerances = [both(a, b, "likely") for a, b in zip(self.tolerances, bounds, strict=True)]
-            self._unmeasured.append(after.module)
+            self._unmeasured.append(after)
         self._standing = None
         self.rounded = after.name
         self.row(after.name, after.level, "typed", trace.results, isolated, note=self._overflow(trace))
@@ -456,12 +457,28 @@ class Examiner:
 
     def _measure(self) -> None:
         """Widens the tolerances by what the roundings of each op, drawn at random, make of the results: where one value
-        is used again and again, its error is the same each time and does not even out."""
-        for module in self._unmeasured:
-            spread = deviations(module, self.inputs, self.cache)
-            pairs = zip(self.tolerances, spread, strict=True)
-            self.tolerances = [e if e is None else jnp.maximum(e, s) for e, s in pairs]
+        is used again and again, its error is the same each time and does not even out. Below the graph level only the
+        order of sums is open."""
+        for state in self._unmeasured:
+            spread = deviations(lambda drawn, state=state: self._moved(state, drawn))
+            if state.level == "graph":
+                pairs = zip(self.tolerances, spread, strict=True)
+                self.tolerances = [e if e is None else jnp.maximum(e, s) for e, s in pairs]
+            else:
+                assert state.golden is not None
+                results = map(np.asarray, state.golden.results)
+                self.tolerances = [jnp.asarray(evened(s, x)) for s, x in zip(spread, results, strict=True)]
         self._unmeasured.clear()
+
+    def _moved(self, state: ExaminedModule, drawn: np.random.Generator | None) -> Sequence[Any]:
+        """The results of a level with errors that are drawn, where they are."""
+        if state.level == "graph":
+            settings = Settings(record=False, noise=drawn)
+            return GraphWalk(state.module, self.cache, settings).run(self.inputs).results
+        with nullcontext() if drawn is None else other_orders(drawn):
+            if state.level == "npu":
+                return self._host_run(state).results
+            return GraphWalk(state.module, self.cache, Settings(record=False)).run(self.inputs).results
 
     def _compared(self, results: Sequence[Any]) -> Standing:
         """Results beside the reference, whatever was found before."""

@@ -6,6 +6,10 @@ is at most k roundoffs of the sum of magnitudes, k 2^-24 (|a| x |b|). This one i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import numpy as np
 
 from ...dialects.sparsity import KEPT_OF
@@ -19,6 +23,19 @@ AT_ONCE = 1 << 18
 """Multiply-accumulates of one call of the library: it starts threads for more, which take longer than the product."""
 
 ROWS = 64
+
+_DRAWN: ContextVar[np.random.Generator | None] = ContextVar("drawn", default=None)
+
+
+@contextmanager
+def other_orders(drawn: np.random.Generator) -> Iterator[None]:
+    """Inside, sums of products of floats are off, at random, by what adding up in f32 in another order makes of them:
+    by a standard deviation of sqrt(k) roundoffs of the sum of magnitudes (verification/tolerance.py)."""
+    token = _DRAWN.set(drawn)
+    try:
+        yield
+    finally:
+        _DRAWN.reset(token)
 
 
 def mma(
@@ -48,6 +65,9 @@ def _product(a: np.ndarray, b: np.ndarray, dtype: np.dtype) -> np.ndarray:
     wide = _wide_product(a.astype(F64), b.astype(F64))
     if dtype in numbers.INTEGERS:
         return wide.astype(np.int64).astype(dtype)
+    if (drawn := _DRAWN.get()) is not None:
+        magnitudes = _wide_product(np.abs(a).astype(F64), np.abs(b).astype(F64))
+        wide = wide + magnitudes * drawn.standard_normal(wide.shape) * np.sqrt(a.shape[1]) * 2.0**-24
     made = wide.astype(F32) if dtype.itemsize < F64.itemsize else wide
     if dtype in (F32, F64):
         return numbers.finished(made, a.shape[1] == 1)

@@ -326,3 +326,17 @@ def test_sums_of_floats_may_be_in_another_order() -> None:
         found = tw.verify(fn, *args, quick=True)
         assert found.ok
         assert found.sums_apart is apart
+
+
+@pytest.mark.parametrize("level", ["tile", "npu"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_sums_below_the_graph_may_be_in_another_order(level: str, dtype: str, tmp_path: Path) -> None:
+    """No bounds are known of them: what another order makes of the results is measured."""
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(shape).astype(dtype) for shape in ((64, 300), (300, 48))]
+    path = tmp_path / "product.mlir"
+    path.write_text(tw.compile(lambda x, w: jax.nn.relu(x @ w) @ w.T, *args).ir(level))
+    found = tw.verify(path, *args)
+    assert found.ok, found
+    assert found.sums_apart
+    assert 0 < max(check.tolerance for check in found.checks) < 1e-2
