@@ -29,10 +29,20 @@ def fractals_of(space: str, element: Attribute, dims: int, machine: Machine) -> 
     return Fractals(k, columns, dims) if space == "l0b" else Fractals(rows, k, dims)
 
 
+def larger_fractals(
+    shape: Sequence[int], element: Attribute, space: str, dims: int, machine: Machine
+) -> Fractals | None:
+    """The blocks of such a matrix where whole ones take more bytes than its rows, which its type says then; else
+    None."""
+    blocks = fractals_of(space, element, dims, machine)
+    larger = blocks is not None and blocks.bytes_of(shape, element) > padded_bytes(shape, element)
+    return blocks if larger else None
+
+
 def matrix_bytes(shape: Sequence[int], element: Attribute, space: str, dims: int, machine: Machine) -> int:
     """Bytes that such a matrix takes, rows padded to blocks or in whole fractals."""
-    blocks, rows = fractals_of(space, element, dims, machine), padded_bytes(shape, element)
-    return rows if blocks is None else max(rows, blocks.bytes_of(shape, element))
+    blocks = larger_fractals(shape, element, space, dims, machine)
+    return padded_bytes(shape, element) if blocks is None else blocks.bytes_of(shape, element)
 
 
 def refuse_matrices(matrices: Iterable[tuple[SSAValue, int]], machine: Machine) -> str | None:
@@ -45,9 +55,8 @@ def refuse_matrices(matrices: Iterable[tuple[SSAValue, int]], machine: Machine) 
         placed = isinstance(alloc, AllocOp) and isinstance(alloc.address, IntegerAttr)
         if not placed or kind.pitch:
             continue
-        if (needed := matrix_bytes(kind.shape, kind.element, kind.space, dims, machine)) > kind.slot_bytes:
-            blocks = fractals_of(kind.space, kind.element, dims, machine)
-            assert blocks is not None
+        blocks = larger_fractals(kind.shape, kind.element, kind.space, dims, machine)
+        if blocks is not None and (needed := blocks.bytes_of(kind.shape, kind.element)) > kind.slot_bytes:
             said = ", ".join(map(str, blocks if dims != 1 else blocks[:2]))
             return (
                 f"works on whole fractals, {needed} bytes of {kind.space} that reserves {kind.slot_bytes}: "

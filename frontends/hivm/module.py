@@ -11,9 +11,8 @@ from xdsl.dialects.builtin import FileLineColLoc, MemRefType
 
 from ...dialects.base import place_of
 from ...dialects.dtypes import element_type
-from ...dialects.npu.fractals import fractals_of
+from ...dialects.npu.fractals import larger_fractals
 from ...dialects.npu.scratch import WORKS_IN
-from ...dialects.npu.types import padded_bytes
 from ...machine import Machine
 from .boxes import BoxPlace, only_on, placed
 from .groups import Core, GridOfCores, starts_of, unit_moves
@@ -278,8 +277,8 @@ class SectionWriter:
         """The type of a buffer."""
         space, element = "ub" if b.space in SCRATCH else b.space, element_type(b.element)
         layout = f", pitch {b.pitch}" if b.pitch else ""
-        blocks = None if b.pitch else fractals_of(space, element, 1, self.writer.machine)
-        if blocks is not None and blocks.bytes_of(b.shape, element) > padded_bytes(b.shape, element):
+        blocks = None if b.pitch else larger_fractals(b.shape, element, space, 1, self.writer.machine)
+        if blocks is not None:
             layout = f", fractals [{blocks.rows}, {blocks.columns}]"
         shape = "x".join(map(str, b.shape))
         return f"!npu.buffer<{shape}x{b.element}, {space}{layout}>"

@@ -34,7 +34,7 @@ from ...dialects.npu import (
     buffer,
     whole_buffer,
 )
-from ...dialects.npu.fractals import fractals_of, matrix_bytes
+from ...dialects.npu.fractals import larger_fractals
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
 from ...packing.problem import Buffer, PackingProblem
@@ -117,11 +117,10 @@ def lay_in_fractals(usages: Iterable[Usage], machine: Machine) -> None:
     for usage in usages:
         kind, value = usage.type, usage.alloc.result
         found = {dims for op in usage.ops for v, dims in op.matrices() if whole_buffer(v) is value}
-        needed = {n: matrix_bytes(kind.shape, kind.element, kind.space, n, machine) for n in sorted(found)}
-        dims = max(needed, key=lambda n: needed[n], default=None)
-        if dims is None or needed[dims] <= kind.slot_bytes:
+        larger = [larger_fractals(kind.shape, kind.element, kind.space, n, machine) for n in sorted(found)]
+        blocks = max(filter(None, larger), key=lambda b: b.bytes_of(kind.shape, kind.element), default=None)
+        if blocks is None or blocks.bytes_of(kind.shape, kind.element) <= kind.slot_bytes:
             continue
-        blocks = fractals_of(kind.space, kind.element, dims, machine)
         whole = BufferType.of(kind.shape, kind.element, kind.space, kind.slots, fractals=blocks)
         for use in list(value.uses):
             if isinstance(use.operation, SlotOp):
