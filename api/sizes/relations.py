@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from math import lcm
 from typing import Any
 
 from ...dialects.affine import Expr
@@ -117,11 +118,11 @@ class RelationSearch:
     def _solved(self, one: Size, other: Size) -> Iterator[Relations]:
         """Sizes in the place of symbols that make two sizes equal."""
         gap = one - other
-        cases = list(_cases(gap))
+        cases = [case for each in _cases(gap) for case in (each, _exact(each)) if case is not None]
         made = [relation for case in cases for relation in self._linear(case)]
         yield from made
         symbols = symbols_of(gap)
-        if (made and len(cases) == 1) or not 0 < len(symbols) <= 2:
+        if (made and cases == [gap]) or not 0 < len(symbols) <= 2:
             return
         for numbers in product(SMALL, repeat=len(symbols)):
             sizes = {s.name: n for s, n in zip(symbols, numbers, strict=True)}
@@ -154,6 +155,24 @@ def _cases(size: Size) -> Iterator[Size]:
                 yield from _cases(size.without((variable,)) + argument * factor)
             return
     yield size
+
+
+def _exact(size: Size) -> Size | None:
+    """A size that is 0 where one is whose quotients leave nothing over, as those of features in heads; None for one
+    that has no quotients by numbers."""
+    quotients = [
+        variable
+        for variable, _ in size.terms
+        if isinstance(variable, Derived) and variable.kind == "floordiv" and not variable.args[1].terms
+    ]
+    if not quotients:
+        return None
+    common = lcm(*(variable.args[1].constant for variable in quotients))
+    made = size.without(quotients) * common
+    for variable in quotients:
+        a, by = variable.args
+        made += a * (size.coefficient(variable) * (common // by.constant))
+    return made
 
 
 def _without_common(one: Size, other: Size) -> tuple[Size, Size]:

@@ -159,10 +159,20 @@ def _head_counts(node: Node) -> tuple[int, int, int]:
 
 def scaled_scores(q: Any, k: Any, scale: float | None) -> Any:
     """The scaled products of queries and keys; of narrow floats, as f32."""
-    factor = scale or 1 / q.shape[-1] ** 0.5
+    import jax.numpy as jnp
+
     kind = np.float64 if q.dtype == np.float64 else np.float32
+    size = q.shape[-1]
+    if scale is not None:
+        factor = np.asarray(scale, kind)
+    else:
+        factor = (
+            np.asarray(1 / size**0.5, kind)
+            if isinstance(size, int)
+            else 1 / jnp.sqrt(jnp.asarray(size, kind))
+        )
     # scaled behind the product, whose f32 sums do not overflow: that costs no kernel
-    return head_product(q, k, 3, kind) * np.asarray(factor, kind)
+    return head_product(q, k, 3, kind) * factor
 
 
 def _masks(node: Node, q: Any, k: Any, mask: Any, past: Any, lengths: Any) -> tuple[Any, Any]:

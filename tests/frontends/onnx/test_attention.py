@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -127,6 +128,26 @@ def test_open_sizes() -> None:
     for b, n in ((1, 1), (2, 7)):
         arrays = [normal(b, n, w) for w in (8, 4, 4)]
         np.testing.assert_allclose(exported.call(*arrays), fn(*arrays), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "dims",
+    [("b s e", "b t f"), ("b s e", "c t f"), ("b 5 e", "b t 16"), ("b h s d", "b k t d"), ("b h s e", "c k t f")],
+)
+def test_names_of_sizes_that_have_to_be_one(dims: tuple[str, str]) -> None:
+    """Features of grouped heads are of one size where quotients of others are equal; a scale of an open size."""
+    flat = len(dims[0].split()) == 3
+    heads = {"q_num_heads": 4, "kv_num_heads": 2} if flat else {}
+    q, k = (normal(2, 5, 32), normal(2, 7, 16)) if flat else (normal(2, 4, 5, 8), normal(2, 2, 7, 8))
+    model = model_of("Attention", [q, k, k], **heads)
+    for argument, names in zip(model.graph.input, (dims[0], dims[1], dims[1]), strict=True):
+        for dim, name in zip(argument.type.tensor_type.shape.dim, names.split(), strict=True):
+            if not name.isdigit():
+                dim.dim_param = name
+    del model.graph.value_info[:], model.graph.output[:]
+    model.graph.output.append(onnx.ValueInfoProto(name="y0"))
+    want = ReferenceEvaluator(model).run(None, {"x0": q, "x1": k, "x2": k})[0]
+    np.testing.assert_allclose(np.asarray(tw.compile(model)(q, k, k)), want, rtol=1e-4, atol=1e-5)
 
 
 def test_attention_is_two_products() -> None:
