@@ -82,7 +82,8 @@ class RelationSearch:
         repairs += [(more, said) for more in self._numbers(error)] if self.tries_numbers else []
         for more, before in repairs:
             own = max((self.most - left) // 2, DEPTH)
-            found = self._from(_composed(known, more), before, max(left, self.most - own))
+            composed = _composed(known, more)
+            found = None if composed is None else self._from(composed, before, max(left, self.most - own))
             if found is not None:
                 return found
         return None
@@ -120,6 +121,7 @@ class RelationSearch:
         gap = one - other
         cases = [case for each in _cases(gap) for case in (each, _exact(each)) if case is not None]
         made = [relation for case in cases for relation in self._linear(case)]
+        yield from _cancelled(gap)
         yield from made
         symbols = symbols_of(gap)
         if (made and cases == [gap]) or not 0 < len(symbols) <= 2:
@@ -155,6 +157,19 @@ def _cases(size: Size) -> Iterator[Size]:
                 yield from _cases(size.without((variable,)) + argument * factor)
             return
     yield size
+
+
+def _cancelled(size: Size) -> Iterator[Relations]:
+    """Of quotients, as of all elements by those of the dimensions that are known: symbols of the divisor as symbols
+    that are divided."""
+    for variable, _ in size.terms:
+        if not isinstance(variable, Derived) or variable.kind != "floordiv":
+            continue
+        above, below = (
+            [s for f in factors_of(part) or () for s in symbols_of(f) if f == Expr.of(s)]
+            for part in variable.args
+        )
+        yield from ({b.name: Expr.of(a)} for b in below for a in above if a != b)
 
 
 def _exact(size: Size) -> Size | None:
@@ -201,6 +216,9 @@ def _rank(relation: Relations) -> int:
     return 0 if any(s.terms for s in sizes) else 2 if any(not s.constant for s in sizes) else 1
 
 
-def _composed(known: Relations, more: Relations) -> Relations:
-    """Relations, and more of what they leave open."""
-    return {**{name: replaced(size, more) for name, size in known.items()}, **more}
+def _composed(known: Relations, more: Relations) -> Relations | None:
+    """Relations, and more of what they leave open; None where one would divide by zero."""
+    try:
+        return {**{name: replaced(size, more) for name, size in known.items()}, **more}
+    except SizeError:
+        return None

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..node import Node
 from ..table import rule
-from ..values import dtype_named
+from ..values import dtype_named, quotient
 from .quantized import MICROSOFT
 
 
@@ -18,7 +18,7 @@ def split_heads(x: Any, count: int) -> Any:
     import jax.numpy as jnp
 
     batch, length, width = x.shape
-    return jnp.transpose(x.reshape(batch, length, count, width // count), (0, 2, 1, 3))
+    return jnp.transpose(x.reshape(batch, length, count, quotient(width, count)), (0, 2, 1, 3))
 
 
 def join_heads(x: Any) -> Any:
@@ -199,10 +199,13 @@ def for_keys(mask: Any, keys: Any, filler: float) -> Any:
     import jax.numpy as jnp
 
     missing = keys - mask.shape[-1]
-    if isinstance(missing, int) and missing == 0:
+    known = isinstance(missing, int)
+    if known and missing == 0:
         return mask
-    widths = [(0, 0)] * (mask.ndim - 1) + [(0, missing)]
-    return jnp.pad(mask, widths, constant_values=np.asarray(filler, mask.dtype))
+    # where it is open whether any are missing, there are enough fillers for all
+    widths = [(0, 0)] * (mask.ndim - 1) + [(0, missing if known else keys)]
+    padded = jnp.pad(mask, widths, constant_values=np.asarray(filler, mask.dtype))
+    return padded if known else padded[..., :keys]
 
 
 # -- rotary embedding --------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 from ....dialects.elementwise import value_of
 from ..node import Node
 from ..table import add_rules, rule
-from ..values import dtype_named, dtype_of, each_size, equal, is_float, is_sizes, larger, smaller
+from ..values import dtype_named, dtype_of, each_size, equal, is_float, is_sizes, larger, quotient, smaller
 
 ROWS: dict[str, tuple[str, str]] = {
     "Abs": ("abs", "abs"),
@@ -97,10 +97,10 @@ def _div(node: Node, x: Any, y: Any) -> Any:
         return node.xp.divide(x, y)
     if node.xp is np and (is_sizes(x) or is_sizes(y)):
         _require_not_negative(x, y)
-        return np.floor_divide(x, y)
+        return each_size(quotient, x, y)
     if node.xp is np:
-        quotient = np.floor_divide(x, y)
-        return (quotient + ((np.remainder(x, y) != 0) & ((x < 0) != (y < 0)))).astype(x.dtype)
+        down = np.floor_divide(x, y)
+        return (down + ((np.remainder(x, y) != 0) & ((x < 0) != (y < 0)))).astype(x.dtype)
     import jax
 
     return jax.lax.div(*node.xp.broadcast_arrays(x, y))

@@ -132,13 +132,13 @@ def test_open_sizes() -> None:
 
 @pytest.mark.parametrize(
     "dims",
-    [("b s e", "b t f"), ("b s e", "c t f"), ("b 5 e", "b t 16"), ("b h s d", "b k t d"), ("b h s e", "c k t f")],
+    [("b s e", "b t f"), ("b s e", "c t f"), ("b 5 e", "b t 24"), ("b h s d", "b k t d"), ("b h s e", "c k t f")],
 )
 def test_names_of_sizes_that_have_to_be_one(dims: tuple[str, str]) -> None:
     """Features of grouped heads are of one size where quotients of others are equal; a scale of an open size."""
     flat = len(dims[0].split()) == 3
-    heads = {"q_num_heads": 4, "kv_num_heads": 2} if flat else {}
-    q, k = (normal(2, 5, 32), normal(2, 7, 16)) if flat else (normal(2, 4, 5, 8), normal(2, 2, 7, 8))
+    heads = {"q_num_heads": 9, "kv_num_heads": 3} if flat else {}
+    q, k = (normal(2, 5, 72), normal(2, 7, 24)) if flat else (normal(2, 9, 5, 8), normal(2, 3, 7, 8))
     model = model_of("Attention", [q, k, k], **heads)
     for argument, names in zip(model.graph.input, (dims[0], dims[1], dims[1]), strict=True):
         for dim, name in zip(argument.type.tensor_type.shape.dim, names.split(), strict=True):
@@ -148,6 +148,24 @@ def test_names_of_sizes_that_have_to_be_one(dims: tuple[str, str]) -> None:
     model.graph.output.append(onnx.ValueInfoProto(name="y0"))
     want = ReferenceEvaluator(model).run(None, {"x0": q, "x1": k, "x2": k})[0]
     np.testing.assert_allclose(np.asarray(tw.compile(model)(q, k, k)), want, rtol=1e-4, atol=1e-5)
+
+
+def test_a_mask_and_a_cache_of_open_lengths() -> None:
+    """Whether the mask is too short for all keys is open, too: fillers are behind it, as many as there may be."""
+    x, past = normal(2, 4, 12), normal(2, 3, 5, 4)
+    for short in (0, 2):
+        model = model_of("Attention", [x, x, x, normal(4, 9 - short), past, past], 3, q_num_heads=3, kv_num_heads=3)
+        arrays = [x, x, x, normal(4, 9 - short), past, past]
+        want = ReferenceEvaluator(model).run(None, {f"x{i}": a for i, a in enumerate(arrays)})
+        count = iter(range(100))
+        for argument in model.graph.input:
+            for dim in argument.type.tensor_type.shape.dim:
+                dim.dim_param = f"s{next(count)}"
+        for result in model.graph.output:
+            result.type.tensor_type.ClearField("shape")
+        found = jax.tree.leaves(tw.compile(model)(*arrays))
+        for a, b in zip(found, want, strict=True):
+            np.testing.assert_allclose(np.asarray(a), b, rtol=1e-4, atol=1e-5)
 
 
 def test_attention_is_two_products() -> None:
