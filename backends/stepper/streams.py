@@ -77,7 +77,8 @@ class Streams:
 
     def _access(self, queue: int, op: Operation, reads: Iterable[Place], writes: Iterable[Place]) -> None:
         number, clock = self.clocks[queue][queue], self.clock(queue)
-        found = [(place, False) for place in reads] + [(place, True) for place in writes]
+        found = [(place, False) for place in reads if not _is_empty(place)]
+        found += [(place, True) for place in writes if not _is_empty(place)]
         for place, write in found:
             for other in self._meeting(place, write):
                 for (theirs, wrote), (before, by) in self.last[other].items():
@@ -95,6 +96,10 @@ class Streams:
             start, end = place
             return [p for p in self.last if isinstance(p, tuple) and p[0] < end and start < p[1]]
         return [place] if place in self.last and not write else []
+
+
+def _is_empty(place: Place) -> bool:
+    return isinstance(place, tuple) and place[0] == place[1]
 
 
 def said_place(place: Place) -> str:

@@ -206,9 +206,10 @@ def conv(g: Generator) -> str | None:
     # zeros of padding times infinity: see docs/numerics.md
     x, w = g.value(dtype, lhs), g.new(Type(rhs, dtype), "plain")
     low = -2 if g.chance(0.2) else 0
-    padding = g.choose(
-        ["'SAME'", "'VALID'", str([(g.rng.randint(low, 2), g.rng.randint(low, 2)) for _ in window])]
-    )
+    edges = [(g.rng.randint(low, 2), g.rng.randint(low, 2)) for _ in window]
+    if min(map(min, edges)) < 0:  # XLA computes a wrong last row where some are positive, see docs/fuzzing.md
+        edges = [(min(a, 0), min(b, 0)) for a, b in edges]
+    padding = g.choose(["'SAME'", "'VALID'", str(edges)])
     dilated = [g.choose([1, 1, 1, 2, 3]) for _ in window]
     if max(dilated) > 1 and padding[0] == "'":
         padding = str([(1, 1)] * spatial)

@@ -16,11 +16,14 @@ from npu_programs import MACHINE, SOFTMAX, matmul, parse, random
 from step_campaign import arguments
 from subjects import subject
 from tiers import whole
+from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw
 from tilewright.backends.interpreter import Executable
 from tilewright.backends.stepper import StepProgram
+from tilewright.backends.stepper.errors import Race
 from tilewright.backends.stepper.rules import TABLE
+from tilewright.backends.stepper.streams import Streams
 from tilewright.dialects.npu import VUnpackOp
 from tilewright.dialects.npu.interface import NpuOp
 from tilewright.machine import Machine
@@ -265,3 +268,13 @@ def test_sums_over_an_open_length_are_those_of_compiled_code() -> None:
         x = np.random.default_rng(length).standard_normal((length, 4)).astype(np.float32)
         for typed, stepped in zip(program(x, mode="typed"), program(x, mode="step"), strict=True):
             assert np.asarray(typed).tobytes() == np.asarray(stepped).tobytes()
+
+
+def test_what_has_no_bytes_waits_for_nobody() -> None:
+    """An empty tensor that comes from the host lies, at this place, within one that a kernel writes."""
+    streams = Streams()
+    launch, copy = ModuleOp([]), ModuleOp([])
+    streams.command(launch, "compute", (), [(2048, 2608)])
+    streams.command(copy, "copy_in", (), [(2560, 2560)])
+    with pytest.raises(Race, match="writes on copy_in what 'builtin.module' on compute may still write"):
+        streams.command(copy, "copy_in", (), [(2607, 2608)])
