@@ -276,5 +276,5 @@ def test_what_has_no_bytes_waits_for_nobody() -> None:
     launch, copy = ModuleOp([]), ModuleOp([])
     streams.command(launch, "compute", (), [(2048, 2608)])
     streams.command(copy, "copy_in", (), [(2560, 2560)])
-    with pytest.raises(Race, match="writes on copy_in what 'builtin.module' on compute may still write"):
+    with pytest.raises(Race, match=r"writes on copy_in what 'builtin\.module' on compute may still write"):
         streams.command(copy, "copy_in", (), [(2607, 2608)])
