@@ -140,9 +140,9 @@ class _Windows:
         for d in range(len(self.out)):
             at = 2 + d + len(self.apart)
             places, window = (self.out[d], strides[d]), (self.window[d], steps[d])
-            if inside := _reach(*window) <= strides[d] or certain(self.out[d], "==", 1):
+            if inside := certain(_reach(*window), "<=", strides[d]) or certain(self.out[d], "==", 1):
                 padded = self._cut(padded, at, places, window)
-            elif certain(_reach(*places), "<=", steps[d]) or self.window[d] == 1:
+            elif certain(_reach(*places), "<=", steps[d]):
                 padded = self._cut(padded, at, window, places)
             else:
                 self.overlap.append(d)
