@@ -398,14 +398,14 @@ def run_task(task: Task) -> tuple[Tally, int, int]:
         found = subject(source, target)
     except CompileError as error:
         return Tally(refused=[f"{source} for {target}: {error}"]), 0, 0
-    summaries, alarms = summaries_of(found.module, Machine.load(target))
+    summaries, alarms = summaries_of(found.module, Machine.load(found.target))
     whole = Tally(alarms=[f"{found.name}: {f}" for f in alarms])
     kernels = 0
     program = HostSubject(found, summaries)
     for name, op in launched(found.module).items():
         if work_of(op, program.machine) * 2 > MOST_WORK:
             whole.large += 1
-        elif claimed(op, target, claims):
+        elif claimed(op, found.target, claims):
             kernels += 1
             some = each if work_of(op, program.machine) <= FEW_WORK else -(-each // 4)
             whole.add(KernelSubject(found, name, summaries, program).mutants(some, seed))

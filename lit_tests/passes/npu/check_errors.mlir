@@ -579,3 +579,25 @@ npu.kernel @one_pipe {grid = [1], kind = "vector", outputs = 1, workspaces = 0} 
   }
 }
 // CHECK: error: kernel @one_pipe: race: 'npu.vexp' ({{.*}}check_errors.mlir:575) on V reads while 'npu.vfill' ({{.*}}check_errors.mlir:574) on V may still write, bytes 0..255 of ub (V may begin the one before the other is over, and no pipe_barrier is between them)
+
+// -----
+
+// A number is passed by value: a kernel cannot write it.
+func.func @main(%n: !npu.gm<f32>, %y: !npu.gm<f32> {graph.donated}) -> !npu.gm<f32> attributes {npu.addresses = array<i64: 0, 512>, npu.arena_bytes = 1024 : i64} {
+  %i = npu.to_host %n : (!npu.gm<f32>) -> tensor<f32>
+  npu.launch @number %i, %y {outputs = 1, workspaces = 0} : (tensor<f32>, !npu.gm<f32>)
+  func.return %y : !npu.gm<f32>
+}
+npu.kernel @number {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%core: index, %x: !npu.gm<f32>, %y: !npu.gm<f32>):
+  %v = npu.view %x : (!npu.gm<f32>) -> !npu.gm<1xf32>
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc {address = 0} : () -> !npu.buffer<1xf32, ub>
+    npu.vfill %a {value = 1.0 : f64} : (!npu.buffer<1xf32, ub>)
+    npu.set_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE3"}
+    npu.wait_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE3"}
+    npu.store_nd %a, %v at [0] {sizes = [1]} : (!npu.buffer<1xf32, ub>, !npu.gm<1xf32>)
+  }
+}
+// CHECK: error: {{.*}}'npu.launch' ({{.*}}) gives a number for argument 0 of {{.*}}, which writes it

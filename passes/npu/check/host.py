@@ -348,6 +348,12 @@ class HostFunctionCheck(HostVisitor[None]):
                     op, f"{{first}} gives {value.type} for argument {i} of {{second}}, {kind}", kernel
                 )
                 return
+        for i in sorted(summary.writes):
+            if isinstance(op.operands[i].type, TensorType):
+                self._misfit(
+                    op, f"{{first}} gives a number for argument {i} of {{second}}, which writes it", kernel
+                )
+                return
         used = [i for i in range(len(op.operands)) if i in summary.reads or i in summary.writes]
         for i in used:
             if i in summary.needs or (i in summary.reads and i not in summary.writes):
