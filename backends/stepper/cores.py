@@ -13,7 +13,7 @@ from .errors import fault
 from .instructions import DeviceBox, Part
 from .marks import Mark
 from .nodes import Cross, IssuedNode, Loop
-from .places import BufferPlace, ByteCell, CoreMemory
+from .places import UNTOUCHED, BufferPlace, ByteCell, CoreMemory
 
 if TYPE_CHECKING:
     from .device import Device
@@ -59,6 +59,10 @@ class Core:
 
     def write(self, place: BufferPlace, slot: int, mark: Any) -> None:
         """An instruction writes a buffer."""
+        raise NotImplementedError
+
+    def work_in(self, place: BufferPlace, results: Sequence[tuple[BufferPlace, int]], mark: Any) -> None:
+        """An instruction that has read its sources, and gives these results, works in some bytes."""
         raise NotImplementedError
 
     def load(self, box: DeviceBox, part: Part, mark: Any) -> np.ndarray:
@@ -173,6 +177,20 @@ class SteppedCore(Core):
             if cell.readers:
                 cell.readers = {}
             cell.writer, cell.owner = mark, buffer
+
+    def work_in(self, place: BufferPlace, results: Sequence[tuple[BufferPlace, int]], mark: Mark) -> None:
+        """Checks that the bytes in which an instruction works are none of its sources and results, and takes note that
+        what was there is gone. Raises StepFault."""
+        own = self.cells(place, 0)
+        for cell in own:
+            if cell.readers.get(mark.queue) is mark:
+                raise fault("overlap", mark.op, "works in bytes of a source", str(cell))
+        for result, slot in results:
+            for cell in self.cells(result, slot):
+                if cell in own:
+                    raise fault("overlap", mark.op, "works in bytes of its result", str(cell))
+        self.write(place, 0, mark)
+        self.view(place, 0, mark)[...] = UNTOUCHED
 
     # -- device memory -------------------------------------------------------------------------------------
 

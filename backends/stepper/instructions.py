@@ -87,9 +87,9 @@ class DeviceBox:
 
 class Work(IssuedNode):
     """An instruction: the buffers it reads and writes, and its `at [...]`. sums: of a product or a drain with a unit
-    flag."""
+    flag; scratch: the bytes that it says it works in."""
 
-    __slots__ = ("reads", "rows", "sums", "writes")
+    __slots__ = ("reads", "rows", "scratch", "sums", "writes")
 
     def __init__(
         self, op: NpuOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
@@ -98,6 +98,7 @@ class Work(IssuedNode):
         self.rows: tuple[Row, ...] = plan.rows(op)
         self.reads = [places[v] for v in op.reads() if isinstance(v.type, BufferType)]
         self.writes = [places[v] for v in op.writes() if isinstance(v.type, BufferType)]
+        self.scratch: BufferPlace | None = None
         flagged = op.flagged_sums()
         self.sums = None if flagged is None else places[flagged]
 
@@ -133,6 +134,8 @@ class OnChip(Work):
             if i != unused:
                 core.read(place, slot, mark)
             sources.append(core.view(place, slot, mark))
+        if self.scratch is not None:
+            core.work_in(self.scratch, [(place, place.slot(env)) for place in self.writes], mark)
         targets = []
         for place in self.writes:
             slot = place.slot(env)

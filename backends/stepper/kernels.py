@@ -24,7 +24,7 @@ from .cores import Core
 from .errors import OutOfBounds, StepFault, fault
 from .instructions import DeviceBox, Part
 from .nodes import Barrier, Cross, Flag, IssuedNode, Loop, PipeBarrier
-from .places import BufferPlace, CoreMemory
+from .places import UNTOUCHED, BufferPlace, CoreMemory
 from .plan import KernelPlan, PlannedSection
 
 BLANK = 0xFF
@@ -154,6 +154,9 @@ class KernelCore(Core):
 
     def write(self, place: BufferPlace, slot: int, mark: Any) -> None:
         pass
+
+    def work_in(self, place: BufferPlace, results: Sequence[tuple[BufferPlace, int]], mark: Any) -> None:
+        self.view(place, 0, mark)[...] = UNTOUCHED
 
     def load(self, box: DeviceBox, part: Part, mark: Any) -> np.ndarray:
         return self._arrays[box.tensor].window(mark.op, box, part)

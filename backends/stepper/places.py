@@ -39,10 +39,11 @@ def evaluated(rows: Sequence[Row], env: Sequence[int]) -> list[int]:
 
 @dataclass(eq=False)
 class SectionBuffer:
-    """A buffer that a section allocates. number: among those of its section; start: of its first slot, 0 where it
-    has memory of its own; runs: the bytes that a slot has; shared: whether others may have them, too."""
+    """A buffer that a section allocates, or bytes that an instruction works in. number: among those of its section;
+    start: of its first slot, 0 where it has memory of its own; runs: the bytes that a slot has; shared: whether others
+    may have them, too."""
 
-    value: SSAValue
+    value: SSAValue | None
     number: int
     space: str
     shape: tuple[int, ...]
@@ -78,8 +79,18 @@ class SectionBuffer:
             alloc.shared is not None,
         )
 
+    @staticmethod
+    def worked_in(number: int, first: int, end: int) -> SectionBuffer:
+        """The bytes [first, end) of ub that an instruction works in."""
+        count, byte = end - first, np.dtype(np.uint8)
+        return SectionBuffer(
+            None, number, "ub", (count,), byte, 1, count, first, count, ((0, count),), shared=False
+        )
+
     @property
     def name(self) -> str:
+        if self.value is None:
+            return "the bytes that it works in"
         return f"%{self.value.name_hint}" if self.value.name_hint else f"buffer {self.number}"
 
     def bytes_of(self, slot: int) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialects import npu as ops
 from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.npu import GmType, NpuOp, Pipe, structure
+from ...dialects.npu.scratch import works_in
 from ...dialects.open_sizes import value_at
 from ...dialects.sizes import Sizes
 from ...machine import Machine
@@ -174,6 +175,10 @@ class _Builder:
         if isinstance(op, ops.LoadScalarOp):
             self.plan.index(op.result)
         made = instruction(op, queue, self.plan, self.places)
+        if (spoilt := works_in(op)) is not None and self.plan.addressed:
+            scratch = SectionBuffer.worked_in(len(self.section.buffers), *spoilt)
+            self.section.buffers.append(scratch)
+            made.scratch = BufferPlace(scratch)
         made.unordered = op.is_unordered(self.plan.machine)
         return made
 

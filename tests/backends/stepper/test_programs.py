@@ -24,7 +24,7 @@ from tilewright.backends.stepper import StepProgram
 from tilewright.backends.stepper.errors import Race
 from tilewright.backends.stepper.rules import TABLE
 from tilewright.backends.stepper.streams import Streams
-from tilewright.dialects.npu import VUnpackOp
+from tilewright.dialects.npu import FillL1Op, VUnpackOp
 from tilewright.dialects.npu.interface import NpuOp
 from tilewright.machine import Machine
 from tilewright.verification.compare import compare
@@ -181,6 +181,21 @@ SUBJECTS = [
 """Programs of the fault campaigns that have what few others have."""
 
 
+WINDOWS = [rand(1, 6, 6, 16, dtype=F16), rand(3, 3, 16, 16, dtype=F16)]
+
+
+def windows(x: jax.Array, w: jax.Array) -> jax.Array:
+    """A padded convolution, whose windows are loaded one place at a time where the vendor's IR is asked for."""
+    return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def test_padding_of_windows_is_filled_in_l1() -> None:
+    program = tw.compile(windows, *WINDOWS, options=tw.Options(hivm=True))
+    assert any(isinstance(op, FillL1Op) for op in program.module().walk())
+    found, want = program(*WINDOWS, mode="step"), windows(*map(jnp.asarray, WINDOWS))
+    np.testing.assert_allclose(np.asarray(found), np.asarray(want), rtol=2e-2, atol=2e-2)
+
+
 @whole()
 @pytest.mark.parametrize(("source", "target"), SUBJECTS)
 def test_values_of_rare_instructions(source: str, target: str) -> None:
@@ -205,6 +220,7 @@ def test_the_table_of_instructions_is_met() -> None:
     modules.append(tw.compile(fn, *args, target="ascend-310").module())
     texts = Path(__file__).resolve().parents[2] / "frontends" / "hivm" / "texts"
     modules.append(tw.compile(texts / "shifted_row.hivm.mlir").module())
+    modules.append(tw.compile(windows, *WINDOWS, options=tw.Options(hivm=True)).module())
     SEEN.update(type(op) for module in modules for op in module.walk() if isinstance(op, NpuOp))
     assert {cls for cls in TABLE if any(issubclass(seen, cls) for seen in SEEN)} == TABLE.keys() - {VUnpackOp}
 

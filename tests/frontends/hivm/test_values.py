@@ -12,6 +12,7 @@ from stored_kernels import REFERENCES, Reference
 
 import tilewright as tw
 from tilewright.api.launched import Launched
+from tilewright.backends.stepper import StepFault
 
 TEXTS = Path(__file__).parent / "texts"
 STORED = SHARED / "hivm" / "kernels"
@@ -67,6 +68,22 @@ def test_what_an_instruction_works_in_is_gone(address: int, why: str) -> None:
     text = (TEXTS / "centred_rows.hivm.mlir").read_text()
     with pytest.raises(tw.CompileError, match=why):
         tw.compile(text.replace("arith.constant 1056 : i64", f"arith.constant {address} : i64"))
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        (0, "overlap: 'npu.vreduce' .*works in bytes of a source: ub bytes 0"),
+        (1020, "overlap: 'npu.vreduce' .*works in bytes of its result"),
+        (512, "race: 'npu.load_nd' .*while 'npu.vsub' on V may still write there: ub bytes 512"),
+    ],
+)
+def test_a_run_by_steps_meets_what_npu_check_proves(address: int, why: str) -> None:
+    text = (TEXTS / "centred_rows.hivm.mlir").read_text()
+    text = text.replace("arith.constant 1056 : i64", f"arith.constant {address} : i64")
+    program = tw.compile(text, options=tw.Options(check=False))
+    with pytest.raises(StepFault, match=why):
+        program(*random((32, 32)), mode="step")
 
 
 def compared(program: tw.Program, reference: Reference, mode: str) -> None:
