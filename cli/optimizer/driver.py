@@ -54,6 +54,21 @@ _STREAM = re.compile(r"/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
 _SEPARATOR = re.compile(rb"^[ \t]*// ------*[ \t]*\r?$", re.MULTILINE)
 
 
+_HELP = {
+    "frontend": "format of the input, where the name of the file does not say it",
+    "disable_verify": "do not verify the program between passes",
+    "version": "print the version",
+    "output_file": "where to write (default stdout, as -); a file appears only where all went well",
+    "input_file": ".mlir or .mlirbc file; - is stdin, as without any",
+    "verify_diagnostics": "check errors against the comments `// expected-error @+1 {{text}}` of the file; in one "
+    "without any, print them as a part of the output",
+    "parsing_diagnostics": "the same for what cannot be parsed, in a file without such comments",
+    "split_input_file": "take the parts between lines `// -----` for themselves",
+    "target": "output format (default mlir); chips go to passes, as in graph-fuse{target=ascend-310}",
+}
+"""What xDSL's own options do, in our words."""
+
+
 class TilewrightOptMain(xDSLOptMain):
     """The driver. `run` raises CliError, ParseError or one of DIAGNOSTICS."""
 
@@ -121,32 +136,9 @@ class TilewrightOptMain(xDSLOptMain):
             "--mlir-timing", action="store_true", help="print to stderr where the time goes"
         )
         ours = ", ".join(TILEWRIGHT_UNIVERSE.all_passes)
+        said = _HELP | {"passes": f"comma-separated passes: {ours}; and xDSL's, such as canonicalize, cse, dce"}
         for action in arg_parser._actions:
-            if action.dest == "passes":
-                action.help = f"comma-separated passes: {ours}; and xDSL's, such as canonicalize, cse, dce"
-            elif action.dest == "frontend":
-                action.help = "format of the input, where the name of the file does not say it"
-            elif action.dest == "disable_verify":
-                action.help = "do not verify the program between passes"
-            elif action.dest == "version":
-                action.help = "print the version"
-            elif action.dest == "output_file":
-                action.help = "where to write (default stdout, as -); a file appears only where all went well"
-            elif action.dest == "input_file":
-                action.help = ".mlir or .mlirbc file; - is stdin, as without any"
-            elif action.dest == "verify_diagnostics":
-                action.help = (
-                    "check errors against the comments `// expected-error @+1 {{text}}` of the file; "
-                    "in one without any, print them as a part of the output"
-                )
-            elif action.dest == "parsing_diagnostics":
-                action.help = "the same for what cannot be parsed, in a file without such comments"
-            elif action.dest == "split_input_file":
-                action.help = "take the parts between lines `// -----` for themselves"
-            elif action.dest == "target":
-                action.help = (
-                    "output format (default mlir); chips go to passes, as in graph-fuse{target=ascend-310}"
-                )
+            action.help = said.get(action.dest, action.help)
 
     # -- reading ---------------------------------------------------------------------------------------------
 
