@@ -18,6 +18,7 @@ from ..values import (
     is_sizes,
     is_text,
     larger,
+    quotient,
     sized,
     sizes,
 )
@@ -152,16 +153,19 @@ def _reshape(node: Node, x: Any, shape: Any = None) -> Any:
 
 
 def _filled(before: Any, dims: list[Any]) -> list[Any]:
-    """Sizes, of which one may be -1: what is left. With symbolic sizes it is a quotient, which JAX finds exact."""
+    """Sizes, of which one may be -1: what is left. With symbolic sizes it is a quotient, which JAX finds exact; sizes
+    that are there before and behind are no part of it."""
     if all(isinstance(n, int) for n in (*before, *dims)) or not any(n == -1 for n in dims):
         return dims
-    total: Any = 1
-    for n in before:
-        total = total * n
-    others: Any = 1
+    left, others = [*before], []
     for n in dims:
-        others = others if n == -1 else others * n
-    return [total // others if n == -1 else n for n in dims]
+        same = next((i for i, m in enumerate(left) if str(m) == str(n)), None)
+        if same is not None:
+            left.pop(same)
+        elif not isinstance(n, int) or n != -1:
+            others.append(n)
+    rest = quotient(math.prod(left), math.prod(others))
+    return [rest if isinstance(n, int) and n == -1 else n for n in dims]
 
 
 @rule("Flatten", folds=True)
