@@ -1,7 +1,7 @@
 // RUN: tilewright-opt %s -p graph-strips --split-input-file | filecheck %s
 
 // Attention and its gradient: four products take what is made of the same scores. Three get scores of their own, with
-// the maxima of rows and the inverses of their sums. The sum of weights times their gradient is one over %o.
+// the maxima of rows and the inverses of their sums. Half of them is exact, too. The sum of weights times their gradient is one over %o.
 func.func @main(%q: tensor<2048x4xf32>, %k: tensor<4112x4xf32>, %v: tensor<4112x4xf32>, %d: tensor<2048x4xf32>) -> (tensor<2048x4xf32>, tensor<2048x4xf32>, tensor<4112x4xf32>, tensor<4112x4xf32>) {
   %s = graph.contract %q, %k {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [1]} : (tensor<2048x4xf32>, tensor<4112x4xf32>) -> tensor<2048x4112xf32>
   %m = graph.reduce %s {dims = [1], kind = "max"} : (tensor<2048x4112xf32>) -> tensor<2048xf32>
@@ -18,7 +18,9 @@ func.func @main(%q: tensor<2048x4xf32>, %k: tensor<4112x4xf32>, %v: tensor<4112x
   %r = graph.reduce %pg {dims = [1], kind = "sum"} : (tensor<2048x4112xf32>) -> tensor<2048xf32>
   %rr = graph.broadcast %r {dims = [0]} : (tensor<2048xf32>) -> tensor<2048x4112xf32>
   %c = graph.sub %g, %rr : tensor<2048x4112xf32>
-  %ds = graph.mul %p, %c : tensor<2048x4112xf32>
+  %dp = graph.mul %p, %c : tensor<2048x4112xf32>
+  %two = graph.constant {value = #graph.data<f32, [2048, 4112], splat 2.0>} : () -> tensor<2048x4112xf32>
+  %ds = graph.div %dp, %two : tensor<2048x4112xf32>
   %dq = graph.contract %ds, %k {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<2048x4112xf32>, tensor<4112x4xf32>) -> tensor<2048x4xf32>
   %dk = graph.contract %ds, %q {lhs_batch = [], lhs_contract = [0], rhs_batch = [], rhs_contract = [0]} : (tensor<2048x4112xf32>, tensor<2048x4xf32>) -> tensor<4112x4xf32>
   func.return %o, %dq, %dk, %dv : tensor<2048x4xf32>, tensor<2048x4xf32>, tensor<4112x4xf32>, tensor<4112x4xf32>
@@ -45,7 +47,9 @@ func.func @main(%q: tensor<2048x4xf32>, %k: tensor<4112x4xf32>, %v: tensor<4112x
 // CHECK-NEXT: %[[G:.*]] = graph.contract %d, %v
 // CHECK-NEXT: %[[R:.*]] = graph.broadcast %r_without_g {dims = [0]}
 // CHECK-NEXT: %[[C:.*]] = graph.sub %[[G]], %[[R]]
-// CHECK-NEXT: %[[DS:.*]] = graph.mul %[[P2]], %[[C]]
+// CHECK-NEXT: %[[DP:.*]] = graph.mul %[[P2]], %[[C]]
+// CHECK-NEXT: %[[HALF:.*]] = graph.constant {value = #graph.data<f32, [2048, 4112], splat 0.5>}
+// CHECK-NEXT: %[[DS:.*]] = graph.mul %[[DP]], %[[HALF]]
 // CHECK-NEXT: %dq = graph.contract %[[DS]], %k {{.*}} attributes {own_scores}
 // CHECK-NEXT: graph.contract %q, %k
 // CHECK: graph.contract %d, %v

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -16,6 +17,8 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
 import tilewright as tw
 from tilewright.backends.stepper import Race, StepFault, StepProgram
+from tilewright.backends.stepper.errors import OutOfBounds
+from tilewright.backends.stepper.rules import check_inside
 from tilewright.dialects import npu as ops
 from tilewright.dialects.base import ints, to_ints
 from tilewright.dialects.npu import structure
@@ -240,3 +243,15 @@ def test_an_index_outside_a_tensor_takes_the_nearest_box() -> None:
     np.testing.assert_array_equal(
         np.asarray(program(table, index, mode="step")), np.asarray(program(table, index))
     )
+
+
+@pytest.mark.parametrize("n", [4, 5])
+@pytest.mark.parametrize("step", [-2, 1])
+@pytest.mark.parametrize("spread", [-1, 2])
+def test_boxes_that_leave_their_buffer(n: int, step: int, spread: int) -> None:
+    """What is outside is found from each first position on, in both directions, with a window at each place."""
+    for first in range(-2, n + 2):
+        touched = [first + i * step + j * spread for i in range(2) for j in range(2)]
+        inside = all(0 <= t < n for t in touched)
+        with nullcontext() if inside else pytest.raises(OutOfBounds):
+            check_inside(ModuleOp([]), [n], [first], [2], [step], [2], [spread])
