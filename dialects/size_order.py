@@ -3,7 +3,8 @@
 `bounds` of sizes.py takes each term for itself, so it does not see that `2*s` is at most `3*s`. Here a difference is
 bounded by a polynomial in the symbols (a quotient that is rounded down by the exact one, and that less a fraction), and
 the polynomial by its Bernstein coefficients over the box of the symbols' bounds, of which the smallest is no larger
-than any of its values (G. T. Cargo and O. Shisha, *The Bernstein Form of a Polynomial*, 1966).
+than any of its values (G. T. Cargo and O. Shisha, *The Bernstein Form of a Polynomial*, 1966). Where there are few
+sizes, as in most ranges of one symbol, all are tried.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from itertools import product
-from math import comb, gcd
+from math import comb, gcd, prod
 
 from .affine import Expr, Symbol
 from .sizes import Derived, Size, SizeError, Sizes, bounds, ceildiv, evaluate, floordiv, maximum, symbols_of
@@ -24,6 +25,9 @@ Polynomial = Mapping[Monomial, Fraction]
 
 KEPT = 1 << 14
 """Answers that are kept: programs ask the same of many tensors."""
+
+FEW_SIZES = 128
+"""Sizes at each of which a difference is evaluated, where bounds do not decide about it."""
 
 MOST_ALTERNATIVES = 64
 """Alternatives of a size that are written out."""
@@ -57,7 +61,20 @@ def _never_negative(gap: Size) -> bool:
     below = _bounding(gap, True)
     least = None if below is None else _least(below)
     step = gcd(gap.constant, *(c for _, c in gap.terms))  # it is a multiple of this
-    return least is not None and least > -step
+    return (least is not None and least > -step) or _nowhere_negative(gap)
+
+
+def _nowhere_negative(size: Size) -> bool:
+    """Whether a size is 0 or more at each of all sizes, where these are few."""
+    symbols = symbols_of(size)
+    ranges = [range(s.lower, s.upper + 1) for s in symbols if s.upper is not None]
+    if len(ranges) < len(symbols) or prod(map(len, ranges)) > FEW_SIZES:
+        return False
+    names = [s.name for s in symbols]
+    try:
+        return all(evaluate(size, dict(zip(names, each, strict=True))) >= 0 for each in product(*ranges))
+    except SizeError:
+        return False
 
 
 def _ends(size: Size) -> list[Sizes]:

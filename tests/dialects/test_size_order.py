@@ -96,6 +96,7 @@ def test_what_divides_a_size_divides_every_value(text: str, n: int) -> None:
         ("ceildiv(3*t, 2)", "t + ceildiv(t, 2)"),
         ("512*ceildiv(b*s*s, 64) + 8*b*s*s", "1024*b*s"),
         ("512*ceildiv(3*s, 2) + 512*ceildiv(s*s, 64) + 128*s + 768", "1024*ceildiv(3*s, 2) + 768"),
+        ("512*ceildiv(3*s, 128) + 1024*ceildiv(3*s, 512)", "512*ceildiv(9*s, 128)"),  # at each of the few sizes
     ],
 )
 def test_what_is_known(a: str, b: str) -> None:
