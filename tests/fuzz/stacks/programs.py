@@ -71,8 +71,9 @@ def basic(s: Stack) -> None:
             s.conv(out, 3, dilation=s.w.choose((1, 1, 2)))
         else:
             groups = s.w.choose((1, 1, 2, 4))
-            s.unit(max(c // 4, groups), 1)
-            s.unit(max(c // 4, groups), 3, stride=stride, groups=groups)
+            narrow = max(c // 4 // groups, 1) * groups
+            s.unit(narrow, 1)
+            s.unit(narrow, 3, stride=stride, groups=groups)
             s.conv(out, 1)
         y = s.normed()
         if s.w.chance(0.2):
