@@ -8,6 +8,8 @@ from bisect import bisect_right
 from xdsl.ir import Operation, SSAValue
 from xdsl.printer import Printer
 
+from ..backends.stepper.places import SectionBuffer
+
 
 class _NamingPrinter(Printer):
     """A printer that takes note of where ops begin and what values are called."""
@@ -46,6 +48,10 @@ class Listing:
         self.names = printer.names
         self.values = {name: value for value, name in printer.names.items()}
         self.ops = {line: each for each, line in reversed(self.line_of.items())}
+
+    def buffer(self, buffer: SectionBuffer) -> str:
+        """The name of a buffer, or what bytes that an instruction works in are called."""
+        return buffer.name if buffer.value is None else self.name(buffer.value)
 
     def name(self, value: SSAValue) -> str:
         """What a value is called."""

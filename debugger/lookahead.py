@@ -118,9 +118,9 @@ def _needs(core: SteppedCore, node: IssuedNode, env: list[int], listing: Listing
             if place is node.sums and isinstance(node, StoreBox):
                 raised = all(cell.flagged for cell in core.cells(place, place.slot(env)))
                 said = "raised" if raised else "not raised yet"
-                yield f"drains {listing.name(place.buffer.value)} by unit flags: {said}"
+                yield f"drains {listing.buffer(place.buffer)} by unit flags: {said}"
                 continue
-            name, meets = listing.name(place.buffer.value), dict[int, Mark]()
+            name, meets = listing.buffer(place.buffer), dict[int, Mark]()
             for cell in core.memory.cells[place.buffer.number][place.slot(env)]:
                 readers = cell.readers.values() if does == "writes" else ()
                 for mark in readers or (cell.writer,):  # who knows of a reader's end knows of the writer's

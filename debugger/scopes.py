@@ -189,7 +189,7 @@ class NameScope:
     def _cells(self, cells: Sequence[ByteCell], buffer: SectionBuffer | None) -> Iterator[Written]:
         for cell in cells:
             owner = cell.owner
-            foreign = self.listing.name(owner.value) if owner is not None and owner is not buffer else ""
+            foreign = self.listing.buffer(owner) if owner is not None and owner is not buffer else ""
             yield Written(ByteRange(cell.space, cell.start, cell.end), cell.writer, foreign)
 
     # -- tensors -------------------------------------------------------------------------------------------
