@@ -152,6 +152,8 @@ class _Windows:
             order.append(at if inside else at + 1)
             positions.append(at + 1 if inside else at)
         self.input = build.transpose(padded, [*order, *positions])
+        self.overlap_dims = [2 + d for d in self.overlap]
+        self.strides, self.steps = ([each[d] for d in self.overlap] for each in (strides, steps))
 
     def _cut(self, x: SSAValue, at: int, outer: tuple[int, int], inner: tuple[int, int]) -> SSAValue:
         """Dimension `at` as two: so many parts, a step apart, and of each so many elements, a step apart."""
@@ -193,15 +195,12 @@ class _Windows:
 
     def by_tap(self) -> SSAValue:
         """[groups, batch, *out, features of a group], the sum over the window's positions."""
-        build, at = self.build, [2 + d for d in self.overlap]
-        strides, steps = (
-            [to_ints(a)[d] for d in self.overlap] for a in (self.op.strides, self.op.rhs_dilation)
-        )
+        build, at = self.build, self.overlap_dims
         counts = [self.out[d] for d in self.overlap]
         total: SSAValue | None = None
         for tap in np.ndindex(*(self.window[d] for d in self.overlap)):
-            first = [t * step for t, step in zip(tap, steps, strict=True)]
-            met = _every(build, self.input, at, first, counts, strides)
+            first = [t * step for t, step in zip(tap, self.steps, strict=True)]
+            met = _every(build, self.input, at, first, counts, self.strides)
             weights = weights_of_tap(build, self.weights, at, tap)
             product = self._product(met, weights, self.out, [self.window[d] for d in self.apart])
             total = (
@@ -213,20 +212,14 @@ class _Windows:
     def by_place(self) -> SSAValue:
         """The same, place by place."""
         build, rank = self.build, 2 + len(self.out)
-        at = [2 + d for d in self.overlap]
-        strides, steps = (
-            [to_ints(a)[d] for d in self.overlap] for a in (self.op.strides, self.op.rhs_dilation)
-        )
+        at, apart = self.overlap_dims, [2 + d for d in self.apart]
         window, kept = [self.window[d] for d in self.overlap], [self.out[d] for d in self.apart]
-        order = [*(2 + d for d in self.overlap), *range(rank, rank + len(self.apart))]
-        weights = build.transpose(
-            self.weights, [0, 1, *(2 + d for d in self.overlap), *(2 + d for d in self.apart)]
-        )
+        weights = build.transpose(self.weights, [0, 1, *at, *apart])
         places: list[SSAValue] = []
         for place in np.ndindex(*(self.out[d] for d in self.overlap)):
-            first = [p * stride for p, stride in zip(place, strides, strict=True)]
-            met = _every(build, self.input, at, first, window, steps)
-            met = build.transpose(met, [0, 1, *(2 + d for d in self.apart), *order])
+            first = [p * stride for p, stride in zip(place, self.strides, strict=True)]
+            met = _every(build, self.input, at, first, window, self.steps)
+            met = build.transpose(met, [0, 1, *apart, *at, *range(rank, rank + len(apart))])
             product = self._product(met, weights, kept, [*window, *(self.window[d] for d in self.apart)])
             places.append(build.reshape(product, [1, *shape_of(product)]))
         shape = [len(places), *shape_of(places[0])[1:]]
