@@ -38,5 +38,5 @@ def evened(spread: np.ndarray, result: np.ndarray) -> np.ndarray:
     narrow type takes the other way: each may be moved as far as they are on average, and by its own rounding."""
     if not spread.any():
         return spread
-    own = roundoff(result.dtype) * np.abs(result.astype(spread.dtype))
+    own = roundoff(result.dtype) * np.abs(result).astype(spread.dtype)
     return np.sqrt(np.square(spread) + np.mean(np.square(spread)) + np.square(own))
