@@ -55,6 +55,12 @@ def test_a_kernel_of_ours_computes_what_it_says(name: str, mode: str) -> None:
     np.testing.assert_allclose(got, makes(*inputs), rtol=2e-5, atol=2e-5)
 
 
+def working_at(address: int) -> str:
+    """A kernel whose instructions work in bytes from an address on."""
+    text = (TEXTS / "centred_rows.hivm.mlir").read_text()
+    return text.replace("arith.constant 1056 : i64", f"arith.constant {address} : i64")
+
+
 @pytest.mark.parametrize(
     ("address", "why"),
     [
@@ -65,9 +71,8 @@ def test_a_kernel_of_ours_computes_what_it_says(name: str, mode: str) -> None:
 )
 def test_what_an_instruction_works_in_is_gone(address: int, why: str) -> None:
     """The memory that the vendor's library works in is moved to its source, its result, and the rows that are next."""
-    text = (TEXTS / "centred_rows.hivm.mlir").read_text()
     with pytest.raises(tw.CompileError, match=why):
-        tw.compile(text.replace("arith.constant 1056 : i64", f"arith.constant {address} : i64"))
+        tw.compile(working_at(address))
 
 
 @pytest.mark.parametrize(
@@ -79,9 +84,7 @@ def test_what_an_instruction_works_in_is_gone(address: int, why: str) -> None:
     ],
 )
 def test_a_run_by_steps_meets_what_npu_check_proves(address: int, why: str) -> None:
-    text = (TEXTS / "centred_rows.hivm.mlir").read_text()
-    text = text.replace("arith.constant 1056 : i64", f"arith.constant {address} : i64")
-    program = tw.compile(text, options=tw.Options(check=False))
+    program = tw.compile(working_at(address), options=tw.Options(check=False))
     with pytest.raises(StepFault, match=why):
         program(*random((32, 32)), mode="step")
 
