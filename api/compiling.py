@@ -258,6 +258,8 @@ def verify(
         ("program", "a compiled program", program is None or isinstance(program, Program | DynamicProgram)),
         ("stages", "passes", stages is None or _are_stages(stages)),
         ("progress", "True, False or a function", isinstance(progress, bool) or callable(progress)),
+        ("bisect", "True or False", isinstance(bisect, bool)),
+        ("quick", "True or False", isinstance(quick, bool)),
     ):
         if not fits:
             raise CompileError(f"tw.verify: {name} must be {said}, not {quoted(own[name])}")

@@ -10,14 +10,13 @@ import os
 import re
 import shutil
 import tempfile
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..machine import DEFAULT_TARGET, Machine, MachineError
 from ..machine.sources import figures
-from ..support.files import real_path, write_whole
+from ..support.files import real_path, toml_of, write_whole
 from ..support.sentences import suggestion
 from .common import CliError, table
 
@@ -62,8 +61,8 @@ def _line(text: str) -> str:
         raise CliError(f"--set {text}: write KEY=VALUE, as in memory.hbm_tb_per_s=2.9")
     line = f"{key} = {value}"
     try:
-        tomllib.loads(line)
-    except (tomllib.TOMLDecodeError, RecursionError):
+        toml_of(line)
+    except ValueError:
         raise CliError(f"--set {text}: the key is a name as `machines` lists it, the value a number") from None
     return line
 

@@ -19,6 +19,10 @@ from typing import Literal, TypeAlias
 
 from .affine import Expr, OpenRange, Symbol
 
+LARGEST = 1 << 40
+"""The largest size of a dimension, and of an input in elements, far beyond any memory: what follows from it is still
+computed exactly."""
+
 Kind = Literal["mul", "floordiv", "mod", "max", "min"]
 
 

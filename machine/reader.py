@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..support.files import open_plain, real_path
+from ..support.files import read_plain, real_path, toml_of
 from . import files
 from .parts import (
     LEVELS,
@@ -55,13 +54,12 @@ def tables(path: Path) -> tuple[dict[str, Any], list[Path]]:
 
 def _tables(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], list[Path]]:
     try:
-        with open_plain(path) as file:
-            own = tomllib.load(file)
+        own = toml_of(read_plain(path).decode())
     except OSError as error:
         raise MachineError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise MachineError(f"{path}: not a text file in UTF-8") from error
-    except (ValueError, RecursionError) as error:  # also of numbers with too many digits
+    except ValueError as error:
         raise MachineError(f"{path}: not TOML: {error}") from error
     base = own.pop("extends", None)
     if base is None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..support.files import read_plain
+from ..support.files import read_plain, toml_of
 from . import files
 from .machine import Machine
 from .parts import MachineError
@@ -44,8 +43,8 @@ def figures(name_or_path: str) -> tuple[str, list[Figure]]:
 def _collect(path: Path, found: dict[str, Figure]) -> str:
     content = read_plain(path).decode()
     try:
-        table = tomllib.loads(content)
-    except (ValueError, RecursionError) as error:
+        table = toml_of(content)
+    except ValueError as error:
         raise MachineError(f"{path}: {error}") from error
     about, comments = _comments(content)
     base = table.pop("extends", None)

@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import stat
+import tomllib
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -59,6 +60,15 @@ def read_plain(path: FilePath) -> bytes:
     """What is in a file. Raises OSError as `open_plain` does."""
     with open_plain(path) as stream:
         return stream.read()
+
+
+def toml_of(text: str) -> dict[str, Any]:
+    """The tables of a text in TOML. Raises ValueError, also for one that is nested too deeply to be read, and for
+    numbers of too many digits."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 # -- writing -------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...dialects.dtypes import name_of_numpy, numpy_dtype
+from ...dialects.sizes import LARGEST
 from ...passes.errors import CompileError
 from ...support.sentences import listed
 from .calls import refuse_tracers
@@ -177,11 +178,15 @@ def types_of(name: str, arguments: Any, parameters: Parameters) -> Any:
     import jax
 
     def struct(path: Any, leaf: Any) -> Any:
+        place = f"argument {parameters.path(path)} of {name}"
         try:
-            return _struct(leaf)
+            found = _struct(leaf)
         except (TypeError, OverflowError) as error:
-            place = f"argument {parameters.path(path)} of {name}"
             raise CompileError(not_an_array(place, leaf, error)) from None
+        for n in found.shape:
+            if isinstance(n, int) and not 0 <= n <= LARGEST:
+                raise CompileError(f"{place} has a dimension of {n}: the smallest is 0, the largest {LARGEST}")
+        return found
 
     return jax.tree_util.tree_map_with_path(struct, arguments)
 

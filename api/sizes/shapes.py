@@ -10,6 +10,7 @@ from typing import Any
 
 from ...dialects.affine import Expr, Symbol
 from ...dialects.sizes import (
+    LARGEST,
     Constraint,
     Derived,
     Size,
@@ -29,10 +30,6 @@ from ...dialects.sizes import (
 from ...passes.errors import CompileError
 
 Shape = tuple[Size, ...]
-
-LARGEST = 1 << 40
-"""The largest size of a dimension, and of an input in elements, far beyond any memory: what follows from it is still
-computed exactly."""
 
 
 @dataclass(frozen=True)

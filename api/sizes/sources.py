@@ -17,7 +17,17 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ...dialects.affine import Expr, Symbol
 from ...dialects.dtypes import name_of_numpy, numpy_dtype
-from ...dialects.sizes import Constraint, Size, SizeError, Sizes, fixed, parse_size, replaced, size_text
+from ...dialects.sizes import (
+    LARGEST,
+    Constraint,
+    Size,
+    SizeError,
+    Sizes,
+    fixed,
+    parse_size,
+    replaced,
+    size_text,
+)
 from ...frontends import is_stablehlo
 from ...frontends.jax import donated_inputs, tracing
 from ...frontends.text import find_tw
@@ -36,7 +46,7 @@ from .dispatched import chooses, source_of_dispatch
 from .dynamic import Alternative, OpenSource, Variant
 from .probing import first_line, why_undecided
 from .relations import FEW_TRACES, MANY_TRACES, Relations, RelationSearch
-from .shapes import LARGEST, OpenShapes, Shape, exported_shapes, is_symbolic, structs_at
+from .shapes import OpenShapes, Shape, exported_shapes, is_symbolic, structs_at
 from .templates import ForAllSizes, Ranges
 from .variants import Variants, exact_choices
 

@@ -24,6 +24,7 @@ from ...dialects.sizes import (
     replaced,
 )
 from ...passes.errors import CompileError
+from ...support.sentences import quoted
 from ..arguments.parameters import Parameters, title_of
 from ..arguments.signature import is_key
 from ..arguments.specs import ArgumentSpecs, Dims, Specs, symbols_in
@@ -35,6 +36,8 @@ class Variants:
 
     def __init__(self, pairs: Sequence[tuple[str | None, Callable[..., Any]]], dims: Specs = None) -> None:
         """Raises CompileError for guards and specs that make no sense."""
+        if not isinstance(pairs, Sequence):
+            raise CompileError(f"tw.variants takes pairs (guard, function), not {quoted(pairs)}")
         if not pairs:
             raise CompileError("tw.variants needs at least one (guard, function)")
         for n, pair in enumerate(pairs):

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 
 from ...dialects.dtypes import is_float
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.sizes import LARGEST
 from .builder import shape_text, type_text
 from .diagnostics import Problem
 from .numbers import Number, is_whole
@@ -49,7 +50,7 @@ def each_of(value: int | Ints, count: int) -> list[int]:
 def static_shape(shape: Ints) -> list[int]:
     if any(n < 0 for n in shape):
         raise Problem(f"the shape {shape_text(shape)} has a negative dimension", argument="shape")
-    if math.prod(shape) > 1 << 40:
+    if math.prod(shape) > LARGEST:
         raise Problem(f"the shape {shape_text(shape)} is too large", argument="shape")
     return list(shape)
 

@@ -36,6 +36,7 @@ from ...dialects.graph import (
 from ...dialects.graph.attributes import DataAttr, Literal
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.open_sizes import is_open
+from ...dialects.sizes import LARGEST
 from ..known import scalar_value
 from ..open_module import Extras
 from .diagnostics import Problem, SourceFile
@@ -169,7 +170,7 @@ class Builder:
             inferred = list(op.infer())
         except (ValueError, TypeError) as error:
             raise Problem(f"{op.name.removeprefix('graph.')}: {error}") from None
-        if any(math.prod(shape_in(t)) > 1 << 40 for t in inferred if isinstance(t, TensorType)):
+        if any(math.prod(shape_in(t)) > LARGEST for t in inferred if isinstance(t, TensorType)):
             raise Problem("the result is too large", f"{', '.join(map(type_text, inferred))}")
         return self.append(cls.create(operands=args, result_types=inferred, properties=made)).results
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -28,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from ...dialects.dtypes import limits
-from ...support.files import read_arrays, read_plain, together, write_whole
+from ...support.files import read_arrays, read_plain, together, toml_of, write_whole
 from ..errors import PassError
 
 LEAST_NORMAL = float(np.finfo(np.float32).tiny)
@@ -270,8 +269,8 @@ class QuantConfig:
     def parse(text: str, folder: Path | None = None) -> QuantConfig:
         """Reads the text of one; folder: where the file of its arrays is. Raises PassError."""
         try:
-            table = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:
+            table = toml_of(text)
+        except ValueError as error:
             raise PassError(f"quantization: {error}") from None
         _check_keys(
             "the configuration", table, {"default": str, "pins": dict, "products": dict, "arrays": str}

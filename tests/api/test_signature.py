@@ -89,6 +89,8 @@ def test_gradients_of_integers_are_float0() -> None:
         (memoryview(b"x"), r"argument p\['n'\] of f is a memoryview: give an array"),
         (np.array(["a"]), r"argument p\['n'\] of f is a ndarray of <U1: give an array"),
         (2**40, r"argument p\['n'\] of f is 1099511627776, which no integer of JAX's default type holds"),
+        (jax.ShapeDtypeStruct((3, 2**63), np.float32), r"p\['n'\] of f has a dimension of 9223372036854775808: "),
+        (jax.ShapeDtypeStruct((-1,), np.float32), r"argument p\['n'\] of f has a dimension of -1: the smallest is 0"),
     ],
 )
 def test_what_is_no_array_is_named(value: Any, message: str) -> None:

@@ -125,6 +125,7 @@ def test_no_guard_that_holds_is_one_sentence() -> None:
     ("pairs", "said"),
     [
         ([], "tw.variants needs at least one (guard, function)"),
+        (5, "tw.variants takes pairs (guard, function), not 5"),
         (["s <= 3"], "tw.variants takes pairs (guard, function); element 0 is none"),
         ([(3, dense)], "tw.variants: the guard of dense is a text such as 's <= 512', or None"),
         ([(None, dense), (None, blocked)], "tw.variants: the guard of dense is None, so that those after it are "

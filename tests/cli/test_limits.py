@@ -58,7 +58,7 @@ CHIPS = {
     ),
     "a tiny number": ("clock_mhz = 1e-320\n", "key 'clock_mhz' must be a positive number"),
     "infinity": ("clock_mhz = inf\n", "key 'clock_mhz' must be a positive number"),
-    "nesting": (f"x = {'[' * 5000}{']' * 5000}\n", "not TOML"),
+    "nesting": (f"x = {'[' * 5000}{']' * 5000}\n", "not TOML: it is nested too deeply"),
     "an escape sequence": ('name = "a\\u001b[31mred"\n', "key 'name' has characters that cannot be shown"),
 }
 
@@ -168,7 +168,7 @@ def test_options_are_checked(options: dict[str, Any]) -> None:
         tw.Options(**options)
 
 
-@pytest.mark.parametrize("name", ["program", "stages", "progress"])
+@pytest.mark.parametrize("name", ["program", "stages", "progress", "bisect", "quick"])
 @pytest.mark.parametrize("given", [5, "x"])
 def test_what_verify_takes(name: str, given: Any) -> None:
     with pytest.raises(tw.CompileError, match=f"tw.verify: {name} must be .*, not {given!r}"):
