@@ -18,6 +18,10 @@ B1 = Machine.load("ascend-910b1")
 
 BUFFER, GM = "!npu.buffer<64xf32, ub>", "!npu.gm<64xf32>"
 A = f"%a = npu.alloc {{address = 0}} : () -> {BUFFER}"
+ANY = (
+    "func.func @main(%x: tensor<64xf32>) -> tensor<i1> { "
+    "%c = stablehlo.constant dense<true> : tensor<i1> return %c : tensor<i1> }"
+)
 FILL = f"npu.vfill %a {{value = 0.5 : f64}} : ({BUFFER})"
 LOAD = f"npu.load_nd %x, %a at [0] {{sizes = [64]}} : ({GM}, {BUFFER})"
 STORE = f"npu.store_nd %a, %y at [0] {{sizes = [64]}} : ({BUFFER}, {GM})"
@@ -126,6 +130,7 @@ CASES: dict[str, tuple[str, str]] = {
         kernel(f"""{A}
         %b = npu.alloc {{address = 128}} : () -> {BUFFER}
         {FILL}
+        npu.pipe_barrier {{pipe = "V"}}
         npu.vfill %b {{value = 0.5 : f64}} : ({BUFFER}) // 1
         npu.barrier
         {STORE} // 2"""),
@@ -307,7 +312,7 @@ CASES: dict[str, tuple[str, str]] = {
         main(f"""{at("y", 512)} // 2
         {at("flag", 1024, "!npu.gm<i1>")}
         %h = npu.to_host %x : ({GM}) -> tensor<64xf32>
-        %f = npu.host_call %h {{op = "any", module = ""}} : (tensor<64xf32>) -> tensor<i1>
+        %f = npu.host_call %h {{op = "any", module = "{ANY}"}} : (tensor<64xf32>) -> tensor<i1>
         npu.to_device %f, %flag : (tensor<i1>, !npu.gm<i1>)
         npu.loop %flag : (!npu.gm<i1>) {{
         ^bb0(%s: !npu.gm<i1>):
