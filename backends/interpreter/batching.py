@@ -33,6 +33,7 @@ from ...dialects.npu import (
     LoadRowOp,
     LoadScalarOp,
     MmadOp,
+    NumberIndexOp,
     TransferOp,
     VExtractOp,
     whole_buffer,
@@ -207,6 +208,8 @@ def _refused(op: Operation, moved: Mapping[SSAValue, set[SSAValue]]) -> set[SSAV
         return (
             counters if columns % SAME_KERNEL_PANEL == 0 else moved.get(whole_buffer(op.b), set()) | counters
         )
+    if isinstance(op, NumberIndexOp):
+        return moved.get(whole_buffer(op.source), set())
     if isinstance(op, LoadScalarOp | LoadL0Op | LoadRowOp | VExtractOp):
         return set(op.index_operands())
     if isinstance(op, TransferOp):

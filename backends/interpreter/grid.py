@@ -322,7 +322,10 @@ class GridWalker:
         """One integer of a device tensor as an index, clamped to [low, high]."""
         offsets, dtype = offsets_of(op, self.scope), self.tensors[self.where[op.source][0]].dtype
         ones = [1] * len(offsets)
-        x = self._taken(op.source, offsets, ones, ones, values.scalar(0, dtype), ())
+        self.clamped(op, self._taken(op.source, offsets, ones, ones, values.scalar(0, dtype), ()))
+
+    def clamped(self, op: Any, x: Array) -> None:
+        """An integer as the index that an op gives, clamped to its [low, high]."""
         low, high = self.scope.sizes.offset(integer(op.low)), self.scope.sizes.offset(integer(op.high))
         ends = [
             values.scalar(end.value, x.dtype)

@@ -313,7 +313,7 @@ class NpuKernel(GridWalker):
         loops = [op for op in loop.body.walk() if isinstance(op, scf.ForOp)]
         inside: dict[SSAValue, tuple[int, int, int]] = {x.body.block.args[0]: bounds(x) for x in loops}
         each: set[SSAValue] = {loop.body.block.args[0]}
-        each.update(op.result for op in loop.body.walk() if isinstance(op, ops.LoadScalarOp))
+        each.update(op.result for op in loop.body.walk() if isinstance(op, ops.IndexOp))
         for op in loop.body.walk():
             if not isinstance(op, ops.LoadL0Op) or op not in self.direct or op in self.packed:
                 continue
@@ -398,6 +398,10 @@ class NpuKernel(GridWalker):
         (x,) = lift(lambda i: [self.load_boxes(op, i, shape)], [index], self.batch.rank)
         self._put(op.dest, x)
 
+    def number_index(self, op: ops.NumberIndexOp) -> None:
+        """One integer of ub as an index, clamped to [low, high]."""
+        self.clamped(op, lax.reshape(self.memory.read(op.source), ()))
+
     def _put(self, target: SSAValue, x: Array | Wide) -> None:
         dtype = numpy_dtype(buffer(target).element)
         self.memory.write(target, wide.mapped(lambda y: values.convert(y, dtype), x))
@@ -416,8 +420,10 @@ EXECUTE: dict[type[Operation], Callable[[NpuKernel, Any], None]] = {
     ops.MmadOp: NpuKernel.product,
     ops.LoadNdOp: NpuKernel.load,
     ops.LoadNd2NzOp: NpuKernel.load,
+    ops.LoadNumberOp: NpuKernel.load,
     ops.StoreNdOp: NpuKernel.store,
     ops.FixpipeOp: NpuKernel.store,
     ops.LoadIndirectOp: NpuKernel.load_indirect,
     ops.LoadScalarOp: NpuKernel.load_scalar,
+    ops.NumberIndexOp: NpuKernel.number_index,
 }

@@ -6,7 +6,7 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr
 
 from ...dialects.base import integer, to_ints
-from ...dialects.npu import LoadScalarOp
+from ...dialects.npu import IndexOp
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ..functions.loops import bounds
 from ..functions.scope import Ranges
@@ -23,7 +23,7 @@ def index_ranges(kernel: KernelOp) -> Ranges:
         elif isinstance(op, scf.ForOp):
             first, step, trips = bounds(op)
             ranges[op.body.block.args[0]] = (first, first + max(trips - 1, 0) * step)
-        elif isinstance(op, LoadScalarOp):
+        elif isinstance(op, IndexOp):
             ranges[op.result] = (integer(op.low), integer(op.high))
         elif isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
             ranges[op.result] = (op.value.value.data, op.value.value.data)

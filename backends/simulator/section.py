@@ -279,7 +279,7 @@ class TimedSection(TimedBody):
             work = self._work(op)
             self._put(scope, work)
             self._guard(op, work, scope)
-            if isinstance(op, ops.LoadScalarOp):
+            if isinstance(op, ops.IndexOp):
                 self._values[op.result] = Expr(integer(op.low))
                 self._behind[op.result] = frozenset(v for row in work.indices for v, _ in row.terms)
         elif not isinstance(op, ops.SlotOp | scf.YieldOp):

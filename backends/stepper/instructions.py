@@ -283,6 +283,37 @@ class Gather(Work):
             target[...] = x.reshape(target.shape)
 
 
+class LoadNumber(LoadBox):
+    """One element of device memory, which the scalar unit waits for."""
+
+    __slots__ = ()
+
+    def run(self, core: Core) -> None:
+        super().run(core)
+        core.order.scalar(core, self)
+
+
+class NumberIndex(Work):
+    """One integer of ub, within a range, as an index."""
+
+    __slots__ = ("high", "index", "low")
+
+    def __init__(
+        self, op: ops.NumberIndexOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
+    ) -> None:
+        super().__init__(op, queue, plan, places)
+        self.low, self.high = plan.number(integer(op.low)), plan.number(integer(op.high))
+        self.index = plan.index(op.result)
+
+    def run(self, core: Core) -> None:
+        mark, place = core.begin(self), self.reads[0]
+        slot = place.slot(core.env)
+        core.read(place, slot, mark)
+        value = int(core.view(place, slot, mark).reshape(()))
+        core.env[self.index] = max(self.low, min(value, self.high))
+        core.order.scalar(core, self)
+
+
 class Scalar(Work):
     """One integer of device memory, within a range, as an index."""
 
@@ -323,8 +354,10 @@ def instruction(op: NpuOp, queue: int, plan: KernelPlan, places: Mapping[SSAValu
 
 
 _KINDS: Sequence[tuple[type, type[Any]]] = (
+    (ops.LoadNumberOp, LoadNumber),
     (ops.LoadOp, LoadBox),
     (ops.TransferOp, StoreBox),
     (ops.LoadIndirectOp, Gather),
     (ops.LoadScalarOp, Scalar),
+    (ops.NumberIndexOp, NumberIndex),
 )

@@ -172,7 +172,7 @@ class _Builder:
         for value in op.reads():
             if isinstance(value.type, GmType):
                 self.plan.loaded.add(self.plan.tensors[value])
-        if isinstance(op, ops.LoadScalarOp):
+        if isinstance(op, ops.IndexOp):
             self.plan.index(op.result)
         made = instruction(op, queue, self.plan, self.places)
         if (spoilt := works_in(op)) is not None and self.plan.addressed:

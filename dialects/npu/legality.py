@@ -64,7 +64,8 @@ class EngineOp(FormattedOp):
 
 class Kernel(FormattedOp):
     """A kernel of the tile or the npu level. `counted`: its flags are counted, so that one may be raised again before
-    it is consumed, as those of the vendor's compiler and library are; else it may not."""
+    it is consumed, as those of the vendor's compiler and library are; else it may not. `scattered`: numbers that it
+    reads never send the stores of two cores to one place, which nothing proves."""
 
     sym_name = prop_def(StringAttr)
     kind = prop_def(StringAttr)
@@ -72,6 +73,7 @@ class Kernel(FormattedOp):
     outputs = prop_def(IntegerAttr)
     workspaces = prop_def(IntegerAttr)
     counted = opt_prop_def(UnitAttr)
+    scattered = opt_prop_def(UnitAttr)
     body = region_def("single_block")
     SYMBOL: ClassVar[str | None] = "sym_name"
 

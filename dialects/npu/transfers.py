@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, UnitAttr
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, IntegerType, UnitAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, var_operand_def
 
@@ -15,7 +15,7 @@ from ..base import INDEX, to_ints
 from ..dtypes import dtype_name, itemsize, size
 from ..shapes import check_scaled
 from .buffers import check_indirect, check_scalar
-from .interface import Cost, NpuOp, buffer, gm, gm_traffic
+from .interface import FREE, Cost, NpuOp, buffer, gm, gm_traffic
 from .legality import refuse_drain, refuse_path, refuse_unit_flag
 from .types import BufferType, GmType, Pipe
 
@@ -279,19 +279,66 @@ class LoadIndirectOp(NpuOp):
 
 
 @irdl_op_definition
-class LoadScalarOp(NpuOp):
-    """One integer of a device tensor, clamped to [low, high], as an index of the scalar unit."""
+class LoadNumberOp(LoadOp):
+    """One element of a device tensor -> ub, by the scalar unit, which waits for it."""
 
-    name = "npu.load_scalar"
+    name = "npu.load_number"
     PIPE: ClassVar[Pipe] = Pipe.S
-    ADDRESSED: ClassVar[bool] = True
-    N_OUTPUTS: ClassVar[int] = 0
+    TARGET_SPACES: ClassVar[tuple[str, ...]] = ("ub",)
     source = operand_def(GmType)
+    dest = operand_def(BufferType)
     indices = var_operand_def()
     offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+
+    def verify_(self) -> None:
+        super().verify_()
+        if size(self.box_sizes) != 1:
+            raise self.error(f"loads one element, not {size(self.box_sizes)}")
+
+    def refused_by(self, machine: Machine) -> str | None:
+        return None if "ub" in machine.spaces else refuse_path(machine, "gm", "ub", self.PIPE)
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return scalar_load(machine)
+
+
+class IndexOp(NpuOp):
+    """Gives one integer, clamped to [low, high], as an index of the scalar unit."""
+
+    PIPE: ClassVar[Pipe] = Pipe.S
+    N_OUTPUTS: ClassVar[int] = 0
     low = prop_def(IntegerAttr)
     high = prop_def(IntegerAttr)
     result = result_def(INDEX)
+
+
+@irdl_op_definition
+class NumberIndexOp(IndexOp):
+    """One integer of ub, clamped to [low, high], as an index of the scalar unit."""
+
+    name = "npu.number_index"
+    source = operand_def(BufferType)
+
+    def verify_(self) -> None:
+        super().verify_()
+        found = buffer(self.source)
+        if found.space != "ub" or size(found.shape) != 1 or not isinstance(found.element, IntegerType):
+            raise self.error(f"takes one integer of ub, not {self.source.type}")
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return FREE
+
+
+@irdl_op_definition
+class LoadScalarOp(IndexOp):
+    """One integer of a device tensor, clamped to [low, high], as an index of the scalar unit."""
+
+    name = "npu.load_scalar"
+    ADDRESSED: ClassVar[bool] = True
+    source = operand_def(GmType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
 
     def index_operands(self) -> Sequence[SSAValue]:
         return self.operands[1:]
@@ -301,5 +348,9 @@ class LoadScalarOp(NpuOp):
         check_scalar(self, gm(self.source), len(self.linear()))
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
-        move = machine.moves[("gm", "ub")]
-        return Cost(move.fixed_cycles, machine.burst_bytes, machine.burst_bytes)
+        return scalar_load(machine)
+
+
+def scalar_load(machine: Machine) -> Cost:
+    """What the scalar unit waits for one element of device memory."""
+    return Cost(machine.moves[("gm", "ub")].fixed_cycles, machine.burst_bytes, machine.burst_bytes)

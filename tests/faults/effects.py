@@ -38,7 +38,7 @@ class Effect:
         args = kernel.body.block.args[len(to_ints(kernel.grid)) :]
         types = [gm(a) for a in args]
         self.first = len(types) - integer(kernel.outputs) - integer(kernel.workspaces)
-        indexed = any(isinstance(op, ops.LoadScalarOp) for op in kernel.walk())
+        indexed = any(isinstance(op, ops.IndexOp) for op in kernel.walk())
         read = [i for i, a in enumerate(args[: self.first]) if any(_users(a))]
         self.reads = {i: None if indexed else _seen(args[i]) for i in read}
         written = args[self.first :]

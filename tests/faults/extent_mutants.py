@@ -85,7 +85,7 @@ def shorten_loop(kernel: Operation, rng: Random, machine: Machine) -> str | None
     return "a loop runs once less"
 
 
-INDEXED = (VSortOp, VScatterOp, VCumulateOp, ops.LoadIndirectOp, ops.LoadScalarOp, ops.VMaskOp)
+INDEXED = (VSortOp, VScatterOp, VCumulateOp, ops.LoadIndirectOp, ops.IndexOp, ops.VMaskOp)
 
 
 def change_indexed(kernel: Operation, rng: Random, machine: Machine) -> str | None:

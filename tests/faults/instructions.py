@@ -184,6 +184,8 @@ class Compiler:
             return self._gather(op, slots)
         if isinstance(op, ops.LoadScalarOp):
             return self._scalar(op, offsets)
+        if isinstance(op, ops.NumberIndexOp):
+            return self._number(op, slots)
         return self._compute(op, offsets, slots)
 
     def _tensor(self, value: SSAValue) -> int:
@@ -240,11 +242,19 @@ class Compiler:
         view, tensor = op.source.type, self._tensor(op.source)
         assert isinstance(view, GmType)
         at = view.offset + sum(o * s for o, s in zip(offsets, view.strides, strict=True))
-        low, high = integer(op.low), integer(op.high)
+        within = _within(op)
 
         def run(on: Machinery) -> None:
             words, first = on.device.elements(on.tensors[tensor], itemsize(view.element))
-            on.registers[op.result] = low + int(words[first + at]) % (high - low + 1)
+            on.registers[op.result] = within(int(words[first + at]))
+
+        return run
+
+    def _number(self, op: ops.NumberIndexOp, slots: Mapping[SSAValue, int]) -> Work:
+        source, within = _place(op.source, slots), _within(op)
+
+        def run(on: Machinery) -> None:
+            on.registers[op.result] = within(int(on.memory.view(source).reshape(())))
 
         return run
 
@@ -285,6 +295,12 @@ class Compiler:
                 memory.view(p)[...] = x
 
         return run
+
+
+def _within(op: ops.IndexOp) -> Callable[[int], int]:
+    """The index that an instruction makes of a number."""
+    low, high = integer(op.low), integer(op.high)
+    return lambda number: low + number % (high - low + 1)
 
 
 def _place(value: SSAValue, slots: Mapping[SSAValue, int]) -> Place:

@@ -108,7 +108,7 @@ class Plan:
         ]
         spaces = {name: space.bytes for name, space in machine.spaces.items() if name != "gm"}
         self.reach = _reach(kernel, spaces)
-        self.indexed = any(isinstance(op, ops.LoadScalarOp) for op in kernel.walk())
+        self.indexed = any(isinstance(op, ops.IndexOp) for op in kernel.walk())
         self.compiler = Compiler(args[len(self.grid) :])
         self._issued: dict[tuple[Any, ...], list[Item]] = {}
         self._rows: dict[Operation, tuple[Expr, ...]] = {}

@@ -8,7 +8,7 @@
 %l0a = npu.alloc : () -> !npu.buffer<16x32xf16, l0a>
 // CHECK: npu.alloc : () -> !npu.buffer<16x32xf16, l0a>
 %l0b, %l0c = "test.op"() : () -> (!npu.buffer<32x16xf16, l0b>, !npu.buffer<16x16xf32, l0c>)
-%ub, %ub1, %ids = "test.op"() : () -> (!npu.buffer<16x32xf16, ub>, !npu.buffer<16x1xf16, ub>, !npu.buffer<16x1xi32, ub>)
+%ub, %ub1, %ids, %number = "test.op"() : () -> (!npu.buffer<16x32xf16, ub>, !npu.buffer<16x1xf16, ub>, !npu.buffer<16x1xi32, ub>, !npu.buffer<1xi32, ub>)
 %slot = npu.slot %l1 at [%i + 1] : (!npu.buffer<16x32xf16, l1, 2 slots>) -> !npu.buffer<16x32xf16, l1>
 // CHECK: npu.slot %{{.*}} at [%{{.*}} + 1] : (!npu.buffer<16x32xf16, l1, 2 slots>) -> !npu.buffer<16x32xf16, l1>
 %view = npu.view %g : (!npu.gm<100x64xf16>) -> !npu.gm<64x50xf16, strides [1, 128], offset 64>
@@ -23,6 +23,10 @@ npu.load_indirect %g, %ids, %ub {sizes = [1, 32]} : (!npu.gm<100x64xf16>, !npu.b
 // CHECK: npu.load_indirect %{{.*}}, %{{.*}}, %{{.*}} {sizes = [1, 32]}
 %s = npu.load_scalar %m at [2] {high = 9, low = 0} : (!npu.gm<4xi32>) -> index
 // CHECK: npu.load_scalar %{{.*}} at [2] {high = 9, low = 0} : (!npu.gm<4xi32>) -> index
+npu.load_number %m, %number at [%i] {sizes = [1]} : (!npu.gm<4xi32>, !npu.buffer<1xi32, ub>)
+// CHECK: npu.load_number %{{.*}}, %{{.*}} at [%{{.*}}] {sizes = [1]} : (!npu.gm<4xi32>, !npu.buffer<1xi32, ub>)
+%t = npu.number_index %number {high = 9, low = 0} : (!npu.buffer<1xi32, ub>) -> index
+// CHECK: npu.number_index %{{.*}} {high = 9, low = 0} : (!npu.buffer<1xi32, ub>) -> index
 npu.load_l0 %slot, %l0a at [0, 0] {sizes = [16, 32]} : (!npu.buffer<16x32xf16, l1>, !npu.buffer<16x32xf16, l0a>)
 // CHECK: npu.load_l0 %{{.*}}, %{{.*}} at [0, 0] {sizes = [16, 32]}
 npu.mmad %l0a, %l0b, %l0c at [%i] : (!npu.buffer<16x32xf16, l0a>, !npu.buffer<32x16xf16, l0b>, !npu.buffer<16x16xf32, l0c>)

@@ -569,6 +569,18 @@ npu.vsort %x, %x {descending = [0], keys = [0], total = [0]} : (!npu.buffer<8x16
 
 // -----
 
+%m, %b = "test.op"() : () -> (!npu.gm<4xi32>, !npu.buffer<2xi32, ub>)
+npu.load_number %m, %b at [0] {sizes = [2]} : (!npu.gm<4xi32>, !npu.buffer<2xi32, ub>)
+// CHECK: 'npu.load_number' loads one element, not 2
+
+// -----
+
+%b = "test.op"() : () -> (!npu.buffer<1xf32, ub>)
+%s = npu.number_index %b {high = 3, low = 0} : (!npu.buffer<1xf32, ub>) -> index
+// CHECK: 'npu.number_index' takes one integer of ub, not !npu.buffer<1xf32, ub>
+
+// -----
+
 %x, %i, %b = "test.op"() : () -> (!npu.gm<8x16xf32>, !npu.buffer<8x1xi32, ub>, !npu.buffer<8x16xf32, l1>)
 npu.load_indirect %x, %i, %b {sizes = [1, 16]} : (!npu.gm<8x16xf32>, !npu.buffer<8x1xi32, ub>, !npu.buffer<8x16xf32, l1>)
 // CHECK: 'npu.load_indirect' works on ub, not l1

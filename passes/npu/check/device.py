@@ -266,6 +266,8 @@ def _exact(kernel: CheckedKernel, writers: Sequence[TensorAccess], tensor: int, 
             continue
         unknown = kernel.unknown.keys() & {v for o in store.box.offsets for v, _ in o.terms}
         whole = whole and not unknown
+        if unknown and kernel.op.scattered is not None:
+            continue
         for core, env in enumerate(_cores(kernel, store)):
             # sections on one grid point are ordered by flags: only the point and the unit tell cores apart
             mark = core if store.section.units > 1 else core * _most_units(kernel)
@@ -280,6 +282,8 @@ def _exact(kernel: CheckedKernel, writers: Sequence[TensorAccess], tensor: int, 
                     what = f"{{first}} and {{second}} on two cores store element {list(where)} of one tensor"
                     if first is store.op:
                         what = f"{{first}} stores element {list(where)} of one tensor from two cores"
+                    if unknown:
+                        what += "; where no data sends them there, the launch or the kernel says `scattered`"
                     second = None if first is store.op else store.op
                     found.findings.append(Finding("core-race", what, first, second, kernel=kernel.name))
                     return

@@ -461,7 +461,7 @@ class _SectionBuilder:
         flagged = op.flagged_sums()
         if flagged is not None:
             node.sums = self.place(flagged, op)
-        if isinstance(op, ops.LoadScalarOp):
+        if isinstance(op, ops.IndexOp):
             low, high = integer(op.low), integer(op.high)
             variable = kernel.variable(max(high - low + 1, 1))
             kernel.unknown[variable] = op.result

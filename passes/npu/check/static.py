@@ -117,7 +117,7 @@ def _check_box(kernel: CheckedKernel, node: CheckedNode) -> list[Finding]:
     """The part of a buffer that an instruction reads lies inside it, for all values of the indices."""
     op = node.op
     assert isinstance(op, NpuOp)
-    if isinstance(op, ops.LoadScalarOp):
+    if isinstance(op, ops.LoadScalarOp | ops.LoadNumberOp):
         return _check_number(kernel, op)
     box = op.source_box()
     if box is None:
@@ -149,7 +149,9 @@ def _check_begin(kernel: CheckedKernel, op: ops.TransferOp) -> list[Finding]:
     return []
 
 
-def _check_number(kernel: CheckedKernel, op: ops.LoadScalarOp) -> list[Finding]:
+def _check_number(
+    kernel: CheckedKernel, op: ops.LoadScalarOp | ops.LoadNumberOp
+) -> list[Finding]:
     """A number that the scalar unit reads is one of its tensor's, for all values of the indices."""
     shape = gm(op.source).shape
     for d, offset in enumerate(kernel.rows(op.offsets, op.index_operands(), op)):
