@@ -13,9 +13,10 @@ from ...dialects import make_context
 from ...dialects.text import parse_module
 from ...machine import Machine
 from .groups import grouped
-from .kernels import cores_of, kernel_of, launched
+from .kernels import cores_of, given_sizes, kernel_of, launched
 from .launching import LINE, LaunchTerms, launch_of, parse_launch
-from .module import Writer, tensors_of
+from .module import Writer
+from .tensors import ranges_of, tensors_of
 
 
 def import_hivm(module: ModuleOp, where: str, machine: Machine, launch: LaunchTerms | None = None) -> ModuleOp:
@@ -29,8 +30,9 @@ def npu_text(module: ModuleOp, where: str, machine: Machine, launch: LaunchTerms
     kernel = kernel_of(module)
     found = launched(kernel, launch)
     cores, scratch = cores_of(module, kernel, found, machine)
-    tensors = tensors_of(kernel, cores)
-    return Writer(kernel, machine, scratch, tensors, where).module(grouped(cores))
+    tensors = tensors_of(kernel, cores, given_sizes(kernel, found))
+    ranges = ranges_of(cores, tensors)
+    return Writer(kernel, machine, scratch, tensors, ranges, found.scattered).module(grouped(cores))
 
 
 __all__ = ["LINE", "LaunchTerms", "import_hivm", "launch_of", "npu_text", "parse_launch"]

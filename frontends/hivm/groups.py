@@ -28,9 +28,9 @@ class GridOfCores:
 def _shape_of(step: CoreStep) -> tuple[Hashable, ...]:
     """A step but for where its boxes of device memory begin."""
     operands = tuple(
-        (o.tensor, o.element, o.shape, o.strides) if isinstance(o, Memref) else o for o in step.operands
+        (o.tensor, o.element, o.shape, o.strides, o.data) if isinstance(o, Memref) else o for o in step.operands
     )
-    return step.name, step.properties, step.at, step.sizes, id(step.op), operands
+    return step.name, step.properties, step.at, step.sizes, step.index, id(step.op), operands
 
 
 def alike(part: CorePart) -> CorePart:

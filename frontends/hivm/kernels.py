@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, AnyFloat, IntegerAttr, IntegerType, MemRefType, ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -37,6 +38,11 @@ class KernelArgument:
     name: str
     kind: Attribute
     hidden: str | None
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it is a tensor that the caller gives."""
+        return isinstance(self.kind, MemRefType) and not self.hidden
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,7 @@ def launched(kernel: KernelFunctions, launch: LaunchTerms | None) -> LaunchTerms
         if asks:
             raise refused(kernel.func, f"runs on a grid that is not said: {_hint(kernel)}")
         grid = (1,)
-    return LaunchTerms(grid, launch.numbers)
+    return replace(launch, grid=grid)
 
 
 def _hint(kernel: KernelFunctions) -> str:
@@ -131,7 +137,7 @@ def arguments_of(kernel: KernelFunctions, launch: LaunchTerms) -> list[Value]:
     """What stands for the arguments of a kernel. Raises FrontendError for numbers that are not given."""
     places = {a.name: str(i) for i, a in enumerate(kernel.numbers)}
     known = {*places, *places.values()}
-    known |= {a.name for a in kernel.arguments if isinstance(a.kind, MemRefType) and not a.hidden}
+    known |= {a.name for a in kernel.arguments if a.is_tensor}
     if unknown := [n for n in launch.numbers if n not in known]:
         takes = ", ".join(places) or "none"
         raise refused(kernel.func, f"takes no number {unknown[0]}: its numbers are {takes}")
@@ -148,6 +154,12 @@ def arguments_of(kernel: KernelFunctions, launch: LaunchTerms) -> list[Value]:
         else:
             given.append(_number(kernel, argument, launch, places))
     return given
+
+
+def given_sizes(kernel: KernelFunctions, launch: LaunchTerms) -> dict[int, int]:
+    """The elements of the tensors whose sizes a launch gives, by the numbers of their arguments."""
+    sizes = [(i, _tensor(kernel, a, i, launch).shape) for i, a in enumerate(kernel.arguments) if a.is_tensor]
+    return {i: prod(shape) for i, shape in sizes if min(shape, default=1) >= 0}
 
 
 def _tensor(kernel: KernelFunctions, argument: KernelArgument, number: int, launch: LaunchTerms) -> Memref:
@@ -225,7 +237,7 @@ def cores_of(
     for number in range(launch.blocks):
         for (func, _), steps in zip(kernel.functions, found[number % cores], strict=True):
             for unit, listed in enumerate(steps):
-                place = BlockPlace(number, launch.blocks, unit)
+                place = BlockPlace(number, launch.blocks, unit, number // cores)
                 walk = BlockWalk(place, scratch, tiling=tiling, functions=functions)
                 scratch.begin()
                 walk.run(func, given)

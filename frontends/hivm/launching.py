@@ -12,14 +12,19 @@ from .numbers import Number
 
 GRID_RANK = 3
 
+SCATTERED = "scattered"
+"""What a launch says of blocks that data sends to places apart."""
+
 
 @dataclass(frozen=True)
 class LaunchTerms:
     """grid: blocks along each axis, none where it is not said; numbers: values of arguments that are numbers, by name
-    or by place among them."""
+    or by place among them, and the elements of tensors, by name; scattered: numbers that blocks read send no two of
+    them to one place."""
 
     grid: tuple[int, ...] = ()
     numbers: Mapping[str, Number] = field(default_factory=dict)
+    scattered: bool = False
 
     @property
     def blocks(self) -> int:
@@ -42,6 +47,7 @@ def parse_launch(text: str) -> LaunchTerms:
     grid: tuple[int, ...] = ()
     numbers: dict[str, Number] = {}
     at = place = 0
+    scattered = False
     text = text.strip()
     while at < len(text):
         found = _ITEM.match(text, at)
@@ -50,10 +56,12 @@ def parse_launch(text: str) -> LaunchTerms:
         at, name, value = found.end(), found[1], found[2]
         if name == "grid":
             grid = _grid(value)
+        elif name is None and value == SCATTERED:
+            scattered = True
         else:
             numbers[name or str(place)] = _number(value)
             place += name is None
-    return LaunchTerms(grid, numbers)
+    return LaunchTerms(grid, numbers, scattered)
 
 
 def _grid(text: str) -> tuple[int, ...]:

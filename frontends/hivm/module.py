@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import numpy as np
-from xdsl.dialects.builtin import FileLineColLoc, MemRefType
+from xdsl.dialects.builtin import FileLineColLoc
 
 from ...dialects.base import place_of
 from ...dialects.dtypes import element_type
@@ -15,139 +13,15 @@ from ...dialects.npu.fractals import larger_fractals
 from ...dialects.npu.scratch import WORKS_IN
 from ...machine import Machine
 from .boxes import BoxPlace, only_on, placed
-from .groups import Core, GridOfCores, starts_of, unit_moves
+from .groups import GridOfCores, starts_of, unit_moves
 from .instructions import literal
 from .kernels import KernelFunctions
 from .places import SCRATCH, BufferView, Memref
-from .steps import WORKSPACE, CorePart, CoreStep, Scratch, refused
+from .steps import CorePart, CoreStep, Scratch, refused
+from .tensors import ArgumentTensor, Ranges
 
 STATES = "stored real partitioned fused scheduled tiled inlined bufferized addressed synchronized"
 """What the kernels of a module that is imported have."""
-
-MOST_MARKED = 1 << 28
-"""Elements of a tensor above which it is not followed which of them are stored."""
-
-
-@dataclass
-class ArgumentTensor:
-    """An argument in device memory: its shape, and whether the kernel loads it and stores it."""
-
-    name: str
-    element: str
-    shape: tuple[int, ...]
-    elements: int
-    loaded: bool = False
-    stored: bool = False
-    whole: bool = False
-    """Whether all its elements are stored."""
-    in_place: bool = False
-    """Whether the kernel loads what it stored before."""
-    workspace: bool = False
-
-    @property
-    def kind(self) -> str:
-        return f"!npu.gm<{'x'.join(map(str, self.shape))}x{self.element}>"
-
-    @property
-    def given(self) -> bool:
-        """Whether the caller gives it."""
-        return not self.workspace and (self.loaded or not self.whole)
-
-    def named(self, writes: bool) -> str:
-        """What the kernel calls it where it loads, or writes."""
-        return f"%out_{self.name}" if (writes or self.in_place) and not self.workspace else f"%{self.name}"
-
-
-def tensors_of(kernel: KernelFunctions, cores: Sequence[Core]) -> dict[int, ArgumentTensor]:
-    """The tensors that a kernel touches, by the numbers of its arguments; what one kind of core stores and the other
-    loads is a workspace."""
-    found: dict[int, ArgumentTensor] = {}
-    boxes: dict[int, list[tuple[Memref, bool, CoreStep, int]]] = {}
-    kinds: dict[int, dict[bool, set[str]]] = {}
-    every = [(part.core, unit) for core in cores for part in core for unit in part.units]
-    for number, (core, steps) in enumerate(every):
-        for step in steps:
-            for o in step.operands:
-                if isinstance(o, Memref):
-                    writes = o is step.operands[-1]
-                    boxes.setdefault(o.tensor, []).append((o, writes, step, number))
-                    kinds.setdefault(o.tensor, {True: set(), False: set()})[writes].add(core)
-    for tensor in sorted(boxes):
-        listed = boxes[tensor]
-        if tensor >= WORKSPACE:
-            element, reach = listed[0][0].element, max(b.start + b.reach for b, *_ in listed)
-            found[tensor] = ArgumentTensor(f"work{tensor - WORKSPACE}", element, (reach,), reach, workspace=True)
-            continue
-        argument = kernel.arguments[tensor]
-        handed = kinds[tensor][True] and kinds[tensor][False] - kinds[tensor][True]
-        reach = max(b.start + b.reach for b, *_ in listed)
-        element = listed[0][0].element
-        shape: tuple[int, ...] = (reach,)
-        fixed = argument.kind.get_shape() if isinstance(argument.kind, MemRefType) else (-1,)
-        if min(fixed, default=1) > 0:
-            shape = tuple(fixed)
-        elements = int(np.prod(shape))
-        for box, _, step, _ in listed:
-            if box.start < 0 or box.start + box.reach > elements:
-                raise refused(step.op, f"reaches element {box.start + box.reach - 1} of {elements}")
-            if box.element != element:
-                raise refused(step.op, f"sees a tensor of {element} as {box.element}")
-        made = found[tensor] = ArgumentTensor(argument.name, element, shape, elements)
-        if handed:  # what one kind of core stores for the other
-            made.workspace = True
-            continue
-        made.loaded = any(not writes for _, writes, *_ in listed)
-        made.stored = any(writes for _, writes, *_ in listed)
-        if made.stored:
-            made.whole = _covered(listed, elements)
-        if made.stored and made.loaded and _loads_again(listed):
-            made.in_place, made.loaded = True, False
-            made.whole = made.whole and _stored_first(listed, elements)
-    return found
-
-
-def _numbers(box: Memref) -> Any:
-    """The elements of a box."""
-    at = np.array(box.start, np.int64)
-    for n, s in zip(box.shape, box.strides, strict=True):
-        at = at[..., None] + np.arange(n, dtype=np.int64) * s
-    return at.reshape(-1)
-
-
-def _covered(listed: Sequence[tuple[Memref, bool, CoreStep, int]], elements: int) -> bool:
-    if elements > MOST_MARKED:
-        return False
-    marked = np.zeros(elements, np.bool_)
-    for box, writes, *_ in listed:
-        if writes:
-            marked[_numbers(box)] = True
-    return bool(marked.all())
-
-
-def _loads_again(listed: Sequence[tuple[Memref, bool, CoreStep, int]]) -> bool:
-    """Whether a core loads elements that it stored before."""
-    stored: dict[int, set[tuple[int, int]]] = {}
-    for box, writes, _, core in listed:
-        span = (box.start, box.start + box.reach)
-        if writes:
-            stored.setdefault(core, set()).add(span)
-        elif any(a < span[1] and span[0] < b for a, b in stored.get(core, ())):
-            return True
-    return False
-
-
-def _stored_first(listed: Sequence[tuple[Memref, bool, CoreStep, int]], elements: int) -> bool:
-    """Whether all that a core loads is what it stored before."""
-    stored: dict[int, np.ndarray] = {}
-    for box, writes, _, core in listed:
-        if core not in stored:
-            stored[core] = np.zeros(elements, np.bool_)
-        if writes:
-            stored[core][_numbers(box)] = True
-        elif not stored[core][_numbers(box)].all():
-            return False
-    return True
-
 
 @dataclass
 class Writer:
@@ -157,7 +31,8 @@ class Writer:
     machine: Machine
     scratch: Scratch
     tensors: dict[int, ArgumentTensor]
-    where: str
+    ranges: Ranges
+    scattered: bool
     lines: list[str] = field(default_factory=list)
 
     def module(self, groups: Sequence[GridOfCores]) -> str:
@@ -217,7 +92,7 @@ class Writer:
         works = [t for t in self.tensors.values() if t.workspace]
         arguments += [f"%{t.name}: {t.kind}" for t in works]
         self.lines += [
-            f"  npu.kernel @{self._name(number)} {{counted, grid = [{grid}], "
+            f"  npu.kernel @{self._name(number)} {{counted, {'scattered, ' * self.scattered}grid = [{grid}], "
             f'kind = "{self.kernel.kind}", outputs = {len(stored)}, workspaces = {len(works)}}} {{',
             f"  ^bb0({', '.join(arguments)}):",
         ]
@@ -248,6 +123,7 @@ class SectionWriter:
         self.writer, self.group, self.part = writer, group, part
         self.allocs: list[str] = []
         self._buffers: dict[BufferView, str] = {}
+        self._indices: dict[Hashable, str] = {}
         self._views = views
         self._first = self._boxes = first
         self._units = unit_moves(part)
@@ -300,16 +176,19 @@ class SectionWriter:
     def _line(self, step: CoreStep) -> str:
         names, types, at, sizes = [], [], step.at, ""
         place: BoxPlace | None = None
+        decided: list[str] = []
         for o in step.operands:
             if isinstance(o, Memref):
                 name, kind, place = self._view(step, o, o is step.operands[-1])
+                decided = [self._indices[key] for key, _ in o.data]
             else:
                 name, kind = self.buffer(o), self.kind(o)
             names.append(name)
             types.append(kind)
         where = ""
         if place is not None:
-            coordinates = [f"%i{a}" for a in range(len(self.group.axes))] + ["%unit"]
+            coordinates = [f"%i{a}" for a in range(len(self.group.axes))]
+            coordinates += ["%unit"] * (len(self.part.units) > 1) + decided
             places = [_linear(c, m, coordinates) for c, m in zip(place.constants, place.moves, strict=True)]
             where = f" at [{', '.join(places)}]"
             found = step.sizes or place.sizes
@@ -317,14 +196,19 @@ class SectionWriter:
             sizes = f"sizes = {list(found)}"
         elif at is not None:
             where = f" at [{', '.join(map(str, at))}]"
-        inside = ", ".join(p for p in (sizes, step.properties) if p)
+        found, result = "", ("", "")
+        if step.index is not None:
+            name = self._indices[step.index] = f"%n{self._first}_{len(self._indices)}"
+            low, high = self.writer.ranges[step.index]
+            found, result = f"low = {low} : i64, high = {high} : i64", (f"{name} = ", " -> index")
+        inside = ", ".join(p for p in (sizes, step.properties, found) if p)
         listed = f" {', '.join(names)}" if names else ""
         properties = f" {{{inside}}}" if inside else ""
         if step.works_in is not None:
             start, count = step.works_in
             properties += f" attributes {{{WORKS_IN} = array<i64: {start}, {count}>}}"
         kinds = f" : ({', '.join(types)})" if types else ""
-        return f"      {step.name}{listed}{where}{properties}{kinds}{_location(step)}"
+        return f"      {result[0]}{step.name}{listed}{where}{properties}{kinds}{result[1]}{_location(step)}"
 
     def _view(self, step: CoreStep, box: Memref, writes: bool) -> tuple[str, str, BoxPlace]:
         """The view that a box of device memory lies in, its type, and its place there."""
@@ -334,8 +218,10 @@ class SectionWriter:
         if len(self.part.units) > 1:
             moves, axes = [*moves, self._units[self._boxes - self._first]], (*axes, len(self.part.units))
         self._boxes += 1
+        moves = [*moves, *(by for _, by in box.data)]
+        reached = (*axes, *(self.writer.ranges[key][1] + 1 for key, _ in box.data))
         clipped = step.sizes is not None and step.sizes != box.shape
-        place = placed(box, moves, axes, tensor.elements, clipped)
+        place = placed(box, moves, reached, tensor.elements, clipped)
         if step.only is not None:
             place = only_on(place, step.only, len(axes))
         name = tensor.named(writes)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import AffineMapAttr, AnyFloat, FloatAttr, IntegerAttr, IntegerType
@@ -14,6 +17,34 @@ from ...dialects.dtypes import dtype_name, numpy_dtype
 from ..size_arithmetic import truncated_quotient, truncated_remainder
 
 Number = int | float
+
+
+@dataclass(frozen=True)
+class DataIndex:
+    """An index that data decides: a constant and multiples of numbers, by their keys, that the scalar unit has when the
+    kernel runs."""
+
+    constant: int
+    terms: tuple[tuple[Hashable, int], ...]
+
+    def __add__(self, other: int | DataIndex) -> DataIndex:
+        if isinstance(other, int):
+            return DataIndex(self.constant + other, self.terms)
+        found = dict(self.terms)
+        for key, by in other.terms:
+            found[key] = found.get(key, 0) + by
+        return DataIndex(self.constant + other.constant, tuple((k, n) for k, n in found.items() if n))
+
+    def __mul__(self, other: int) -> DataIndex:
+        if not isinstance(other, int):
+            return NotImplemented
+        return DataIndex(self.constant * other, tuple((k, n * other) for k, n in self.terms if n * other))
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+
+Index = int | DataIndex
 
 
 def wrapped(value: int, kind: Attribute) -> int:
@@ -89,6 +120,8 @@ SCALARS = {
     "arith.truncf": "convert",
     "arith.extf": "convert",
     "arith.sitofp": "convert",
+    "arith.extsi": "convert",
+    "arith.trunci": "convert",
     "arith.fptosi": "convert",
     "math.sqrt": "sqrt",
     "math.rsqrt": "rsqrt",
@@ -145,6 +178,20 @@ def known(op: Operation, values: Sequence[Number]) -> Number | None:
     return _converted(name, values[0], op.operands[0].type, kind) if len(values) == 1 else None
 
 
+def linear(op: Operation, values: Sequence[Index]) -> Index | None:
+    """What an op on indices gives of which data decides some; None where that is not linear in them."""
+    name = op.name.partition(".")[2]
+    with suppress(TypeError):
+        if op.name == "affine.apply":
+            return _mapped(op, values)
+        if name in ("addi", "subi"):
+            return values[0] + values[1] * (-1 if name == "subi" else 1)
+        if name == "muli":
+            a, b = values if isinstance(values[1], int) else reversed(values)
+            return a * b if isinstance(b, int) else None
+    return values[0] if name in ("index_cast", "index_castui", "extsi", "extui") else None
+
+
 def _converted(name: str, value: Number, source: Attribute, kind: Attribute) -> Number | None:
     if name in ("index_cast", "extsi", "trunci"):
         if name == "extsi" and source == IntegerType(1):
@@ -177,7 +224,7 @@ def _compared(op: Operation, values: Sequence[int]) -> int:
     return int(_COMPARISONS[number](*values))
 
 
-def _mapped(op: Operation, values: Sequence[int]) -> int | None:
+def _mapped(op: Operation, values: Sequence[Any]) -> Any:
     found = op.properties.get("map")
     if not isinstance(found, AffineMapAttr):
         return None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
 from ...dialects.dtypes import itemsize
+from .numbers import DataIndex, Index
 
 SPACES = {"ub": "ub", "cbuf": "l1", "ca": "l0a", "cb": "l0b", "cc": "l0c"}
 """What the npu level calls the vendor's memories."""
@@ -27,7 +28,8 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 @dataclass(frozen=True)
 class Memref:
     """A strided array: `start` is a byte address on chip, and the number of an element of argument `tensor` in device
-    memory; `base` is that of the memory that it is a part of, from which casts count."""
+    memory; `base` is that of the memory that it is a part of, from which casts count; `data` has the multiples of
+    numbers, by their keys, that it begins further on."""
 
     space: str
     element: str
@@ -36,17 +38,23 @@ class Memref:
     start: int
     tensor: int = -1
     base: int = field(default=0, compare=False)
+    data: tuple[tuple[Hashable, int], ...] = ()
 
     @property
     def unit(self) -> int:
         """What `start` counts in elements."""
         return 1 if self.space == "gm" else itemsize(self.element)
 
-    def part(self, offsets: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> Memref:
+    def part(self, offsets: Sequence[Index], sizes: Sequence[int], steps: Sequence[int]) -> Memref:
         """A box of it."""
-        moved = sum(o * s for o, s in zip(offsets, self.strides, strict=True)) * self.unit
         strides = tuple(a * b for a, b in zip(self.strides, steps, strict=True))
-        return replace(self, shape=tuple(sizes), strides=strides, start=self.start + moved)
+        moved = self.moved(sum(o * s for o, s in zip(offsets, self.strides, strict=True)))
+        return replace(moved, shape=tuple(sizes), strides=strides)
+
+    def moved(self, elements: Index) -> Memref:
+        """The same so many elements further on."""
+        found = DataIndex(0, self.data) + elements
+        return replace(self, start=self.start + found.constant * self.unit, data=found.terms)
 
     def collapsed(self, groups: Sequence[Sequence[int]]) -> Memref:
         """With each group of dimensions, which lie one within the other, as one."""

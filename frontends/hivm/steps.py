@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -12,7 +13,7 @@ from ...dialects.base import describe
 from ...dialects.dtypes import dtype_name, itemsize
 from ...dialects.hivm.rules import space_of_type
 from ..errors import FrontendError
-from .numbers import Number
+from .numbers import DataIndex, Number
 from .places import SCRATCH, SPACES, BufferView, Memref, row_major
 
 WORKSPACE = 1_000_000
@@ -27,7 +28,7 @@ class CoreStep:
     """An instruction or a flag of the npu level, for one core. properties: as in text, `event = 0, slots = 1`; at: its
     `at [...]`, but for those that move a box of device memory; sizes: of the buffer's side of such a box, where that is
     larger; only: the one unit of several that moves it; works_in: the first byte of ub and the number of those that
-    the instruction works in, besides its operands."""
+    the instruction works in, besides its operands; index: the key of the index that it gives."""
 
     name: str
     op: Operation = field(compare=False)
@@ -37,6 +38,7 @@ class CoreStep:
     sizes: tuple[int, ...] | None = None
     only: int | None = None
     works_in: tuple[int, int] | None = None
+    index: Hashable = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Register:
     place: Memref
 
 
-Value: TypeAlias = Number | Memref | Register
+Value: TypeAlias = Number | Memref | Register | DataIndex
 
 
 def refused(op: Operation, what: str) -> FrontendError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,9 +19,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects.base import integer, to_ints
-from ...dialects.dtypes import dtype_name
+from ...dialects.dtypes import dtype_name, is_float
 from ...dialects.hivm import structure, synchronization, upstream
-from .numbers import SCALARS, constant, known
+from .numbers import SCALARS, DataIndex, Index, constant, known, linear
 from .places import BufferView, Memref, row_major, rows_of
 from .steps import CoreStep, Operand, Register, Scratch, Value, memref_of, refused
 
@@ -34,11 +34,13 @@ MOST_STEPS = 200_000
 
 @dataclass
 class BlockPlace:
-    """Which block a core runs: its number, the number of blocks, and which of its vector cores this is."""
+    """Which block a core runs: its number, the number of blocks, which of its vector cores this is, and how many blocks
+    it ran before."""
 
     number: int
     count: int
     unit: int = 0
+    turn: int = 0
 
 
 @dataclass
@@ -101,6 +103,8 @@ class BlockWalk:
 
     def _computed(self, op: Operation) -> Value | None:
         values = [self.value(v, op) for v in op.operands]
+        if any(isinstance(v, DataIndex) for v in values) or _gives_index(op, values):
+            return linear(op, [self.index(v, op) for v in op.operands])
         if op.name == "arith.select" and isinstance(values[0], int):
             return values[1] if values[0] else values[2]
         numbers = [v for v in values if isinstance(v, int | float)]
@@ -130,6 +134,17 @@ class BlockWalk:
             raise refused(op, "depends on a number that is only known when the kernel runs")
         return found
 
+    def index(self, value: SSAValue, op: Operation) -> Index:
+        """An integer, which data may decide. Raises FrontendError."""
+        found = self.value(value, op)
+        if isinstance(found, DataIndex):
+            return found
+        if not isinstance(found, Register) or is_float(found.place.element):
+            return self.number(value, op)
+        key = self.block.turn, sum(s.index is not None for s in self.steps), id(op)
+        self.emit(op, "npu.number_index", single(found.place), index=key)
+        return DataIndex(0, ((key, 1),))
+
     def memref(self, value: SSAValue, op: Operation) -> Memref:
         """A memref. Raises FrontendError."""
         found = self.value(value, op)
@@ -141,8 +156,8 @@ class BlockWalk:
         """The memory of a number: a register's, or that of a constant."""
         if isinstance(found, Register):
             return found.place
-        if isinstance(found, Memref):
-            raise refused(op, "takes numbers, not memory")
+        if isinstance(found, Memref | DataIndex):
+            raise refused(op, "takes numbers, not memory or an index that data decides")
         return self.scratch.constant(found, dtype_name(value.type))
 
     def local(self, value: SSAValue, op: Operation) -> Memref:
@@ -162,13 +177,21 @@ class BlockWalk:
         properties: str = "",
         at: Sequence[int] | None = None,
         sizes: tuple[int, ...] | None = None,
+        index: Hashable = None,
     ) -> None:
         """Adds a step, unless it works on nothing."""
         if any(0 in o.shape for o in operands):
             return
         if len(self.steps) >= MOST_STEPS:
             raise refused(op, f"is beyond the {MOST_STEPS:,} steps of a core that the import unrolls")
-        self.steps.append(CoreStep(name, op, operands, properties, None if at is None else tuple(at), sizes))
+        place = None if at is None else tuple(at)
+        self.steps.append(CoreStep(name, op, operands, properties, place, sizes, index=index))
+
+
+def _gives_index(op: Operation, values: Sequence[Value]) -> bool:
+    """Whether an op makes an index of a number that is known when the kernel runs."""
+    casts = op.name in ("arith.index_cast", "arith.index_castui", "affine.apply")
+    return casts and any(isinstance(v, Register) for v in values)
 
 
 def single(place: Memref, rank: int = 1) -> BufferView:
@@ -272,10 +295,23 @@ def _mixed(walk: BlockWalk, op: Operation, fixed: DenseArrayBase, given: Sequenc
     return [walk.number(next(values), op) if n == DYNAMIC_INDEX else n for n in to_ints(fixed)]
 
 
-def _box(walk: BlockWalk, op: Any) -> tuple[list[int], list[int], list[int]]:
+def _offsets(walk: BlockWalk, op: Any) -> list[Index]:
+    """Where a box begins, which data may decide."""
+    values = iter(op.offsets)
+    return [walk.index(next(values), op) if n == DYNAMIC_INDEX else n for n in to_ints(op.static_offsets)]
+
+
+def _on_chip_known(part: Memref, op: Operation) -> Memref:
+    """An array; refuses one on chip whose place data decides."""
+    if part.data and part.space != "gm":
+        raise refused(op, "is at a place on chip that is only known when the kernel runs")
+    return part
+
+
+def _box(walk: BlockWalk, op: Any) -> tuple[list[Index], list[int], list[int]]:
     """The offsets, sizes and strides that an op gives."""
     return (
-        _mixed(walk, op, op.static_offsets, op.offsets),
+        _offsets(walk, op),
         _mixed(walk, op, op.static_sizes, op.sizes),
         _mixed(walk, op, op.static_strides, op.strides),
     )
@@ -286,7 +322,7 @@ def _subview(walk: BlockWalk, op: Any) -> None:
     offsets, sizes, steps = _box(walk, op)
     if any(n < 0 for n in sizes):
         raise refused(op, f"has sizes {sizes}")
-    part, kind = source.part(offsets, sizes, steps), op.results[0].type
+    part, kind = _on_chip_known(source.part(offsets, sizes, steps), op), op.results[0].type
     rank = len(kind.get_shape())
     if rank < len(sizes):  # dimensions of size 1 that the result does not have
         kept = _kept(sizes, list(kind.get_shape()), op)
@@ -310,8 +346,8 @@ def _kept(sizes: Sequence[int], shape: Sequence[int], op: Operation) -> list[int
 def _reinterpret(walk: BlockWalk, op: Any) -> None:
     source = walk.memref(op.source, op)
     offsets, sizes, strides = _box(walk, op)
-    start = source.base + offsets[0] * source.unit
-    walk.values[op.results[0]] = replace(source, shape=tuple(sizes), strides=tuple(strides), start=start)
+    moved = _on_chip_known(replace(source, start=source.base, data=()).moved(offsets[0]), op)
+    walk.values[op.results[0]] = replace(moved, shape=tuple(sizes), strides=tuple(strides))
 
 
 def _groups(op: Any) -> list[list[int]]:
@@ -356,8 +392,8 @@ def _dim(walk: BlockWalk, op: Any) -> None:
 
 
 def _element(walk: BlockWalk, op: Operation, place: Memref, indices: Sequence[SSAValue]) -> Memref:
-    at = [walk.number(v, op) for v in indices]
-    part = place.part(at, [1] * len(at), [1] * len(at))
+    at = [walk.index(v, op) for v in indices]
+    part = _on_chip_known(place.part(at, [1] * len(at), [1] * len(at)), op)
     return replace(part, shape=(), strides=())
 
 
@@ -400,10 +436,13 @@ def _load_number(walk: BlockWalk, op: Any) -> None:
         walk.values[op.results[0]] = walk.tiling[source.tensor][_cell(walk, op, source, op.operands[1:])]
         return
     place = _element(walk, op, source, op.operands[1:])
-    if place.space != "ub":
-        raise refused(op, "reads a number of device memory, by which the import cannot steer")
     made = walk.scratch.number(place.element)
-    walk.emit(op, "npu.scalar", single(place), single(made), properties='function = "convert"')
+    if place.space == "gm":
+        walk.emit(op, "npu.load_number", replace(place, shape=(1,), strides=(1,)), single(made))
+    elif place.space == "ub":
+        walk.emit(op, "npu.scalar", single(place), single(made), properties='function = "convert"')
+    else:
+        raise refused(op, f"reads a number of {place.space}")
     walk.values[op.results[0]] = Register(made)
 
 

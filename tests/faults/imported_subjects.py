@@ -19,11 +19,13 @@ sys.path.append(str(ROOT / "tests" / "frontends" / "hivm"))
 
 @functools.cache
 def texts() -> list[Path]:
-    """The texts with a launch."""
+    """The texts with a launch, those of the tree first. Where data sends the stores of two cores to one place, which
+    these kernels say it never does, what they give depends on the order of cores: they are no subjects."""
     from stored_kernels import REFERENCES
 
-    stored = [STORED / f"{name}.hivm.mlir" for name in REFERENCES]
-    return [*sorted(TEXTS.glob("*.hivm.mlir")), *(path for path in stored if path.exists())]
+    stored = [STORED / f"{name}.hivm.mlir" for name, r in REFERENCES.items() if "scattered" not in r.launch]
+    own = [path for path in sorted(TEXTS.glob("*.hivm.mlir")) if ", scattered" not in path.read_text()]
+    return [*own, *(path for path in stored if path.exists())]
 
 
 def imported_subject(number: int, target: str) -> Subject:

@@ -87,6 +87,12 @@ def _mlp(x: Array, w1: Array, w2: Array) -> Sequence[Array]:
     return _like([_product(h, w2)], x)
 
 
+def _scattered(x: Array, rows: Array, old: Array) -> Sequence[Array]:
+    new = old.copy()
+    new[rows] = x
+    return [new]
+
+
 F16 = {"dtype": "float16"}
 A5 = "ascend-950pr"
 REFERENCES: dict[str, Reference] = {
@@ -203,6 +209,17 @@ REFERENCES: dict[str, Reference] = {
         _floats((128, 256), (256, 256), (256,), **F16),
         lambda a, b, d: _like([(x := _product(a, b) + _f32(d)) * _sigmoid(1.702 * x)], a),
         4e-3,
+    ),
+    "cross_entropy_f32": Reference(
+        "grid=(3,)",
+        lambda rng: [rng.uniform(-2, 2, (3, 4096)).astype("f4"), np.array([5, 4095, 0], "i4")],
+        lambda x, t: [np.log(np.exp(x).sum(-1)) - x[np.arange(3), t]],
+    ),
+    "scatter_rows_f16": Reference(
+        "grid=(3,), arg5=7168, scattered",
+        lambda rng: [rng.uniform(-2, 2, (3, 1024)).astype("f2"), np.array([6, 0, 3], "i4"), np.ones((7, 1024), "f2")],
+        _scattered,
+        0,
     ),
     # What HFusion makes of a graph: sizes are given by the names of tensors, and the host's function is followed.
     "hf_add_f32_dyn": Reference(
