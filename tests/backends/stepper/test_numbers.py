@@ -219,3 +219,11 @@ def test_pairs_and_sparse_sides() -> None:
 def test_bits_of_one_number_keep_its_shape() -> None:
     made = numbers.apply("bitcast", [np.array(0x3F800000, np.uint32)], (), np.dtype(np.float32), False)
     assert made.shape == () and made == 1.0
+
+
+@pytest.mark.parametrize("n", [0, 1, 255, 256, 257, 1024, 1025, 100_000])
+def test_arrays_are_padded_to_few_lengths(n: int) -> None:
+    """The least power that an array fits in."""
+    found = functions.padded_length(n)
+    assert n <= found
+    assert found == functions.LEAST or found // functions.GROWTH < n
