@@ -138,7 +138,7 @@ def arguments_of(kernel: KernelFunctions, launch: LaunchTerms) -> list[Value]:
     places = {a.name: str(i) for i, a in enumerate(kernel.numbers)}
     known = {*places, *places.values()}
     known |= {a.name for a in kernel.arguments if a.is_tensor}
-    if unknown := [n for n in launch.numbers if n not in known]:
+    if unknown := [n for n in (*launch.numbers, *launch.sizes) if n not in known]:
         takes = ", ".join(places) or "none"
         raise refused(kernel.func, f"takes no number {unknown[0]}: its numbers are {takes}")
     given: list[Value] = []
@@ -163,14 +163,21 @@ def given_sizes(kernel: KernelFunctions, launch: LaunchTerms) -> dict[int, int]:
 
 
 def _tensor(kernel: KernelFunctions, argument: KernelArgument, number: int, launch: LaunchTerms) -> Memref:
-    """The memref of an argument, whose open size the launch may say; -1 where it does not."""
+    """The memref of an argument, whose open sizes the launch says; where it does not, the first one may be -1."""
     assert isinstance(argument.kind, MemRefType)
-    shape = argument.kind.get_shape()
-    if tuple(shape).count(DYNAMIC_INDEX) > 1:
-        raise refused(kernel.func, f"takes %{argument.name} with several open sizes, {argument.kind}")
-    size = int(launch.numbers.get(argument.name, -1))
+    shape = tuple(argument.kind.get_shape())
+    given = launch.sizes.get(argument.name, ())
+    if argument.name in launch.numbers:
+        given = (launch.numbers[argument.name],)
+    if not given and DYNAMIC_INDEX not in shape[1:]:
+        given = (-1,) * shape.count(DYNAMIC_INDEX)
+    if len(given) != shape.count(DYNAMIC_INDEX) or any(not isinstance(n, int) or n < -1 for n in given):
+        form = ",".join("8" for n in shape if n == DYNAMIC_INDEX)
+        what = f"takes %{argument.name}, {argument.kind}"
+        raise refused(kernel.func, f"{what}: the launch says its open sizes, as in {argument.name}=({form})")
+    left = iter(given)
+    sizes = tuple(int(next(left)) if n == DYNAMIC_INDEX else n for n in shape)
     made = memref_of(kernel.func, argument.kind, 0, number)
-    sizes = tuple(size if n == DYNAMIC_INDEX else n for n in shape)
     return replace(made, shape=sizes, strides=row_major([max(n, 1) for n in sizes]))
 
 

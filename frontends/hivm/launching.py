@@ -19,11 +19,12 @@ SCATTERED = "scattered"
 @dataclass(frozen=True)
 class LaunchTerms:
     """grid: blocks along each axis, none where it is not said; numbers: values of arguments that are numbers, by name
-    or by place among them, and the elements of tensors, by name; scattered: numbers that blocks read send no two of
-    them to one place."""
+    or by place among them, and the open size of tensors, by name; sizes: their open sizes where they have several;
+    scattered: numbers that blocks read send no two of them to one place."""
 
     grid: tuple[int, ...] = ()
     numbers: Mapping[str, Number] = field(default_factory=dict)
+    sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     scattered: bool = False
 
     @property
@@ -46,6 +47,7 @@ def parse_launch(text: str) -> LaunchTerms:
     """A launch from `grid=(64,), n=262144` or `grid=64, 262144`. Raises FrontendError."""
     grid: tuple[int, ...] = ()
     numbers: dict[str, Number] = {}
+    sizes: dict[str, tuple[int, ...]] = {}
     at = place = 0
     scattered = False
     text = text.strip()
@@ -58,10 +60,12 @@ def parse_launch(text: str) -> LaunchTerms:
             grid = _grid(value)
         elif name is None and value == SCATTERED:
             scattered = True
+        elif name is not None and value.startswith("("):
+            sizes[name] = _sizes(name, value)
         else:
             numbers[name or str(place)] = _number(value)
             place += name is None
-    return LaunchTerms(grid, numbers, scattered)
+    return LaunchTerms(grid, numbers, sizes, scattered)
 
 
 def _grid(text: str) -> tuple[int, ...]:
@@ -70,6 +74,13 @@ def _grid(text: str) -> tuple[int, ...]:
         raise FrontendError(
             f"grid={text}: a grid has one to three positive numbers of blocks, as in grid=(64,)"
         )
+    return tuple(map(int, parts))
+
+
+def _sizes(name: str, text: str) -> tuple[int, ...]:
+    parts = [p for p in re.split(r"[\s,x]+", text.strip("()")) if p]
+    if not parts or not all(map(str.isdigit, parts)):
+        raise FrontendError(f"{name}={text}: open sizes are whole numbers, as in {name}=(8,1024)")
     return tuple(map(int, parts))
 
 

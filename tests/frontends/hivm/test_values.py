@@ -38,6 +38,7 @@ OWN: dict[str, tuple[Sequence[np.ndarray], Callable[..., np.ndarray]]] = {
     "shifted_row": (random((4, 64)), _exp_of_rest),
     "largest_first": (random((512,)), _half_exp_of_rest),
     "through_workspace": (random((192,)), lambda x: x.reshape(3, 2, 32)[:, ::-1].reshape(-1)),
+    "doubled_columns": (random((5, 24)), lambda x: x + x),
     "gathered_rows": (
         [np.arange(80, dtype="f4"), np.array([7, 0, 9, 3, 2, 2, 0, 9], "i4")],
         lambda x, i: x.reshape(10, 8)[i].reshape(-1),
@@ -211,6 +212,21 @@ def test_what_is_refused_is_said_in_one_sentence(name: str, launch: str, why: st
 def test_a_launch_that_says_nothing_is_refused(launch: str, why: str) -> None:
     with pytest.raises(tw.CompileError, match=why):
         tw.compile(Launched(TEXTS / "scaled_sum.hivm.mlir", launch))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "why"),
+    [
+        ("o=(5,24)", r"takes %x, memref<\?x\?xf32.*: the launch says its open sizes, as in x=\(8,8\)"),
+        ("x=5, o=(5,24)", r"as in x=\(8,8\)"),
+        ("x=(5,24,1), o=(5,24)", r"as in x=\(8,8\)"),
+        ("x=(5,many), o=(5,24)", r"x=\(5,many\): open sizes are whole numbers"),
+        ("x=(5,24), o=(5,24), z=(1,1)", "takes no number z"),
+    ],
+)
+def test_open_sizes_are_said(sizes: str, why: str) -> None:
+    with pytest.raises(tw.CompileError, match=why):
+        tw.compile(Launched(TEXTS / "doubled_columns.hivm.mlir", f"grid=(2,), {sizes}"))
 
 
 def test_vector_functions_are_of_chips_that_keep_their_order() -> None:
