@@ -254,23 +254,35 @@ def _deinterleave(walk: BlockWalk, op: vector.VdeinterleaveOp) -> None:
 
 
 def _sort(walk: BlockWalk, op: vector.VsortOp) -> None:
-    if len(op.dst) != 1:
-        raise refused(op, "sorts with the places of elements")
-    source, dest = (walk.local(v, op) for v in (op.src, op.dst[0]))
-    if len(source.shape) == 1:
-        source, dest = (
-            replace(p, shape=(1, *p.shape), strides=(p.reach, *p.strides)) for p in (source, dest)
-        )
-    if len(source.shape) != 2:
-        raise refused(op, f"sorts an array of {len(source.shape)} dimensions")
-    words = (source.shape[0], 4 * source.shape[1])
+    """The places of elements, where they are asked for, are sorted along with them."""
+    arrays = [walk.local(v, op) for v in (op.src, *op.dst)]
+    if len(arrays[0].shape) == 1:
+        arrays = [replace(p, shape=(1, *p.shape), strides=(p.reach, *p.strides)) for p in arrays]
+    if len(arrays[0].shape) != 2:
+        raise refused(op, f"sorts an array of {len(arrays[0].shape)} dimensions")
+    sources, dests = arrays[:1], arrays[1:]
+    if len(dests) > 1:
+        places = walk.scratch.vector(dests[1].element, sources[0].shape)
+        walk.emit(op, "npu.viota", operand(places, op), properties="dim = 1, step = 1", at=[0])
+        walk.emit(op, "npu.pipe_barrier", properties='pipe = "V"')
+        sources.append(places)
+    words = (sources[0].shape[0], 4 * sources[0].shape[1])
     work = walk.local(op.temp_buffer, op) if op.temp_buffer is not None else None
     if work is None or work.size * itemsize(work.element) < 4 * words[0] * words[1]:
         work = walk.scratch.vector("ui32", words)
     work = Memref(work.space, "ui32", words, row_major(words), work.start)
-    operands = [operand(p, op) for p in (source, dest, work)]
+    operands = [operand(p, op) for p in (*sources, *dests, work)]
     down = int(bool(op.descending.value.data))
     walk.emit(op, "npu.vsort", *operands, properties=f"descending = [{down}], keys = [0], total = [0]")
+
+
+def _concatenate(walk: BlockWalk, op: vector.VconcatOp) -> None:
+    dest, axis, first = walk.local(op.dst, op), op.dim.value.data, 0
+    for value in op.src:
+        source = walk.local(value, op)
+        offsets = [first if d == axis else 0 for d in range(len(dest.shape))]
+        copied(walk, op, source, dest.part(offsets, source.shape, [1] * len(offsets)))
+        first += source.shape[axis]
 
 
 # -- copies --------------------------------------------------------------------------------------------------------
@@ -340,6 +352,7 @@ HANDLERS.update(
         "hivm.hir.vcummin": _cumulate,
         "hivm.hir.vflip": _flip,
         "hivm.hir.vsort": _sort,
+        "hivm.hir.vconcat": _concatenate,
         "hivm.hir.vinterleave": _interleave,
         "hivm.hir.vdeinterleave": _deinterleave,
         "hivm.hir.load": _load,

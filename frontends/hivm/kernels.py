@@ -244,7 +244,7 @@ def cores_of(
     for number in range(launch.blocks):
         for (func, _), steps in zip(kernel.functions, found[number % cores], strict=True):
             for unit, listed in enumerate(steps):
-                place = BlockPlace(number, launch.blocks, unit, number // cores)
+                place = BlockPlace(number, launch.blocks, unit, number // cores, beside)
                 walk = BlockWalk(place, scratch, tiling=tiling, functions=functions)
                 scratch.begin()
                 walk.run(func, given)

@@ -34,13 +34,14 @@ MOST_STEPS = 200_000
 
 @dataclass
 class BlockPlace:
-    """Which block a core runs: its number, the number of blocks, which of its vector cores this is, and how many blocks
-    it ran before."""
+    """Which block a core runs: its number, the number of blocks, which of its vector cores this is, how many blocks it
+    ran before, and how many vector cores a block has."""
 
     number: int
     count: int
     unit: int = 0
     turn: int = 0
+    units: int = 1
 
 
 @dataclass
@@ -94,7 +95,7 @@ class BlockWalk:
         """Lets the first of an op's steps, which are those behind the first `before`, work in the memory that it gives
         for that, unless that is an operand of the step."""
         given = getattr(op, "temp_buffer", None)
-        if given is None or len(self.steps) == before or self.steps[before].name == "npu.vsort":
+        if given is None or len(self.steps) == before or self.steps[-1].name == "npu.vsort":
             return
         place = self.memref(given, op)
         if place.size:
@@ -525,12 +526,14 @@ HANDLERS: dict[str, Handler] = {
     "scf.index_switch": _switch,
     "cf.assert": _assert,
     "annotation.mark": _nothing,
+    "hivm.hir.debug": _nothing,
     "hivm.hir.set_mask_norm": _nothing,
     "hivm.hir.set_ctrl": _nothing,
     "hivm.hir.set_ffts_base_addr": _nothing,
     "hivm.hir.get_block_idx": _index(lambda b: b.number),
     "hivm.hir.get_block_num": _index(lambda b: b.count),
     "hivm.hir.get_sub_block_idx": _index(lambda b: b.unit),
+    "hivm.hir.get_sub_block_num": _index(lambda b: b.units),
     "hivm.hir.pointer_cast": _pointer_cast,
     "hivm.hir.bitcast": _bitcast,
     "memref_ext.alloc_workspace": _workspace,
