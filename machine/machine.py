@@ -39,6 +39,7 @@ class Machine:
     cube_biases: types of accumulators that may begin as a number for each column, from the bias table.
     cube_sparse: by how much fewer multiply-adds a product has whose right side keeps 2 of 4 numbers along k, by type.
     unit_flags: whether a drain may follow the product of its sums fractal by fractal, without a flag.
+    accumulations: by kind, the element types that a store may combine with what device memory holds.
     unrolls: whether what brings a tile from l1 to l0a repeats it for each position of a window (image to column).
     in_library: whether vector instructions are those of the vendor's library, of which fewer repeat operands.
     unordered: pipes that may begin an instruction before the ones ahead of it are over, so that what depends on one
@@ -93,6 +94,7 @@ class Machine:
     wait_cycles: Mapping[str, int] = field(default_factory=dict)
     scaled_drains: ScaledDrains | None = None
     unit_flags: bool = False
+    accumulations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unrolls: bool = True
     in_library: bool = False
     cube_biases: tuple[str, ...] = ()

@@ -12,6 +12,9 @@ from ..support.sentences import SentenceError
 PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
 """The instruction queues that every chip has. The scalar unit S, which issues, is first."""
 
+ACCUMULATIONS = ("add", "max", "min")
+"""How a store may combine what it writes with what device memory holds."""
+
 LEVELS = {"l1": "l1", "l0a": "l0", "l0b": "l0", "l0c": "l0", "ub": "ub", "bt": "l0", "fb": "l0"}
 """Where the energy table has the bytes of the spaces that the compiler knows; those of others have their own names."""
 

@@ -10,6 +10,7 @@ from typing import Any
 from ..support.files import read_plain, real_path, toml_of
 from . import files
 from .parts import (
+    ACCUMULATIONS,
     LEVELS,
     PIPES,
     Banks,
@@ -234,6 +235,7 @@ def facts(path: Path, content: dict[str, Any]) -> dict[str, Any]:
         "scalar_start_us": scalar.optional("start_us", 0.0),
         "pipes": pipes,
         "wait_cycles": waits,
+        "accumulations": _accumulations(table.child("accumulate")) if "accumulate" in table.table else {},
         "unit_flags": fixpipe is not None and "unit_flags" in fixpipe.table and fixpipe.flag("unit_flags"),
         "scaled_drains": None if fixpipe is None else _scaled_drains(fixpipe),
         "library_issue_factor": scalar.optional("library_issue_factor", 1.0),
@@ -292,6 +294,13 @@ def _check_energy(table: _Table, found: Mapping[str, Any]) -> None:
     for dtype in found["cube"]:
         if dtype not in energy.pj_per_mac:
             raise table.error(f"pj_per_mac.{dtype}", "is missing")
+
+
+def _accumulations(table: _Table) -> dict[str, tuple[str, ...]]:
+    """By kind, the element types that stores combine with those in device memory. Raises MachineError."""
+    found = {kind: table.texts(kind) for kind in ACCUMULATIONS if kind in table.table}
+    table.close()
+    return found
 
 
 def _pipes(table: _Table) -> tuple[str, ...]:

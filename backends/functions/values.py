@@ -225,6 +225,13 @@ def drained(op: Any, x: Array, dtype: np.dtype, words: Array | None = None) -> A
     return convert(lax.clamp(np.float32(info.min), whole, np.float32(info.max)), dtype)
 
 
+def accumulated(op: Any, old: Callable[[], Array], x: Array, dtype: np.dtype) -> Array:
+    """What a store leaves where it stores x, which may be combined with what is there (see `npu.StoreOp`). old: gives
+    that, in the shape of x."""
+    kind = op.properties.get("accumulate")
+    return x if kind is None else apply(kind.data, [cooked(old(), dtype), x], dtype)
+
+
 # -- reductions --------------------------------------------------------------------------------------------
 
 

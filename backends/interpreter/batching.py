@@ -34,6 +34,7 @@ from ...dialects.npu import (
     LoadScalarOp,
     MmadOp,
     NumberIndexOp,
+    StoreOp,
     TransferOp,
     VExtractOp,
     whole_buffer,
@@ -107,9 +108,10 @@ NO_BATCH = Batch({})
 
 
 def find_batches(kernel: KernelOp) -> dict[SectionOp, Batch]:
-    """`find_batch` of all sections of a kernel. How many iterations one with open sizes has is not known."""
+    """`find_batch` of all sections of a kernel. How many iterations one with open sizes has is not known; sections that
+    accumulate to one tensor run core by core."""
     sections = [op for op in kernel.body.block.ops if isinstance(op, SectionOp)]
-    if is_open_kernel(kernel):
+    if is_open_kernel(kernel) or accumulates_together(kernel):
         return dict.fromkeys(sections, NO_BATCH)
     if takes_turns(kernel):
         return _in_turns(kernel, sections)
@@ -254,6 +256,8 @@ def _stores_tile(transfers: Sequence[TransferOp], candidates: Mapping[SSAValue, 
     written: set[SSAValue] = set()
     for op in transfers:
         if not isinstance(op, LoadOp):
+            if op.accumulates() and not _adds_in_order(op, transfers, candidates):
+                return False
             if any(s != 1 for s in op.box_steps) and set(op.index_operands()) & set(candidates):
                 return False
             written.add(whole_tensor(op.main_operands()[1]))
@@ -270,6 +274,30 @@ def _stores_tile(transfers: Sequence[TransferOp], candidates: Mapping[SSAValue, 
                 return False
     loads = [op for op in transfers if isinstance(op, LoadOp)]
     return not any(whole_tensor(op.main_operands()[0]) in written for op in loads)
+
+
+def _adds_in_order(
+    op: TransferOp, transfers: Sequence[TransferOp], candidates: Mapping[SSAValue, int]
+) -> bool:
+    """Whether each element gets what is added to it in the same order as without candidates: from one store, and where
+    they move along a dimension, from one value of them."""
+    tensor = whole_tensor(op.main_operands()[1])
+    others = [t for t in transfers if t is not op and whole_tensor(t.main_operands()[t.DEVICE_OPERAND]) is tensor]
+    mixed = any(
+        candidates.keys() & set(start.variables) and not candidates.keys() >= set(start.variables)
+        for start in op.linear()
+    )
+    return not candidates or not (others or mixed)
+
+
+def accumulates_together(kernel: KernelOp) -> bool:
+    """Whether several sections accumulate to one tensor: what they add alternates from core to core."""
+    found: dict[SSAValue, set[Operation | None]] = {}
+    for section in kernel.sections():
+        for op in section.body.walk():
+            if isinstance(op, StoreOp) and op.accumulate is not None:
+                found.setdefault(whole_tensor(op.main_operands()[1]), set()).add(section)
+    return any(len(sections) > 1 for sections in found.values())
 
 
 def _encloses(index: SSAValue, op: Operation) -> bool:

@@ -299,9 +299,14 @@ class GridWalker:
         """Write a tile to the box that a store addresses, converted to the device tensor's dtype. words: those by which
         its columns are scaled."""
         tensor, view = self.where[dest]
-        x = values.raw(values.drained(op, x, numpy_dtype(gm(dest).element), words))
+        dtype = numpy_dtype(gm(dest).element)
+        x = values.drained(op, x, dtype, words)
         scope = self.scope if self.local is None else self.local.scope(self.scope, tensor)
         place = (offsets_of(op, scope), ints_of(op, "sizes"), steps_of(op))
+        nothing = values.raw_scalar(0, dtype)
+        x = values.raw(
+            values.accumulated(op, lambda: self._taken(dest, *place, nothing, x.shape), x, dtype)
+        )
         if view.is_open:
             self.tensors[tensor] = open_boxes.store(self.tensors[tensor], view, x, *place, scope.sizes)
         else:

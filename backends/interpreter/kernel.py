@@ -116,7 +116,7 @@ class NpuKernel(GridWalker):
         if takes_turns(self.kernel):
             self._run_in_turns(part)
             return
-        if self.machine is not None:
+        if self.machine is not None or batching.accumulates_together(self.kernel):
             super().run(part)
             return
         self.bind_views()
@@ -369,7 +369,7 @@ class NpuKernel(GridWalker):
         (x,) = lift(lambda m: [as_operand(op, values.convert(m, between), out)], [x], self.batch.rank)
         self.memory.write(op.dest, x)
 
-    def store(self, op: ops.TransferOp) -> None:
+    def store(self, op: ops.StoreOp) -> None:
         tile, dest = op.tile(), op.main_operands()[1]
         if not self.batch.rank:
             self.store_box(op, self.memory.read(tile), dest, self._words(op, None))
@@ -378,9 +378,20 @@ class NpuKernel(GridWalker):
         words = self._words(op, tiles.parts if isinstance(tiles, Wide) else None)
         tensor, view = self.where[dest]
         scope = self.scope if self.local is None else self.local.scope(self.scope, tensor)
-        dtype = numpy_dtype(gm(dest).element)
-        x = wide.mapped(lambda y: values.raw(values.drained(op, y, dtype, words)), tiles)
-        self.tensors[tensor] = batching.store(self.tensors[tensor], view, x, box_of(op), scope, self.batch)
+        dtype, box = numpy_dtype(gm(dest).element), box_of(op)
+        x = wide.mapped(lambda y: values.drained(op, y, dtype, words), tiles)
+        if op.accumulate is not None:
+            shape = (*self.batch.sizes, *buffer(tile).shape)
+            x = wide.apart(x, self.batch.sizes)
+            x = x if x.shape == shape else lax.broadcast_in_dim(x, shape, range(x.ndim))
+            nothing = values.raw_scalar(0, dtype)
+            old = batching.load(
+                self.tensors[tensor], view, box, scope, self.batch, nothing, buffer(tile).shape
+            )
+            old = wide.apart(old, self.batch.sizes)
+            x = values.accumulated(op, lambda: old, x, dtype)
+        x = wide.mapped(values.raw, x)
+        self.tensors[tensor] = batching.store(self.tensors[tensor], view, x, box, scope, self.batch)
         self.stored.add(tensor)
 
     def _words(self, op: ops.TransferOp, parts: Parts | None) -> Array | None:

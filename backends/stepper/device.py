@@ -64,6 +64,8 @@ class Device:
         """For each queue of a block the number of its last read of each granule, where it may meet a write."""
         self.shared = np.zeros(0, np.int32)
         """Of what several blocks read, the number of a read that is no longer in a plane."""
+        self.accumulated = False
+        """Whether an instruction has accumulated: of several, the last write of a byte does not tell all."""
         self.denormals = False
         """Whether numbers may be there that XLA takes for zeros."""
 

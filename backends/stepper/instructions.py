@@ -186,23 +186,25 @@ class LoadBox(Work):
 
 
 class StoreBox(Work):
-    """A buffer to a box of device memory, what is inside the tensor."""
+    """A buffer to a box of device memory, what is inside the tensor. kind: how it is combined with what is there."""
 
-    __slots__ = ("box", "drain", "plain", "whole")
+    __slots__ = ("box", "drain", "kind", "plain", "whole")
 
     def __init__(
-        self, op: ops.TransferOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
+        self, op: ops.StoreOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
     ) -> None:
         super().__init__(op, queue, plan, places)
         sizes, steps = box_of(op, plan.number)
         self.box = DeviceBox.of(op.main_operands()[1], plan, sizes, steps)
         self.drain = drained(op, self.box.dtype)
         self.whole = tuple(sizes)
+        self.kind = op.accumulates()
         same = self.reads[0].buffer.dtype == self.box.dtype
         self.plain = same and len(self.reads) == 1 and not {"relu", "factor"} & op.properties.keys()
 
     def accesses(self, core: Core) -> list[tuple[DeviceBox, Part, bool]]:
-        return [(self.box, self.box.part(evaluated(self.rows, core.env)), True)]
+        part = self.box.part(evaluated(self.rows, core.env))
+        return [*([(self.box, part, False)] if self.kind else []), (self.box, part, True)]
 
     def run(self, core: Core) -> None:
         part = self.box.part(evaluated(self.rows, core.env))
@@ -218,7 +220,11 @@ class StoreBox(Work):
         if not self.plain:
             x = self.drain(x, sources[1] if len(sources) > 1 else None)
         x = x.reshape(self.whole)
-        core.store(self.box, part, x if part[3] is None else x[part[3]], mark)
+        x = x if part[3] is None else x[part[3]]
+        if self.kind:
+            old = core.load(self.box, part, mark)
+            x = numbers.apply(self.kind, [old, x], old.shape, old.dtype, core.device.denormals)
+        core.store(self.box, part, x, mark)
 
 
 @dataclass(frozen=True)
@@ -356,7 +362,7 @@ def instruction(op: NpuOp, queue: int, plan: KernelPlan, places: Mapping[SSAValu
 _KINDS: Sequence[tuple[type, type[Any]]] = (
     (ops.LoadNumberOp, LoadNumber),
     (ops.LoadOp, LoadBox),
-    (ops.TransferOp, StoreBox),
+    (ops.StoreOp, StoreBox),
     (ops.LoadIndirectOp, Gather),
     (ops.LoadScalarOp, Scalar),
     (ops.NumberIndexOp, NumberIndex),

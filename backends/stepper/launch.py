@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...dialects.base import to_ints
+from ...dialects.npu.interface import NpuOp
 from ...dialects.npu.structure import LaunchOp
 from .cores import SteppedCore
 from .device import Device, Region, Tensor
@@ -22,6 +23,11 @@ from .plan import KernelPlan
 
 if TYPE_CHECKING:
     from .session import Session
+
+
+def kind_of(mark: Mark) -> str:
+    """How an instruction accumulates to device memory; empty where it does not."""
+    return mark.op.accumulates() if isinstance(mark.op, NpuOp) else ""
 
 
 class BarrierStage:
@@ -113,6 +119,10 @@ class SteppedLaunch:
             before = device.log[number]
             if number >= self.since[tensor] and before is not None:
                 self._apart(core, mark, before, tensor, "reads {} that {} may still write")
+        if kind_of(mark):
+            device.accumulated = True
+        elif device.accumulated:
+            self._against_readers(core, tensor, region, mark, "reads {} that {} may still write", True)
         if self.watched[tensor]:
             device.readings.append(mark)
             plane = device.readers(mark.queue)
@@ -134,19 +144,30 @@ class SteppedLaunch:
                     before = device.log[number]
                     if number >= self.stage.writes and before is not None:
                         self._apart(core, mark, before, tensor, "writes {} that {} may still write")
-            for plane in (*device.planes.values(), *((device.shared,) if device.planes else ())):
-                read = device.shadow(plane, region)
-                if int(read.max()) >= self.stage.reads:
-                    for number in np.unique(read).tolist():
-                        if number >= self.stage.reads:
-                            before = device.readings[number]
-                            self._apart(core, mark, before, tensor, "writes {} that {} may still read")
+            self._against_readers(core, tensor, region, mark, "writes {} that {} may still read", False)
         device.mark(device.writer, region, device.record(mark, self.tensors[tensor].owner))
 
+    def _against_readers(
+        self, core: SteppedCore, tensor: int, region: Region, mark: Mark, what: str, accumulating: bool
+    ) -> None:
+        """Raises Race where an instruction meets one that reads a region; accumulating: only those that write there,
+        too, of which the last write does not tell all."""
+        device = self.device
+        for plane in (*device.planes.values(), *((device.shared,) if device.planes else ())):
+            read = device.shadow(plane, region)
+            if int(read.max()) >= self.stage.reads:
+                for number in np.unique(read).tolist():
+                    if number >= self.stage.reads:
+                        before = device.readings[number]
+                        if not accumulating or kind_of(before):
+                            self._apart(core, mark, before, tensor, what)
+
     def _apart(self, core: SteppedCore, mark: Mark, before: Mark, tensor: int, what: str) -> None:
-        """Raises Race unless an instruction starts after another one is over; commands of the host program run one
-        after the other."""
+        """Raises Race unless an instruction starts after another one is over, or both accumulate alike; commands of the
+        host program run one after the other."""
         if before.core is None or (before.block == core.block and core.order.knows(mark, before)):
+            return
+        if kind_of(mark) and kind_of(mark) == kind_of(before):
             return
         where = "the same core" if before.core is core else f"{before.core}"
         said = what.format("device memory", f"'{before.op.name}' of {where}")

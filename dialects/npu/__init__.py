@@ -32,6 +32,7 @@ from .transfers import (
     LoadScalarOp,
     NumberIndexOp,
     StoreNdOp,
+    StoreOp,
     TransferOp,
 )
 from .types import SPACES, BufferType, GmType, Pipe
@@ -156,6 +157,7 @@ __all__ = [
     "SetNumberOp",
     "SlotOp",
     "StoreNdOp",
+    "StoreOp",
     "SymbolOp",
     "SyncOp",
     "TransferOp",

@@ -103,6 +103,10 @@ class NpuOp(EngineOp, MemoryEffectInterface):
     def writes(self) -> Sequence[SSAValue]:
         return self.destinations()
 
+    def accumulates(self) -> str:
+        """How it combines what it writes to device memory with what is there: `add`, say. Empty where it does not."""
+        return ""
+
     def effects(self) -> AbstractSet[EffectInstance]:
         return effects_on(self.reads(), self.writes())
 

@@ -306,6 +306,13 @@ def refuse_unit_flag(machine: Machine, unit_flag: Attribute | None) -> str | Non
     return f"has a unit flag, which {machine.name} does not know"
 
 
+def refuse_accumulation(machine: Machine, kind: str, dtype: str) -> str | None:
+    """Why no store of a machine combines elements of a type with those in device memory; None where one does."""
+    if dtype in machine.accumulations.get(kind, ()):
+        return None
+    return f"accumulates {dtype} by {kind} in device memory, which {machine.name} does not"
+
+
 def refuse_drain(
     machine: Machine,
     total: str,

@@ -6,17 +6,19 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, IntegerType, UnitAttr
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, IntegerType, StringAttr, UnitAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, var_operand_def
 
 from ...machine import Machine
-from ..base import INDEX, to_ints
+from ...machine.parts import ACCUMULATIONS
+from ..base import INDEX, text, to_ints
 from ..dtypes import dtype_name, itemsize, size
+from ..open_sizes import any_open
 from ..shapes import check_scaled
 from .buffers import check_indirect, check_scalar
 from .interface import FREE, Cost, NpuOp, buffer, gm, gm_traffic
-from .legality import refuse_drain, refuse_path, refuse_unit_flag
+from .legality import refuse_accumulation, refuse_drain, refuse_path, refuse_unit_flag
 from .types import BufferType, GmType, Pipe
 
 
@@ -159,13 +161,62 @@ class FillL1Op(NpuOp):
         return Cost(machine.moves["gm", "l1"].cycles(moved))
 
 
+class StoreOp(TransferOp):
+    """Moves a box to a device tensor. With `accumulate` each element becomes the sum, or the larger or the smaller one,
+    of what is there and what is stored, in the tensor's element type, as one step: no other store of that kind is lost.
+
+    The cost is that of a store: memory combines behind the core, which the vendor's libraries switch on for the
+    transfer (cannmirror/asc-devkit, SetAtomicAdd). No published row has such a transfer beside a plain one. That
+    several at one address take turns (`atomic_us` of a machine) is not in here."""
+
+    DEVICE_OPERAND: ClassVar[int] = 1
+    accumulate = opt_prop_def(StringAttr)
+
+    def accumulates(self) -> str:
+        return "" if self.accumulate is None else text(self.accumulate)
+
+    def destinations(self) -> Sequence[SSAValue]:
+        return [self.main_operands()[self.DEVICE_OPERAND]]
+
+    def reads(self) -> Sequence[SSAValue]:
+        return [*self.sources(), *self.destinations()] if self.accumulates() else self.sources()
+
+    def verify_(self) -> None:
+        super().verify_()
+        kind = self.accumulates()
+        if self.accumulate is not None and kind not in ACCUMULATIONS:
+            raise self.error(f"accumulates by {kind!r}, which is not one of {', '.join(ACCUMULATIONS)}")
+        if kind and not self._is_apart():
+            raise self.error("accumulates to one element more than once")
+
+    def _is_apart(self) -> bool:
+        """Whether no two elements of the box are one of the tensor; True where sizes are open."""
+        if any_open((*self.view.strides, *self.box_sizes, *self.box_steps)):
+            return True
+        reach = 1
+        dims = zip(self.view.strides, self.box_steps, self.box_sizes, strict=True)
+        for distance, count in sorted((abs(stride * step), n) for stride, step, n in dims if n > 1):
+            if distance < reach:
+                return False
+            reach += distance * (count - 1)
+        return True
+
+    def refused_by(self, machine: Machine) -> str | None:
+        kind = self.accumulates()
+        wrong = refuse_accumulation(machine, kind, dtype_name(self.view.element)) if kind else None
+        return super().refused_by(machine) or wrong
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return self.move_cost(machine, indices, write=True)
+
+
 @irdl_op_definition
-class StoreNdOp(TransferOp):
-    """ub -> gm; elements outside the tensor are not written."""
+class StoreNdOp(StoreOp):
+    """ub -> gm; elements outside the tensor are not written. With `accumulate` it is added to what is there, or the
+    larger or smaller one stays."""
 
     name = "npu.store_nd"
     PIPE: ClassVar[Pipe] = Pipe.MTE3
-    DEVICE_OPERAND: ClassVar[int] = 1
     source = operand_def(BufferType)
     dest = operand_def(GmType)
     indices = var_operand_def()
@@ -178,24 +229,21 @@ class StoreNdOp(TransferOp):
         if buffer(self.source).space != "ub":
             raise self.error(f"drains ub, not {buffer(self.source).space}")
 
-    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
-        return self.move_cost(machine, indices, write=True)
-
 
 @irdl_op_definition
-class FixpipeOp(TransferOp):
+class FixpipeOp(StoreOp):
     """l0c -> gm through the fixpipe, converting the accumulator to the tensor's element type.
 
     With `relu`, negative accumulators become 0. With `factor` they are multiplied by that in f32 then; integers are
     rounded to even, `zero` is added, and they saturate. With `scales` in fb, a third operand, each column is multiplied
     by a number of its own instead: the low 32 bits of its word, as an f32. With `unit_flag` it drains each fractal as
-    soon as a product with one has made it, and waits for nothing else of it.
+    soon as a product with one has made it, and waits for nothing else of it. With `accumulate` what it would store is
+    added to what is there, or the larger or smaller one stays.
     """
 
     name = "npu.fixpipe"
     CONVERTS: ClassVar[bool] = True
     PIPE: ClassVar[Pipe] = Pipe.FIX
-    DEVICE_OPERAND: ClassVar[int] = 1
     source = operand_def(BufferType)
     dest = operand_def(GmType)
     indices = var_operand_def()
@@ -214,9 +262,6 @@ class FixpipeOp(TransferOp):
 
     def sources(self) -> Sequence[SSAValue]:
         return [self.source, *self.main_operands()[2:]]
-
-    def destinations(self) -> Sequence[SSAValue]:
-        return [self.dest]
 
     def flagged_sums(self) -> SSAValue | None:
         return self.source if self.unit_flag is not None else None
@@ -239,9 +284,6 @@ class FixpipeOp(TransferOp):
             or refuse_unit_flag(machine, self.unit_flag)
             or refuse_drain(machine, total, stored, *asked)
         )
-
-    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
-        return self.move_cost(machine, indices, write=True)
 
 
 @irdl_op_definition

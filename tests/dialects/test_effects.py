@@ -12,6 +12,7 @@ from xdsl.traits import MemoryEffectKind, get_effects
 import tilewright as tw
 from tilewright.dialects.dtypes import tensor
 from tilewright.dialects.graph import ConstantOp, Constants, DataAttr
+from tilewright.dialects.npu import StoreOp
 
 
 def program() -> tw.Program:
@@ -32,6 +33,14 @@ def test_stores_read_what_they_store_and_write_where_it_goes(level: str) -> None
         found = {(e.kind, e.value) for e in get_effects(op) or ()}
         assert {(MemoryEffectKind.READ, op.operands[0]), (MemoryEffectKind.WRITE, op.operands[1])} <= found
         assert (MemoryEffectKind.WRITE, op.operands[0]) not in found
+
+
+def test_stores_that_accumulate_read_where_it_goes() -> None:
+    for op in [op for op in program().module("npu").walk() if isinstance(op, StoreOp)]:
+        op.properties["accumulate"] = StringAttr("add")
+        found = {(e.kind, e.value) for e in get_effects(op) or ()}
+        assert {(MemoryEffectKind.READ, v) for v in op.operands[:2]} <= found
+        assert (MemoryEffectKind.WRITE, op.operands[1]) in found
 
 
 def test_copies_of_the_host_program_write_what_they_copy_to() -> None:

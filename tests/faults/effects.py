@@ -29,7 +29,7 @@ class Effect:
     """`reads`: the inputs that a kernel reads, and which bytes of each, None for all; `first`: its first argument that
     it writes; `runs`: for each tensor that it writes, what becomes of its bytes, in order.
 
-    A kernel that loads an output, or stores where device memory says, runs whole, on bytes. Of any other one only the
+    A kernel that reads an output, or stores where device memory says, runs whole, on bytes. Of any other one only the
     stores are followed, however large it is: what it writes depends on its inputs alone. (What a core loads of a
     workspace is what its block stored there: the mutants of the kernel itself are about that.)
     """
@@ -64,7 +64,10 @@ def _seen(value: SSAValue) -> list[tuple[int, int]] | None:
 
 def _loaded(value: SSAValue) -> bool:
     """Whether an instruction reads the tensor."""
-    return any(isinstance(op, ops.LoadOp | ops.LoadIndirectOp) for op in _users(value))
+    return any(
+        isinstance(op, ops.LoadOp | ops.LoadIndirectOp) or (isinstance(op, ops.StoreOp) and op.accumulates())
+        for op in _users(value)
+    )
 
 
 def _observed(

@@ -157,6 +157,14 @@ class Machinery:
 
 Work = Callable[[Machinery], None]
 
+COMBINED: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "": lambda old, new: new,
+    "add": np.add,
+    "max": np.maximum,
+    "min": np.minimum,
+}
+"""What a store leaves of the words that are there and its own: those of one kind may come in any order."""
+
 
 class Compiler:
     """Turns the instructions of a kernel into functions, once for all orders they run in."""
@@ -178,7 +186,7 @@ class Compiler:
     def _compiled(self, op: NpuOp, offsets: tuple[int, ...], slots: Mapping[SSAValue, int]) -> Work:
         if isinstance(op, ops.LoadOp):
             return self._load(op, offsets, slots)
-        if isinstance(op, ops.TransferOp):
+        if isinstance(op, ops.StoreOp):
             return self._store(op, offsets, slots)
         if isinstance(op, ops.LoadIndirectOp):
             return self._gather(op, slots)
@@ -221,20 +229,21 @@ class Compiler:
 
         return run
 
-    def _store(self, op: ops.TransferOp, offsets: Sequence[int], slots: Mapping[SSAValue, int]) -> Work:
+    def _store(self, op: ops.StoreOp, offsets: Sequence[int], slots: Mapping[SSAValue, int]) -> Work:
         view, source = op.view, _place(op.tile(), slots)
         tensor, whole = self._tensor(op.main_operands()[1]), tuple(op.box_sizes)
         first, sizes, steps, inside = _inside(view, op, offsets)
         others = [_place(v, slots) for v in op.sources()[1:]]
         converts = bool(others) or source.kind.element != view.element
-        width = itemsize(view.element)
+        width, combined = itemsize(view.element), COMBINED[op.accumulates()]
 
         def run(on: Machinery) -> None:
             x = on.memory.view(source)
             if converts:
                 seed = digest([on.memory.view(p) for p in others], 7) if others else 7
                 x = lanes([x], x.shape, width, seed)
-            on.device.box(on.tensors[tensor], view, first, sizes, steps)[...] = x.reshape(whole)[inside]
+            box = on.device.box(on.tensors[tensor], view, first, sizes, steps)
+            box[...] = combined(box, x.reshape(whole)[inside])
 
         return run
 

@@ -263,6 +263,7 @@ def test_load_path(tmp_path: Path):
         ('neg = ["mul"]', "neg = []", "'vector.expansions.neg' must be a list of strings"),
         ('erfc = ["f32"]', 'erfd = ["f32"]', "'vector.expands_on.erfd' has no expansion"),
         ('bf16 = "f32"', 'bf16 = "f64"', "'vector.compute_as.bf16' is computed as 'f64'"),
+        ("[accumulate]", "[accumulate]\nmul = ['f32']", "'accumulate.mul' is not known"),
         ("i8 = 0.045", "", "'energy.pj_per_mac.i8' is missing"),
         ("i16 = 0.0645", "", "'energy.pj_per_lane.i16' is missing"),
         ("l0 = 0.5", "l9 = 0.5", "'energy.pj_per_byte.l0' is missing"),

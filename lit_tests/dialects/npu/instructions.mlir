@@ -55,6 +55,10 @@ npu.fixpipe %sums, %bytes, %words at [0, 16] {sizes = [16, 16], zero = -3} : (!n
 // CHECK: npu.fixpipe %{{.*}}, %{{.*}}, %{{.*}} at [0, 16] {sizes = [16, 16], zero = -3}
 npu.store_nd %ub, %g at [0, 0] {sizes = [16, 32]} : (!npu.buffer<16x32xf16, ub>, !npu.gm<100x64xf16>)
 // CHECK: npu.store_nd %{{.*}}, %{{.*}} at [0, 0] {sizes = [16, 32]}
+npu.store_nd %ub, %g at [0, 0] {accumulate = "add", sizes = [16, 32]} : (!npu.buffer<16x32xf16, ub>, !npu.gm<100x64xf16>)
+// CHECK: npu.store_nd %{{.*}}, %{{.*}} at [0, 0] {accumulate = "add", sizes = [16, 32]}
+npu.fixpipe %l0c, %g at [0, 16] {accumulate = "max", relu, sizes = [16, 16]} : (!npu.buffer<16x16xf32, l0c>, !npu.gm<100x64xf16>)
+// CHECK: npu.fixpipe %{{.*}}, %{{.*}} at [0, 16] {accumulate = "max", relu, sizes = [16, 16]}
 %f16 = "test.op"() : () -> !npu.buffer<16x16xf16, ub>
 npu.copy_l0c %l0c, %f16 at [0, 0] {sizes = [16, 16]} : (!npu.buffer<16x16xf32, l0c>, !npu.buffer<16x16xf16, ub>)
 // CHECK: npu.copy_l0c %{{.*}}, %{{.*}} at [0, 0] {sizes = [16, 16]}

@@ -84,6 +84,18 @@ npu.store_nd %b, %x at [0, 0] {sizes = [8, 16]} : (!npu.buffer<8x16xf32, l1>, !n
 // -----
 
 %x, %b = "test.op"() : () -> (!npu.gm<8x16xf32>, !npu.buffer<8x16xf32, ub>)
+npu.store_nd %b, %x at [0, 0] {accumulate = "mul", sizes = [8, 16]} : (!npu.buffer<8x16xf32, ub>, !npu.gm<8x16xf32>)
+// CHECK: 'npu.store_nd' accumulates by 'mul', which is not one of add, max, min
+
+// -----
+
+%x, %b = "test.op"() : () -> (!npu.gm<8x16xf32, strides [15, 1], offset 0>, !npu.buffer<8x16xf32, ub>)
+npu.store_nd %b, %x at [0, 0] {accumulate = "min", sizes = [8, 16]} : (!npu.buffer<8x16xf32, ub>, !npu.gm<8x16xf32, strides [15, 1], offset 0>)
+// CHECK: 'npu.store_nd' accumulates to one element more than once
+
+// -----
+
+%x, %b = "test.op"() : () -> (!npu.gm<8x16xf32>, !npu.buffer<8x16xf32, ub>)
 npu.fixpipe %b, %x at [0, 0] {sizes = [8, 16]} : (!npu.buffer<8x16xf32, ub>, !npu.gm<8x16xf32>)
 // CHECK: 'npu.fixpipe' drains l0c, not ub
 

@@ -515,3 +515,31 @@ builtin.module attributes {tilewright.target = "ascend-310"} {
   }
 }
 // CHECK: 'npu.fixpipe_l1' needs pipe FIX, which a fused core of ascend-310 does not have
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-310"} {
+  npu.kernel @k {grid = [2], kind = "vector", outputs = 1, workspaces = 0} {
+  ^bb0(%i: index, %y: !npu.gm<64xf32>):
+    npu.section {core = "fused", units = 1} {
+    ^bb1(%u: index):
+      %a = npu.alloc {address = 0} : () -> !npu.buffer<64xf32, ub>
+      npu.store_nd %a, %y at [0] {accumulate = "max", sizes = [64]} : (!npu.buffer<64xf32, ub>, !npu.gm<64xf32>)
+    }
+  }
+}
+// CHECK: 'npu.store_nd' accumulates f32 by max in device memory, which ascend-310 does not
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  npu.kernel @k {grid = [2], kind = "vector", outputs = 1, workspaces = 0} {
+  ^bb0(%i: index, %y: !npu.gm<64xui8>):
+    npu.section {core = "vector", units = 1} {
+    ^bb1(%u: index):
+      %a = npu.alloc {address = 0} : () -> !npu.buffer<64xui8, ub>
+      npu.store_nd %a, %y at [0] {accumulate = "add", sizes = [64]} : (!npu.buffer<64xui8, ub>, !npu.gm<64xui8>)
+    }
+  }
+}
+// CHECK: 'npu.store_nd' accumulates ui8 by add in device memory, which ascend-910b1 does not

@@ -439,7 +439,7 @@ class Clocks:
                 verbs = ("writes" if transfer.write else "reads", "write" if wrote else "read")
                 what = f"{verbs[0]} device memory that {{first}} may still {verbs[1]}"
                 self._race(what, before, stamp, None)
-        if not transfer.write and not all(region is None or region.filled() for region in regions):
+        if transfer.reads and not all(region is None or region.filled() for region in regions):
             if transfer.tensor in self.kernel.workspaces:
                 what = "{first} reads elements of a workspace that nothing wrote"
                 self._fault(Fault("uninitialised", what, stamp))
@@ -450,19 +450,19 @@ class Clocks:
     def _conflicts(
         self, transfer: TensorAccess, regions: Iterable[TouchedRegion | None]
     ) -> Iterator[tuple[Stamp, bool, bool]]:
-        """The last accesses to what an access touches that one of the two writes; with each, whether it writes, and
-        whether it is another unit's, so that nothing orders them."""
+        """The last accesses to what an access touches that one of the two writes, but not both by accumulating alike;
+        with each, whether it writes, and whether it is another unit's, so that nothing orders them."""
         sections = self.kernel.queue_sections
         for unit, region in enumerate(regions):
-            for (queue, other, wrote), number in () if region is None else region.touched():
-                if wrote or transfer.write:
+            for (queue, other, wrote, combined), number in () if region is None else region.touched():
+                if (wrote or transfer.write) and not (combined and combined == transfer.combines):
                     apart = other != unit and sections[queue] == transfer.section.number
                     yield (queue, number), wrote, apart
 
     def _keep(self, transfer: TensorAccess, regions: Iterable[TouchedRegion | None], stamp: Stamp) -> None:
         for unit, region in enumerate(regions):
             if region is not None:
-                region.touch((stamp[0], unit, transfer.write), stamp[1])
+                region.touch((stamp[0], unit, transfer.write, transfer.combines), stamp[1])
 
 
 def _sent(nodes: Sequence[CheckedNode]) -> set[int]:

@@ -1,7 +1,8 @@
 """Device memory within one launch: what the cores of the grid store, together and against each other.
 
-The cores of a launch are unordered, so no two may store to one element, and none may load what another stores.
-Only the cores of one grid point are ordered with each other, by cross-core flags: clocks.py checks those.
+The cores of a launch are unordered, so no two may store to one element, unless both accumulate by one kind, and none
+may load what another stores. Only the cores of one grid point are ordered with each other, by cross-core flags:
+clocks.py checks those.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ MOST_ELEMENTS = 1 << 26
 """Element stores that are followed one by one where the boxes of a tensor do not fit a simple pattern."""
 FEW_ELEMENTS = 1 << 22
 """Elements that are followed one by one to tell the parts of cores in one tensor apart."""
+NOBODY, SEVERAL = -1, -2
+"""Who stores an element, in place of the number of a core."""
 
 
 @dataclass
@@ -65,7 +68,7 @@ class KernelSummary:
         if tensor not in self._seen:
             kind = self.types[tensor]
             assert isinstance(kind, GmType)
-            loads = [t for t in self.kernel.transfers if t.tensor == tensor and not t.write]
+            loads = [t for t in self.kernel.transfers if t.tensor == tensor and t.reads]
             views = {t.view for t in loads} if all(t.box is not None for t in loads) else {kind}
             self._seen[tensor] = reduce(or_, [Part.shown(view, size(kind.shape)) for view in views])
         return self._seen[tensor]
@@ -117,16 +120,21 @@ def summarise(kernel: CheckedKernel) -> KernelSummary:
     loads: dict[int, list[TensorAccess]] = {}
     for transfer in kernel.transfers:
         (stores if transfer.write else loads).setdefault(transfer.tensor, []).append(transfer)
-    found.reads, found.writes = set(loads), set(stores)
+    found.reads = {t.tensor for t in kernel.transfers if t.reads}
+    found.writes = set(stores)
     beyond = [t for t in kernel.transfers if not _inside(kernel, t)]
     if beyond:
         what = f"{{first}} uses {beyond[0].view}, which leaves its tensor"
         found.findings.append(Finding("bad-box", what, beyond[0].op, kernel=kernel.name))
         return found
     for tensor, writers in stores.items():
+        if all(store.alike(writers[0]) for store in writers):
+            # in any order, and only where something is: that this comes before, the clocks ask
+            found.parts[tensor] = Part.of(np.zeros(0, np.int64), size(_shape(kernel, tensor)))
         # what a core stores of a workspace before it loads it, the clocks follow
-        apart = tensor in kernel.workspaces and _in_slabs(kernel, writers)
-        if not apart and not _regular(kernel, writers, tensor, found):
+        elif not (tensor in kernel.workspaces and _in_slabs(kernel, writers)) and not _regular(
+            kernel, writers, tensor, found
+        ):
             _exact(kernel, writers, tensor, found)
         for load in loads.get(tensor, ()):
             _own_part(kernel, load, writers, found)
@@ -257,8 +265,10 @@ def _exact(kernel: CheckedKernel, writers: Sequence[TensorAccess], tensor: int, 
         return
     # Of a large tensor only the elements that are stored have a place here.
     stored = None if total <= max(work, FEW_ELEMENTS) else _stored_elements(kernel, writers)
-    owner = np.full(total if stored is None else len(stored), -1, np.int32)
+    owner = np.full(total if stored is None else len(stored), NOBODY, np.int32)
+    alike = np.array([[a.alike(b) for b in writers] for a in writers])
     by = np.zeros(len(owner), np.int16)
+    mixed = np.zeros(len(owner), np.bool_)  # what its core stores in more than one way
     whole = True
     for number, store in enumerate(writers):
         if store.box is None:
@@ -274,7 +284,9 @@ def _exact(kernel: CheckedKernel, writers: Sequence[TensorAccess], tensor: int, 
             for flat in _elements(kernel, store, env):
                 places = flat if stored is None else np.searchsorted(stored, flat)
                 before = owner[places]
-                clash = (before >= 0) & (before != mark)
+                other = (before != NOBODY) & (before != mark)
+                differs = (before != NOBODY) & ~alike[number][by[places]]
+                clash = other & (differs | mixed[places])
                 if clash.any():
                     place = int(np.argmax(clash))
                     at, first = int(flat[place]), writers[int(by[places[place]])].op
@@ -287,9 +299,10 @@ def _exact(kernel: CheckedKernel, writers: Sequence[TensorAccess], tensor: int, 
                     second = None if first is store.op else store.op
                     found.findings.append(Finding("core-race", what, first, second, kernel=kernel.name))
                     return
-                owner[places] = mark
-                by[places] = number
-    known = np.flatnonzero(owner >= 0) if stored is None else stored
+                owner[places] = np.where(other, SEVERAL, mark)
+                by[places] = np.where(before == NOBODY, number, by[places])
+                mixed[places] |= differs
+    known = np.flatnonzero(owner != NOBODY) if stored is None else stored
     if not whole:
         found.parts[tensor] = Part.of(known[:0], total)
     elif len(known) < total:
@@ -386,7 +399,7 @@ def _apart(kernel: CheckedKernel, load: TensorAccess, store: TensorAccess) -> bo
         return True
     if load.box is None or store.box is None:
         return False
-    if _same_steps(kernel, load, store):
+    if not store.combines and _same_steps(kernel, load, store):
         return True
     boxes: list[list[tuple[tuple[int, int], ...]]] = []
     for transfer in (load, store):
@@ -404,13 +417,14 @@ def _apart_exactly(kernel: CheckedKernel, load: TensorAccess, store: TensorAcces
     used = {v for box in (load.box, store.box) for o in box.offsets for v, _ in o.terms}
     if used & kernel.unknown.keys() or _work(kernel, load) + _work(kernel, store) > FEW_ELEMENTS:
         return False
-    owner = np.full(size(_shape(kernel, store.tensor)), -1, np.int32)
+    owner = np.full(size(_shape(kernel, store.tensor)), NOBODY, np.int32)
     for core, env in enumerate(_cores(kernel, store)):
+        point = core // store.section.units
         for flat in _elements(kernel, store, env):
-            owner[flat] = core // store.section.units
+            owner[flat] = np.where(np.isin(owner[flat], (NOBODY, point)), point, SEVERAL)
     for core, env in enumerate(_cores(kernel, load)):
         for flat in _elements(kernel, load, env):
-            if not np.isin(owner[flat], (-1, core // load.section.units)).all():
+            if not np.isin(owner[flat], (NOBODY, core // load.section.units)).all():
                 return False
     return True
 

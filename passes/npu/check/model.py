@@ -99,7 +99,8 @@ class CheckedNode:
 @dataclass(slots=True, eq=False)
 class TensorAccess:
     """One access to a device tensor. `tensor` is the number of the kernel's argument, `box` in elements of
-    `view`; None where the place depends on data. `loops` are the variables of the loops around it."""
+    `view`; None where the place depends on data. `loops` are the variables of the loops around it. `combines`: how a
+    write is combined with what is there, so that it reads that, too."""
 
     op: NpuOp
     tensor: int
@@ -108,6 +109,15 @@ class TensorAccess:
     write: bool
     section: CheckedSection
     loops: tuple[int, ...]
+    combines: str = ""
+
+    @property
+    def reads(self) -> bool:
+        return not self.write or self.combines != ""
+
+    def alike(self, other: TensorAccess) -> bool:
+        """Whether both are combined with what is there in one way: these need no order."""
+        return self.combines != "" and self.combines == other.combines
 
 
 @dataclass
@@ -435,7 +445,7 @@ class _SectionBuilder:
         for value in op.reads():
             if type(value.type) is BufferType:
                 reads.append(self.place(value, op))
-            else:
+            elif not op.accumulates() or value not in op.writes():
                 device.append(self._transfer(op, value, False))
         for value in op.writes():
             if type(value.type) is BufferType:
@@ -478,7 +488,8 @@ class _SectionBuilder:
             ones = (1,) * len(offsets)
             sizes, steps = (op.box_sizes, op.box_steps) if isinstance(op, ops.TransferOp) else (ones, ones)
             box = TouchedBox(offsets, sizes, steps, view.shape)
-        transfer = TensorAccess(op, self.kernel.tensors[value], view, box, write, self.section, self.loops)
+        kind = op.accumulates() if write else ""
+        transfer = TensorAccess(op, self.kernel.tensors[value], view, box, write, self.section, self.loops, kind)
         self.kernel.transfers.append(transfer)
         return transfer
 

@@ -23,8 +23,8 @@ from .strides import by_stride
 Edges = tuple[tuple[int, int], ...]
 """[first, end) along each dimension."""
 
-Toucher = tuple[int, int, bool]
-"""Queue, unit, and whether it writes."""
+Toucher = tuple[int, int, bool, str]
+"""Queue, unit, whether it writes, and how that is combined with what is there."""
 
 
 class TouchedRegion:
