@@ -9,6 +9,7 @@ from ...dialects.hivm import transfers
 from ...dialects.hivm.cube import MmadL1Op
 from ...dialects.hivm.tiling import macro_cut
 from ...dialects.npu.types import FRACTAL_ROWS
+from .instructions import accumulation
 from .places import BufferView, Memref
 from .steps import CoreStep, refused
 from .walk import HANDLERS, BlockWalk, flag
@@ -123,8 +124,9 @@ def _fixpipe(walk: BlockWalk, op: transfers.FixpipeOp) -> None:
     if relu not in ("NO_RELU", "NORMAL_RELU"):
         raise refused(op, f"has {relu}")
     rows, columns = matrix(_rank(op, source, 4))
-    properties = "relu" if relu == "NORMAL_RELU" else ""
     dest = _rank(op, dest, 2)
+    given = ["relu"] if relu == "NORMAL_RELU" else []
+    properties = ", ".join([*given, *filter(None, [accumulation(walk, op, dest)])])
     used = min(columns, dest.shape[1])
     walk.emit(op, "npu.fixpipe", part(source, used), dest, properties=properties, sizes=(rows, used))
     _keep_piece(walk, op, source)

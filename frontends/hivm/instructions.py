@@ -8,10 +8,11 @@ from typing import Any
 
 from xdsl.ir import Operation
 
-from ...dialects.dtypes import is_float, itemsize
-from ...dialects.hivm import transfers, vector
+from ...dialects.dtypes import dtype_name, is_float, itemsize
+from ...dialects.hivm import synchronization, transfers, vector
 from ...dialects.hivm.counterparts import ROUNDED
 from ...dialects.hivm.vector import ELEMENTWISE
+from ...machine.parts import ACCUMULATIONS
 from .places import Memref, needs_deeper, row_major, rows_of
 from .steps import refused
 from .walk import HANDLERS, BlockWalk, operand, single
@@ -288,7 +289,9 @@ def _concatenate(walk: BlockWalk, op: vector.VconcatOp) -> None:
 # -- copies --------------------------------------------------------------------------------------------------------
 
 
-def _moved(walk: BlockWalk, op: Any, name: str, device: Memref, chip: Memref) -> None:
+def _moved(
+    walk: BlockWalk, op: Any, name: str, device: Memref, chip: Memref, properties: str = ""
+) -> None:
     """A box between device memory and a buffer; cut where the buffer's rows are not all as far apart."""
     if 0 in device.shape:
         return
@@ -296,10 +299,10 @@ def _moved(walk: BlockWalk, op: Any, name: str, device: Memref, chip: Memref) ->
     found = rows_of(chip, deeper)
     if found is None:
         for i in range(chip.shape[0]):
-            _moved(walk, op, name, device.at(i), chip.at(i))
+            _moved(walk, op, name, device.at(i), chip.at(i), properties)
         return
     pair = (device, found) if name == "npu.load_nd" else (found, device)
-    walk.emit(op, name, *pair)
+    walk.emit(op, name, *pair, properties=properties)
 
 
 def _load(walk: BlockWalk, op: transfers.LoadOp) -> None:
@@ -321,10 +324,33 @@ def _bytes(op: Operation, place: Memref) -> Memref:
 
 
 def _store(walk: BlockWalk, op: transfers.StoreOp) -> None:
-    if op.atomic_kind is not None and op.atomic_kind.data != "none":
-        raise refused(op, f"stores by atomic {op.atomic_kind.data}, which the npu level does not")
     source, dest = walk.memref(op.src, op), walk.memref(op.dst, op)
-    _moved(walk, op, "npu.store_nd", dest, _bytes(op, source))
+    kind = op.atomic_kind.data if op.atomic_kind is not None else "none"
+    combined = accumulation(walk, op, dest, (kind, dest.element) if kind != "none" else None)
+    _moved(walk, op, "npu.store_nd", dest, _bytes(op, source), combined)
+
+
+def _set_atomic(walk: BlockWalk, op: synchronization.SetAtomicOp) -> None:
+    kind = op.kind.data
+    if kind != "none" and op.type is None:
+        raise refused(op, "does not say the type of the elements")
+    element = "" if op.type is None else dtype_name(op.type)
+    walk.accumulates = (kind, element) if kind != "none" else None
+
+
+def accumulation(
+    walk: BlockWalk, op: Operation, dest: Memref, own: tuple[str, str] | None = None
+) -> str:
+    """How a store is combined with what is there, as text: by what it says itself, or what was set before it."""
+    found = own or walk.accumulates
+    if found is None:
+        return ""
+    kind, element = found
+    if kind not in ACCUMULATIONS:
+        raise refused(op, f"stores by atomic {kind}, which the npu level does not")
+    if element != dest.element:
+        raise refused(op, f"stores {dest.element} where {element} is set to be stored by atomic {kind}")
+    return f'accumulate = "{kind}"'
 
 
 def _copy(walk: BlockWalk, op: Any) -> None:
@@ -332,7 +358,8 @@ def _copy(walk: BlockWalk, op: Any) -> None:
     if source.space == "gm" or dest.space == "gm":
         name = "npu.load_nd" if source.space == "gm" else "npu.store_nd"
         device, chip = (source, dest) if source.space == "gm" else (dest, source)
-        _moved(walk, op, name, device, chip)
+        combined = accumulation(walk, op, dest) if dest.space == "gm" else ""
+        _moved(walk, op, name, device, chip, combined)
     elif dest.in_ub:
         copied(walk, op, source, dest)
     else:
@@ -357,6 +384,7 @@ HANDLERS.update(
         "hivm.hir.vdeinterleave": _deinterleave,
         "hivm.hir.load": _load,
         "hivm.hir.store": _store,
+        "hivm.hir.set_atomic": _set_atomic,
         "hivm.hir.copy": _copy,
         "memref.copy": _copy,
     }

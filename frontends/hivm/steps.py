@@ -40,6 +40,11 @@ class CoreStep:
     works_in: tuple[int, int] | None = None
     index: Hashable = None
 
+    @property
+    def accumulates(self) -> bool:
+        """Whether it combines what it stores with what is there."""
+        return "accumulate = " in self.properties
+
 
 @dataclass(frozen=True)
 class CorePart:

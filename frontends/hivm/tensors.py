@@ -94,17 +94,27 @@ def tensors_of(kernel: KernelFunctions, cores: Sequence[Core], sizes: Mapping[in
             if box.element != element:
                 raise refused(step.op, f"sees a tensor of {element} as {box.element}")
         made = found[tensor] = ArgumentTensor(argument.name, element, shape, elements)
-        if handed:  # what one kind of core stores for the other
+        grows = _reads_first(listed, elements)
+        if handed and not grows:  # what one kind of core stores for the other
             made.workspace = True
             continue
         made.loaded = any(not writes for _, writes, *_ in listed)
         made.stored = any(writes for _, writes, *_ in listed)
         if made.stored:
-            made.whole = _covered(listed, elements)
-        if made.stored and made.loaded and _loads_again(listed):
+            made.whole = not grows and _covered(listed, elements)
+        if made.stored and made.loaded and ((grows and handed) or _loads_again(listed)):
             made.in_place, made.loaded = True, False
             made.whole = made.whole and _stored_first(listed, elements)
     return found
+
+
+def _reads_first(listed: Sequence[tuple[Memref, bool, CoreStep, int]], elements: int) -> bool:
+    """Whether a core accumulates to what it did not store before."""
+    if not any(step.accumulates for _, _, step, _ in listed):
+        return False
+    return elements > MOST_MARKED or not _stored_first(
+        [(box, not step.accumulates, step, core) for box, writes, step, core in listed if writes], elements
+    )
 
 
 def _end(listed: Sequence[tuple[Memref, bool, CoreStep, int]]) -> int:

@@ -60,6 +60,8 @@ class BlockWalk:
     """The matrices in fractals that steps move, by the numbers of these."""
     matrices: list[Memref] = field(default_factory=list)
     """The matrices that products take."""
+    accumulates: tuple[str, str] | None = None
+    """How what is stored from here on is combined with what is there, and the type of its elements."""
     functions: dict[ModuleOp, dict[str, FuncOp]] = field(default_factory=dict)
     """The functions of the modules with calls that were met; of those of one name the first."""
 

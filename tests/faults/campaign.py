@@ -466,7 +466,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=8, help="softmaxes whose rows are read in pieces")
     parser.add_argument("--statistics", type=int, default=8, help="products whose kernel reduces rows of the result")
     parser.add_argument("--pooled", type=int, default=4, help="convolutions that are pooled in their kernel")
-    parser.add_argument("--imported", type=int, default=7, help="kernels of the vendor's compiler")
+    parser.add_argument("--imported", type=int, default=8, help="kernels of the vendor's compiler")
     parser.add_argument("--waiting", type=int, default=4, help="products that wait with their weights on chip")
     parser.add_argument("--gradient", type=int, default=4, help="attention and its gradient in kernels")
     parser.add_argument("--decoding", type=int, default=8, help="attention of few rows")

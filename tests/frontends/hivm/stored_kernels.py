@@ -107,6 +107,7 @@ REFERENCES: dict[str, Reference] = {
         0,
     ),
     "mul_persistent_f32": Reference("grid=(3,), 15000", _floats((15000,), (15000,)), lambda x, y: [x * y]),
+    "atomic_add_f32": Reference("grid=(2,)", _floats((2048,), (1024,)), lambda x, y: [y + x[:1024] + x[1024:]], 0),
     "gelu_tanh_f32": Reference("grid=(2,), 6000", _floats((6000,)), lambda x: [_gelu(x)]),
     "silu_bf16": Reference(
         "grid=(2,), 7000",

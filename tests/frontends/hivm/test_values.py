@@ -33,6 +33,7 @@ def _half_exp_of_rest(x: np.ndarray) -> np.ndarray:
 
 
 OWN: dict[str, tuple[Sequence[np.ndarray], Callable[..., np.ndarray]]] = {
+    "added_rows": (random((96,), (32,)), lambda x, y: y + (x * x).reshape(3, 32).sum(0)),
     "scaled_sum": (random((150,), (150,)), lambda x, y: np.float32(0.5) * x + y),
     "centred_rows": (random((32, 32)), lambda x: x - x.mean(-1, keepdims=True)),
     "shifted_row": (random((4, 64)), _exp_of_rest),
@@ -174,7 +175,9 @@ def test_a_stored_kernel_computes_what_it_is_known_to(name: str) -> None:
 
 
 @needs(STORED)
-@pytest.mark.parametrize("name", ["add_f32", "layernorm_256x1024_f32", "softmax_f32", "matmul_512_f16"])
+@pytest.mark.parametrize(
+    "name", ["add_f32", "atomic_add_f32", "layernorm_256x1024_f32", "softmax_f32", "matmul_512_f16"]
+)
 def test_all_modes_agree(name: str) -> None:
     program = tw.compile(stored(name))
     for mode in ("typed", "bytes"):
@@ -185,7 +188,6 @@ def test_all_modes_agree(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "launch", "why"),
     [
-        ("atomic_add_f32", "grid=(2,)", r"hivm.hir.store.*:27\) stores by atomic add"),
         ("hf_matmul_f16", "grid=(20,)", r"hivm.hir.matmul.*:69\) has no counterpart"),
         ("a5_matmul_f16", "grid=(2,2), 512, 512, 512", r"hivm.hir.fixpipe.*:99\) .* drains to two cores"),
     ],
