@@ -43,7 +43,8 @@ _NAMED = {a.name: a for a in (*HIVM_ATTRIBUTES, *HACC_ATTRIBUTES)}
 
 @dataclass(frozen=True)
 class DeviceArgument:
-    """A device tensor that a kernel takes: `role` is input, output or workspace."""
+    """A device tensor that a kernel takes: `role` is input, output or workspace, or updated: an output that it
+    reads."""
 
     name: str
     shape: tuple[int, ...]
@@ -120,11 +121,19 @@ def _arguments(kernel: structure.KernelOp) -> Iterator[DeviceArgument]:
     args = kernel.body.block.args[len(to_ints(kernel.grid)) :]
     first_workspace = len(args) - integer(kernel.workspaces)
     first_output = first_workspace - integer(kernel.outputs)
+    updated = {
+        npu.whole_tensor(v)
+        for op in kernel.walk()
+        if isinstance(op, npu.StoreOp) and op.accumulates()
+        for v in op.destinations()
+    }
     for i, arg in enumerate(args):
         role = "input" if i < first_output else "output" if i < first_workspace else "workspace"
         number = i - {"input": 0, "output": first_output, "workspace": first_workspace}[role]
-        kind = npu.gm(arg)
-        yield DeviceArgument(f"{role}{number}", kind.shape, dtype_name(kind.element), role)
+        kind, name = npu.gm(arg), f"{role}{number}"
+        if role == "output" and arg in updated:
+            role = "updated"
+        yield DeviceArgument(name, kind.shape, dtype_name(kind.element), role)
 
 
 class _Function:

@@ -19,7 +19,7 @@ from ...dialects.base import integer, to_ints
 from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.hivm import attributes as attrs
 from ...dialects.hivm import transfers as hivm
-from ...dialects.hivm.synchronization import SetFlagOp, WaitFlagOp
+from ...dialects.hivm.synchronization import SetAtomicOp, SetFlagOp, WaitFlagOp
 from ...dialects.hivm.vector import VbrcOp
 from ...dialects.npu import GmType, NpuOp, buffer, buffer_users, gm, whole_buffer
 from ...dialects.npu.interface import fill_value
@@ -120,7 +120,14 @@ class MoveRules:
     def store(self, op: npu.StoreNdOp) -> None:
         """ub to gm."""
         dest, source, _ = self._sides(op)
-        self.emit.add(made(hivm.StoreOp, src=source, dst=dest))
+        kind = op.accumulates()
+        atomic = attrs.AtomicKind(kind) if kind else None
+        self.emit.add(made(hivm.StoreOp, src=source, dst=dest, atomic_kind=atomic))
+
+    def _combine(self, op: npu.FixpipeOp, kind: str) -> None:
+        """How what is stored from here on is combined with what is there: a drain does not say that itself."""
+        if op.accumulates():
+            self.emit.add(made(SetAtomicOp, kind=attrs.AtomicKind(kind), type=op.view.element))
 
     def to_fractals(self, op: npu.LoadNd2NzOp) -> None:
         """gm to l1, in fractals."""
@@ -169,12 +176,14 @@ class MoveRules:
         mode = attrs.DmaMode("nz2nd")
         shape = rows_and_columns(kind.shape)
         whole = fractals(shape, kind.dtype(), "cc")
+        self._combine(op, op.accumulates())
         for piece in self._pieces(op, shape, self._matrices(op, shape)):
             source = self._place(op, op.source, piece, whole, kind)
             dest = self.memory.tensor_part(op, piece.box, op.view, piece.beyond)
             self.emit.add(
                 made(hivm.FixpipeOp, src=source, dst=dest, dma_mode=mode, pre_quant=quant, pre_relu=relu)
             )
+        self._combine(op, "none")
 
     def _place(self, op: Any, value: SSAValue, piece: _Piece, whole: Any, kind: Any) -> SSAValue:
         """The fractals of a matrix from those on that a piece begins with. Its rows may begin anywhere in them, its

@@ -11,7 +11,7 @@ from .tools import TAIL
 HOST = "host.c"
 README = "README.md"
 
-_ROLES = {"input": "INPUT", "output": "OUTPUT", "workspace": "WORKSPACE"}
+_ROLES = {"input": "INPUT", "output": "OUTPUT", "updated": "UPDATED", "workspace": "WORKSPACE"}
 
 _PROGRAM = r"""
 #define CHECK(call)                                                            \
@@ -98,12 +98,11 @@ int main(int argc, char **argv) {
         CHECK(aclrtKernelArgsAppend(arguments, &address, sizeof address, &parameter));
     }
     void *memory[MOST];
-    int file = 3;
     for (int i = 0; i < kernel->count; i++) {
         const argument_t *argument = &kernel->arguments[i];
         CHECK(aclrtMalloc(&memory[i], argument->bytes, ACL_MEM_MALLOC_HUGE_FIRST));
-        if (argument->role == INPUT) {
-            CHECK(load(argv[file++], memory[i], argument->bytes));
+        if (argument->role == INPUT || argument->role == UPDATED) {
+            CHECK(load(argv[3 + i], memory[i], argument->bytes));
         }
         CHECK(aclrtKernelArgsAppend(arguments, &memory[i], sizeof memory[i], &parameter));
     }
@@ -111,8 +110,8 @@ int main(int argc, char **argv) {
     CHECK(aclrtLaunchKernelWithConfig(function, kernel->blocks, stream, NULL, arguments, NULL));
     CHECK(aclrtSynchronizeStream(stream));
     for (int i = 0; i < kernel->count; i++) {
-        if (kernel->arguments[i].role == OUTPUT) {
-            CHECK(save(argv[file++], memory[i], kernel->arguments[i].bytes));
+        if (kernel->arguments[i].role == OUTPUT || kernel->arguments[i].role == UPDATED) {
+            CHECK(save(argv[3 + i], memory[i], kernel->arguments[i].bytes));
         }
         CHECK(aclrtFree(memory[i]));
     }
@@ -139,7 +138,7 @@ def host_program(kernels: Sequence[HivmKernel]) -> str:
         "",
         f"#define MOST {max(most, 1)}",
         "",
-        "typedef enum { INPUT, OUTPUT, WORKSPACE } role_t;",
+        "typedef enum { INPUT, OUTPUT, UPDATED, WORKSPACE } role_t;",
         "typedef struct { const char *name; role_t role; size_t bytes; } argument_t;",
         "typedef struct {",
         "    const char *name;",
@@ -191,7 +190,8 @@ done
 ## A run
 
 `{host}` takes a binary, the name of its kernel, a file for each input and one for each output: the bytes of row-major
-tensors. It allocates and copies them, launches as many blocks as the table says, and copies back.
+tensors. It allocates and copies them, launches as many blocks as the table says, and copies back. An output that the
+kernel adds to is read from its file before.
 
 ```sh
 cc {host} -o host -I"$ASCEND_HOME_PATH/include" -L"$ASCEND_HOME_PATH/lib64" -lascendcl -lruntime

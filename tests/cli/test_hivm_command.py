@@ -117,7 +117,7 @@ def test_check(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 ACL = Path(__file__).parents[1] / "support" / "acl"
 
 
-@pytest.mark.parametrize("name", ["vector", "mix"])
+@pytest.mark.parametrize("name", ["vector", "mix", "atomic"])
 def test_host_program_runs_on_a_stand_in_of_acl(name: str, tmp_path: Path) -> None:
     """Compiled with the headers of tests/support/acl, whose device says what it is asked to launch."""
     from hivm_texts import npu_module
@@ -134,7 +134,7 @@ def test_host_program_runs_on_a_stand_in_of_acl(name: str, tmp_path: Path) -> No
     files = [a for a in kernel.arguments if a.role != "workspace"]
     paths = [tmp_path / f"{a.name}.bin" for a in files]
     for argument, path in zip(files, paths, strict=True):
-        if argument.role == "input":
+        if argument.role in ("input", "updated"):
             width = {"f32": 4, "f16": 2, "i1": 1}[argument.dtype]
             count = argument.shape[0] * (argument.shape[1] if len(argument.shape) > 1 else 1)
             path.write_bytes(os.urandom(count * width))
@@ -144,6 +144,10 @@ def test_host_program_runs_on_a_stand_in_of_acl(name: str, tmp_path: Path) -> No
     said = f"{kernel.name} on {kernel.blocks} blocks with {len(kernel.arguments) + (kernel.kind == 'MIX')} arguments"
     assert said in done.stdout
     assert paths[-1].stat().st_size > 0
+    if files[-1].role == "updated":
+        paths[-1].unlink()
+        lacking = subprocess.run(call, capture_output=True, text=True, check=False)
+        assert lacking.returncode and "output0.bin: needs 240 bytes" in lacking.stderr
     short = subprocess.run(call[:-1], capture_output=True, text=True, check=False)
     assert short.returncode == 2 and f"takes {len(files)} files" in short.stderr
     other = subprocess.run([*call[:2], "nothing", *call[3:]], capture_output=True, text=True, check=False)

@@ -11,7 +11,7 @@ from tilewright.api.hivm import export_module
 from tilewright.dialects import make_context
 
 STORED = Path(__file__).parents[1] / "backends" / "hivm"
-NAMES = ("vector", "cube", "mix")
+NAMES = ("vector", "cube", "mix", "atomic")
 
 
 def npu_module(name: str) -> ModuleOp:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 
 import jax.numpy as jnp
 import pytest
 from hivm_texts import NAMES, STORED, exported, npu_module
+from xdsl.parser import Parser
 
 import tilewright as tw
+from tilewright.api.hivm import export_module
 from tilewright.backends.hivm.traces import differences, read_module, traces_of
+from tilewright.dialects import make_context
 from tilewright.dialects.dtypes import size
 from tilewright.passes.errors import CompileError
 
@@ -51,6 +55,17 @@ def test_flags_barriers_and_addresses_are_ours(name: str) -> None:
             continue
         if op.result.type.space in ("ub", "l1") and op.result.type.slots == 1:
             assert op.address.value.data in used
+
+
+def test_a_drain_that_accumulates_has_a_mode_around_it() -> None:
+    """A store says itself what it is combined with: see atomic.npu.mlir."""
+    head, drain, tail = (STORED / "cube.npu.mlir").read_text().partition("npu.fixpipe")
+    text = head + drain + tail.replace("{", '{accumulate = "max", ', 1)
+    (kernel,) = export_module(Parser(make_context(), text).parse_module()).kernels.values()
+    found = re.findall(r"hivm.hir.(?:set_atomic .*|fixpipe)", kernel.text)
+    modes = [f"hivm.hir.set_atomic kind = <{kind}>[type = f16]" for kind in ("max", "none")]
+    assert found == [modes[0], "hivm.hir.fixpipe", modes[1]]
+    assert [a.role for a in kernel.arguments] == ["input", "input", "updated"]
 
 
 def test_difference_of_two_texts_is_found() -> None:

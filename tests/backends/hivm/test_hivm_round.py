@@ -10,8 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hivm_texts import STORED, exported
 
 import tilewright as tw
+from tilewright.dialects.npu import StoreOp
 
 X = np.random.default_rng(3).standard_normal((40, 100)).astype("f4")
 ROWS = np.linspace(1, 2, 100, dtype="f4")
@@ -44,3 +46,18 @@ def test_values_are_the_same(name: str, tmp_path: Path) -> None:
     found = [np.asarray(v, "f4") for v in jax.tree.leaves(imported(*args, *spare))]
     want = np.asarray(program(*args), "f4")
     assert any(f.shape == want.shape and np.allclose(f, want, rtol=2e-3, atol=2e-3) for f in found)
+
+
+def test_accumulating_stores_are_the_same(tmp_path: Path) -> None:
+    """What memory holds before is an input of what is imported, too."""
+    program = tw.compile(STORED / "atomic.npu.mlir")
+    path = tmp_path / "kernel.hivm.mlir"
+    path.write_text("// launch: grid=(3,)\n" + exported("atomic"))
+    imported = tw.compile(str(path))
+    x, y = X.reshape(-1)[:150], X.reshape(-1)[150:210]
+    assert [shape for shape, _ in imported.inputs] == [(150,), (60,)]
+    want = np.asarray(program(x, y, mode="step"))
+    for mode in ("typed", "bytes", "step"):
+        np.testing.assert_array_equal(np.asarray(imported(x, y, mode=mode)), want)
+    stores = [op for op in imported.module().walk() if isinstance(op, StoreOp)]
+    assert {op.accumulates() for op in stores} == {"add"}
