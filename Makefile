@@ -53,7 +53,7 @@ test-all: test
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --stacks --seconds 180 --jobs $(JOBS) --seed $(SEED)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.files --count 300 --seed $(SEED)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.npu_text --count 300 --seed $(SEED)
-	PYTHONPATH=tests $(BIN)/python -m surface.campaign --parts 20
+	PYTHONPATH=tests $(BIN)/python -m surface.campaign --parts 50 --part $(SEED)
 	PYTHONPATH=tests/frontends $(BIN)/python tests/frontends/fuzz_tw.py 4000
 	$(QUANTIZED)/test_layers.py --programs 20 --first $(SEED)
 	$(QUANTIZED)/test_chains.py --programs 60 --first $(SEED) --bytes-every 3
