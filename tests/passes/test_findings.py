@@ -26,6 +26,26 @@ FILL = f"npu.vfill %a {{value = 0.5 : f64}} : ({BUFFER})"
 LOAD = f"npu.load_nd %x, %a at [0] {{sizes = [64]}} : ({GM}, {BUFFER})"
 STORE = f"npu.store_nd %a, %y at [0] {{sizes = [64]}} : ({BUFFER}, {GM})"
 
+WIDE, PIECE = "!npu.gm<4x33554432xi8>", "!npu.buffer<65536xi8, ub>"
+ROWS = f"""
+func.func @main() -> {WIDE} attributes {{npu.addresses = array<i64>, npu.arena_bytes = 134217728 : i64}} {{
+  %y = npu.gm_alloc {{address = 0}} : () -> {WIDE}
+  npu.launch @rows %y {{outputs = 1, workspaces = 0}} : ({WIDE}) // 1
+  func.return %y : {WIDE} // 2
+}}
+npu.kernel @rows {{grid = [512], kind = "vector", outputs = 1, workspaces = 0}} {{
+^bb0(%core: index, %y: {WIDE}):
+  npu.section {{core = "vector", units = 1}} {{
+  ^bb1(%unit: index):
+    %a = npu.alloc {{address = 0}} : () -> {PIECE}
+    npu.vfill %a {{value = 1 : i8}} : ({PIECE})
+    npu.barrier
+    npu.store_nd %a, %y at [0, %core * 65536] {{sizes = [1, 65536]}} : ({PIECE}, {WIDE})
+    npu.store_nd %a, %y at [2, %core * 65536] {{sizes = [1, 65536]}} : ({PIECE}, {WIDE})
+  }}
+}}"""
+"""A tensor of more elements than could be followed one by one."""
+
 
 def flag(verb: str, event: int = 0, pipes: str = "V MTE3") -> str:
     source, target = pipes.split()
@@ -325,6 +345,7 @@ CASES: dict[str, tuple[str, str]] = {
         }}
         {RETURN} // 1"""),
     ),
+    "a tensor of which a kernel stores two rows of four": ("uncovered", ROWS),
     "a kernel that stores what another core of it loads": (
         "in-place",
         main(

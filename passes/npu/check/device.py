@@ -238,17 +238,18 @@ def _regular(
             found.parts[tensor] = shown
         if shown.whole or view.distinct:
             return True
-    if total > MOST_ELEMENTS:
-        return True
     if not view.distinct:
         return False
-    mask = np.zeros(total, bool)
-    shown = np.lib.stride_tricks.as_strided(mask[view.offset :], view.shape, view.strides)  # inside: checked
-    for part in parts:
-        shown[tuple(slice(low, high) for low, high in part)] = True
-    if not mask.all():
-        found.parts[tensor] = Part.of(np.flatnonzero(mask), total)
+    stored = reduce(or_, [Part.shown(_box_of(view, part), total) for part in parts])
+    if not stored.whole:
+        found.parts[tensor] = stored
     return True
+
+
+def _box_of(view: GmType, box: Sequence[tuple[int, int]]) -> GmType:
+    """The view of a part of a view: from the first to before the second position along each dimension."""
+    offset = view.offset + sum(low * s for (low, _), s in zip(box, view.strides, strict=True))
+    return GmType.of([high - low for low, high in box], view.element, view.strides, offset)
 
 
 # -- one by one ----------------------------------------------------------------------------------------------
