@@ -68,12 +68,13 @@ BOUNDS: tuple[Bound, ...] = (
         "The vector unit adds a window in f32 and rounds once; the reference rounds after every addition.",
     ),
     Bound(
-        "convolutions in f32",
-        frozenset({"convolution"}),
+        "products and convolutions in f32",
+        frozenset({"convolution", "dot_general", "dot"}),
         frozenset({"f32"}),
         "terms",
-        "The cube adds products to an f32 accumulator in an order of its own; where terms cancel, another order "
-        "moves the small result by many units in its last place.",
+        "The cube adds products to an f32 accumulator in an order of its own, and vector cores, which compute those of "
+        "few rows, round each product before; where terms cancel, that moves the small result by many units in its "
+        "last place.",
     ),
     Bound(
         "triangular solves in f32",
