@@ -9,7 +9,7 @@ import jax
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from onnx_models import check, model_of, outputs
 from tiers import sampled
@@ -32,7 +32,7 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray, float, float], np.ndarray]] = {
     "HardSigmoid": lambda x, a, b: np.minimum(np.maximum(a * x + b, 0), 1),
     "Elu": lambda x, a, b: np.where(x >= 0, x, a * np.expm1(np.minimum(x, 0))),
     "Softsign": lambda x, a, b: x / (1 + abs(x)),
-    "Softplus": lambda x, a, b: np.log1p(np.exp(x)),
+    "Softplus": lambda x, a, b: np.logaddexp(0, x),
 }
 ALPHAS = {
     "Affine": 1.0,
@@ -143,6 +143,15 @@ def arrays(
     return made
 
 
+def moderate(op: str, inputs: list[Any], attributes: dict[str, Any]) -> list[Any]:
+    """The inputs, halved until no output is above 10: a gate that is not bounded multiplies the state by itself, which
+    after a few steps is infinite in f32 and finite in f64."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        while not all(abs(v).max() <= 10 for v in plain(op, inputs, attributes)):
+            inputs = [v if v is None or v.dtype.kind == "i" else v / 2 for v in inputs]
+    return inputs
+
+
 def compare(op: str, inputs: list[Any], rtol: float = 1e-4, opset: int = 22, **attributes: Any) -> None:
     model = model_of(
         op, inputs, len(plain_names(op)), opset=opset, hidden_size=inputs[2].shape[-1], **attributes
@@ -184,6 +193,7 @@ def test_directions_inputs_and_layouts(op: str, direction: str, given: str, layo
     flag=st.booleans(),
     layout=st.integers(0, 1),
 )
+@example("GRU", "forward", (7, 1, 1, 3), "", ["Affine", "Softplus"] * 3, False, None, False, 0)
 def test_all_attributes(
     op: str,
     direction: str,
@@ -208,7 +218,8 @@ def test_all_attributes(
         attributes["linear_before_reset" if op == "GRU" else "input_forget"] = 1
     if layout:
         attributes["layout"] = 1
-    compare(op, arrays(op, directions, *sizes, inputs, layout=layout), rtol=1e-3, **attributes)
+    given_arrays = moderate(op, arrays(op, directions, *sizes, inputs, layout=layout), attributes)
+    compare(op, given_arrays, rtol=1e-3, **attributes)
 
 
 @pytest.mark.parametrize("op", list(GATES))
