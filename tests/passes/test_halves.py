@@ -105,7 +105,7 @@ def test_a_step_that_does_not_fit_is_compiled_in_parts(monkeypatch: pytest.Monke
     # whatever graph-fuse estimates
     monkeypatch.setattr(Grouper, "_rows_misfit", lambda *_: None)
     monkeypatch.setattr(choose, "cut_in_two", cut)
-    x, w = data("f32", (3, 8, 8, 2), 0), data("f32", (3, 3, 2, 4), 1)
+    x, w = data("f32", (3, 16, 16, 2), 0), data("f32", (3, 3, 2, 4), 1)
     program = tw.compile(step, x, w, target="ascend-310")
     assert cuts
     for got, want in zip(program(x, w), jax.jit(step)(x, w), strict=True):
