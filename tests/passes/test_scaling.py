@@ -19,10 +19,11 @@ SIZES = {
     "kernels": 6,
     "arguments": 100,
     "heads": 64,
-    "sequence": 512,
+    "sequence": 1024,
     "trips": 16,
 }
-"""The smaller of two sizes on each axis, large enough that what every program takes does not hide the rest."""
+"""The smaller of two sizes on each axis, large enough that what every program takes does not hide the rest, and that
+cores end at several times: one after the other they leave the rest their bandwidth, which is simulated anew."""
 
 
 def calls_of(run: Callable[[], Any]) -> int:
