@@ -67,14 +67,17 @@ BOUNDS: tuple[Bound, ...] = (
         "terms",
         "The vector unit adds a window in f32 and rounds once; the reference rounds after every addition.",
     ),
-    Bound(
-        "products and convolutions in f32",
-        frozenset({"convolution", "dot_general", "dot"}),
-        frozenset({"f32"}),
-        "terms",
-        "The cube adds products to an f32 accumulator in an order of its own, and vector cores, which compute those of "
-        "few rows, round each product before; where terms cancel, that moves the small result by many units in its "
-        "last place.",
+    *(
+        Bound(
+            f"{name} in f32",
+            frozenset({op}),
+            frozenset({"f32"}),
+            "terms",
+            "The cube adds products to an f32 accumulator in an order of its own, and vector cores, which compute those "
+            "of few rows, round each product before; where terms cancel, that moves the small result by many units in "
+            "its last place.",
+        )
+        for name, op in (("products", "dot_general"), ("convolutions", "convolution"))
     ),
     Bound(
         "triangular solves in f32",
