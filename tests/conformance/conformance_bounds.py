@@ -5,11 +5,13 @@ docs/conformance.md shows the same table; a test compares them. A row never name
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
+
+from tilewright.dialects.dtypes import name_of_numpy
 
 Scale = Literal["terms", "largest"]
 
@@ -73,9 +75,9 @@ BOUNDS: tuple[Bound, ...] = (
             frozenset({op}),
             frozenset({"f32"}),
             "terms",
-            "The cube adds products to an f32 accumulator in an order of its own, and vector cores, which compute those "
-            "of few rows, round each product before; where terms cancel, that moves the small result by many units in "
-            "its last place.",
+            "The cube adds products to an f32 accumulator in an order of its own, and vector cores, which compute "
+            "those of few rows, round each product before; where terms cancel, that moves the small result by many "
+            "units in its last place.",
         )
         for name, op in (("products", "dot_general"), ("convolutions", "convolution"))
     ),
@@ -103,9 +105,9 @@ BOUNDS: tuple[Bound, ...] = (
 """Every documented bound."""
 
 
-def bound_of(case: Mapping[str, Any]) -> Bound | None:
-    """The bound for a case of the suite's index, by its ops and element type; None where the strict rule holds."""
-    return next((b for b in BOUNDS if b.ops <= set(case["ops"]) and case["dtype"] in b.dtypes), None)
+def bound_of(ops: Iterable[str], result: np.dtype) -> Bound | None:
+    """The bound for a result of a program with these ops; None where the strict rule holds."""
+    return next((b for b in BOUNDS if b.ops <= set(ops) and name_of_numpy(result) in b.dtypes), None)
 
 
 def table() -> str:

@@ -111,7 +111,7 @@ def _judge(
         strict, _, message = module_of(suite, "golden").compare(a, np.asarray(b), *RULE)
         if strict:
             continue
-        bound = bound_of({"ops": re.findall(r"stablehlo\.(\w+)", text), "dtype": _name(a)})
+        bound = bound_of(re.findall(r"stablehlo\.(\w+)", text), a.dtype)
         if bound is None:
             return "failed", message
         allowed = bound.tolerance(a.dtype, inputs, np.asarray(b), lambda xs: golden.run_refined(text, xs), i)
@@ -119,10 +119,6 @@ def _judge(
             return "failed", message
         outcome = ("documented", bound.what)
     return outcome
-
-
-def _name(array: np.ndarray) -> str:
-    return {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}.get(array.dtype.name, array.dtype.name)
 
 
 def _line(error: Exception) -> str:

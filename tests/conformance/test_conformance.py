@@ -17,6 +17,8 @@ from run_dynamic import programs, run_program
 from shared import SHARED, needs
 from tiers import some
 
+from tilewright.dialects.dtypes import numpy_dtype
+
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = str(SHARED / "conformance")
 SAMPLE = 24
@@ -67,12 +69,14 @@ def test_the_documentation_has_the_table_of_bounds() -> None:
 
 
 def test_bounds_go_by_class() -> None:
-    sums = bound_of({"ops": {"reduce_window": 1, "add": 1}, "dtype": "bf16"})
+    bf16, f32 = numpy_dtype("bf16"), numpy_dtype("f32")
+    sums = bound_of(("reduce_window", "add"), bf16)
     assert sums is not None
     assert sums.what == "sums over windows in f16 and bf16"
-    assert bound_of({"ops": {"reduce_window": 1, "add": 1}, "dtype": "f32"}) is None
-    assert bound_of({"ops": {"add": 1}, "dtype": "bf16"}) is None
-    assert bound_of({"ops": {"reduce_window": 1, "maximum": 1}, "dtype": "bf16"}) is None
+    assert bound_of(("reduce_window", "add"), f32) is None
+    assert bound_of(("add",), bf16) is None
+    assert bound_of(("convert", "dot_general"), f32) is not None
+    assert bound_of(("reduce_window", "maximum"), bf16) is None
 
 
 def test_the_bound_of_a_sum_counts_its_terms() -> None:
