@@ -17,6 +17,9 @@ from ..npu.legality import CORES, MIXED, Kernel, Section
 from ..symbols import KernelUser
 from .interface import TileOp
 
+SPACE_ORDER = ("l1", "l0a", "l0b", "l0c", "ub")
+"""Order of the `slots` property of a kernel."""
+
 
 @irdl_op_definition
 class KernelOp(Kernel):
@@ -29,7 +32,7 @@ class KernelOp(Kernel):
 
     def verify_(self) -> None:
         super().verify_()
-        if len(to_ints(self.slots)) != 5 or any(s < 1 for s in to_ints(self.slots)):
+        if len(to_ints(self.slots)) != len(SPACE_ORDER) or any(s < 1 for s in to_ints(self.slots)):
             raise self.error(f"@{text(self.sym_name)} needs five slot counts of at least 1")
 
 

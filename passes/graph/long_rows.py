@@ -20,9 +20,11 @@ from ...dialects.graph.interface import element_of
 from ...dialects.npu.types import ROW_BYTES
 from ...machine import Machine
 from ..access import is_layout
-from ..tile.schedule import UB_FRACTION
 from .dependencies import Group
 from .held import Facts, Held
+
+UB_FRACTION = 0.95
+"""Share of the unified buffer that tiles are planned to use; the rest absorbs alignment."""
 
 ROW_VALUES = 6
 """Row buffers a fused row reduction is planned with: loads twice buffered, temporaries and the result."""

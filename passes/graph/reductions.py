@@ -21,6 +21,7 @@ from ...dialects.open_sizes import choosing
 from ...machine import Machine
 from ..pins import Pins, Schedule
 from ..tile.scatter import parts_of
+from ..tile.schedule import even_parts
 from .long_rows import ROW_VALUES
 from .patterns import GraphPattern
 from .prologues import Prologue, cuts_across, prologue_of
@@ -274,8 +275,3 @@ def widest_run(shape: Sequence[int], dims: Sequence[int], joined: bool) -> list[
         else:
             runs.append([b])
     return max(runs, key=lambda run: size([shape[d] for d in run]))
-
-
-def even_parts(extent: int, most: int) -> int | None:
-    """The largest number of equal parts, if that is more than half of `most`."""
-    return next((p for p in range(min(most, extent), most // 2, -1) if extent % p == 0), None)

@@ -13,7 +13,7 @@ from ...dialects.elementwise import REDUCTION_FUNCTION, identity
 from ...dialects.graph import ELEMENTWISE, CumulateOp, ReduceWindowOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import padded_bytes
-from ..tile.schedule import UB_FRACTION
+from .long_rows import UB_FRACTION
 from .patterns import GraphPattern
 from .tensor_builder import RewriteBuilder, TensorBuilder
 

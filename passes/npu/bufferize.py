@@ -25,10 +25,10 @@ from ...dialects.base import INDEX, Expr, describe, integer, pack, to_ints
 from ...dialects.module import machine_of
 from ...dialects.npu import BufferType, structure
 from ...dialects.tile import TileOp, TileType, tile_type
+from ...dialects.tile.structure import SPACE_ORDER
 from ...machine import Machine
 from ..base import LevelPass
 from ..errors import PassError
-from ..tile.builder import SPACE_ORDER
 from .apart import is_mixed, taken_apart
 from .loops import trip_count
 from .program import lower_program

@@ -20,9 +20,10 @@ from ...dialects.npu.types import GmType
 from ...dialects.open_sizes import is_open
 from ...machine import Machine
 from ..errors import PassError
+from ..graph.long_rows import UB_FRACTION
 from .bound import VectorWork
 from .builder import KernelBuilder, divide_grid
-from .schedule import UB_FRACTION, cut_tile, largest_tile, may_repeat, share
+from .schedule import cut_tile, largest_tile, may_repeat, share
 from .scheduled import ScheduledKernel, as_vector, cannot_obey
 
 

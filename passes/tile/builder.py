@@ -33,11 +33,9 @@ from ...dialects.dtypes import shape_in
 from ...dialects.npu.types import GmType, row_strides
 from ...dialects.open_sizes import example, is_open
 from ...dialects.tile import TileType
+from ...dialects.tile.structure import SPACE_ORDER
 from ...machine import Machine
 from .schedule import may_repeat
-
-SPACE_ORDER = ("l1", "l0a", "l0b", "l0c", "ub")
-"""Order of the `slots` property of a kernel."""
 
 
 def exactly(value: float | int | None) -> bytes | int | None:

@@ -18,12 +18,12 @@ from ...dialects.base import Expr, describe, ints, pack
 from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.graph.interface import element_of
 from ..errors import TooLarge
+from ..graph.long_rows import UB_FRACTION
 from .axes import reduced_dims
 from .bound import FusedEpilogue
 from .builder import KernelBuilder
 from .contraction_axes import ContractionSteps
 from .cube_schedule import CubePlan
-from .schedule import UB_FRACTION
 from .steps import Emitter, Ref, Step, Steps, spanning
 
 

@@ -31,12 +31,13 @@ from ...dialects.npu.waking import Woken
 from ...dialects.tile import TileType
 from ...machine import Machine
 from ..errors import TooLarge
+from ..graph.long_rows import UB_FRACTION
 from .attention import LOWEST
 from .attention_parts import attention_in, result_dims, result_strides
 from .bound import grids
 from .builder import KernelBuilder, dense, gm_of, number
 from .row_attention_parts import WIDE, score_steps, value_steps
-from .schedule import UB_FRACTION, may_repeat, share
+from .schedule import may_repeat, share
 from .scheduled import ScheduledKernel, as_row_attention, cannot_obey
 from .step_costs import computing, copying
 from .steps import Emitter, Ref, Step

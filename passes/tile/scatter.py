@@ -20,10 +20,10 @@ from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.scatter import combining, row_cycles
 from ...dialects.tile import TileType
 from ...machine import Machine
+from ..graph.long_rows import UB_FRACTION
 from .bound import VectorWork
 from .boxes import BoxKernel, TilePlace
 from .builder import KernelBuilder, gm_of
-from .schedule import UB_FRACTION
 
 LONGEST_PART = 1024
 """Updates that are loaded at once, at most."""

@@ -10,10 +10,6 @@ from ...dialects.open_sizes import certain, is_open
 COPY_BYTES = 16384
 """A single copy this long runs near the best bandwidth (documented rule of thumb for all Ascend chips)."""
 
-UB_FRACTION = 0.95
-"""Share of the unified buffer that tiles are planned to use; the rest absorbs alignment."""
-
-
 def choose_tile(
     domain: Sequence[int],
     rows: frozenset[int],
@@ -141,3 +137,8 @@ def share(tiles: int, cores: int) -> tuple[int, int]:
     if not is_open(tiles) and not each:
         return cores, 0
     return -(-tiles // each), each
+
+
+def even_parts(extent: int, most: int) -> int | None:
+    """The largest number of equal parts, if that is more than half of `most`."""
+    return next((p for p in range(min(most, extent), most // 2, -1) if extent % p == 0), None)

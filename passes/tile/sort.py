@@ -15,10 +15,11 @@ from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import padded_bytes
 from ...dialects.tile import TileType
 from ...machine import Machine
+from ..graph.long_rows import UB_FRACTION
 from .bound import VectorWork, copy_cycles
 from .boxes import BoxKernel, TilePlace
 from .builder import KernelBuilder, dense, gm_of
-from .schedule import UB_FRACTION, choose_tile
+from .schedule import choose_tile
 
 WORD = IntegerType(32, Signedness.UNSIGNED)
 

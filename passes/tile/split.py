@@ -18,12 +18,12 @@ from ...dialects.graph.interface import element_of, shape_of
 from ...machine import Machine
 from ..graph.fuse import fuse_block
 from ..graph.gathered_operands import gathers_of
-from ..graph.reductions import even_parts
 from ..graph.sparse_products import expansion_of
 from ..graph.tensor_builder import BlockBuilder, TensorBuilder
 from ..nests import Product
 from .contraction_axes import product_in
 from .pooling import pooling_in
+from .schedule import even_parts
 
 TILE = 128
 """Rows and columns of results that one core computes together."""

@@ -20,12 +20,12 @@ from ...dialects.graph.schedules import Schedule
 from ...dialects.open_sizes import any_open, is_open
 from ...machine import Machine
 from ..errors import TooLarge
+from ..graph.long_rows import UB_FRACTION
 from ..npu.trial import allocated
 from .bound import VectorWork, copy_cycles
 from .builder import KernelBuilder, divide_grid, gm_of
 from .fusion_steps import FusionSteps
 from .schedule import (
-    UB_FRACTION,
     cut_tile,
     equal_piece,
     largest_tile,
