@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from .backends.simulator.errors import SimulationError
     from .frontends.custom import custom_call
     from .machine import Machine, MachineError
-    from .passes.graph.recipes import ProductChoice, QuantConfig
     from .passes.pins import Schedule
+    from .passes.quantized.recipes import ProductChoice, QuantConfig
     from .quantization.fake import fake_quant
     from .quantization.quantize import Quantized, quantize
     from .support.plugins import AddedPass, Plugin, PluginError
@@ -96,7 +96,7 @@ def __getattr__(name: str) -> Any:
         },
         **{"SimulationError": ".backends.simulator.errors", "ProgramSource": ".api.sources"},
         **dict.fromkeys(("AddedPass", "Plugin", "PluginError"), ".support.plugins"),
-        **dict.fromkeys(("ProductChoice", "QuantConfig"), ".passes.graph.recipes"),
+        **dict.fromkeys(("ProductChoice", "QuantConfig"), ".passes.quantized.recipes"),
         **dict.fromkeys(("Quantized", "quantize"), ".quantization.quantize"),
         **dict.fromkeys(("compile", "debug", "verify"), ".api.compiling"),
         "debugging": ".api.debugging",

@@ -33,9 +33,9 @@ from ..dialects.sizes import SizeError, Sizes, parse_constraint
 from ..dialects.text import DIMENSION_LIMIT, TextParser, one_line
 from ..dialects.text import verify as verify_module
 from ..machine import DEFAULT_TARGET, Machine
-from ..passes.graph.quantize import read_config
 from ..passes.oracle import BOUND
 from ..passes.pipeline import Stage, level_of
+from ..passes.quantized.quantize import read_config
 from ..passes.templates import PLANNED, NoTemplate, Template
 from ..support.cache import CacheDirectory, digest, private_directory
 from ..support.plugins import modules

@@ -10,10 +10,10 @@ from types import UnionType
 from typing import Literal
 
 from ..backends.pool import POLICIES
-from ..passes.graph.recipes import QuantConfig
 from ..passes.oracle import BOUND
 from ..passes.pins import Pins, Schedule, pins_text
 from ..passes.pipeline import PIPELINE, PassChoices, Stage, pinned
+from ..passes.quantized.recipes import QuantConfig
 from ..support.amounts import MOST, STRIP, bytes_in
 from ..support.precisions import ORIGIN, PRECISIONS
 from ..support.sentences import quoted

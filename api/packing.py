@@ -12,9 +12,9 @@ from xdsl.dialects.builtin import ModuleOp
 from ..backends.report import Report
 from ..dialects.module import target_of
 from ..machine import DEFAULT_TARGET
-from ..passes.graph.pack import SplitProgram, split_weights
-from ..passes.graph.turned_weights import turn_weights, weights_to_turn
+from ..passes.choose.turned_weights import turn_weights, weights_to_turn
 from ..passes.pipeline import run_stage
+from ..passes.program.pack import SplitProgram, split_weights
 from ..support.precisions import ORIGIN
 from ..support.winograd import OFF
 from .arguments.signature import CompileError, Signature

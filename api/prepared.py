@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import ModuleOp
 from ..dialects.graph.donation import donate
 from ..dialects.module import set_target, target_of
 from ..machine import DEFAULT_TARGET, Machine
-from ..passes.graph.products_named import name_arguments
-from ..passes.graph.quantize import quantize_module, read_config
+from ..passes.quantized.products_named import name_arguments
+from ..passes.quantized.quantize import quantize_module, read_config
 from ..support.winograd import parse_winograd, winograd_text
 from .arguments.donation import donate_inputs
 from .arguments.signature import Signature

@@ -11,10 +11,10 @@ from xdsl.dialects.builtin import ModuleOp
 from ..dialects.module import set_target, target_of
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.errors import PassError
-from ..passes.graph.products_named import main_function, name_arguments
-from ..passes.graph.quantize import quantize_module, read_config
-from ..passes.graph.recipes import QuantConfig
 from ..passes.pipeline import PIPELINE, level_of, run_stage
+from ..passes.quantized.products_named import main_function, name_arguments
+from ..passes.quantized.quantize import quantize_module, read_config
+from ..passes.quantized.recipes import QuantConfig
 from .arguments.signature import Signature
 from .sources import Source
 

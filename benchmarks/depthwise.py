@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 import tilewright as tw
-from tilewright.passes.graph import vector_products
+from tilewright.passes.simplify import vector_products
 from tilewright.support.files import write_part
 
 BEGIN, END = "<!-- depthwise: begin -->", "<!-- depthwise: end -->"

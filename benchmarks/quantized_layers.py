@@ -34,7 +34,7 @@ import tilewright as tw
 from tilewright.compression.measures import cosine, decibels, sqnr
 from tilewright.dialects.graph import ConvOp
 from tilewright.dialects.graph.interface import shape_of
-from tilewright.passes.graph.products_named import NamedProduct, feature_dims
+from tilewright.passes.quantized.products_named import NamedProduct, feature_dims
 from tilewright.quantization import weights
 from tilewright.quantization.calibrate import gather, with_scales
 from tilewright.quantization.matrices import Matrices

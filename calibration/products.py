@@ -8,8 +8,8 @@ import re
 from typing import Any
 
 from ..machine import Machine
+from ..passes.lower.bound import round_up
 from ..passes.pins import Schedule
-from ..passes.tile.bound import round_up
 from . import functions
 from .expressed import (
     ITEM_BYTES,

@@ -18,7 +18,7 @@ from ..dialects import npu as ops
 from ..dialects.dtypes import dtype_name, itemsize
 from ..dialects.npu import Pipe, buffer, gm
 from ..machine import Machine
-from ..passes.tile.bound import round_up
+from ..passes.lower.bound import round_up
 from ..support.sentences import counted
 from .units import data_size, duration, percent
 

@@ -12,7 +12,7 @@ from ..dialects.graph.schedules import Schedule
 from .errors import PassError
 
 if TYPE_CHECKING:
-    from .tile.scheduled import ScheduledKernel
+    from .lower.scheduled import ScheduledKernel
 
 
 class Oracle(Protocol):
@@ -27,7 +27,7 @@ class Oracle(Protocol):
 
 
 class AnalyticBound:
-    """The estimate in closed form of tile/bound.py."""
+    """The estimate in closed form of passes/lower/bound.py."""
 
     def microseconds(self, kernel: ScheduledKernel, schedule: Schedule) -> float:
         return kernel.bound(schedule)

@@ -117,19 +117,19 @@ class Stage:
 
 
 PIPELINE: tuple[Stage, ...] = (
-    Stage("graph-precision", ".graph.precision:GraphPrecisionPass", "graph", optional="precision", rounds=True),
-    Stage("graph-quantized", ".graph.quantized:GraphQuantizedPass", "graph", (), ("stored",)),
-    Stage("graph-complex", ".graph.complex:GraphComplexPass", "graph", (), ("real",)),
-    Stage("graph-winograd", ".graph.winograd_choice:GraphWinogradPass", "graph", optional="winograd", rounds=True),
-    Stage("graph-simplify", ".graph.simplify:GraphSimplifyPass", "graph", ("stored", "real")),
-    Stage("graph-strips", ".graph.strips:GraphStripsPass", "graph", ("stored", "real")),
-    Stage("graph-hoist", ".graph.hoist:GraphHoistPass", "graph"),
-    Stage("graph-partition", ".graph.partition:GraphPartitionPass", "graph", (), ("partitioned",)),
-    Stage("graph-fuse", ".graph.fuse:GraphFusePass", "graph", (), ("fused",)),
-    Stage("graph-schedule", ".tile.choose:GraphSchedulePass", "graph", ("fused",), ("scheduled",)),
-    Stage("graph-to-tile", ".tile.lower:GraphToTilePass", "tile", ("scheduled",), ("tiled",)),
-    Stage("tile-inline", ".tile.inline:TileInlinePass", "tile", ("tiled",), ("inlined",)),
-    Stage("tile-fit", ".tile.fit:TileFitPass", "tile", ("tiled",), optional="memory_limit"),
+    Stage("graph-precision", ".numbers.precision:GraphPrecisionPass", "graph", optional="precision", rounds=True),
+    Stage("graph-quantized", ".quantized.quantized:GraphQuantizedPass", "graph", (), ("stored",)),
+    Stage("graph-complex", ".numbers.complex:GraphComplexPass", "graph", (), ("real",)),
+    Stage("graph-winograd", ".choose.winograd_choice:GraphWinogradPass", "graph", optional="winograd", rounds=True),
+    Stage("graph-simplify", ".simplify.simplify:GraphSimplifyPass", "graph", ("stored", "real")),
+    Stage("graph-strips", ".strips.strips:GraphStripsPass", "graph", ("stored", "real")),
+    Stage("graph-hoist", ".program.hoist:GraphHoistPass", "graph"),
+    Stage("graph-partition", ".program.partition:GraphPartitionPass", "graph", (), ("partitioned",)),
+    Stage("graph-fuse", ".fusion.fuse:GraphFusePass", "graph", (), ("fused",)),
+    Stage("graph-schedule", ".choose.choose:GraphSchedulePass", "graph", ("fused",), ("scheduled",)),
+    Stage("graph-to-tile", ".choose.lower:GraphToTilePass", "tile", ("scheduled",), ("tiled",)),
+    Stage("tile-inline", ".order.inline:TileInlinePass", "tile", ("tiled",), ("inlined",)),
+    Stage("tile-fit", ".order.fit:TileFitPass", "tile", ("tiled",), optional="memory_limit"),
     Stage("tile-to-npu", ".npu.bufferize:TileToNpuPass", "npu", ("tiled",), ("bufferized",)),
     Stage("npu-hivm", ".npu.hivm:NpuHivmPass", "npu", ("bufferized",), optional="hivm", rounds=True),
     Stage("npu-allocate", ".npu.allocate:NpuAllocatePass", "npu", ("bufferized",), ("addressed",)),
@@ -181,7 +181,7 @@ def insert_stage(stage: Stage, after: str, stages: Sequence[Stage] = PIPELINE) -
     return (*stages[:place], stage, *stages[place:])
 
 
-OPTIONAL = {"graph-quantize": ".graph.quantize:GraphQuantizePass"}
+OPTIONAL = {"graph-quantize": ".quantized.quantize:GraphQuantizePass"}
 """Passes that are no stage of the pipeline: what they do is asked for before it."""
 
 

@@ -14,9 +14,9 @@ from ..dialects.graph import FusionOp, GraphOp
 from ..dialects.graph.schedules import all_complete, to_schedules
 from ..dialects.module import STATES as RECORD
 from ..dialects.module import record_states, recorded_states
+from .complex_values import is_real
 from .errors import PassError
-from .graph.complex_values import is_real
-from .graph.quantized_values import is_stored
+from .quantized_values import is_stored
 from .stages import STATES, Stage, check_requirements
 
 

@@ -23,8 +23,8 @@ from ..compression.front import ParetoPoint, SearchResult, cheapest
 from ..compression.measures import COMPARED, Metric, metric_name, scorer
 from ..compression.walk import FLOPS_PER_BYTE, Levels, walk_down
 from ..dialects.graph import GraphOp
-from ..passes.graph.inlining import inline_calls
-from ..passes.graph.products_named import main_function
+from ..passes.inlining import inline_calls
+from ..passes.quantized.products_named import main_function
 from ..support.progress import Say, watched
 from .coupled import best
 from .units import Units

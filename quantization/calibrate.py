@@ -12,8 +12,8 @@ from jax import Array
 from ..api.arguments.signature import CompileError
 from ..dialects.dtypes import limits as storage_limits
 from ..dialects.graph import ContractOp
-from ..passes.graph.products_named import NamedProduct, summed_dims
-from ..passes.graph.recipes import ProductChoice, QuantConfig
+from ..passes.quantized.products_named import NamedProduct, summed_dims
+from ..passes.quantized.recipes import ProductChoice, QuantConfig
 from ..support.progress import Say, watched
 from . import observers
 from .traced import TracedSource, WatchingRunner, flat_inputs

@@ -15,9 +15,9 @@ from ..api.quantized import integer_module
 from ..api.sources import as_compile_error
 from ..backends.interpreter.graph import GraphRunner
 from ..machine import DEFAULT_TARGET, Machine, Target
-from ..passes.graph.products_named import main_function
-from ..passes.graph.quantize import read_config
-from ..passes.graph.recipes import QuantConfig
+from ..passes.quantized.products_named import main_function
+from ..passes.quantized.quantize import read_config
+from ..passes.quantized.recipes import QuantConfig
 from ..support.sentences import quoted
 from .modes import product_in_mode
 from .traced import ChangedRunner, TracedSource, trace_source

@@ -11,9 +11,9 @@ from xdsl.dialects.func import FuncOp
 from ..dialects.base import integer, to_ints
 from ..dialects.graph import ContractOp, ConvOp
 from ..dialects.graph.interface import shape_of
-from ..passes.graph.products_named import NamedProduct, summed_dims
-from ..passes.graph.recipes import Recipe
-from ..passes.graph.stored_weights import weight_blocks
+from ..passes.quantized.products_named import NamedProduct, summed_dims
+from ..passes.quantized.recipes import Recipe
+from ..passes.quantized.stored_weights import weight_blocks
 from . import weights
 from .weights import Im2col
 

@@ -16,9 +16,9 @@ from ..dialects.base import integer, to_ints
 from ..dialects.dtypes import element_type, is_float, limits, numpy_dtype
 from ..dialects.graph import ContractOp, ConvOp
 from ..dialects.graph.interface import element_of
-from ..passes.graph.products_named import NamedProduct, feature_dims, row_dims, summed_dims
-from ..passes.graph.recipes import ProductChoice, Recipe, largest_stored
-from ..passes.graph.stored_weights import LEAST, is_sparse, weight_blocks, weights_in_block
+from ..passes.quantized.products_named import NamedProduct, feature_dims, row_dims, summed_dims
+from ..passes.quantized.recipes import ProductChoice, Recipe, largest_stored
+from ..passes.quantized.stored_weights import LEAST, is_sparse, weight_blocks, weights_in_block
 
 F32 = np.dtype(np.float32)
 

@@ -9,7 +9,7 @@ from typing import Any
 from ..api.arguments.signature import CompileError
 from ..api.compiling import compile
 from ..api.options import Options
-from ..passes.graph.recipes import QuantConfig, fits
+from ..passes.quantized.recipes import QuantConfig, fits
 
 Kernels = Mapping[str, Sequence[str]]
 """The products that are in each kernel, by its name."""

@@ -20,10 +20,10 @@ from ..dialects.graph import GraphOp
 from ..dialects.graph.interface import element_of, shape_of
 from ..dialects.sparsity import INDEXED, KEPT_OF
 from ..machine import DEFAULT_TARGET, Machine, Target
-from ..passes.graph.pair_products import is_paired
-from ..passes.graph.products_named import weight_patterns
-from ..passes.graph.recipes import QuantConfig, Recipe
-from ..passes.graph.stored_weights import is_sparse, weight_blocks
+from ..passes.quantized.pair_products import is_paired
+from ..passes.quantized.products_named import weight_patterns
+from ..passes.quantized.recipes import QuantConfig, Recipe
+from ..passes.quantized.stored_weights import is_sparse, weight_blocks
 from ..support.progress import Say
 from .calibrate import batches_of, gather, with_scales
 from .fake import fake_quant, read

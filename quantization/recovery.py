@@ -28,9 +28,9 @@ from ..dialects.base import integer, to_ints
 from ..dialects.dtypes import element_type, is_float
 from ..dialects.graph import ContractOp, ConvOp
 from ..dialects.graph.interface import shape_of
-from ..passes.graph.products_named import NamedProduct, feature_dims, summed_dims
-from ..passes.graph.recipes import ProductChoice, QuantConfig, Recipe, largest_stored
-from ..passes.graph.stored_weights import is_sparse
+from ..passes.quantized.products_named import NamedProduct, feature_dims, summed_dims
+from ..passes.quantized.recipes import ProductChoice, QuantConfig, Recipe, largest_stored
+from ..passes.quantized.stored_weights import is_sparse
 from ..support.progress import Say
 from . import balancing, learned, weights
 from .calibrate import collect, gather

@@ -25,8 +25,8 @@ from ..compression.measures import COMPARED, Metric, metric_name, scorer
 from ..compression.walk import FLOPS_PER_BYTE, Levels, walk_down
 from ..dialects.graph import GraphOp
 from ..machine import DEFAULT_TARGET, Machine, Target
-from ..passes.graph.products_named import NamedProduct
-from ..passes.graph.recipes import ProductChoice, QuantConfig, fits, full_mode, recipe_of
+from ..passes.quantized.products_named import NamedProduct
+from ..passes.quantized.recipes import ProductChoice, QuantConfig, fits, full_mode, recipe_of
 from ..support.progress import Say, watched
 from .calibrate import batches_of, gather, with_scales
 from .modes import product_in_mode

@@ -18,8 +18,8 @@ from ..api.sources import as_compile_error, called, origin_of
 from ..backends.interpreter.graph import Env, GraphRunner, needs_host
 from ..dialects.base import integer
 from ..dialects.graph import control
-from ..passes.graph.inlining import inline_calls
-from ..passes.graph.products_named import NamedProduct, main_function, mark_weights, named_products
+from ..passes.inlining import inline_calls
+from ..passes.quantized.products_named import NamedProduct, main_function, mark_weights, named_products
 
 Change = Callable[[Array, Array], Array]
 """Computes a product of its input and its weights in another way."""

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..backends.interpreter.graph import Env
-from ..passes.graph.recipes import QuantConfig
+from ..passes.quantized.recipes import QuantConfig
 from .modes import product_in_mode
 from .traced import TracedSource, WatchingRunner
 

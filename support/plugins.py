@@ -57,7 +57,7 @@ class Plugin:
 
     Attributes:
         functions: Places of `dialects.elementwise.Function` rows, or of sequences of them.
-        patterns: Places of `passes.graph.patterns.GraphPattern` classes, which graph-simplify tries after its own.
+        patterns: Places of `passes.patterns.GraphPattern` classes, which graph-simplify tries after its own.
         dialects: Places of xDSL dialects, by name.
         rules: Places of frontend rules, by op (`stablehlo.name`, `stablehlo.custom_call @target`).
         forms: StableHLO text that `tilewright ops` compiles, by the same names without `stablehlo.`.

@@ -42,6 +42,6 @@ def test_no_two_classes_share_a_name() -> None:
 def test_a_shared_name_is_found() -> None:
     assert homonyms({"Walk": ["frontends/walk.py", "verification/walk.py"]})
     assert homonyms({"AddOp": ["dialects/tile/vector.py", "dialects/tile/cube.py"]})
-    assert homonyms({"AddOp": ["dialects/tile/vector.py", "passes/tile/lower.py"]})
+    assert homonyms({"AddOp": ["dialects/tile/vector.py", "passes/choose/lower.py"]})
     assert not homonyms({"AddOp": ["dialects/tile/vector.py", "dialects/graph/elementwise.py"]})
     assert not homonyms({"Walk": ["frontends/walk.py"]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -195,3 +196,53 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
     for path in graph:
         follow(path, [])
+
+
+ROOMS = {
+    "": 0,
+    "npu": 1,
+    "forms": 1,
+    "numbers": 2,
+    "quantized": 2,
+    "fusion": 2,
+    "program": 3,
+    "lower": 3,
+    "lower/indexed": 4,
+    "order": 4,
+    "lower/cube": 5,
+    "lower/chains": 6,
+    "simplify": 6,
+    "strips": 7,
+    "choose": 8,
+}
+"""The rooms of `passes/`, each above those that it may import (docs/architecture.md)."""
+
+DRIVERS = ("templates.py",)
+"""Modules beside the rooms that run passes."""
+
+
+def room(path: Path) -> str:
+    """The room that a module of `passes/` is in, the innermost one that is named."""
+    parts = path.relative_to(ROOT / "passes").parts[:-1]
+    return max((r for r in ROOMS if tuple(filter(None, r.split("/"))) == parts[: r.count("/") + bool(r)]), key=len)
+
+
+@whole()
+def test_rooms_of_passes_import_downwards() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {other.relative_to(ROOT)}"
+        for path in (ROOT / "passes").rglob("*.py")
+        if path.name not in DRIVERS
+        for other in imports_of(path)
+        if other.is_relative_to(ROOT / "passes")
+        and room(other) != room(path)
+        and ROOMS[room(other)] >= ROOMS[room(path)]
+    ]
+    assert not wrong
+
+
+@whole()
+def test_rooms_of_passes_are_small() -> None:
+    """A room has one subject."""
+    counts = Counter(path.parent for path in (ROOT / "passes").rglob("*.py") if path.name != "__init__.py")
+    assert max(counts.values()) <= 25

@@ -20,8 +20,8 @@ from ...dialects.open_sizes import TYPICAL, Assumptions
 from ...dialects.sizes import Size, Sizes, fixed
 from ...frontends import FrontendError
 from ...passes.errors import CompileError
-from ...passes.graph.pack import SplitProgram
-from ...passes.graph.products_named import main_function, name_arguments
+from ...passes.program.pack import SplitProgram
+from ...passes.quantized.products_named import main_function, name_arguments
 from ...passes.templates import NoTemplate
 from ..arguments.parameters import Parameters
 from ..arguments.signature import Signature

@@ -166,7 +166,7 @@ def _compared(args: argparse.Namespace, chips: Sequence[str]) -> int:
 def _packing_hint(args: argparse.Namespace, program: Program) -> str:
     """One sentence on weights that each call converts, where they may be packed once; else nothing."""
     from ...api.quantized import named_module
-    from ...passes.graph.products_named import mark_weights, weight_patterns
+    from ...passes.quantized.products_named import mark_weights, weight_patterns
 
     if args.weights is not None or (args.quant_config is None and args.precision == ORIGIN):
         return ""

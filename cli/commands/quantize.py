@@ -15,8 +15,8 @@ import numpy as np
 from ...api.sources import as_compile_error
 from ...compression.front import SearchResult
 from ...passes.errors import PassError
-from ...passes.graph.quantize import read_config
-from ...passes.graph.recipes import SUFFIX, recipe_of
+from ...passes.quantized.quantize import read_config
+from ...passes.quantized.recipes import SUFFIX, recipe_of
 from ...support.files import read_arrays
 from ..build import inputs_of
 from ..common import CliError, NothingJudged, print_json, tell, working

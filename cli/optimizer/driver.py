@@ -345,7 +345,7 @@ class _ListPasses(argparse.Action):
 
 class _ListPatterns(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from ...passes.graph.patterns import listing
+        from ...passes.patterns import listing
 
         print(listing())
         parser.exit()

@@ -128,8 +128,8 @@ class GraphOp(FormattedOp):
         raise NotImplementedError
 
     def scheduled_kernel(self, fusion: Any, machine: Machine, name: str, asked: Any) -> Any:
-        """The `passes.tile.scheduled.ScheduledKernel` called `name` of a fusion that holds this op; asked: the schedule
-        that it is to have, or what is pinned of it."""
+        """The `passes.lower.scheduled.ScheduledKernel` called `name` of a fusion that holds this op; asked: the
+        schedule that it is to have, or what is pinned of it."""
         raise NotImplementedError
 
     def error_bound(self, xs: Sequence[Any], es: Sequence[Any], ys: Sequence[Any], mode: str) -> Sequence[Any]:

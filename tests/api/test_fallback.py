@@ -13,13 +13,13 @@ import pytest
 import tilewright as tw
 from tilewright.dialects.graph import FusionOp
 from tilewright.dialects.graph.control import AXES
+from tilewright.passes.choose.choose import Scheduler
+from tilewright.passes.choose.turned_operands import Turner
 from tilewright.passes.errors import FusionWarning, TooLarge
-from tilewright.passes.graph import attention
-from tilewright.passes.graph.groups import Grouper
-from tilewright.passes.tile.attention_choice import AttentionChoice
-from tilewright.passes.tile.choose import Scheduler
-from tilewright.passes.tile.turned_operands import Turner
-from tilewright.passes.tile.vector import VectorKernel
+from tilewright.passes.forms import attention
+from tilewright.passes.fusion.groups import Grouper
+from tilewright.passes.lower.chains.attention_choice import AttentionChoice
+from tilewright.passes.lower.vector import VectorKernel
 
 
 def attend(q: Any, k: Any, v: Any) -> Any:

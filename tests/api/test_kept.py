@@ -26,7 +26,7 @@ from tilewright.api.kept import PROGRAMS, KeptPrograms, what_options_decide
 from tilewright.api.sizes import templates
 from tilewright.api.sizes.templates import Version
 from tilewright.machine import Machine
-from tilewright.passes.graph.recipes import ProductChoice
+from tilewright.passes.quantized.recipes import ProductChoice
 from tilewright.passes.templates import NoTemplate
 from tilewright.support import cache
 from tilewright.support.cache import CacheDirectory, CacheWarning, digest

@@ -15,7 +15,7 @@ from loading import example_module, load
 from tiers import sampled
 
 import tilewright as tw
-from tilewright.passes.tile import fit
+from tilewright.passes.order import fit
 from tilewright.support.amounts import bytes_in
 
 MIB = 1 << 20

@@ -14,7 +14,9 @@ import pytest
 from tiers import sampled
 
 import tilewright as tw
-from tilewright.passes.graph import chained, grouped_products, own_scores
+from tilewright.passes.forms import chained
+from tilewright.passes.simplify import grouped_products
+from tilewright.passes.strips import own_scores
 from tilewright.passes.templates import NoTemplate
 
 Function = Callable[..., Any]

@@ -54,7 +54,7 @@ def test_loads_only_what_the_passes_asked_for_need(relu: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     loaded = set(done.stderr.split())
-    assert "tilewright.passes.graph.fuse" in loaded
+    assert "tilewright.passes.fusion.fuse" in loaded
     packages = {name.split(".")[0] for name in loaded} - sys.stdlib_module_names
     libraries = {"numpy", "xdsl", "ml_dtypes", "typing_extensions", "ordered_set", "immutabledict"}
     assert {name for name in packages if not name.startswith("_")} <= libraries | {"tilewright"}

@@ -9,7 +9,8 @@ import numpy as np
 from subject_types import Subject
 
 import tilewright as tw
-from tilewright.passes.graph import chained, own_scores
+from tilewright.passes.forms import chained
+from tilewright.passes.strips import own_scores
 
 
 def attention_subject(number: int, target: str) -> Subject:

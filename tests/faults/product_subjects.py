@@ -13,9 +13,9 @@ import numpy as np
 from subject_types import TARGETS, Subject
 
 import tilewright as tw
-from tilewright.passes.graph import grouped_products
-from tilewright.passes.tile import pooling_choice
-from tilewright.passes.tile.bound import CubeCost
+from tilewright.passes.choose import pooling_choice
+from tilewright.passes.lower.bound import CubeCost
+from tilewright.passes.simplify import grouped_products
 
 
 def columns_subject(number: int, target: str) -> Subject:

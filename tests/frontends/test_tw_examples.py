@@ -17,7 +17,7 @@ from tilewright.frontends import lower_function
 from tilewright.frontends.text.format import format_text
 from tilewright.frontends.text.frontend import lower_tw
 from tilewright.frontends.text.printer import print_tw
-from tilewright.passes.graph.simplify import GraphSimplifyPass
+from tilewright.passes.simplify.simplify import GraphSimplifyPass
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "tw"
 sys.path.insert(0, str(FOLDER))

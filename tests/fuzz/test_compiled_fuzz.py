@@ -26,7 +26,7 @@ from fuzz.spellings.writer import Writer
 from fuzz.stacks.programs import FAMILIES as NETS
 from fuzz.stacks.programs import stack_of
 from tilewright.backends.functions import values
-from tilewright.passes.tile.attention_choice import AttentionChoice
+from tilewright.passes.lower.chains.attention_choice import AttentionChoice
 
 from .test_fuzz import options
 

@@ -29,6 +29,31 @@ OPS: Tests = (
     "tests/ops/test_affine.py",
     "tests/ops/test_conv.py",
 )
+GRAPH: Tests = (
+    "tests/passes/test_lit_values.py",
+    "lit/passes/graph",
+    "tests/passes/test_held.py",
+    "tests/passes/test_partition.py",
+    "tests/passes/test_values.py",
+    "tests/ops/test_fusion.py",
+    *OPS,
+)
+LOWER: Tests = (
+    "tests/passes/test_schedules.py",
+    "tests/passes/test_access.py",
+    "tests/passes/test_queues.py",
+    "lit/passes/tile",
+    "tests/passes/test_values.py",
+    "tests/passes/test_launch_order.py",
+    "tests/passes/test_halves.py",
+    "tests/passes/test_pins.py",
+    "tests/ops/test_fusion.py",
+    "tests/ops/test_scatter.py",
+    "tests/ops/test_sort.py",
+    "tests/ops/test_cumulate.py",
+    "tests/ops/test_selecting.py",
+    *OPS,
+)
 CHECK: Tests = (
     "lit/passes/npu",
     "tests/passes/test_check.py",
@@ -115,13 +140,13 @@ TABLE: dict[str, Tests] = {
         *OPS,
     ),
     "passes/npu/check/": CHECK,
-    "passes/graph/complex": (
+    "passes/numbers/complex": (
         "lit/passes/graph",
         "tests/passes/test_lit_values.py",
         "tests/ops/test_complex.py",
     ),
-    "passes/graph/strip": ("tests/ops/test_strips.py", "lit/passes/graph", "tests/passes/test_lit_values.py", *OPS),
-    "passes/graph/integer_": (
+    "passes/strips/": ("tests/ops/test_strips.py", "lit/passes/graph", "tests/passes/test_lit_values.py", *OPS),
+    "passes/quantized/integer_": (
         "lit/passes/graph",
         "tests/passes/test_lit_values.py",
         "tests/quantized/test_drains.py",
@@ -129,19 +154,19 @@ TABLE: dict[str, Tests] = {
         "tests/quantized/test_chains.py",
         "tests/quantized/test_layers.py",
     ),
-    "passes/graph/grouped_products.py": (
+    "passes/simplify/grouped_products.py": (
         "lit/passes/graph",
         "tests/passes/test_lit_values.py",
         "tests/ops/test_gathered_products.py",
         *OPS,
     ),
-    "passes/graph/pack.py": (
+    "passes/program/pack.py": (
         "lit/passes/graph",
         "tests/quantization/test_packing.py",
         "tests/quantization/test_open_packing.py",
         "tests/cli/test_pack.py",
     ),
-    "passes/graph/stored_weights.py": (
+    "passes/quantized/stored_weights.py": (
         "lit/passes/graph",
         "tests/passes/test_lit_values.py",
         "tests/quantization/test_configurations.py",
@@ -150,36 +175,15 @@ TABLE: dict[str, Tests] = {
         "tests/quantization/test_nibbles.py",
         "tests/quantization/test_modes.py",
     ),
-    "passes/graph/": (
-        "tests/passes/test_lit_values.py",
-        "lit/passes/graph",
-        "tests/passes/test_held.py",
-        "tests/passes/test_partition.py",
-        "tests/passes/test_values.py",
-        "tests/ops/test_fusion.py",
-        *OPS,
-    ),
-    "passes/tile/draining.py": (
+    "passes/lower/cube/draining.py": (
         "lit/passes/tile",
         "tests/quantized/test_drains.py",
         "tests/quantized/test_columns.py",
         "tests/ops/test_eight_bit_floats.py",
     ),
-    "passes/tile/": (
-        "tests/passes/test_schedules.py",
-        "tests/passes/test_access.py",
-        "tests/passes/test_queues.py",
-        "lit/passes/tile",
-        "tests/passes/test_values.py",
-        "tests/passes/test_launch_order.py",
-        "tests/passes/test_halves.py",
-        "tests/passes/test_pins.py",
-        "tests/ops/test_fusion.py",
-        "tests/ops/test_scatter.py",
-        "tests/ops/test_sort.py",
-        "tests/ops/test_cumulate.py",
-        "tests/ops/test_selecting.py",
-        *OPS,
+    **dict.fromkeys(("passes/lower/", "passes/choose/", "passes/order/"), LOWER),
+    **dict.fromkeys(
+        (f"passes/{r}/" for r in "forms fusion numbers program quantized simplify strips".split()), GRAPH
     ),
     "passes/npu/": (
         "lit/passes/npu",

@@ -18,8 +18,8 @@ from tiers import covering, examples
 
 import tilewright as tw
 from tilewright.machine import Machine
+from tilewright.passes.choose import attention_ways
 from tilewright.passes.npu.check import check as hazards
-from tilewright.passes.tile import attention_ways
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from tiers import covering, sampled
 
 import tilewright as tw
 from tilewright.machine import Machine
-from tilewright.passes.graph import chained
+from tilewright.passes.forms import chained
 from tilewright.passes.npu.check import check as hazards
 
 

@@ -17,7 +17,7 @@ from tiers import examples, sampled
 
 import tilewright as tw
 from tilewright.dialects.elementwise import FUNCTIONS
-from tilewright.passes.graph.complex_functions import FORMULAS
+from tilewright.passes.numbers.complex_functions import FORMULAS
 from tilewright.passes.pipeline import PIPELINE, remaining
 
 from .harness import host_ops

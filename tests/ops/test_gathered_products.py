@@ -18,8 +18,8 @@ from tiers import covering, sampled
 import tilewright as tw
 from tilewright.dialects.graph import ContractOp, FusionOp, GatherOp
 from tilewright.machine import Machine
-from tilewright.passes.graph import grouped_products
 from tilewright.passes.npu.check import check as hazards
+from tilewright.passes.simplify import grouped_products
 
 CUBES = [("ascend-910b1", "f16"), ("ascend-910b1", "bf16"), ("ascend-910b1", "f32"), ("ascend-310p3", "f16")]
 """Targets, and types that their cubes multiply."""

@@ -18,9 +18,10 @@ from tiers import covering, later, sampled
 import tilewright as tw
 from tilewright.dialects.graph import ContractOp, WhileOp
 from tilewright.machine import Machine
-from tilewright.passes.graph import chained, own_scores
+from tilewright.passes.forms import chained
 from tilewright.passes.npu.check import check as hazards
 from tilewright.passes.reasons import reasons_asked
+from tilewright.passes.strips import own_scores
 
 Function = Callable[..., Any]
 

@@ -158,7 +158,7 @@ def test_open_rows_and_lengths() -> None:
 
 def test_it_takes_less_time_than_several_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where later walks find their rows in L2; and a few rows are left to all cores."""
-    from tilewright.passes.graph import groups
+    from tilewright.passes.fusion import groups
 
     shapes = {softmax: [(1024, 32_000)], norm: [(256, 65_536), (65_536,), (65_536,)], best: [(1024, 32_000)]}
     args = {fn: [jax.ShapeDtypeStruct(s, np.float32) for s in each] for fn, each in shapes.items()}

@@ -13,7 +13,7 @@ from tiers import covering
 
 import tilewright as tw
 from tilewright.dialects.graph import FusionOp
-from tilewright.passes.graph.serial import MOST_MEMBERS
+from tilewright.passes.fusion.serial import MOST_MEMBERS
 
 SHAPES: dict[str, list[tuple[int, ...]]] = {
     "equal": [(64, 64)] * 9,

@@ -21,8 +21,9 @@ from tiers import covering, examples
 import tilewright as tw
 from tilewright.dialects.graph import CubeSchedule, FusionOp
 from tilewright.dialects.graph.schedules import to_schedules
+from tilewright.passes.choose import pooling_choice
+from tilewright.passes.lower.cube import pooled, pooling
 from tilewright.passes.reasons import reasons_asked
-from tilewright.passes.tile import pooled, pooling, pooling_choice
 
 KINDS: dict[str, tuple[float, Callable[..., Any]]] = {
     "max": (-np.inf, lax.max),

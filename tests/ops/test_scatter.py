@@ -19,7 +19,7 @@ from tiers import examples, sampled
 import tilewright as tw
 from tilewright.backends.functions.host import run_text
 from tilewright.machine import Machine
-from tilewright.passes.tile.scatter import parts_of
+from tilewright.passes.lower.indexed.scatter import parts_of
 
 TARGETS = targets()
 BODIES = (lax.scatter, lax.scatter_add, lax.scatter_mul, lax.scatter_min, lax.scatter_max)

@@ -13,7 +13,7 @@ from tiers import covering
 
 import tilewright as tw
 from tilewright.dialects.graph.interface import shape_of
-from tilewright.passes.graph import sorted_scatter
+from tilewright.passes.simplify import sorted_scatter
 
 KINDS = ("add", "multiply", "min", "max", "set")
 PLACES = {

@@ -17,7 +17,7 @@ import tilewright as tw
 from tilewright.dialects.dtypes import dtype_name, element_type, tensor
 from tilewright.dialects.graph import ELEMENTWISE, ContractOp, DynamicUpdateSliceOp, ReduceOp, WhileOp
 from tilewright.dialects.graph.interface import shape_of
-from tilewright.passes.graph.strips import accumulator
+from tilewright.passes.strips.strips import accumulator
 
 SMALL = 1 << 14
 """Bytes of a strip here: tensors of some hundred rows are cut."""

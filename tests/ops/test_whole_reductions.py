@@ -16,7 +16,7 @@ from tiers import covering, examples
 
 import tilewright as tw
 from tilewright.dialects.graph import FusionOp
-from tilewright.passes.graph import reductions
+from tilewright.passes.simplify import reductions
 
 
 @pytest.fixture(autouse=True)

@@ -17,9 +17,9 @@ from xdsl.dialects.builtin import TensorType, f32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 import tilewright as tw
-from tilewright.passes.graph.tensor_builder import TensorBuilder
-from tilewright.passes.graph.winograd import along_each
-from tilewright.passes.graph.winograd_transforms import TAPS, transforms
+from tilewright.passes.forms.tensor_builder import TensorBuilder
+from tilewright.passes.simplify.winograd import along_each
+from tilewright.passes.simplify.winograd_transforms import TAPS, transforms
 
 UNIT_ROUNDOFF = {"f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
 

@@ -16,7 +16,7 @@ from xdsl.ir import BlockArgument, SSAValue
 
 from tilewright.dialects.affine import Expr
 from tilewright.frontends import lower_function
-from tilewright.passes.access import Load, base_behind, reshape_groups, resolve
+from tilewright.passes.forms.access import Load, base_behind, reshape_groups, resolve
 
 FACTORS = {
     n: [(n,), *((a, n // a) for a in range(2, n) if n % a == 0)] for n in (4, 6, 9, 10, 15, 25, 30)

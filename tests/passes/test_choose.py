@@ -28,13 +28,13 @@ from tilewright.dialects.graph import CubeSchedule, FusionOp, VectorSchedule
 from tilewright.dialects.graph.schedules import Schedule, schedule_attr, to_schedules
 from tilewright.frontends import lower_function
 from tilewright.passes import oracle
+from tilewright.passes.choose import fronts
+from tilewright.passes.choose.choose import GraphSchedulePass
 from tilewright.passes.errors import PassError
-from tilewright.passes.fingerprint import fingerprint
+from tilewright.passes.forms.fingerprint import fingerprint
+from tilewright.passes.lower.scheduled import ScheduledKernel
 from tilewright.passes.pipeline import PIPELINE, remaining, run_pipeline, run_stage
 from tilewright.passes.stages import Stage, stage_of
-from tilewright.passes.tile import fronts
-from tilewright.passes.tile.choose import GraphSchedulePass
-from tilewright.passes.tile.scheduled import ScheduledKernel
 
 RNG = np.random.default_rng(7)
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.passes.tile.evictions import Evictions, Link
-from tilewright.passes.tile.fit_problem import FitOp, FitProblem, FitRun, FitState, FitValue
+from tilewright.passes.order.evictions import Evictions, Link
+from tilewright.passes.order.fit_problem import FitOp, FitProblem, FitRun, FitState, FitValue
 
 
 def chain(n: int, bytes_: int = 100) -> FitProblem:

@@ -21,10 +21,10 @@ from tilewright.backends.interpreter import run_graph
 from tilewright.dialects.base import to_ints
 from tilewright.dialects.graph import FusionOp
 from tilewright.frontends import lower_function
-from tilewright.passes.graph.groups import Grouper
+from tilewright.passes.choose import choose
+from tilewright.passes.choose.halves import cut_in_two
+from tilewright.passes.fusion.groups import Grouper
 from tilewright.passes.pipeline import PIPELINE, make_pass
-from tilewright.passes.tile import choose
-from tilewright.passes.tile.halves import cut_in_two
 
 
 def fused(fn: Callable[..., Any], *args: jax.Array) -> ModuleOp:

@@ -14,9 +14,9 @@ import tilewright as tw
 from tilewright.dialects.graph.interface import GraphOp
 from tilewright.frontends import lower_function
 from tilewright.machine import Machine
-from tilewright.passes.access import is_layout
-from tilewright.passes.graph.groups import Grouper
-from tilewright.passes.graph.held import Held
+from tilewright.passes.forms.access import is_layout
+from tilewright.passes.fusion.groups import Grouper
+from tilewright.passes.fusion.held import Held
 
 
 def layer(x: jax.Array, w: jax.Array, b: jax.Array) -> tuple[jax.Array, ...]:

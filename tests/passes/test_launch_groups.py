@@ -31,13 +31,13 @@ from tilewright.dialects.graph.schedules import Schedule
 from tilewright.dialects.npu.structure import LaunchOp
 from tilewright.dialects.npu.waking import Woken
 from tilewright.machine import Machine
+from tilewright.passes.choose.choose import GraphSchedulePass
+from tilewright.passes.choose.fronts import Front, best_ways
 from tilewright.passes.errors import TooLarge
 from tilewright.passes.launch_groups import PARTS, PER_MICROSECOND, Groups, Neighbour, Way
 from tilewright.passes.npu.check import check
-from tilewright.passes.tile.abreast_order import order_abreast
-from tilewright.passes.tile.choose import GraphSchedulePass
-from tilewright.passes.tile.fronts import Front, best_ways
-from tilewright.passes.tile.launch_order import bytes_of
+from tilewright.passes.order.abreast_order import order_abreast
+from tilewright.passes.order.launch_order import bytes_of
 
 MACHINES = {name: Machine.load(name) for name in ("ascend-910b1", "ascend-310", "ascend-950pr")}
 KINDS = [frozenset(k) for k in (("cube",), ("vector",), ("cube", "vector"))]

@@ -14,7 +14,7 @@ from jax import lax
 from tiers import sampled
 
 import tilewright as tw
-from tilewright.passes.tile import lower
+from tilewright.passes.choose import lower
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((16, 512)).astype(np.complex64)

@@ -7,7 +7,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.passes.tile.least_peak import EXACT, OrderProblem, SharedBytes, least_peak
+from tilewright.passes.order.least_peak import EXACT, OrderProblem, SharedBytes, least_peak
 
 
 @st.composite

@@ -31,11 +31,11 @@ from tilewright.dialects.open_text import reading
 from tilewright.dialects.precision import PrecisionRecord, recorded_precision
 from tilewright.dialects.text import parse_module
 from tilewright.machine import Machine
-from tilewright.passes.graph.patterns import patterns
-from tilewright.passes.graph.products_named import WEIGHT
-from tilewright.passes.graph.simplify import simplify
 from tilewright.passes.instances import Instance
+from tilewright.passes.patterns import patterns
 from tilewright.passes.pipeline import all_passes
+from tilewright.passes.quantized.products_named import WEIGHT
+from tilewright.passes.simplify.simplify import simplify
 from tilewright.pruning import two_of_four
 from tilewright.support.precisions import NARROW
 

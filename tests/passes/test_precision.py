@@ -24,7 +24,7 @@ from tilewright.dialects.elementwise import FUNCTIONS, UNSTATED, Function
 from tilewright.dialects.graph import Graph, GraphOp
 from tilewright.dialects.precision import recorded_precision
 from tilewright.dialects.text import verify
-from tilewright.passes.graph.precision import GraphPrecisionPass
+from tilewright.passes.numbers.precision import GraphPrecisionPass
 from tilewright.passes.pipeline import PIPELINE, remaining, run_pipeline
 from tilewright.support.precisions import NARROW
 

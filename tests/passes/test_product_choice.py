@@ -19,9 +19,9 @@ from tilewright.dialects.graph.schedules import Schedule, to_schedules
 from tilewright.dialects.npu.structure import LaunchOp
 from tilewright.machine import Machine
 from tilewright.passes import oracle
+from tilewright.passes.lower.cube import contraction_choice
+from tilewright.passes.lower.scheduled import ScheduledKernel
 from tilewright.passes.npu.check import check as hazards
-from tilewright.passes.tile import contraction_choice
-from tilewright.passes.tile.scheduled import ScheduledKernel
 
 Wanted = Callable[[CubeSchedule], bool]
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.dialects.npu.streams import COMPUTE, COPY_IN, COPY_OUT, HOST, PROGRAM
-from tilewright.passes.tile.queues import TensorLife, Unit, arrange, run
+from tilewright.passes.order.queues import TensorLife, Unit, arrange, run
 
 
 def kernel(us: float, *needs: int) -> Unit:

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.passes.graph import chained, fuse, groups, long_rows, places
+from tilewright.passes.forms import chained
+from tilewright.passes.fusion import fuse, groups, long_rows, places
 from tilewright.passes.reasons import Reason, asked_reasons, reasons_asked
 
 

@@ -18,9 +18,9 @@ from tilewright.dialects.base import text
 from tilewright.dialects.graph import FusionOp
 from tilewright.dialects.npu import ElementwiseVectorOp, VBroadcastOp, buffer
 from tilewright.machine import Machine
+from tilewright.passes.lower.vector import VectorKernel
 from tilewright.passes.npu import allocate, repeated
 from tilewright.passes.npu.check import check
-from tilewright.passes.tile.vector import VectorKernel
 
 
 @pytest.fixture

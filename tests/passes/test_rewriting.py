@@ -22,7 +22,7 @@ from tilewright.dialects.graph import ELEMENTWISE, BroadcastOp, GraphOp
 from tilewright.dialects.text import parse_module
 from tilewright.machine import Machine
 from tilewright.passes.errors import PassError
-from tilewright.passes.graph.patterns import (
+from tilewright.passes.patterns import (
     GraphPattern,
     listing,
     patterns,
@@ -31,8 +31,8 @@ from tilewright.passes.graph.patterns import (
     selected,
     unregister,
 )
-from tilewright.passes.graph.simplify import GraphSimplifyPass, simplify
 from tilewright.passes.rewriting import Driver, matched_classes, rule_of, walk_ops
+from tilewright.passes.simplify.simplify import GraphSimplifyPass, simplify
 
 MACHINE = Machine.load("ascend-910b1")
 NegOp, ExpOp, AddOp = (ELEMENTWISE[name] for name in ("neg", "exp", "add"))
@@ -215,7 +215,7 @@ def test_a_pattern_can_be_named_as_text() -> None:
     ],
 )
 def test_an_entry_that_cannot_be_read_is_named(entry: str, message: str) -> None:
-    from tilewright.passes.graph import patterns as table
+    from tilewright.passes import patterns as table
 
     register_lazily(entry)
     with pytest.raises(PassError, match=message):

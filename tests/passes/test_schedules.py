@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright import Machine
 from tilewright.dialects.graph import CubeSchedule
-from tilewright.passes.tile.bound import CubeProblem, VectorWork
-from tilewright.passes.tile.builder import divide_grid
-from tilewright.passes.tile.cube_refusal import refusal
-from tilewright.passes.tile.cube_schedule import CubePlan, cube_schedules
-from tilewright.passes.tile.schedule import choose_tile, merge_axes
+from tilewright.passes.lower.bound import CubeProblem, VectorWork
+from tilewright.passes.lower.builder import divide_grid
+from tilewright.passes.lower.cube.cube_refusal import refusal
+from tilewright.passes.lower.cube.cube_schedule import CubePlan, cube_schedules
+from tilewright.passes.lower.schedule import choose_tile, merge_axes
 
 EXTENTS = st.sampled_from([1, 2, 3, 5, 7, 13, 16, 31, 64, 97, 128, 257, 3000, 50257])
 MACHINES = st.sampled_from(["ascend-910b1", "ascend-310"]).map(Machine.load)

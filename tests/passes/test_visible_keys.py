@@ -16,8 +16,8 @@ from tilewright.dialects.graph import ContractOp, FusionOp
 from tilewright.dialects.graph.interface import shape_of
 from tilewright.frontends.jax import lower_function
 from tilewright.machine import Machine
-from tilewright.passes.graph.attention import Attention, attention_at
-from tilewright.passes.graph.visible_keys import VisibleKeys, visible_keys
+from tilewright.passes.forms.attention import Attention, attention_at
+from tilewright.passes.forms.visible_keys import VisibleKeys, visible_keys
 from tilewright.passes.pipeline import PIPELINE, run_stage
 
 MACHINE = Machine.load("ascend-910b1")

@@ -14,7 +14,7 @@ import pytest
 import tilewright as tw
 from tilewright.cli.main import main
 from tilewright.passes.errors import PassError
-from tilewright.passes.graph.recipes import QuantConfig, fits
+from tilewright.passes.quantized.recipes import QuantConfig, fits
 from tilewright.quantization.pins import kernels_of, resolved_pins
 from tilewright.quantization.search import QuantPoint, QuantSearch, search
 

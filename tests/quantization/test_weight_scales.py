@@ -9,7 +9,7 @@ import pytest
 from tiers import sampled
 
 import tilewright as tw
-from tilewright.passes.graph.recipes import largest_stored
+from tilewright.passes.quantized.recipes import largest_stored
 
 
 @pytest.mark.parametrize(("high", "many"), [(7, 22), (127, 382)])

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import pytest
 
 from tilewright.dialects.graph import FusionOp
-from tilewright.passes.tile.turned import Layout
-from tilewright.passes.tile.turned_operands import TurnJudge
+from tilewright.passes.choose.turned import Layout
+from tilewright.passes.choose.turned_operands import TurnJudge
 
 
 def prefer(patch: pytest.MonkeyPatch, saved: Callable[[Layout], int]) -> None:

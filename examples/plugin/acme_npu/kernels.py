@@ -12,9 +12,9 @@ from tilewright.dialects.npu.types import padded_bytes, row_strides
 from tilewright.dialects.tile import TileType
 from tilewright.machine import Machine
 from tilewright.passes.errors import PassError
-from tilewright.passes.tile.bound import VectorWork
-from tilewright.passes.tile.boxes import BoxKernel, TilePlace
-from tilewright.passes.tile.builder import KernelBuilder, dense, gm_of
+from tilewright.passes.lower.bound import VectorWork
+from tilewright.passes.lower.boxes import BoxKernel, TilePlace
+from tilewright.passes.lower.builder import KernelBuilder, dense, gm_of
 
 from .ops import PrefixXorOp, TileCopyPxOp, TilePrefixXorOp
 

@@ -57,7 +57,7 @@ class PrefixXorOp(GraphOp):
         return [jnp.where(unsure, jnp.inf, 0).astype(es[0].dtype)]
 
     def scheduled_kernel(self, fusion: FusionOp, machine: Machine, name: str, asked: Any) -> Any:
-        from tilewright.passes.tile.scheduled import as_vector
+        from tilewright.passes.lower.scheduled import as_vector
 
         from .kernels import PrefixXorKernel
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 
 from tilewright.dialects.graph import ELEMENTWISE
-from tilewright.passes.graph.patterns import GraphPattern
+from tilewright.passes.patterns import GraphPattern
 
 from .ops import PrefixXorOp
 

@@ -1,0 +1,439 @@
+"""graph-schedule: each fusion gets a schedule, which an oracle finds best among those that are worth judging.
+
+Before:  %r = graph.fusion %x, %w {domain = [256, 512], kind = "cube"} ...
+After:   %r = graph.fusion %x, %w {domain = [256, 512], kind = "cube",
+             schedule = #graph.cube_schedule<axes = [[0], [1], [2]], step = [64, 128, 128], ...>} ...
+
+Equal fusions are judged once. How a kernel is cut depends on its neighbours, as most launches run as stages of one
+(fronts.py), unless the option `join` says that they do not. Operands of products get another layout first where that
+takes less time (turned_operands.py), of the kinds that the options `turned`, `widened` and `fractals` leave. What is
+pinned, by the option `schedule` or by a schedule that a fusion has already, is obeyed or refused. A fusion whose values
+do not fit on chip together is split in two (halves.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+from math import inf, isfinite, isinf
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from ...dialects.base import describe, integer, text
+from ...dialects.dtypes import itemsize, size
+from ...dialects.graph import (
+    AttentionSchedule,
+    CubeSchedule,
+    FusionOp,
+    GraphOp,
+    RowAttentionSchedule,
+    VectorSchedule,
+    WhileOp,
+)
+from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.graph.schedules import Schedule, all_complete, schedule_attr, to_schedules
+from ...dialects.open_sizes import choosing, example, example_sizes
+from ...machine import Machine
+from ..base import TargetPass
+from ..errors import PassError, TooLarge, attempted
+from ..instances import Instance, has_open_sizes
+from ..launch_groups import Way
+from ..lower.cube.draining import pack_for_drain
+from ..lower.scheduled import ScheduledKernel, cannot_obey
+from ..oracle import BOUND, Oracle, oracle_of
+from ..order.abreast_order import order_abreast
+from ..order.launch_order import FREE
+from ..pins import Pins, parse_pins, pinned_for
+from ..pins import Schedule as Pin
+from .attention_ways import AttentionWays
+from .fronts import Chosen, Front, Runs, apart, best_ways, fixed, together
+from .halves import cut_in_two
+from .launches import LaunchPlan, keep, launches_of
+from .names import KernelNames
+from .pooling_choice import PoolingChoice
+from .product_ways import KINDS, ProductWays, say_cut
+from .strands import StrandsChoice
+from .tails import Tails
+from .turned import LayoutKinds, LayoutName
+from .turned_operands import Turner, TurnJudge
+
+
+@dataclass(frozen=True)
+class GraphSchedulePass(TargetPass):
+    """Chooses how the kernels of fusions are cut, for a target."""
+
+    name = "graph-schedule"
+    schedule: str = ""
+    """Pinned choices, as `parse_pins` of pins.py reads them."""
+    oracle: str = BOUND
+    """The name of who judges schedules, as oracle.py knows it."""
+    join: bool = True
+    """Whether neighbouring launches will run as stages of one."""
+    turned: bool = True
+    """Whether operands of products may be turned."""
+    widened: bool = True
+    """Whether they may get longer rows."""
+    tails: bool = True
+    """Whether what reduces rows of a product may be part of its kernel."""
+    pooling: bool = True
+    """Whether products and the windows that pool their results may become one kernel."""
+    ahead: bool = True
+    """Whether kernels will load what none of them makes before they wait at a barrier."""
+    stream_k: bool = True
+    """Whether sums of products may be cut where whole ones leave cores idle."""
+    fractals: bool = True
+    """Whether operands of products may lie in fractals."""
+
+    def run_for(self, module: ModuleOp, machine: Machine) -> None:
+        scheduler = Scheduler(
+            machine,
+            oracle_of(self.oracle),
+            parse_pins(self.schedule),
+            join=self.join,
+            tails=self.tails,
+            pooling=self.pooling,
+            ahead=self.ahead,
+            stream_k=self.stream_k,
+        )
+        scheduler.turn(module, LayoutKinds(self.turned, self.widened, self.fractals))
+        scheduler.module(module)
+
+
+class Scheduler:
+    """Gives each fusion a schedule."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        oracle: Oracle,
+        pins: Pins = None,
+        whole: bool = False,
+        join: bool = True,
+        tails: bool = True,
+        pooling: bool = True,
+        ahead: bool = True,
+        stream_k: bool = True,
+    ):
+        self.machine, self.oracle, self.pins, self.join = machine, oracle, pins, join
+        self.joins_rows, self.pooling, self.stream_k = tails, pooling, stream_k
+        self.keeps_whole = whole
+        """Whether a fusion that is too large is an error, and no sum is split."""
+        self.by_size = True
+        """Whether a product may be on vector cores: a schedule for other sizes, too, is one for the cube."""
+        self.layouts: Mapping[SSAValue, LayoutName] = {}
+        """Tensors that have been given another layout."""
+        self.names: KernelNames[Chosen] = KernelNames()
+        self.runs = Runs(machine, ahead)
+        self.finish: list[Callable[[], None]] = []
+        """What gives fusions their schedules once those are known."""
+
+    def module(self, module: ModuleOp) -> None:
+        """Schedules all fusions of a module. Raises PassError."""
+        for func in module.ops:
+            if isinstance(func, FuncOp) and func.body.blocks:
+                self.block(func.body.block)
+        self.check_names()
+        if self.join:
+            self.runs.choose()
+        for finish in self.finish:
+            finish()
+
+    def turn(self, module: ModuleOp, kinds: LayoutKinds) -> None:
+        """Gives operands of products other layouts, of these kinds, where that takes less time with the schedules that
+        the compiler would choose: so a choice that is pinned of a program's kernels meets these kernels."""
+        if not any(kinds):
+            return
+        unpinned = Scheduler(self.machine, self.oracle, join=self.join) if self.pins is not None else self
+        turner = Turner(TurnJudge(self.machine, unpinned.estimate), kinds)
+        self.layouts = turner.given
+        for func in module.ops:
+            if isinstance(func, FuncOp) and func.body.blocks:
+                turner.block(func.body.block)
+
+    def estimate(self, fusion: FusionOp) -> float:
+        """Microseconds of a fusion alone, which gets no schedule; infinity where it is none for one kernel, or several
+        products in one, or judging it fails."""
+        return attempted(f"judging {describe(fusion)}", partial(self._estimate, fusion), inf)
+
+    def _estimate(self, fusion: FusionOp) -> float:
+        if not self.products.may_split(fusion):
+            pack_for_drain(fusion, self.machine)
+        found: list[Chosen] = []
+        try:
+            for plan in launches_of(fusion, self.machine):
+                if plan.choices is CubeSchedule:
+                    found.append(self.products.free_best(fusion, plan, plan.stem, KINDS))
+                elif plan.choices is VectorSchedule:
+                    found.append(self.best_behind(fusion, plan, plan.stem, []))
+                else:
+                    return inf
+        except PassError:
+            return inf
+        return sum(chosen.microseconds for chosen in found)
+
+    def block(self, block: Block, times: int = 1) -> None:
+        """Finds schedules for the fusions of a block and of the control flow in it, which runs so many times."""
+        if self.join:
+            if self.may_join:
+                self.strands.block(block)
+            order_abreast(block)
+        position = {op: i for i, op in enumerate(block.ops)}
+        self.runs.begin(times)
+        for op in list(block.ops):
+            if isinstance(op, FusionOp) and not op.on_host:
+                if op.parent is None:
+                    continue
+                pieces = self.attention.apart(op)
+                for piece in pieces or ():
+                    self.fusion(piece)
+                if pieces is None:
+                    self.fusion(self.pools.joined(op, position) or self.tails.joined(op, position))
+                continue
+            if isinstance(op, GraphOp) and op.KERNEL and not isinstance(op, FusionOp):
+                raise PassError(f"{describe(op)} is not in a fusion: run graph-fuse before graph-schedule")
+            if isinstance(op, FREE):
+                continue
+            trips = example(integer(op.trip_count)) if isinstance(op, WhileOp) and op.trip_count else 1
+            for region in () if isinstance(op, FusionOp) else op.regions:
+                for inner in region.blocks:
+                    self.block(inner, times * max(trips, 1))
+            self.runs.begin(times)
+
+    def check_names(self) -> None:
+        """Every kernel that a pin names exists. Raises PassError."""
+        if self.pins is None or isinstance(self.pins, Pin):
+            return
+        known = self.names.given
+        for name in self.pins:
+            if name not in known:
+                raise PassError(f"schedule: there is no kernel {name!r}; there are {', '.join(known)}")
+
+    def fusion(self, fusion: FusionOp) -> list[Chosen]:
+        """Finds schedules for a fusion, or for two halves of it; `finish` gives it one. A fusion with open dimensions
+        is judged at the example of the compilation."""
+        judged, self.by_size = fusion, not has_open_sizes(fusion)
+        if not self.by_size:
+            if not all_complete(to_schedules(fusion.schedule)):
+                pack_for_drain(fusion, self.machine)
+            judged = Instance(example_sizes()).outside(fusion)
+        try:
+            found = self.judge(judged)
+        except TooLarge:
+            halves = [] if self.keeps_whole else cut_in_two(fusion)
+            if not halves:
+                raise
+            return [chosen for half in halves for chosen in self.fusion(half)]
+        except PassError as error:
+            raise self._with_layouts(error, fusion) from None
+        finally:
+            self.by_size = True
+        self.runs.add(found, fusion)
+        self.finish.append(partial(self.give, fusion, found))
+        return found
+
+    def _with_layouts(self, error: PassError, fusion: FusionOp) -> PassError:
+        """The error of a fusion that may be about a pin, with what leaves its tensors as they are in memory."""
+        kinds = {self.layouts[v] for v in (*fusion.inputs, *fusion.results) if v in self.layouts}
+        if self.pins is None or not kinds:
+            return error
+        names = sorted(kind.removeprefix("in ") for kind in kinds)
+        switches = " ".join(f"--no-{name}" for name in names)
+        what = " and ".join(sorted(kinds))
+        return PassError(f"{error}; tensors of it are {what} in memory, which {switches} leaves out")
+
+    def judge(self, fusion: FusionOp) -> list[Chosen]:
+        """The schedules of each launch of a fusion. Raises TooLarge, and PassError."""
+        asked = to_schedules(fusion.schedule)
+        if not all_complete(asked) and not self.products.may_split(fusion):
+            pack_for_drain(fusion, self.machine)
+        launches = launches_of(fusion, self.machine)
+        if all_complete(asked):  # it is for graph-to-tile to obey
+            given = Chosen(tuple(fixed(s, text(fusion.kind), self.machine) for s in asked), 0.0)
+            return [self.launch(fusion, plan, None, given) for plan in launches]
+        if asked and len(asked) != len(launches):
+            raise PassError(
+                f"{describe(fusion)} takes {len(launches)} launch{'es' * (len(launches) != 1)}, and has {len(asked)} "
+                "schedules"
+            )
+        return [self.launch(fusion, plan, asked[i] if asked else None) for i, plan in enumerate(launches)]
+
+    def give(self, fusion: FusionOp, found: Sequence[Chosen]) -> None:
+        """Gives a fusion its schedules, unless it has them; with open dimensions the ones that it has for the example
+        of the compilation, or its own where those are for no other sizes."""
+        if all_complete(to_schedules(fusion.schedule)):
+            return
+        taken = [self.runs.taken.get(chosen, chosen) for chosen in found]
+        for chosen, instead in zip(found, taken, strict=True):
+            say_cut(fusion, chosen.judged, instead)
+        schedules = [s for chosen in taken for s in chosen.schedules]
+        if has_open_sizes(fusion):
+            launches = launches_of(fusion, self.machine)
+            if len(launches) == len(schedules):
+                schedules = [self.for_all(fusion, i, launches[i], s) for i, s in enumerate(schedules)]
+        fusion.schedule = schedule_attr(schedules)
+
+    @choosing()
+    def for_all(self, fusion: FusionOp, number: int, plan: LaunchPlan, schedule: Schedule) -> Schedule:
+        """A schedule that a launch with open dimensions obeys: the one for the example, if nothing is pinned or it can
+        be obeyed; else one that walks the axes as is right for all sizes."""
+        name = plan.stem
+        with suppress(PassError):
+            plan.kernel(name, schedule).check(name, schedule)
+            return schedule
+        if self.pins is not None:
+            return schedule  # graph-to-tile says why it is not obeyed
+        free = plan.kernel(name, None)
+        walked = free.walked()
+        if walked is None:
+            return self.whole(free, name, plan.choices()).schedules[0]
+        assert issubclass(plan.choices, VectorSchedule | CubeSchedule)
+        asked = plan.choices(axes=tuple(map(tuple, walked)))
+        copy = Instance(example_sizes()).outside(fusion)
+        kernel = launches_of(copy, self.machine)[number].kernel(name, asked)
+        return self.whole(kernel, name, asked).schedules[0]
+
+    def launch(
+        self, fusion: FusionOp, plan: LaunchPlan, asked: Schedule | None, given: Chosen | None = None
+    ) -> Chosen:
+        """The schedules of a launch: those `given`, or of an equal launch where there is one, or the best."""
+        key = plan.key, self.by_size
+        known = self.names.find(key, plan.details)
+        if known is None:
+            name = self.names.next(plan.stem)
+            if asked or given:
+                self.check_unpinned(name, plan)
+            known = given or self.best(fusion, plan, name, asked)
+            self.names.give(name, key, plan.details, known)
+        return known
+
+    def check_unpinned(self, name: str, plan: LaunchPlan) -> None:
+        """Raises PassError where choices are pinned of a kernel whose fusion has a schedule already."""
+        product = issubclass(plan.choices, CubeSchedule)
+        if pinned_for(self.pins, name, plan.choices, plan.obeys_all, product).chosen():
+            raise cannot_obey(name, "its fusion has a schedule already; take that or the pin away")
+
+    def best(self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule | None) -> Chosen:
+        """The best schedules of a launch, in parts or on other cores where that is better."""
+        if issubclass(plan.choices, CubeSchedule):
+            return self.products.best(fusion, plan, name, asked)
+        if issubclass(plan.choices, RowAttentionSchedule):
+            return self.attention.of_rows(fusion, plan, name, asked)
+        if issubclass(plan.choices, AttentionSchedule):
+            return self.attention.in_bands(fusion, plan, name, asked)
+        asked = asked or pinned_for(self.pins, name, plan.choices, plan.obeys_all)
+        written = (
+            [v.owner for v in fusion.inputs if isinstance(v.owner, FusionOp)] if self.keeps_whole else []
+        )
+        return self.best_behind(fusion, plan, name, written, asked)
+
+    @cached_property
+    def products(self) -> ProductWays:
+        """Schedules products and convolutions."""
+        return ProductWays(self)
+
+    @cached_property
+    def attention(self) -> AttentionWays:
+        """Schedules attention."""
+        return AttentionWays(self)
+
+    @cached_property
+    def tails(self) -> Tails:
+        """Joins contractions with what is behind them."""
+        return Tails(self)
+
+    def kernel(
+        self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule, before: Sequence[Operation]
+    ) -> ScheduledKernel:
+        """The kernel of a launch that follows those of the fusions `before`, whose results L2 has if they fit."""
+        kernel = plan.kernel(name, asked)
+        fresh = {i: v for i, v in enumerate(fusion.inputs) if v.owner in before}
+        if sum(size(shape_of(v)) * itemsize(element_of(v)) for v in fresh.values()) <= self.machine.l2_bytes:
+            kernel.warm = frozenset(fresh)
+        return kernel
+
+    @cached_property
+    def pools(self) -> PoolingChoice:
+        """Joins products with what pools them."""
+        return PoolingChoice(self)
+
+    @cached_property
+    def strands(self) -> StrandsChoice:
+        """Takes apart what one kernel would do for many tensors on few cores."""
+        return StrandsChoice(self)
+
+    @cached_property
+    def inner(self) -> Scheduler:
+        """Schedules the fusions that split sums become."""
+        return Scheduler(self.machine, self.oracle, whole=True, join=self.join)
+
+    @property
+    def may_join(self) -> bool:
+        """Whether fusions may be joined, or taken apart: not where anything is pinned, as pins are for kernels that
+        there are."""
+        return not self.keeps_whole and self.pins is None
+
+    def best_behind(
+        self,
+        fusion: FusionOp,
+        plan: LaunchPlan,
+        name: str,
+        before: Sequence[Operation],
+        asked: Schedule | None = None,
+    ) -> Chosen:
+        """The best schedule of a launch behind others, of the vector cores unless one is asked for. Raises as `whole`
+        does."""
+        asked = asked or VectorSchedule()
+        return self.whole(self.kernel(fusion, plan, name, asked, before), name, asked)
+
+    def whole(self, kernel: ScheduledKernel, name: str, asked: Schedule) -> Chosen:
+        """The best schedule of a kernel as it is. Raises TooLarge, and PassError for one that cannot be obeyed."""
+        if asked.complete:
+            kernel.check(name, asked)
+            return self.front(kernel, [asked], [self.oracle.microseconds(kernel, asked)], asked, None)
+        tried = list(kernel.candidates(name))
+        us = [self.oracle.microseconds(kernel, schedule) for schedule in tried]
+        best = tried[min(range(len(tried)), key=us.__getitem__)]
+
+        def complete(schedule: Schedule) -> Schedule:
+            schedule = kernel.completed(name, schedule)
+            if asked.chosen():
+                kernel.check(name, schedule)
+            else:
+                keep(kernel, schedule)
+            return schedule
+
+        return self.front(kernel, tried, us, complete(best), complete)
+
+    def front(
+        self,
+        kernel: ScheduledKernel,
+        tried: Sequence[Schedule],
+        microseconds: Sequence[float],
+        best: Schedule,
+        complete: Callable[[Schedule], Schedule] | None,
+    ) -> Chosen:
+        """What is known of the schedules of a kernel."""
+        ways: list[Way] = []
+        able: list[Schedule] = []
+        for schedule, us in zip(tried, microseconds, strict=True):
+            if isfinite(us):
+                woken = kernel.woken(schedule)
+                ways.append(Way(woken, us - woken.launch_microseconds(self.machine)))
+                able.append(schedule)
+        if not able:
+            return Chosen((Front((Way(kernel.woken(best)),), [best], best),), inf)
+        # where sizes are open, another schedule might hold for the example alone
+        late = kernel if self.by_size else None
+        return Chosen((Front(*best_ways(ways, able), best, complete, late),), min(microseconds))
+
+    def microseconds(self, found: Sequence[Chosen], free: Set[int] = frozenset()) -> float:
+        """What launches take one after the other, some of them with no barrier before them; infinity where one of them
+        cannot run."""
+        if any(isinf(chosen.microseconds) for chosen in found):
+            return inf
+        fronts = [front for chosen in found for front in chosen.fronts]
+        return together(fronts, self.machine, free) if self.join else apart(fronts, self.machine)

@@ -1,0 +1,50 @@
+"""What makes two fusions the same kernel: as a key inside one process, and as a fingerprint that outlives it."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from ...dialects.base import text, to_ints
+from ...dialects.graph import FusionOp
+from ...machine import Machine
+
+VERSION = "1"
+"""Of the form that is hashed: another one makes all stored fingerprints unknown."""
+
+
+def structure(fusion: FusionOp) -> tuple[tuple, tuple]:
+    """What makes two fusions the same kernel, not names or places: kind, domain, ops and wiring; and schedule,
+    properties and types, whose hashes would take longer than all else."""
+    block = fusion.body.block
+    numbers: dict[SSAValue, int] = {a: i for i, a in enumerate(block.args)}
+    shape: list[Any] = [text(fusion.kind), to_ints(fusion.domain)]
+    details: list[Any] = [fusion.schedule, *(a.type for a in block.args)]
+    for op in block.ops:
+        shape += (op.name, tuple(numbers[v] for v in op.operands))
+        details += (op.properties, op.attributes, op.result_types)
+        for r in op.results:
+            numbers[r] = len(numbers)
+    return tuple(shape), tuple(details)
+
+
+def fingerprint(fusion: FusionOp, machine: Machine) -> str:
+    """64 hexadecimal digits that stand for a fusion on a machine.
+
+    They change with shapes, element types, ops and their wiring, and with any number of the machine; not with names,
+    places, the schedule, what else the program has, the order of compilation or the version of Python.
+    """
+    block = fusion.body.block
+    numbers: dict[SSAValue, int] = {a: i for i, a in enumerate(block.args)}
+    lines = [VERSION, machine.fingerprint, text(fusion.kind), str(to_ints(fusion.domain))]
+    lines += [str(a.type) for a in block.args]
+    for op in block.ops:
+        words = [op.name, *(str(numbers[v]) for v in op.operands)]
+        for named in (op.properties, op.attributes):
+            words += [f"{name}={named[name]}" for name in sorted(named)]
+        lines.append(" ".join([*words, *(str(t) for t in op.result_types)]))
+        for r in op.results:
+            numbers[r] = len(numbers)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

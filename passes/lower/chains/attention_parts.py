@@ -1,0 +1,335 @@
+"""The parts of attention: its two products and the ops between them, each as a fusion of its own to be looked at.
+
+The parts share the fusion's tensors and their numbers. An axis of the whole is a dimension of the scores, or the one
+behind them that the values alone have. In the parts, rows come last: a tile has a row of scores in each column, so that
+what each row has, as its maximum, is one row of numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from ....dialects import tile as ops
+from ....dialects.base import Expr, ints, to_ints
+from ....dialects.dtypes import size, tensor
+from ....dialects.graph import ContractOp, CubeSchedule, FusionOp, YieldOp
+from ....dialects.graph.control import AXES, axes_of
+from ....dialects.graph.interface import element_of, shape_of
+from ....dialects.npu.types import row_strides
+from ....dialects.tile import TileType
+from ....machine import Machine
+from ...forms.access import Load
+from ...forms.attention import Attention, attention_at
+from ...forms.chained import Chained, chained_at
+from ...forms.layout_axes import Axes, base_of
+from ..axes import StoredPart, behind_merges
+from ..builder import KernelBuilder
+from ..cube.contract import ContractKernel
+from ..cube.contraction_axes import Dim, Operand
+from ..cube.cube_schedule import CubePlan
+from ..fusion_steps import FusionSteps
+from ..steps import Emitter, Ref, Step
+
+
+def products_in(fusion: FusionOp) -> list[ContractOp]:
+    """The matrix products of a fusion."""
+    return [op for op in fusion.body.block.ops if isinstance(op, ContractOp)]
+
+
+def is_chained(fusion: FusionOp) -> bool:
+    """Whether a fusion has two products."""
+    return len(products_in(fusion)) > 1
+
+
+def chained_in(fusion: FusionOp, machine: Machine) -> Chained:
+    """The chained products that a fusion is, as attention if it is such."""
+    product = products_in(fusion)[-1]
+    attention = attention_at(product, machine)
+    found = attention if isinstance(attention, Attention) else chained_at(product, machine)
+    assert found is not None, "a fusion of two products is chained"
+    return found
+
+
+def attention_in(fusion: FusionOp, machine: Machine) -> Attention:
+    """The attention that a fusion is."""
+    found = chained_in(fusion, machine)
+    assert isinstance(found, Attention)
+    return found
+
+
+class ProductPart(ContractKernel):
+    """One of the products, its rows on one side. `number`: what an axis of the whole is called here."""
+
+    def __init__(self, fusion: FusionOp, axes: Axes, machine: Machine):
+        super().__init__(fusion, machine, CubeSchedule())
+        self.number: Mapping[int, int] = {
+            axis: self.new_axis[dim]
+            for dim, axis in enumerate(axes)
+            if axis is not None and dim in self.new_axis
+        }
+
+    def _as_asked(self, most: list[list[int]]) -> list[list[int]]:
+        return [[axis] for group in most for axis in group]
+
+    def left(self, b: KernelBuilder, plan: CubePlan, position: dict[int, Expr]) -> Sequence[SSAValue]:
+        """The left operand in l1."""
+        return self._load_l1(b, plan.lhs, position, self.operands[0])
+
+    def right(self, b: KernelBuilder, plan: CubePlan, position: dict[int, Expr]) -> Sequence[SSAValue]:
+        """The right operand in l1."""
+        return self._load_l1(b, plan.rhs, position, self.operands[1])
+
+    def left_moved(self, b: KernelBuilder, plan: CubePlan, left: Sequence[SSAValue]) -> SSAValue:
+        """The left operand of one step, in l0a."""
+        rows, k = (size([plan.l0[a] for a in axes]) for axes in (self.m_axes, self.k_axes))
+        (found,) = self._move(b, plan, {}, self.operands[0], left, "l0a", [rows, k])
+        return found
+
+    def sums(
+        self,
+        b: KernelBuilder,
+        plan: CubePlan,
+        position: dict[int, Expr],
+        left: Sequence[SSAValue],
+        right: Sequence[SSAValue],
+        begin: Mapping[int, Expr] | None = None,
+        onto: tuple[SSAValue, Expr] | None = None,
+        begin_right: Expr | None = None,
+        moved: SSAValue | None = None,
+    ) -> SSAValue:
+        """The accumulator of a tile whose operands are in l1; `begin`: where in them, along an axis of the whole;
+        begin_right: where in the right one, along the summed axis; moved: the left one in l0a, where it is there whole;
+        onto: one to go on with, and the steps before."""
+        at = {self.number[a]: place for a, place in (begin or {}).items()}
+        right_at = None if begin_right is None else {self.k_axes[-1]: begin_right}
+        loaded = [left, right]
+        return self._accumulate(b, plan, position, loaded, dict(enumerate(plan.lhs)), at, onto, right_at, moved)
+
+    def named(self, position: Mapping[int, Expr]) -> dict[int, Expr]:
+        """Positions along axes of the whole, by what these are called here."""
+        return {own: position[a] for a, own in self.number.items() if a in position}
+
+    def takes(self, row: int, side: int = 1) -> None:
+        """Makes an operand (0: lhs, 1: rhs) a tile in l1 that another part brings: keys by rows, or rows by keys where
+        it is the left one."""
+        kind = element_of(self.anchor.operands[side])
+        dims = [Dim(1, 1, dict.fromkeys(self.k_axes, 1)), Dim(1, 1, {self.number[row]: 1})]
+        self.operands[side] = Operand(-1, dims if side else dims[::-1], 0, kind)
+
+    @staticmethod
+    def of(
+        fusion: FusionOp,
+        op: ContractOp,
+        axes: Axes,
+        swapped: bool,
+        made: Sequence[SSAValue],
+        machine: Machine,
+    ) -> ProductPart:
+        """A product of a fusion, whose result has these axes of the whole; `swapped`: its operands change places. made:
+        operands that another part computes."""
+        dims = result_dims(op, swapped)
+        copied = CopiedFusion(fusion, made, {})
+        operands = [copied.value(v) for v in op.operands]
+        given = ("rhs", "lhs") if swapped else ("lhs", "rhs")
+        shape = [shape_of(op.result)[d] for d in dims]
+        product = ContractOp.create(
+            operands=operands[::-1] if swapped else operands,
+            result_types=[tensor(shape, element_of(op.result))],
+            properties={
+                f"{side}_{what}": op.properties[f"{other}_{what}"]
+                for side, other in zip(("lhs", "rhs"), given, strict=True)
+                for what in ("batch", "contract")
+            },
+            attributes={AXES: ints(range(len(shape)))},
+            location=op.location,
+        )
+        copied.block.add_op(product)
+        return ProductPart(
+            copied.fusion("cube", shape, product.result), tuple(axes[d] for d in dims), machine
+        )
+
+
+def result_strides(at: Chained, value: SSAValue) -> dict[int, int]:
+    """Elements between neighbours of a stored result of attention along each axis."""
+    made, strides = behind_merges(value, row_strides(shape_of(value)))
+    axes = at.axes[made]
+    return {a: stride for a, stride in zip(axes, strides, strict=True) if a is not None}
+
+
+def result_dims(op: ContractOp, swapped: bool) -> list[int]:
+    """The dimensions of a product's result in their order; `swapped`: where its operands change places."""
+    batch, (left, right) = len(to_ints(op.lhs_batch)), op.free_dims()
+    middle, end = batch + len(left), batch + len(left) + len(right)
+    free = [*range(middle, end), *range(batch, middle)] if swapped else [*range(batch, end)]
+    return [*range(batch), *free]
+
+
+class ScoreSteps(FusionSteps):
+    """What becomes of a tile of one number for each score: of scores before the softmax, or of weights behind it.
+    `load` brings the tile, one for each product; `result` is the step that gives what becomes of them. The last two
+    axes are those of keys and rows."""
+
+    def __init__(self, fusion: FusionOp, machine: Machine, load: Sequence[Callable[[Emitter], SSAValue]]):
+        super().__init__(fusion, machine, apart=True)
+        self.scored: dict[SSAValue, Ref] = {}
+        """The loads of tiles of products."""
+        given = fusion.body.block.args[-len(load) :]
+        self.load: Mapping[SSAValue, Callable[[Emitter], SSAValue]] = dict(zip(given, load, strict=True))
+        self.result: Ref = (-1, 0)
+        self.turned: dict[Ref, Ref] = {}
+        self.build_steps()
+        self.over = self._over()
+
+    @property
+    def computes(self) -> bool:
+        """Whether there are other ops than conversions."""
+        return any(step.kind == "op" and step.function != "convert" for step in self.steps)
+
+    def _over(self) -> Ref | None:
+        """What can be computed in the place of the loaded scores, where the softmax needs no other tile than one for
+        each score: the loaded ones themselves, or the one step on them. None where there is more."""
+        computed = [(i, step) for i, step in enumerate(self.steps) if step.kind not in ("fill", "load")]
+        loads = [(i, 0) for i, step in enumerate(self.steps) if step.kind == "load"]
+        if len(loads) != 1 or not self.scored:
+            return None
+        if not computed:
+            return loads[0] if self.result == loads[0] else None
+        (i, step), *more = computed
+        same = step.elements == self.steps[loads[0][0]].elements
+        alone = not more and step.function is not None and list(step.operands).count(loads[0]) == 1
+        return (i, 0) if alone and same and step.operands[0] == loads[0] and self.result == (i, 0) else None
+
+    def _lanes(self, operands: Sequence[Ref], span: frozenset[int]) -> list[Ref]:
+        """What has one number for each row of scores is a line of a tile, which an instruction of two operands takes as
+        it is for each line of the other one."""
+        line = frozenset({len(self.extents) - 1})
+        lines = [r for r in operands if self._span(r) == line != span]
+        others = [r for r in operands if self._span(r) not in (line, frozenset())]
+        if len(operands) == 2 and len(lines) == len(others) == 1:
+            return [r if r in lines else self._spread(r, span) for r in operands]
+        return super()._lanes(operands, span)
+
+    def _load(self, load: Load, element: Attribute) -> Ref:
+        if load.base in self.load:
+            return self._brought(load.base)
+        ref = super()._load(load, element)
+        if ref not in self.turned:
+            self.turned[ref] = self._turned(ref, load, element)
+        return self.turned[ref]
+
+    def _brought(self, value: SSAValue) -> Ref:
+        """The tile of what a product gives, whatever the shape that its result has outside the kernel."""
+        if value not in self.scored:
+            bring, axes = self.load[value], frozenset(range(len(self.extents)))
+            step = Step([element_of(value)], axes, (), lambda e, _: [bring(e)], "load", axes)
+            self.scored[value] = self._step(step)
+        return self.scored[value]
+
+    def _turned(self, ref: Ref, load: Load, element: Attribute) -> Ref:
+        """What a load brings, turned in ub where keys are neighbours in memory: by single elements it takes long."""
+        step, keys, row = self.steps[ref[0]], len(self.extents) - 2, len(self.extents) - 1
+        view, axes = step.view, step.axes
+        if load.fill is not None or view is None or not {keys, row} <= axes:
+            return ref
+        strides = dict(zip(step.along, view.strides, strict=True))
+        if strides[row] <= strides[keys]:
+            return ref
+        order = sorted(
+            range(len(step.along)), key=lambda d: -1 if step.along[d] == row else step.along[d] or 0
+        )
+        order = sorted(order, key=lambda d: (step.along[d] or 0) >= keys)
+        source = step.source
+        assert source is not None
+
+        def bring(e: Emitter, _: list[SSAValue]) -> Sequence[SSAValue]:
+            b, along = e.builder, [step.along[d] for d in order]
+            whole = b.view(
+                b.gm(source), [view.shape[d] for d in order], [view.strides[d] for d in order], load.offset
+            )
+            offsets = [Expr() if a is None else e.at(a) for a in along]
+            *outer, lines, columns = e.type(axes, element).shape
+            kind = TileType.of([*outer, columns, lines], element, "ub")
+            return [b.load(whole, offsets, [1 if a is None else e.tile[a] for a in along], kind)]
+
+        def turn(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
+            perm = [*range(keys), row, keys]
+            return e.builder.add(ops.TransposeOp, tiles, [e.type(axes, element)], perm=ints(perm)).results
+
+        step.emit = bring
+        return self._step(Step([element], axes, [ref], turn, "op"))
+
+    def _store(self, part: StoredPart) -> None:
+        """Nothing is stored: the softmax, or the second product, goes on from here."""
+        base = base_of(part.value)
+        ref = self.made[base] if base in self.made else self._brought(base)
+        everything = frozenset(range(len(self.extents)))
+        ref = self._spread(ref, everything)
+        self.result = ref if self._span(ref) == everything else self._materialise(ref, everything)
+
+    @staticmethod
+    def of(
+        fusion: FusionOp,
+        at: Chained,
+        first: Sequence[SSAValue],
+        last: SSAValue,
+        order: Sequence[int],
+        machine: Machine,
+        load: Sequence[Callable[[Emitter], SSAValue]],
+    ) -> ScoreSteps:
+        """The ops of a fusion from some values on to another, over the dimensions of the scores in this order."""
+        copied = CopiedFusion(fusion, first, {axis: i for i, axis in enumerate(order)})
+        shape = [shape_of(at.scores.result)[d] for d in order]
+        return ScoreSteps(copied.fusion("vector", shape, copied.value(last)), machine, load)
+
+
+class CopiedFusion:
+    """A fusion in the making out of ops of another one. It has the same block arguments, and one for each value that is
+    `made` elsewhere. renumbered: what axes are called in it."""
+
+    def __init__(self, fusion: FusionOp, made: Sequence[SSAValue], renumbered: Mapping[int, int]) -> None:
+        self.whole, self.renumbered = fusion, renumbered
+        given = [*fusion.body.block.args, *made]
+        self.block = Block(arg_types=[v.type for v in given])
+        self.inside: dict[SSAValue, SSAValue] = dict(zip(given, self.block.args, strict=True))
+
+    def value(self, value: SSAValue) -> SSAValue:
+        """The copy of a value, with all that it is made of."""
+        needed: set[Operation] = set()
+        stack = [value]
+        while stack:
+            found = stack.pop()
+            op = found.owner
+            if found not in self.inside and isinstance(op, Operation) and op not in needed:
+                needed.add(op)
+                stack += op.operands
+        for op in self.whole.body.block.ops if needed else ():
+            if op in needed:
+                self._copy(op)
+        return self.inside[value]
+
+    def _copy(self, op: Operation) -> None:
+        attributes, axes = dict(op.attributes), axes_of(op)
+        if axes is not None and self.renumbered:
+            attributes[AXES] = ints([self.renumbered.get(a, -1) for a in axes])
+        new = type(op).create(
+            operands=[self.inside[v] for v in op.operands],
+            result_types=[r.type for r in op.results],
+            properties=op.properties,
+            attributes=attributes,
+            location=op.location,
+        )
+        self.block.add_op(new)
+        self.inside.update(zip(op.results, new.results, strict=True))
+
+    def fusion(self, kind: str, domain: Sequence[int], result: SSAValue) -> FusionOp:
+        self.block.add_op(YieldOp.create(operands=[result]))
+        return FusionOp.create(
+            operands=[],
+            result_types=[result.type],
+            properties={"kind": StringAttr(kind), "domain": ints(domain)},
+            regions=[Region(self.block)],
+            location=self.whole.location,
+        )

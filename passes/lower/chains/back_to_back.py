@@ -1,0 +1,327 @@
+"""Products back to back: a cube core takes the results of the first one, which are operands of the second one, through
+l1, where the fixpipe does all that is between them. No vector core has a part in it.
+
+for each tile of rows of this core:                       load q
+  for each piece of the keys:                             load k, v
+    for each part of the piece:
+      scores = q k                                        M
+      weights = relu(scores), rounded, in l1              FIX
+    for each part of the piece:
+      sums = sums + weights v                             M
+  store sums                                              FIX
+
+A piece has two parts where that fits: while the weights of one are on their way, the scores of the other are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import islice
+
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import SSAValue
+
+from ....dialects import tile as ops
+from ....dialects.base import Expr, describe, to_ints
+from ....dialects.dtypes import dtype_name, itemsize, size
+from ....dialects.graph import AttentionSchedule, FusionOp
+from ....dialects.graph.interface import element_of, shape_of
+from ....dialects.graph.schedules import Schedule
+from ....dialects.tile import TileType
+from ....machine import Machine
+from ...errors import TooLarge
+from ...forms.back_to_back import is_relu
+from ...forms.layout_axes import base_of
+from ..bound import FRACTAL, LoadCost, round_up
+from ..builder import KernelBuilder, gm_of, hand_back
+from ..cube.cube_schedule import CubePlan
+from ..schedule import may_repeat
+from ..scheduled import as_attention, cannot_obey
+from .attention_choice import ROWS
+from .attention_parts import ProductPart, chained_in, result_dims, result_strides
+from .row_tiles import RowTiles
+
+SCORED = (256, 192, 128, 96, 64, 48, 32, 16)
+"""Keys of a part of a piece that are tried."""
+
+STEPS = (256, 128, 64, 48, 32, 16)
+"""Elements of a mma step along a summed axis that are tried."""
+
+PARTS, MOST_STEPS = 2, 3
+"""Parts of a piece, and steps of the first product that are tried, at most."""
+
+STALLS = 1.12
+"""How much longer a piece takes as its pipes wait for each other: fitted to the simulator."""
+
+
+class BackToBackKernel(RowTiles):
+    """Lowers two products of which the second one takes what the fixpipe makes of the first one's results.
+
+    A schedule's `keys` are those of a piece, `scored` those of a part of it, `columns` all columns of the result."""
+
+    kinds = frozenset({"cube"})
+    s: AttentionSchedule
+    """The schedule that is built."""
+    b: KernelBuilder
+
+    def __init__(self, fusion: FusionOp, machine: Machine, asked: AttentionSchedule) -> None:
+        self.fusion, self.machine, self.asked = fusion, machine, asked
+        at = self.at = chained_in(fusion, machine)
+        scores, product = at.scores, at.product
+        batch, (left, _) = len(to_ints(scores.lhs_batch)), scores.free_dims()
+        swapped = at.axes[scores.result].index(at.keys) < batch + len(left)
+        self.first = ProductPart.of(fusion, scores, at.axes[scores.result], swapped, [], machine)
+        weights = product.operands[at.weights]
+        self.second = ProductPart.of(
+            fusion, product, at.axes[product.result], at.weights == 1, [weights], machine
+        )
+        extents = [*shape_of(scores.result), at.domain[-1]]
+        self.extents: Mapping[int, int] = {a: n for a, n in enumerate(extents) if n != 1}
+        self.keys, self.feature = at.keys, len(extents) - 1
+        self.outer = [a for a in result_dims(scores, swapped) if a in self.extents and a != self.keys]
+        """The axes of tiles: all of the result's but the last."""
+        self.row = max((a for a in self.outer if a >= batch), key=lambda a: self.extents[a])
+        self.second.takes(self.row, 0)
+        self.weighed = element_of(weights)
+        self.relu = any(is_relu(op) for op in at.members)
+        self.wide = round_up(self.extents.get(self.feature, 1))
+        self.shared = round_up(size([self.first.extents[a] for a in self.first.k_axes]))
+        """What is summed up for a score, in whole fractals."""
+
+    # -- choice ------------------------------------------------------------------------------------------------
+
+    def candidates(self, name: str) -> Iterator[AttentionSchedule]:
+        asked, found = self.asked, False
+        for rows in (asked.rows,) if asked.rows else ROWS:
+            if not asked.rows and rows > max(round_up(self.extents[self.row]), FRACTAL):
+                continue
+            for scored in (asked.scored,) if asked.scored else SCORED:
+                for schedule in self._completed(rows, scored):
+                    on_cores = [replace(schedule, grid=grid) for grid in self._grids(rows)]
+                    obeyed = [s for s in on_cores if self._refused_grid(s) is None]
+                    found = found or bool(obeyed)
+                    yield from obeyed
+        if not found:
+            rows, scored = asked.rows or FRACTAL, asked.scored or FRACTAL
+            least = self._schedule(rows, scored, 1, asked.features or FRACTAL, asked.summed or FRACTAL, 1)
+            reason = self._refusal(replace(least, grid=asked.grid or tuple(1 for _ in self.outer)))
+            if asked.chosen():
+                raise cannot_obey(name, reason or "no schedule with these choices fits on chip")
+            raise TooLarge(f"{describe(self.at.product)}: {reason}")
+
+    def _completed(self, rows: int, scored: int) -> Iterator[AttentionSchedule]:
+        """The schedules that fit, but for the grid: of each step of the first product the one with the longest step of
+        the second, twice in l0 where that fits."""
+        asked = self.asked
+        whole = {self.shared, *(n for n in STEPS if self.shared % n == 0)}
+        first = [asked.features] if asked.features else sorted(whole, reverse=True)[:MOST_STEPS]
+        second = [asked.summed] if asked.summed else [n for n in STEPS if scored % n == 0]
+        for parts in [asked.keys // scored] if asked.keys else (PARTS, 1):
+            for features in first:
+                tried = (
+                    self._schedule(rows, scored, parts, features, n, slots) for slots in (2, 1) for n in second
+                )
+                fitting = (s for s in tried if (self._refused_steps(s) or self._refused_bytes(s)) is None)
+                yield from islice(fitting, 1)
+
+    def _schedule(
+        self, rows: int, scored: int, parts: int, features: int, summed: int, buffers: int
+    ) -> AttentionSchedule:
+        keys = self.asked.keys or scored * parts
+        slots = self.asked.slots({"l1": 2, "l0a": buffers, "l0b": buffers, "l0c": 1, "ub": 1})
+        schedule = AttentionSchedule(
+            rows=rows,
+            keys=keys,
+            scored=scored,
+            columns=self.asked.columns or self.wide,
+            buffered=self.asked.buffered or 1,
+            features=features,
+            summed=summed,
+            bands=self.asked.bands,
+            places=self.asked.places,
+            cores=self.asked.cores,
+        )
+        return replace(schedule, **slots)
+
+    def _refusal(self, s: AttentionSchedule) -> str | None:
+        return self._refused_steps(s) or self._refused_grid(s) or self._refused_bytes(s)
+
+    def _refused_steps(self, s: AttentionSchedule) -> str | None:
+        """Why the pieces and steps of a tile cannot be what a schedule says."""
+        assert s.rows and s.keys and s.scored and s.features and s.summed
+        if any(n % FRACTAL for n in (s.rows, s.keys, s.scored, s.features, s.summed)):
+            return f"rows, keys, scored, features and summed must be multiples of {FRACTAL}"
+        if (s.bands or 1) > 1 or (s.places or 1) > 1 or s.buffered != 1:
+            return "products back to back have no bands, one place, and buffered = 1"
+        if s.columns != self.wide:
+            return f"its sums stay in l0c, so that columns must be all {self.wide}"
+        if self.extents[self.keys] % s.keys:
+            return f"pieces of {s.keys} keys do not divide {self.extents[self.keys]}"
+        if s.keys not in (s.scored, PARTS * s.scored):
+            return f"a piece of {s.keys} keys is not one part of {s.scored}, or {PARTS}"
+        if s.scored % s.summed:
+            return f"steps of {s.summed} keys do not divide {s.scored}"
+        return None
+
+    def _bytes(self, s: AttentionSchedule) -> dict[str, int]:
+        """Bytes of each memory space that a tile takes."""
+        assert s.rows and s.keys and s.scored and s.features and s.summed
+        slots = {space: getattr(s, space) for space in ("l1", "l0a", "l0b", "l0c")}
+        width, parts, shared = itemsize(self.weighed), s.keys // s.scored, self._whole(s)
+        l1 = s.rows * shared + s.keys * (shared + self.wide) + s.rows * s.keys
+        l0a = s.rows * (s.features * (1 if self._stays(s) else parts) + parts * s.summed)
+        l0b = parts * (s.features * s.scored + s.summed * self.wide)
+        l0c = s.rows * (s.keys + self.wide)
+        return {
+            "l1": slots["l1"] * l1 * max(width, itemsize(element_of(self.first.anchor.lhs))),
+            "l0a": slots["l0a"] * l0a * width,
+            "l0b": slots["l0b"] * l0b * width,
+            "l0c": slots["l0c"] * l0c * 4,
+        }
+
+    def _stays(self, s: AttentionSchedule) -> bool:
+        """Whether what the first product takes of a tile of rows is in l0a for all keys."""
+        assert s.features
+        return s.features >= self.shared
+
+    def _whole(self, s: AttentionSchedule) -> int:
+        """What is summed up for a score, in whole steps."""
+        assert s.features
+        return -(-self.shared // s.features) * s.features
+
+    def bound(self, schedule: Schedule) -> float:
+        s, machine = as_attention("", schedule), self.machine
+        assert s.rows and s.keys and s.scored and s.features and s.summed and s.grid
+        width, wide, cores = itemsize(self.weighed), self.wide, size(s.grid)
+        parts, pieces = s.keys // s.scored, self.extents[self.keys] // s.keys
+        tiles = size([own for _, own in self._split(s).values()])
+        left, right = machine.moves["l1", "l0a"], machine.moves["l1", "l0b"]
+        steps = self._whole(s) // s.features, s.scored // s.summed
+        blocks = s.rows * s.keys * (self._whole(s) + wide) / machine.cube[dtype_name(self.weighed)].macs
+        mma = blocks + parts * sum(steps) * machine.cube_fixed_cycles
+        step = right.cycles(s.features * s.scored * width, overlapped=True)
+        step += 0 if self._stays(s) else left.cycles(s.rows * s.features * width, overlapped=True)
+        moves = steps[0] * step
+        moves += steps[1] * left.cycles(s.rows * s.summed * width, overlapped=True)
+        moves += steps[1] * right.cycles(s.summed * wide * width, overlapped=True)
+        queries, *others = self._loads(s)
+        wait = machine.wait_cycles.get("MTE2", 0)
+        begin, query, load = (
+            sum(self._busy(each, cores) + wait for each in some)
+            for some in ([queries, others[0]], [queries], others)
+        )
+        handed = machine.moves["l0c", "l1"].cycles(s.rows * s.scored * width)
+        # the moves of the next scores stand behind those of the weights, which wait for the fixpipe
+        late = handed + left.cycles(s.rows * s.summed * width) + step if parts == 1 else 0
+        drain = machine.moves["l0c", "gm"].cycles(s.rows * wide * itemsize(element_of(self.at.product.result)))
+        piece = (max(mma, parts * moves, parts * handed) + late) * STALLS
+        tile = max(pieces * piece, query + pieces * load, drain)
+        cycles = begin + tiles * tile + drain
+        moved = queries.bytes + pieces * sum(each.bytes for each in others) + s.rows * wide * width
+        cycles = max(cycles, tiles * moved * cores / machine.l2_bytes_per_cycle)
+        return machine.cycles_to_microseconds(cycles) + machine.launch_microseconds(cores)
+
+    def _loads(self, s: AttentionSchedule) -> list[LoadCost]:
+        """What a tile of rows loads, and what a piece of the keys does."""
+        first, second = self._plans_of(s)
+        loads = [(self.first, 0, first.lhs), (self.first, 1, first.rhs), (self.second, 1, second.rhs)]
+        return [part.operands[i].load_cost(part.views[i], box, self.machine) for part, i, box in loads]
+
+    def _busy(self, load: LoadCost, cores: int) -> float:
+        """Cycles of a load that all cores make at once."""
+        shared = self.machine.moves["gm", "l1"].shared_bytes_per_cycle
+        return max(load.cycles, load.bus / shared, load.bus * cores / self.machine.l2_bytes_per_cycle)
+
+    # -- the kernel --------------------------------------------------------------------------------------------
+
+    def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
+        s = self.s = as_attention(name, schedule)
+        lead = [cores for cores, _ in self._split(s).values() if may_repeat(cores)]
+        b = self.b = KernelBuilder(
+            self.machine,
+            "cube",
+            lead,
+            [gm_of(v) for v in self.fusion.body.block.args],
+            [gm_of(v) for v in self._yielded],
+            [],
+            {space: getattr(s, space) for space in ("l1", "l0a", "l0b", "l0c", "ub")},
+        )
+        b.location = self.fusion.location
+        with b.section("cube"), ExitStack() as stack:
+            position = self._of_core([Expr.of(b.coordinates[i]) for i in range(len(lead))], s)
+            self._loops(b, stack, position, s)
+            self._tile(position)
+        return b.finish(name)
+
+    def _plans_of(self, s: AttentionSchedule) -> tuple[CubePlan, CubePlan]:
+        """The steps and loads of both products."""
+        assert s.rows and s.keys and s.scored and s.features and s.summed
+        keys, tile = s.keys, {self.row: s.rows, self.keys: s.scored, self.feature: self.wide}
+
+        def plan(part: ProductPart, step: int, whole: int) -> CubePlan:
+            l0, lhs, rhs = ([1] * len(part.extents) for _ in range(3))
+            for axis, a in part.number.items():
+                l0[a] = lhs[a] = tile.get(axis, 1)
+                rhs[a] = keys if axis == self.keys else l0[a]
+            for a in part.k_axes:
+                l0[a] = step if a == part.k_axes[-1] else part.extents[a]
+                lhs[a] = whole if a == part.k_axes[-1] else part.extents[a]
+                rhs[a] = keys if part is self.second else lhs[a]
+            return CubePlan(tuple(l0), tuple(lhs), tuple(rhs), (), "m", {}, None)
+
+        last = self.first.k_axes[-1]
+        whole = -(-self.first.extents[last] // s.features) * s.features
+        return plan(self.first, s.features, whole), plan(self.second, s.summed, s.scored)
+
+    def _tile(self, position: Mapping[int, Expr]) -> None:
+        """All keys for one tile of rows."""
+        b, s, first, second = self.b, self.s, self.first, self.second
+        assert s.rows and s.keys and s.scored
+        for_first, for_second = self._plans_of(s)
+        moved = None
+        parts = s.keys // s.scored
+        queries = first.left(b, for_first, first.named(position))
+        if self._stays(s):
+            moved = first.left_moved(b, for_first, queries)
+        once = replace(for_second, rhs=for_second.lhs)  # a part of a piece that is loaded as one
+        outer = [second.nothing(b, s.rows, self.wide)]
+        inner = list(outer)
+        with b.loop(self.extents[self.keys] // s.keys, inner) as index:
+            at = index * s.keys
+            where = first.named({**position, self.keys: at})
+            summed = second.named(position) | dict.fromkeys(second.k_axes, at)
+            keys, values = first.right(b, for_first, where), second.right(b, for_second, summed)
+            begins = [Expr(part * s.scored) for part in range(parts)]
+            weights = [
+                self._handed_on(
+                    first.sums(b, for_first, where, queries, keys, {self.keys: begin}, moved=moved)
+                )
+                for begin in begins
+            ]
+            for part, begin in enumerate(begins):
+                onto = inner[0], index * parts + part
+                taken = [weights[part]]
+                inner[0] = second.sums(b, once, summed, taken, values, None, onto, begin)
+        hand_back(outer, inner)
+        self._store(position, outer[0])
+
+    def _handed_on(self, sums: SSAValue) -> SSAValue:
+        kind = TileType.of(ops.tile_type(sums).shape, self.weighed, "l1")
+        relu = UnitAttr() if self.relu else None
+        return self.b.add(ops.HandOnOp, [sums], [kind], relu=relu).results[0]
+
+    def _store(self, position: Mapping[int, Expr], sums: SSAValue) -> None:
+        b, s = self.b, self.s
+        assert s.rows
+        others = [a for a in self.outer if a != self.row]
+        axes = [*others, self.row, self.feature]
+        sizes = [*(1 for _ in others), s.rows, self.wide]
+        for i, value in enumerate(self._yielded):
+            assert base_of(value) is self.at.product.result
+            strides = result_strides(self.at, value)
+            view = b.view(
+                b.output(i), [self.extents.get(a, 1) for a in axes], [strides.get(a, 1) for a in axes]
+            )
+            b.store(sums, view, [position.get(a, Expr()) for a in axes], sizes)

@@ -1,0 +1,104 @@
+"""Tiles of chained products: each has some rows of the result, and a core has all keys and columns of its own."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+
+from xdsl.ir import SSAValue
+
+from ....dialects.base import Expr
+from ....dialects.dtypes import size
+from ....dialects.graph import AttentionSchedule
+from ....dialects.graph.schedules import Schedule
+from ....dialects.open_sizes import certain
+from ..bound import grids
+from ..builder import KernelBuilder
+from ..schedule import may_repeat, share
+from ..scheduled import ScheduledKernel, as_attention, cannot_obey
+
+
+class RowTiles(ScheduledKernel):
+    """A launch for chained products. `outer` are the axes of its tiles, all of the result's but the last, and `row` is
+    the one along which a tile has more than one place; `extents` are those of what is computed here."""
+
+    asked: AttentionSchedule
+    outer: Sequence[int]
+    row: int
+    extents: Mapping[int, int]
+
+    @abstractmethod
+    def _refusal(self, s: AttentionSchedule) -> str | None:
+        """Why a complete schedule cannot be obeyed, as the rest of a sentence."""
+
+    @abstractmethod
+    def _bytes(self, s: AttentionSchedule) -> dict[str, int]:
+        """Bytes of each memory space that a tile takes."""
+
+    def check(self, name: str, schedule: Schedule) -> None:
+        reason = self._refusal(as_attention(name, schedule))
+        if reason is not None:
+            raise cannot_obey(name, reason)
+
+    @property
+    def _yielded(self) -> Sequence[SSAValue]:
+        last = self.fusion.body.block.last_op
+        assert last is not None
+        return last.operands
+
+    def _tiles(self, axis: int, rows: int) -> int:
+        return -(-self.extents[axis] // rows) if axis == self.row else self.extents[axis]
+
+    def _grids(self, rows: int) -> list[tuple[int, ...]]:
+        """Divisions over cores that are worth judging: fewer cores are started sooner."""
+        if self.asked.grid:
+            return [self.asked.grid]
+        counts = [self._tiles(a, rows) for a in self.outer]
+        most = min(self.asked.cores or self.machine.cube_cores, self.machine.cube_cores)
+        return [tuple(grid) for grid in grids(counts, most)]
+
+    def _refused_grid(self, s: AttentionSchedule) -> str | None:
+        """Why tiles cannot be on cores as a schedule says."""
+        assert s.rows and s.grid
+        if len(s.grid) != len(self.outer):
+            return f"its result has {len(self.outer)} axes of tiles, and the grid {len(s.grid)}"
+        if size(s.grid) > self.machine.cube_cores:
+            return f"a grid of {size(s.grid)} cores is more than the {self.machine.cube_cores} there are"
+        for a, n in zip(self.outer, s.grid, strict=True):
+            if certain(share(self._tiles(a, s.rows), n)[0], "!=", n):
+                return f"axis {a} of {self._tiles(a, s.rows)} tiles cannot be split over {n} cores"
+        return None
+
+    def _refused_bytes(self, s: AttentionSchedule) -> str | None:
+        """Why a tile does not fit on chip."""
+        for space, need in self._bytes(s).items():
+            room = self.machine.spaces[space].bytes
+            if need > room:
+                return f"a tile of {s.rows} rows and {s.keys} keys takes {need} bytes of {space}, of {room} there are"
+        return None
+
+    def _split(self, s: AttentionSchedule) -> dict[int, tuple[int, int]]:
+        """For each axis of tiles the cores along it, and the tiles of each."""
+        assert s.rows and s.grid
+        return {a: share(self._tiles(a, s.rows), n) for a, n in zip(self.outer, s.grid, strict=True)}
+
+    def _of_core(self, here: Sequence[Expr], s: AttentionSchedule) -> dict[int, Expr]:
+        """Where the tiles of a core begin; here: its coordinates, of the axes along which there are several cores."""
+        split, coordinates = self._split(s), iter(here)
+        position: dict[int, Expr] = {}
+        for a in self.outer:
+            core = next(coordinates) if may_repeat(split[a][0]) else Expr()
+            position[a] = core * (split[a][1] * self._length(a, s))
+        return position
+
+    def _loops(self, b: KernelBuilder, stack: ExitStack, position: dict[int, Expr], s: AttentionSchedule) -> None:
+        """Opens the loops over the tiles of a core, which move its position."""
+        split = self._split(s)
+        for a in self.outer:
+            if may_repeat(split[a][1]):
+                position[a] = position[a] + stack.enter_context(b.loop(split[a][1])) * self._length(a, s)
+
+    def _length(self, axis: int, s: AttentionSchedule) -> int:
+        assert s.rows
+        return s.rows if axis == self.row else 1

@@ -1,0 +1,423 @@
+"""How the operands of a matrix product or convolution are read: what loads bring to l1, and what the l1 -> l0a move
+makes of it, which unrolls an image to columns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from xdsl.dialects.builtin import Float32Type, i32
+from xdsl.ir import Attribute, BlockArgument, SSAValue
+
+from ....dialects.base import Expr, integer, to_ints
+from ....dialects.dtypes import is_float, itemsize, size
+from ....dialects.graph import ExpandOp, FusionOp, GatherOp
+from ....dialects.graph.interface import element_of, shape_of
+from ....dialects.npu.fractals import matrix_bytes
+from ....dialects.npu.interface import gm_traffic
+from ....dialects.npu.types import GmType, row_strides
+from ....dialects.open_sizes import certain
+from ....dialects.sparsity import INDEXED, KEPT_OF
+from ....machine import Machine
+from ...forms.access import resolve
+from ...forms.gathered_operands import gathers_of
+from ...forms.nests import Product, nest_of
+from ...forms.sparse_products import expansion_of
+from ..axes import is_base
+from ..bound import LoadCost
+from ..fusion_steps import FusionSteps
+from ..schedule import merge_axes
+
+
+def product_in(fusion: FusionOp) -> Product | None:
+    """The product of a fusion, if it has one and no other."""
+    found = [op for op in fusion.body.block.ops if isinstance(op, Product)]
+    return found[0] if len(found) == 1 else None
+
+
+def accumulated_in(op: Product) -> Attribute:
+    """The element type that the cube adds up a product in."""
+    return Float32Type() if is_float(element_of(op.lhs)) else i32
+
+
+@dataclass
+class PlaceRead:
+    """Where a slice of a table begins along a dimension: a number of another tensor, which the scalar unit reads and
+    clamps to [0, highest]. source: the kernel's input; shape: its extents; at: where the number is, by batch axes."""
+
+    source: int
+    shape: Sequence[int]
+    at: Sequence[Expr[int]]
+    highest: int
+
+
+@dataclass(eq=False)
+class Dim:
+    """One dimension of an operand's view, equal to itself only: extent, stride (elements), the axes it is indexed by, a
+    constant."""
+
+    extent: int
+    stride: int
+    terms: dict[int, int]
+    constant: int = 0
+    each: int = 1
+    """Elements along its axis that one element here stands for: several in what is stored of a sparse operand."""
+    strided: bool = False
+    """Whether it is loaded with what lies between its steps, as elements that are next to each other in memory are."""
+    begins: PlaceRead | None = None
+    """Where it begins, as far as that is known only at run time."""
+    placed_by: dict[int, int] = field(default_factory=dict[int, int])
+    """Axes that only say where it begins: loads have one place of each, as those of windows where no move unrolls
+    them."""
+
+    @property
+    def windowed(self) -> bool:
+        """Whether windows or steps are taken of it behind l1."""
+        return len(self.terms) != 1 or self.strided
+
+    def shared(self, at: Expr) -> Expr:
+        """The place here of a position along its axis, a multiple of `each`."""
+        return Expr(at.constant // self.each, {v: c // self.each for v, c in at.terms})
+
+
+@dataclass
+class Operand:
+    """How lhs or rhs is read: view dimensions in load order, and whether the matrix is transposed after l1. index: how
+    the positions of the values of a 2:4 sparse rhs are read."""
+
+    source: int
+    dims: list[Dim]
+    offset: int
+    element: Attribute
+    transpose: bool = False
+    index: Operand | None = None
+    column_dims: int = 1
+    """How many of the last dimensions are columns of the matrix in l1."""
+
+    @property
+    def placed(self) -> frozenset[int]:
+        """The axes of which each place has a slice of its own."""
+        begins = [d.begins for d in self.dims if d.begins is not None]
+        return frozenset(a for each in begins for at in each.at for a in at.variables)
+
+    @property
+    def parts(self) -> list[Operand]:
+        """What is loaded of it: itself, and its index."""
+        return [self] if self.index is None else [self, self.index]
+
+    def l1_sizes(self, tile: Mapping[int, int] | Sequence[int]) -> list[int]:
+        out = []
+        for d in self.dims:
+            if not d.windowed:
+                out.append(-(-tile[next(iter(d.terms))] // d.each))
+            else:
+                out.append(sum((tile[a] - 1) * c for a, c in d.terms.items()) + 1)
+        return out
+
+    def l1_bytes(self, tile: Mapping[int, int] | Sequence[int], machine: Machine) -> int:
+        """What a load of a box of the axes takes in l1, at most: where windows are taken of it, all but the last of its
+        dimensions are rows."""
+        sizes = self.l1_sizes(tile)
+        return max(matrix_bytes(sizes, self.element, "l1", dims, machine) for dims in {1, self.column_dims})
+
+    def view(self, extents: dict[int, int]) -> GmType:
+        """All of it, with what lies outside the tensor that windows reach."""
+        reach = zip(self.dims, self.l1_sizes(extents), strict=True)
+        return GmType.of([max(d.extent, n) for d, n in reach], self.element, [d.stride for d in self.dims])
+
+    def load_cost(self, views: Sequence[GmType], box: Sequence[int], machine: Machine) -> LoadCost:
+        """A load of its parts for a box of the axes."""
+        move, cycles, moved, bus, turn = machine.moves["gm", "l1"], 0, 0, 0, 0.0
+        for part, view in zip(self.parts, views, strict=True):
+            sizes = part.l1_sizes(box)
+            align = part.alignment(view, sizes, machine)
+            traffic = gm_traffic(view, [0] * len(sizes), sizes, part.l1_steps(), machine, align)
+            cycles += move.cycles(traffic.bytes, traffic.runs)
+            moved += traffic.bytes
+            bus += traffic.bus
+            turn += move.turn(traffic.bytes, traffic.bus, traffic.runs)
+        return LoadCost(cycles, moved, bus, turn)
+
+    def alignment(self, view: GmType, sizes: Sequence[int], machine: Machine) -> int:
+        """What divides the starts of all boxes of these sizes, in bytes: a line where each begins at one."""
+        width = itemsize(self.element)
+        apart = [n * s for n, s, whole in zip(sizes, view.strides, view.shape, strict=True) if n < whole]
+        return math.gcd(machine.gm_align, self.offset * width, *(n * width for n in apart))
+
+    def l1_steps(self) -> list[int]:
+        return [1 if d.windowed else next(iter(d.terms.values())) for d in self.dims]
+
+
+class ContractionSteps(FusionSteps):
+    """The axes, operands and vector steps of a cube or mix fusion: `anchor` is its product, `operands` are lhs and rhs.
+    `role` is that of each axis that is walked."""
+
+    def __init__(self, fusion: FusionOp, machine: Machine, groups: Sequence[Sequence[int]] | None = None):
+        anchor = product_in(fusion)
+        assert anchor is not None
+        self.anchor = anchor
+        self.acc_type = accumulated_in(anchor)
+        self.nest = nest_of(anchor)
+        self.expansion = expansion_of(anchor)
+        self.gathers = gathers_of(anchor)
+        super().__init__(fusion, machine, groups)
+
+    def _operand(self, value: SSAValue, indices: Sequence[Expr[int]]) -> Operand:
+        """The view of lhs or rhs: a dimension per axis where that is enough, per tensor dimension where windows
+        or padding make the index reach outside."""
+        if self.expansion is not None and value is self.anchor.rhs:
+            return self._sparse(self.expansion, indices)
+        if self.gathers and (gathered := self._gathered(value, indices)) is not None:
+            return gathered
+        shape = shape_of(value)
+        extents = dict(enumerate(self.nest.extents))
+        inside = all(
+            i.constant + sum(min(c, 0) * (extents[a] - 1) for a, c in i.terms) >= 0
+            and i.constant + sum(max(c, 0) * (extents[a] - 1) for a, c in i.terms) < n
+            for i, n in zip(indices, shape, strict=True)
+        )
+        windowed = any(
+            sum(self.nest.roles[a] == "k" for a, _ in i.terms)
+            and any(self.nest.roles[a] == "m" for a, _ in i.terms)
+            for i in indices
+        )
+        if inside and not windowed:
+            load = resolve(value, indices, extents, is_base)
+            dims = [
+                Dim(n, s, dict(i.terms), i.constant)
+                for n, s, i in zip(load.shape, load.strides, load.indices, strict=True)
+                if i.terms or i.constant
+            ]
+            known = {a for d in dims for a in d.terms}
+            repeated = sorted({a for i in indices for a, _ in i.terms if extents[a] != 1} - known)
+            dims += [Dim(extents[a], 0, {a: 1}) for a in repeated]
+            if value is self.anchor.lhs:
+                dims = self._side_by_side(dims, itemsize(element_of(value)))
+        else:
+            plain = [Expr.of(-1 - d) for d in range(len(shape))]
+            load = resolve(value, plain, {-1 - d: n for d, n in enumerate(shape)}, is_base)
+            at = {i.terms[0][0]: s for i, s in zip(load.indices, load.strides, strict=True)}
+            dims = [
+                Dim(shape[d], at.get(-1 - d, 0), dict(i.terms), i.constant)
+                for d, i in enumerate(indices)
+                if shape[d] != 1 or i.terms or i.constant
+            ]
+            if not self.machine.unrolls:
+                dims = [self._one_by_one(d) for d in dims]
+        assert isinstance(load.base, BlockArgument)
+        return Operand(
+            list(self.fusion.body.block.args).index(load.base), dims, load.offset, element_of(value)
+        )
+
+    def _one_by_one(self, dim: Dim) -> Dim:
+        """A dimension of windows, loaded along the longest of its axes at one place of each other."""
+        if len(dim.terms) < 2:
+            return dim
+        longest = max(dim.terms, key=lambda a: self.nest.extents[a])
+        others = {a: c for a, c in dim.terms.items() if a != longest}
+        return replace(dim, terms={longest: dim.terms[longest]}, placed_by=others)
+
+    def _side_by_side(self, dims: list[Dim], width: int) -> list[Dim]:
+        """The dimensions of lhs, of which no two elements lie next to each other in memory where every other column of
+        an image is read. Each element alone would move a whole burst, so what lies between them comes along."""
+        steps = [abs(d.stride) for d in dims if d.stride and d.extent > 1]
+        least = min(steps, default=1)
+        if least == 1 or least * width > self.machine.burst_bytes or not self.machine.unrolls:
+            return dims
+
+        def whole(d: Dim) -> Dim:
+            ((axis, step),) = d.terms.items()
+            if d.stride != least or step != 1 or self.nest.roles[axis] != "m":
+                return d
+            extent, constant = (d.extent - 1) * least + 1, d.constant * least
+            return replace(d, extent=extent, stride=1, terms={axis: least}, constant=constant, strided=True)
+
+        return [whole(d) if len(d.terms) == 1 else d for d in dims]
+
+    def _sparse(self, op: ExpandOp, indices: Sequence[Expr[int]]) -> Operand:
+        """The views of the values and of the index of a sparse rhs."""
+        extents = dict(enumerate(self.nest.extents))
+        # seen through transposes; these have the index of each dimension of what is expanded
+        at = resolve(self.anchor.rhs, indices, extents, lambda v: v is op.result).position
+        (k,) = at[integer(op.dim)].variables
+
+        def stored(value: SSAValue, each: int) -> Operand:
+            load = resolve(value, at, {**extents, k: extents[k] // each}, is_base)
+            assert isinstance(load.base, BlockArgument)
+            dims = [
+                Dim(n, s, dict(i.terms), i.constant, each if k in i.variables else 1)
+                for n, s, i in zip(load.shape, load.strides, load.indices, strict=True)
+                if i.terms or i.constant
+            ]
+            if all(d.each == 1 for d in dims):  # one byte has the positions of all
+                dims.append(Dim(1, 1, {k: 1}, 0, each))
+            number = list(self.fusion.body.block.args).index(load.base)
+            return Operand(number, dims, load.offset, element_of(value))
+
+        found = stored(op.values, KEPT_OF)
+        found.index = stored(op.index, INDEXED)
+        return found
+
+    def _gathered(self, value: SSAValue, indices: Sequence[Expr[int]]) -> Operand | None:
+        """The view of the table that lhs or rhs is slices of; None where it is another value."""
+        load = resolve(value, indices, dict(enumerate(self.nest.extents)), is_base)
+        op = load.base.owner
+        if op not in self.gathers:
+            return None
+        assert isinstance(op, GatherOp)
+        offset, index_dim, starts = to_ints(op.offset_dims), integer(op.index_dim), shape_of(op.indices)
+        kept, moved = op.slice_dims(), to_ints(op.start_map)
+        inside = dict(zip(kept, (load.position[d] for d in offset), strict=True))
+        batch = [at for d, at in enumerate(load.position) if d not in offset]
+        places = [d for d in range(len(starts)) if d != index_dim]
+        inside |= {
+            d: batch[places.index(i)]
+            for d, i in zip(to_ints(op.x_batch), to_ints(op.indices_batch), strict=True)
+        }
+        x, numbers = op.x, op.indices
+        assert isinstance(x, BlockArgument) and isinstance(numbers, BlockArgument)
+
+        def begins(d: int, n: int, count: int) -> PlaceRead | None:
+            if d not in moved or certain(n, "==", count):
+                return None
+            number: Expr[int] = Expr(moved.index(d))
+            at = [number if i == index_dim else batch[places.index(i)] for i in range(len(starts))]
+            return PlaceRead(numbers.index, starts, at, n - count)
+
+        table, dims = shape_of(x), []
+        spans = zip(table, row_strides(table), to_ints(op.slice_sizes), strict=True)
+        for d, (n, stride, count) in enumerate(spans):
+            at: Expr[int] = inside.get(d, Expr())
+            dims.append(Dim(n, stride, dict(at.terms), at.constant, begins=begins(d, n, count)))
+        used = [d for d in dims if d.terms or d.constant or d.begins is not None]
+        return Operand(x.index, used, 0, element_of(value))
+
+    def _merge(self) -> None:
+        inside = (self.anchor, self.expansion, *self.gathers)
+        self.members = [op for op in self.members if op not in inside]
+        self.operands: list[Operand] = [
+            self._operand(self.anchor.lhs, self.nest.lhs),
+            self._operand(self.anchor.rhs, self.nest.rhs),
+        ]
+        strides, presence, fixed = self._constraints()
+        for operand, roles in zip(self.operands, ("bmk", "bkn"), strict=True):
+            step: dict[int, int] = {}
+            for d in operand.dims:
+                for a, c in (d.terms | d.placed_by).items():
+                    step[a] = d.stride * c
+                fixed |= set(d.placed_by)
+                plain = len(d.terms) == 1 and not (d.placed_by or d.constant)
+                if not plain or next(iter(d.terms.values())) != 1 or self._partial(d):
+                    fixed |= set(d.terms)
+            fixed |= operand.placed
+            strides.append(step)
+            presence.append(frozenset(a for a, r in self.nest.roles.items() if r in roles))
+        presence.append(frozenset(a for a, r in self.nest.roles.items() if r in "bmn"))
+        presence.append(frozenset(a for a, r in self.nest.roles.items() if r == "b"))
+        if any(len(t) > 1 for t in self.nest.out):
+            fixed |= {a for t in self.nest.out if len(t) > 1 for a in t}
+        merged = merge_axes(self.nest.extents, strides, presence, fixed)
+        if self.machine.fused:  # A drain fills vector tiles in the accumulator's order.
+            merged.sort(key=lambda group: "bmnk".index(self.nest.roles[group[0]]))
+        self.merged = self._as_asked(merged)
+        self.new_axis = {a: i for i, group in enumerate(self.merged) for a in group}
+        self.extents = [size([self.nest.extents[a] for a in group]) for group in self.merged]
+        self.role = [self.nest.roles[g[0]] for g in self.merged]
+        for operand in self.operands:
+            for part in operand.parts:
+                self._renumber(part)
+        by_role = {r: [a for a, x in enumerate(self.role) if x == r] for r in "bmnk"}
+        self.m_axes, self.n_axes = by_role["m"], by_role["n"]
+        self.k_axes, self.b_axes = by_role["k"], by_role["b"]
+        self._orient()
+
+    def _partial(self, dim: Dim) -> bool:
+        return dim.extent != self.nest.extents[next(iter(dim.terms))]
+
+    def _renumber(self, operand: Operand) -> None:
+        kept: dict[int, Dim] = {}
+        others: list[Dim] = []
+        for d in operand.dims:
+            terms = {self.new_axis[a]: c for a, c in d.terms.items() if a in self.new_axis}
+            merged = len(terms) == 1 and len(self.merged[next(iter(terms))]) > 1
+            if merged:
+                axis = next(iter(terms))
+                last = self.merged[axis][-1]
+                if last in d.terms:
+                    kept[axis] = Dim(self.extents[axis], d.stride, {axis: 1})
+            elif terms or d.constant or d.begins is not None:
+                places = {self.new_axis[a]: c for a, c in d.placed_by.items() if a in self.new_axis}
+                others.append(replace(d, terms=terms, placed_by=places))
+        operand.dims = [*others, *kept.values()]
+        for d in operand.dims:
+            if d.begins is not None:
+                at = [self._renumbered(e) for e in d.begins.at]
+                d.begins = replace(d.begins, at=at)
+
+    def _renumbered(self, place: Expr[int]) -> Expr[int]:
+        """A place by the axes of the nest, by those that are walked: others have one place."""
+        return Expr(place.constant, {self.new_axis[a]: c for a, c in place.terms if a in self.new_axis})
+
+    def _full_extent(self, axis: int) -> int:
+        return self.nest.extents[axis]
+
+    def _out_strides(self, value: SSAValue, within: Sequence[int] | None = None) -> dict[int, int]:
+        by_dim = super()._out_strides(value, within)
+        out: dict[int, int] = {}
+        for d, terms in enumerate(self.nest.out):
+            for a, c in terms.items():
+                if d in by_dim:
+                    out[a] = by_dim[d] * c
+        return out
+
+    def _orient(self) -> None:
+        """Orders each operand's dimensions: batch, then rows, then columns, the one nearest in memory last.
+
+        A gather of windows puts the positions in a window before the rest of the summed axes, in the order of
+        the image's dimensions; the filter follows that order."""
+        lhs, rhs = self.operands
+        self._order(lhs, self.m_axes, self.k_axes, windowed=True)
+        summed = [a for d in lhs.dims for a in (*d.placed_by, *d.terms) if a in self.k_axes]
+        summed += [a for a in self.k_axes if a not in summed]
+        self._order(rhs, self.n_axes, summed, windowed=False)
+        if rhs.index is not None:
+            self._order(rhs.index, self.n_axes, summed, windowed=False)
+
+    @property
+    def singly(self) -> frozenset[int]:
+        """The axes of which a step and a load have one place."""
+        return frozenset(a for o in self.operands for d in o.dims for a in d.placed_by)
+
+    def _order(self, operand: Operand, free: list[int], k: list[int], windowed: bool) -> None:
+        def find(axes: Sequence[int]) -> list[Dim]:
+            found: list[Dim] = []
+            for a in axes:
+                for d in operand.dims:
+                    if a in d.terms and d not in found:
+                        found.append(d)
+            return found
+
+        free_dims = find(free)
+        k_dims = [d for d in find(k) if d not in free_dims]
+        batch = [d for d in operand.dims if d not in free_dims and d not in k_dims]
+        has_window = any(d.windowed for d in free_dims)
+
+        def nearest(dims: list[Dim]) -> int:
+            return abs(dims[-1].stride) if dims and dims[-1].stride else 1 << 60
+
+        if windowed:
+            operand.transpose = not has_window and bool(free_dims) and nearest(free_dims) < nearest(k_dims)
+            sides = {False: k_dims, True: free_dims}
+            if any(self.role[a] != "b" for d in sides[operand.transpose][-1:] for a in d.placed_by):
+                operand.transpose = not operand.transpose  # a window may begin before the tensor: among rows
+            first, last = sides[not operand.transpose], sides[operand.transpose]
+        else:
+            several = [d for d in k_dims if not d.terms.keys() <= self.singly]
+            operand.transpose = bool(k_dims) and nearest(k_dims) < nearest(free_dims) and len(several) <= 1
+            first, last = (free_dims, k_dims) if operand.transpose else (k_dims, free_dims)
+        if not last:
+            last = [Dim(1, 1, {})]
+        operand.dims = [*batch, *first, *last]
+        operand.column_dims = len(last)

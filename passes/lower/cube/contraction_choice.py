@@ -1,0 +1,408 @@
+"""How a contraction is cut: what leaves the cube, which schedules are worth judging, and what each costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from xdsl.ir import SSAValue
+
+from ....dialects.base import Expr, describe
+from ....dialects.dtypes import dtype_name, itemsize, size
+from ....dialects.graph import CubeSchedule, FusionOp
+from ....dialects.graph.interface import element_of
+from ....dialects.graph.schedules import Schedule
+from ....machine import Machine
+from ...errors import PassError, TooLarge
+from ..axes import behind_layout
+from ..bound import CubeCost, CubeProblem, LoadCost, OperandLoads
+from ..scheduled import ScheduledKernel, Wait, as_cube, cannot_obey, is_made
+from .contraction_axes import Dim, Operand
+from .cube_loads import L1_FRACTION, other_loads
+from .cube_refusal import refusal
+from .cube_schedule import CubePlan, Refused, cube_schedules, is_free
+from .draining import Drain, PartialDrain, drain_of, has_room, partial_drain_of
+from .epilogue import EpilogueSteps
+from .loads_ahead import loads_ahead
+
+CLEARLY_BETTER = 0.9
+"""The share of the best schedule's bound below which another one is better beyond the error of the bound."""
+
+REFINED = 8
+"""How many steps are tried with other loads, those with the best schedules."""
+
+
+Costed = tuple[CubeCost, int, int, bool]
+"""What a tile costs, on how many cores, the tiles of the busiest one, whether the next begins while its sums leave."""
+
+
+class ContractionChoice(EpilogueSteps, ScheduledKernel):
+    """One cube or mix fusion, its product and what leaves the cube, while its schedule is chosen."""
+
+    def __init__(self, fusion: FusionOp, machine: Machine, asked: CubeSchedule):
+        super().__init__(fusion, machine, asked.axes)
+        self.asked = asked
+        self.slots = asked.ub or 2
+        whole = dict(enumerate(self.extents))
+        self.views = [[part.view(whole) for part in o.parts] for o in self.operands]
+        self.drain = self._drain_asked()
+        self.problem = self.with_epilogue = self._problem(self.anchor.result)
+        self.drained: SSAValue = self.anchor.result
+        """What leaves the cube: the sums, or what the drain makes of them."""
+        if self.drain is not None:
+            self.members = []
+            self.drained = behind_layout(self.stored[0].value)
+            self.problem = self._problem(self.drained)
+        elif (partial := self._partial_drain_asked()) is not None:
+            self.drain, self.drained = partial.drain, partial.value
+            self.members = [op for op in self.members if op not in partial.ops]
+            self.problem = self.with_epilogue = self._problem(self.drained)
+        self.rows: dict[str, SSAValue] = {}
+        """What there is for the columns of the tile that is built, by memory space."""
+        self.begins: dict[Dim, Expr] = {}
+        """Where the slices begin that operands are, of the product that is built, by the dimension of the table."""
+        self.pieces, self.parts, self.blocks = {}, {}, {}
+        self.box_loads: dict[tuple[int, ...], list[LoadCost]] = {}
+        """The loads of boxes of the axes, as far as known."""
+        self.box_bytes: dict[tuple[int, tuple[int, ...]], int] = {}
+        """Bytes of a load of an operand in l1, by its number and the box, as far as known."""
+        if not self.whole <= {*self.n_axes}:
+            raise TooLarge(f"{describe(fusion)} reduces along rows of its product, of which each core has some")
+        self.costs: dict[tuple, CubeCost] = {}
+        """What a step and its loads cost, as far as known."""
+        self.bounds: dict[tuple[Schedule, bool], float] = {}
+        """The bound of each schedule, as far as known."""
+        self.costed: dict[tuple[CubeSchedule, int], Sequence[tuple[CubeSchedule, Costed]]] = {}
+        """What `_loads_ahead` found."""
+        element = self.anchor.result if self.drain is not None and not self.members else self.drained
+        self.made[self.drained] = self._accumulator(element_of(element))
+        self.build_steps()
+        self.plain = len(self.steps) == 2 and not machine.fused
+        self.kinds = frozenset({"cube"} if self.plain else {"cube", "vector"})
+
+    def candidates(self, name: str) -> Iterator[CubeSchedule]:
+        tried = self._tried(name)
+        if self.drain is None:
+            yield from tried
+            return
+        # The drain takes less time than an epilogue with any schedule, with another one not always where the bound says
+        # so by little.
+        tried = list(tried)
+        usual = min(tried, key=lambda schedule: self._bound(schedule, self.with_epilogue))
+        limit = self.bound(usual) * CLEARLY_BETTER
+        yield from [s for s in tried if s is usual or self.bound(s) < limit]
+
+    def _tried(self, name: str) -> Iterator[CubeSchedule]:
+        """The schedules that are worth judging; the best of them with other loads, too, where nothing is pinned."""
+        tried = list(self._tried_at_first(name))
+        yield from tried
+        if not is_free(self.asked):
+            return
+        room = self.machine.spaces["l1"].bytes
+        if self.drain is not None:
+            room = int(room * L1_FRACTION)
+        tried.sort(key=self.bound)
+        # shorter loads bring less ahead of a barrier, and the bound does not know the neighbours
+        barrier = self.machine.barrier_microseconds(self.machine.cube_cores, not self.plain)
+        limit = self.bound(tried[0]) - barrier
+        of_step = {schedule.step: schedule for schedule in reversed(tried)}
+        for schedule in sorted(of_step.values(), key=self.bound)[:REFINED]:
+            for other in other_loads(schedule, self.problem, self._l1_bytes, room):
+                if self.bound(other) < limit:
+                    yield other
+
+    def _tried_at_first(self, name: str) -> Iterator[CubeSchedule]:
+        axes = tuple(map(tuple, self.merged))
+        found = False
+        try:
+            for schedule in cube_schedules(
+                self.problem, axes, self.machine, self._l1_bytes, self.asked, self._inner_loops
+            ):
+                if self._rows_fit(schedule):
+                    found = True
+                    yield schedule
+        except Refused as error:
+            raise cannot_obey(name, str(error)) from None
+        if not found and self.whole:
+            raise TooLarge(f"{describe(self.anchor)}: no step has room for all columns of its rows")
+        if not found:
+            raise PassError(f"{describe(self.anchor)}: {self._too_large()}")
+
+    def _too_large(self) -> str:
+        """What is said where not even the smallest step fits."""
+        tile = [n if a in self.problem.windows else 1 for a, n in enumerate(self.extents)]
+        return (
+            f"a load of both operands (twice buffered, {2 * sum(self._l1_bytes(tile, tile))} bytes for one output and "
+            f"whole windows) does not fit l1 of {self.machine.name}"
+        )
+
+    @property
+    def _inner_loops(self) -> tuple[str, ...]:
+        """Which loop over tiles may be the inner one: that over rows, and where L2 would not have them for the next
+        columns, that over columns."""
+        if self.whole:
+            return ("n",)
+        crowded = self._operand_bytes[0] + self._epilogue_traffic > self.machine.l2_bytes
+        return ("m", "n") if crowded else ("m",)
+
+    def completed(self, name: str, schedule: Schedule) -> CubeSchedule:
+        """The same with the tile of its epilogue."""
+        schedule = as_cube(name, schedule)
+        plan, reason = CubePlan.of(schedule), self._refusal(schedule)
+        if reason is not None:
+            raise cannot_obey(name, reason)
+        if not self.has_epilogue or plan.epilogue is not None:
+            return schedule
+        return replace(schedule, epilogue=tuple(self._epilogue_tile(plan)))
+
+    def _refusal(self, schedule: CubeSchedule) -> str | None:
+        """Why a schedule cannot be obeyed; None where it can."""
+        return refusal(CubePlan.of(schedule), self.problem, self.machine, self._l1_bytes, self.asked)
+
+    def check(self, name: str, schedule: Schedule) -> None:
+        plan = CubePlan.of(self.completed(name, schedule))
+        if plan.epilogue is not None:
+            reason = self._epilogue_refusal(plan)
+            if reason is not None:
+                raise cannot_obey(name, reason)
+
+    def walked(self) -> list[list[int]]:
+        return self.merged
+
+    def bound(self, schedule: Schedule) -> float:
+        return self._bound(schedule, self.problem)
+
+    def _bound(self, schedule: Schedule, problem: CubeProblem) -> float:
+        key = schedule, problem is self.problem
+        known = self.bounds.get(key)
+        if known is None:
+            cost, cores, tiles, overlaps = self._cost(schedule, problem)
+            known = self.bounds[key] = cost.microseconds(cores, tiles, overlaps, self.machine)
+        return known
+
+    def idle_behind(self, schedule: Schedule) -> float:
+        if self.machine.fused:
+            return 0.0
+        cost, *_ = self._cost(schedule, self.problem)
+        return self.machine.cycles_to_microseconds(cost.epilogue + cost.tail)
+
+    def loading_ahead(
+        self, schedule: Schedule, waits: Sequence[Wait], given: Callable[[SSAValue], bool]
+    ) -> tuple[Schedule, float]:
+        sides = [o.source >= 0 and given(self.fusion.inputs[o.source]) for o in self.operands]
+        if not is_free(self.asked) or sides[0] == sides[1] or self.problem.pooled or self.problem.sparse:
+            return schedule, 0.0
+        side = int(sides[1])
+        tried = self._loads_ahead(as_cube("", schedule), side)
+
+        def microseconds(number: int, meanwhile: bool) -> float:
+            cost, cores, tiles, overlaps = tried[number][1]
+            total = 0.0
+            for times, waited in waits:
+                waited *= meanwhile
+                total += times * cost.behind_barrier(side, cores, tiles, overlaps, waited, self.machine)
+            return total / sum(wait.times for wait in waits)
+
+        least, best = min((microseconds(number, True), number) for number in range(len(tried)))
+        return tried[best][0], microseconds(0, False) - least
+
+    def _loads_ahead(self, schedule: CubeSchedule, side: int) -> Sequence[tuple[CubeSchedule, Costed]]:
+        """A schedule, and those with one load of an operand (0: lhs, 1: rhs); what each costs."""
+        known = self.costed.get((schedule, side))
+        if known is None:
+            room = self.machine.spaces["l1"].bytes
+
+            def fits(each: CubeSchedule) -> bool:
+                plan = CubePlan.of(each)
+                if self._l1_bytes(plan.lhs, plan.rhs)[side] >= room:
+                    return False
+                return refusal(plan, self.problem, self.machine, self._l1_bytes, self.asked) is None
+
+            others = loads_ahead(schedule, side, self.problem, self.machine, fits)
+            known = self.costed[schedule, side] = [(s, self._cost(s, self.problem)) for s in (schedule, *others)]
+        return known
+
+    def loaded_first(self) -> Sequence[int]:
+        """The operands in the order in which they are loaded: weights, which no kernel makes, before what one makes, as
+        cores may load them while they wait for that. Of equals rhs is first, so that the first product of a net has the
+        same kernel as those behind it."""
+        return sorted((1, 0), key=lambda i: self._is_made(self.operands[i]))
+
+    def _is_made(self, o: Operand) -> bool:
+        """Whether an operand is what another op of the program makes."""
+        return 0 <= o.source < len(self.fusion.inputs) and is_made(self.fusion.inputs[o.source])
+
+    def _cost(self, schedule: Schedule, problem: CubeProblem) -> Costed:
+        """What a tile costs, on how many cores, the tiles of the busiest one, and whether the next one begins while its
+        sums leave."""
+        plan = as_cube("", schedule)
+        step, lhs, rhs, grid = plan.step, plan.lhs, plan.rhs, plan.grid
+        assert step is not None and lhs is not None and rhs is not None and grid is not None
+        loads, inner, whole = (step, lhs, rhs), plan.inner or "m", CubePlan.of(plan)
+        key = (*loads, plan.inner, problem is self.problem)
+        cost = self.costs.get(key)
+        if cost is None:
+            fused, pieces = self._fused_epilogue(whole), self._epilogue_pieces(whole)
+            cost = self._costed(CubeCost.of(problem, *loads, self.machine, self._loads, fused, pieces), whole)
+            self.costs[key] = cost
+        points, counts = size(grid), problem.counts(step)
+        cores = min(points, self.machine.cube_cores)
+        tiles = dict(zip(problem.out, counts, strict=True))
+        own = {a: -(-n // grid[a]) for a, n in tiles.items()}
+        mine = size([*own.values()]) * -(-points // cores)
+        cost = replace(cost, loads=self._read(cost, tiles, own, cores, inner))
+        loops = [a for a in self.walk(inner) if own[a] > 1]
+        once = self.loaded_once(whole, loops)
+        if once is not None:
+            place, side = once
+            cost = cost.loading_once(side, size([own[a] for a in loops[place:]]))
+        if self.whole and not self.machine.fused:
+            block, tiles_of = self._row_cycles(whole), size([own[a] for a in self.whole])
+            cost = replace(cost, epilogue=block / tiles_of, tail=block - block / tiles_of)
+        return cost, cores, mine, (plan.l0c or 1) > 1
+
+    def _costed(self, cost: CubeCost, plan: CubePlan) -> CubeCost:
+        """The cost of a tile with what is known better than from the product alone."""
+        return cost
+
+    def walk(self, inner: str) -> list[int]:
+        """The axes of the result in the order of the loops over tiles, the inner one last."""
+        outer, last = (self.n_axes, self.m_axes) if inner == "m" else (self.m_axes, self.n_axes)
+        order = [*self.b_axes, *outer, *last]
+        return sorted(order, key=self.whole.__contains__) if self.whole else order
+
+    def loaded_once(self, plan: CubePlan, loops: Sequence[int]) -> tuple[int, int] | None:
+        """An operand (0: lhs, 1: rhs) that is one load, and the same for all tiles of the loops further in: with the
+        number of the loop before which it is loaded."""
+        for i in range(len(loops)):
+            side = next((side for side in (1, 0) if plan.shares(side, {*loops[i:]}, self.problem)), None)
+            if side is not None:
+                return i, side
+        return None
+
+    def _read(
+        self, cost: CubeCost, tiles: Mapping[int, int], own: Mapping[int, int], cores: int, inner: str
+    ) -> tuple[OperandLoads, OperandLoads]:
+        """What the loads of both operands take where a core has its `own` tiles along each axis of the result: cores
+        side by side along the axes of one operand read the same of the other. What L2 has no room for beside all that
+        the cores move in a sweep of a loop over tiles is read again in the next one, as in
+        backends/simulator/reuse.py."""
+        stored = self._epilogue_traffic / size([*tiles.values()])
+        sides = [[*self.b_axes, *self.m_axes], [*self.b_axes, *self.n_axes]]
+        abreast = {a: -(-n // own[a]) for a, n in tiles.items()}
+        each = [
+            load.times * load.each.bytes * size([abreast[a] for a in axes])
+            for load, axes in zip(cost.loads, sides, strict=True)
+        ]
+        sweeps = [size([own[a] for a in axes]) for axes in (self.m_axes, self.n_axes)]
+        swept, kept = (0, 1) if inner == "m" else (1, 0)
+        one = each[0] + each[1] + stored * cores
+        sweep = each[swept] * sweeps[swept] + each[kept] + stored * cores * sweeps[swept]
+        room = self.machine.l2_bytes
+        again = [1.0, 1.0]
+        again[swept] = 1.0 if sweep <= room else sweeps[kept]
+        again[kept] = 1.0 if one <= room else sweeps[swept]
+        sharers = [size([abreast[a] for a in axes]) for axes in (self.n_axes, self.m_axes)]
+        lhs, rhs = (
+            replace(load, sharers=same, crossing=whole * times)
+            for load, same, whole, times in zip(cost.loads, sharers, self._operand_bytes, again, strict=True)
+        )
+        return lhs, rhs
+
+    @cached_property
+    def _epilogue_traffic(self) -> float:
+        """Bytes that the epilogue loads and stores."""
+        views = [step.view for step in self.steps if step.view is not None]
+        return float(sum(size(view.shape) * itemsize(view.element) for view in views))
+
+    def _drain_asked(self) -> Drain | None:
+        """What the drain does in the place of an epilogue, unless the schedule has a tile of one, or a step of more
+        columns than there is room for beside the cube."""
+        found = None if self.asked.epilogue is not None else drain_of(self.fusion, self.machine)
+        columns = self.asked.base_n or (
+            size([self.asked.step[a] for a in self.n_axes]) if self.asked.step else 1
+        )
+        return found if found is not None and has_room(found, columns, self.machine) else None
+
+    def _partial_drain_asked(self) -> PartialDrain | None:
+        """What the drain does before an epilogue, where there is room for the columns of a step beside the cube."""
+        found = partial_drain_of(self.fusion, self.machine)
+        if found is None or drain_of(self.fusion, self.machine) is not None:
+            return None
+        columns = self.asked.base_n or (
+            size([self.asked.step[a] for a in self.n_axes]) if self.asked.step else 1
+        )
+        return found if has_room(found.drain, columns, self.machine) else None
+
+    def _rows_fit(self, schedule: CubeSchedule) -> bool:
+        """Whether there is room for what the columns of a tile have beside the cube, and for all columns where a tile
+        has these."""
+        assert schedule.step is not None
+        if self.whole and is_free(self.asked) and self._refusal(schedule) is not None:
+            return False
+        columns = size([schedule.step[a] for a in self.n_axes])
+        return self.drain is None or has_room(self.drain, columns, self.machine)
+
+    @property
+    def has_epilogue(self) -> bool:
+        """Whether vector cores work on what the cube computes."""
+        return self.machine.fused or not self.plain
+
+    def _problem(self, stored: SSAValue) -> CubeProblem:
+        """The contraction, and its members on the vector cores; what the accumulator is stored as."""
+        lhs = self.operands[0]
+        slid = [d for d in lhs.dims if any(self.role[a] == "m" for a in d.terms) and len(d.terms) > 1]
+        each, head = self._epilogue_cycles()
+        kind = dtype_name(lhs.element)
+        if kind not in self.machine.cube:
+            raise PassError(
+                f"{describe(self.anchor)}: the cube of {self.machine.name} has no {kind} products: run graph-simplify "
+                "for that target before graph-fuse"
+            )
+        return CubeProblem(
+            self.extents,
+            self.b_axes,
+            self.m_axes,
+            self.n_axes,
+            self.k_axes,
+            itemsize(lhs.element),
+            wide_m=not lhs.transpose,
+            windows=frozenset(a for d in slid for a in d.terms if self.role[a] == "k") | self.singly,
+            singly=self.singly,
+            sparse=self.expansion is not None,
+            dtype=kind,
+            stored=itemsize(element_of(stored)),
+            epilogue=each,
+            epilogue_head=head,
+            even=frozenset[int]().union(*(o.placed for o in self.operands)),
+            whole=self.whole,
+        )
+
+    def _l1_bytes(self, lhs: Sequence[int], rhs: Sequence[int]) -> tuple[int, int]:
+        return self._held_bytes(0, tuple(lhs)), self._held_bytes(1, tuple(rhs))
+
+    def _held_bytes(self, side: int, box: tuple[int, ...]) -> int:
+        known = self.box_bytes.get((side, box))
+        if known is None:
+            parts = self.operands[side].parts
+            known = self.box_bytes[side, box] = sum(p.l1_bytes(box, self.machine) for p in parts)
+        return known
+
+    def _loads(self, box: Sequence[int]) -> list[LoadCost]:
+        """The load of each operand for a box of the axes."""
+        known = self.box_loads.get(tuple(box))
+        if known is None:
+            both = zip(self.operands, self.views, strict=True)
+            known = self.box_loads[tuple(box)] = [o.load_cost(views, box, self.machine) for o, views in both]
+        return known
+
+    @cached_property
+    def _operand_bytes(self) -> list[float]:
+        """Bytes of lhs and of rhs: of a table, those that its slices have, at most all."""
+        loads, found = self._loads(self.extents), []
+        for o, load, views in zip(self.operands, loads, self.views, strict=True):
+            slices = load.bytes * size([self.extents[a] for a in o.placed])
+            table = sum(size(view.shape) * itemsize(view.element) for view in views)
+            found.append(min(slices, table) if o.placed else load.bytes)
+        return found

@@ -1,0 +1,373 @@
+"""Kernels of products whose result is pooled: the windows are reduced where their elements leave the cube.
+
+for each tile of windows of this core:
+  the product of all rows that the windows reach          cube
+  for each part of it that fits ub:                       vector
+    what is done to each element; neutral ones outside of the tensor
+    windows reduced; what is done to each result; store
+
+A tile's rows are those of whole windows (`PooledAxis`). Where windows of two tiles overlap, both compute what these
+share: the workspace has room for each tile, and nothing is handed from core to core. Behind the reduction a step has
+one element for each window in the place of the elements of the windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import product
+from math import inf
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Operation, SSAValue
+
+from ....dialects import tile as ops
+from ....dialects.base import Expr, describe, ints, pack, text
+from ....dialects.dtypes import dtype_name, itemsize, size
+from ....dialects.elementwise import REDUCTION_FUNCTION, identity
+from ....dialects.graph import CubeSchedule, FusionOp, ReduceOp
+from ....dialects.graph.interface import element_of
+from ....dialects.npu.interface import Traffic, gm_traffic
+from ....dialects.npu.types import GmType, padded_bytes
+from ....machine import Machine
+from ...errors import PassError, TooLarge
+from ..bound import CubeCost, CubeProblem
+from ..builder import KernelBuilder, dense, number
+from ..indexed.windows import UNROLLED_TAPS
+from ..pooled_axes import PooledAxis, scaled
+from ..steps import Emitter, Ref, Step, Steps, spanning
+from .contract import ContractKernel
+from .cube_schedule import CubePlan
+from .pooling import Pooling, pooling_in
+
+TURNED = (
+    "the rows of the product lie side by side in memory, so that a tile has those of one dimension, and windows are "
+    "over several"
+)
+
+
+class PooledSteps(Steps):
+    """Steps of which those behind a reduction of windows have fewer elements than those before it."""
+
+    def __init__(self, pooled: Mapping[int, PooledAxis]) -> None:
+        super().__init__()
+        self.pooled = pooled
+
+    def extents(self, step: Step, tile: Sequence[int]) -> Sequence[int]:
+        """By axis: windows of a tile, or the elements that these reach."""
+        return _reached(self.pooled, tile, step.pooled)
+
+
+def _reached(pooled: Mapping[int, PooledAxis], windows: Sequence[int], done: Collection[int]) -> list[int]:
+    """The elements that so many windows reach along each axis; windows along those that are `done`."""
+    return [n if a in done or a not in pooled else pooled[a].reach(n) for a, n in enumerate(windows)]
+
+
+class PooledEmitter(Emitter):
+    """Positions in the product, among the windows, and in the workspace of tiles of `whole` elements side by side."""
+
+    def __init__(
+        self,
+        builder: KernelBuilder,
+        windows: Sequence[int],
+        position: dict[int, Expr],
+        pooled: Mapping[int, PooledAxis],
+        whole: Mapping[int, int],
+    ) -> None:
+        super().__init__(builder, _reached(pooled, windows, ()), position)
+        self.windows, self.pooled, self.whole = windows, pooled, whole
+        self.place = {a: pooled[a].place(at) if a in pooled else at for a, at in position.items()}
+        self.stored = {a: in_workspace(pooled.get(a), whole[a], at) for a, at in position.items()}
+
+    def handed(self, axis: int) -> Expr:
+        return self.stored.get(axis, Expr())
+
+    def move(self, axis: int, index: Expr, extent: int, whole: bool) -> Expr:
+        along = self.pooled.get(axis)
+        stride = 1 if along is None else along.stride
+        ahead = super().move(axis, index, extent * stride, whole)
+        self.place[axis] = self.place[axis] + index * extent
+        self.stored[axis] = self.stored[axis] + (index * self.whole[axis] if whole else ahead)
+        return ahead
+
+    def seen(self, done: Collection[int]) -> Emitter:
+        """What steps behind the reduction of windows along these axes need."""
+        position = {a: self.place[a] if a in done else at for a, at in self.position.items()}
+        return Emitter(self.builder, _reached(self.pooled, self.windows, done), position)
+
+
+def in_workspace(along: PooledAxis | None, whole: int, position: Expr) -> Expr:
+    """Where a tile of `whole` elements that begins at a position of the product is in the workspace."""
+    if along is None:
+        return position
+    return scaled(position + along.low, along.windows(whole) * along.stride, whole)
+
+
+class PooledKernel(ContractKernel):
+    """Lowers one mix fusion whose product is pooled: `pooling` is how, `pooled` the windows along axes that are
+    walked, `done` those that are reduced before the step that is made."""
+
+    pooling: Pooling
+    pooled: Mapping[int, PooledAxis]
+    done: frozenset[int] = frozenset()
+    beside: dict[Sequence[int], tuple[float, float]]
+    """Cycles of the way to the workspace and of a vector core for a tile, by its extents, as far as known."""
+
+    def __init__(self, fusion: FusionOp, machine: Machine, asked: CubeSchedule):
+        found = pooling_in(fusion)
+        assert found is not None
+        self.pooling, self.beside = found, {}
+        super().__init__(fusion, machine, asked)
+
+    @property
+    def turned(self) -> bool:
+        """Whether the rows of lhs lie side by side in memory, so that a tile has those of the last axis, and windows
+        are along others."""
+        return self.operands[0].transpose and self.pooled.keys() != {self.m_axes[-1]}
+
+    def candidates(self, name: str) -> Iterator[CubeSchedule]:
+        if self.turned:
+            raise PassError(f"{describe(self.anchor)}: {TURNED}")
+        yield from super().candidates(name)
+
+    def _too_large(self) -> str:
+        if self.asked.base_m is not None:
+            return f"no tile of whole windows has base_m={self.asked.base_m} rows, and fits"
+        windows = " x ".join(str(along.reach(1)) for along in self.pooled.values())
+        return f"the rows of one window of {windows} do not fit on chip of {self.machine.name} as one tile"
+
+    # -- axes --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def whole(self) -> frozenset[int]:
+        return super().whole - self.pooled.keys()
+
+    def _constraints(self) -> tuple[list[dict[int, int]], list[frozenset[int]], set[int]]:
+        strides, presence, fixed = super()._constraints()
+        whole = frozenset(
+            a for a, along in self.pooling.axes.items() if along.is_whole and not along.bordered
+        )
+        return strides, [*presence, whole], fixed | (self.pooling.axes.keys() - whole)
+
+    def _merge(self) -> None:
+        super()._merge()
+        self.pooled = {}
+        for a, along in self.pooling.axes.items():
+            axis = self.new_axis[a]
+            n = self.extents[axis]
+            self.pooled[axis] = along if len(self.merged[axis]) == 1 else PooledAxis(n, 1, n, n)
+
+    def _problem(self, stored: SSAValue) -> CubeProblem:
+        return replace(super()._problem(stored), pooled=self.pooled)
+
+    def _result_tile(self, plan: CubePlan) -> dict[int, int]:
+        tile = super()._result_tile(plan)
+        return {a: self.pooled[a].windows(n) if a in self.pooled else n for a, n in tile.items()}
+
+    def _cut_rows(self, plan: CubePlan) -> Sequence[int]:
+        """On a fused core the first axis of several rows: those before it leave them side by side."""
+        if not self.machine.fused:
+            return self.m_axes
+        return [a for a in self.m_axes if plan.l0[a] > 1][:1]
+
+    def _handed(self, axis: int, position: Expr) -> Expr:
+        return in_workspace(self.pooled.get(axis), self.plan.l0[axis], position)
+
+    def _handed_extent(self, axis: int) -> int:
+        return self._handed_in(self.plan, axis)
+
+    def _handed_in(self, plan: CubePlan, axis: int) -> int:
+        """Elements along an axis of the workspace with a plan: tiles have room of their own."""
+        whole = plan.l0[axis]
+        return self.problem.tiles(axis, whole) * whole if axis in self.pooled else self.extents[axis]
+
+    def _stored_extent(self, axis: int) -> int:
+        return self.pooled[axis].places if axis in self.pooled else self.extents[axis]
+
+    def _epilogue_cycles(self) -> tuple[float, float]:
+        """With the elements that are looked at for each of the product, and fewer behind them."""
+        each, head = super()._epilogue_cycles()
+        if self.machine.fused:
+            return each, head
+        unit, width = self.machine.vector, itemsize(self.acc_type)
+        fewer = size([along.places for along in self.pooled.values()]) / max(
+            size([along.extent for along in self.pooled.values()]), 1
+        )
+        looked = 0.0
+        for group in self._turns():
+            looked += 2 * size([self.pooled[a].window for a in group]) * fewer
+        return each + looked * width / unit.repeat_bytes, head
+
+    def _costed(self, cost: CubeCost, plan: CubePlan) -> CubeCost:
+        """With what the cores beside a cube do to a tile, step by step: windows are few elements side by side, and what
+        lies across them moves in short runs."""
+        if self.machine.fused:
+            return cost
+        key = plan.l0[: len(self._result_tile(plan))]
+        if key not in self.beside:
+            try:
+                self.beside[key] = self._beside(plan)
+            except TooLarge:
+                self.beside[key] = inf, inf
+        drained, epilogue = self.beside[key]
+        return replace(cost, fix=drained, held=drained, epilogue=epilogue)
+
+    def _beside(self, plan: CubePlan) -> tuple[float, float]:
+        """Cycles of the way to the workspace, and of a vector core, for a tile. Raises TooLarge."""
+        chunk = plan.epilogue or self._epilogue_tile(plan)
+        extent = self._epilogue_extent(plan)
+        pieces = size([-(-n // part) for n, part in zip(extent, chunk, strict=True)])
+        moves, unit = self.machine.moves, self.machine.vector
+        handed = dense([self._handed_in(plan, a) for a in self._result_tile(plan)], element_of(self.drained))
+        cycles = {"load": 0.0, "op": 0.0, "store": 0.0}
+        for step, varies in zip(self.steps, self.steps.varies(), strict=True):
+            shape = spanning(self.steps.extents(step, chunk), step.axes)
+            if step.kind in ("load", "store") and varies:
+                box = [1 if a is None else shape[a] for a in step.along] if step.view is not None else shape
+                moved = self._traffic(step.view or handed, box)
+                way = moves[("gm", "ub") if step.kind == "load" else ("ub", "gm")]
+                cycles[step.kind] += way.cycles(moved.bytes, moved.runs)
+            elif step.kind in ("op", "reduce") and varies:
+                taken = [step, *(self.steps[j] for j, _ in step.operands if step.kind == "reduce")]
+                element = max((e for s in taken for e in s.elements), key=itemsize)
+                function, dtype = step.function or "copy", dtype_name(element)
+                shapes = [spanning(self.steps.extents(s, chunk), s.axes) for s in taken]
+                lanes = max(padded_bytes(n, element) // itemsize(element) for n in shapes)
+                cycles["op"] += (
+                    unit.cycles(function, dtype, lanes) if unit.supports(function, dtype) else lanes
+                )
+        tile = self._traffic(handed, [n for a, n in enumerate(plan.l0) if self.role[a] != "k"])
+        return moves["l0c", "gm"].cycles(tile.bytes, tile.runs), pieces * max(cycles.values())
+
+    def _traffic(self, view: GmType, box: Sequence[int]) -> Traffic:
+        return gm_traffic(view, [0] * len(box), box, [1] * len(box), self.machine, self.machine.gm_align)
+
+    # -- steps -------------------------------------------------------------------------------------------------
+
+    def _no_steps(self) -> Steps:
+        return PooledSteps(self.pooled)
+
+    def _step(self, step: Step) -> Ref:
+        if self.done:
+            step.pooled, step.emit = self.done, _behind(step.emit, self.done)
+        return super()._step(step)
+
+    def _emitter(self, b: KernelBuilder, plan: CubePlan, position: dict[int, Expr]) -> Emitter:
+        assert plan.epilogue is not None
+        return PooledEmitter(b, plan.epilogue, position, self.pooled, dict(enumerate(plan.l0)))
+
+    def _other(self, op: Operation) -> None:
+        if op is self.pooling.op:
+            self._pool()
+        else:
+            super()._other(op)
+
+    def _reduce(self, op: ReduceOp) -> None:
+        if op is self.pooling.op:
+            self._pool()
+        else:
+            super()._reduce(op)
+
+    def _pool(self) -> None:
+        """The steps that reduce all windows."""
+        op = self.pooling.op
+        axes, element, kind = self._axes_of(op), element_of(op.result), text(op.kind)
+        native = self._native(REDUCTION_FUNCTION[kind], element)
+        source = self._cast(self._spread(self._value(op.x, axes), self._new(axes)), native)
+        bordered = [a for a, along in self.pooled.items() if along.bordered]
+        if bordered:
+            source = self._masked(source, bordered, identity(kind, dtype_name(element)))
+        for group in self._turns():
+            source = self._combined(source, group, kind)
+        self.casts.clear()  # what was repeated over the elements of windows is not what windows take
+        self.made[op.result] = self._cast(source, element)
+
+    def _turns(self) -> list[tuple[int, ...]]:
+        """The axes whose windows are reduced together, one group after the other: all that have one window by one
+        instruction; the others axis by axis where that takes fewer instructions' elements than all positions of their
+        windows at once."""
+        whole = tuple(a for a, along in self.pooled.items() if along.is_whole)
+        rest = [a for a in self.pooled if a not in whole]
+        ahead = [size([self.pooled[b].stride for b in rest[i + 1 :]]) for i in range(len(rest))]
+        windows = [self.pooled[a].window for a in rest]
+        one_by_one = sum((2 * w - 1) * n for w, n in zip(windows, ahead, strict=True))
+        at_once = 2 * size(windows) - 1 <= one_by_one and size(windows) <= UNROLLED_TAPS
+        turns = [tuple(rest)] if at_once else [(a,) for a in rest]
+        return [group for group in (whole, *turns) if group]
+
+    def _masked(self, source: Ref, along: Sequence[int], neutral: float | int) -> Ref:
+        """Neutral elements in the place of those outside of the tensor."""
+        element, axes = self._element(source), self._span(source)
+
+        def emit(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
+            rank = range(len(e.tile))
+            indices, rows = pack([e.at(a) if a in along else Expr() for a in rank])
+            bounds = [self.extents[a] if a in along else e.tile[a] for a in rank]
+            return e.builder.add(
+                ops.MaskOp,
+                [*tiles, *indices],
+                [tiles[0].type],
+                offsets=rows,
+                bounds=ints(bounds),
+                value=number(neutral),
+            ).results
+
+        return self._step(Step([element], axes, [source], emit, "op", frozenset(along), function="select"))
+
+    def _combined(self, source: Ref, group: Sequence[int], kind: str) -> Ref:
+        """The windows along some axes reduced."""
+        element, axes, function = self._element(source), self._span(source), REDUCTION_FUNCTION[kind]
+        self.done |= frozenset(group)
+        if all(self.pooled[a].is_whole for a in group):
+
+            def reduced(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
+                return e.builder.add(
+                    ops.ReduceOp,
+                    tiles,
+                    [e.type(axes, element)],
+                    kind=StringAttr(kind),
+                    dims=ints(sorted(group)),
+                ).results
+
+            return self._step(Step([element], axes, [source], reduced, "reduce", function=function))
+        total: Ref | None = None
+        for position in product(*(range(self.pooled[a].window) for a in group)):
+            piece = self._tap(source, dict(zip(group, position, strict=True)))
+            total = piece if total is None else self._apply(function, [total, piece], element, axes)
+        assert total is not None
+        return total
+
+    def _tap(self, source: Ref, position: Mapping[int, int]) -> Ref:
+        """The elements at a position of all windows."""
+        element, axes = self._element(source), self._span(source)
+
+        def emit(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
+            rank = range(len(e.tile))
+            at = [Expr(position[a] * self.pooled[a].dilation) if a in position else Expr() for a in rank]
+            _, rows = pack(at)
+            steps = [self.pooled[a].stride if a in position else 1 for a in rank]
+            sizes = spanning(e.tile, axes)
+            return e.builder.add(
+                ops.ExtractOp,
+                tiles,
+                [e.type(axes, element)],
+                offsets=rows,
+                sizes=ints(sizes),
+                steps=ints(steps),
+            ).results
+
+        return self._step(Step([element], axes, [source], emit, "op"))
+
+
+Emit = Callable[[Emitter, list[SSAValue]], Sequence[SSAValue]]
+
+
+def _behind(emit: Emit, done: frozenset[int]) -> Emit:
+    """What builds a step behind the reduction of windows along these axes."""
+
+    def inner(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
+        assert isinstance(e, PooledEmitter)
+        return emit(e.seen(done), tiles)
+
+    return inner

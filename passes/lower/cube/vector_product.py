@@ -1,0 +1,189 @@
+"""Products on the vector cores: each weight is multiplied where it is loaded, and added up.
+
+A cube takes sixteen rows at once; a product of one row leaves it waiting for the weights. The vector cores together
+load faster than the cubes that are their share of the launch, and no sums leave them before they are whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import product
+
+from ....dialects.dtypes import itemsize, size
+from ....dialects.graph import ContractOp, FusionOp, VectorSchedule
+from ....dialects.graph.interface import element_of, shape_of
+from ....dialects.graph.schedules import Schedule
+from ....machine import Machine
+from ...errors import TooLarge
+from ..bound import grids
+from ..schedule import largest_tile
+from ..scheduled import as_vector
+from ..step_costs import computing, copying
+from ..steps import spanning, tile_bytes
+from ..streaming import PeeledPieces, RowPieces
+from ..vector import VectorKernel
+from .contraction_axes import product_in
+from .split import split_extents
+from .spreading import innermost, longer_operand, spread, why_not_spread
+
+LINES = (1, 2)
+"""Lines of memory that one run of a load may be long, where it is not a whole row."""
+
+PIECES = (16384, 32768)
+"""Bytes of one load that are tried, as far as they fit: longer ones have fewer starts, shorter ones end sooner."""
+
+ROWS = 8
+"""Rows of a piece are a multiple of this, so that what is left of a part is short."""
+
+
+FEWEST_ROWS = 64
+"""Of what is summed over, a part has at least so many."""
+
+MOST_SPLITS = 2
+"""Numbers of parts that are judged, the ones that look best."""
+
+
+def vector_parts(fusion: FusionOp, machine: Machine) -> list[int]:
+    """Into how many parts the sums of a product on vector cores could be cut, the best guesses first; none where its
+    longer operand is contiguous along them, as then its other axes give all cores work in long runs."""
+    op = product_in(fusion)
+    if not isinstance(op, ContractOp) or why_not_spread(fusion, machine) is not None:
+        return []
+    longer = longer_operand(op)
+    inner = innermost(op, longer)
+    if inner is None:
+        return []
+    move, width = machine.moves["gm", "ub"], itemsize(element_of(longer))
+    bytes_, summed = size(shape_of(longer)) * width, split_extents(op)
+    run = min(machine.gm_align, inner * width)
+    tiles = max(bytes_ // max(size(summed), 1) // run, 1)
+    each = max(move.run_cycles / run, 1 / move.bytes_per_cycle) + move.miss_cycles
+
+    def microseconds(parts: int) -> float:
+        cores = min(tiles * parts, machine.vector_cores)
+        most = -(-tiles * parts // cores) / (tiles * parts)
+        cycles = bytes_ * max(most * each, 1 / machine.hbm_bytes_per_cycle)
+        return machine.vector_launch_microseconds(cores) + machine.cycles_to_microseconds(cycles)
+
+    most = 2 * machine.vector_cores // tiles
+    tried = {p for n in summed for p in range(2, min(most, n // FEWEST_ROWS) + 1) if n % p == 0}
+    return sorted(tried, key=lambda parts: (microseconds(parts), parts))[:MOST_SPLITS]
+
+
+class VectorProductKernel(VectorKernel):
+    """A product and its epilogue as one kernel of the vector cores."""
+
+    def __init__(self, fusion: FusionOp, machine: Machine, asked: VectorSchedule):
+        super().__init__(spread(fusion), machine, asked)
+        self.fusion = fusion
+        loads = [step for step in self.steps if step.kind == "load" and step.view is not None]
+        self.longest = max(
+            loads, key=lambda s: size(s.view.shape) * itemsize(s.view.element) if s.view else 0
+        )
+        """The load of what is read once: the weights."""
+
+    def candidates(self, name: str) -> Iterator[VectorSchedule]:
+        pinned = self._pinned_tile(name)
+        tiles = [pinned] if pinned is not None else self._tiles_tried()
+        if not tiles:
+            raise TooLarge(f"{name}: one element of each value does not fit ub")
+        most = self.asked.cores or self.machine.vector_cores
+        for tile in tiles:
+            counts = self._counts(tile)
+            if self.asked.grid:
+                tried = [self._grid(name, counts, most)]
+            else:
+                tried = grids([n if a in self.divided else 1 for a, n in enumerate(counts)], most)
+            for grid in tried:
+                yield VectorSchedule(tuple(map(tuple, self.merged)), tile, tuple(grid), self.slots)
+
+    def _tiles_tried(self) -> list[tuple[int, ...]]:
+        """Different tiles: runs of some lines, as many of them as make a load of some bytes."""
+        assert self.longest.view is not None
+        width, last = itemsize(self.longest.view.element), len(self.extents) - 1
+        line = max(self.machine.gm_align // width, 1)
+        lengths = {min(line * n, self.extents[last]) for n in LINES} | {self.extents[last]}
+        found: dict[tuple[int, ...], None] = {}
+        for length, bytes_ in product(sorted(lengths), PIECES):
+            tile = self._tile_of(length, bytes_ // width)
+            if tile is not None:
+                found[tile] = None
+        return list(found)
+
+    def _tile_of(self, length: int, elements: int) -> tuple[int, ...] | None:
+        """The tile with runs of at most so many elements, and about so many in all of what is loaded; None where not
+        even one run fits."""
+        last = len(self.extents) - 1
+        most = max(elements, length)
+
+        def fits(tile: Sequence[int]) -> bool:
+            return (
+                size(spanning(tile, self.longest.axes)) <= most and self._needed_bytes(tile) <= self._capacity
+            )
+
+        caps = [length if a == last else n for a, n in enumerate(self.extents)]
+        tile = largest_tile(caps, frozenset(), fits)
+        if tile is None:
+            return None
+        fewer = [max(n // ROWS * ROWS, 1) if a in self.rows and n >= ROWS else n for a, n in enumerate(tile)]
+        return tuple(n if t == e else f for n, f, t, e in zip(tile, fewer, tile, self.extents, strict=True))
+
+    def _needed_bytes(self, tile: Sequence[int]) -> int:
+        """Bytes of ub with this tile: results are written over what ends there."""
+        needed = self.steps.ub_bytes(tile, self.slots, in_place=True)
+        if not self._in_pieces(tile):
+            return needed
+        rest = [self.extents[a] % n if a in self.rows else n for a, n in enumerate(tile)]
+        if not self._masked(tile) and all(
+            rest
+        ):  # what is left behind the whole pieces is loaded to a place of its own
+            loads = [self.steps[i] for i in self._of_pieces if self.steps[i].kind == "load"]
+            needed += self.slots * sum(tile_bytes(rest, s.axes, s.elements) for s in loads)
+        return needed + self.pieces.walks.combining_bytes(tile, ragged=self._masked(tile))
+
+    def _masked(self, tile: Sequence[int]) -> bool:
+        """Whether pieces are masked: where the last one is shorter along more than the one axis of a plain product."""
+        return len(self.rows) > 1 and any(self.extents[a] % tile[a] for a in self.rows)
+
+    def _pieces_of(self, tile: Sequence[int], slots: int) -> RowPieces:
+        return self.pieces
+
+    @cached_property
+    def pieces(self) -> RowPieces:
+        kind = PeeledPieces if len(self.rows) == 1 else RowPieces
+        return kind(self.steps, self.extents)
+
+    def bound(self, schedule: Schedule) -> float:
+        """The pipes overlap; the first loads, the work on the last piece and the last store do not."""
+        plan, machine = as_vector("", schedule), self.machine
+        tile, grid = plan.tile or (), plan.grid or ()
+        own = [-(-n // g) for n, g in zip(self._counts(tile), grid, strict=True)]
+        cores, results = size(grid), size([n for a, n in enumerate(own) if a not in self.rows])
+        pieces = size(own)
+        waiting = machine.wait_cycles.get("MTE2", 0) * pieces
+        loading = working = storing = missed = ends = 0.0
+        for i, step in enumerate(self.steps):
+            times = pieces if i in self._of_pieces else results
+            if step.view is None:
+                cycles = computing(step, tile, machine)
+                working += times * cycles
+            else:
+                cycles, bus = copying(step, tile, machine)
+                if step is self.longest:
+                    missed = times * bus
+                    cycles += bus * machine.moves["gm", "ub"].miss_cycles
+                if step.kind == "store":
+                    storing += times * cycles
+                else:
+                    loading += times * cycles
+            ends += cycles
+        loading = max(loading, missed * cores / machine.hbm_bytes_per_cycle) + waiting
+        cycles = max(loading, working, storing) + ends
+        return machine.vector_launch_microseconds(cores) + machine.cycles_to_microseconds(cycles)
+
+    @cached_property
+    def _of_pieces(self) -> frozenset[int]:
+        """The steps that are done for every piece of what is summed over."""
+        at = next(i for i, step in enumerate(self.steps) if step.reduces)
+        return frozenset([*self.steps.ancestors(at), at])

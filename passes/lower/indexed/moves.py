@@ -1,0 +1,182 @@
+"""Kernels that copy boxes: dynamic slices, updates in place, parts of a concatenation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Attribute
+
+from ....dialects import tile as ops
+from ....dialects.base import Expr, integer_attr, pack
+from ....dialects.dtypes import itemsize, size
+from ....dialects.graph import FusionOp, VectorSchedule
+from ....dialects.graph.schedules import Schedule
+from ....dialects.npu.types import GmType, padded_bytes, row_strides
+from ....dialects.open_sizes import certain, is_open
+from ....dialects.tile import TileType
+from ....machine import Machine
+from ..bound import VectorWork, copy_cycles
+from ..boxes import BoxKernel, TilePlace
+from ..builder import KernelBuilder, dense, divide_grid
+from ..schedule import divisor, merge_axes
+from ..scheduled import as_vector, cannot_obey
+
+Start = int | tuple[int, int, int]
+"""A constant first index, or (kernel input holding it, lowest, highest allowed value)."""
+
+
+@dataclass(frozen=True)
+class BoxCopy:
+    """A copy of a box of `source` (input 0) to a box of `dest` (the output). Starts refer to rank-0 inputs of the
+    element types `scalars`. Equal copies are one kernel."""
+
+    source: tuple[int, ...]
+    dest: tuple[int, ...]
+    box: tuple[int, ...]
+    element: Attribute
+    scalars: tuple[Attribute, ...]
+    source_starts: tuple[Start, ...]
+    dest_starts: tuple[Start, ...]
+    dest_steps: tuple[int, ...]
+
+
+class CopyKernel(BoxKernel):
+    """A kernel over a box, dimensions that lie side by side in both tensors merged."""
+
+    def __init__(self, copy: BoxCopy, fusion: FusionOp, machine: Machine, asked: VectorSchedule):
+        super().__init__(fusion, machine, asked)
+        self.copy = copy
+        self.element, self.width = copy.element, itemsize(copy.element)
+        self.tensors = (
+            [dense(copy.source, copy.element), *(dense((), s) for s in copy.scalars)],
+            [dense(copy.dest, copy.element)],
+        )
+        box, starts = copy.box, (copy.source_starts, copy.dest_starts)
+        fixed = zip(*starts, copy.dest_steps, strict=True)
+        plain = [d for d, place in enumerate(fixed) if place == (0, 0, 1)]
+        side_by_side = {d for d in plain if certain(box[d], "==", copy.source[d])}
+        side_by_side = {d for d in side_by_side if certain(box[d], "==", copy.dest[d])}
+        self.strides = [dict(enumerate(row_strides(shape))) for shape in (copy.source, copy.dest)]
+        self.groups = _groups(box, side_by_side, self.strides)
+        self.domain = [size([box[d] for d in g]) for g in self.groups]
+        # A box at a start known only at run time has no view whose edge could mask the last tile: tiles must divide it,
+        # and cores the tiles.
+        self.moving = [
+            any(isinstance(s[g[-1]], tuple) for s in starts) if g else False for g in self.groups
+        ]
+
+    def ub_bytes(self, tile: Sequence[int]) -> int:
+        return padded_bytes(tile, self.element) * self.slots
+
+    def work(self, tile: Sequence[int]) -> VectorWork:
+        read, write = (
+            GmType.of(self.domain, self.element, [s[g[-1]] if g else 1 for g in self.groups])
+            for s in self.strides
+        )
+        return VectorWork(
+            copy_cycles("load", read, tile, self.machine) + copy_cycles("store", write, tile, self.machine)
+        )
+
+    def too_large(self) -> str:
+        return f"a copy of {self.copy.box}: one element does not fit ub of {self.machine.name}"
+
+    def cut(self, largest: Sequence[int], cores: int, pieces: int) -> Sequence[int]:
+        def busiest(tile: Sequence[int]) -> tuple[int, int]:
+            counts = self._counts(tile)
+            grid = self.divide(counts, cores)
+            trips = size([-(-n // used) for n, used in zip(counts, grid, strict=True)])
+            return trips * size(tile), trips
+
+        # what no cores divide is copied in as few pieces as fit
+        cut = super().cut(largest, cores, pieces)
+        return min((self._divided(t) for t in (cut, largest)), key=busiest)
+
+    def _divided(self, limit: Sequence[int]) -> tuple[int, ...]:
+        """The longest tile within `limit` that divides the box where it must."""
+        lists = zip(self.domain, limit, self.moving, strict=True)
+        return tuple(divisor(n, t) if moving else t for n, t, moving in lists)
+
+    def divide(self, counts: Sequence[int], cores: int) -> list[int]:
+        used, left = [0] * len(counts), cores
+        for a, (n, moving) in enumerate(zip(counts, self.moving, strict=True)):
+            if moving and is_open(n):
+                used[a] = divisor(n, left)
+                left //= used[a]
+        rest = [a for a in range(len(counts)) if not used[a]]
+        shares = divide_grid([counts[a] for a in rest], left, [self.moving[a] for a in rest])
+        for a, (number, _) in zip(rest, shares, strict=True):
+            used[a] = number
+        return used
+
+    def check(self, name: str, schedule: Schedule) -> None:
+        super().check(name, schedule)
+        plan = as_vector(name, schedule)
+        rows = zip(self._counts(plan.tile or ()), plan.grid or (), self.moving, strict=True)
+        for a, (tiles, cores, moving) in enumerate(rows):
+            if moving and not certain(tiles % cores, "==", 0):
+                raise cannot_obey(
+                    name,
+                    f"axis {a}, whose start is known at run time, has {tiles} tiles, which {cores} cores cannot "
+                    "share evenly",
+                )
+
+    def refusal(self, tile: Sequence[int]) -> str | None:
+        if tuple(tile) != self._divided(tile):
+            return f"tiles must divide {self.domain} along the axes whose start is known at run time"
+        return None
+
+    def body(self, b: KernelBuilder, place: TilePlace) -> None:
+        copy, position = self.copy, place.position
+        known: dict[Start, Expr] = {}
+
+        def start(at: Start) -> Expr:
+            if not isinstance(at, tuple):
+                return Expr(at)
+            if at not in known:
+                which, low, high = at
+                found = b.add(
+                    ops.ScalarOp,
+                    [b.gm(which)],
+                    [b.coordinates[0].type],
+                    offsets=pack([])[1],
+                    low=integer_attr(low),
+                    high=integer_attr(high),
+                )
+                known[at] = Expr.of(found.results[0])
+            return known[at]
+
+        ones = (1,) * len(copy.box)
+        tensors = (
+            (b.gm(0), copy.source, copy.source_starts, ones),
+            (b.output(0), copy.dest, copy.dest_starts, copy.dest_steps),
+        )
+        views, offsets = [], []
+        for tensor, shape, starts, steps in tensors:
+            strides = row_strides(shape)
+            sizes, jumps, at, skipped = [], [], [], 0
+            for g, extent, p in zip(self.groups, self.domain, position, strict=True):
+                last = g[-1] if g else 0
+                first, step = (starts[last], steps[last]) if g else (0, 1)
+                stride = strides[last] if g else 1
+                jumps.append(stride)
+                if not isinstance(first, tuple):  # The view ends with the box, so that its edge masks the last tile.
+                    skipped += first * stride
+                    sizes.append((extent - 1) * step + 1)
+                    at.append(p * step)
+                else:
+                    sizes.append(shape[last])
+                    at.append(p * step + start(first))
+            views.append(b.view(tensor, sizes, jumps, skipped))
+            offsets.append(at)
+        data = b.load(views[0], offsets[0], place.tile, TileType.of(place.tile, self.element, "ub"))
+        steps = [copy.dest_steps[g[-1]] if g else 1 for g in self.groups]
+        b.store(data, views[1], offsets[1], place.tile, steps)
+
+
+def _groups(box: Sequence[int], whole: set[int], strides: Sequence[dict[int, int]]) -> list[list[int]]:
+    everything = frozenset(range(len(box)))
+    merged = merge_axes(box, strides, [everything], set(everything) - whole)
+    kept = {d for g in merged for d in g}
+    alone = [[d] for d in range(len(box)) if d not in kept and d not in whole]
+    return sorted([*merged, *alone], key=lambda g: g[0]) or [[]]

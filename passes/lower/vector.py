@@ -1,0 +1,499 @@
+"""Vector kernels: elementwise ops and reductions over a tiled domain, and pure data movement.
+
+The fusion becomes a list of steps, each known by the domain axes it spans. Tile sizes come from the schedule or from
+pins; then each step is emitted in the outermost loop where all its operands are available.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import cache, cached_property
+
+from xdsl.ir import SSAValue
+
+from ...dialects import tile as ops
+from ...dialects.base import Expr, describe, to_ints
+from ...dialects.dtypes import dtype_name, itemsize, size
+from ...dialects.graph import FusionOp, VectorSchedule
+from ...dialects.graph.schedules import Schedule
+from ...dialects.open_sizes import any_open, is_open
+from ...machine import Machine
+from ..errors import TooLarge
+from ..fusion.long_rows import UB_FRACTION
+from ..npu.trial import allocated
+from .bound import VectorWork, copy_cycles
+from .builder import KernelBuilder, divide_grid, gm_of
+from .fusion_steps import FusionSteps
+from .schedule import (
+    cut_tile,
+    equal_piece,
+    largest_tile,
+    may_repeat,
+    reaches_over,
+    share,
+)
+from .scheduled import ScheduledKernel, as_vector, cannot_obey
+from .steps import Emitter, Ref, Step, tile_bytes
+from .streaming import RowPieces
+
+ACROSS = (64, 128, 256, 512, 1024)
+"""Bytes of a run along the axis of a tile that is not its last one, where accesses have their elements side by side
+along that: those that are tried."""
+
+
+BUILT_ROWS = 4
+"""Rows of a tile that are tried where not even one seems to fit, at most."""
+
+CLEARLY_LESS = 0.9
+"""The share of the estimated time of pieces of rows below which whole rows take less, beyond the estimate's error."""
+
+
+class VectorKernel(FusionSteps, ScheduledKernel):
+    """Lowers one vector or move fusion."""
+
+    def __init__(self, fusion: FusionOp, machine: Machine, asked: VectorSchedule):
+        by_axis = {len(p) for p in (asked.tile, asked.grid) if p is not None and len(p) > 1}
+        apart = (
+            asked.axes is None and len(to_ints(fusion.domain)) in by_axis
+        )  # pinned axis by axis: none may merge
+        super().__init__(fusion, machine, asked.axes, apart)
+        self.asked = asked
+        self.slots = asked.ub or 2
+        self.built: dict[tuple[tuple[int, ...], int], bool] = {}
+        """Whether kernels with a tile and so many buffers have room, of those that were built to see."""
+        self.build_steps()
+        self.rows = self.steps.rows()
+        self.outer = [a for a in range(len(self.extents)) if a not in self.rows]
+        stores = [s for s in self.steps if s.kind == "store"]
+        # where a result lacks an axis, two cores along it would both write it
+        self.divided = [a for a in self.outer if all(a in s.moves for s in stores)]
+
+    # -- choice ------------------------------------------------------------------------------------------------
+
+    def candidates(self, name: str) -> Iterator[VectorSchedule]:
+        cores = self.asked.cores or self.machine.vector_cores
+        if cores > self.machine.vector_cores:
+            there = f"the {self.machine.vector_cores} vector cores of {self.machine.name}"
+            raise cannot_obey(name, f"cores={cores} is more than {there}")
+        pinned = self._pinned_tile(name)
+        if pinned is not None:
+            yield self._schedule(name, pinned, cores)
+            return
+        whole = self._tiles_of_rows(cores) or self._built_tiles(name, cores)
+        if not whole:
+            yield from (self._schedule(name, tile, cores) for tile in self._tiles_of_pieces(cores))
+            return
+        yield from (self._schedule(name, tile, number) for tile, number in whole)
+        yield from (self._schedule(name, tile, number) for tile, number in self._tiles_across(cores))
+        tile, cores = whole[0]
+        last = len(self.extents) - 1
+        if not self.rows or last in self.rows or tile[last] == self.extents[last] or self._why_whole():
+            return
+        if len(self.pieces.walks.walks) > 1:
+            return  # whole rows are loaded once
+        # rows that lie side by side may also be read in pieces, so that more of them go by at once: what moves is then
+        # long runs
+        yield from (self._schedule(name, tile, cores) for tile in self._tiles_of_pieces(cores))
+
+    def _schedule(self, name: str, tile: Sequence[int], cores: int) -> VectorSchedule:
+        grid = self._grid(name, self._counts(tile), cores)
+        return VectorSchedule(
+            tuple(map(tuple, self.merged)), tuple(tile), grid, self.slots, piecewise=self.asked.piecewise
+        )
+
+    def _counts(self, tile: Sequence[int]) -> list[int]:
+        """Tiles along each axis."""
+        return [-(-n // t) for n, t in zip(self.extents, tile, strict=True)]
+
+    def _tiles_of_rows(self, cores: int) -> list[tuple[tuple[int, ...], int]]:
+        """Tiles where rows that are reduced are whole, and on how many cores each, the one best for a launch of its own
+        first; none where not even one row fits."""
+        largest = largest_tile(
+            self.extents, self.rows, lambda t: self._ub_bytes(self._whole_pairs(t)) <= self._capacity
+        )
+        return [] if largest is None else self._cut_for_cores(largest, cores)
+
+    def _cut_for_cores(self, largest: Sequence[int], cores: int) -> list[tuple[tuple[int, ...], int]]:
+        """Tiles cut from the largest one, and on how many cores each, the one best for a launch of its own first."""
+        work, numbers = self._work(self._whole_pairs(largest)), [cores]
+        if self.asked.cores is None and self.asked.grid is None:
+            numbers = work.numbers_of_cores(cores, self.machine)
+        pieces = work.pieces(self.machine)
+        cut = {n: cut_tile(largest, self.extents, self.rows, self._width, n, pieces) for n in numbers}
+        return [(self._whole_pairs(tile), n) for n, tile in cut.items()]
+
+    def _built_tiles(self, name: str, cores: int) -> list[tuple[tuple[int, ...], int]]:
+        """Tiles of few whole rows with which a kernel that is built has room, though its steps' bytes say that it has
+        not: in-place chains and operands that are repeated on the fly take less. And on how many cores each. None where
+        pieces of rows take less time, as they overlap where a core has one row."""
+        if not self.rows or any_open(self.extents):
+            return []
+        caps = [n if a in self.rows else min(n, BUILT_ROWS) for a, n in enumerate(self.extents)]
+        largest = largest_tile(caps, self.rows, self._fits_built)
+        if largest is None:
+            return []
+        whole = self._cut_for_cores(largest, cores)
+        if self._why_whole() is None:
+            tile, number = whole[0]
+            least = min(self._pipelined(name, tile, cores) for tile in self._tiles_of_pieces(cores))
+            if self._pipelined(name, tile, number) > CLEARLY_LESS * least:
+                return []
+        return whole
+
+    def _pipelined(self, name: str, tile: Sequence[int], cores: int) -> float:
+        """Microseconds with this tile where the slowest pipe hides what the others do for all tiles but one."""
+        plan = self._schedule(name, tile, cores)
+        counts, grid = self._counts(tile), plan.grid or ()
+        pipes = self._pipes(tile, starts=True).values()
+        own = size([-(-n // g) for n, g in zip(counts, grid, strict=True)])
+        cycles = max(pipes) + (sum(pipes) - max(pipes)) / max(own, 1)
+        counts, grid = ([numbers[a] for a in self.outer] for numbers in (counts, grid))
+        return VectorWork(cycles).microseconds(counts, grid, self.machine)
+
+    def _fits_built(self, tile: Sequence[int]) -> bool:
+        """Whether a kernel with this tile has room, tried."""
+        if self._least_bytes(tile) > self.machine.spaces["ub"].bytes:
+            return False
+        key = self._whole_pairs(tile), self.slots
+        if key not in self.built:
+            trial = VectorSchedule(None, key[0], (1,) * len(tile), self.slots, piecewise=self.asked.piecewise)
+            self.built[key] = allocated(self.build("trial", trial), self.machine) is not None
+        return self.built[key]
+
+    def _least_bytes(self, tile: Sequence[int]) -> int:
+        """Bytes of ub that what is loaded and stored takes at least with this tile."""
+        moved = [s for s in self.steps if s.kind in ("load", "store") and s.view is not None]
+        return sum(tile_bytes(tile, s.axes, [s.view.element], s.spacing) for s in moved if s.view is not None)
+
+    def _tiles_across(self, cores: int) -> list[tuple[tuple[int, ...], int]]:
+        """Tiles that have long runs along two axes, where some accesses have their elements side by side along another
+        axis than the last one, as one of the two sides of a transpose; and on how many cores each. None where rows are
+        reduced, or sizes are open."""
+        last = len(self.extents) - 1
+        if self.rows or self.paired or any(map(is_open, self.extents)):
+            return []
+        found: dict[tuple[tuple[int, ...], int], None] = {}
+        for across in sorted({axis for s in self.steps if (axis := s.nearest()) is not None} - {last}):
+            for run in ACROSS:
+                length = run // self._width
+                if length >= self.extents[across]:
+                    break
+                caps = [length if a == across else n for a, n in enumerate(self.extents)]
+                tile = largest_tile(caps, frozenset({across}), lambda t: self._ub_bytes(t) <= self._capacity)
+                if tile is None:
+                    break
+                work = self._work(tile)
+                pieces = work.pieces(self.machine)
+                for n in work.numbers_of_cores(cores, self.machine) if self.asked.cores is None else [cores]:
+                    found[cut_tile(tile, self.extents, frozenset(), self._width, n, pieces), n] = None
+        return list(found)
+
+    def _whole_pairs(self, tile: Sequence[int]) -> tuple[int, ...]:
+        """A tile with even extents where numbers are loaded in pairs, along which extents are even."""
+        return tuple(t + t % 2 if a in self.paired else t for a, t in enumerate(tile))
+
+    def _tiles_of_pieces(self, cores: int) -> list[tuple[int, ...]]:
+        """Tiles where rows are read in pieces, longer ones first. Raises TooLarge where that is no way out."""
+        if self._why_whole() is not None:
+            raise TooLarge(f"{describe(self.fusion)} needs more of ub than {self.machine.name} has")
+
+        bytes_of = cache(lambda tile, masked: self.pieces.walks.ub_bytes(tile, self.slots, masked))
+
+        def longest(cores: int, masked: bool, kept: bool = False) -> tuple[int, ...] | None:
+            def fits(tile: Sequence[int]) -> bool:
+                return bytes_of(self._whole_pairs(tile), masked) <= self._capacity
+
+            caps = cut_tile(self.extents, self.extents, self.rows, self._width, cores)
+            return largest_tile(self._kept(caps) if kept else caps, frozenset(), fits)
+
+        most = 1 if self.asked.grid else cores
+        tried = [n for n in range(1, most + 1) if most // n > most // (n + 1)]
+        found = [*(longest(n, masked=True) for n in tried), *(self._alike(longest(n, masked=False)) for n in tried)]
+        if len(self.pieces.walks.walks) > 1:
+            found += (longest(n, masked=True, kept=True) for n in tried)
+        tiles = {self._whole_pairs(tile) for tile in found if tile}
+        if not tiles:
+            raise TooLarge(f"{describe(self.fusion)}: one element of each value does not fit ub")
+        return sorted(tiles, reverse=True)
+
+    def _kept(self, tile: Sequence[int]) -> tuple[int, ...]:
+        """A tile with as many of the rows that lie side by side as L2 keeps until they are walked over again."""
+        last, caps = len(self.extents) - 1, list(tile)
+        while last not in self.rows and caps[last] > 8 and not self._rows_kept(caps):
+            caps[last] = -(-caps[last] // 16) * 8
+        return tuple(caps)
+
+    def _alike(self, tile: Sequence[int] | None) -> tuple[int, ...] | None:
+        """A tile with as long pieces of rows that are all alike, so that none is masked; None where there are none."""
+        if tile is None:
+            return None
+        last = len(self.extents) - 1
+        pieces = {a: equal_piece(self.extents[a], tile[a], 8 if a == last else 1) for a in self.rows}
+        if None in pieces.values():
+            return None
+        return tuple(pieces.get(a) or n for a, n in enumerate(tile))
+
+    def walked(self) -> list[list[int]]:
+        return self.merged
+
+    def bound(self, schedule: Schedule) -> float:
+        plan = as_vector("", schedule)
+        tile, grid = plan.tile or (), plan.grid or ()
+        counts = self._counts(tile)
+        counts, grid = ([numbers[a] for a in self.outer] for numbers in (counts, grid))
+        return self._work(tile).microseconds(counts, grid, self.machine)
+
+    def overlapped(self, schedule: Schedule) -> float:
+        """The estimate of `bound` where loads, stores and arithmetic go on at the same time: for comparisons with
+        kernels of other kinds, whose bounds have their pipes side by side."""
+        plan = as_vector("", schedule)
+        tile, grid = plan.tile or (), plan.grid or ()
+        work = VectorWork(max(self._pipes(tile, starts=True).values()))
+        counts, grid = ([numbers[a] for a in self.outer] for numbers in (self._counts(tile), grid))
+        return work.microseconds(counts, grid, self.machine)
+
+    def check(self, name: str, schedule: Schedule) -> None:
+        plan = as_vector(name, schedule)
+        tile, grid = plan.tile or (), plan.grid or ()
+        if not len(self.extents) == len(tile) == len(grid):
+            raise cannot_obey(
+                name, f"it walks {len(self.extents)} axes, the tile has {len(tile)} and the grid {len(grid)}"
+            )
+        for a, (n, extent) in enumerate(zip(tile, self.extents, strict=True)):
+            if not is_open(extent) and n > max(extent, 8):
+                raise cannot_obey(name, f"a tile of {n} along axis {a}, which has {extent}")
+        self._check_tile(name, tile)
+        self._check_grid(name, self._counts(tile), grid)
+
+    def _ub_bytes(self, tile: Sequence[int]) -> int:
+        return self.steps.ub_bytes(tile, self.slots)
+
+    @property
+    def _capacity(self) -> int:
+        return int(self.machine.spaces["ub"].bytes * UB_FRACTION)
+
+    @property
+    def _width(self) -> int:
+        """Bytes of the widest element."""
+        return max(itemsize(e) for s in self.steps for e in s.elements)
+
+    def _in_pieces(self, tile: Sequence[int]) -> bool:
+        return any(tile[a] < self.extents[a] for a in self.rows)
+
+    def _work(self, tile: Sequence[int]) -> VectorWork:
+        """What there is to do with this tile."""
+        return VectorWork(sum(self._pipes(tile).values()))
+
+    def _pipes(self, tile: Sequence[int], starts: bool = False) -> dict[str, float]:
+        """The cycles that each pipe is busy with this tile, by the kinds of steps. starts: with what every instruction
+        of the vector unit takes to start, for each tile."""
+        unit = self.machine.vector
+        cycles: dict[str, float] = {"load": 0.0, "op": 0.0, "store": 0.0}
+        started = unit.streamed_cycles * (size(self._counts(tile)) - 1) if starts else 0
+        again, kept = self._again(tile), self._rows_kept(tile)
+        for i, step in enumerate(self.steps):
+            if step.view is not None:
+                box = step.box(tile)
+                warm = step.source in self.warm
+                cycles[step.kind] += copy_cycles(step.kind, step.view, box, self.machine, warm)
+                if again[i]:
+                    hits = warm or kept
+                    cycles[step.kind] += again[i] * copy_cycles(step.kind, step.view, box, self.machine, hits)
+            elif step.function is not None:
+                elements = size([n for a, n in enumerate(self.extents) if a in step.axes | step.reduces])
+                dtype = dtype_name(step.elements[0])
+                known = [f for f in (step.function, "add") if unit.supports(f, dtype)]
+                once = started + (unit.cycles(known[0], dtype, elements) if known else elements)
+                if self._masked(step, tile):
+                    once += started + (unit.cycles("select", dtype, elements) if known else elements)
+                cycles["op"] += (1 + again[i]) * once
+        return cycles
+
+    def _masked(self, step: Step, tile: Sequence[int]) -> bool:
+        """Whether the pieces that a step reduces are masked, as the last one reaches over the end of the rows."""
+        return self._in_pieces(tile) and any(reaches_over(self.extents[a], tile[a]) for a in step.reduces)
+
+    def _again(self, tile: Sequence[int]) -> list[int]:
+        """How often each step is done anew with this tile: in each walk over the pieces of rows but its first."""
+        if not self._in_pieces(tile):
+            return [0] * len(self.steps)
+        return [self.pieces.walks.times(i) - 1 for i in range(len(self.steps))]
+
+    def _rows_kept(self, tile: Sequence[int]) -> bool:
+        """Whether L2 still has the rows that all cores have read at a time when they walk over them again, beside what
+        they store."""
+        rows = [self.extents[a] if a in self.rows else n for a, n in enumerate(tile)]
+        moved = sum(tile_bytes(rows, s.axes, [s.view.element], s.spacing) for s in self.steps if s.view is not None)
+        return moved * self.machine.vector_cores <= self.machine.l2_bytes
+
+    # -- pins --------------------------------------------------------------------------------------------------
+
+    def _pinned_tile(self, name: str) -> tuple[int, ...] | None:
+        """The pinned tile over the merged axes; None where none is pinned. Raises PassError where it cannot be."""
+        tile = self._pinned_extents(name)
+        if tile is None:
+            return None
+        if self.asked.ub is None and not self._has_room(tile):
+            self.slots = 1
+        self._check_tile(name, tile)
+        return tile
+
+    def _needed_bytes(self, tile: Sequence[int]) -> int:
+        """Bytes of ub with this tile, what combines pieces of rows included."""
+        if not self._in_pieces(tile):
+            return self._ub_bytes(tile)
+        return self._piece_bytes(self._pieces_of(tile, self.slots), tile, self.slots)
+
+    def _has_room(self, tile: Sequence[int]) -> bool:
+        """Whether a kernel with this tile has room in ub."""
+        if self._needed_bytes(tile) <= self.machine.spaces["ub"].bytes:
+            return True
+        return not self._in_pieces(tile) and self._fits_built(tile)
+
+    def _piece_bytes(self, pieces: RowPieces, tile: Sequence[int], slots: int) -> int:
+        ragged = any(reaches_over(self.extents[a], tile[a]) for a in self.rows)
+        return pieces.walks.ub_bytes(tile, slots, ragged)
+
+    def _pieces_of(self, tile: Sequence[int], slots: int) -> RowPieces:
+        """What emits the steps with pieces of these extents: combined lane by lane where there is room for that."""
+        if self._piece_bytes(self.pieces, tile, slots) <= self.machine.spaces["ub"].bytes:
+            return self.pieces
+        return RowPieces(self.steps, self.extents)
+
+    def _check_tile(self, name: str, tile: Sequence[int]) -> None:
+        """Raises PassError for a tile that does not fit, or cuts rows or pairs that must be whole."""
+        odd = next((a for a in self.paired if tile[a] % 2), None)
+        if odd is not None:
+            raise cannot_obey(name, f"a tile of {tile[odd]} along axis {odd}, where numbers are loaded in pairs")
+        if self._in_pieces(tile):
+            why = self._why_whole()
+            if why is not None:
+                raise cannot_obey(name, why)
+        need, room = self._needed_bytes(tile), self.machine.spaces["ub"].bytes
+        if not self._has_room(tile):
+            shown = " x ".join(map(str, tile))
+            raise cannot_obey(
+                name, f"a tile of {shown} takes {need} bytes of ub, and {self.machine.name} has {room}"
+            )
+
+    def _pinned_extents(self, name: str) -> tuple[int, ...] | None:
+        wanted = self.asked.tile
+        if wanted is None and self.asked.copy_length is None:
+            return None
+        by_axis = wanted
+        asked = wanted[0] if wanted is not None and len(wanted) == 1 else self.asked.copy_length or 1
+        if (wanted is None or len(wanted) == 1) and asked > max(size(self.domain), 1):
+            kind = "tile" if wanted else "copy_length"
+            raise cannot_obey(
+                name, f"{kind}={asked} is more than the {size(self.domain)} elements that there are"
+            )
+        for own in (self.domain, self.extents):
+            if wanted is not None and len(wanted) == len(own) > 1:
+                long = next(
+                    (a for a, (t, n) in enumerate(zip(wanted, own, strict=True)) if t > max(n, 1)), None
+                )
+                if long is not None:
+                    raise cannot_obey(
+                        name, f"a tile of {wanted[long]} along axis {long}, which has {own[long]}"
+                    )
+                break
+        if wanted is not None and len(wanted) == len(self.domain) != len(self.extents):
+            by_axis = tuple(wanted[group[0]] if group else 1 for group in self.merged)
+        if by_axis is not None and len(by_axis) == len(self.extents):
+            return tuple(min(t, n) for t, n in zip(by_axis, self.extents, strict=True))
+        if wanted is not None and len(wanted) > 1:
+            raise cannot_obey(name, f"its domain has {len(self.domain)} axes, and the tile {len(wanted)}")
+        return self._filled(wanted[0] if wanted else self.asked.copy_length or 1, cut_rows=bool(wanted))
+
+    def _filled(self, elements: int, cut_rows: bool) -> tuple[int, ...]:
+        """A tile of so many elements, filled from the innermost axis outwards; rows are whole unless `cut_rows`."""
+        tile = [n if a in self.rows else 1 for a, n in enumerate(self.extents)]
+        for a in reversed(range(len(self.extents))):
+            if a not in self.rows or cut_rows:
+                tile[a] = min(max(elements, 1), self.extents[a])
+            elements //= tile[a]
+        return tuple(tile)
+
+    def _why_whole(self) -> str | None:
+        """Why rows cannot be read in pieces; None where they can."""
+        if any(s.reduces and s.reduces != self.rows for s in self.steps):
+            return "it reduces along different axes, so its rows cannot be read in pieces"
+        return None
+
+    def _grid(self, name: str, counts: Sequence[int], cores: int) -> tuple[int, ...]:
+        """Cores along each axis, as pinned or divided. Raises PassError."""
+        grid = self.asked.grid
+        if grid is None:
+            divided = divide_grid([counts[a] for a in self.divided], cores)
+            used = dict(zip(self.divided, (n for n, _ in divided), strict=True))
+            return tuple(used.get(a, 1) for a in range(len(counts)))
+        if len(grid) == len(self.domain) and self.asked.axes is None:
+            grid = tuple(grid[group[0]] if group else 1 for group in self.merged)
+        if len(grid) != len(self.extents):
+            raise cannot_obey(name, f"its domain has {len(self.domain)} axes, and the grid {len(grid)}")
+        self._check_grid(name, counts, grid)
+        return grid
+
+    def _check_grid(self, name: str, counts: Sequence[int], grid: Sequence[int]) -> None:
+        """Raises PassError for more cores than there are, or cores without work."""
+        cores = self.asked.cores or self.machine.vector_cores
+        if size(grid) > cores:
+            raise cannot_obey(name, f"a grid of {size(grid)} cores is more than the {cores} there are")
+        for a, wanted in enumerate(grid):
+            uneven = not is_open(counts[a]) and share(counts[a], wanted)[0] != wanted
+            if uneven or (a not in self.divided and wanted > 1):
+                why = f"it has {counts[a]} tiles"
+                if a not in self.divided:
+                    why = "it is reduced" if a in self.rows else "a result does not have it"
+                raise cannot_obey(name, f"axis {a} cannot be split over {wanted} cores, as {why}")
+
+    # -- build -------------------------------------------------------------------------------------------------
+
+    def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
+        plan = as_vector(name, schedule)
+        assert plan.tile is not None and plan.grid is not None and plan.ub is not None
+        tile, rows, outer = plan.tile, self.rows, self.outer
+        in_pieces, counts = self._in_pieces(tile), self._counts(tile)
+        split = {a: share(counts[a], plan.grid[a]) for a in outer}
+        axes_on_grid = [a for a in outer if may_repeat(split[a][0])]
+        builder = KernelBuilder(
+            self.machine,
+            "vector",
+            [split[a][0] for a in axes_on_grid],
+            [gm_of(a) for a in self.inputs],
+            [gm_of(v) for v in self.yielded],
+            slots={"ub": plan.ub},
+        )
+        builder.location = self.fusion.location
+        emitter = Emitter(builder, tile)
+        core = "fused" if self.machine.fused else "vector"
+        loops = [(a, split[a][1]) for a in outer if may_repeat(split[a][1])]
+        if in_pieces:
+            loops += [(a, counts[a]) for a in sorted(rows) if may_repeat(counts[a])]
+        with builder.section(core):
+            for a in outer:
+                on_grid = Expr.of(builder.coordinates[axes_on_grid.index(a)]) if a in axes_on_grid else Expr()
+                emitter.position[a] = on_grid * (split[a][1] * tile[a])
+            if in_pieces:
+                self._pieces_of(tile, plan.ub).emit(emitter, loops)
+            else:
+                self._emit_loops(emitter, loops)
+        return builder.finish(name)
+
+    @cached_property
+    def pieces(self) -> RowPieces:
+        """What emits the steps where rows are read in pieces, and there is room."""
+        return RowPieces(self.steps, self.extents, lanewise=not self.asked.piecewise)
+
+    def _emit_loops(self, emitter: Emitter, loops: Sequence[tuple[int, int]]) -> None:
+        """Each step in the outermost of `loops` (axis, trips) that knows everything it depends on."""
+        level = self.steps.levels({a: i + 1 for i, (a, _) in enumerate(loops)})
+        done: dict[Ref, SSAValue] = {}
+        with ExitStack() as stack:
+            for depth in range(len(loops) + 1):
+                if depth:
+                    axis, trips = loops[depth - 1]
+                    index = stack.enter_context(emitter.builder.loop(trips))
+                    emitter.position[axis] = emitter.position[axis] + index * emitter.tile[axis]
+                emitter.emit_level(self.steps, level, depth, done)
