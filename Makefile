@@ -49,15 +49,15 @@ test-all: test
 	TESTS=all PART=$(SEED) HYPOTHESIS_PROFILE=search $(BIN)/pytest -q -n $(JOBS) --dist worksteal
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --seconds 240 --jobs $(JOBS) --seed $(SEED)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --dynamic --seconds 120 --jobs $(JOBS) --seed $(SEED)
-	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --spellings --seconds 180 --jobs $(JOBS) --seed $(SEED)
-	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --stacks --seconds 180 --jobs $(JOBS) --seed $(SEED)
+	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --spellings --seconds 120 --jobs $(JOBS) --seed $(SEED)
+	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --stacks --seconds 120 --jobs $(JOBS) --seed $(SEED)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.files --count 300 --seed $(SEED)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.npu_text --count 300 --seed $(SEED)
 	PYTHONPATH=tests $(BIN)/python -m surface.campaign --parts 50 --part $(SEED)
 	PYTHONPATH=tests/frontends $(BIN)/python tests/frontends/fuzz_tw.py 4000
-	$(QUANTIZED)/test_layers.py --programs 20 --first $(SEED)
-	$(QUANTIZED)/test_chains.py --programs 60 --first $(SEED) --bytes-every 3
-	$(QUANTIZED)/test_stored_chains.py --programs 60 --first $(SEED) --bytes-every 3
+	$(QUANTIZED)/test_layers.py --programs 10 --first $(SEED)
+	$(QUANTIZED)/test_chains.py --programs 30 --first $(SEED) --bytes-every 3
+	$(QUANTIZED)/test_stored_chains.py --programs 30 --first $(SEED) --bytes-every 3
 	$(BIN)/python tests/faults/campaign.py --each 2 --host 4 --random 8 --fuzz 12 --jobs $(JOBS)
 	$(BIN)/python tests/faults/open_campaign.py --each 12 --fuzz 8
 	$(BIN)/python tests/conformance/run_onnx.py --jobs $(JOBS)
