@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from xdsl.dialects.builtin import f32
 
 from tilewright.dialects.npu import GmType
+from tilewright.passes.npu.check.device import box_of
 from tilewright.passes.npu.check.parts import Part
 
 TOTAL = 12
@@ -65,3 +67,22 @@ def test_a_part_takes_no_memory_for_what_it_is_part_of() -> None:
     far = part({0, 1, 10**15}, 10**16) | part({2}, 10**16)
     assert elements(far) == {0, 1, 2, 10**15}
     assert (far.whole, far.missing()) == (False, 3)
+
+
+@pytest.mark.parametrize(
+    ("box", "runs"),
+    [
+        ([(0, 4), (0, 16)], [(0, 64)]),
+        ([(1, 3), (0, 16)], [(16, 48)]),
+        ([(0, 4), (-15, 1)], [(0, 1), (16, 17), (32, 33), (48, 49)]),
+        ([(-3, 2), (0, 16)], [(0, 32)]),
+        ([(3, 9), (2, 4)], [(50, 52)]),
+        ([(0, 4), (-20, -3)], []),
+        ([(5, 7), (0, 16)], []),
+    ],
+)
+def test_what_lies_outside_of_a_view_is_not_stored(
+    box: list[tuple[int, int]], runs: list[tuple[int, int]]
+) -> None:
+    part = Part.shown(box_of(GmType.of([4, 16], f32, [16, 1], 0), box), 64)
+    assert list(zip(part.starts.tolist(), part.ends.tolist(), strict=True)) == runs

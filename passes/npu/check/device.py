@@ -240,14 +240,16 @@ def _regular(
             return True
     if not view.distinct:
         return False
-    stored = reduce(or_, [Part.shown(_box_of(view, part), total) for part in parts])
+    stored = reduce(or_, [Part.shown(box_of(view, part), total) for part in parts])
     if not stored.whole:
         found.parts[tensor] = stored
     return True
 
 
-def _box_of(view: GmType, box: Sequence[tuple[int, int]]) -> GmType:
-    """The view of a part of a view: from the first to before the second position along each dimension."""
+def box_of(view: GmType, box: Sequence[tuple[int, int]]) -> GmType:
+    """The view of a part of a view: from the first to before the second position along each dimension, of those that
+    there are."""
+    box = [(max(low, 0), max(min(high, n), low, 0)) for (low, high), n in zip(box, view.shape, strict=True)]
     offset = view.offset + sum(low * s for (low, _), s in zip(box, view.strides, strict=True))
     return GmType.of([high - low for low, high in box], view.element, view.strides, offset)
 
