@@ -7,6 +7,7 @@ their own, in which they are numbers.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -33,11 +34,10 @@ from ...dialects.sizes import (
     size_text,
     symbols_of,
 )
-from ...dialects.text import one_line
 from ...dialects.text import verify as verify_module
 from ...frontends import FrontendError
 from ...machine import DEFAULT_TARGET, Machine
-from ...passes.errors import CompileError, PassError
+from ...passes.errors import CompileError, FusionWarning, PassError, fault_of
 from ...passes.instances import Instance
 from ...passes.pipeline import run_pipeline
 from ...passes.templates import NoTemplate, Template, check_template, lower_template
@@ -299,10 +299,12 @@ class Versions:
             if entry is not None:
                 entry.write_reason(reason)
             return reason
-        except (
-            Exception
-        ) as error:  # a bug, which `ranges` shows; each size alone may be compiled all the same
-            return NoTemplate(f"internal error, {type(error).__name__}: {one_line(str(error))}")
+        except Exception as error:  # a bug; each size alone may be compiled all the same
+            fault = fault_of(error)
+            sizes = guard_text(named)
+            said = f"the version for {sizes} failed ({fault}), and each size is compiled alone; please report it"
+            warnings.warn(said, FusionWarning, stacklevel=4)
+            return NoTemplate(f"internal error, {fault}")
         if entry is not None:
             entry.write(template, opened.extras)
         return Version(template, opened.extras)

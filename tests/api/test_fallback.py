@@ -9,8 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import export
 
 import tilewright as tw
+from tilewright.api.sizes import templates
 from tilewright.dialects.graph import FusionOp
 from tilewright.dialects.graph.control import AXES
 from tilewright.passes.choose.choose import Scheduler
@@ -66,6 +68,17 @@ def test_a_trial_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scheduler, "_estimate", fail)
     x, w = (np.ones(shape, "f4") for shape in ((2048, 512), (512, 1000)))
     compiled_without(lambda x, w: x @ w, x, w, match="judging 'graph.fusion'")
+
+
+def test_a_version_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a range of sizes; each of them is compiled alone."""
+    monkeypatch.setattr(templates, "check_template", fail)
+    (n,) = export.symbolic_shape("n", constraints=["n <= 32"])
+    x = np.arange(20, dtype="f4") / 8
+    program = tw.compile(jnp.exp, jax.ShapeDtypeStruct((n,), "float32"))
+    with pytest.warns(FusionWarning, match="the version for n >= 17 and n <= 32 failed .*KeyError in .*alone"):
+        got = program(x)
+    np.testing.assert_allclose(got, np.exp(x), rtol=1e-5)
 
 
 def test_several_mechanisms_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 
+from ....dialects.open_sizes import is_open, size_of
+from ....dialects.sizes import LARGEST, bounds
 from .affine import flat_hull, product_covers, shared
 from .model import CheckedKernel, TensorAccess
 from .strides import by_stride
@@ -30,10 +32,15 @@ Toucher = tuple[int, int, bool, str]
 class TouchedRegion:
     """A box of one frame that some access touches, or the flat range of a view whose elements are not told apart."""
 
-    __slots__ = ("_filled", "around", "edges", "frame", "hull", "inside", "own", "stored", "written")
+    __slots__ = ("_filled", "around", "edges", "frame", "inside", "own", "positions", "span", "stored", "written")
 
     def __init__(self, frame: _Frame, edges: Edges, hull: tuple[int, int]) -> None:
-        self.frame, self.edges, self.hull = frame, edges, hull
+        """hull: the flat range that its elements lie in."""
+        self.frame, self.edges = frame, edges
+        self.positions = _positions(_outer(edges))
+        """How many positions it has at most."""
+        self.span = _positions(_outer((hull,)))
+        """How many elements its flat range has at most."""
         self.own: dict[Toucher, int] = {}
         """The last access of each queue and unit to this region, by number."""
         self.inside: dict[Toucher, int] = {}
@@ -95,29 +102,42 @@ class TouchedRegion:
 
 
 def _larger(one: TouchedRegion, other: TouchedRegion) -> bool:
-    if one.frame is other.frame:
-        return prod(end - first for first, end in one.edges) > prod(end - first for first, end in other.edges)
-    return one.hull[1] - one.hull[0] > other.hull[1] - other.hull[0]
+    return one.positions > other.positions if one.frame is other.frame else one.span > other.span
+
+
+def _positions(box: Edges) -> int:
+    return prod(end - first for first, end in box)
+
+
+def _outer(box: Edges) -> Edges:
+    """The least box of numbers that holds a box, whatever the open sizes are."""
+    if not any(is_open(edge) for edges in box for edge in edges):
+        return box
+    ends = [(bounds(size_of(first))[0], bounds(size_of(end))[1]) for first, end in box]
+    return tuple((-LARGEST if low is None else low, LARGEST if high is None else high) for low, high in ends)
 
 
 class _Buckets:
     """Finds the boxes that share positions with another one. Boxes are in classes by their extents, rounded up to
-    powers of two: a box lies in one or two buckets of its class along each dimension."""
+    powers of two: a box lies in one or two buckets of its class along each dimension. One of open sizes has the
+    buckets of the box that holds it at all sizes."""
 
     def __init__(self) -> None:
         self.classes: dict[tuple[int, ...], dict[tuple[int, ...], list[tuple[Edges, TouchedRegion]]]] = {}
 
     def add(self, box: Edges, region: TouchedRegion) -> None:
-        shifts = tuple((end - first - 1).bit_length() for first, end in box)
+        outer = _outer(box)
+        shifts = tuple((end - first - 1).bit_length() for first, end in outer)
         buckets = self.classes.setdefault(shifts, {})
-        for bucket in product(*_buckets_of(box, shifts)):
+        for bucket in product(*_buckets_of(outer, shifts)):
             buckets.setdefault(bucket, []).append((box, region))
 
     def near(self, box: Edges) -> list[TouchedRegion]:
         """The regions of all boxes that share positions with `box`."""
         found: dict[int, TouchedRegion] = {}
+        outer = _outer(box)
         for shifts, buckets in self.classes.items():
-            ranges = _buckets_of(box, shifts)
+            ranges = _buckets_of(outer, shifts)
             if prod(map(len, ranges)) < len(buckets):
                 lists = [buckets[bucket] for bucket in product(*ranges) if bucket in buckets]
             else:
