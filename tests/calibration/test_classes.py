@@ -64,7 +64,7 @@ CLASSES: dict[str, Data] = {
     "one load of one step": cube(API, 1, (256, 512, 512), template="Norm", step_ka=1, step_kb=1),
     "fewer cores than tiles": cube(API, 2, (512, 1024, 256)),
     "unit flags": cube(API, 20, (128, 10240, 64), unit_flag=True),
-    "20 cores, tiles dealt": cube("catlass 06_optimized_matmul", 20, (1024, 576, 1024)),
+    "20 cores, tiles dealt": cube("catlass 06_optimized_matmul", 20, (1024, 768, 1024)),
     "tiles of few rows": cube("catlass matmul", 20, (20, 6144, 1024), base_m=32, base_n=320, base_k=32),
     "parts of k on cores of their own": cube(HAND, 24, (256, 512, 8192), split_k=4),
     "partial sums in device memory": cube("catlass 34 single-core split-K", 24, (1024, 1024, 4096), **SPLIT),
