@@ -177,15 +177,17 @@ def types_of(name: str, arguments: Any, parameters: Parameters) -> Any:
     the program `name`, for a leaf that is no array."""
     import jax
 
+    def place(path: Any) -> str:
+        return f"argument {parameters.path(path)} of {name}"
+
     def struct(path: Any, leaf: Any) -> Any:
-        place = f"argument {parameters.path(path)} of {name}"
         try:
             found = _struct(leaf)
         except (TypeError, OverflowError) as error:
-            raise CompileError(not_an_array(place, leaf, error)) from None
+            raise CompileError(not_an_array(place(path), leaf, error)) from None
         for n in found.shape:
             if isinstance(n, int) and not 0 <= n <= LARGEST:
-                raise CompileError(f"{place} has a dimension of {n}: the smallest is 0, the largest {LARGEST}")
+                raise CompileError(f"{place(path)} has a dimension of {n}: the smallest is 0, the largest {LARGEST}")
         return found
 
     return jax.tree_util.tree_map_with_path(struct, arguments)

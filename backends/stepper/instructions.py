@@ -299,31 +299,43 @@ class LoadNumber(LoadBox):
         core.order.scalar(core, self)
 
 
-class NumberIndex(Work):
-    """One integer of ub, within a range, as an index."""
+class Index(Work):
+    """One integer, within a range, as an index."""
 
     __slots__ = ("high", "index", "low")
 
     def __init__(
-        self, op: ops.NumberIndexOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
+        self, op: ops.IndexOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
     ) -> None:
         super().__init__(op, queue, plan, places)
         self.low, self.high = plan.number(integer(op.low)), plan.number(integer(op.high))
         self.index = plan.index(op.result)
 
+    def found(self, core: Core) -> int:
+        """The integer, and notes that it is read."""
+        raise NotImplementedError
+
     def run(self, core: Core) -> None:
-        mark, place = core.begin(self), self.reads[0]
-        slot = place.slot(core.env)
-        core.read(place, slot, mark)
-        value = int(core.view(place, slot, mark).reshape(()))
-        core.env[self.index] = max(self.low, min(value, self.high))
+        core.env[self.index] = max(self.low, min(self.found(core), self.high))
         core.order.scalar(core, self)
 
 
-class Scalar(Work):
-    """One integer of device memory, within a range, as an index."""
+class NumberIndex(Index):
+    """One integer of ub."""
 
-    __slots__ = ("box", "high", "index", "low")
+    __slots__ = ()
+
+    def found(self, core: Core) -> int:
+        mark, place = core.begin(self), self.reads[0]
+        slot = place.slot(core.env)
+        core.read(place, slot, mark)
+        return int(core.view(place, slot, mark).reshape(()))
+
+
+class Scalar(Index):
+    """One integer of device memory; 0 where the tensor has none."""
+
+    __slots__ = ("box",)
 
     def __init__(
         self, op: ops.LoadScalarOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
@@ -331,18 +343,14 @@ class Scalar(Work):
         super().__init__(op, queue, plan, places)
         ones = (1,) * len(self.rows)
         self.box = DeviceBox.of(op.source, plan, ones, ones)
-        self.low, self.high = plan.number(integer(op.low)), plan.number(integer(op.high))
-        self.index = plan.index(op.result)
 
     def accesses(self, core: Core) -> list[tuple[DeviceBox, Part, bool]]:
         return [(self.box, self.box.part(evaluated(self.rows, core.env)), False)]
 
-    def run(self, core: Core) -> None:
+    def found(self, core: Core) -> int:
         part, mark = self.box.part(evaluated(self.rows, core.env)), core.begin(self)
-        found = core.load(self.box, part, mark)
-        value = int(found.reshape(())) if found.size else 0
-        core.env[self.index] = max(self.low, min(value, self.high))
-        core.order.scalar(core, self)
+        value = core.load(self.box, part, mark)
+        return int(value.reshape(())) if value.size else 0
 
 
 def box_of(op: FormattedOp, number: Number) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -68,8 +68,13 @@ def parse_launch(text: str) -> LaunchTerms:
     return LaunchTerms(grid, numbers, sizes, scattered)
 
 
+def _parts(text: str) -> list[str]:
+    """The numbers of `(8, 1024)` or `8x1024`."""
+    return [p for p in re.split(r"[\s,x]+", text.strip("()")) if p]
+
+
 def _grid(text: str) -> tuple[int, ...]:
-    parts = [p for p in re.split(r"[\s,x]+", text.strip("()")) if p]
+    parts = _parts(text)
     if not 1 <= len(parts) <= GRID_RANK or not all(p.isdigit() and int(p) > 0 for p in parts):
         raise FrontendError(
             f"grid={text}: a grid has one to three positive numbers of blocks, as in grid=(64,)"
@@ -78,7 +83,7 @@ def _grid(text: str) -> tuple[int, ...]:
 
 
 def _sizes(name: str, text: str) -> tuple[int, ...]:
-    parts = [p for p in re.split(r"[\s,x]+", text.strip("()")) if p]
+    parts = _parts(text)
     if not parts or not all(map(str.isdigit, parts)):
         raise FrontendError(f"{name}={text}: open sizes are whole numbers, as in {name}=(8,1024)")
     return tuple(map(int, parts))

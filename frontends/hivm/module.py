@@ -191,17 +191,16 @@ class SectionWriter:
             coordinates += ["%unit"] * (len(self.part.units) > 1) + decided
             places = [_linear(c, m, coordinates) for c, m in zip(place.constants, place.moves, strict=True)]
             where = f" at [{', '.join(places)}]"
-            found = step.sizes or place.sizes
-            found = (*place.sizes[: len(place.sizes) - len(found)], *found)
-            sizes = f"sizes = {list(found)}"
+            last = step.sizes or place.sizes
+            sizes = f"sizes = {[*place.sizes[: len(place.sizes) - len(last)], *last]}"
         elif at is not None:
             where = f" at [{', '.join(map(str, at))}]"
-        found, result = "", ("", "")
+        bounds, result = "", ("", "")
         if step.index is not None:
             name = self._indices[step.index] = f"%n{self._first}_{len(self._indices)}"
             low, high = self.writer.ranges[step.index]
-            found, result = f"low = {low} : i64, high = {high} : i64", (f"{name} = ", " -> index")
-        inside = ", ".join(p for p in (sizes, step.properties, found) if p)
+            bounds, result = f"low = {low} : i64, high = {high} : i64", (f"{name} = ", " -> index")
+        inside = ", ".join(p for p in (sizes, step.properties, bounds) if p)
         listed = f" {', '.join(names)}" if names else ""
         properties = f" {{{inside}}}" if inside else ""
         if step.works_in is not None:

@@ -83,10 +83,10 @@ def tensors_of(kernel: KernelFunctions, cores: Sequence[Core], sizes: Mapping[in
         fixed = argument.kind.get_shape() if isinstance(argument.kind, MemRefType) else (-1,)
         shape = tuple(fixed) if min(fixed, default=1) > 0 else (sizes.get(tensor) or _end(listed),)
         elements = prod(shape)
+        if not elements:
+            what = f"reaches what data decides of %{argument.name}: say in the launch how many elements it has"
+            raise refused(listed[0][2].op, f"{what}, as in {argument.name}=4096")
         for box, _, step, _ in listed:
-            if not elements:
-                what = f"reaches what data decides of %{argument.name}: say in the launch how many elements it has"
-                raise refused(step.op, f"{what}, as in {argument.name}=4096")
             if box.data:
                 continue
             if box.start < 0 or box.start + box.reach > elements:

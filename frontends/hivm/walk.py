@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import (
@@ -24,6 +24,8 @@ from ...dialects.hivm import structure, synchronization, upstream
 from .numbers import SCALARS, DataIndex, Index, constant, known, linear
 from .places import BufferView, Memref, row_major, rows_of
 from .steps import CoreStep, Operand, Register, Scratch, Value, memref_of, refused
+
+T = TypeVar("T")
 
 STACK = 2_000_000
 """The number of the first tensor that is memory of the core's program."""
@@ -292,16 +294,12 @@ def _pointer_cast(walk: BlockWalk, op: structure.PointerCastOp) -> None:
     walk.values[op.result] = found
 
 
-def _mixed(walk: BlockWalk, op: Operation, fixed: DenseArrayBase, given: Sequence[SSAValue]) -> list[int]:
+def _mixed(
+    value_of: Callable[[SSAValue, Operation], T], op: Operation, fixed: DenseArrayBase, given: Sequence[SSAValue]
+) -> list[T | int]:
     """Numbers of which some are written and the others are values."""
     values = iter(given)
-    return [walk.number(next(values), op) if n == DYNAMIC_INDEX else n for n in to_ints(fixed)]
-
-
-def _offsets(walk: BlockWalk, op: Any) -> list[Index]:
-    """Where a box begins, which data may decide."""
-    values = iter(op.offsets)
-    return [walk.index(next(values), op) if n == DYNAMIC_INDEX else n for n in to_ints(op.static_offsets)]
+    return [value_of(next(values), op) if n == DYNAMIC_INDEX else n for n in to_ints(fixed)]
 
 
 def _on_chip_known(part: Memref, op: Operation) -> Memref:
@@ -312,11 +310,11 @@ def _on_chip_known(part: Memref, op: Operation) -> Memref:
 
 
 def _box(walk: BlockWalk, op: Any) -> tuple[list[Index], list[int], list[int]]:
-    """The offsets, sizes and strides that an op gives."""
+    """The offsets, which data may decide, sizes and strides that an op gives."""
     return (
-        _offsets(walk, op),
-        _mixed(walk, op, op.static_sizes, op.sizes),
-        _mixed(walk, op, op.static_strides, op.strides),
+        _mixed(walk.index, op, op.static_offsets, op.offsets),
+        _mixed(walk.number, op, op.static_sizes, op.sizes),
+        _mixed(walk.number, op, op.static_strides, op.strides),
     )
 
 

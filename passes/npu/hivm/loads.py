@@ -16,9 +16,9 @@ from ....dialects.dtypes import size
 from ....dialects.npu import (
     ElementwiseVectorOp,
     FillL1Op,
+    IndexOp,
     LoadNd2NzOp,
     LoadNdOp,
-    LoadScalarOp,
     NpuOp,
     StoreNdOp,
     VFillOp,
@@ -60,7 +60,7 @@ def index_ranges(kernel: KernelOp, section: SectionOp) -> dict[SSAValue, Range]:
     }
     found[section.body.block.args[0]] = (0, integer(section.units) - 1)
     for op in section.body.walk():
-        if isinstance(op, LoadScalarOp):
+        if isinstance(op, IndexOp):
             found[op.result] = (integer(op.low), integer(op.high))
         elif isinstance(op, ForOp) and isinstance(op.ub.owner, ConstantOp):
             bound = op.ub.owner.value
