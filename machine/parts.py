@@ -155,13 +155,17 @@ class Banks:
         return banked and (written - read) % self.window_bytes != 0
 
 
+ALL_DTYPES = ""
+"""Instead of a dtype: all for which nothing else is said."""
+
+
 @dataclass(frozen=True)
 class VectorUnit:
     """One vector core: elements per cycle by instruction and dtype, and what other ops are built of.
 
     roundings: the conversions that round by another rule than others, each rule's by the dtype that is converted; what
     they become. order_as: the native dtype in which numbers of one that is not native are compared and chosen from.
-    expands_on: the dtypes on which an op may be expanded, where they are not all.
+    expansions: the instructions of an op that has none, by dtype; under ALL_DTYPES, those of every other dtype.
     """
 
     repeat_bytes: int
@@ -170,10 +174,9 @@ class VectorUnit:
     native: frozenset[str]
     compute_as: Mapping[str, str]
     rates: Mapping[str, Mapping[str, float]]
-    expansions: Mapping[str, tuple[str, ...]]
+    expansions: Mapping[str, Mapping[str, tuple[str, ...]]]
     roundings: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     order_as: Mapping[str, str] = field(default_factory=dict)
-    expands_on: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def rounds(self, mode: str, source: str, target: str) -> bool:
         """Whether there is an instruction that converts one dtype to another and rounds by the rule `mode`."""
@@ -228,10 +231,12 @@ class VectorUnit:
         rate = self.rates.get(op, {}).get(dtype)
         if rate is not None:
             return (rate,)
-        if op not in self.expansions or dtype not in self.expands_on.get(op, (dtype,)):
+        by_dtype = self.expansions.get(op, {})
+        parts = by_dtype.get(dtype, by_dtype.get(ALL_DTYPES))
+        if parts is None:
             return None
         found: list[float] = []
-        for part in self.expansions[op]:
+        for part in parts:
             rates = self._own_rates(part, dtype)
             if rates is None:
                 return None

@@ -10,6 +10,7 @@ from typing import Any
 from ..support.files import read_plain, real_path, toml_of
 from . import files
 from .parts import (
+    ALL_DTYPES,
     ACCUMULATIONS,
     LEVELS,
     PIPES,
@@ -426,16 +427,20 @@ def _vector(table: _Table) -> VectorUnit:
     )
     rates = {op: rates_table.numbers(op) for op in list(rates_table.table)}
     compute_as = {dtype: as_table.text(dtype) for dtype in list(as_table.table)}
-    expansions = {op: expansions_table.texts(op) for op in list(expansions_table.table)}
+    expansions = {op: _expansion(expansions_table, op) for op in list(expansions_table.table)}
     native = frozenset(table.texts("native"))
     roundings = _roundings(table)
     order_as = _order_as(table, native)
-    expands_on = _expands_on(table, expansions)
-    for op, parts in expansions.items():
+    parts_of = {op: [part for parts in found.values() for part in parts] for op, found in expansions.items()}
+    for op, found in expansions.items():
+        for dtype in found:
+            if dtype != ALL_DTYPES and dtype not in native:
+                raise expansions_table.error(f"{op}.{dtype}", "is for no native dtype")
+    for op, parts in parts_of.items():
         for part in parts:
             if part not in rates and part not in expansions:
                 raise expansions_table.error(op, f"uses '{part}', which has neither a rate nor an expansion")
-    for cycle in _circular(expansions):
+    for cycle in _circular(parts_of):
         raise expansions_table.error(cycle, "expands into itself")
     for dtype, wider in compute_as.items():
         if wider not in native:
@@ -452,7 +457,6 @@ def _vector(table: _Table) -> VectorUnit:
         expansions=expansions,
         roundings=roundings,
         order_as=order_as,
-        expands_on=expands_on,
     )
     table.close()
     return unit
@@ -484,20 +488,17 @@ def _order_as(table: _Table, native: frozenset[str]) -> dict[str, str]:
     return found
 
 
-def _expands_on(table: _Table, expansions: Mapping[str, tuple[str, ...]]) -> dict[str, frozenset[str]]:
-    """The dtypes of `[vector.expands_on]` by op; each op has an expansion."""
-    if "expands_on" not in table.table:
-        return {}
-    entries = table.child("expands_on")
-    found = {op: frozenset(entries.texts(op)) for op in list(entries.table)}
-    for op in found:
-        if op not in expansions:
-            raise entries.error(op, "has no expansion")
-    entries.close()
+def _expansion(table: _Table, op: str) -> dict[str, tuple[str, ...]]:
+    """The instructions of an op by dtype: a list for all, or a table of lists."""
+    if not isinstance(table.table[op], dict):
+        return {ALL_DTYPES: table.texts(op)}
+    by_dtype = table.child(op)
+    found = {dtype: by_dtype.texts(dtype) for dtype in list(by_dtype.table)}
+    by_dtype.close()
     return found
 
 
-def _circular(expansions: Mapping[str, tuple[str, ...]]) -> list[str]:
+def _circular(expansions: Mapping[str, Sequence[str]]) -> list[str]:
     """The ops whose expansion never ends."""
     ending: set[str] = set()
     while True:
