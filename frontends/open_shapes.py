@@ -30,7 +30,7 @@ class Sized(Protocol):
         ...
 
 
-Formula = Callable[[Op, list[Shape]], Shape]
+Formula = Callable[[Op, list[Shape]], Shape | None]
 
 
 def open_shape(walk: Sized, name: str, op: Op, shapes: list[Shape], i: int) -> Shape | None:
@@ -177,10 +177,12 @@ def _reduce(op: Op, shapes: list[Shape]) -> Shape:
     return [n for d, n in enumerate(shapes[0]) if d not in gone]
 
 
-def _concatenate(op: Op, shapes: list[Shape]) -> Shape:
+def _concatenate(op: Op, shapes: list[Shape]) -> Shape | None:
     along = int_attribute(op, "dimension")
-    first = _like_operands([[n for d, n in enumerate(s) if d != along] or [1] for s in shapes]) or []
-    rest = iter(first)
+    others = _like_operands([[n for d, n in enumerate(s) if d != along] or [1] for s in shapes])
+    if others is None:
+        return None
+    rest = iter(others)
     return [sum(s[along] for s in shapes) if d == along else next(rest) for d in range(len(shapes[0]))]
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from ..support.files import read_plain, real_path, toml_of
 from . import files
 from .parts import (
-    ALL_DTYPES,
     ACCUMULATIONS,
+    ALL_DTYPES,
     LEVELS,
     PIPES,
     Banks,

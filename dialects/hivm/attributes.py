@@ -13,12 +13,18 @@ from xdsl.printer import Printer
 
 
 class Enumeration(Data[str]):
-    """An attribute with one of some names, `#hivm.pipe<PIPE_V>`; within the syntax of an op `<PIPE_V>`."""
+    """An attribute with one of some names, `#hivm.pipe<PIPE_V>`; within the syntax of an op also `<PIPE_V>`."""
 
     CASES: ClassVar[tuple[str, ...]]
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> str:
+        place = parser.pos
+        whole = parser.parse_optional_attribute()
+        if whole is not None:
+            if not isinstance(whole, cls):
+                parser.raise_error(f"{whole} is no {cls.name}", place)
+            return whole.data
         with parser.in_angle_brackets():
             place = parser.pos
             found = parser.parse_identifier()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from visible import check_visible
 import tilewright as tw
 from tilewright.api.sizes.templates import SizedProgram
 from tilewright.frontends import lower_function
+from tilewright.passes.errors import FusionWarning
 from tilewright.passes.npu.check import check
 from tilewright.passes.templates import NoTemplate
 
@@ -59,6 +61,12 @@ class OpenJudge(Judge):
         if not self.levels:
             return
         self._enter("frontend")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FusionWarning)  # it is among the reasons
+            self._compared(wanted)
+
+    def _compared(self, wanted: Sequence[tuple[Sizes, list[Any], list[np.ndarray]]]) -> None:
+        """Compares the program for all sizes with what is wanted at each."""
         opened = self._opened()
         if opened is None:
             return

@@ -1,4 +1,4 @@
-"""The formulas behind `[vector.expansions]`: what their instructions compute, with the coefficients that the machine files
+"""The formulas behind `[vector.expansions]`: what their instructions compute, with the coefficients that machine files
 do not need, in the arithmetic of a vector unit.
 
 The coefficients are minimax fits of our own (iterated weighted least squares of rational functions over the range that

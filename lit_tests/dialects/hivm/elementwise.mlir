@@ -74,6 +74,8 @@ func.func @elementwise(%f: memref<16x64xf32, #hivm.address_space<ub>>, %i: memre
   // CHECK: hivm.hir.vcast ins(%{{.*}} : memref<16x64xf32, #hivm.address_space<ub>>) outs(%{{.*}} : memref<16x64xi32, #hivm.address_space<ub>>) temp_buffer(%{{.*}} : memref<8xf32, #hivm.address_space<ub>>) round_mode = <trunc> cast = <cast_signed>
   hivm.hir.vcmp ins(%f, %s : memref<16x64xf32, #hivm.address_space<ub>>, f32) outs(%b : memref<16x64xi1, #hivm.address_space<ub>>) compare_mode = <lt>
   // CHECK: hivm.hir.vcmp ins(%{{.*}}, %{{.*}} : memref<16x64xf32, #hivm.address_space<ub>>, f32) outs(%{{.*}} : memref<16x64xi1, #hivm.address_space<ub>>) compare_mode = <lt>
+  hivm.hir.vcmp ins(%f, %s : memref<16x64xf32, #hivm.address_space<ub>>, f32) outs(%b : memref<16x64xi1, #hivm.address_space<ub>>) compare_mode = #hivm.compare_mode<ge>
+  // CHECK: hivm.hir.vcmp ins(%{{.*}}, %{{.*}} : memref<16x64xf32, #hivm.address_space<ub>>, f32) outs(%{{.*}} : memref<16x64xi1, #hivm.address_space<ub>>) compare_mode = <ge>
   hivm.hir.vdiv ins(%f, %f : memref<16x64xf32, #hivm.address_space<ub>>, memref<16x64xf32, #hivm.address_space<ub>>) outs(%f : memref<16x64xf32, #hivm.address_space<ub>>) isSigned = true isHP = false
   // CHECK: hivm.hir.vdiv ins(%{{.*}}, %{{.*}} : memref<16x64xf32, #hivm.address_space<ub>>, memref<16x64xf32, #hivm.address_space<ub>>) outs(%{{.*}} : memref<16x64xf32, #hivm.address_space<ub>>) isSigned = true isHP = false
   hivm.hir.vmax ins(%i, %i : memref<16x64xi32, #hivm.address_space<ub>>, memref<16x64xi32, #hivm.address_space<ub>>) outs(%i : memref<16x64xi32, #hivm.address_space<ub>>) is_signed = false

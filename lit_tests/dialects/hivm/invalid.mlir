@@ -520,3 +520,8 @@ hivm.hir.vconcat dim(0) ins(%x0, %x1 : memref<16x64xf32, #hivm.address_space<ub>
 
 hivm.hir.vfrobnicate
 // CHECK: Operation hivm.hir.vfrobnicate is not registered
+
+// -----
+
+hivm.hir.pipe_barrier[#hivm.event<EVENT_ID0>]
+// CHECK: #hivm.event<EVENT_ID0> is no hivm.pipe
