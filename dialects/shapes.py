@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, i32
 from xdsl.ir import Attribute
 
 from .base import FormattedOp, integer, to_ints
-from .dtypes import same_width, size
+from .dtypes import itemsize, same_width, size
 from .elementwise import REDUCTIONS, SCATTERS, Function
 from .sparsity import INDEXED, KEPT_OF
 
@@ -79,6 +79,16 @@ class RowType(Protocol):
     def space(self) -> str: ...
 
     def dtype(self) -> str: ...
+
+
+class ArrayType(Protocol):
+    """The type of a buffer or a tile."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def element(self) -> Attribute: ...
 
 
 def check_scaled(
@@ -229,6 +239,20 @@ def check_extract(
     check_box(op, source, sizes, offsets)
     if size(sizes) != size(out):
         raise op.error(f"box {list(sizes)} does not fill {result}")
+
+
+def check_gather(
+    op: FormattedOp, source: ArrayType, places: ArrayType, out: ArrayType, block: int
+) -> None:
+    """One element of the source for each place, an i32; its rows fill blocks of so many bytes, or it has one row."""
+    shape, element, place, given = source.shape, source.element, places.element, out.element
+    if tuple(places.shape) != tuple(out.shape) or element != given:
+        what = f"{list(out.shape)} of {given} from {list(shape)} of {element}"
+        raise op.error(f"cannot give {what} at {list(places.shape)} places")
+    if place != i32:
+        raise op.error(f"takes places of i32, not {place}")
+    if size(shape[:-1]) > 1 and shape[-1] * itemsize(element) % block:
+        raise op.error(f"takes rows of whole blocks of {block} bytes, not of {shape[-1]} {element}")
 
 
 def check_broadcast(op: FormattedOp, source: Shape, out: Shape) -> None:

@@ -201,6 +201,11 @@ def _scatter(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec
     ]
 
 
+def _gather(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
+    source, places = sources
+    return [source.reshape(-1).at[places].get(mode="clip")]
+
+
 def _sort(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
     """The sorted rows, and zeros for the memory it works in: nothing may rely on what is there."""
     keys = Keys(to_ints(op.keys), to_ints(op.descending), to_ints(op.total))
@@ -253,6 +258,7 @@ RULES: Rules[Rule] = Rules(
         ops.VMaskOp: _mask,
         ops.VReduceOp: _reduce,
         VCumulateOp: _cumulate,
+        ops.VGatherOp: _gather,
         VScatterOp: _scatter,
         VSortOp: _sort,
         ops.VTransposeOp: _transpose,

@@ -289,6 +289,18 @@ def _scatter(op: Any, number: Number) -> Compute:
     return lambda at, xs, denormals: [reductions.scatter(xs[0], xs[1].astype(np.int64) - at[0], xs[2], kind)]
 
 
+def _gather(op: Any, number: Number) -> Compute:
+    def compute(at: Sequence[int], xs: Sequence[np.ndarray], denormals: bool) -> Sequence[np.ndarray]:
+        source, places = xs[0].reshape(-1), xs[1]
+        outside = places[(places < 0) | (places >= source.size)]
+        if outside.size:
+            said = f"place {outside.flat[0]} of {source.size}"
+            raise fault("out-of-bounds", op, "gathers beyond its source", said)
+        return [source[places]]
+
+    return compute
+
+
 def _sort(op: Any, number: Number) -> Compute:
     """The sorted rows, and zeros for the memory it works in: nothing may rely on what is there."""
     keys = Keys(to_ints(op.keys), to_ints(op.descending), to_ints(op.total))
@@ -316,6 +328,7 @@ TABLE: dict[type[NpuOp], Prepare] = {
     ops.VReduceOp: _reduce,
     ops.VRoundToOp: _round_to,
     VCumulateOp: _cumulate,
+    ops.VGatherOp: _gather,
     VScatterOp: _scatter,
     VSortOp: _sort,
     ops.VTransposeOp: _transpose,

@@ -9,7 +9,7 @@ from .cumulate import VCumulateOp
 from .dispatch import AloneOp, DispatchOp, RequireOp, SymbolOp, VersionOp
 from .interface import Cost, NpuOp, buffer, gm
 from .numbers import ScalarOp, SetNumberOp
-from .scatter import VScatterOp
+from .scatter import VGatherOp, VScatterOp
 from .sorting import VSortOp
 from .synchronization import (
     BarrierOp,
@@ -86,6 +86,7 @@ Npu = Dialect(
         VCumulateOp,
         VExtractOp,
         VFillOp,
+        VGatherOp,
         VIotaOp,
         VMaskOp,
         VReduceOp,
@@ -166,6 +167,7 @@ __all__ = [
     "VCumulateOp",
     "VExtractOp",
     "VFillOp",
+    "VGatherOp",
     "VIotaOp",
     "VMaskOp",
     "VReduceOp",

@@ -1,4 +1,4 @@
-"""Scatter on the vector unit."""
+"""Scatter and gather on the vector unit."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ...machine import Machine
 from ..base import text
 from ..dtypes import dtype_name, size
 from ..elementwise import REDUCTION_FUNCTION
-from ..shapes import check_scatter
-from .interface import Cost, buffer, vector_elements
+from ..shapes import check_gather, check_scatter
+from .interface import Cost, buffer, vector_dtype, vector_elements
 from .legality import refuse_instruction
-from .types import BufferType
+from .types import ROW_BYTES, BufferType
 from .vector import VectorOp
 
 
@@ -92,3 +92,33 @@ def row_cycles(machine: Machine, function: str, dtype: str, lanes: int) -> int:
     if not unit.runs(function, dtype):
         each += 2 * unit.cycles("convert", unit.computes(function, dtype), lanes)
     return max(each - unit.streamed_cycles, 1)  # rows that meet are rare, so instructions overlap
+
+
+@irdl_op_definition
+class VGatherOp(VectorOp):
+    """The element of `source` for each of `places`, which counts its elements row by row. Places beyond it are those of
+    the kernel's mistakes: values take the nearest one, and a run by steps reports them."""
+
+    name = "npu.vgather"
+    source = operand_def(BufferType)
+    places = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    INSTRUCTION: ClassVar[str] = "gather"
+    MOVES: ClassVar[bool] = True
+
+    def verify_(self) -> None:
+        super().verify_()
+        source, places, dest = map(buffer, (self.source, self.places, self.dest))
+        check_gather(self, source, places, dest, ROW_BYTES)
+
+    def instructions(self) -> Sequence[tuple[str, str]]:
+        return ((self.instruction, vector_dtype(self.source)),)
+
+    def rated_dtype(self, machine: Machine) -> str:
+        return vector_dtype(self.source)
+
+    def lanes(self) -> int:
+        return vector_elements(buffer(self.dest))
+
+    def cost_of_part(self, machine: Machine, indices: Sequence[int], valid: Sequence[int | None]) -> Cost:
+        return self.cost(machine, indices)

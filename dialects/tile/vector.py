@@ -25,6 +25,7 @@ from ..elementwise import REDUCTION_FUNCTION, Function
 from ..factory import make_elementwise
 from ..npu.interface import NpuOp
 from ..npu.legality import refuse_instruction, refuse_rounding
+from ..npu.types import ROW_BYTES
 from ..shapes import (
     Keys,
     check_arg_reduce,
@@ -33,6 +34,7 @@ from ..shapes import (
     check_counted,
     check_cumulate,
     check_extract,
+    check_gather,
     check_iota,
     check_lanes,
     check_mask,
@@ -288,6 +290,26 @@ class ExtractOp(VectorTileOp):
         source, out = tile_type(self.source).shape, tile_type(self.result).shape
         starts = len(self.linear())
         check_extract(self, source, to_ints(self.sizes), starts, out, self.result.type)
+
+
+@irdl_op_definition
+class GatherOp(VectorTileOp):
+    """The element of `source` for each of `places`, which count its elements row by row."""
+
+    name = "tile.gather"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.VGatherOp
+    source = operand_def(TileType)
+    places = operand_def(TileType)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        super().verify_()
+        source, places, result = map(tile_type, (self.source, self.places, self.result))
+        check_gather(self, source, places, result, ROW_BYTES)
+
+    def refused_by(self, machine: Machine) -> str | None:
+        return refuse_instruction(machine, self.instruction, dtype_name(tile_type(self.source).element))
 
 
 @irdl_op_definition

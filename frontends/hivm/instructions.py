@@ -277,6 +277,28 @@ def _sort(walk: BlockWalk, op: vector.VsortOp) -> None:
     walk.emit(op, "npu.vsort", *operands, properties=f"descending = [{down}], keys = [0], total = [0]")
 
 
+def _gather(walk: BlockWalk, op: vector.VgatherOp) -> None:
+    """Along the last dimension, one row after the other."""
+    source, places, dest = (walk.local(v, op) for v in (op.src, op.indices, op.dst))
+    axis = op.gather_axis.value.data if op.gather_axis is not None else -1
+    if axis not in (-1, len(dest.shape) - 1):
+        raise refused(op, f"gathers along dimension {axis} of {len(dest.shape)}")
+    if places.element != "i32":
+        wide = walk.scratch.vector("i32", places.shape)
+        compute(walk, op, "npu.vconvert", [places], wide)
+        walk.emit(op, "npu.pipe_barrier", properties='pipe = "V"')
+        places = wide
+    _gathered(walk, op, source, places, dest)
+
+
+def _gathered(walk: BlockWalk, op: Operation, source: Memref, places: Memref, dest: Memref) -> None:
+    if len(dest.shape) > 1:
+        for row in range(dest.shape[0]):
+            _gathered(walk, op, source.at(row), places.at(row), dest.at(row))
+    else:
+        walk.emit(op, "npu.vgather", *(operand(p, op) for p in (source, places, dest)))
+
+
 def _concatenate(walk: BlockWalk, op: vector.VconcatOp) -> None:
     dest, axis, first = walk.local(op.dst, op), op.dim.value.data, 0
     for value in op.src:
@@ -380,6 +402,7 @@ HANDLERS.update(
         "hivm.hir.vflip": _flip,
         "hivm.hir.vsort": _sort,
         "hivm.hir.vconcat": _concatenate,
+        "hivm.hir.vgather": _gather,
         "hivm.hir.vinterleave": _interleave,
         "hivm.hir.vdeinterleave": _deinterleave,
         "hivm.hir.load": _load,

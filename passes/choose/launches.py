@@ -57,7 +57,7 @@ from ..lower.cube.pooling import pooling_in
 from ..lower.cube.spreading import why_not_spread
 from ..lower.cube.vector_product import VectorProductKernel
 from ..lower.indexed.cumulate import CumulateKernel
-from ..lower.indexed.gather import GatherKernel
+from ..lower.indexed.gather_elements import gather_kernel
 from ..lower.indexed.moves import BoxCopy, CopyKernel, Start
 from ..lower.indexed.scatter import ScatterKernel
 from ..lower.indexed.selecting import SelectAndScatterKernel
@@ -202,7 +202,7 @@ KERNELS: Rules[Maker] = Rules(
         ContractOp: _contraction,
         ConvOp: _contraction,
         ReduceWindowOp: _box(WindowKernel),
-        GatherOp: _box(GatherKernel),
+        GatherOp: _box(gather_kernel),
         CumulateOp: _box(CumulateKernel),
         ScatterOp: _box(ScatterKernel),
         SelectAndScatterOp: _box(SelectAndScatterKernel),

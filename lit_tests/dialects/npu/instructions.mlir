@@ -102,5 +102,8 @@ npu.vsort %rows, %first, %work {descending = [1], keys = [0], total = [1]} : (!n
 %line, %places, %new = "test.op"() : () -> (!npu.buffer<64xf32, ub>, !npu.buffer<5xi32, ub>, !npu.buffer<5xf32, ub>)
 npu.vscatter %line, %places, %new, %line at [%i * 64] {kind = "sum"} : (!npu.buffer<64xf32, ub>, !npu.buffer<5xi32, ub>, !npu.buffer<5xf32, ub>, !npu.buffer<64xf32, ub>)
 // CHECK: npu.vscatter %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} at [%{{.*}} * 64] {kind = "sum"}
+%spots, %picked = "test.op"() : () -> (!npu.buffer<9xi32, ub>, !npu.buffer<9xf16, ub>)
+npu.vgather %ub, %spots, %picked : (!npu.buffer<16x32xf16, ub>, !npu.buffer<9xi32, ub>, !npu.buffer<9xf16, ub>)
+// CHECK: npu.vgather %{{.*}}, %{{.*}}, %{{.*}} : (!npu.buffer<16x32xf16, ub>, !npu.buffer<9xi32, ub>, !npu.buffer<9xf16, ub>)
 npu.vcumulate %ub, %ub {dim = 0, kind = "sum", reverse = 0} : (!npu.buffer<16x32xf16, ub>, !npu.buffer<16x32xf16, ub>)
 // CHECK: npu.vcumulate %{{.*}}, %{{.*}} {dim = 0, kind = "sum", reverse = 0}

@@ -792,3 +792,21 @@ npu.kernel @k {grid = [1], kind = "mix", outputs = 0, workspaces = 0} {
   }
 }
 // CHECK: 'npu.section' core 'mixed' is not one of cube, vector, fused
+
+// -----
+
+%x, %p, %y = "test.op"() : () -> (!npu.buffer<8x16xf32, ub>, !npu.buffer<4xi32, ub>, !npu.buffer<4xf16, ub>)
+npu.vgather %x, %p, %y : (!npu.buffer<8x16xf32, ub>, !npu.buffer<4xi32, ub>, !npu.buffer<4xf16, ub>)
+// CHECK: 'npu.vgather' cannot give [4] of f16 from [8, 16] of f32 at [4] places
+
+// -----
+
+%x, %p, %y = "test.op"() : () -> (!npu.buffer<8x16xf32, ub>, !npu.buffer<4xui32, ub>, !npu.buffer<4xf32, ub>)
+npu.vgather %x, %p, %y : (!npu.buffer<8x16xf32, ub>, !npu.buffer<4xui32, ub>, !npu.buffer<4xf32, ub>)
+// CHECK: 'npu.vgather' takes places of i32, not ui32
+
+// -----
+
+%x, %p, %y = "test.op"() : () -> (!npu.buffer<8x12xf32, ub>, !npu.buffer<4xi32, ub>, !npu.buffer<4xf32, ub>)
+npu.vgather %x, %p, %y : (!npu.buffer<8x12xf32, ub>, !npu.buffer<4xi32, ub>, !npu.buffer<4xf32, ub>)
+// CHECK: 'npu.vgather' takes rows of whole blocks of 32 bytes, not of 12 f32

@@ -545,3 +545,21 @@ tile.store %v0, %v1, %v2 at [0, 0] {sizes = [16, 16]} : (!tile.tile<16x16xi8, ub
 %x = "test.op"() : () -> !tile.tile<8x16xf32, ub>
 %y = tile.round_to %x {mode = "odd"} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x16xi8, ub>
 // CHECK: 'tile.round_to' rounds f32 to i8: to odd, f32 becomes f16
+
+// -----
+
+%x, %p = "test.op"() : () -> (!tile.tile<8x16xf32, ub>, !tile.tile<4xi32, ub>)
+%y = tile.gather %x, %p : (!tile.tile<8x16xf32, ub>, !tile.tile<4xi32, ub>) -> !tile.tile<5xf32, ub>
+// CHECK: 'tile.gather' {{.*}}cannot give [5] of f32 from [8, 16] of f32 at [4] places
+
+// -----
+
+%x, %p = "test.op"() : () -> (!tile.tile<8x16xf32, ub>, !tile.tile<4xi64, ub>)
+%y = tile.gather %x, %p : (!tile.tile<8x16xf32, ub>, !tile.tile<4xi64, ub>) -> !tile.tile<4xf32, ub>
+// CHECK: 'tile.gather' {{.*}}takes places of i32, not i64
+
+// -----
+
+%x, %p = "test.op"() : () -> (!tile.tile<8x17xf32, ub>, !tile.tile<4xi32, ub>)
+%y = tile.gather %x, %p : (!tile.tile<8x17xf32, ub>, !tile.tile<4xi32, ub>) -> !tile.tile<4xf32, ub>
+// CHECK: 'tile.gather' {{.*}}takes rows of whole blocks of 32 bytes, not of 17 f32

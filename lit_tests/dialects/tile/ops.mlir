@@ -89,6 +89,9 @@ tile.kernel @matmul {grid = [4], kind = "mix", outputs = 1, slots = [2, 2, 2, 1,
 %places, %rows = "test.op"() : () -> (!tile.tile<5xi32, ub>, !tile.tile<5x16xf32, ub>)
 %scattered = tile.scatter %t, %places, %rows at [%i * 8] {kind = "set"} : (!tile.tile<8x16xf32, ub>, !tile.tile<5xi32, ub>, !tile.tile<5x16xf32, ub>) -> !tile.tile<8x16xf32, ub>
 // CHECK: tile.scatter %{{.*}}, %{{.*}}, %{{.*}} at [%{{.*}} * 8] {kind = "set"}
+%spots = "test.op"() : () -> !tile.tile<4x3xi32, ub>
+%picked = tile.gather %t, %spots : (!tile.tile<8x16xf32, ub>, !tile.tile<4x3xi32, ub>) -> !tile.tile<4x3xf32, ub>
+// CHECK: tile.gather %{{.*}}, %{{.*}} : (!tile.tile<8x16xf32, ub>, !tile.tile<4x3xi32, ub>) -> !tile.tile<4x3xf32, ub>
 %sums = tile.cumulate %t {dim = 1, kind = "max", reverse = 0} : !tile.tile<8x16xf32, ub>
 // CHECK: tile.cumulate %{{.*}} {dim = 1, kind = "max", reverse = 0} : !tile.tile<8x16xf32, ub>
 

@@ -44,6 +44,10 @@ OWN: dict[str, tuple[Sequence[np.ndarray], Callable[..., np.ndarray]]] = {
         [np.arange(80, dtype="f4"), np.array([7, 0, 9, 3, 2, 2, 0, 9], "i4")],
         lambda x, i: x.reshape(10, 8)[i].reshape(-1),
     ),
+    "picked_elements": (
+        [*random((4, 40), dtype="float16"), np.random.default_rng(1).integers(0, 40, (4, 16), "i4")],
+        lambda x, i: np.take_along_axis(x, i, 1),
+    ),
     "product": (
         random((64, 96), (96, 48), dtype="float16"),
         lambda a, b: a.astype(np.float32) @ b.astype(np.float32),
@@ -59,6 +63,14 @@ def test_a_kernel_of_ours_computes_what_it_says(name: str, mode: str) -> None:
     program = tw.compile(TEXTS / f"{name}.hivm.mlir", target=target)
     got = np.asarray(program(*inputs, mode=mode))
     np.testing.assert_allclose(got, makes(*inputs), rtol=2e-5, atol=2e-5)
+
+
+def test_places_beyond_a_row_are_reported_by_steps() -> None:
+    """Which is what the chip would read behind it."""
+    program = tw.compile(TEXTS / "picked_elements.hivm.mlir")
+    x, places = np.ones((4, 40), "f2"), np.full((4, 16), 40, "i4")
+    with pytest.raises(StepFault, match=r"out-of-bounds: 'npu.vgather' .* gathers beyond its source: place 40 of 40"):
+        program(x, places, mode="step")
 
 
 def working_at(address: int) -> str:

@@ -1,0 +1,247 @@
+"""Kernels for gathers of single elements along one dimension: rows are loaded, and the vector unit picks from them.
+
+Before:  %y = gather %x, %i : y[b, j] = x[b, i[b, j]], an indirect load for each element
+After:   load x[b, :] ; tile.gather of it at i[b, :] ; store y[b, :]
+
+Where what is gathered along is not the last dimension of the table, a tile has several of its columns, and each place
+counts through their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from xdsl.dialects.builtin import i32
+from xdsl.ir import SSAValue
+
+from ....dialects import tile as ops
+from ....dialects.base import Expr, integer_attr, pack, to_ints
+from ....dialects.dtypes import dtype_name, itemsize, size
+from ....dialects.graph import FusionOp, GatherOp, VectorSchedule
+from ....dialects.graph.interface import element_of, shape_of
+from ....dialects.npu.types import ROW_BYTES, GmType, padded_bytes, row_strides
+from ....dialects.open_sizes import any_open
+from ....dialects.tile import TileType
+from ....machine import Machine
+from ..bound import VectorWork, copy_cycles
+from ..boxes import TilePlace
+from ..builder import KernelBuilder, number
+from .gather import GatherKernel
+
+PLACES = 5
+"""Tiles of places that are held at once: what is loaded, twice, and what is computed of it."""
+
+
+class GatherElementsKernel(GatherKernel):
+    """One kernel over positions: a tile is the places along one axis, of one row of the table or of several columns."""
+
+    @cached_property
+    def fixed(self) -> dict[int, int]:
+        """The dimension of the table that each axis of positions stands for, but for the one that is picked along."""
+        axes = {group[0]: a for a, group in enumerate(self.groups) if len(group) == 1}
+        pairs = zip(to_ints(self.op.x_batch), to_ints(self.op.indices_batch), strict=True)
+        found = ((axes.get(self.batch_dims.index(i)), d) for d, i in pairs)
+        return {a: d for a, d in found if a is not None}
+
+    @cached_property
+    def along_dim(self) -> int:
+        """The dimension of the table that is picked along."""
+        return to_ints(self.op.start_map)[0]
+
+    @cached_property
+    def picking(self) -> int | None:
+        """The axis of positions along it; None where there is one position."""
+        return next((a for a in range(len(self.batch)) if a not in self.fixed), None)
+
+    @cached_property
+    def columns(self) -> int | None:
+        """The axis whose neighbours are neighbours in the table; None where those of the picked dimension are."""
+        if row_strides(self.table)[self.along_dim] == 1:
+            return None
+        return next(a for a, d in self.fixed.items() if row_strides(self.table)[d] == 1)
+
+    @property
+    def block(self) -> int:
+        """Columns that fill whole blocks of ub."""
+        return ROW_BYTES // self.width
+
+    def _cut_axes(self) -> list[int]:
+        """The axes of which a tile has several places, in order."""
+        return [a for a in range(len(self.batch)) if a in (self.picking, self.columns)]
+
+    def _source(self, tile: Sequence[int]) -> list[int]:
+        rows = self.table[self.along_dim]
+        return [rows] if self.columns is None else [rows, tile[self.columns]]
+
+    def _places(self, tile: Sequence[int]) -> list[int]:
+        return [tile[a] for a in self._cut_axes()] or [1]
+
+    def ub_bytes(self, tile: Sequence[int]) -> int:
+        places = self._places(tile)
+        moved = padded_bytes(self._source(tile), self.element) + padded_bytes(places, self.element)
+        return self.slots * moved + PLACES * padded_bytes(places, i32)
+
+    def work(self, tile: Sequence[int]) -> VectorWork:
+        unit, whole = self.machine.vector, [size(self.batch)]
+        rows = self._view_of_rows()
+        again = 1 if self.picking is None else -(-self.batch[self.picking] // tile[self.picking])
+        box = [*(1 for _ in self._others()), *self._source(tile)]
+        cycles = again * copy_cycles("load", rows, box, self.machine)
+        cycles += copy_cycles("load", GmType.of(whole, i32, [1]), [size(tile)], self.machine)
+        cycles += copy_cycles("store", GmType.of(self.domain, self.element, self.strides), tile, self.machine)
+        cycles += size(self.batch) * (self._each() + PLACES * itemsize(i32) / unit.repeat_bytes)
+        return VectorWork(cycles)
+
+    def _each(self) -> float:
+        """Cycles of the vector unit to pick an element."""
+        many = 1 << 10
+        return self.machine.vector.cycles("gather", dtype_name(self.element), many) / many
+
+    def _others(self) -> list[int]:
+        return [a for a in self.fixed if a != self.columns]
+
+    def _view_of_rows(self) -> GmType:
+        """The table with what is picked along behind all else, and the columns behind that."""
+        strides, d = row_strides(self.table), self.along_dim
+        shape = [*(self.batch[a] for a in self._others()), self.table[d]]
+        steps = [*(strides[self.fixed[a]] for a in self._others()), strides[d]]
+        if self.columns is not None:
+            shape, steps = [*shape, self.batch[self.columns]], [*steps, 1]
+        return GmType.of(shape, self.element, steps)
+
+    # -- choice ------------------------------------------------------------------------------------------------
+
+    def choose(self, cores: int) -> list[tuple[Sequence[int], int]]:
+        largest = self._largest()
+        if largest is None:
+            return []
+        return [(self._for(largest, n), n) for n in self.work(largest).numbers_of_cores(cores, self.machine)]
+
+    def _tile(self, places: int, columns: int) -> tuple[int, ...]:
+        cut = {self.picking: places, self.columns: columns}
+        return tuple(cut.get(a, 1) for a in range(len(self.batch)))
+
+    def _largest(self) -> tuple[int, ...] | None:
+        """All places if they fit with one block of columns, and then as many columns as fit."""
+        places = 1 if self.picking is None else self.batch[self.picking]
+        while not self.fits(self._tile(places, self.block)):
+            if places == 1:
+                return None
+            places = -(-places // 2)
+        most = 0 if self.columns is None else -(-self.batch[self.columns] // self.block)
+        blocks = max((n for n in range(1, most + 1) if self.fits(self._tile(places, n * self.block))), default=1)
+        return self._tile(places, blocks * self.block)
+
+    def _for(self, largest: Sequence[int], cores: int) -> tuple[int, ...]:
+        """A tile for so many cores: columns are shared first, then places, as long as these are as many as rows that
+        are loaded for them."""
+        tile = list(largest)
+
+        def missing() -> int:
+            return -(-cores // size([-(-n // t) for n, t in zip(self.batch, tile, strict=True)]))
+
+        if self.columns is not None and missing() > 1:
+            length = -(-tile[self.columns] // missing())
+            tile[self.columns] = max(self.block, -(-length // self.block) * self.block)
+        if self.picking is not None and missing() > 1:
+            least = min(tile[self.picking], self.table[self.along_dim])
+            tile[self.picking] = max(-(-tile[self.picking] // missing()), least, 1)
+        return tuple(tile)
+
+    def cut(self, largest: Sequence[int], cores: int, pieces: int) -> Sequence[int]:
+        return self._for(largest, cores)
+
+    def refusal(self, tile: Sequence[int]) -> str | None:
+        cut = self._cut_axes()
+        if any(t > 1 for a, t in enumerate(tile) if a not in cut):
+            return f"a tile has several places along axes {cut} alone"
+        if self.columns is not None and tile[self.columns] % self.block:
+            return f"a tile has whole blocks of {self.block} columns"
+        return None
+
+    # -- build -------------------------------------------------------------------------------------------------
+
+    def body(self, b: KernelBuilder, place: TilePlace) -> None:
+        tile, position = place.tile, place.position
+        x, indices = self._operands(b)
+        rows, source = self._view_of_rows(), self._source(tile)
+        view = b.view(x, rows.shape, rows.strides)
+        offsets = [*(position[a] for a in self._others()), Expr()]
+        if self.columns is not None:
+            offsets.append(position[self.columns])
+        sizes = [*(1 for _ in self._others()), *source]
+        data = b.load(view, offsets, sizes, TileType.of(source, self.element, "ub"))
+        picked = TileType.of(self._places(tile), self.element, "ub")
+        found = b.add(ops.GatherOp, [data, self._counted(b, place, indices)], [picked]).results[0]
+        b.store(found, b.view(b.output(0), self.domain, self.strides), position, tile)
+
+    def _counted(self, b: KernelBuilder, place: TilePlace, indices: SSAValue) -> SSAValue:
+        """The places of a tile among the elements of its rows: indices within the table, through so many columns."""
+        tile, shape = place.tile, self._places(place.tile)
+        kind, one = TileType.of(shape, i32, "ub"), TileType.of([1] * len(shape), i32, "ub")
+
+        def vector(function: str, value: SSAValue, by: int) -> SSAValue:
+            scalar = b.add(ops.FillOp, [], [one], value=number(by)).results[0]
+            return b.add(ops.ELEMENTWISE[function], [value, scalar], [kind]).results[0]
+
+        given = element_of(self.op.indices)
+        view = b.view(indices, self.batch, self.batch_strides)
+        found = b.load(view, place.position, tile, TileType.of(shape, given, "ub"))
+        if given != i32:
+            found = b.add(ops.ELEMENTWISE["convert"], [found], [kind]).results[0]
+        found = vector("max", found, 0)
+        found = vector("min", found, self.table[self.along_dim] - 1)
+        if self.columns is None:
+            return found
+        found = vector("mul", found, tile[self.columns])
+        at, starts = pack([Expr()])
+        column = b.add(
+            ops.IotaOp,
+            at,
+            [kind],
+            offsets=starts,
+            dim=integer_attr(self._cut_axes().index(self.columns)),
+            step=integer_attr(1),
+        ).results[0]
+        return b.add(ops.ELEMENTWISE["add"], [found, column], [kind]).results[0]
+
+
+def gather_kernel(op: GatherOp, fusion: FusionOp, machine: Machine, asked: VectorSchedule) -> GatherKernel:
+    """The kernel of a gather: picks from rows on chip where it gathers single elements and that takes less time."""
+    apart = GatherKernel(op, fusion, machine, asked)
+    if not _gathers_elements(op, machine):
+        return apart
+    picking = GatherElementsKernel(op, fusion, machine, asked)
+    if not _lies_well(picking):
+        return apart
+    largest = picking._largest()
+    if largest is None:
+        return apart
+    each = size(apart.batch) * apart.each
+    return picking if picking.work(largest).cycles < each else apart
+
+
+def _gathers_elements(op: GatherOp, machine: Machine) -> bool:
+    """Whether a gather gives single elements along one dimension, each other one a batch or of one place."""
+    table, starts = shape_of(op.x), to_ints(op.start_map)
+    if op.slice_dims() or len(starts) != 1 or any_open((*table, *shape_of(op.indices), *shape_of(op.result))):
+        return False
+    if 0 in (*table, *shape_of(op.result)) or any(n != 1 for n in to_ints(op.slice_sizes)):
+        return False
+    known = {*to_ints(op.x_batch), starts[0]}
+    if any(n != 1 for d, n in enumerate(table) if d not in known):
+        return False
+    return machine.vector.supports("gather", dtype_name(element_of(op.x)))
+
+
+def _lies_well(kernel: GatherElementsKernel) -> bool:
+    """Whether a table's neighbours are along what is picked, or along columns that fill blocks; and positions are along
+    one axis beside the batch."""
+    free = [a for a in range(len(kernel.batch)) if a not in kernel.fixed]
+    if len(free) > 1 or any(len(kernel.groups[a]) != 1 for a in kernel.fixed):
+        return False
+    strides = row_strides(kernel.table)
+    if strides[kernel.along_dim] == 1:
+        return True
+    return any(strides[d] == 1 and kernel.batch[a] >= kernel.block for a, d in kernel.fixed.items())
