@@ -84,6 +84,18 @@ class MemrefCastOp(IRDLOperation):
 
 
 @irdl_op_definition
+class MemorySpaceCastOp(IRDLOperation):
+    """A memref whose type says another memory, or none."""
+
+    name = "memref.memory_space_cast"
+    source = operand_def(MemRefType)
+    dest = result_def(MemRefType)
+    traits = traits_def(NoMemoryEffect())
+    irdl_options = PLAIN
+    assembly_format = "$source attr-dict `:` type($source) `to` type($dest)"
+
+
+@irdl_op_definition
 class MemrefCopyOp(IRDLOperation):
     """A memref copied to another."""
 
@@ -201,6 +213,6 @@ class ExtractElementOp(IRDLOperation):
 
 Annotation = Dialect("annotation", [MarkOp], [])
 MemrefExt = Dialect("memref_ext", [AllocWorkspaceOp], [])
-Memref = replaced(memref.MemRef, MemrefCastOp, MemrefCopyOp)
+Memref = replaced(memref.MemRef, MemrefCastOp, MemorySpaceCastOp, MemrefCopyOp)
 Affine = replaced(affine.Affine, AffineMaxOp)
 Vector = replaced(vector.Vector, MultiReductionOp, ConstantMaskOp, ShapeCastOp, ExtractElementOp)

@@ -62,13 +62,22 @@ class Row:
     """Whether the op may have scratch memory."""
 
 
-SIGNED = "i16 i32 i64 f16 f32"
+SIGNED = "i8 i16 i32 i64 f16 f32"
+ORDERED = "i1 i8 ui8 i16 ui16 i32 ui32 i64 ui64 f16 bf16 f32 f8E4M3FN f8E5M2"
 BITS = "i1 i8 ui8 i16 ui16 i32 ui32 i64 ui64"
 ROWS = [
     *(Row(n, 1, FLOATS, "A function of each element") for n in ("vexp", "vln", "vsqrt", "vrsqrt", "vrec")),
     *(
+        Row(n, 1, FLOATS, "A function of each element, which no library has", temp=False)
+        for n in ("vexp2", "vlog2", "vlog10", "vlog1p", "vexpm1")
+    ),
+    *(
         Row(n, 1, None, "A function of each element, which no library has", temp=False)
-        for n in ("vtanh", "vsin", "vcos", "verf")
+        for n in ("vtanh", "vsin", "vcos", "vtan", "vatan", "verf")
+    ),
+    *(
+        Row(n, 1, FLOATS, f"Whether an element is {what}", dest="i1 i8", temp=False)
+        for n, what in (("visinf", "an infinity"), ("visnan", "no number"))
     ),
     Row("vabs", 1, SIGNED, "The absolute value"),
     Row("vrelu", 1, "i32 f16 f32", "The larger of an element and zero"),
@@ -77,9 +86,9 @@ ROWS = [
     Row("vadd", 2, SIGNED, "The sum"),
     Row("vmul", 2, SIGNED, "The product"),
     Row("vsub", 2, SIGNED, "The difference", scalars_from=0),
-    Row("vdiv", 2, "i64 f16 f32", "The quotient", {"isSigned": BOOL, "isHP": BOOL}, scalars_from=0),
-    Row("vmax", 2, SIGNED, "The larger", {"is_signed": BOOL}),
-    Row("vmin", 2, SIGNED, "The smaller", {"is_signed": BOOL}),
+    Row("vdiv", 2, SIGNED, "The quotient", {"isSigned": BOOL, "isHP": BOOL}, scalars_from=0),
+    Row("vmax", 2, ORDERED, "The larger", {"is_signed": BOOL}),
+    Row("vmin", 2, ORDERED, "The smaller", {"is_signed": BOOL}),
     Row("vor", 2, BITS + " f16 bf16 f32", "Bits that either has", scalars_from=2),
     Row("vand", 2, BITS + " f16 bf16 f32", "Bits that both have", scalars_from=2),
     Row("vxor", 2, BITS, "Bits that one of them has", scalars_from=2),
@@ -88,17 +97,19 @@ ROWS = [
     Row(
         "vshr",
         2,
-        "i16 i32 i64",
+        "i8 i16 i32 i64",
         "Bits moved down",
         {"round": BOOL, "is_signed": BOOL},
         ("round", "is_signed"),
     ),
-    Row("vpow", 2, "i32", "A power"),
+    Row("vpow", 2, "i8 i16 i32 f16 f32", "A power"),
+    Row("vmodui", 2, "i1 i8 i16 i32 i64", "The remainder of numbers without signs", temp=False),
     Row("vmulext", 2, "i32", "The upper half of the product", temp=False),
+    Row("vmulextui", 2, "i32", "The upper half of the product of numbers without signs", temp=False),
     Row(
         "vcmp",
         2,
-        SIGNED,
+        ORDERED,
         "Whether a comparison holds, equality by default",
         {"compare_mode": CompareMode, "is_signed": BOOL},
         ("is_signed",),
@@ -109,7 +120,7 @@ ROWS = [
         "vsel", 3, None, "The second source where the first is true, else the third", dest="", scalars_from=0
     ),
 ]
-"""Elements and scalars are those that the vendor's verifier takes (ascendnpu-ir 1.2)."""
+"""Elements and scalars are those that the vendor's verifier takes, in ascendnpu-ir 1.2 or in the newer sources."""
 
 
 class ElementwiseOp(IRDLOperation):

@@ -320,7 +320,7 @@ hivm.hir.vadd ins(%x0, %x1 : memref<16x64xf32, #hivm.address_space<ub>>, memref<
 
 %x0 = "test.op"() : () -> (memref<4xbf16, #hivm.address_space<ub>>)
 hivm.hir.vmul ins(%x0, %x0 : memref<4xbf16, #hivm.address_space<ub>>, memref<4xbf16, #hivm.address_space<ub>>) outs(%x0 : memref<4xbf16, #hivm.address_space<ub>>)
-// CHECK: 'hivm.hir.vmul' takes elements of i16, i32, i64, f16, f32, not bf16
+// CHECK: 'hivm.hir.vmul' takes elements of i8, i16, i32, i64, f16, f32, not bf16
 
 // -----
 

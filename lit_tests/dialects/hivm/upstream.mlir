@@ -12,6 +12,8 @@ func.func @upstream(%w: memref<?xi8, #hivm.address_space<gm>>, %n: index, %i: i6
   // CHECK: memref_ext.alloc_workspace(%{{.*}}) : memref<2x?xi32>
   %s = memref.cast %x : memref<4x8xf32> to memref<?x?xf32>
   // CHECK: memref.cast %{{.*}} : memref<4x8xf32> to memref<?x?xf32>
+  %sp = memref.memory_space_cast %x : memref<4x8xf32> to memref<4x8xf32, #hivm.address_space<ub>>
+  // CHECK: memref.memory_space_cast %{{.*}} : memref<4x8xf32> to memref<4x8xf32, #hivm.address_space<ub>>
   memref.copy %x, %x : memref<4x8xf32> to memref<4x8xf32>
   // CHECK: memref.copy %{{.*}}, %{{.*}} : memref<4x8xf32> to memref<4x8xf32>
   %t = affine.max affine_map<(d0)[s0, s1] -> (d0, (s0 * s1))>(%n)[%n, %n]
