@@ -60,6 +60,8 @@ class Row:
     """The first source that may be a scalar."""
     temp: bool = True
     """Whether the op may have scratch memory."""
+    results: int = 1
+    """How many results it may have."""
 
 
 SIGNED = "i8 i16 i32 i64 f16 f32"
@@ -104,8 +106,8 @@ ROWS = [
     ),
     Row("vpow", 2, "i8 i16 i32 f16 f32", "A power"),
     Row("vmodui", 2, "i1 i8 i16 i32 i64", "The remainder of numbers without signs", temp=False),
-    Row("vmulext", 2, "i32", "The upper half of the product", temp=False),
-    Row("vmulextui", 2, "i32", "The upper half of the product of numbers without signs", temp=False),
+    Row("vmulext", 2, "i32", "The upper half of the product, or both halves", temp=False, results=2),
+    Row("vmulextui", 2, "i32", "The same of numbers without signs", temp=False, results=2),
     Row(
         "vcmp",
         2,
@@ -136,9 +138,10 @@ class ElementwiseOp(IRDLOperation):
 
     def verify_(self) -> None:
         row = self.ROW
-        if len(self.src) != row.arity or len(self.dst) != 1:
+        if len(self.src) != row.arity or not 1 <= len(self.dst) <= row.results:
+            wanted = "1" if row.results == 1 else "1 or 2"
             raise error(
-                self, f"has {len(self.src)} sources and {len(self.dst)} results, not {row.arity} and 1"
+                self, f"has {len(self.src)} sources and {len(self.dst)} results, not {row.arity} and {wanted}"
             )
         for number, source in enumerate(self.src[: row.scalars_from]):
             if shape_of(source) is None:
@@ -157,7 +160,7 @@ class ElementwiseOp(IRDLOperation):
             self._verify_cast()
         elif row.name == "vsel":
             check_elements(self, self.src[:1], "i1 i8")
-            check_elements(self, self.src[1:], "i16 ui16 i32 ui32 i64 f16 bf16 f32")
+            check_elements(self, self.src[1:], ORDERED)
             check_same_element(self, [*self.src[1:], *self.dst])
 
     def _verify_shapes(self) -> None:
@@ -235,7 +238,7 @@ class VbrcOp(IRDLOperation):
 
     def verify_(self) -> None:
         check_same_element(self, [self.src, self.dst])
-        check_elements(self, [self.src], BITS + " f16 bf16 f32")
+        check_elements(self, [self.src], ORDERED)
         check_temporary(self, self.temp_buffer)
         dims = self.broadcast_dims.get_values() if self.broadcast_dims is not None else ()
         shape = shape_of(self.src)

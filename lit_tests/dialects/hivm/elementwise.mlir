@@ -30,6 +30,8 @@ func.func @elementwise(%f: memref<16x64xf32, #hivm.address_space<ub>>, %i: memre
   // CHECK: hivm.hir.visinf ins(%{{.*}} : memref<16x64xf32, #hivm.address_space<ub>>) outs(%{{.*}} : memref<16x64xi1, #hivm.address_space<ub>>)
   hivm.hir.visnan ins(%f : memref<16x64xf32, #hivm.address_space<ub>>) outs(%b : memref<16x64xi1, #hivm.address_space<ub>>)
   // CHECK: hivm.hir.visnan ins(%{{.*}} : memref<16x64xf32, #hivm.address_space<ub>>) outs(%{{.*}} : memref<16x64xi1, #hivm.address_space<ub>>)
+  hivm.hir.vmulext ins(%i, %i : memref<16x64xi32, #hivm.address_space<ub>>, memref<16x64xi32, #hivm.address_space<ub>>) outs(%i, %i : memref<16x64xi32, #hivm.address_space<ub>>, memref<16x64xi32, #hivm.address_space<ub>>)
+  // CHECK: hivm.hir.vmulext ins(%{{.*}}, %{{.*}} : memref<16x64xi32, #hivm.address_space<ub>>, memref<16x64xi32, #hivm.address_space<ub>>) outs(%{{.*}}, %{{.*}} : memref<16x64xi32, #hivm.address_space<ub>>, memref<16x64xi32, #hivm.address_space<ub>>)
   hivm.hir.vmodui ins(%i, %i : memref<16x64xi32, #hivm.address_space<ub>>, memref<16x64xi32, #hivm.address_space<ub>>) outs(%i : memref<16x64xi32, #hivm.address_space<ub>>)
   // CHECK: hivm.hir.vmodui ins(%{{.*}}, %{{.*}} : memref<16x64xi32, #hivm.address_space<ub>>, memref<16x64xi32, #hivm.address_space<ub>>) outs(%{{.*}} : memref<16x64xi32, #hivm.address_space<ub>>)
   hivm.hir.vmulextui ins(%i, %i : memref<16x64xi32, #hivm.address_space<ub>>, memref<16x64xi32, #hivm.address_space<ub>>) outs(%i : memref<16x64xi32, #hivm.address_space<ub>>)
