@@ -20,7 +20,7 @@ from .launching import GRID_RANK, LaunchTerms
 from .numbers import Number
 from .places import Memref, row_major
 from .steps import CorePart, CoreStep, Scratch, Value, memref_of, refused
-from .walk import BlockPlace, BlockWalk
+from .walk import MOST_HELD, BlockPlace, BlockWalk
 
 HIDDEN = ("ffts_base_address", "sync_block_lock", "workspace", "tiling_key", "tiling_struct")
 """Arguments that the vendor's runtime gives."""
@@ -104,7 +104,7 @@ def kernel_of(module: ModuleOp) -> KernelFunctions:
         raise refused(functions[1][0], "takes other arguments than the function for cube cores")
     attributes = [a.data for a in func.arg_attrs] if func.arg_attrs is not None else []
     arguments = []
-    for i, arg in enumerate(func.body.block.args):
+    for i, arg in enumerate(func.body.blocks[0].args):
         kind = attributes[i].get("hacc.arg_type") if attributes else None
         hidden = kind.data if isinstance(kind, Enumeration) and kind.data in HIDDEN else None
         arguments.append(KernelArgument(arg.name_hint or f"arg{i}", arg.type, hidden))
@@ -199,6 +199,9 @@ def tiling_of(module: ModuleOp, kernel: KernelFunctions, given: Sequence[Value])
     for i, argument in enumerate(kernel.arguments):
         if argument.hidden in ("tiling_key", "tiling_struct"):
             size = argument.kind.get_shape()[0] if isinstance(argument.kind, MemRefType) else 1
+            if not 0 <= size <= MOST_HELD:
+                what = f"takes %{argument.name}, {argument.kind}"
+                raise refused(kernel.func, f"{what}, of which {MOST_HELD:,} numbers may be")
             found[i] = [0] * size
     walk = BlockWalk(BlockPlace(0, 1), Scratch(), tiling=found)
     walk.run(func, given)
@@ -207,7 +210,7 @@ def tiling_of(module: ModuleOp, kernel: KernelFunctions, given: Sequence[Value])
 
 def _takes(host: FuncOp, kernel: KernelFunctions) -> bool:
     """Whether a function of the host takes what a kernel takes, but for where tensors lie."""
-    taken = [a.type for a in host.body.block.args]
+    taken = [a.type for a in host.body.blocks[0].args] if host.body.blocks else []
     wanted = [a.kind for a in kernel.arguments]
     return len(taken) == len(wanted) and all(
         a.get_shape() == b.get_shape() and a.element_type == b.element_type

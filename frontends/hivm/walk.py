@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import (
     MemRefType,
     ModuleOp,
 )
+from xdsl.dialects.cf import BranchOp, ConditionalBranchOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -32,6 +33,12 @@ STACK = 2_000_000
 
 MOST_STEPS = 200_000
 """Steps of a core above which a kernel is refused: its loops are unrolled."""
+
+MOST_WALKED = 1_000_000
+"""Ops of one block of a kernel above which it is refused, whatever they do: a few seconds."""
+
+MOST_HELD = 1 << 16
+"""Numbers of an array in the memory of the core's program."""
 
 
 @dataclass
@@ -66,22 +73,46 @@ class BlockWalk:
     """How what is stored from here on is combined with what is there, and the type of its elements."""
     functions: dict[ModuleOp, dict[str, FuncOp]] = field(default_factory=dict)
     """The functions of the modules with calls that were met; of those of one name the first."""
+    walked: int = 0
+    """How many ops were walked."""
 
     def run(self, func: FuncOp, arguments: Sequence[Value]) -> None:
         """Walks the function. Raises FrontendError for what cannot be imported."""
-        self.values |= dict(zip(func.body.block.args, arguments, strict=True))
-        self.walk(func.body.block)
+        block, given = func.body.blocks.first, arguments
+        while block is not None:
+            self.values |= dict(zip(block.args, given, strict=True))
+            self.walk(block)
+            block, given = self._goes_to(block.last_op)
+
+    def _goes_to(self, last: Operation | None) -> tuple[Block | None, Sequence[Value]]:
+        """The block that the last op of one goes to, and what it hands to that; None where the function ends."""
+        if isinstance(last, BranchOp):
+            return last.successor, [self.value(v, last) for v in last.arguments]
+        if isinstance(last, ConditionalBranchOp):
+            taken = bool(self.number(last.cond, last))
+            handed = last.then_arguments if taken else last.else_arguments
+            return (last.then_block if taken else last.else_block), [self.value(v, last) for v in handed]
+        return None, ()
 
     def walk(self, block: Block) -> Sequence[Value]:
         """Walks a block; gives what its terminator does."""
         for op in block.ops:
+            if isinstance(op, BranchOp | ConditionalBranchOp):
+                self._count(op)
+                return []
             if op.name in ("scf.yield", "func.return", "scf.condition"):
                 return [self.value(v, op) for v in op.operands]
             self.op(op)
         return []
 
+    def _count(self, op: Operation) -> None:
+        self.walked += 1
+        if self.walked > MOST_WALKED:
+            raise refused(op, f"is beyond the {MOST_WALKED:,} ops of a block that the import walks")
+
     def op(self, op: Operation) -> None:
         """Walks one op."""
+        self._count(op)
         handler = HANDLERS.get(op.name)
         if handler is not None:
             before = len(self.steps)
@@ -185,12 +216,22 @@ class BlockWalk:
         index: Hashable = None,
     ) -> None:
         """Adds a step, unless it works on nothing."""
+        operands = tuple(map(_of_rank, operands))
         if any(0 in o.shape for o in operands):
             return
+        if any(n < 0 for o in operands for n in o.shape):
+            raise refused(op, "works on an array with open sizes, which the launch has to say, as in x=4096")
         if len(self.steps) >= MOST_STEPS:
             raise refused(op, f"is beyond the {MOST_STEPS:,} steps of a core that the import unrolls")
         place = None if at is None else tuple(at)
         self.steps.append(CoreStep(name, op, operands, properties, place, sizes, index=index))
+
+
+def _of_rank(found: Operand) -> Operand:
+    """An operand; one number as an array of one."""
+    if found.shape:
+        return found
+    return replace(found, shape=(1,), strides=(1,)) if isinstance(found, Memref) else replace(found, shape=(1,))
 
 
 def _gives_index(op: Operation, values: Sequence[Value]) -> bool:
@@ -415,6 +456,8 @@ def _alloca(walk: BlockWalk, op: Any) -> None:
     if DYNAMIC_INDEX in shape:
         raise refused(op, "has open sizes")
     found = Memref("stack", dtype_name(kind.element_type), tuple(shape), row_major(shape), 0, number)
+    if found.size > MOST_HELD:
+        raise refused(op, f"is an array of {found.size:,} numbers of the core's program, of which {MOST_HELD:,} may be")
     walk.tiling[number] = [0] * found.size
     walk.values[op.results[0]] = found
 

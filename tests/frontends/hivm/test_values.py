@@ -13,6 +13,7 @@ from stored_kernels import REFERENCES, Reference
 import tilewright as tw
 from tilewright.api.launched import Launched
 from tilewright.backends.stepper import StepFault
+from tilewright.frontends.hivm import walk
 
 TEXTS = Path(__file__).parent / "texts"
 STORED = SHARED / "hivm" / "kernels"
@@ -44,6 +45,7 @@ OWN: dict[str, tuple[Sequence[np.ndarray], Callable[..., np.ndarray]]] = {
         [np.arange(80, dtype="f4"), np.array([7, 0, 9, 3, 2, 2, 0, 9], "i4")],
         lambda x, i: x.reshape(10, 8)[i].reshape(-1),
     ),
+    "early_exit": (random((4, 64)), lambda x: x * np.float32([[2], [3], [3], [1]])),
     "picked_elements": (
         [*random((4, 40), dtype="float16"), np.random.default_rng(1).integers(0, 40, (4, 16), "i4")],
         lambda x, i: np.take_along_axis(x, i, 1),
@@ -159,6 +161,43 @@ def test_what_data_may_decide(old: str, new: str, why: str) -> None:
         return
     with pytest.raises(tw.CompileError, match=why):
         tw.compile(text)
+
+
+ENTRY = "hacc.entry, hivm.func_core_type = #hivm.func_core_type<AIV>"
+UB, GM = "#hivm.address_space<ub>", "#hivm.address_space<gm>"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "body", "why"),
+    [
+        (
+            "",
+            [f"%a = memref.alloca() : memref<16x16x8x32x8x16x8x32xi16, {UB}>", "return"],
+            "'memref.alloca' .*is an array of 2,147,483,648 numbers of the core's program, of which 65,536 may be",
+        ),
+        ("", ["cf.br ^again", "^again: cf.br ^again"], r"'cf.br' .*is beyond the 10,000 ops of a block"),
+        (
+            f"%x: memref<?x256xf16, {GM}>, %y: memref<?x256xf16, {UB}>",
+            [f"hivm.hir.load ins(%x : memref<?x256xf16, {GM}>) outs(%y : memref<?x256xf16, {UB}>)", "return"],
+            "'hivm.hir.load' .*works on an array with open sizes, which the launch has to say, as in x=4096",
+        ),
+        (
+            "%n: i1",
+            ["cf.cond_br %n, ^one, ^two", "^one: return", "^two: return"],
+            "takes %n of type i1: give --launch",
+        ),
+    ],
+    ids=["a large stack", "an endless loop", "open sizes", "a branch on what is not said"],
+)
+def test_what_cannot_be_followed_is_one_sentence(
+    arguments: str, body: Sequence[str], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In bounded time and memory."""
+    monkeypatch.setattr(walk, "MOST_WALKED", 10_000)
+    lines = ["// launch: grid=(1,)", f"func.func @k({arguments}) attributes {{{ENTRY}}} {{"]
+    lines += ["hivm.hir.set_mask_norm", *body, "}", ""]
+    with pytest.raises(tw.CompileError, match=why):
+        tw.compile("\n".join(lines))
 
 
 def compared(program: tw.Program, reference: Reference, mode: str) -> None:
