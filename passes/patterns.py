@@ -67,6 +67,7 @@ _OURS = (
     "simplify.empty:FoldEmptyUpdate",
     "simplify.empty:FoldEmptyConcat",
     "simplify.neutral:DropNeutralOperand",
+    "simplify.functions:TermsAsLogistic",
     "simplify.movement:SimplifyBroadcasts",
     "simplify.movement:DropIdentityBroadcast",
     "simplify.movement:BroadcastAsReshape",
