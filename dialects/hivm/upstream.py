@@ -71,28 +71,28 @@ class AllocWorkspaceOp(IRDLOperation):
     )
 
 
+class RetypedMemref(IRDLOperation):
+    """A memref as one of another type."""
+
+    source = operand_def(MemRefType)
+    dest = result_def(MemRefType)
+    traits = traits_def(NoMemoryEffect())
+    irdl_options = PLAIN
+    assembly_format = "$source attr-dict `:` type($source) `to` type($dest)"
+
+
 @irdl_op_definition
-class MemrefCastOp(IRDLOperation):
+class MemrefCastOp(RetypedMemref):
     """A memref whose type says more or less of it."""
 
     name = "memref.cast"
-    source = operand_def(MemRefType)
-    dest = result_def(MemRefType)
-    traits = traits_def(NoMemoryEffect())
-    irdl_options = PLAIN
-    assembly_format = "$source attr-dict `:` type($source) `to` type($dest)"
 
 
 @irdl_op_definition
-class MemorySpaceCastOp(IRDLOperation):
+class MemorySpaceCastOp(RetypedMemref):
     """A memref whose type says another memory, or none."""
 
     name = "memref.memory_space_cast"
-    source = operand_def(MemRefType)
-    dest = result_def(MemRefType)
-    traits = traits_def(NoMemoryEffect())
-    irdl_options = PLAIN
-    assembly_format = "$source attr-dict `:` type($source) `to` type($dest)"
 
 
 @irdl_op_definition
