@@ -43,11 +43,11 @@ types: $(STAMP)
 lit: $(STAMP)
 	$(BIN)/lit -q -j $(JOBS) lit_tests
 
-# The first tier, then the second: a tenth of all cases (SEED says which) with all examples of hypothesis, new ones too,
+# The first tier, then the second: a twentieth of all cases (SEED says which) with all examples of hypothesis, new ones too,
 # and in both memories; and campaigns.
 test-all: test
 	TESTS=all PART=$(SEED) HYPOTHESIS_PROFILE=search $(BIN)/pytest -q -n $(JOBS) --dist worksteal
-	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --seconds 240 --jobs $(JOBS) --seed $(SEED)
+	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --seconds 120 --jobs $(JOBS) --seed $(SEED)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --dynamic --seconds 120 --jobs $(JOBS) --seed $(SEED)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --spellings --seconds 120 --jobs $(JOBS) --seed $(SEED)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --stacks --seconds 120 --jobs $(JOBS) --seed $(SEED)

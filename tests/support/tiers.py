@@ -1,7 +1,7 @@
-"""The two tiers: `make test` runs a fixed sample of every kind of test, `make test-all` that and a tenth of all cases
-with every example and in both memories, another tenth for another `SEED`.
+"""The two tiers: `make test` runs a fixed sample of every kind of test, `make test-all` that and a twentieth of all
+cases with every example and in both memories, another twentieth for another `SEED`.
 
-`TESTS=all` in the environment is this tenth, of which `PART` is the number; `TESTS=every` is every case. See
+`TESTS=all` in the environment is this part, of which `PART` is the number; `TESTS=every` is every case. See
 docs/testing.md.
 """
 
@@ -23,7 +23,7 @@ EVERY = os.environ.get("TESTS", "") == "every"
 ALL = EVERY or os.environ.get("TESTS", "") == "all"
 """Whether this is the second tier: a case runs all of its examples, and in both memories."""
 
-PARTS = 10
+PARTS = 20
 """The second tier has one case in so many."""
 
 PART = int(os.environ.get("PART", "0")) % PARTS
