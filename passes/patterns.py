@@ -93,6 +93,7 @@ _OURS = (
     "simplify.reductions:SplitReduce",
     "simplify.reductions:SplitArgReduce",
     "simplify.picking:GatherBeforeElementwise",
+    "simplify.picking:SliceBeforeConvert",
     "simplify.picking:ScatterAsSelect",
     "simplify.sorted_scatter:SortScatter",
     "simplify.reductions:SplitScatter",

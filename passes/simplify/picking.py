@@ -8,9 +8,9 @@ from xdsl.ir import SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 
 from ...dialects.base import integer_attr, text, to_ints
-from ...dialects.dtypes import size, tensor
+from ...dialects.dtypes import itemsize, size, tensor
 from ...dialects.elementwise import REDUCTION_FUNCTION
-from ...dialects.graph import ELEMENTWISE, BroadcastOp, ElementwiseOp, GatherOp, IotaOp, ScatterOp
+from ...dialects.graph import ELEMENTWISE, BroadcastOp, ElementwiseOp, GatherOp, IotaOp, ScatterOp, SliceOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.open_sizes import any_open
 from ..forms.access import splat_of
@@ -41,6 +41,32 @@ class GatherBeforeElementwise(GraphPattern):
         properties = dict(maker.properties)
         result = build.add(type(maker), operands, tensor(shape, element_of(op.x)), **properties)
         rewriter.replace(op, (), [result])
+
+
+class SliceBeforeConvert(GraphPattern):
+    """Slices of a conversion to a wider type, which are no more than all of it, are conversions of slices.
+
+    Where slices lie apart, as the halves of a gated unit, one kernel does not make all of what they are taken of: the
+    wide values would be stored."""
+
+    name = "slice-before-convert"
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: SliceOp, rewriter: PatternRewriter, /) -> None:
+        maker = op.x.owner
+        if not isinstance(maker, ELEMENTWISE["convert"]) or any_open(shape_of(op.x)):
+            return
+        source, (narrow, wide) = maker.operands[0], (element_of(maker.operands[0]), element_of(op.x))
+        if itemsize(narrow) >= itemsize(wide) or splat_of(source) is not None:
+            return
+        slices = [use.operation for use in op.x.uses]
+        if not all(isinstance(other, SliceOp) for other in slices):
+            return
+        if sum(size(shape_of(other.results[0])) for other in slices) > size(shape_of(op.x)):
+            return
+        build = RewriteBuilder(rewriter)
+        part = build.add(SliceOp, [source], tensor(shape_of(op.result), narrow), **op.properties)
+        rewriter.replace(op, (), [build.convert(part, wide)])
 
 
 def kept_dims(op: GatherOp, value: SSAValue) -> list[int] | None:
