@@ -14,8 +14,9 @@ from ..patterns import GraphPattern
 
 
 class TermsAsLogistic(GraphPattern):
-    """1 / (1 + exp(-x)), as JAX writes `sigmoid`, is one function where the vector unit computes its type in a wider
-    one: each of the terms would be rounded on the way, and converted twice."""
+    """1 / (1 + exp(-x)), as JAX writes `sigmoid`, is one function where its type is computed in a wider one.
+
+    Each of the terms would be rounded on the way, and converted twice."""
 
     name = "terms-as-logistic"
 

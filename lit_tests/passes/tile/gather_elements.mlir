@@ -5,9 +5,9 @@ func.func @main(%x: tensor<6x900xf32>, %i: tensor<6x400x1xi32>) -> tensor<6x400x
   %g = graph.gather %x, %i {collapsed_dims = [1], index_dim = 2, indices_batch = [0], offset_dims = [], slice_sizes = [1, 1], start_map = [1], x_batch = [0]} : (tensor<6x900xf32>, tensor<6x400x1xi32>) -> tensor<6x400xf32>
   func.return %g : tensor<6x400xf32>
 }
-// CHECK: tile.kernel @gather_0 {grid = [2]
-// CHECK: %[[ROW:.*]] = tile.load %{{.*}} at [%0 * 3 + %{{.*}}, 0] {sizes = [1, 900]} : (!npu.gm<6x900xf32>) -> !tile.tile<900xf32, ub>
-// CHECK: %[[I:.*]] = tile.load %{{.*}} at [%0 * 3 + %{{.*}}, 0] {sizes = [1, 400]} : (!npu.gm<6x400xi32>) -> !tile.tile<400xi32, ub>
+// CHECK: tile.kernel @gather_0 {grid = [3]
+// CHECK: %[[ROW:.*]] = tile.load %{{.*}} at [%0 * 2 + %{{.*}}, 0] {sizes = [1, 900]} : (!npu.gm<6x900xf32>) -> !tile.tile<900xf32, ub>
+// CHECK: %[[I:.*]] = tile.load %{{.*}} at [%0 * 2 + %{{.*}}, 0] {sizes = [1, 400]} : (!npu.gm<6x400xi32>) -> !tile.tile<400xi32, ub>
 // CHECK: %[[LOW:.*]] = tile.max %[[I]]
 // CHECK: %[[IN:.*]] = tile.min %[[LOW]]
 // CHECK: %[[Y:.*]] = tile.gather %[[ROW]], %[[IN]] : (!tile.tile<900xf32, ub>, !tile.tile<400xi32, ub>) -> !tile.tile<400xf32, ub>

@@ -10,7 +10,9 @@ counts through their rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
+from math import inf
 
 from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
@@ -24,6 +26,7 @@ from ....dialects.npu.types import ROW_BYTES, GmType, padded_bytes, row_strides
 from ....dialects.open_sizes import any_open
 from ....dialects.tile import TileType
 from ....machine import Machine
+from ...errors import PassError
 from ..bound import VectorWork, copy_cycles
 from ..boxes import TilePlace
 from ..builder import KernelBuilder, number
@@ -31,6 +34,9 @@ from .gather import GatherKernel
 
 PLACES = 5
 """Tiles of places that are held at once: what is loaded, twice, and what is computed of it."""
+
+INSTRUCTIONS = 6
+"""Instructions of the vector unit for a tile, however small it is."""
 
 
 class GatherElementsKernel(GatherKernel):
@@ -91,7 +97,8 @@ class GatherElementsKernel(GatherKernel):
         cycles += copy_cycles("load", GmType.of(whole, i32, [1]), [size(tile)], self.machine)
         cycles += copy_cycles("store", GmType.of(self.domain, self.element, self.strides), tile, self.machine)
         cycles += size(self.batch) * (self._each() + PLACES * itemsize(i32) / unit.repeat_bytes)
-        return VectorWork(cycles)
+        tiles = size([-(-n // t) for n, t in zip(self.batch, tile, strict=True)])
+        return VectorWork(cycles + tiles * INSTRUCTIONS * unit.cycles("add", "i32", 1))
 
     def _each(self) -> float:
         """Cycles of the vector unit to pick an element."""
@@ -209,17 +216,25 @@ class GatherElementsKernel(GatherKernel):
 
 def gather_kernel(op: GatherOp, fusion: FusionOp, machine: Machine, asked: VectorSchedule) -> GatherKernel:
     """The kernel of a gather: picks from rows on chip where it gathers single elements and that takes less time."""
-    apart = GatherKernel(op, fusion, machine, asked)
+    kind = GatherElementsKernel if _is_better(op, fusion, machine) else GatherKernel
+    return kind(op, fusion, machine, asked)
+
+
+def _is_better(op: GatherOp, fusion: FusionOp, machine: Machine) -> bool:
+    """Whether elements are better picked on chip, whatever is asked of the kernel."""
     if not _gathers_elements(op, machine):
-        return apart
-    picking = GatherElementsKernel(op, fusion, machine, asked)
+        return False
+    picking = GatherElementsKernel(op, fusion, machine, VectorSchedule())
     if not _lies_well(picking):
-        return apart
-    largest = picking._largest()
-    if largest is None:
-        return apart
-    each = size(apart.batch) * apart.each
-    return picking if picking.work(largest).cycles < each else apart
+        return False
+    return _least_microseconds(picking) < _least_microseconds(GatherKernel(op, fusion, machine, VectorSchedule()))
+
+
+def _least_microseconds(kernel: GatherKernel) -> float:
+    """What a kernel takes at least, by its bound; infinity where not even its smallest tile fits."""
+    with suppress(PassError):
+        return min(map(kernel.bound, kernel.candidates("gather")))
+    return inf
 
 
 def _gathers_elements(op: GatherOp, machine: Machine) -> bool:
