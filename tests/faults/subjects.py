@@ -4,7 +4,7 @@ ones whose flags are too many, so that they have barriers.
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
 `barriers 1`, `attention 3`, `chained 1`, `handed 1`, `gradient 1`, `grouped 1`, `rows 1`, `statistics 1`, `pooled 1`,
 `winograd 1`, `skinny 2`, `decoding 1`, `inlined 1`, `widened 1`, `streamed 1`, `placed 1`,
-`fractals 1`, `waiting 1`, `imported 1`.
+`fractals 1`, `waiting 1`, `elements 1`, `imported 1`.
 Nothing here imports JAX before a program is compiled.
 """
 
@@ -170,6 +170,22 @@ def rows_subject(number: int, target: str) -> Subject:
     return Subject(f"rows {number} for {target}", module, target)
 
 
+def elements_subject(number: int, target: str) -> Subject:
+    """Elements that are picked on chip, of rows or, where the number is odd, of columns; in small tiles, several on
+    each core. From 2 on, what is left behind the last whole tile is less."""
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(number)
+    axis, many, rows = 1 - number % 2, int(rng.integers(20, 40)), int(rng.integers(9, 14))
+    shape = (rows, 60) if axis else (30, 16 * 5 + number // 2 % 2)
+    places = (rows, many) if axis else (many, shape[1])
+    args = [rng.standard_normal(shape).astype("f2"), rng.integers(0, 30, places, "i4")]
+    tile = (1, many // (1 + number // 2 % 2)) if axis else (many, 16)
+    options = tw.Options(schedule={"gather_0": tw.Schedule(tile=tile)})
+    program = tw.compile(lambda x, i: jnp.take_along_axis(x, i, axis, "clip"), *args, target=target, options=options)
+    return Subject(f"elements {number} for {target}", program.module(), target)
+
+
 SUBJECTS: dict[str, Callable[[int, str], Subject]] = {
     "random": random_subject,
     "imported": imported_subject,
@@ -193,6 +209,7 @@ SUBJECTS: dict[str, Callable[[int, str], Subject]] = {
     "inlined": inlined_subject,
     "widened": widened_subject,
     "skinny": skinny_subject,
+    "elements": elements_subject,
     "streamed": streamed_subject,
     "placed": placed_subject,
     "fractals": fractals_subject,

@@ -20,7 +20,7 @@ from tiers import ALL, later, sampled
 
 import tilewright as tw
 from tilewright.dialects.base import to_ints
-from tilewright.dialects.npu import FixpipeL1Op, LoadScalarOp, MmadOp, NpuOp, VectorOp, VExtractOp
+from tilewright.dialects.npu import FixpipeL1Op, LoadScalarOp, MmadOp, NpuOp, VectorOp, VExtractOp, VGatherOp
 from tilewright.dialects.npu.structure import CallOp, LaunchOp
 from tilewright.machine import Machine
 
@@ -207,6 +207,13 @@ def test_no_mutant_of_a_product_of_few_rows_escapes() -> None:
     found = [subject(f"skinny {i}", TARGETS[0]) for i in range(3)]
     assert all(not any(isinstance(op, MmadOp) for op in s.module.walk()) for s in found)
     assert sum(sample(s, 20, 4) for s in found) >= 40
+
+
+def test_no_mutant_of_elements_that_are_picked_on_chip_escapes() -> None:
+    """Rows and places are double-buffered; the last tile is shorter."""
+    found = [subject(f"elements {i}", TARGETS[0]) for i in (0, 3)]
+    assert all(any(isinstance(op, VGatherOp) for op in s.module.walk()) for s in found)
+    assert sum(sample(s, 15, 4) for s in found) >= 20
 
 
 def test_no_mutant_of_rows_that_their_readers_make_escapes() -> None:
