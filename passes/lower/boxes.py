@@ -95,7 +95,7 @@ class BoxKernel(ScheduledKernel):
     def choose(self, cores: int) -> list[tuple[Sequence[int], int]]:
         """Tiles and the number of cores for each, at most so many, the one best for a launch of its own first; none
         where not even single rows fit."""
-        largest = largest_tile(self.domain, self.whole, self.fits)
+        largest = self.largest()
         if largest is None:
             return []
         work = self.work(largest)
@@ -103,6 +103,10 @@ class BoxKernel(ScheduledKernel):
         return [
             (self.cut(largest, n, pieces), n) for n in work.numbers_of_cores(cores, self.machine)
         ]
+
+    def largest(self) -> tuple[int, ...] | None:
+        """The largest tile that fits; None where not even single rows do."""
+        return largest_tile(self.domain, self.whole, self.fits)
 
     def cut(self, largest: Sequence[int], cores: int, pieces: int) -> Sequence[int]:
         """The largest tile that fits, cut for so many cores, and into so many `pieces` where copies get short."""

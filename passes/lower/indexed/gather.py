@@ -116,12 +116,20 @@ class GatherKernel(BoxKernel):
         x, indices = (b.gm(self.args.index(v)) for v in (self.op.x, self.op.indices))
         return x, indices
 
+    def _starts(
+        self, b: KernelBuilder, view: SSAValue, offsets: Sequence[Expr], sizes: Sequence[int], kind: TileType
+    ) -> SSAValue:
+        """Indices as i32, in a tile of this kind."""
+        given = element_of(self.op.indices)
+        loaded = b.load(view, offsets, sizes, TileType.of(kind.shape, given, "ub"))
+        return loaded if given == i32 else b.add(ops.ELEMENTWISE["convert"], [loaded], [kind]).results[0]
+
     def _offsets(self, b: KernelBuilder, place: TilePlace) -> SSAValue:
         """The first element of each slice of a tile: indices clamped and multiplied, and what is fixed."""
         op, position = self.op, place.position
         n_batch, inner = len(self.batch), self.inner
         table, strides, (_, indices) = self.table, row_strides(self.table), self._operands(b)
-        index_shape, index_element = shape_of(op.indices), element_of(op.indices)
+        index_shape = shape_of(op.indices)
         row = TileType.of([place.tile[inner]], i32, "ub")
         total: SSAValue | None = None
 
@@ -130,7 +138,7 @@ class GatherKernel(BoxKernel):
 
         def scalar(value: int) -> SSAValue:
             if is_open(value):
-                return _iota(b, TileType.of([1], i32, "ub"), Expr(value), 0)
+                return counted(b, TileType.of([1], i32, "ub"), Expr(value), 0)
             return b.add(ops.FillOp, [], [TileType.of([1], i32, "ub")], value=number(value)).results[0]
 
         def plus(part: SSAValue) -> SSAValue:
@@ -138,10 +146,7 @@ class GatherKernel(BoxKernel):
 
         for j, d in enumerate(to_ints(op.start_map)):
             view = b.view(indices, self.batch, self.batch_strides, self.along * j)
-            loaded = TileType.of([place.tile[inner]], index_element, "ub")
-            starts = b.load(view, position[:n_batch], place.tile[:n_batch], loaded)
-            if index_element != i32:
-                starts = b.add(ops.ELEMENTWISE["convert"], [starts], [row]).results[0]
+            starts = self._starts(b, view, position[:n_batch], place.tile[:n_batch], row)
             starts = vector("max", starts, scalar(0))
             starts = vector("min", starts, scalar(table[d] - self.sizes[d]))
             total = plus(vector("mul", starts, scalar(strides[d])))
@@ -151,13 +156,13 @@ class GatherKernel(BoxKernel):
                 continue
             axis = self.groups.index([self.batch_dims.index(i)])
             if axis == inner:
-                total = plus(_iota(b, row, position[axis] * strides[d], strides[d]))
+                total = plus(counted(b, row, position[axis] * strides[d], strides[d]))
             else:
                 fixed = fixed + position[axis] * strides[d]
         for k, d in enumerate(self.kept):
             fixed = fixed + position[n_batch + k] * strides[d]
         if fixed.terms or fixed.constant or total is None:
-            total = plus(_iota(b, row if total is None else TileType.of([1], i32, "ub"), fixed, 0))
+            total = plus(counted(b, row if total is None else TileType.of([1], i32, "ub"), fixed, 0))
         return total
 
 
@@ -183,8 +188,9 @@ def _whole_slices(domain: Sequence[int], tile: Sequence[int], n_batch: int) -> t
     )
 
 
-def _iota(b: KernelBuilder, row: TileType, start: Expr, step: int) -> SSAValue:
+def counted(b: KernelBuilder, kind: TileType, start: Expr, step: int, dim: int = 0) -> SSAValue:
+    """Numbers that count along a dimension of a tile."""
     indices, rows = pack([start])
     return b.add(
-        ops.IotaOp, indices, [row], offsets=rows, dim=integer_attr(0), step=integer_attr(step)
+        ops.IotaOp, indices, [kind], offsets=rows, dim=integer_attr(dim), step=integer_attr(step)
     ).results[0]

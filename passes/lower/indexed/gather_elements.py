@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
 from ....dialects import tile as ops
-from ....dialects.base import Expr, integer_attr, pack, to_ints
+from ....dialects.base import Expr, to_ints
 from ....dialects.dtypes import dtype_name, itemsize, size
 from ....dialects.graph import FusionOp, GatherOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
@@ -30,7 +30,7 @@ from ...errors import PassError
 from ..bound import VectorWork, copy_cycles
 from ..boxes import TilePlace
 from ..builder import KernelBuilder, number
-from .gather import GatherKernel
+from .gather import GatherKernel, counted
 
 PLACES = 5
 """Tiles of places that are held at once: what is loaded, twice, and what is computed of it."""
@@ -119,17 +119,11 @@ class GatherElementsKernel(GatherKernel):
 
     # -- choice ------------------------------------------------------------------------------------------------
 
-    def choose(self, cores: int) -> list[tuple[Sequence[int], int]]:
-        largest = self._largest()
-        if largest is None:
-            return []
-        return [(self._for(largest, n), n) for n in self.work(largest).numbers_of_cores(cores, self.machine)]
-
     def _tile(self, places: int, columns: int) -> tuple[int, ...]:
         cut = {self.picking: places, self.columns: columns}
         return tuple(cut.get(a, 1) for a in range(len(self.batch)))
 
-    def _largest(self) -> tuple[int, ...] | None:
+    def largest(self) -> tuple[int, ...] | None:
         """All places if they fit with one block of columns, and then as many columns as fit."""
         places = 1 if self.picking is None else self.batch[self.picking]
         while not self.fits(self._tile(places, self.block)):
@@ -140,7 +134,7 @@ class GatherElementsKernel(GatherKernel):
         blocks = max((n for n in range(1, most + 1) if self.fits(self._tile(places, n * self.block))), default=1)
         return self._tile(places, blocks * self.block)
 
-    def _for(self, largest: Sequence[int], cores: int) -> tuple[int, ...]:
+    def cut(self, largest: Sequence[int], cores: int, pieces: int) -> Sequence[int]:
         """A tile for so many cores: columns are shared first, then places, as long as these are as many as rows that
         are loaded for them."""
         tile = list(largest)
@@ -155,9 +149,6 @@ class GatherElementsKernel(GatherKernel):
             least = min(tile[self.picking], self.table[self.along_dim])
             tile[self.picking] = max(-(-tile[self.picking] // missing()), least, 1)
         return tuple(tile)
-
-    def cut(self, largest: Sequence[int], cores: int, pieces: int) -> Sequence[int]:
-        return self._for(largest, cores)
 
     def refusal(self, tile: Sequence[int]) -> str | None:
         cut = self._cut_axes()
@@ -192,25 +183,14 @@ class GatherElementsKernel(GatherKernel):
             scalar = b.add(ops.FillOp, [], [one], value=number(by)).results[0]
             return b.add(ops.ELEMENTWISE[function], [value, scalar], [kind]).results[0]
 
-        given = element_of(self.op.indices)
         view = b.view(indices, self.batch, self.batch_strides)
-        found = b.load(view, place.position, tile, TileType.of(shape, given, "ub"))
-        if given != i32:
-            found = b.add(ops.ELEMENTWISE["convert"], [found], [kind]).results[0]
+        found = self._starts(b, view, place.position, tile, kind)
         found = vector("max", found, 0)
         found = vector("min", found, self.table[self.along_dim] - 1)
         if self.columns is None:
             return found
         found = vector("mul", found, tile[self.columns])
-        at, starts = pack([Expr()])
-        column = b.add(
-            ops.IotaOp,
-            at,
-            [kind],
-            offsets=starts,
-            dim=integer_attr(self._cut_axes().index(self.columns)),
-            step=integer_attr(1),
-        ).results[0]
+        column = counted(b, kind, Expr(), 1, self._cut_axes().index(self.columns))
         return b.add(ops.ELEMENTWISE["add"], [found, column], [kind]).results[0]
 
 
