@@ -1,8 +1,8 @@
 """Lowers a program without what fails: a recogniser, a trial or a fusion that raises what no pass means to raise is
 left out, with a warning that names the fault. It never loses the program.
 
-What may be left out are the options that are on unless a user says otherwise. The one whose name stands in the
-traceback is tried first, then each of the others alone, then all of them together, and last all fusion.
+What may be left out are the alternatives (passes/alternatives.py). Those of whose modules one stands in the traceback
+are tried first, then each of the others alone, then all of them together, and last all fusion.
 """
 
 from __future__ import annotations
@@ -17,31 +17,12 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import ModuleOp
 
 from ..dialects.module import set_left_out
+from ..passes.alternatives import FUSION, Alternative, alternatives
 from ..passes.errors import FusionWarning, NoKernel, PassError, fault_of
 from ..support.plugins import PluginError
 
 if TYPE_CHECKING:
     from .options import Options
-
-MECHANISMS = (
-    "attention",
-    "fractals",
-    "widened",
-    "turned",
-    "pooling",
-    "tails",
-    "stream_k",
-    "placed",
-    "inline",
-    "ahead",
-    "unit_flags",
-    "join",
-    "banks",
-)
-"""The options that may be left out, each alone."""
-
-FUSION = "fuse"
-"""The option that is left out last, with all others: each op is then a kernel of its own."""
 
 EXPECTED = (PassError, PluginError, MemoryError)
 """What passes raise for a program that cannot be compiled, whatever is left out."""
@@ -67,7 +48,7 @@ def lowered_without_faults(
         fault = error
     for left_out in _tried(options, fault):
         try:
-            module = lower(again(), replace(options, **dict.fromkeys(left_out, False)))
+            module = lower(again(), replace(options, without={*options.without, *left_out}))
         except Exception:  # the first fault is the one to tell
             continue
         why = f"{_named(left_out)} failed ({fault_of(fault)}) and is left out: the program may be slower"
@@ -78,16 +59,21 @@ def lowered_without_faults(
 
 
 def _tried(options: Options, fault: Exception) -> Iterator[Sequence[str]]:
-    """The options to leave out, in order."""
-    on = [name for name in MECHANISMS if getattr(options, name)]
-    passed = " ".join(Path(frame.filename).stem for frame in traceback.extract_tb(fault.__traceback__))
-    yield from ([name] for name in sorted(on, key=lambda name: name not in passed))
-    yield on
-    if options.fuse:
-        yield [*on, FUSION]
+    """The alternatives to leave out, in order: fusion last, with all others, so that each op is a kernel of its own."""
+    considered = [each for each in alternatives() if options.may(each.name) and each.name != FUSION]
+    passed = [Path(frame.filename).stem for frame in traceback.extract_tb(fault.__traceback__)]
+
+    def blamed(alternative: Alternative) -> bool:
+        return any(stem.startswith(alternative.modules) for stem in passed)
+
+    yield from ([each.name] for each in sorted(considered, key=blamed, reverse=True))
+    names = [each.name for each in considered]
+    yield names
+    if options.may(FUSION):
+        yield [*names, FUSION]
 
 
 def _named(left_out: Sequence[str]) -> str:
     if len(left_out) == 1:
-        return f"the option {left_out[0]!r}"
-    return "fusion" if FUSION in left_out else "every optional fusion"
+        return f"the alternative {left_out[0]!r}"
+    return "fusion" if FUSION in left_out else "every alternative"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import InitVar, dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Literal
 
 from ..backends.pool import POLICIES
+from ..passes.alternatives import FORMER, JOIN, UNIT_FLAGS, check_names
+from ..passes.errors import PassError
 from ..passes.oracle import BOUND
 from ..passes.pins import Pins, Schedule, pins_text
 from ..passes.pipeline import PIPELINE, PassChoices, Stage, pinned
@@ -45,27 +48,11 @@ class Options:
         memory: How a call runs the program: `typed` (an array per buffer, compiled by XLA, fast), `bytes` (real
             addresses) or `step` (one instruction at a time without XLA, for small programs: docs/stepper.md).
         check: Whether npu-check proves the program free of hazards.
-        join: Whether neighbouring launches run as one, with barriers between them, where that takes less time.
-        fuse: Whether kernels compute several ops, so that what is between these is not stored. Off: one op each.
-        attention: Whether softmax(f(q k)) v becomes one kernel, where the target can run it so.
-        turned: Whether operands of products may be stored with what is summed over side by side, where that takes less
-            time: those that are packed weights once, others by a kernel before the product.
-        widened: Whether these operands may have rows that begin where lines of memory do, where that takes less time.
-        fractals: Whether these operands may lie in fractals, as l1 has them, where that takes less time.
-        tails: Whether what reduces rows of a product may be part of its kernel, where that takes less time.
-        pooling: Whether a product and the windows that pool its result become one kernel, where that takes less time.
-        ahead: Whether kernels load what none of them makes, as weights, before they wait at a barrier.
-        unit_flags: Whether the drain of a product's sums follows it piece by piece, where the target has flags for it.
-        inline: Whether kernels make small rows that they read themselves, as the norm of one row, where that takes less
-            time than to wait for them.
-        stream_k: Whether sums of products are cut where tiles with whole sums leave cores idle: those of all tiles, or
-            of the last ones alone.
-        placed: Whether kernels store the parts of a concatenation that they make where it has them, instead of a copy.
+        without: The alternatives that are left out, by their names (`tilewright-opt --list-alternatives`), such as
+            `{"pooled", "transposed"}`, or as text with commas between them.
         strips: What is large between products, as the scores behind the gradient of attention, is made in strips, one
             after the other, so that only one of them takes memory: the most bytes of a tensor of a strip, as a number
             or as text such as `"32MiB"`. None: it is made in one piece.
-        banks: Whether buffers that follow each other in a vector core's memory begin in different groups of banks,
-            where there is room: reading two of them is faster then.
         schedule: Pinned tiling choices, for all kernels (a `Schedule`) or by kernel name.
         oracle: Who judges schedules, by the name under which `passes.oracle.register` knows it.
         precision: `origin` leaves types as they are; `mixed_float16` and `mixed_bfloat16` cast f32 products to that
@@ -88,6 +75,8 @@ class Options:
         pool: How the pool of a `DynamicProgram` chooses places in device memory: `best-fit` or `buddy`.
         pool_bytes: How much device memory that pool has. None: all of the chip's.
         hivm: Whether kernels take forms that the vendor's IR has, so that `Program.to_hivm` gives them as its text.
+
+    What alternatives were called before, as in `Options(pooling=False)`, is taken for `without` for one version more.
     """
 
     memory: Memory = "typed"
@@ -102,28 +91,34 @@ class Options:
     cache: str | Path | None = None
     pool: Literal["best-fit", "buddy"] = "best-fit"
     pool_bytes: int | None = None
-    join: bool = True
-    attention: bool = True
+    without: str | Collection[str] = ()
     strips: int | str | None = STRIP
-    banks: bool = True
     winograd: str | Mapping[str, str] = OFF
     memory_limit: int | str | None = None
-    turned: bool = True
-    widened: bool = True
-    tails: bool = True
-    pooling: bool = True
-    ahead: bool = True
-    unit_flags: bool = True
-    inline: bool = True
-    stream_k: bool = True
-    placed: bool = True
-    fractals: bool = True
-    fuse: bool = True
     hivm: bool = False
+    fuse: InitVar[bool | None] = None
+    attention: InitVar[bool | None] = None
+    turned: InitVar[bool | None] = None
+    widened: InitVar[bool | None] = None
+    fractals: InitVar[bool | None] = None
+    pooling: InitVar[bool | None] = None
+    tails: InitVar[bool | None] = None
+    stream_k: InitVar[bool | None] = None
+    placed: InitVar[bool | None] = None
+    inline: InitVar[bool | None] = None
+    banks: InitVar[bool | None] = None
+    unit_flags: InitVar[bool | None] = None
+    join: InitVar[bool | None] = None
+    ahead: InitVar[bool | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, *former: bool | None) -> None:
         """Raises CompileError for a field that is not what it may be."""
+        object.__setattr__(self, "without", _left_out(self.without, dict(zip(FORMER, former, strict=True))))
         _check(self)
+
+    def may(self, name: str) -> bool:
+        """Whether the alternative of this name is considered."""
+        return name not in self.without
 
     @property
     def memory_limit_bytes(self) -> int | None:
@@ -145,26 +140,37 @@ class Options:
             self.oracle,
             self.precision,
             winograd_text(self.winograd),
-            self.attention,
             _bytes(self.strips) or 0,
-            self.banks,
-            self.join,
             self.memory_limit_bytes,
-            self.turned,
-            self.widened,
-            self.tails,
-            self.pooling,
-            self.ahead,
-            self.unit_flags and not self.hivm,
-            self.inline,
-            self.stream_k,
-            self.placed,
-            self.fractals,
-            self.fuse,
+            tuple(sorted({*self.without, *((UNIT_FLAGS,) if self.hivm else ())})),
             self.hivm,
         )
-        left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.join)) if not asked}
+        left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.may(JOIN))) if not asked}
         return [s for s in pinned(stages, choices) if s.name not in left_out]
+
+
+def _left_out(without: object, former: Mapping[str, object]) -> tuple[str, ...]:
+    """The names of the alternatives that are left out, each once, in order. former: what is said of some by the names
+    that they had before. Raises CompileError."""
+    names = [name for name in without.split(",") if name] if isinstance(without, str) else without
+    if not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
+        raise _wrong("without", "the names of alternatives", without)
+    named = set(names)
+    for name, said in former.items():
+        if said is None:
+            continue
+        if not isinstance(said, bool):
+            raise _wrong(name, "True or False", said)
+        now = FORMER[name]
+        warnings.warn(
+            f"tw.Options({name}=...) is called without={{{now!r}}} now", DeprecationWarning, stacklevel=4
+        )
+        named = named - {now} if said else named | {now}
+    try:
+        check_names(sorted(named))
+    except PassError as error:
+        raise CompileError(f"options: {error}") from None
+    return tuple(sorted(named))
 
 
 def _check(options: Options) -> None:

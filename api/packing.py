@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ..backends.report import Report
 from ..dialects.module import target_of
 from ..machine import DEFAULT_TARGET
+from ..passes.alternatives import TRANSPOSED
 from ..passes.choose.turned_weights import turn_weights, weights_to_turn
 from ..passes.pipeline import run_stage
 from ..passes.program.pack import SplitProgram, split_weights
@@ -249,7 +250,7 @@ def split_turned(
         for turned in [found] if len(sure) == len(found) else [found, sure]:
             copied = module.clone()
             turn_weights(copied, turned)
-            made.append(split_weights(copied, patterns, turned=options.turned))
+            made.append(split_weights(copied, patterns, turned=options.may(TRANSPOSED)))
         return made, signature
 
 

@@ -1,4 +1,4 @@
-"""What each mechanism saves: examples compiled with all of them and without each, in modelled microseconds, and by
+"""What each alternative saves: examples compiled with all of them and without each, in modelled microseconds, and by
 other judges.
 
 python benchmarks/ablation.py [MODEL ...] [--target T] [--page docs/ablation.md]
@@ -17,8 +17,8 @@ from run import load
 
 import tilewright as tw
 from tilewright.backends.simulator import simulate
-from tilewright.cli.switches import SWITCHES
 from tilewright.machine import Machine
+from tilewright.passes.alternatives import OURS
 from tilewright.support.files import write_part
 
 MODELS = (
@@ -33,10 +33,10 @@ BEGIN, END = "<!-- ablation: begin -->", "<!-- ablation: end -->"
 
 STEPS = {
     "all": tw.Options(),
-    **{f"without {name}": replace(tw.Options(), **{name: False}) for name in SWITCHES},
-    "none": replace(tw.Options(), **dict.fromkeys(SWITCHES, False)),
+    **{f"without {each.name}": tw.Options(without=each.name) for each in OURS},
+    "none": tw.Options(without=[each.name for each in OURS]),
 }
-"""Which mechanisms are on, of those that options switch off."""
+"""Which alternatives are considered."""
 
 HEADER = (
     "| model | on | us | launches | MiB moved | judge before us | barrier 0.5x us | barrier 2x us |",

@@ -23,7 +23,7 @@ from .commands.cache import keep_executables
 from .common import CliError, parse_bytes, working
 from .inputs import SEED, example_inputs, input_structs, random_inputs
 from .source import SourceSpec, find_stages, source_of, user_code
-from .switches import SWITCHES
+from .switches import left_out
 
 if TYPE_CHECKING:
     from ..passes.pipeline import Stage
@@ -162,7 +162,6 @@ def options_of(args: argparse.Namespace) -> Options:
     keep_executables(args.cache)
     weights = None if args.weights is None else tuple(w for w in args.weights.split(",") if w)
     pool = getattr(args, "pool", None)
-    on: dict[str, Any] = {name: not getattr(args, f"no_{name}") for name in SWITCHES}
     return Options(
         getattr(args, "memory", "typed"),
         schedule=schedule,
@@ -174,7 +173,7 @@ def options_of(args: argparse.Namespace) -> Options:
         cache=args.cache,
         pool=pool or "best-fit",
         pool_bytes=None if pool is None else parse_bytes(args.pool_bytes),
-        **on,
+        without=left_out(args),
         strips=None if args.strips == OFF else parse_bytes(args.strips, "--strips") or STRIP,
         winograd=args.winograd,
         hivm=getattr(args, "hivm_forms", False),

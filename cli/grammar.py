@@ -17,7 +17,7 @@ from .commands.overflow import add_parser as add_overflow
 from .commands.pack import add_parser as add_pack
 from .common import OneLineParser
 from .help import texts
-from .switches import SWITCHES
+from .switches import add_switches
 
 PROGRAM = "tilewright"
 
@@ -201,8 +201,7 @@ def _choices(group: argparse._ArgumentGroup) -> None:
         default=ORIGIN,
         help="cast f32 products, and what is as good in a narrow type, to f16 or bf16; float16: all (default origin)",
     )
-    for name, what in SWITCHES.items():
-        group.add_argument(f"--no-{name.replace('_', '-')}", action="store_true", help=what)
+    add_switches(group)
     group.add_argument(
         "--winograd",
         metavar="CHOICE",

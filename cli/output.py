@@ -13,7 +13,7 @@ from ..support.precisions import ORIGIN
 from ..support.winograd import OFF
 from .common import finite, table, tell
 from .outputs import all_or_none, write_output
-from .switches import SWITCHES
+from .switches import left_out
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -128,7 +128,8 @@ def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) ->
         command += ["--stages", args.stages]
     if args.precision != ORIGIN:
         command += ["--precision", args.precision]
-    command += [f"--no-{name.replace('_', '-')}" for name in SWITCHES if getattr(args, f"no_{name}")]
+    if without := left_out(args):
+        command += ["--without", ",".join(without)]
     if args.strips is not None:
         command += ["--strips", shlex.quote(args.strips)]
     if args.winograd != OFF:

@@ -1,20 +1,28 @@
-"""What the compiler does unless `--no-NAME` leaves it out: the options of `tw.Options` that are on without one."""
+"""What the compiler does unless it is left out, on the command line: `--without NAME`, and the switches of before."""
 
 from __future__ import annotations
 
-SWITCHES = {
-    "fuse": "make each op a kernel of its own",
-    "join": "start every kernel by a launch of its own, whatever it costs",
-    "attention": "leave the products and the softmax of attention, and other chained products, kernels of their own",
-    "turned": "leave the operands of products in memory as they are, whatever their loads cost",
-    "widened": "leave the rows of operands of products as long as they are, wherever they begin in memory",
-    "fractals": "leave the operands of products in rows, whatever their loads cost",
-    "tails": "leave what reduces rows of a product, as a norm behind it, a kernel of its own",
-    "pooling": "leave the windows that pool the result of a product a kernel of their own",
-    "unit_flags": "let a drain wait until all sums of its product are made",
-    "inline": "let kernels wait for rows that each could make itself, as the norm of one row",
-    "stream_k": "leave the sums of products whole where the tiles of their results leave cores idle",
-    "placed": "copy the parts of a concatenation to their places, whoever makes them",
-    "ahead": "let kernels wait at a barrier before they load anything, weights as well",
-}
-"""The field of `tw.Options`, and what `--no-NAME` does."""
+import argparse
+
+from ..passes.alternatives import FORMER, OURS
+
+
+def add_switches(group: argparse._ArgumentGroup) -> None:
+    """Adds `--without`, and for one version more `--no-FORMER` for each alternative that had a switch of its own."""
+    group.add_argument(
+        "--without",
+        metavar="NAMES",
+        action="append",
+        default=[],
+        help=f"leave alternatives out: {', '.join(each.name for each in OURS)} "
+        "(tilewright-opt --list-alternatives says what each does)",
+    )
+    for former in FORMER:
+        group.add_argument(f"--no-{former.replace('_', '-')}", action="store_true", help=argparse.SUPPRESS)
+
+
+def left_out(args: argparse.Namespace) -> list[str]:
+    """The names of the alternatives that a command line leaves out."""
+    named = [name.strip() for text in args.without for name in text.split(",") if name.strip()]
+    before = [name for former, name in FORMER.items() if getattr(args, f"no_{former}", False)]
+    return list(dict.fromkeys([*named, *before]))

@@ -11,6 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..dialects.module import FOR_HIVM, set_target, target_of
 from ..machine import DEFAULT_TARGET, Machine, MachineError
+from .alternatives import check_names
 from .errors import PassError
 from .stages import stage_of
 from .states import check_level, recording
@@ -47,6 +48,21 @@ class TargetPass(LevelPass):
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         """Rewrites a module for the machine that it says."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ChoosingPass(TargetPass):
+    """A pass that considers alternatives. without: the names of those that it leaves out."""
+
+    without: tuple[str, ...] = ()
+
+    def run(self, module: ModuleOp) -> None:
+        check_names(self.without)
+        super().run(module)
+
+    def may(self, name: str) -> bool:
+        """Whether it considers the alternative of this name."""
+        return name not in self.without
 
 
 def settle_target(module: ModuleOp, target: str | None = None, asking: str = "") -> Machine:

@@ -46,16 +46,9 @@ class PassChoices:
 
     schedule: pinned choices of kernels, as `parse_pins` reads them. host: leave to call the host, `allow` or `forbid`.
     oracle: who judges schedules. precision: what f32 products are cast to. winograd: which convolutions are Winograd's.
-    attention: whether it becomes one kernel. strips: the most bytes of a tensor of a strip, 0 for no strips. banks:
-    whether neighbours in ub lie in different banks. join: whether neighbouring launches will be stages of one.
-    memory_limit: the most bytes of device memory, None for all there are. turned, widened, fractals: whether operands
-    of products may have another order in memory, longer rows, and lie in fractals. tails: whether what reduces rows of
-    a product may be part of its kernel. pooling: whether products and what pools their results may be one kernel.
-    ahead: whether kernels load what none of them makes before they wait at a barrier. unit_flags: whether drains may
-    follow the products of their sums fractal by fractal. inline: whether kernels make small rows that they read
-    themselves. stream_k: whether sums of products are cut where whole ones would leave cores idle. placed: whether
-    kernels store parts of a concatenation where it has them. fuse: whether kernels compute several ops.
-    hivm: True where kernels take forms that the vendor's IR has.
+    strips: the most bytes of a tensor of a strip, 0 for no strips. memory_limit: the most bytes of device memory, None
+    for all there are. without: the names of the alternatives that are left out. hivm: True where kernels take forms
+    that the vendor's IR has.
     """
 
     schedule: str = ""
@@ -63,22 +56,9 @@ class PassChoices:
     oracle: str = BOUND
     precision: str = ORIGIN
     winograd: str = OFF
-    attention: bool = True
     strips: int = STRIP
-    banks: bool = True
-    join: bool = True
     memory_limit: int | None = None
-    turned: bool = True
-    widened: bool = True
-    tails: bool = True
-    pooling: bool = True
-    ahead: bool = True
-    unit_flags: bool = True
-    inline: bool = True
-    stream_k: bool = True
-    placed: bool = True
-    fractals: bool = True
-    fuse: bool = True
+    without: tuple[str, ...] = ()
     hivm: bool = False
 
 

@@ -58,6 +58,7 @@ class Plugin:
     Attributes:
         functions: Places of `dialects.elementwise.Function` rows, or of sequences of them.
         patterns: Places of `passes.patterns.GraphPattern` classes, which graph-simplify tries after its own.
+        alternatives: Places of `passes.alternatives.Alternative` rows, which may be left out by name.
         dialects: Places of xDSL dialects, by name.
         rules: Places of frontend rules, by op (`stablehlo.name`, `stablehlo.custom_call @target`).
         forms: StableHLO text that `tilewright ops` compiles, by the same names without `stablehlo.`.
@@ -68,6 +69,7 @@ class Plugin:
 
     functions: Sequence[str] = ()
     patterns: Sequence[str] = ()
+    alternatives: Sequence[str] = ()
     dialects: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, str] = field(default_factory=dict)
     forms: Mapping[str, str] = field(default_factory=dict)
@@ -231,7 +233,7 @@ def _checked(plugin: Any) -> Plugin:
         raise TypeError(f"expected a tilewright.Plugin, got {type(plugin).__name__}")
     for known in fields(Plugin):
         given = getattr(plugin, known.name)
-        if known.name in ("functions", "patterns"):
+        if known.name in ("functions", "patterns", "alternatives"):
             good = isinstance(given, Sequence) and not isinstance(given, str)
             wanted, values = "a sequence of places", given if good else ()
         else:

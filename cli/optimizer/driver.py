@@ -122,6 +122,12 @@ class TilewrightOptMain(xDSLOptMain):
             "--list-patterns", action=_ListPatterns, nargs=0, help="list the patterns of graph-simplify"
         )
         arg_parser.add_argument(
+            "--list-alternatives",
+            action=_ListAlternatives,
+            nargs=0,
+            help="list what may be left out (graph-schedule{without=pooled,nz}): each name, its passes, what is done",
+        )
+        arg_parser.add_argument(
             "--all",
             action="store_true",
             help="show every error of the verifier and of npu-check, not only the first",
@@ -346,6 +352,14 @@ class _ListPasses(argparse.Action):
 class _ListPatterns(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from ...passes.patterns import listing
+
+        print(listing())
+        parser.exit()
+
+
+class _ListAlternatives(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from ...passes.alternatives import listing
 
         print(listing())
         parser.exit()

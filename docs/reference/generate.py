@@ -24,6 +24,8 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 from tilewright.dialects.graph import Graph
 from tilewright.dialects.npu import Npu, NpuOp
 from tilewright.dialects.tile import Tile
+from tilewright.passes.alternatives import table
+from tilewright.support.files import write_part
 
 WIDTH = 110
 """Characters of a line."""
@@ -155,6 +157,11 @@ def pages() -> Sequence[tuple[Path, str]]:
     return [(HERE / f"{dialect.name}.md", page(dialect)) for dialect in (Graph, Tile, Npu)]
 
 
+ALTERNATIVES = HERE.parent / "passes" / "graph-schedule.md"
+"""The page that lists the alternatives, between two comments."""
+
+
 if __name__ == "__main__":
     for path, content in pages():
         path.write_text(content, encoding="utf-8")
+    write_part(ALTERNATIVES, "<!-- alternatives: begin -->", "<!-- alternatives: end -->", table())

@@ -5,15 +5,15 @@ After:   %r = graph.fusion %x, %w {domain = [256, 512], kind = "cube",
              schedule = #graph.cube_schedule<axes = [[0], [1], [2]], step = [64, 128, 128], ...>} ...
 
 Equal fusions are judged once. How a kernel is cut depends on its neighbours, as most launches run as stages of one
-(fronts.py), unless the option `join` says that they do not. Operands of products get another layout first where that
-takes less time (turned_operands.py), of the kinds that the options `turned`, `widened` and `fractals` leave. What is
+(fronts.py), unless `join` is left out. Operands of products get another layout first where that takes less time
+(turned_operands.py). Then come the alternatives that put other fusions in the place of some (rewrites.py). What is
 pinned, by the option `schedule` or by a schedule that a fusion has already, is obeyed or refused. A fusion whose values
 do not fit on chip together is split in two (halves.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -38,7 +38,8 @@ from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import Schedule, all_complete, schedule_attr, to_schedules
 from ...dialects.open_sizes import choosing, example, example_sizes
 from ...machine import Machine
-from ..base import TargetPass
+from ..alternatives import JOIN, PREFETCH
+from ..base import ChoosingPass
 from ..errors import PassError, TooLarge, attempted
 from ..instances import Instance, has_open_sizes
 from ..launch_groups import Way
@@ -53,17 +54,15 @@ from .attention_ways import AttentionWays
 from .fronts import Chosen, Front, Runs, apart, best_ways, fixed, together
 from .halves import cut_in_two
 from .launches import LaunchPlan, keep, launches_of
-from .names import KernelNames
-from .pooling_choice import PoolingChoice
-from .product_ways import KINDS, ProductWays, say_cut
-from .strands import StrandsChoice
-from .tails import Tails
-from .turned import LayoutKinds, LayoutName
+from .names import KernelNames, Memo
+from .product_ways import Kinds, ProductWays, say_cut
+from .rewrites import Rewrites, rewrites_of
+from .turned import LAYOUTS, LayoutKinds, LayoutName
 from .turned_operands import Turner, TurnJudge
 
 
 @dataclass(frozen=True)
-class GraphSchedulePass(TargetPass):
+class GraphSchedulePass(ChoosingPass):
     """Chooses how the kernels of fusions are cut, for a target."""
 
     name = "graph-schedule"
@@ -71,35 +70,10 @@ class GraphSchedulePass(TargetPass):
     """Pinned choices, as `parse_pins` of pins.py reads them."""
     oracle: str = BOUND
     """The name of who judges schedules, as oracle.py knows it."""
-    join: bool = True
-    """Whether neighbouring launches will run as stages of one."""
-    turned: bool = True
-    """Whether operands of products may be turned."""
-    widened: bool = True
-    """Whether they may get longer rows."""
-    tails: bool = True
-    """Whether what reduces rows of a product may be part of its kernel."""
-    pooling: bool = True
-    """Whether products and the windows that pool their results may become one kernel."""
-    ahead: bool = True
-    """Whether kernels will load what none of them makes before they wait at a barrier."""
-    stream_k: bool = True
-    """Whether sums of products may be cut where whole ones leave cores idle."""
-    fractals: bool = True
-    """Whether operands of products may lie in fractals."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
-        scheduler = Scheduler(
-            machine,
-            oracle_of(self.oracle),
-            parse_pins(self.schedule),
-            join=self.join,
-            tails=self.tails,
-            pooling=self.pooling,
-            ahead=self.ahead,
-            stream_k=self.stream_k,
-        )
-        scheduler.turn(module, LayoutKinds(self.turned, self.widened, self.fractals))
+        scheduler = Scheduler(machine, oracle_of(self.oracle), parse_pins(self.schedule), without=self.without)
+        scheduler.turn(module, LayoutKinds.without(self.without))
         scheduler.module(module)
 
 
@@ -112,14 +86,10 @@ class Scheduler:
         oracle: Oracle,
         pins: Pins = None,
         whole: bool = False,
-        join: bool = True,
-        tails: bool = True,
-        pooling: bool = True,
-        ahead: bool = True,
-        stream_k: bool = True,
+        without: Collection[str] = (),
     ):
-        self.machine, self.oracle, self.pins, self.join = machine, oracle, pins, join
-        self.joins_rows, self.pooling, self.stream_k = tails, pooling, stream_k
+        self.machine, self.oracle, self.pins, self.without = machine, oracle, pins, frozenset(without)
+        self.join = self.may(JOIN)
         self.keeps_whole = whole
         """Whether a fusion that is too large is an error, and no sum is split."""
         self.by_size = True
@@ -127,9 +97,17 @@ class Scheduler:
         self.layouts: Mapping[SSAValue, LayoutName] = {}
         """Tensors that have been given another layout."""
         self.names: KernelNames[Chosen] = KernelNames()
-        self.runs = Runs(machine, ahead)
+        self.unasked: Memo[Chosen] = Memo()
+        """The best schedules of kernels of vector cores of which nothing is asked, as `price` asks for them."""
+        self.kept: list[Block] = []
+        """Fusions that were judged: what is known of their schedules refers to them."""
+        self.runs = Runs(machine, self.may(PREFETCH))
         self.finish: list[Callable[[], None]] = []
         """What gives fusions their schedules once those are known."""
+
+    def may(self, name: str) -> bool:
+        """Whether the alternative of this name is considered."""
+        return name not in self.without
 
     def module(self, module: ModuleOp) -> None:
         """Schedules all fusions of a module. Raises PassError."""
@@ -147,7 +125,7 @@ class Scheduler:
         the compiler would choose: so a choice that is pinned of a program's kernels meets these kernels."""
         if not any(kinds):
             return
-        unpinned = Scheduler(self.machine, self.oracle, join=self.join) if self.pins is not None else self
+        unpinned = Scheduler(self.machine, self.oracle, without=self.without) if self.pins is not None else self
         turner = Turner(TurnJudge(self.machine, unpinned.estimate), kinds)
         self.layouts = turner.given
         for func in module.ops:
@@ -162,24 +140,71 @@ class Scheduler:
     def _estimate(self, fusion: FusionOp) -> float:
         if not self.products.may_split(fusion):
             pack_for_drain(fusion, self.machine)
-        found: list[Chosen] = []
+        if any(plan.choices not in (CubeSchedule, VectorSchedule) for plan in launches_of(fusion, self.machine)):
+            return inf
         try:
-            for plan in launches_of(fusion, self.machine):
-                if plan.choices is CubeSchedule:
-                    found.append(self.products.free_best(fusion, plan, plan.stem, KINDS))
-                elif plan.choices is VectorSchedule:
-                    found.append(self.best_behind(fusion, plan, plan.stem, []))
-                else:
-                    return inf
+            return sum(chosen.microseconds for chosen in self.alone(fusion))
         except PassError:
             return inf
-        return sum(chosen.microseconds for chosen in found)
+
+    def price(
+        self, fusions: Sequence[FusionOp], free: Set[int] = frozenset(), warm: bool = True, cut: bool = False
+    ) -> float:
+        """Microseconds of fusions one behind the other, which get no schedules and no names; infinity where one of them
+        has no schedule. free: the numbers of those with no barrier before them; warm: whether L2 has for kernels of
+        vector cores what those before them made; cut: whether one that is too large may be two."""
+        found: list[Chosen] = []
+        without_barrier: set[int] = set()
+        try:
+            for number, fusion in enumerate(fusions):
+                if number in free:
+                    without_barrier.add(sum(len(chosen.fronts) for chosen in found))
+                found += self.alone(fusion, fusions[:number] if warm else (), cut)
+        except PassError:
+            return inf
+        return self.microseconds(found, without_barrier)
+
+    def alone(self, fusion: FusionOp, before: Sequence[Operation] = (), cut: bool = False) -> list[Chosen]:
+        """The best schedules of each launch of a fusion behind those of others, of which nothing is asked but what is
+        pinned of all kernels. cut: whether one that is too large may be two. Raises TooLarge, and PassError."""
+        judged, kinds = fusion, self.products.kinds
+        if has_open_sizes(fusion):
+            judged, kinds = Instance(example_sizes()).outside(fusion), (CubeSchedule,)
+        try:
+            return [self._unasked(judged, plan, before, kinds) for plan in launches_of(judged, self.machine)]
+        except TooLarge:
+            block = Block([copy := fusion.clone()])
+            halves = cut_in_two(copy) if cut and not self.keeps_whole else []
+            if not halves:
+                raise
+            self.kept.append(block)
+            return [chosen for half in halves for chosen in self.alone(half, before, cut)]
+
+    def _unasked(self, fusion: FusionOp, plan: LaunchPlan, before: Sequence[Operation], kinds: Kinds) -> Chosen:
+        name = plan.stem
+        if plan.choices is CubeSchedule:
+            pins = self.pins if isinstance(self.pins, Pin) else None
+            asked = pinned_for(pins, name, CubeSchedule, plan.obeys_all, product=True)
+            if asked.chosen() and asked.parts is None:
+                return self.whole(plan.kernel(name, asked), name, asked)
+            return self.products.free_best(fusion, plan, name, kinds)
+        if plan.choices is RowAttentionSchedule:
+            return self.attention.of_rows(fusion, plan, name, None)
+        if plan.choices is AttentionSchedule:
+            return self.attention.in_bands(fusion, plan, name, None)
+        key = plan.key, tuple(v.owner in before for v in fusion.inputs)
+        known = self.unasked.find(key, plan.details)
+        if known is None:
+            known = self.unasked.keep(key, plan.details, self.best_behind(fusion, plan, name, before))
+        return known
 
     def block(self, block: Block, times: int = 1) -> None:
         """Finds schedules for the fusions of a block and of the control flow in it, which runs so many times."""
         if self.join:
-            if self.may_join:
-                self.strands.block(block)
+            for rewrites in (each for each in self.rewrites if each.EARLY):
+                for op in list(block.ops):
+                    if isinstance(op, FusionOp) and not op.on_host:
+                        rewrites.rewritten(op, {})
             order_abreast(block)
         position = {op: i for i, op in enumerate(block.ops)}
         self.runs.begin(times)
@@ -187,11 +212,8 @@ class Scheduler:
             if isinstance(op, FusionOp) and not op.on_host:
                 if op.parent is None:
                     continue
-                pieces = self.attention.apart(op)
-                for piece in pieces or ():
-                    self.fusion(piece)
-                if pieces is None:
-                    self.fusion(self.pools.joined(op, position) or self.tails.joined(op, position))
+                for fusion in self.rewritten(op, position):
+                    self.fusion(fusion)
                 continue
             if isinstance(op, GraphOp) and op.KERNEL and not isinstance(op, FusionOp):
                 raise PassError(f"{describe(op)} is not in a fusion: run graph-fuse before graph-schedule")
@@ -202,6 +224,17 @@ class Scheduler:
                 for inner in region.blocks:
                     self.block(inner, times * max(trips, 1))
             self.runs.begin(times)
+
+    def rewritten(self, fusion: FusionOp, position: dict[Operation, int]) -> Sequence[FusionOp]:
+        """The fusions that stand in the place of one, and of some behind it, where alternatives take less time; one
+        that stands for several may take in others."""
+        for rewrites in (each for each in self.rewrites if not each.EARLY):
+            while (found := rewrites.rewritten(fusion, position)) is not None:
+                if len(found) != 1:
+                    return found
+                position[found[0]] = position[fusion]
+                (fusion,) = found
+        return [fusion]
 
     def check_names(self) -> None:
         """Every kernel that a pin names exists. Raises PassError."""
@@ -240,10 +273,9 @@ class Scheduler:
         kinds = {self.layouts[v] for v in (*fusion.inputs, *fusion.results) if v in self.layouts}
         if self.pins is None or not kinds:
             return error
-        names = sorted(kind.removeprefix("in ") for kind in kinds)
-        switches = " ".join(f"--no-{name}" for name in names)
+        names = sorted({LAYOUTS[self.layouts[v]] for v in (*fusion.inputs, *fusion.results) if v in self.layouts})
         what = " and ".join(sorted(kinds))
-        return PassError(f"{error}; tensors of it are {what} in memory, which {switches} leaves out")
+        return PassError(f"{error}; tensors of it are {what} in memory, which --without {','.join(names)} leaves out")
 
     def judge(self, fusion: FusionOp) -> list[Chosen]:
         """The schedules of each launch of a fusion. Raises TooLarge, and PassError."""
@@ -341,9 +373,9 @@ class Scheduler:
         return AttentionWays(self)
 
     @cached_property
-    def tails(self) -> Tails:
-        """Joins contractions with what is behind them."""
-        return Tails(self)
+    def rewrites(self) -> list[Rewrites]:
+        """The alternatives that put other fusions in the place of some."""
+        return rewrites_of(self, self.without)
 
     def kernel(
         self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule, before: Sequence[Operation]
@@ -356,25 +388,9 @@ class Scheduler:
         return kernel
 
     @cached_property
-    def pools(self) -> PoolingChoice:
-        """Joins products with what pools them."""
-        return PoolingChoice(self)
-
-    @cached_property
-    def strands(self) -> StrandsChoice:
-        """Takes apart what one kernel would do for many tensors on few cores."""
-        return StrandsChoice(self)
-
-    @cached_property
     def inner(self) -> Scheduler:
         """Schedules the fusions that split sums become."""
-        return Scheduler(self.machine, self.oracle, whole=True, join=self.join)
-
-    @property
-    def may_join(self) -> bool:
-        """Whether fusions may be joined, or taken apart: not where anything is pinned, as pins are for kernels that
-        there are."""
-        return not self.keeps_whole and self.pins is None
+        return Scheduler(self.machine, self.oracle, whole=True, without=self.without)
 
     def best_behind(
         self,

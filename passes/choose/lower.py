@@ -32,7 +32,8 @@ from ...dialects.graph.schedules import (
 )
 from ...dialects.open_sizes import choosing
 from ...machine import Machine
-from ..base import TargetPass
+from ..alternatives import PLACED
+from ..base import ChoosingPass
 from ..errors import PassError
 from ..lower.chains.attention import AttentionKernel
 from ..lower.chains.attention_parts import is_chained
@@ -50,17 +51,15 @@ from .stream import cut_fusion
 
 
 @dataclass(frozen=True)
-class GraphToTilePass(TargetPass):
+class GraphToTilePass(ChoosingPass):
     """Lowers fusions to tile kernels for a target. memory_limit: where there is one, each kernel says for tile-fit how
     long a launch of it takes."""
 
     name = "graph-to-tile"
     memory_limit: int | None = None
-    placed: bool = True
-    """Whether kernels store parts of concatenations where they belong."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
-        lowering = Lowering(module, machine, self.placed)
+        lowering = Lowering(module, machine, self.may(PLACED))
         for func in list(module.ops):
             if isinstance(func, FuncOp) and func.body.blocks:
                 lowering.block(func.body.block)

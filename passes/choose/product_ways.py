@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 from ...dialects.base import describe
 from ...dialects.graph import CubeSchedule, FusionOp, VectorSchedule
 from ...dialects.graph.schedules import Schedule, schedule_attr
+from ..alternatives import SPLIT_K, STREAM_K, VECTOR_PRODUCTS
 from ..errors import PassError, TooLarge
 from ..forms.fingerprint import structure
 from ..launch_groups import Together
@@ -51,6 +52,11 @@ class ProductWays:
         self.cut: Memo[Chosen] = Memo()
         """Those of their split sums."""
 
+    @property
+    def kinds(self) -> Kinds:
+        """The kinds of schedules that are considered where none is asked for."""
+        return KINDS if self.scheduler.may(VECTOR_PRODUCTS) else (CubeSchedule,)
+
     def best(self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule | None) -> Chosen:
         """The best schedules of a contraction: of those for the cores that are asked for, or for either."""
         free = asked is None and cores_pinned(self.scheduler.pins, name)[0] is None
@@ -63,7 +69,7 @@ class ProductWays:
             return self._split(fusion, name, asked, asked.parts)
         if asked.chosen() or (self.scheduler.keeps_whole and not is_joined(fusion)):
             return self.scheduler.whole(plan.kernel(name, asked), name, asked)
-        kinds = KINDS if free and self.scheduler.by_size else (type(asked),)
+        kinds = self.kinds if free and self.scheduler.by_size else (type(asked),)
         if is_joined(fusion):
             return self.free_split(fusion, name, kinds)
         return self.free_best(fusion, plan, name, kinds)
@@ -117,7 +123,7 @@ class ProductWays:
     def splits(self, fusion: FusionOp) -> list[CubeSchedule | VectorSchedule]:
         """The cuts of a contraction's sums that are worth judging."""
         product = product_of(fusion)
-        if product is None or self.scheduler.keeps_whole:
+        if product is None or self.scheduler.keeps_whole or not self.scheduler.may(SPLIT_K):
             return []
         return [
             *(CubeSchedule(split_k=n) for n in parts_worth_trying(product, self.machine)),
@@ -127,7 +133,7 @@ class ProductWays:
     def _cut_where_idle(self, fusion: FusionOp, name: str, whole: Chosen) -> Iterator[Chosen]:
         """A contraction with its sums cut, or those of its last tiles, where cores are idle with `whole` sums."""
         product, schedule = product_of(fusion), whole.fronts[0].kept
-        if self.scheduler.keeps_whole or not self.scheduler.stream_k:
+        if self.scheduler.keeps_whole or not self.scheduler.may(STREAM_K):
             return
         if product is None or not isinstance(schedule, CubeSchedule):
             return

@@ -12,10 +12,8 @@ one kernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
-from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -26,67 +24,40 @@ from ...dialects.graph.control import axes_of
 from ...dialects.graph.interface import shape_of
 from ...dialects.open_sizes import any_open
 from ...machine import Machine
-from ..errors import PassError
+from ..forms.fingerprint import structure
 from ..fusion.serial import is_small, on_few_cores
 from ..instances import has_open_sizes
-from .fronts import Chosen
 from .halves import FusionParts, members_of
-from .launches import launches_of
-from .names import Memo
-
-if TYPE_CHECKING:
-    from .choose import Scheduler
+from .rewrites import Offer, Proposal, Rewrites
 
 
-class StrandsChoice:
-    """Takes fusions apart for a scheduler, where that takes less time."""
+class StrandsApart(Rewrites):
+    """The strands and joints of a fusion, each a kernel of its own."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self.scheduler, self.machine = scheduler, scheduler.machine
-        self.known: Memo[tuple[Chosen | None]] = Memo()
-        """The best schedule of each fusion that was judged; None where it has none."""
-        self.kept: list[FusionParts] = []
-        """Parts that were judged: what is known of their schedules refers to them."""
+    EARLY = True
+    WARM = False
 
-    def block(self, block: Block) -> None:
-        """Takes fusions of a block apart."""
-        for op in list(block.ops):
-            if isinstance(op, FusionOp) and not op.on_host and op.schedule is None and not has_open_sizes(op):
-                self.fusion(op)
-
-    def fusion(self, fusion: FusionOp) -> None:
-        """Puts the strands and joints of a fusion in its place, if they take less time."""
+    def offer(self, fusion: FusionOp, position: Mapping[Operation, int]) -> Offer | None:
+        if fusion.schedule is not None or has_open_sizes(fusion):
+            return None
         levels = levels_of(fusion, self.machine)
-        if not levels:
-            return
-        members = [ops for level in levels for ops in (*level.strands, level.joints) if ops]
-        parts = FusionParts(fusion, members)
-        self.kept.append(parts)
-        free: set[int] = set()
-        at = 0
-        for level in levels:
-            free.update(range(at + 1, at + len(level.strands)))
-            at += len(level.strands) + bool(level.joints)
-        if self._microseconds(parts.fusions, free) < self._microseconds([fusion], set()):
-            parts.replace()
+        return Offer([fusion], *structure(fusion), lambda: _apart(fusion, levels)) if levels else None
 
-    def _microseconds(self, fusions: Sequence[FusionOp], free: Set[int]) -> float:
-        """What fusions take one behind the other, some of them without a barrier before them."""
-        found = list(map(self._best, fusions))
-        if None in found:
-            return inf
-        return self.scheduler.microseconds([chosen for chosen in found if chosen is not None], free)
 
-    def _best(self, fusion: FusionOp) -> Chosen | None:
-        (plan,) = launches_of(fusion, self.machine)
-        known = self.known.find(plan.key, plan.details)
-        if known is None:
-            try:
-                best = self.scheduler.best_behind(fusion, plan, plan.stem, [])
-            except PassError:
-                best = None
-            known = self.known.keep(plan.key, plan.details, (best,))
-        return known[0]
+def _apart(fusion: FusionOp, levels: Sequence[Level]) -> Proposal:
+    """A fusion in its strands and joints."""
+    parts = FusionParts(fusion, [ops for level in levels for ops in (*level.strands, level.joints) if ops])
+    free: set[int] = set()
+    at = 0
+    for level in levels:
+        free.update(range(at + 1, at + len(level.strands)))
+        at += len(level.strands) + bool(level.joints)
+
+    def replace() -> list[FusionOp]:
+        parts.replace()
+        return parts.fusions
+
+    return Proposal(parts.fusions, replace, free)
 
 
 @dataclass

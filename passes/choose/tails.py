@@ -6,7 +6,7 @@ are split the kernel that adds up the parts does the work of the tail.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
@@ -23,13 +23,14 @@ from ..fusion.merged import put_in_place
 from ..instances import has_open_sizes
 from ..lower.cube.contraction_axes import product_in
 from ..lower.cube.contraction_choice import CLEARLY_BETTER
+from ..lower.cube.pooling import pooling_in
 from ..lower.scheduled import cannot_obey
 from ..pins import Schedule as Pin
 from ..reasons import say_apart
 from .joining import is_joined, join, least_microseconds, results_of, tail_of, why_no_rows, wiring_of
 from .launches import launches_of
 from .names import Memo
-from .product_ways import KINDS
+from .rewrites import Offer, Proposal, Rewrites, Verdict
 
 if TYPE_CHECKING:
     from .choose import Scheduler
@@ -42,93 +43,100 @@ NO_ROOM = "one row of its epilogue does not fit on chip"
 @dataclass(frozen=True)
 class _Asked:
     """What is asked of a contraction's tail. rows: whether it may be in the same kernel; kernels: 1 where it has to be,
-    2 where it must not, None where that is free; name: that of the kernel, where it is asked of that alone."""
+    2 where it must not, None where that is free; name: that of the kernel, where it is asked of that alone; split:
+    whether sums may be in parts, so that the kernel that adds them up does the work of the tail."""
 
     rows: bool
     kernels: int | None
     name: str | None
+    split: bool = False
 
 
 @dataclass(frozen=True)
 class _Judged:
     """What was found of a contraction and its tail, in microseconds.
 
-    apart: why no kernel has whole rows, None where one may. one: of that kernel; least: less than that; split: with
-    sums in parts, the last kernel doing the work of the tail; two: of a kernel for each.
+    rows: whether a kernel may have whole rows. one: of that kernel; least: less than that; split: with sums in parts,
+    the last kernel doing the work of the tail; two: of a kernel for each.
     """
 
-    apart: str | None
+    rows: bool
     one: float = inf
     split: float = inf
     two: float = inf
     least: float = 0.0
 
     @property
-    def better(self) -> bool:
+    def verdict(self) -> Verdict:
         """Whether they take less time as one fusion. Kernels of few vector cores cost their neighbours little, which
         is not known here: so one kernel has to be clearly better."""
-        return self.one < self.two * CLEARLY_BETTER or self.split < self.two
+        return Verdict(self.one < self.two * CLEARLY_BETTER or self.split < self.two, self._said)
 
     @property
-    def said(self) -> str | None:
-        """Why there is no kernel that has whole rows though there could be one; None where there could not."""
-        if self.apart is not None or (self.one == inf and self.least < self.two):
-            return None
+    def _said(self) -> str:
+        """Why there is no kernel that has whole rows though there could be one; "" where there could not."""
+        if not self.rows or (self.one == inf and self.least < self.two):
+            return ""
         if self.one == inf:
             return f"one kernel that has whole rows takes at least {self.least:.1f} us, and two kernels {self.two:.1f}"
         less = ", which is not clearly more" if self.one < self.two else ""
         return f"one kernel that has whole rows takes {self.one:.1f} us, and two kernels {self.two:.1f}{less}"
 
 
-class Tails:
-    """Joins contractions with their tails for a scheduler."""
+JOINED = "joined"
+"""What errors of a judged kernel call it; nobody sees them."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self.scheduler = scheduler
-        self.known: Memo[_Judged] = Memo()
-        """What was found, for those joined so far."""
 
-    def joined(self, fusion: FusionOp, position: dict[Operation, int]) -> FusionOp:
-        """A contraction and the vector fusions behind it as one, put in their place; the contraction where that does
-        not pay.
+class RowEpilogue(Rewrites):
+    """A contraction and the vector fusion behind it as one."""
 
-        `position`: that of each op of the block. Raises PassError where they are to be one by name, and cannot.
-        """
+    OBEYS_PINS = ASKED_FOR = True
+
+    def __init__(self, scheduler: Scheduler, considered: bool = True) -> None:
+        super().__init__(scheduler, considered)
+        self.apart: Memo[tuple[str | None]] = Memo()
+        """Why no kernel has whole rows of fusions and their tails; None for those that one may have."""
+        self.joined: set[FusionOp] = set()
+        """Those that have a tail already: no other has to be."""
+
+    def offer(self, fusion: FusionOp, position: Mapping[Operation, int]) -> Offer | None:
+        """Raises PassError where a fusion and its tail are to be one by name, and cannot."""
+        if product_in(fusion) is None or pooling_in(fusion) is not None or is_joined(fusion):
+            return None
         asked = self._asked(fusion)
-        while asked is not None and product_in(fusion) is not None and not is_joined(fusion):
-            joined = self._with_tail(fusion, asked, position)
-            if joined is None:
-                break
-            position[joined] = position[fusion]
-            fusion, asked = joined, replace(asked, name=None)
-        return fusion
-
-    def _with_tail(
-        self, fusion: FusionOp, asked: _Asked, position: Mapping[Operation, int]
-    ) -> FusionOp | None:
-        """A contraction and the first vector fusion behind it as one; None where that does not pay. Raises
-        PassError."""
-        scheduler = self.scheduler
-        split = asked.kernels is None and scheduler.may_join and bool(scheduler.products.splits(fusion))
-        tail = tail_of(fusion, position) if asked.rows or split else None
-        if tail is None:
-            return self._refused(asked, NOTHING_BEHIND) if asked.rows else None
-        wanted = asked.rows, asked.kernels, split
+        tail = None if asked is None or not (asked.rows or asked.split) else tail_of(fusion, position)
+        if asked is None or tail is None:
+            return self._refuse(asked, NOTHING_BEHIND) if asked is not None and asked.rows else None
         (key, details), (more, others) = structure(fusion), structure(tail)
         wiring = wiring_of(fusion, tail)
-        judged = self.known.find((key, more, wiring, wanted), (details, others))
-        if judged is None:
-            judged = self._judge(fusion, tail, asked, split)
-            self.known.keep((key, more, wiring, wanted), (details, others), judged)
-        if judged.better:
-            joined = join(fusion, tail, judged.apart is None)
-            joined.schedule = fusion.schedule
-            put_in_place(joined, (fusion, tail), results_of(fusion, tail))
-            return joined
-        if judged.said is not None:
-            read = [r.index for r in fusion.results if r in tail.inputs]
-            say_apart(fusion, tail, judged.said, read)
-        return self._refused(asked, judged.apart or NO_ROOM)
+        apart = self._why_apart(fusion, tail, (key, more, wiring), (details, others)) if asked.rows else ""
+        if apart is not None and not asked.split:
+            return self._refuse(asked, apart or NO_ROOM)
+        wanted = asked.rows, asked.kernels, asked.split
+        return Offer(
+            (fusion, tail),
+            (key, more, wiring, wanted),
+            (details, others),
+            lambda: self._as_one(fusion, tail, apart is None),
+        )
+
+    def _why_apart(self, fusion: FusionOp, tail: FusionOp, key: Hashable, details: object) -> str | None:
+        known = self.apart.find(key, details)
+        if known is None:
+            known = self.apart.keep(key, details, (why_no_rows(fusion, tail, self.machine),))
+        return known[0]
+
+    def _as_one(self, fusion: FusionOp, tail: FusionOp, rows: bool) -> Proposal:
+        """A contraction and its tail as one fusion. rows: whether one kernel may be made of it."""
+        one = join(fusion, tail, rows)
+
+        def replace() -> list[FusionOp]:
+            one.schedule = fusion.schedule
+            put_in_place(one, (fusion, tail), results_of(fusion, tail))
+            self.joined.add(one)
+            return [one]
+
+        return Proposal([one], replace)
 
     def _asked(self, fusion: FusionOp) -> _Asked | None:
         """What is asked of a contraction's tail; None where the fusion stays as it is."""
@@ -140,56 +148,59 @@ class Tails:
             (first, *others) = schedules
             if others or not isinstance(first, CubeSchedule) or first.complete or first.tail is None:
                 return None
-            return _Asked(first.tail == 1, first.tail, describe(fusion))
+            return _Asked(first.tail == 1, first.tail, self._named(fusion, describe(fusion)))
         if scheduler.pins is None:
-            return _Asked(scheduler.joins_rows, None, None)
+            split = self.considered and bool(scheduler.products.splits(fusion))
+            return _Asked(self.considered, None, None, split)
         if isinstance(scheduler.pins, Pin):
             return _Asked(scheduler.pins.tail == 1, scheduler.pins.tail or 2, None)
         (plan,) = launches_of(fusion, scheduler.machine)
         name = scheduler.names.next(plan.stem)
         kernels = scheduler.pins[name].tail if name in scheduler.pins else None
-        return _Asked(scheduler.joins_rows if kernels is None else kernels == 1, kernels, name)
+        rows = self.considered if kernels is None else kernels == 1
+        return _Asked(rows, kernels, self._named(fusion, name))
 
-    def _refused(self, asked: _Asked, why: str | None) -> None:
+    def _named(self, fusion: FusionOp, name: str) -> str | None:
+        return None if fusion in self.joined else name
+
+    def _refuse(self, asked: _Asked, why: str) -> None:
         """Raises PassError where one kernel is asked for by its name."""
         if asked.kernels == 1 and asked.name is not None:
             raise cannot_obey(asked.name, f"tail=1: {why}")
 
-    def _judge(self, fusion: FusionOp, tail: FusionOp, asked: _Asked, split: bool) -> _Judged:
-        """How long a contraction and its tail take: as one kernel, with their sums `split`, and as two kernels."""
-        scheduler, name = self.scheduler, "joined"
-        apart = why_no_rows(fusion, tail, scheduler.machine) if asked.rows else ""
-        if apart is not None and not split:
-            return _Judged(apart)
+    def judge(self, offer: Offer, proposal: Proposal) -> Verdict:
+        """A contraction and its tail: as one kernel, with their sums split, and as two kernels."""
+        (fusion, tail), (joined,) = offer.fusions, proposal.fusions
+        scheduler, products = self.scheduler, self.scheduler.products
+        asked, rows = self._asked(fusion), not is_joined(joined)
+        assert asked is not None
         if asked.kernels == 1:
-            joined = join(fusion, tail, rows=True)
-            judged = _Judged(None, one=self._row_microseconds(joined))
-            joined.erase()
-            return judged
-        (plan,) = launches_of(fusion, scheduler.machine)
-        try:
-            found = [scheduler.products.free_best(fusion, plan, name, KINDS)]
-            for other in launches_of(tail, scheduler.machine):
-                found.append(scheduler.best_behind(tail, other, name, [fusion]))
-        except TooLarge:
-            return _Judged(apart)
-        judged = _Judged(apart, two=scheduler.microseconds(found))
-        joined = join(fusion, tail, rows=apart is None)
+            return _Judged(True, one=self._row_microseconds(joined)).verdict
+        judged = _Judged(rows, two=scheduler.price((fusion, tail)))
+        if judged.two == inf:
+            return judged.verdict
         with suppress(TooLarge):
-            if split:
-                judged = replace(judged, split=scheduler.products.free_split(joined, name, KINDS).microseconds)
-        if apart is None:
-            least = least_microseconds(fusion, tail, scheduler.machine)
-            judged = replace(judged, least=least)
-            if least < judged.two * CLEARLY_BETTER:
+            if asked.split:
+                judged = replace(judged, split=products.free_split(joined, JOINED, products.kinds).microseconds)
+        if rows:
+            judged = replace(judged, least=least_microseconds(fusion, tail, self.machine))
+            if judged.least < judged.two * CLEARLY_BETTER:
                 judged = replace(judged, one=self._row_microseconds(joined))
-        joined.erase()
-        return judged
+        return judged.verdict
 
     def _row_microseconds(self, joined: FusionOp) -> float:
         """How long one kernel takes, whose cores have whole rows; infinity where there is none."""
-        (plan,), free = launches_of(joined, self.scheduler.machine), CubeSchedule()
+        (plan,), free = launches_of(joined, self.machine), CubeSchedule()
         try:
-            return self.scheduler.whole(plan.kernel("joined", free), "joined", free).microseconds
+            return self.scheduler.whole(plan.kernel(JOINED, free), JOINED, free).microseconds
         except TooLarge:
             return inf
+
+    def refused(self, offer: Offer, why: str) -> None:
+        """Raises PassError where one kernel is asked for by its name."""
+        fusion, tail = offer.fusions
+        if why:
+            say_apart(fusion, tail, why, [r.index for r in fusion.results if r in tail.inputs])
+        asked = self._asked(fusion)
+        assert asked is not None
+        self._refuse(asked, NO_ROOM)

@@ -13,7 +13,7 @@ After:   ^bb0(%x, %t: tensor<8192x4096xf16>):  %w = graph.transpose %t {perm = [
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -40,6 +40,7 @@ from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.open_sizes import any_open
 from ...machine import Machine
 from ...support.hints import in_layout
+from ..alternatives import NZ, PITCH, TRANSPOSED
 from ..forms.access import resolve
 from ..forms.nests import nest_of_contract
 from ..forms.parted_sums import part_dim, part_readers, parted_shape, reads_in_parts
@@ -86,12 +87,21 @@ class Layout(NamedTuple):
         return {"in fractals": "to bring into fractals", "widened": "to widen", "turned": "to turn"}[self.kind]
 
 
+LAYOUTS: Mapping[LayoutName, str] = {"turned": TRANSPOSED, "widened": PITCH, "in fractals": NZ}
+"""The alternative that gives each."""
+
+
 class LayoutKinds(NamedTuple):
     """Which layouts operands of products may have: another order (turned), longer rows (widened), fractals."""
 
     turned: bool = True
     widened: bool = True
     fractals: bool = True
+
+    @staticmethod
+    def without(names: Collection[str]) -> LayoutKinds:
+        """Those that stay where these alternatives are left out."""
+        return LayoutKinds(*(name not in names for name in (TRANSPOSED, PITCH, NZ)))
 
 
 READERS = (

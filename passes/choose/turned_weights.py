@@ -84,7 +84,7 @@ def weights_to_turn(
     if schedules is None:
         return []
     choices = schedules.choices
-    kinds = LayoutKinds(choices.turned, choices.widened, choices.fractals)
+    kinds = LayoutKinds.without(choices.without)
     if not any(kinds):
         return []
     ops = list(main_function(module).body.block.ops)
@@ -97,7 +97,7 @@ def weights_to_turn(
         if not stage.optional:
             run_stage(stage, rest, target_of(rest) or target or DEFAULT_TARGET)
     machine = Machine.load(target_of(rest) or target or DEFAULT_TARGET)
-    scheduler = Scheduler(machine, oracle_of(choices.oracle), join=choices.join)
+    scheduler = Scheduler(machine, oracle_of(choices.oracle), without=choices.without)
     judge = TurnJudge(machine, scheduler.estimate)
     readers = _Readers(functions, _turnable(made, ops), judge, kinds)
     first, found = len(made.left), list[TurnedWeights]()

@@ -46,7 +46,8 @@ from ...dialects.graph import (
 from ...dialects.graph.control import AXES
 from ...dialects.graph.interface import shape_of
 from ...machine import Machine
-from ..base import TargetPass
+from ..alternatives import ATTENTION, FUSION
+from ..base import ChoosingPass
 from ..errors import PassError
 from ..forms.access import base_behind, is_layout, splat_of
 from ..forms.attention import chained_products
@@ -80,20 +81,16 @@ def own_tensor(value: SSAValue, user: Operation | None) -> bool:
 
 
 @dataclass(frozen=True)
-class GraphFusePass(TargetPass):
+class GraphFusePass(ChoosingPass):
     """Groups graph ops into fusions that fit the machine."""
 
     name = "graph-fuse"
-    attention: bool = True
-    """Whether attention, and what else is chained, becomes one kernel, where a machine can run it so."""
-    fuse: bool = True
-    """Whether kernels compute several ops; else each op is a kernel of its own."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         reasons = asked_reasons()
         for func in module.ops:
             if isinstance(func, FuncOp) and func.body.blocks:
-                fuse_block(func.body.block, machine, self.attention, reasons, self.fuse)
+                fuse_block(func.body.block, machine, self.may(ATTENTION), reasons, self.may(FUSION))
 
 
 def fuse_block(

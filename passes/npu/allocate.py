@@ -39,7 +39,8 @@ from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
 from ...packing.problem import Buffer, PackingProblem
 from ...packing.solve import Budget, solve
-from ..base import TargetPass
+from ..alternatives import BANKS
+from ..base import ChoosingPass
 from ..errors import PassError
 from .chains import share_slots
 from .repeated import repeat_in_place
@@ -47,19 +48,17 @@ from .usages import Usage, alloc_of, usages
 
 
 @dataclass(frozen=True)
-class NpuAllocatePass(TargetPass):
+class NpuAllocatePass(ChoosingPass):
     """Assigns addresses; fails with the buffers that do not fit."""
 
     name = "npu-allocate"
-    banks: bool = True
-    """Whether buffers that follow each other in ub begin in different groups of banks, where there is room."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         for kernel in module.ops:
             if isinstance(kernel, KernelOp):
                 for section in kernel.body.block.ops:
                     if isinstance(section, SectionOp):
-                        allocate_section(section, kernel, machine, self.banks)
+                        allocate_section(section, kernel, machine, self.may(BANKS))
 
 
 def allocate_section(section: SectionOp, kernel: KernelOp, machine: Machine, apart: bool = True) -> None:

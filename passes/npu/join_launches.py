@@ -37,7 +37,8 @@ from ...dialects.npu.structure import (
 from ...dialects.npu.waking import Woken, woken_by
 from ...dialects.open_sizes import any_open, choosing
 from ...machine import Machine
-from ..base import TargetPass
+from ..alternatives import PREFETCH
+from ..base import ChoosingPass
 from ..calls import callers_first
 from ..launch_groups import GroupMember, Groups, Neighbour, Together, Way, first_cores
 from ..reasons import Reason, asked_reasons
@@ -46,12 +47,10 @@ from .check.order import Place, TensorPlaces, frames_of
 
 
 @dataclass(frozen=True)
-class NpuJoinLaunchesPass(TargetPass):
+class NpuJoinLaunchesPass(ChoosingPass):
     """Marks launches that run in the one before them, where a barrier costs less than a launch."""
 
     name = "npu-join-launches"
-    ahead: bool = True
-    """Whether they may load what none of them writes before they wait."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         kernels = {text(k.sym_name): StagedKernel(k, machine) for k in module.ops if isinstance(k, KernelOp)}
@@ -63,7 +62,7 @@ class NpuJoinLaunchesPass(TargetPass):
             for block in (block for op in func.walk() for region in op.regions for block in region.blocks):
                 before: list[LaunchOp] = []
                 for run in runs(block, kernels):
-                    neighbours = join(run, kernels, memory, machine, self.ahead)
+                    neighbours = join(run, kernels, memory, machine, self.may(PREFETCH))
                     if reasons is not None:
                         reasons += _apart(before, run, neighbours, machine)
                     before = run

@@ -45,7 +45,8 @@ from ...dialects.npu.structure import KernelOp, SectionOp
 from ...dialects.open_sizes import assuming, certain, choosing, example_sizes, size_of, value_at
 from ...dialects.sizes import Sizes, symbols_of
 from ...machine import Machine
-from ..base import TargetPass
+from ..alternatives import UNIT_FLAGS
+from ..base import ChoosingPass
 from ..errors import PassError
 from .check.clocks import Clocks
 from .check.minimal import irredundant
@@ -58,18 +59,16 @@ from .unit_flags import give_unit_flags
 
 
 @dataclass(frozen=True)
-class NpuSynchronizePass(TargetPass):
+class NpuSynchronizePass(ChoosingPass):
     """Inserts set_flag / wait_flag pairs and cross-core flags."""
 
     name = "npu-synchronize"
-    unit_flags: bool = True
-    """Whether a product and the drain of its sums may follow each other by the machine's unit flags."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         for kernel in module.ops:
             if not isinstance(kernel, KernelOp):
                 continue
-            if self.unit_flags and machine.unit_flags:
+            if self.may(UNIT_FLAGS) and machine.unit_flags:
                 for section in kernel.sections():
                     give_unit_flags(section)
             # flags are those for a few sizes; npu-check sees whether they do for others

@@ -23,7 +23,8 @@ from ...dialects.graph import ReshapeOp, WhileOp
 from ...dialects.graph.donation import donated
 from ...dialects.open_sizes import choosing
 from ...machine import Machine
-from ..base import TargetPass
+from ..alternatives import JOIN, RECOMPUTE
+from ..base import ChoosingPass
 from ..npu.program import misfit_of
 from ..program.partition import blocks_of
 from ..reasons import say_apart
@@ -34,20 +35,16 @@ from .repeated_rows import RowToMake, inputs_of, repeated
 
 
 @dataclass(frozen=True)
-class TileInlinePass(TargetPass):
+class TileInlinePass(ChoosingPass):
     """Makes rows where they are read."""
 
     name = "tile-inline"
-    inline: bool = True
-    """Whether kernels make rows that they read themselves."""
-    join: bool = True
-    """Whether neighbouring launches will be stages of one."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
-        if not self.inline:
+        if not self.may(RECOMPUTE):
             return
         with choosing():  # of kernels with open sizes it is only judged how long they take
-            inlining = _Inlining(module, InlineJudge(machine, self.join))
+            inlining = _Inlining(module, InlineJudge(machine, self.may(JOIN)))
             for func in list(module.ops):
                 if isinstance(func, FuncOp) and func.body.blocks:
                     for block in blocks_of(func.body.block):

@@ -41,7 +41,8 @@ from ...dialects.graph import (
 from ...dialects.graph.interface import element_of, shape_of
 from ...machine import Machine
 from ...support.amounts import STRIP
-from ..base import TargetPass
+from ..alternatives import ATTENTION
+from ..base import ChoosingPass
 from ..forms.access import splat_of
 from ..forms.attention import in_one_kernel
 from ..forms.chained import Chained
@@ -60,22 +61,21 @@ FRACTAL = 16
 
 
 @dataclass(frozen=True)
-class GraphStripsPass(TargetPass):
+class GraphStripsPass(ChoosingPass):
     """Makes what is large between products in strips."""
 
     name = "graph-strips"
-    attention: bool = True
-    """Whether attention becomes one kernel, where a machine can run it so."""
     strips: int = STRIP
     """The most bytes of a tensor of a strip; 0: nothing is made in strips."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         for func in module.ops:
             if isinstance(func, FuncOp) and func.body.blocks:
-                if self.attention:
+                attention = self.may(ATTENTION)
+                if attention:
                     give_own_scores(func.body.block, machine, asked_reasons())
                 if self.strips:
-                    Stripper(self.strips, machine if self.attention else None).block(func.body.block)
+                    Stripper(self.strips, machine if attention else None).block(func.body.block)
 
 
 @dataclass(frozen=True)

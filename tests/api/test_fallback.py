@@ -55,7 +55,7 @@ def test_a_fusion_that_fails(fault: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     report = program.report()
     assert not any(kernel.name.startswith("attention") for kernel in report.kernels)
     assert report.left_out is not None and "'attention'" in report.left_out
-    assert "left out: the option 'attention' failed" in report.table()
+    assert "left out: the alternative 'attention' failed" in report.table()
 
 
 def test_a_recogniser_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def test_a_version_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_several_mechanisms_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where each of them runs into the fault alone, all are left out."""
     monkeypatch.setattr(Turner, "block", fail)
-    program = compiled_without(attend, *ARGS, match="^every optional fusion failed")
+    program = compiled_without(attend, *ARGS, match="^every alternative failed")
     assert program.report().left_out is not None
 
 
@@ -99,7 +99,7 @@ def test_no_fusion() -> None:
     """Each op is a kernel of its own."""
     x = ARGS[0]
     fn = lambda x, y: jnp.concatenate([jnp.exp(x) * y, jnp.max(x, axis=0, keepdims=True)])  # noqa: E731
-    program = tw.compile(fn, x, x, options=tw.Options(fuse=False))
+    program = tw.compile(fn, x, x, options=tw.Options(without={"fusion"}))
     fusions = [op for op in program.module("graph").walk() if isinstance(op, FusionOp)]
     members = [[op for op in each.body.block.ops if AXES in op.attributes] for each in fusions]
     assert [len(ops) for ops in members] == [1, 1, 1, 1]

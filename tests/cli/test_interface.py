@@ -384,6 +384,6 @@ def test_help_has_the_options_of_the_command_first(capsys: pytest.CaptureFixture
         main(["run", "--help"])
     said = capsys.readouterr().out
     order = ["usage: tilewright run SOURCE [options]", "options:", "--check", "target and inputs:", "--shapes"]
-    order += ["what is asked of the compiler:", "--no-fuse", "output:", "--json", "examples:"]
+    order += ["what is asked of the compiler:", "--without", "output:", "--json", "examples:"]
     places = [said.index(part) for part in order]
     assert places == sorted(places)

@@ -78,7 +78,7 @@ def test_a_pipeline_that_cannot_be_read(
         ("graph-schedule{schedule}", "must be str, not ''\n"),
         (
             "graph-fuse{targt=a}",
-            "pass graph-fuse has no option 'targt'; did you mean target; its options are target, attention, fuse\n",
+            "pass graph-fuse has no option 'targt'; did you mean target; its options are target, without\n",
         ),
     ],
 )

@@ -26,7 +26,6 @@ import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from tilewright.cli.switches import SWITCHES
 from tilewright.dialects import make_context
 from tilewright.dialects.text import parse_module, verify
 from tilewright.passes.pipeline import PIPELINE, PassChoices, make_pass
@@ -155,10 +154,10 @@ def test_pass_page(page: Path) -> None:
         if fence.words[:1] == ("before",):
             said = dict(w.split("=") for w in fence.words[1:])
             limit = int(said["memory_limit"]) if "memory_limit" in said else None
-            off = {name: False for name in SWITCHES if said.get(name) == "false"}
+            without = tuple(filter(None, said.get("without", "").split(",")))
             hivm = said.get("hivm") == "true"
             choices = PassChoices(
-                precision=said.get("precision", ORIGIN), memory_limit=limit, hivm=hivm, **off
+                precision=said.get("precision", ORIGIN), memory_limit=limit, hivm=hivm, without=without
             )
             asked = replace(stage, choices=choices)
             module = parse_module(make_context(), fence.text, page.name, fence.line + 1)

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 from loading import module_at
-from tiers import later, sampled
+from tiers import later, sampled, whole
 
 import tilewright
+from tilewright.passes.alternatives import table
 from tilewright.passes.pipeline import PIPELINE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,10 +80,12 @@ def test_a_session_prints_what_the_page_says(
     assert outputs >= SESSIONS[name]
 
 
+@whole()
 def test_the_reference_is_generated() -> None:
-    path = ROOT / "docs" / "reference" / "generate.py"
-    for page, content in module_at(path).pages():
+    made = module_at(ROOT / "docs" / "reference" / "generate.py")
+    for page, content in made.pages():
         assert page.read_text() == content, f"{page.name} is old: run python docs/reference/generate.py"
+    assert f"\n{table()}\n" in made.ALTERNATIVES.read_text(), "run python docs/reference/generate.py"
 
 
 def test_the_passes_are_in_pipeline_order_in_the_navigation() -> None:

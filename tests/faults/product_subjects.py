@@ -13,7 +13,7 @@ import numpy as np
 from subject_types import TARGETS, Subject
 
 import tilewright as tw
-from tilewright.passes.choose import pooling_choice
+from tilewright.passes.choose.pooling_choice import PooledProduct
 from tilewright.passes.lower.bound import CubeCost
 from tilewright.passes.simplify import grouped_products
 
@@ -139,7 +139,7 @@ def pooled_subject(number: int, target: str) -> Subject:
     shapes = ((1, height, width, 16), (3, 3, 16, columns), (columns,))
     args = [rng.standard_normal(shape).astype("f2") for shape in shapes]
     schedule = tw.Schedule(base_m=64, base_n=16, base_k=16, cores=1 + number % 2)
-    with patch.object(pooling_choice, "pays", lambda together, apart: True):
+    with patch.object(PooledProduct, "pays", lambda self, made, now: True):
         module = tw.compile(pooled_layer, *args, target=target, options=tw.Options(schedule=schedule)).module()
     return Subject(f"pooled {number} for {target}", module, target)
 
@@ -162,7 +162,7 @@ def waiting_subject(number: int, target: str) -> Subject:
     args = [rng.standard_normal(shape).astype("f2") for shape in ((rows, 40), (40, 64), (64, 64))]
     # whatever that costs: with the most tiles of one load of what is there before the norm
     with patch.object(CubeCost, "behind_barrier", lambda cost, side, cores, tiles, *_: -tiles):
-        program = tw.compile(waiting_product, *args, target=target, options=tw.Options(tails=False))
+        program = tw.compile(waiting_product, *args, target=target, options=tw.Options(without={"row-epilogue"}))
         assert re.search(r"step = \[\d+, 32, 64\][^>]*rhs = \[\d+, 64, 64\]", program.ir("graph"))
     return Subject(f"waiting {number} for {target}", program.module(), target)
 
@@ -305,6 +305,6 @@ def fractals_subject(number: int, target: str) -> Subject:
 
     shapes = (rows, summed), (summed, groups, 16), (groups, columns, 16)
     args = [rng.standard_normal(shape).astype("f2") for shape in shapes]
-    options = tw.Options(schedule=tw.Schedule(base_m=16, base_n=16, base_k=32), attention=False)
+    options = tw.Options(schedule=tw.Schedule(base_m=16, base_n=16, base_k=32), without={"attention"})
     module = tw.compile(layers, *args, target=target, options=options).module()
     return Subject(f"fractals {number} for {target}", module, target)

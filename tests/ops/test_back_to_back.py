@@ -18,14 +18,14 @@ from tiers import covering, examples
 
 import tilewright as tw
 from tilewright.machine import Machine
-from tilewright.passes.choose import attention_ways
+from tilewright.passes.choose import chain_apart
 from tilewright.passes.npu.check import check as hazards
 
 
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are one kernel whatever their parts take."""
-    monkeypatch.setattr(attention_ways, "CLEARLY_BETTER_THAN_TWO", float("inf"))
+    monkeypatch.setattr(chain_apart, "CLEARLY_BETTER_THAN_TWO", float("inf"))
 
 
 def layers(x: Any, a: Any, b: Any) -> Any:
@@ -95,7 +95,7 @@ def test_one_rounding_of_sums() -> None:
 
     args = data("f16", (100, 16), (16, 16), (16, 24))
     whole = compiled(wide, *args)
-    apart = tw.compile(wide, *args, options=tw.Options(attention=False))
+    apart = tw.compile(wide, *args, options=tw.Options(without={"attention"}))
     for one, two in zip(outputs(whole, args), outputs(apart, args), strict=True):
         assert one.dtype == np.float32
         np.testing.assert_allclose(one, two, atol=2.0**-20, rtol=0)

@@ -21,7 +21,7 @@ from tiers import covering, examples
 import tilewright as tw
 from tilewright.dialects.graph import CubeSchedule, FusionOp
 from tilewright.dialects.graph.schedules import to_schedules
-from tilewright.passes.choose import pooling_choice
+from tilewright.passes.choose.pooling_choice import PooledProduct
 from tilewright.passes.lower.cube import pooled, pooling
 from tilewright.passes.reasons import reasons_asked
 
@@ -31,7 +31,7 @@ KINDS: dict[str, tuple[float, Callable[..., Any]]] = {
     "sum": (0.0, lax.add),
 }
 LAYOUTS = {"NHWC": ("NHWC", "HWIO", "NHWC"), "NCHW": ("NCHW", "OIHW", "NCHW")}
-ALWAYS = patch.object(pooling_choice, "pays", lambda together, apart: True)
+ALWAYS = patch.object(PooledProduct, "pays", lambda self, made, now: True)
 """One kernel wherever there may be one, whatever it takes."""
 
 
@@ -227,14 +227,14 @@ def test_why_not_rows_side_by_side() -> None:
 
 def test_why_not_by_time() -> None:
     """Where two kernels take less, there are two, and both times are said."""
-    with patch.object(pooling_choice, "pays", lambda together, apart: False):
+    with patch.object(PooledProduct, "pays", lambda self, made, now: False):
         (why,) = told(layer(THREE), *arguments("f16", 1, 20, 20, 16, 32, 3))
     assert re.fullmatch(r"one kernel takes [\d.]+ us, in tiles of whole windows, and 2 take [\d.]+", why)
 
 
 def test_switch() -> None:
     args = arguments("f16", 1, 16, 16, 16, 32, 3)
-    apart = tw.compile(layer(TWO), *args, options=tw.Options(pooling=False))
+    apart = tw.compile(layer(TWO), *args, options=tw.Options(without={"pooled"}))
     assert kernels(apart) == ["conv_0", "reduce_window_0"]
     assert kernels(tw.compile(layer(TWO), *args)) == ["conv_0"]
 
@@ -293,7 +293,7 @@ def test_modelled_time(case: str, target: str) -> None:
     args = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arguments("f16", *sizes)]
     fn = layer(pool, stride=stride)
     together, apart = (
-        tw.compile(fn, *args, target=target, options=tw.Options(pooling=on)).report() for on in (True, False)
+        tw.compile(fn, *args, target=target, options=tw.Options(without=out)).report() for out in ((), "pooled")
     )
     assert len(together.kernels) == 1
     assert together.microseconds < 0.9 * apart.microseconds

@@ -148,7 +148,7 @@ def cost(heads: int, keys: int, size: int, **options: Any) -> tuple[float, list[
 
 def test_it_is_one_kernel_where_that_takes_less_time() -> None:
     one, names = cost(32, 2048, 128)
-    parts, others = cost(32, 2048, 128, attention=False)
+    parts, others = cost(32, 2048, 128, without="attention")
     assert one < parts and "attention_0" in names and "attention_0" not in others
 
 

@@ -23,7 +23,7 @@ from tilewright.machine import Machine
 from tilewright.passes.npu.check import check as hazards
 from tilewright.passes.reasons import reasons_asked
 
-ROWS_ONLY = tw.Options(turned=False, widened=False, fractals=False, attention=False)
+ROWS_ONLY = tw.Options(without={"transposed", "pitch", "nz", "attention"})
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,7 +48,7 @@ def fractals(program: tw.Program, columns: int) -> tuple[int, int]:
 def same(fn: Callable[..., Any], args: Sequence[Any], memory: str = "typed", columns: int = 16) -> tuple[int, int]:
     """What `fractals` says of a program, which has no hazard and gives what it gives with rows, but for the lengths of
     sums."""
-    options = tw.Options(memory="bytes" if memory == "bytes" else "typed", attention=False)
+    options = tw.Options(memory="bytes" if memory == "bytes" else "typed", without={"attention"})
     program = tw.compile(fn, *args, options=options)
     plain = tw.compile(fn, *args, options=ROWS_ONLY)
     assert hazards(program.module("npu"), Machine.load("ascend-910b1")) == []
@@ -206,7 +206,7 @@ def test_packed(case: str) -> None:
     fn, packed_as = PACKED[case]
     x, w, v, u = arrays("float16", (17, 304), (304, 48), (48, 304), (304, 304))
     params = {"w": u, "v": w} if case == "two layers" else {"w": w, "v": v}
-    program = tw.compile(fn, params, x, options=tw.Options(weights="params", widened=False))
+    program = tw.compile(fn, params, x, options=tw.Options(weights="params", without={"pitch"}))
     plain = tw.compile(fn, params, x, options=ROWS_ONLY)
     packed = program.pack(params)
     assert [a.shape for a in packed.arrays if a.ndim == 3] == packed_as
@@ -218,7 +218,7 @@ def test_packed(case: str) -> None:
 def test_reasons() -> None:
     """explain says what is in fractals, and what it takes."""
     with reasons_asked() as found:
-        tw.compile(two_layers, *arrays("float16", (65, 48), (48, 304)), options=tw.Options(attention=False))
+        tw.compile(two_layers, *arrays("float16", (65, 48), (48, 304)), options=tw.Options(without={"attention"}))
     said = [r.why for r in found if r.kind == "in fractals"]
     assert len(said) == 2 and all("to bring into fractals it" in why for why in said)
 
@@ -233,7 +233,7 @@ def test_fused_cores() -> None:
 
 def test_off() -> None:
     args = arrays("float16", (65, 48), (48, 304))
-    program = tw.compile(two_layers, *args, options=tw.Options(fractals=False, widened=False, attention=False))
+    program = tw.compile(two_layers, *args, options=tw.Options(without={"nz", "pitch", "attention"}))
     assert fractals(program, 16) == (0, 0)
 
 
@@ -241,7 +241,7 @@ def test_off() -> None:
 def test_verified(case: str) -> None:
     """verify holds what lies in fractals against the values before."""
     fn, left, right, _ = CASES[case]
-    assert tw.verify(fn, *arrays("float16", left, right), options=tw.Options(attention=False)).ok
+    assert tw.verify(fn, *arrays("float16", left, right), options=tw.Options(without={"attention"})).ok
 
 
 def test_padded_columns() -> None:

@@ -134,7 +134,7 @@ def launches_of(module: ModuleOp) -> list[LaunchOp]:
 def test_programs_become_faster_and_stay_safe(name: str) -> None:
     fn, args = PROGRAMS[name]
     joined = tw.compile(fn, *args)
-    alone = tw.compile(fn, *args, options=tw.Options(join=False))
+    alone = tw.compile(fn, *args, options=tw.Options(without={"join"}))
     assert any(op.joined is not None for op in launches_of(joined.module()))
     assert all(op.joined is None for op in launches_of(alone.module()))
     assert not check(joined.module(), joined.machine)
@@ -185,7 +185,7 @@ def test_a_range_of_sizes_has_the_groups_of_its_example() -> None:
     templates = []
     for join in (True, False):
         program = tw.compile(
-            chain_of_rows, jax.ShapeDtypeStruct((b, 640), "float32"), options=tw.Options(join=join)
+            chain_of_rows, jax.ShapeDtypeStruct((b, 640), "float32"), options=tw.Options(without=() if join else "join")
         )
         assert isinstance(program, tw.DynamicProgram)
         for rows in (700, 640):
@@ -202,5 +202,5 @@ def test_the_text_of_a_joined_program_compiles_to_itself() -> None:
     joined = tw.compile(chain, X)
     again = tw.compile(joined.ir())
     assert again.report().counts == joined.report().counts
-    alone = tw.compile(chain, X, options=tw.Options(join=False))
-    assert tw.compile(alone.ir(), options=tw.Options(join=False)).report().counts.joined == 0
+    alone = tw.compile(chain, X, options=tw.Options(without={"join"}))
+    assert tw.compile(alone.ir(), options=tw.Options(without={"join"})).report().counts.joined == 0

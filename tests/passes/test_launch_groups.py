@@ -146,14 +146,15 @@ def test_kernels_are_cut_for_their_groups(model: str, monkeypatch: pytest.Monkey
         tw.Options,
         "stages",
         lambda options: [
-            replace(s, choices=replace(s.choices, join=s.name != GraphSchedulePass.name)) for s in ours(options)
+            replace(s, choices=replace(s.choices, without=("join",))) if s.name == GraphSchedulePass.name else s
+            for s in ours(options)
         ],
     )
     assert grouped < tw.compile(fn, *args).report().microseconds
 
 
 def test_without_joins_kernels_are_cut_for_themselves() -> None:
-    joined, alone = (tw.compile(chain, *ARGS, options=tw.Options(join=join)) for join in (True, False))
+    joined, alone = (tw.compile(chain, *ARGS, options=tw.Options(without=out)) for out in ((), "join"))
     assert joined.ir("tile") != alone.ir("tile")
 
 
@@ -210,7 +211,7 @@ def test_they_take_less_time() -> None:
 
 def test_the_program_needs_no_more_memory() -> None:
     """Than with launches of their own, and nothing to be apart for."""
-    joined, alone = (tw.compile(heads, *HEADS, options=tw.Options(join=join)) for join in (True, False))
+    joined, alone = (tw.compile(heads, *HEADS, options=tw.Options(without=out)) for out in ((), "join"))
     assert joined.report().memory.arena_bytes <= alone.report().memory.arena_bytes * 1.01
 
 

@@ -84,7 +84,7 @@ def test_a_chip_whose_vector_unit_ends_each_instruction_has_no_barriers_on_it() 
 def test_sums_of_many_fractals_need_none() -> None:
     def on_the_cube(n: int) -> list[str]:
         x, y = np.zeros((n, 1024), np.float16), np.zeros((1024, n), np.float16)
-        module = tw.compile(lambda x, y: x @ y, x, y, options=tw.Options(stream_k=False)).module()
+        module = tw.compile(lambda x, y: x @ y, x, y, options=tw.Options(without={"stream-k"})).module()
         return [b.pipe.data for b in barriers(module)]
 
     assert "M" in on_the_cube(32)

@@ -200,7 +200,7 @@ def test_large_products(
     oracle.register("notes", Notes())
     try:
         args = [jax.ShapeDtypeStruct(s, dtype) for s in shapes]
-        options = tw.Options(oracle="notes", turned=False, widened=False, fractals=False, stream_k=False)
+        options = tw.Options(oracle="notes", without={"transposed", "pitch", "nz", "stream-k"})
         program = tw.compile(fn, *args, target=target, options=options)
     finally:
         oracle.unregister("notes")
@@ -240,7 +240,7 @@ def test_weights_are_one_load_where_a_product_waits() -> None:
     """The second product has all of its weights before the norm is over; the first one, which waits for nothing, loads
     as it would alone."""
     args = [jax.ShapeDtypeStruct(s, "float16") for s in NORMED]
-    early, late = (tw.compile(normed, *args, options=tw.Options(ahead=ahead)) for ahead in (True, False))
+    early, late = (tw.compile(normed, *args, options=tw.Options(without=out)) for out in ((), "prefetch"))
     first, second = cube_schedules_of(early)
     assert second.rhs is not None and second.lhs is not None and first.rhs is not None
     assert second.step is not None and second.rhs[-1] == 768 > second.lhs[-1] and first.rhs[-1] < 768
@@ -269,7 +269,7 @@ def test_values_of_one_load(memory: Literal["typed", "bytes"], rows: int, column
     rng = np.random.default_rng(rows)
     shapes = [(rows, 768), (768, 768), (768, columns)]
     args = [rng.standard_normal(s).astype(np.float16) / np.float16(16 * (i > 0) or 1) for i, s in enumerate(shapes)]
-    got = tw.compile(normed, *args, target=target, options=tw.Options(memory=memory, tails=False))(*args)
+    got = tw.compile(normed, *args, target=target, options=tw.Options(memory=memory, without={"row-epilogue"}))(*args)
     want = jax.jit(normed)(*args)
     np.testing.assert_allclose(*(np.asarray(y, np.float32) for y in (got, want)), rtol=0.01, atol=0.005)
 

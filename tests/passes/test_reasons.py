@@ -117,7 +117,7 @@ def test_rows_of_a_product_are_reduced_where_that_pays() -> None:
     assert why.startswith(start)
     one, two = (float(n) for n in why.removeprefix(start).replace(" us", "").split(", and two kernels "))
     assert one > two
-    options = tw.Options(tails=False)
+    options = tw.Options(without={"row-epilogue"})
     assert whys("not fused", normalized, (512, 64), (64, 64), options=options) == [groups.SUMS]
 
 

@@ -145,9 +145,9 @@ def test_longer_rows(case: str, memory: str) -> None:
     fn, left, right, dtype, stored = WIDE[case]
     rng = np.random.default_rng(0)
     args = [jnp.asarray(rng.standard_normal(s) * 0.1, dtype) for s in (left, right)]
-    options = tw.Options(memory="bytes" if memory == "bytes" else "typed", turned=False)
+    options = tw.Options(memory="bytes" if memory == "bytes" else "typed", without={"transposed"})
     wide = tw.compile(fn, *args, options=options)
-    plain = tw.compile(fn, *args, options=dataclasses.replace(options, widened=False))
+    plain = tw.compile(fn, *args, options=dataclasses.replace(options, without={"transposed", "pitch"}))
     assert str(wide.module("graph")).count("graph.widen") >= max(stored, 1)
     widening = [op.parent_op() for op in wide.module("graph").walk() if isinstance(op, WidenOp)]
     assert sum(isinstance(op, FusionOp) and text(op.kind) != "move" for op in widening) == stored
@@ -194,7 +194,7 @@ def test_values(case: str, dtype: str) -> None:
     rng = np.random.default_rng(0)
     args = [jnp.asarray(rng.standard_normal(s), dtype) for s in (left, right)]
     turned = tw.compile(fn, *args)
-    plain = tw.compile(fn, *args, options=tw.Options(turned=False))
+    plain = tw.compile(fn, *args, options=tw.Options(without={"transposed"}))
     graphs = [str(program.module("graph")) for program in (turned, plain)]
     assert graphs[0].count('kind = "move"') - graphs[1].count('kind = "move"') == moves
     assert (graphs[0] == graphs[1]) == (case in ("one column", "one term"))
@@ -210,7 +210,7 @@ def test_large_product() -> None:
             matmul, shape(LARGE, LARGE), shape(LARGE, LARGE), options=tw.Options(check=False)
         )
     plain = tw.compile(
-        matmul, shape(LARGE, LARGE), shape(LARGE, LARGE), options=tw.Options(check=False, turned=False)
+        matmul, shape(LARGE, LARGE), shape(LARGE, LARGE), options=tw.Options(check=False, without={"transposed"})
     )
     assert program.report().microseconds < 0.93 * plain.report().microseconds
     assert [r.kind for r in found if "turned" in r.kind] == ["turned"]
@@ -244,7 +244,7 @@ def test_constant() -> None:
     text = str(program.module("graph"))
     assert text.count("graph.constant") == 1 and "tensor<23x48xf16>" in text and 'kind = "move"' not in text
     x = np.random.default_rng(0).standard_normal((17, 48)).astype(np.float16)
-    plain = tw.compile(lambda x: x @ matrix, shape(17, 48), options=tw.Options(turned=False))
+    plain = tw.compile(lambda x: x @ matrix, shape(17, 48), options=tw.Options(without={"transposed"}))
     assert np.array_equal(program(x), plain(x))
 
 
@@ -294,11 +294,12 @@ def test_all_that_was_chosen_is_pinned() -> None:
 def test_a_pin_that_a_turned_operand_cannot_obey_names_the_switch() -> None:
     pins = {"contract_0": tw.Schedule(base_m=4096, base_n=4096)}
     args = shape(LARGE, LARGE), shape(LARGE, LARGE)
-    with pytest.raises(tw.CompileError, match=r"cannot obey .*; tensors of it are turned in memory, which --no-turned"):
+    said = r"cannot obey .*; tensors of it are turned in memory, which --without transposed"
+    with pytest.raises(tw.CompileError, match=said):
         tw.compile(matmul, *args, options=tw.Options(schedule=pins))
     with pytest.raises(tw.CompileError) as caught:
-        tw.compile(matmul, *args, options=tw.Options(schedule=pins, turned=False))
-    assert "--no-turned" not in str(caught.value)
+        tw.compile(matmul, *args, options=tw.Options(schedule=pins, without={"transposed"}))
+    assert "--without" not in str(caught.value)
 
 
 Params = dict[str, jax.Array]
@@ -354,7 +355,7 @@ def test_packed(case: str) -> None:
     }
     x = jnp.asarray(rng.standard_normal(sizes), "float16")
     program = tw.compile(fn, params, x, options=tw.Options(weights="params"))
-    plain = tw.compile(fn, params, x, options=tw.Options(turned=False))
+    plain = tw.compile(fn, params, x, options=tw.Options(without={"transposed"}))
     packed = program.pack(params)
     given = np.asarray(program(packed, x))
     assert np.array_equal(given, program(params, x))
@@ -374,7 +375,7 @@ def test_called_weights() -> None:
     options = tw.Options(check=False, weights="params")
     turned = tw.compile(called, params, shape(512, 4096), options=options).report()
     plain = tw.compile(
-        called, params, shape(512, 4096), options=tw.Options(check=False, weights="params", turned=False)
+        called, params, shape(512, 4096), options=tw.Options(check=False, weights="params", without={"transposed"})
     )
     assert turned.microseconds < 0.97 * plain.report().microseconds
     assert turned.packing_microseconds

@@ -71,10 +71,11 @@ def test_every_command_knows_it(installed: Path, tmp_path: Path) -> None:
         ["tilewright", "report", "gate.chain", *chip, "--json"],
         ["tilewright", "run", "model.py:decode", *chip, "--json"],
         ["tilewright", "run", "model.py:decode", *chip, "--json", "--memory", "step"],
+        ["tilewright", "report", "model.py:gate", *chip, "--without", "acme-halves,pooled"],
     ]
     results = run(installed, *commands)
     assert [code for code, _ in results] == [0] * len(commands)
-    machine, checked, expanded, npu, report, verified, _, ops, chain, typed, stepped = (said for _, said in results)
+    machine, checked, expanded, npu, report, verified, _, ops, chain, typed, stepped, _ = (said for _, said in results)
     figures = {f["key"]: f["file"] for f in json.loads(machine)["machines"][0]["figures"]}
     assert figures["spaces.px"] == "acme-1" and figures["cores.vector"] == "house-910"
     assert figures["l2_bytes" if "l2_bytes" in figures else "memory.l2_bytes"] == "ascend-910b1"
@@ -96,16 +97,18 @@ def test_every_command_knows_it(installed: Path, tmp_path: Path) -> None:
 def test_the_driver_knows_it(installed: Path) -> None:
     lit = EXAMPLE / "lit"
     split = ["--split-input-file", "--verify-diagnostics", "--parsing-diagnostics"]
-    expanded, kept, syntax, refused, merged = run(
+    expanded, kept, syntax, refused, merged, listed = run(
         installed,
         ["opt", str(lit / "expand.mlir"), "-p", "acme-expand{target=ascend-910b1}"],
         ["opt", str(lit / "expand.mlir"), "-p", "acme-expand{target=acme-1}"],
         ["opt", str(lit / "acme.mlir")],
         ["opt", str(lit / "invalid.mlir"), *split],
         ["opt", str(lit / "merge.mlir"), "-p", "graph-simplify{only=acme-merge-prefix-xors}"],
+        ["opt", "--list-alternatives"],
     )
     assert expanded[1].count("graph.xor") == 2 and "acme." not in expanded[1]
     assert "acme.prefix_xor" in kept[1]
+    assert "acme-halves" in listed[1]
     assert merged[1].count("acme.prefix_xor") == merged[1].count("graph.xor") == 1
     for op in ("acme.tile_copy_px", "acme.tile_prefix_xor", "acme.copy_px", "acme.vprefix_xor", "graph.mish"):
         assert op in syntax[1]

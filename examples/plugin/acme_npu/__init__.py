@@ -5,6 +5,7 @@ from tilewright import AddedPass, Plugin
 PLUGIN = Plugin(
     functions=["acme_npu.functions:MISH"],
     patterns=["acme_npu.patterns:MergePrefixXors"],
+    alternatives=["acme_npu.alternatives:HALVES"],
     dialects={"acme": "acme_npu.ops:Acme"},
     rules={"stablehlo.custom_call @acme_prefix_xor": "acme_npu.rules:prefix_xor"},
     forms={

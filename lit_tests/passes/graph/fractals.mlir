@@ -1,6 +1,6 @@
-// RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule{widened=false}' | filecheck %s
-// RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule{widened=false},graph-to-tile,tile-to-npu' | filecheck %s --check-prefix=NPU
-// RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule{widened=false fractals=false}' | filecheck %s --check-prefix=OFF
+// RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule{without=pitch}' | filecheck %s
+// RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule{without=pitch},graph-to-tile,tile-to-npu' | filecheck %s --check-prefix=NPU
+// RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule{without=pitch,nz}' | filecheck %s --check-prefix=OFF
 
 // Rows of 4000 numbers of two bytes begin at no lines. What the first product gives leaves the cube in fractals of 16
 // columns, and a kernel brings the given right side into such; the second product sums over groups of columns, and

@@ -1,5 +1,5 @@
 // RUN: tilewright-opt %s -p graph-fuse,graph-schedule --split-input-file | filecheck %s
-// RUN: tilewright-opt %s -p 'graph-fuse,graph-schedule{pooling=false}' --split-input-file | filecheck %s --check-prefix APART
+// RUN: tilewright-opt %s -p 'graph-fuse,graph-schedule{without=pooled}' --split-input-file | filecheck %s --check-prefix APART
 // RUN: tilewright-opt %s -p 'graph-fuse,graph-schedule{schedule="base_m=192"}' --split-input-file --verify-diagnostics | filecheck %s --check-prefix APART
 
 // Windows of 3 x 3 with a border, and what is elementwise behind them: one kernel, in which a step of the product has

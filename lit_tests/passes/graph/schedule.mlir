@@ -1,4 +1,4 @@
-// RUN: tilewright-opt %s -p 'graph-simplify,graph-fuse,graph-schedule{turned=false widened=false}' --split-input-file | filecheck %s
+// RUN: tilewright-opt %s -p 'graph-simplify,graph-fuse,graph-schedule{without=transposed,pitch}' --split-input-file | filecheck %s
 
 // A contraction: steps, loads, grid and buffers for each axis of the loops. Neighbours are walked as one.
 func.func @main(%x: tensor<256x512xf16>, %w: tensor<512x512xf16>) -> tensor<256x512xf16> {

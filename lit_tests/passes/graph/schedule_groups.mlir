@@ -1,5 +1,5 @@
 // RUN: tilewright-opt %s -p 'graph-schedule{target=ascend-910b1}' | filecheck %s
-// RUN: tilewright-opt %s -p 'graph-schedule{target=ascend-910b1 join=false}' | filecheck %s --check-prefix=ALONE
+// RUN: tilewright-opt %s -p 'graph-schedule{target=ascend-910b1 without=join}' | filecheck %s --check-prefix=ALONE
 
 // A launch of its own is best on few cores. Between launches on all of them, as a stage of theirs, it is best on more,
 // which are awake. The wide ones stay as they are.

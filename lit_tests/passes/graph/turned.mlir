@@ -1,5 +1,5 @@
 // RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule' | filecheck %s
-// RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule{turned=false}' | filecheck %s --check-prefix=OFF
+// RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule{without=transposed}' | filecheck %s --check-prefix=OFF
 // RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule{schedule="base_m=128"}' | filecheck %s --check-prefix=PIN
 
 // Rows of 333 numbers begin at no lines. A kernel stores the right side with what is summed over side by side, and the

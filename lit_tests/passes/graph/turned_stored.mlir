@@ -1,4 +1,4 @@
-// RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule{widened=false}' | filecheck %s
+// RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule{without=pitch}' | filecheck %s
 
 // What computes the right side stores it turned, and no kernel turns it.
 

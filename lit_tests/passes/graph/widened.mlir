@@ -1,6 +1,6 @@
 // RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule' | filecheck %s
 // RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule,graph-to-tile,tile-to-npu' | filecheck %s --check-prefix=NPU
-// RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule{widened=false}' | filecheck %s --check-prefix=OFF
+// RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule{without=pitch}' | filecheck %s --check-prefix=OFF
 
 // Rows of 1000 numbers of two bytes begin at no lines: what the first product gives gets rows of 1024, and the second
 // one reads a slice of them. The relu stays what the cube does on the way out.

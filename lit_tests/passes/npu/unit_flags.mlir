@@ -1,5 +1,5 @@
 // RUN: tilewright-opt %s -p npu-synchronize --split-input-file | filecheck %s
-// RUN: tilewright-opt %s -p "npu-synchronize{unit_flags=false}" --split-input-file | filecheck %s --check-prefix=PLAIN
+// RUN: tilewright-opt %s -p "npu-synchronize{without=unit-flags}" --split-input-file | filecheck %s --check-prefix=PLAIN
 
 // A product and the one drain of its sums take turns by unit flags: no flag between M and FIX, in either direction.
 builtin.module attributes {tilewright.target = "ascend-910b1"} {

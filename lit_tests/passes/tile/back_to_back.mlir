@@ -1,6 +1,6 @@
 // RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule{schedule="rows=128,scored=32,keys=64"},graph-to-tile' --split-input-file | filecheck %s
 // RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule{schedule="rows=128,scored=32,keys=64"},graph-to-tile,tile-to-npu,npu-allocate,npu-synchronize,npu-plan-memory,npu-check' --split-input-file | filecheck %s --check-prefix NPU
-// RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1 attention=false}' --split-input-file | filecheck %s --check-prefix APART
+// RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1 without=attention}' --split-input-file | filecheck %s --check-prefix APART
 
 // Two products between which there is a relu: a cube core hands tiles from l0c to l1, and goes on. While the weights of
 // one part of a piece are on their way, the scores of the other are made.

@@ -1,7 +1,7 @@
 // RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1}' | filecheck %s --check-prefix FUSED
 // RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule{schedule="rows=128,keys=256,places=2"},graph-to-tile' | filecheck %s
 // RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule{schedule="rows=128,keys=256,places=1"},graph-to-tile' | filecheck %s --check-prefix TURNS
-// RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1 attention=false}' | filecheck %s --check-prefix APART
+// RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1 without=attention}' | filecheck %s --check-prefix APART
 
 // Two products, with 256 MiB of what is elementwise between them: one kernel. The sums of all pieces of the keys stay in
 // l0c, those of the last two are added behind the loop, and the result is stored once.

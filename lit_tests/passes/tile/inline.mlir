@@ -1,5 +1,5 @@
 // RUN: tilewright-opt %s -p tile-inline --split-input-file | filecheck %s
-// RUN: tilewright-opt %s -p "tile-inline{inline=false}" --split-input-file | filecheck %s --check-prefix=OFF
+// RUN: tilewright-opt %s -p "tile-inline{without=recompute}" --split-input-file | filecheck %s --check-prefix=OFF
 
 // A norm of one row, which one core has in a moment, and a product whose cores each read a part of it: they make all of
 // the row themselves, because each element depends on all, and take pieces of it in the place of loads.

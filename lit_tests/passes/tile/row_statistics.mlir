@@ -1,5 +1,5 @@
 // RUN: tilewright-opt %s -p graph-schedule | filecheck %s --check-prefix=SCHEDULED
-// RUN: tilewright-opt %s -p 'graph-schedule{tails=false}' | filecheck %s --check-prefix=APART
+// RUN: tilewright-opt %s -p 'graph-schedule{without=row-epilogue}' | filecheck %s --check-prefix=APART
 // RUN: tilewright-opt %s -p graph-schedule,graph-to-tile | tilewright-opt | filecheck %s --check-prefix=TILE
 // RUN: tilewright-opt %s -p graph-schedule,graph-to-tile,tile-to-npu,npu-allocate,npu-synchronize,npu-plan-memory,npu-check | filecheck %s --check-prefix=NPU
 

@@ -64,7 +64,7 @@ def test_a_buffer_that_nothing_wrote() -> None:
 
 
 def test_a_device_tensor_that_nothing_wrote() -> None:
-    module = module_of(lambda x: jnp.sort(jnp.exp(x), axis=0), [X], join=False)
+    module = module_of(lambda x: jnp.sort(jnp.exp(x), axis=0), [X], without="join")
     launches = every(module, structure.LaunchOp)
     assert len(launches) > 1
     drop(launches[0])
@@ -100,7 +100,7 @@ def test_a_buffer_outside_its_space() -> None:
 
 
 def test_a_tensor_outside_device_memory() -> None:
-    module = module_of(lambda x: jnp.sort(jnp.exp(x), axis=0), [X], join=False)
+    module = module_of(lambda x: jnp.sort(jnp.exp(x), axis=0), [X], without="join")
     every(module, structure.GmAllocOp)[0].properties["address"] = IntegerAttr(1 << 30, i64)
     assert fault(module, X).kind == "out-of-bounds"
 
@@ -114,7 +114,7 @@ def test_a_buffer_over_another_one() -> None:
 
 
 def test_a_tensor_over_another_one() -> None:
-    module = module_of(lambda x, y: (x + y, x - y), [X, X], join=False)
+    module = module_of(lambda x, y: (x + y, x - y), [X, X], without="join")
     made = every(module, structure.GmAllocOp)
     made[1].properties["address"] = made[0].properties["address"]
     met = fault(module, X, X)

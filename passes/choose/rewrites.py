@@ -1,0 +1,195 @@
+"""Alternatives that put other fusions in the place of some of a block, where those take less time.
+
+A subclass of `Rewrites` says which fusions might stand for which (`offer`). All else is the same for all of them: equal
+offers are judged once, both sides are priced alike, what is taken or not is said where somebody asks for reasons, and a
+fault in one of them leaves it out with a warning. `passes/alternatives.py` lists them by name, with those of plugins.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from math import isinf
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from xdsl.ir import Block, Operation, OpResult
+
+from ...dialects.base import describe
+from ...dialects.graph import FusionOp
+from ...support.plugins import FAILURES
+from ..alternatives import Alternative, alternatives
+from ..errors import PassError, attempted
+from ..reasons import say_apart
+from .names import Memo
+
+if TYPE_CHECKING:
+    from .choose import Scheduler
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What may stand in the place of fusions.
+
+    Attributes:
+        fusions: In order; in no block of the program yet.
+        replace: Puts them in place, and gives those that are there then.
+        free: The numbers of those that need nothing of the one before them, so that no barrier parts them.
+    """
+
+    fusions: Sequence[FusionOp]
+    replace: Callable[[], Sequence[FusionOp]]
+    free: Set[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Fusions of a block for which others might stand.
+
+    Attributes:
+        fusions: In order.
+        key, details: Offers for which both are equal are judged once; only `key` is hashed.
+        make: Gives what might stand in their place; it changes nothing.
+        obstacle: Why nothing can, a clause; empty where something may.
+    """
+
+    fusions: Sequence[FusionOp]
+    key: Hashable
+    details: object
+    make: Callable[[], Proposal]
+    obstacle: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a proposal is taken, and how long both sides take or why not, a clause."""
+
+    taken: bool
+    said: str
+
+
+class Rewrites(ABC):
+    """One alternative of a scheduler."""
+
+    EARLY: ClassVar[bool] = False
+    """Whether it is for all fusions of a block before the launches of the block are ordered."""
+    OBEYS_PINS: ClassVar[bool] = False
+    """Whether it is considered where choices are pinned, as pins are for kernels that there are."""
+    ASKED_FOR: ClassVar[bool] = False
+    """Whether a pin may ask for it, which counts where it is left out, too."""
+    WARM: ClassVar[bool] = True
+    """Whether L2 has for a vector kernel what the fusions before it made."""
+    MARGIN: ClassVar[float] = 1.0
+    """What is taken takes less than so many times what is there."""
+
+    def __init__(self, scheduler: Scheduler, considered: bool = True) -> None:
+        self.scheduler, self.machine, self.considered = scheduler, scheduler.machine, considered
+        self.known: Memo[Verdict] = Memo()
+        self.set_aside: list[FusionOp] = []
+        """Fusions that were judged and not taken: what is known of their schedules refers to them."""
+
+    @abstractmethod
+    def offer(self, fusion: FusionOp, position: Mapping[Operation, int]) -> Offer | None:
+        """What might stand in the place of a fusion, and of others of its block; None where nothing might, or where it
+        has been taken. `position`: that of each op of the block."""
+
+    def judge(self, offer: Offer, proposal: Proposal) -> Verdict:
+        """Whether a proposal takes less time than what is there. Raises PassError where that is pinned and cannot
+        be."""
+        now = self.scheduler.price(offer.fusions, warm=self.WARM)
+        made = self.scheduler.price(proposal.fusions, proposal.free, self.WARM)
+        return Verdict(self.pays(made, now), self.comparison(len(proposal.fusions), made, len(offer.fusions), now))
+
+    def pays(self, made: float, now: float) -> bool:
+        """Whether fusions that take `made` microseconds stand for those that take `now`."""
+        return made < self.MARGIN * now
+
+    def comparison(self, many: int, made: float, before: int, now: float) -> str:
+        """How long so many fusions take that might be taken, and those before."""
+        return f"{_kernels(many)} {_takes(many, made)}, and {_kernels(before)} {_takes(before, now)}"
+
+    def refused(self, offer: Offer, why: str) -> None:
+        """Notes why fusions stay, where somebody asks."""
+        if len(offer.fusions) > 1:
+            say_apart(offer.fusions[0], offer.fusions[1], why)
+
+    def took(self, fusions: Sequence[FusionOp], why: str) -> None:
+        """Notes why these fusions are there now, where somebody asks: nothing, for most."""
+        del fusions, why
+
+    def rewritten(self, fusion: FusionOp, position: Mapping[Operation, int]) -> Sequence[FusionOp] | None:
+        """The fusions that stand in the place of one now, in order; None where it stays."""
+        if self.scheduler.pins is not None and not self.OBEYS_PINS:
+            return None
+        offer = self._attempted(fusion, partial(self.offer, fusion, position), None)
+        if offer is None:
+            return None
+        if offer.obstacle:
+            self.refused(offer, offer.obstacle)
+            return None
+        verdict, proposal = self.known.find(offer.key, offer.details), None
+        if verdict is None:
+            proposal = self._attempted(fusion, offer.make, None)
+            if proposal is None:
+                return None
+            failed = Verdict(False, "judging it failed")
+            found = self._attempted(fusion, partial(self.judge, offer, proposal), failed)
+            verdict = self.known.keep(offer.key, offer.details, found)
+            if not verdict.taken:
+                self._put_aside(proposal.fusions)
+        if not verdict.taken:
+            self.refused(offer, verdict.said)
+            return None
+        placed = (proposal or offer.make()).replace()
+        self.took(placed, verdict.said)
+        return placed
+
+    def _attempted(self, fusion: FusionOp, attempt: Callable[[], T], otherwise: T) -> T:
+        return attempted(f"{type(self).__name__} of {describe(fusion)}", attempt, otherwise)
+
+    def _put_aside(self, fusions: Sequence[FusionOp]) -> None:
+        """Lets fusions use nothing of the program."""
+        made = set(fusions)
+        for fusion in fusions:
+            for i, value in enumerate(fusion.operands):
+                if not (isinstance(value, OpResult) and value.op in made) and not _inside(fusion, value.owner):
+                    fusion.operands[i] = Block(arg_types=[value.type]).args[0]
+        self.set_aside += fusions
+
+
+def _inside(fusion: FusionOp, owner: Operation | Block) -> bool:
+    """Whether a value's owner is in the block of a fusion."""
+    block = fusion.parent
+    return block is not None and (owner is block or (isinstance(owner, Operation) and owner.parent is block))
+
+
+def _kernels(number: int) -> str:
+    return "one kernel" if number == 1 else f"{number} kernels"
+
+
+def _takes(number: int, microseconds: float) -> str:
+    verb = "takes" if number == 1 else "take"
+    return "cannot be scheduled" if isinf(microseconds) else f"{verb} {microseconds:.1f} us"
+
+
+def rewrites_of(scheduler: Scheduler, without: Set[str]) -> list[Rewrites]:
+    """The alternatives of a scheduler, without some unless they are asked for, in the order in which it tries them.
+    Raises PassError for one that cannot be loaded."""
+    found = [(_load(each), each.name not in without) for each in alternatives() if each.rewrites]
+    return [each(scheduler, considered) for each, considered in found if considered or each.ASKED_FOR]
+
+
+def _load(alternative: Alternative) -> type[Rewrites]:
+    module, _, name = alternative.rewrites.partition(":")
+    try:
+        found = getattr(import_module(module), name)
+    except FAILURES as error:
+        said = f"{type(error).__name__}: {error}"
+        raise PassError(f"the alternative {alternative.name}: cannot load {alternative.rewrites}: {said}") from None
+    if not (isinstance(found, type) and issubclass(found, Rewrites)):
+        raise PassError(f"the alternative {alternative.name}: {alternative.rewrites} is not a Rewrites")
+    return found
