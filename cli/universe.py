@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import Dialect
 from xdsl.universe import Universe
+from xdsl.utils.target import Target
 
 from ..dialects import VENDOR, added_dialects, vendor_dialects
 from ..passes.pipeline import all_passes
@@ -27,8 +28,16 @@ def _npu() -> Dialect:
     return Npu
 
 
+def _stages() -> type[Target]:
+    from .optimizer.stages import StagesTarget
+
+    return StagesTarget
+
+
 DIALECTS = {"graph": _graph, "tile": _tile, "npu": _npu}
 
 TILEWRIGHT_UNIVERSE = Universe(
-    all_dialects=DIALECTS | vendor_dialects(VENDOR) | added_dialects(), all_passes=all_passes()
+    all_dialects=DIALECTS | vendor_dialects(VENDOR) | added_dialects(),
+    all_passes=all_passes(),
+    all_targets={"stages": _stages},
 )

@@ -97,7 +97,7 @@ class TilewrightOptMain(xDSLOptMain):
             self.available_passes.setdefault(name, factory)
 
     def register_all_targets(self) -> None:
-        self.available_targets.update(self.universe.all_targets)
+        self.available_targets.update(self.universe.all_targets | TILEWRIGHT_UNIVERSE.all_targets)
 
     def register_all_frontends(self) -> None:
         for extension in EXTENSIONS:

@@ -15,8 +15,8 @@ from ...dialects.npu.interface import gm_traffic
 from ...dialects.npu.types import GmType
 from ...dialects.open_sizes import is_open
 from ...dialects.sparsity import INDEXED, KEPT_OF
+from ...kernels.builder import divide_grid
 from ...machine import Machine
-from .builder import divide_grid
 from .pooled_axes import PooledAxis
 from .schedule import COPY_BYTES
 

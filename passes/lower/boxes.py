@@ -18,12 +18,12 @@ from ...dialects.graph import FusionOp, VectorSchedule
 from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.types import GmType
 from ...dialects.open_sizes import is_open
+from ...kernels.builder import KernelBuilder, divide_grid, may_repeat
 from ...machine import Machine
 from ..errors import PassError
 from ..fusion.long_rows import UB_FRACTION
 from .bound import VectorWork
-from .builder import KernelBuilder, divide_grid
-from .schedule import cut_tile, largest_tile, may_repeat, share
+from .schedule import cut_tile, largest_tile, share
 from .scheduled import ScheduledKernel, as_vector, cannot_obey
 
 

@@ -126,11 +126,6 @@ def merge_axes(
     return groups
 
 
-def may_repeat(count: int) -> bool:
-    """Whether a loop may run, or an axis be shared by cores, more than once: an open number may be any."""
-    return is_open(count) or count > 1
-
-
 def share(tiles: int, cores: int) -> tuple[int, int]:
     """For an axis of so many tiles, of which `cores` take equal shares: (cores with work, tiles of each)."""
     each = -(-tiles // cores)

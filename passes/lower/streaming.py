@@ -15,27 +15,28 @@ from ...dialects.base import Expr, integer_attr, ints, pack
 from ...dialects.dtypes import dtype_name
 from ...dialects.elementwise import REDUCTION_FUNCTION
 from ...dialects.tile import TileType, tile_type
-from .builder import exactly, hand_back, number
+from ...kernels.builder import exactly, hand_back, number
+from ...kernels.emit import Emitter
+from ...kernels.stage import Ref, Stage, StageGraph
 from .schedule import reaches_over
-from .steps import Emitter, Ref, Step, Steps
 from .walks import RowWalk, RowWalks, neutral
 
 
 @dataclass
 class RowPieces:
-    """The steps of a kernel over a domain of `extents`, its rows read in pieces: in as many walks as its reductions
+    """The stages of a kernel over a domain of `extents`, its rows read in pieces: in as many walks as its reductions
     need. lanewise: whether pieces are combined lane by lane where lanes are reduced; they are all of one size then."""
 
-    steps: Steps
+    stages: StageGraph
     extents: Sequence[int]
     lanewise: bool = False
 
     @cached_property
     def walks(self) -> RowWalks:
-        return RowWalks(self.steps, len(self.extents) - 1 if self.lanewise else None)
+        return RowWalks(self.stages, len(self.extents) - 1 if self.lanewise else None)
 
     def emit(self, emitter: Emitter, loops: Sequence[tuple[int, int]]) -> None:
-        """Emits all steps inside `loops` (axis, trips)."""
+        """Emits all stages inside `loops` (axis, trips)."""
         builder, rows = emitter.builder, self.walks.rows
         done: dict[Ref, SSAValue] = {}
         outer = [(a, n) for a, n in loops if a not in rows]
@@ -45,12 +46,12 @@ class RowPieces:
                 index = stack.enter_context(builder.loop(trips))
                 emitter.position[axis] = emitter.position[axis] + index * emitter.tile[axis]
             for i in self.walks.before:
-                emitter.emit(i, self.steps[i], done)
+                emitter.emit(i, self.stages[i], done)
             for walk in self.walks.walks:
                 emitter.position.update((a, Expr()) for a in rows)
                 self._walk(emitter, inner, walk, done)
                 for i in walk.behind:
-                    emitter.emit(i, self.steps[i], done)
+                    emitter.emit(i, self.stages[i], done)
 
     def _walk(
         self, emitter: Emitter, inner: Sequence[tuple[int, int]], walk: RowWalk, done: dict[Ref, SSAValue]
@@ -68,7 +69,7 @@ class RowPieces:
         done: dict[Ref, SSAValue],
         carried: list[SSAValue],
     ) -> None:
-        """A walk's steps in loops (axis, trips), whose results are `carried` then."""
+        """A walk's stages in loops (axis, trips), whose results are `carried` then."""
         with ExitStack() as nest:
             for axis, trips in inner:
                 inside = list(carried)
@@ -81,16 +82,16 @@ class RowPieces:
     def _piece(
         self, emitter: Emitter, walk: RowWalk, done: dict[Ref, SSAValue], carried: list[SSAValue]
     ) -> None:
-        """A walk's steps for one piece, which becomes part of what is `carried`."""
+        """A walk's stages for one piece, which becomes part of what is `carried`."""
         masked: dict[tuple[Ref, bytes | int | None], SSAValue] = {}
         first = 0
-        for i in walk.steps:
-            step = self.steps[i]
-            if not step.reduces:
-                emitter.emit(i, step, done)
+        for i in walk.stages:
+            stage = self.stages[i]
+            if not stage.reduces:
+                emitter.emit(i, stage, done)
                 continue
-            behind = first + len(step.elements)
-            carried[first:behind] = self._combined(emitter, step, done, masked, carried[first:behind])
+            behind = first + len(stage.elements)
+            carried[first:behind] = self._combined(emitter, stage, done, masked, carried[first:behind])
             first = behind
 
     def _reduced(
@@ -99,20 +100,20 @@ class RowPieces:
         """Adds the results of a walk's reductions."""
         first = 0
         for i in walk.reductions:
-            step = self.steps[i]
-            values = carried[first : first + len(step.elements)]
-            if self.walks.lanewise(step):
-                values = step.emit(emitter, list(values))
+            stage = self.stages[i]
+            values = carried[first : first + len(stage.elements)]
+            if self.walks.lanewise(stage):
+                values = emitter.build(stage, values)
             done.update(((i, j), value) for j, value in enumerate(values))
-            first += len(step.elements)
+            first += len(stage.elements)
 
     def _neutral(self, emitter: Emitter, walk: RowWalk) -> list[SSAValue]:
         """What a walk's reductions begin with."""
         out = []
-        for step in (self.steps[i] for i in walk.reductions):
-            axes = step.axes | step.reduces if self.walks.lanewise(step) else step.axes
-            for j, element in enumerate(step.elements):
-                value = number(0 if j else neutral(step))
+        for stage in (self.stages[i] for i in walk.reductions):
+            axes = stage.axes | stage.reduces if self.walks.lanewise(stage) else stage.axes
+            for j, element in enumerate(stage.elements):
+                value = number(0 if j else neutral(stage))
                 fill = emitter.builder.add(ops.FillOp, [], [emitter.type(axes, element)], value=value)
                 out += fill.results
         return out
@@ -120,28 +121,28 @@ class RowPieces:
     def _combined(
         self,
         emitter: Emitter,
-        step: Step,
+        stage: Stage,
         done: dict[Ref, SSAValue],
         masked: dict[tuple[Ref, bytes | int | None], SSAValue],
         carried: list[SSAValue],
     ) -> list[SSAValue]:
         """What is `carried` of a reduction, with a piece. masked: pieces whose places behind the end of the rows have
         a number that changes nothing, by what they are made of and that number."""
-        kind, builder = step.combines, emitter.builder
+        kind, builder = stage.combines, emitter.builder
         assert kind is not None
-        (source,) = step.operands
+        (source,) = stage.operands
         tile = done[source]
-        ragged = self._ragged(emitter, step.reduces)
+        ragged = self._ragged(emitter, stage.reduces)
         if ragged:
-            key = source, exactly(neutral(step))
+            key = source, exactly(neutral(stage))
             if key not in masked:
-                masked[key] = self._masked(emitter, tile, ragged, neutral(step))
+                masked[key] = self._masked(emitter, tile, ragged, neutral(stage))
             tile = masked[key]
-        parts = [tile] if self.walks.lanewise(step) else list(step.emit(emitter, [tile]))
+        parts = [tile] if self.walks.lanewise(stage) else list(emitter.build(stage, [tile]))
         if len(parts) == 1:
             cls = ops.ELEMENTWISE[REDUCTION_FUNCTION[kind]]
             return [builder.add(cls, [carried[0], parts[0]], [carried[0].type]).results[0]]
-        return self._combined_arg(emitter, kind, parts, carried, next(iter(step.reduces)))
+        return self._combined_arg(emitter, kind, parts, carried, next(iter(stage.reduces)))
 
     def _masked(
         self, emitter: Emitter, tile: SSAValue, ragged: Sequence[int], value: float | int
@@ -189,7 +190,7 @@ class RowPieces:
 
 
 class PeeledPieces(RowPieces):
-    """The same over one axis that is reduced, for steps that store nothing but what comes of the reduction: what is
+    """The same over one axis that is reduced, for stages that store nothing but what comes of the reduction: what is
     left behind the last whole piece is a piece of its own, and nothing is masked."""
 
     def _walk(

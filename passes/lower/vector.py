@@ -18,23 +18,23 @@ from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.graph import FusionOp, VectorSchedule
 from ...dialects.graph.schedules import Schedule
 from ...dialects.open_sizes import any_open, is_open
+from ...kernels.builder import KernelBuilder, divide_grid, gm_of, may_repeat
+from ...kernels.emit import Emitter
+from ...kernels.stage import Ref, Stage, tile_bytes
 from ...machine import Machine
 from ..errors import TooLarge
 from ..fusion.long_rows import UB_FRACTION
 from ..npu.trial import allocated
 from .bound import VectorWork, copy_cycles
-from .builder import KernelBuilder, divide_grid, gm_of
-from .fusion_steps import FusionSteps
+from .fusion_stages import FusionStages
 from .schedule import (
     cut_tile,
     equal_piece,
     largest_tile,
-    may_repeat,
     reaches_over,
     share,
 )
 from .scheduled import ScheduledKernel, as_vector, cannot_obey
-from .steps import Emitter, Ref, Step, tile_bytes
 from .streaming import RowPieces
 
 ACROSS = (64, 128, 256, 512, 1024)
@@ -49,7 +49,7 @@ CLEARLY_LESS = 0.9
 """The share of the estimated time of pieces of rows below which whole rows take less, beyond the estimate's error."""
 
 
-class VectorKernel(FusionSteps, ScheduledKernel):
+class VectorKernel(FusionStages, ScheduledKernel):
     """Lowers one vector or move fusion."""
 
     def __init__(self, fusion: FusionOp, machine: Machine, asked: VectorSchedule):
@@ -62,10 +62,10 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         self.slots = asked.ub or 2
         self.built: dict[tuple[tuple[int, ...], int], bool] = {}
         """Whether kernels with a tile and so many buffers have room, of those that were built to see."""
-        self.build_steps()
-        self.rows = self.steps.rows()
+        self.build_stages()
+        self.rows = self.stages.rows()
         self.outer = [a for a in range(len(self.extents)) if a not in self.rows]
-        stores = [s for s in self.steps if s.kind == "store"]
+        stores = [s for s in self.stages if s.kind == "store"]
         # where a result lacks an axis, two cores along it would both write it
         self.divided = [a for a in self.outer if all(a in s.moves for s in stores)]
 
@@ -163,7 +163,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
 
     def _least_bytes(self, tile: Sequence[int]) -> int:
         """Bytes of ub that what is loaded and stored takes at least with this tile."""
-        moved = [s for s in self.steps if s.kind in ("load", "store") and s.view is not None]
+        moved = [s for s in self.stages if s.kind in ("load", "store") and s.view is not None]
         return sum(tile_bytes(tile, s.axes, [s.view.element], s.spacing) for s in moved if s.view is not None)
 
     def _tiles_across(self, cores: int) -> list[tuple[tuple[int, ...], int]]:
@@ -174,7 +174,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         if self.rows or self.paired or any(map(is_open, self.extents)):
             return []
         found: dict[tuple[tuple[int, ...], int], None] = {}
-        for across in sorted({axis for s in self.steps if (axis := s.nearest()) is not None} - {last}):
+        for across in sorted({axis for s in self.stages if (axis := s.nearest()) is not None} - {last}):
             for run in ACROSS:
                 length = run // self._width
                 if length >= self.extents[across]:
@@ -267,7 +267,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         self._check_grid(name, self._counts(tile), grid)
 
     def _ub_bytes(self, tile: Sequence[int]) -> int:
-        return self.steps.ub_bytes(tile, self.slots)
+        return self.stages.ub_bytes(tile, self.slots)
 
     @property
     def _capacity(self) -> int:
@@ -276,7 +276,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
     @property
     def _width(self) -> int:
         """Bytes of the widest element."""
-        return max(itemsize(e) for s in self.steps for e in s.elements)
+        return max(itemsize(e) for s in self.stages for e in s.elements)
 
     def _in_pieces(self, tile: Sequence[int]) -> bool:
         return any(tile[a] < self.extents[a] for a in self.rows)
@@ -292,7 +292,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         cycles: dict[str, float] = {"load": 0.0, "op": 0.0, "store": 0.0}
         started = unit.streamed_cycles * (size(self._counts(tile)) - 1) if starts else 0
         again, kept = self._again(tile), self._rows_kept(tile)
-        for i, step in enumerate(self.steps):
+        for i, step in enumerate(self.stages):
             if step.view is not None:
                 box = step.box(tile)
                 warm = step.source in self.warm
@@ -310,21 +310,21 @@ class VectorKernel(FusionSteps, ScheduledKernel):
                 cycles["op"] += (1 + again[i]) * once
         return cycles
 
-    def _masked(self, step: Step, tile: Sequence[int]) -> bool:
+    def _masked(self, step: Stage, tile: Sequence[int]) -> bool:
         """Whether the pieces that a step reduces are masked, as the last one reaches over the end of the rows."""
         return self._in_pieces(tile) and any(reaches_over(self.extents[a], tile[a]) for a in step.reduces)
 
     def _again(self, tile: Sequence[int]) -> list[int]:
         """How often each step is done anew with this tile: in each walk over the pieces of rows but its first."""
         if not self._in_pieces(tile):
-            return [0] * len(self.steps)
-        return [self.pieces.walks.times(i) - 1 for i in range(len(self.steps))]
+            return [0] * len(self.stages)
+        return [self.pieces.walks.times(i) - 1 for i in range(len(self.stages))]
 
     def _rows_kept(self, tile: Sequence[int]) -> bool:
         """Whether L2 still has the rows that all cores have read at a time when they walk over them again, beside what
         they store."""
         rows = [self.extents[a] if a in self.rows else n for a, n in enumerate(tile)]
-        moved = sum(tile_bytes(rows, s.axes, [s.view.element], s.spacing) for s in self.steps if s.view is not None)
+        moved = sum(tile_bytes(rows, s.axes, [s.view.element], s.spacing) for s in self.stages if s.view is not None)
         return moved * self.machine.vector_cores <= self.machine.l2_bytes
 
     # -- pins --------------------------------------------------------------------------------------------------
@@ -359,7 +359,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         """What emits the steps with pieces of these extents: combined lane by lane where there is room for that."""
         if self._piece_bytes(self.pieces, tile, slots) <= self.machine.spaces["ub"].bytes:
             return self.pieces
-        return RowPieces(self.steps, self.extents)
+        return RowPieces(self.stages, self.extents)
 
     def _check_tile(self, name: str, tile: Sequence[int]) -> None:
         """Raises PassError for a tile that does not fit, or cuts rows or pairs that must be whole."""
@@ -417,7 +417,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
 
     def _why_whole(self) -> str | None:
         """Why rows cannot be read in pieces; None where they can."""
-        if any(s.reduces and s.reduces != self.rows for s in self.steps):
+        if any(s.reduces and s.reduces != self.rows for s in self.stages):
             return "it reduces along different axes, so its rows cannot be read in pieces"
         return None
 
@@ -484,11 +484,11 @@ class VectorKernel(FusionSteps, ScheduledKernel):
     @cached_property
     def pieces(self) -> RowPieces:
         """What emits the steps where rows are read in pieces, and there is room."""
-        return RowPieces(self.steps, self.extents, lanewise=not self.asked.piecewise)
+        return RowPieces(self.stages, self.extents, lanewise=not self.asked.piecewise)
 
     def _emit_loops(self, emitter: Emitter, loops: Sequence[tuple[int, int]]) -> None:
         """Each step in the outermost of `loops` (axis, trips) that knows everything it depends on."""
-        level = self.steps.levels({a: i + 1 for i, (a, _) in enumerate(loops)})
+        level = self.stages.levels({a: i + 1 for i, (a, _) in enumerate(loops)})
         done: dict[Ref, SSAValue] = {}
         with ExitStack() as stack:
             for depth in range(len(loops) + 1):
@@ -496,4 +496,4 @@ class VectorKernel(FusionSteps, ScheduledKernel):
                     axis, trips = loops[depth - 1]
                     index = stack.enter_context(emitter.builder.loop(trips))
                     emitter.position[axis] = emitter.position[axis] + index * emitter.tile[axis]
-                emitter.emit_level(self.steps, level, depth, done)
+                emitter.emit_level(self.stages, level, depth, done)

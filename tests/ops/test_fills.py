@@ -18,7 +18,7 @@ from tilewright.dialects import tile as ops
 from tilewright.dialects.npu.interface import fill_value
 from tilewright.dialects.text import parse_module
 from tilewright.dialects.tile import TileType
-from tilewright.passes.lower.builder import number
+from tilewright.kernels.builder import number
 
 X = jnp.asarray([[1, 2], [3, 4]], jnp.float32)
 MINUS, ZERO = jnp.float32(-0.0), jnp.float32(0.0)

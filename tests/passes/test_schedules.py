@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright import Machine
 from tilewright.dialects.graph import CubeSchedule
+from tilewright.kernels.builder import divide_grid
 from tilewright.passes.lower.bound import CubeProblem, VectorWork
-from tilewright.passes.lower.builder import divide_grid
 from tilewright.passes.lower.cube.cube_refusal import refusal
 from tilewright.passes.lower.cube.cube_schedule import CubePlan, cube_schedules
 from tilewright.passes.lower.schedule import choose_tile, merge_axes

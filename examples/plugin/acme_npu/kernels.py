@@ -10,11 +10,11 @@ from tilewright.dialects.graph import FusionOp, VectorSchedule
 from tilewright.dialects.graph.interface import element_of, shape_of
 from tilewright.dialects.npu.types import padded_bytes, row_strides
 from tilewright.dialects.tile import TileType
+from tilewright.kernels.builder import KernelBuilder, dense, gm_of
 from tilewright.machine import Machine
 from tilewright.passes.errors import PassError
 from tilewright.passes.lower.bound import VectorWork
 from tilewright.passes.lower.boxes import BoxKernel, TilePlace
-from tilewright.passes.lower.builder import KernelBuilder, dense, gm_of
 
 from .ops import PrefixXorOp, TileCopyPxOp, TilePrefixXorOp
 

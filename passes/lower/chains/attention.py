@@ -93,7 +93,7 @@ class _Softmax(Between):
 
     def __init__(self, kernel: AttentionKernel, position: Mapping[int, Expr], slot: Expr) -> None:
         super().__init__(kernel, position, slot)
-        k, done, steps = kernel, self.done, kernel.chain.steps
+        k, done, steps = kernel, self.done, kernel.chain.stages
         if k.s.buffered == 1 and k.chain.over is not None and steps[k.chain.over[0]].kind != "load":
             write_over(done[k.chain.over])
         x = k.cast(done[k.chain.result], F32)

@@ -18,16 +18,17 @@ from ....dialects.graph import AttentionSchedule, ContractOp, FusionOp
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.types import padded_bytes
 from ....dialects.open_sizes import any_open, certain, example
+from ....kernels.builder import divide_grid
+from ....kernels.emit import Emitter
+from ....kernels.stage import Stage, tile_bytes
 from ....machine import Machine
 from ...errors import TooLarge
 from ...forms.attention import Attention
 from ...forms.layout_axes import base_of
 from ...forms.visible_keys import VisibleKeys, visible_keys
 from ..bound import FRACTAL, round_up
-from ..builder import divide_grid
 from ..scheduled import cannot_obey
-from ..steps import Emitter, tile_bytes
-from .attention_parts import ProductPart, ScoreSteps, chained_in, result_dims
+from .attention_parts import ProductPart, ScoreStages, chained_in, result_dims
 from .row_tiles import RowTiles
 
 ROWS = (128, 112, 96, 80, 64, 48, 32, 16)
@@ -49,9 +50,9 @@ def equal_parts(keys: int) -> list[int]:
     return [keys // n for n in range(1, MOST_PARTS + 1) if keys % (n * FRACTAL) == 0]
 
 
-def _loaded(chain: ScoreSteps, tile: Sequence[int]) -> int:
+def _loaded(chain: ScoreStages, tile: Sequence[int]) -> int:
     """Bytes of what steps load and keep."""
-    steps = [step for step in chain.steps if step.kind in ("load", "fill")]
+    steps = [step for step in chain.stages if step.kind in ("load", "fill")]
     return sum(tile_bytes(tile, step.axes, step.elements, step.spacing) for step in steps)
 
 
@@ -115,12 +116,12 @@ class AttentionChoice(RowTiles):
         self.values.takes(self.row)
         order = [*(a for a in order if a not in (self.keys, self.row)), self.keys, self.row]
         first, brought = [op.result for op in at.first], [partial(self._load_scores, i) for i, _ in enumerate(at.first)]
-        self.chain = ScoreSteps.of(fusion, at, first, at.x, order, machine, brought)
+        self.chain = ScoreStages.of(fusion, at, first, at.x, order, machine, brought)
         self.behind = None
         """What becomes of the weights of a softmax: it is linear, so that exponentials are not divided before."""
         if self.softmax is not None:
             quotient = self.softmax.quotient.results[0]
-            self.behind = ScoreSteps.of(fusion, at, [quotient], weights, order, machine, [lambda _: self.given])
+            self.behind = ScoreStages.of(fusion, at, [quotient], weights, order, machine, [lambda *_: self.given])
         self.chains = [self.chain] if self.behind is None else [self.chain, self.behind]
         self.scored = [element_of(op.result) for op in at.first]
         self.weighed = element_of(weights)
@@ -171,7 +172,7 @@ class AttentionChoice(RowTiles):
         return sorted({most, (most + 1) // 2} - {1})
 
     @abstractmethod
-    def _load_scores(self, i: int, e: Emitter) -> SSAValue:
+    def _load_scores(self, i: int, e: Emitter, stage: Stage) -> SSAValue:
         """Brings a vector core's tile of what a first product gives."""
 
     @abstractmethod
@@ -365,7 +366,7 @@ class AttentionChoice(RowTiles):
         h, keys, wide, once = s.rows // self.units, s.keys, self._wide, self.pieces(s.keys) == 1
         tile = [h if a == self.row else keys if a == self.keys else 1 for a in self._chain_axes]
         loads = [_loaded(chain, tile) for chain in self.chains]
-        scores = max(self.chain.steps.ub_bytes(tile, 1, in_place=True) - loads[0], 0)
+        scores = max(self.chain.stages.ub_bytes(tile, 1, in_place=True) - loads[0], 0)
         held, wideness = padded_bytes([keys, h], f32), padded_bytes([wide, h], f32)
         row = padded_bytes([h], f32)
         crossing = padded_bytes([keys + (0 if once else self.zeros_stored(keys)), h], self.weighed) + wideness
@@ -379,12 +380,12 @@ class AttentionChoice(RowTiles):
             scores, softmax = 0, 8 * row
         again = 0
         if self.behind is not None:
-            behind = sum(step.kind == "op" for step in self.behind.steps)
+            behind = sum(step.kind == "op" for step in self.behind.stages)
             behind += self.behind.computes and self.is_masked(s)
             softmax += held * min(max(behind - 1, 0), 2)  # the last one gives what is stored
             # exponentials are counted as what the softmax has
             given = next(iter(self.behind.scored.values()), None)
-            again = 0 if given is None else held * itemsize(self.behind.steps[given[0]].elements[0]) // 4
+            again = 0 if given is None else held * itemsize(self.behind.stages[given[0]].elements[0]) // 4
         return crossing + carried + sum(loads) - again + max(scores, softmax, end)
 
     def is_masked(self, s: AttentionSchedule) -> bool:

@@ -60,7 +60,7 @@ class AttentionCosts(AttentionChoice):
         h, wide, lanes = s.rows // self.units, self._wide, unit.repeat_bytes // 4
         held, wideness, repeats = h * s.keys / lanes, h * wide / lanes, -(-h // lanes)
         meets = 0.0 if unit.banks is None else unit.banks.read_cycles / 2
-        ops = sum(step.kind == "op" for chain in self.chains for step in chain.steps)
+        ops = sum(step.kind == "op" for chain in self.chains for step in chain.stages)
         ops += self.is_masked(s)
         load, store = machine.moves["gm", "ub"], machine.moves["ub", "gm"]
         brought = sum(load.cycles(h * s.keys * itemsize(kind), 1) for kind in self.scored)

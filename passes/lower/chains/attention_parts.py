@@ -8,30 +8,30 @@ what each row has, as its maximum, is one row of numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from ....dialects import tile as ops
 from ....dialects.base import Expr, ints, to_ints
 from ....dialects.dtypes import size, tensor
 from ....dialects.graph import ContractOp, CubeSchedule, FusionOp, YieldOp
 from ....dialects.graph.control import AXES, axes_of
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.types import row_strides
-from ....dialects.tile import TileType
+from ....kernels.builder import KernelBuilder
+from ....kernels.emit import Emitter
+from ....kernels.stage import Given, LoadBox, Ref, Stage, Transpose
 from ....machine import Machine
 from ...forms.access import Load
 from ...forms.attention import Attention, attention_at
 from ...forms.chained import Chained, chained_at
 from ...forms.layout_axes import Axes, base_of
 from ..axes import StoredPart, behind_merges
-from ..builder import KernelBuilder
 from ..cube.contract import ContractKernel
 from ..cube.contraction_axes import Dim, Operand
 from ..cube.cube_schedule import CubePlan
-from ..fusion_steps import FusionSteps
-from ..steps import Emitter, Ref, Step
+from ..fusion_stages import FusionStages
 
 
 def products_in(fusion: FusionOp) -> list[ContractOp]:
@@ -167,38 +167,44 @@ def result_dims(op: ContractOp, swapped: bool) -> list[int]:
     return [*range(batch), *free]
 
 
-class ScoreSteps(FusionSteps):
+Bring = Callable[[Emitter, Stage], SSAValue]
+"""Gives a tile that another part of the kernel makes."""
+
+
+class ScoreStages(FusionStages):
     """What becomes of a tile of one number for each score: of scores before the softmax, or of weights behind it.
     `load` brings the tile, one for each product; `result` is the step that gives what becomes of them. The last two
     axes are those of keys and rows."""
 
-    def __init__(self, fusion: FusionOp, machine: Machine, load: Sequence[Callable[[Emitter], SSAValue]]):
+    def __init__(self, fusion: FusionOp, machine: Machine, load: Sequence[Bring]):
         super().__init__(fusion, machine, apart=True)
         self.scored: dict[SSAValue, Ref] = {}
         """The loads of tiles of products."""
         given = fusion.body.block.args[-len(load) :]
-        self.load: Mapping[SSAValue, Callable[[Emitter], SSAValue]] = dict(zip(given, load, strict=True))
+        self.named: Mapping[SSAValue, str] = {value: f"product{i}" for i, value in enumerate(given)}
+        """What stages know the products by."""
+        self.given: Mapping[str, Bring] = dict(zip(self.named.values(), load, strict=True))
         self.result: Ref = (-1, 0)
         self.turned: dict[Ref, Ref] = {}
-        self.build_steps()
+        self.build_stages()
         self.over = self._over()
 
     @property
     def computes(self) -> bool:
         """Whether there are other ops than conversions."""
-        return any(step.kind == "op" and step.function != "convert" for step in self.steps)
+        return any(step.kind == "op" and step.function != "convert" for step in self.stages)
 
     def _over(self) -> Ref | None:
         """What can be computed in the place of the loaded scores, where the softmax needs no other tile than one for
         each score: the loaded ones themselves, or the one step on them. None where there is more."""
-        computed = [(i, step) for i, step in enumerate(self.steps) if step.kind not in ("fill", "load")]
-        loads = [(i, 0) for i, step in enumerate(self.steps) if step.kind == "load"]
+        computed = [(i, step) for i, step in enumerate(self.stages) if step.kind not in ("fill", "load")]
+        loads = [(i, 0) for i, step in enumerate(self.stages) if step.kind == "load"]
         if len(loads) != 1 or not self.scored:
             return None
         if not computed:
             return loads[0] if self.result == loads[0] else None
         (i, step), *more = computed
-        same = step.elements == self.steps[loads[0][0]].elements
+        same = step.elements == self.stages[loads[0][0]].elements
         alone = not more and step.function is not None and list(step.operands).count(loads[0]) == 1
         return (i, 0) if alone and same and step.operands[0] == loads[0] and self.result == (i, 0) else None
 
@@ -213,7 +219,7 @@ class ScoreSteps(FusionSteps):
         return super()._lanes(operands, span)
 
     def _load(self, load: Load, element: Attribute) -> Ref:
-        if load.base in self.load:
+        if load.base in self.named:
             return self._brought(load.base)
         ref = super()._load(load, element)
         if ref not in self.turned:
@@ -223,16 +229,16 @@ class ScoreSteps(FusionSteps):
     def _brought(self, value: SSAValue) -> Ref:
         """The tile of what a product gives, whatever the shape that its result has outside the kernel."""
         if value not in self.scored:
-            bring, axes = self.load[value], frozenset(range(len(self.extents)))
-            step = Step([element_of(value)], axes, (), lambda e, _: [bring(e)], "load", axes)
-            self.scored[value] = self._step(step)
+            axes = range(len(self.extents))
+            given = Given(self.named[value], "load", tuple(axes))
+            self.scored[value] = self._stage(Stage(given, [element_of(value)], frozenset(axes)))
         return self.scored[value]
 
     def _turned(self, ref: Ref, load: Load, element: Attribute) -> Ref:
         """What a load brings, turned in ub where keys are neighbours in memory: by single elements it takes long."""
-        step, keys, row = self.steps[ref[0]], len(self.extents) - 2, len(self.extents) - 1
-        view, axes = step.view, step.axes
-        if load.fill is not None or view is None or not {keys, row} <= axes:
+        step, keys, row = self.stages[ref[0]], len(self.extents) - 2, len(self.extents) - 1
+        view, op = step.view, step.op
+        if load.fill is not None or view is None or not {keys, row} <= step.axes:
             return ref
         strides = dict(zip(step.along, view.strides, strict=True))
         if strides[row] <= strides[keys]:
@@ -241,25 +247,11 @@ class ScoreSteps(FusionSteps):
             range(len(step.along)), key=lambda d: -1 if step.along[d] == row else step.along[d] or 0
         )
         order = sorted(order, key=lambda d: (step.along[d] or 0) >= keys)
-        source = step.source
-        assert source is not None
-
-        def bring(e: Emitter, _: list[SSAValue]) -> Sequence[SSAValue]:
-            b, along = e.builder, [step.along[d] for d in order]
-            whole = b.view(
-                b.gm(source), [view.shape[d] for d in order], [view.strides[d] for d in order], load.offset
-            )
-            offsets = [Expr() if a is None else e.at(a) for a in along]
-            *outer, lines, columns = e.type(axes, element).shape
-            kind = TileType.of([*outer, columns, lines], element, "ub")
-            return [b.load(whole, offsets, [1 if a is None else e.tile[a] for a in along], kind)]
-
-        def turn(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
-            perm = [*range(keys), row, keys]
-            return e.builder.add(ops.TransposeOp, tiles, [e.type(axes, element)], perm=ints(perm)).results
-
-        step.emit = bring
-        return self._step(Step([element], axes, [ref], turn, "op"))
+        assert isinstance(op, LoadBox)
+        brought = replace(step, op=replace(op, order=tuple(order)))
+        self.stages[ref[0]] = brought
+        perm = (*range(keys), row, keys)
+        return self._stage(Stage(Transpose(perm), [element], step.axes, [ref]))
 
     def _store(self, part: StoredPart) -> None:
         """Nothing is stored: the softmax, or the second product, goes on from here."""
@@ -277,12 +269,12 @@ class ScoreSteps(FusionSteps):
         last: SSAValue,
         order: Sequence[int],
         machine: Machine,
-        load: Sequence[Callable[[Emitter], SSAValue]],
-    ) -> ScoreSteps:
+        load: Sequence[Bring],
+    ) -> ScoreStages:
         """The ops of a fusion from some values on to another, over the dimensions of the scores in this order."""
         copied = CopiedFusion(fusion, first, {axis: i for i, axis in enumerate(order)})
         shape = [shape_of(at.scores.result)[d] for d in order]
-        return ScoreSteps(copied.fusion("vector", shape, copied.value(last)), machine, load)
+        return ScoreStages(copied.fusion("vector", shape, copied.value(last)), machine, load)
 
 
 class CopiedFusion:

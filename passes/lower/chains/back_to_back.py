@@ -30,14 +30,13 @@ from ....dialects.graph import AttentionSchedule, FusionOp
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.graph.schedules import Schedule
 from ....dialects.tile import TileType
+from ....kernels.builder import KernelBuilder, gm_of, hand_back, may_repeat
 from ....machine import Machine
 from ...errors import TooLarge
 from ...forms.back_to_back import is_relu
 from ...forms.layout_axes import base_of
 from ..bound import FRACTAL, LoadCost, round_up
-from ..builder import KernelBuilder, gm_of, hand_back
 from ..cube.cube_schedule import CubePlan
-from ..schedule import may_repeat
 from ..scheduled import as_attention, cannot_obey
 from .attention_choice import ROWS
 from .attention_parts import ProductPart, chained_in, result_dims, result_strides

@@ -36,15 +36,15 @@ from ....dialects.npu.legality import MIXED
 from ....dialects.npu.types import GmType
 from ....dialects.tile import TileType
 from ....dialects.tile.vector import IN_PLACE
+from ....kernels.builder import KernelBuilder, dense, gm_of, hand_back, may_repeat, number
+from ....kernels.emit import Emitter
+from ....kernels.stage import Ref, Stage
 from ..bound import round_up
-from ..builder import KernelBuilder, dense, gm_of, hand_back, number
 from ..cube.cube_schedule import CubePlan
-from ..schedule import may_repeat
 from ..scheduled import as_attention
-from ..steps import Emitter, Ref
 from .attention_choice import BEHIND
 from .attention_costs import AttentionCosts
-from .attention_parts import ProductPart, ScoreSteps, result_strides
+from .attention_parts import ProductPart, ScoreStages, result_strides
 
 F32 = Float32Type()
 
@@ -87,19 +87,21 @@ class ChainKernel(AttentionCosts):
             self._rows(position)
         return b.finish(name)
 
-    def _fill_of(self, chain: ScoreSteps) -> dict[Ref, SSAValue]:
+    def _fill_of(self, chain: ScoreStages) -> dict[Ref, SSAValue]:
         """The numbers that steps take, once for all tiles."""
         filled: dict[Ref, SSAValue] = {}
-        for i, step in enumerate(chain.steps):
+        self.emitter.given = chain.given
+        for i, step in enumerate(chain.stages):
             if step.kind == "fill":
                 self.emitter.emit(i, step, filled)
         return filled
 
-    def emitted(self, chain: ScoreSteps) -> dict[Ref, SSAValue]:
+    def emitted(self, chain: ScoreStages) -> dict[Ref, SSAValue]:
         """The tiles of all steps, where the emitter is."""
         done = dict(self.filled[chain])
-        for i in chain.steps.ordered(i for i, _ in enumerate(chain.steps) if (i, 0) not in done):
-            self.emitter.emit(i, chain.steps[i], done)
+        self.emitter.given = chain.given
+        for i in chain.stages.ordered(i for i, _ in enumerate(chain.stages) if (i, 0) not in done):
+            self.emitter.emit(i, chain.stages[i], done)
         return done
 
     def _extent(self, axis: int) -> int:
@@ -292,7 +294,7 @@ class ChainKernel(AttentionCosts):
             return value
         return self.op("convert", value, result=TileType.of(kind.shape, element, "ub"))
 
-    def _load_scores(self, i: int, e: Emitter) -> SSAValue:
+    def _load_scores(self, i: int, e: Emitter, stage: Stage) -> SSAValue:
         return self._load_own(i, self.slot, self._piece_keys, self.scored[i])
 
     def _load_part(self, slot: Expr) -> SSAValue:

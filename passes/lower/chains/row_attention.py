@@ -29,18 +29,19 @@ from ....dialects.graph.schedules import Schedule
 from ....dialects.npu.types import GmType
 from ....dialects.npu.waking import Woken
 from ....dialects.tile import TileType
+from ....kernels.builder import KernelBuilder, dense, gm_of, may_repeat, number
+from ....kernels.emit import Emitter
+from ....kernels.stage import Apply, Ref, Stage
 from ....machine import Machine
 from ...errors import TooLarge
 from ...fusion.long_rows import UB_FRACTION
 from ..bound import grids
-from ..builder import KernelBuilder, dense, gm_of, number
-from ..schedule import may_repeat, share
+from ..schedule import share
 from ..scheduled import ScheduledKernel, as_row_attention, cannot_obey
-from ..step_costs import computing, copying
-from ..steps import Emitter, Ref, Step
+from ..stage_costs import computing, copying
 from .attention import LOWEST
 from .attention_parts import attention_in, result_dims, result_strides
-from .row_attention_parts import WIDE, score_steps, value_steps
+from .row_attention_parts import WEIGHTS, WIDE, score_stages, value_stages
 
 KEYS = (256, 192, 128, 96, 64, 56, 48, 40, 32, 24, 16, 8)
 """Keys of a tile that are tried."""
@@ -87,8 +88,8 @@ class RowAttentionKernel(ScheduledKernel):
         self.keys = extents[at.keys]
         self.costs: dict[tuple[int, int], _PieceCost] = {}
         self.held: dict[tuple[int, int, int], int] = {}
-        self.scores = score_steps(fusion, at, self.outer, machine)
-        self.values = value_steps(fusion, at, self.outer, machine, lambda: self.weights)
+        self.scores = score_stages(fusion, at, self.outer, machine)
+        self.values = value_stages(fusion, at, self.outer, machine)
 
     # -- choice ------------------------------------------------------------------------------------------------
 
@@ -198,7 +199,7 @@ class RowAttentionKernel(ScheduledKernel):
             for half, tile in ((self.scores, first), (self.values, second)):
                 loaded = slots * size(tile[-2:]) * itemsize(half.loaded)
                 queries = 4 * size(first) if half is self.values else 0
-                found = max(found, half.steps.ub_bytes(tile, slots, in_place=True) - loaded + queries)
+                found = max(found, half.stages.ub_bytes(tile, slots, in_place=True) - loaded + queries)
             self.held[key] = found
         return self.held[key]
 
@@ -241,7 +242,7 @@ class RowAttentionKernel(ScheduledKernel):
             cost = _PieceCost()
             for half in (self.scores, self.values):
                 constant, tile = set(half.constant(len(self.outer))), [*lead, keys, half.last]
-                for i, step in enumerate(half.steps):
+                for i, step in enumerate(half.stages):
                     if step.view is not None:
                         cycles, bus = copying(step, tile, machine)
                         cycles += bus * machine.moves["gm", "ub"].miss_cycles
@@ -254,7 +255,7 @@ class RowAttentionKernel(ScheduledKernel):
                     else:
                         cost.working += computing(step, tile, machine)
             columns = [*lead, keys, 1]
-            column = Step([WIDE], frozenset(range(len(columns))), (), lambda e, _: (), "op", function="exp")
+            column = Stage(Apply("exp"), [WIDE], frozenset(range(len(columns))))
             cost.working += (
                 3 * computing(column, columns, machine) + STEPS_BESIDE * machine.vector.streamed_cycles
             )
@@ -312,25 +313,26 @@ class RowAttentionKernel(ScheduledKernel):
         piece = first[-2]
         whole, rest = divmod(self._part(s), piece)
         start = Expr() if part is None else part * self._part(s)
-        emitters = tuple(Emitter(b, tile) for tile in (first, second))
+        given = {WEIGHTS: lambda *_: self.weights}
+        emitters = tuple(Emitter(b, tile, given=given) for tile in (first, second))
         known: list[dict[Ref, SSAValue]] = []
         for half, emitter in zip((self.scores, self.values), emitters, strict=True):
             emitter.position = {i: position[a] for i, a in enumerate(self.outer)}
             done: dict[Ref, SSAValue] = {}
-            for i in half.steps.ordered(half.constant(len(self.outer))):
-                emitter.emit(i, half.steps[i], done)
+            for i in half.stages.ordered(half.constant(len(self.outer))):
+                emitter.emit(i, half.stages[i], done)
             known.append(done)
         column, wide = self._columns(s)
         state = [self._fill(LOWEST, column), self._fill(0.0, column), self._fill(0.0, wide)]
         with b.loop(whole, state) as index:
             state[:] = self._piece(emitters, known, start + index * piece, state)
         if rest:
-            short = tuple(Emitter(b, tile) for tile in self._tiles(s, rest))
+            short = tuple(Emitter(b, tile, given=given) for tile in self._tiles(s, rest))
             for emitter in short:
                 emitter.position = {i: position[a] for i, a in enumerate(self.outer)}
             halves = zip((self.scores, self.values), known, strict=True)
             left = [
-                {ref: v for ref, v in done.items() if len(self.outer) not in half.steps[ref[0]].axes}
+                {ref: v for ref, v in done.items() if len(self.outer) not in half.stages[ref[0]].axes}
                 for half, done in halves
             ]
             state = self._piece(short, left, start + whole * piece, state)

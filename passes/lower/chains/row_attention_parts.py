@@ -1,5 +1,5 @@
-"""The halves of attention of few rows on the vector cores, as steps: scores of a piece of the keys, and what its values
-add to the result. And how parts of the keys are combined, and how attention is taken apart again.
+"""The halves of attention of few rows on the vector cores, as stages: scores of a piece of the keys, and what its
+values add to the result. And how parts of the keys are combined, and how attention is taken apart again.
 
 Axes are `outer` (those of the scores but the keys), the keys, and what is summed over (in the scores) or the columns of
 the values. A score is a column of a tile, so that it is repeated over the values without being turned.
@@ -7,7 +7,7 @@ the values. A score is a column of a tile, so that it is repeated over the value
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from xdsl.ir import Attribute, Block, SSAValue
 
@@ -15,6 +15,8 @@ from ....dialects.dtypes import element_type, size, tensor
 from ....dialects.graph import ContractOp, FusionOp, ReshapeOp, YieldOp
 from ....dialects.graph.control import AXES
 from ....dialects.graph.interface import element_of, shape_of
+from ....kernels.emit import Emitter
+from ....kernels.stage import Given, Ref, Stage
 from ....machine import Machine
 from ...forms.access import Load
 from ...forms.attention import Attention
@@ -24,37 +26,39 @@ from ...fusion.fuse import fuse_block
 from ...reasons import Reason, asked_reasons
 from ..axes import StoredPart
 from ..cube.spreading import AxesBuilder
-from ..fusion_steps import FusionSteps
-from ..steps import Emitter, Ref, Step
+from ..fusion_stages import FusionStages
 from .attention_parts import CopiedFusion
 
 WIDE = element_type("f32")
 """The type of scores, weights and sums."""
 
 
-class HalfSteps(FusionSteps):
-    """The steps of one half over a domain whose last axis is its own. `result` gives what the half is for: `spans` says
-    along which axes. given: brings a tile of the weights, where these are the last block argument."""
+WEIGHTS = "weights"
+"""What the stages of values know the weights by."""
+
+
+class HalfStages(FusionStages):
+    """The stages of one half over a domain whose last axis is its own. `result` gives what the half is for: `spans`
+    says along which axes. weighed: whether the last block argument is the weights, of which a tile is given."""
 
     def __init__(
         self,
         fusion: FusionOp,
         machine: Machine,
         spans: frozenset[int],
-        given: Callable[[], SSAValue] | None = None,
+        weighed: bool = False,
     ):
         super().__init__(fusion, machine, apart=True)
-        self.spans, self.given = spans, given
+        self.spans, self.weighed = spans, weighed
         self.result: Ref = (-1, 0)
-        self.build_steps()
+        self.build_stages()
 
     def _load(self, load: Load, element: Attribute) -> Ref:
-        given = self.given
-        if given is None or load.base is not self.block.args[-1]:
+        if not self.weighed or load.base is not self.block.args[-1]:
             return super()._load(load, element)
         if ("given",) not in self.loads:
             axes = frozenset(range(len(self.domain) - 1))
-            self.loads[("given",)] = self._step(Step([element], axes, (), lambda e, _: [given()], "given"))
+            self.loads[("given",)] = self._stage(Stage(Given(WEIGHTS), [element], axes))
         return self.loads[("given",)]
 
     def _store(self, part: StoredPart) -> None:
@@ -70,28 +74,28 @@ class HalfSteps(FusionSteps):
     @property
     def loaded(self) -> Attribute:
         """The element type of what is loaded for every piece."""
-        loads = [step for step in self.steps if step.view is not None]
-        return max(loads, key=lambda step: size(step.view.shape) if step.view else 0).elements[0]
+        loads = [stage for stage in self.stages if stage.view is not None]
+        return max(loads, key=lambda stage: size(stage.view.shape) if stage.view else 0).elements[0]
 
     def constant(self, axis: int) -> list[int]:
-        """The steps that are the same for all places along an axis, but whose tiles may lie along it."""
+        """The stages that are the same for all places along an axis, but whose tiles may lie along it."""
         found: list[int] = []
         moving: set[int] = set()
-        for i, step in enumerate(self.steps):
-            if axis in step.moves or step.kind == "given" or any(j in moving for j, _ in step.operands):
+        for i, stage in enumerate(self.stages):
+            if axis in stage.moves or stage.kind == "given" or any(j in moving for j, _ in stage.operands):
                 moving.add(i)
             else:
                 found.append(i)
         return found
 
     def emit(self, emitter: Emitter, done: dict[Ref, SSAValue]) -> SSAValue:
-        """The tile of the result, by the steps that are not done."""
-        for i in self.steps.ordered(i for i, _ in enumerate(self.steps) if (i, 0) not in done):
-            emitter.emit(i, self.steps[i], done)
+        """The tile of the result, by the stages that are not done."""
+        for i in self.stages.ordered(i for i, _ in enumerate(self.stages) if (i, 0) not in done):
+            emitter.emit(i, self.stages[i], done)
         return done[self.result]
 
 
-def score_steps(fusion: FusionOp, at: Attention, outer: Sequence[int], machine: Machine) -> HalfSteps:
+def score_stages(fusion: FusionOp, at: Attention, outer: Sequence[int], machine: Machine) -> HalfStages:
     """What the softmax is of, by queries and keys."""
     op = at.scores
     copied = CopiedFusion(fusion, [], {axis: i for i, axis in enumerate([*outer, at.keys])})
@@ -108,17 +112,11 @@ def score_steps(fusion: FusionOp, at: Attention, outer: Sequence[int], machine: 
     extents = shape_of(op.result)
     domain = [*(extents[a] for a in outer), extents[at.keys], summed]
     whole = copied.fusion("vector", domain, copied.value(at.x))
-    return HalfSteps(whole, machine, frozenset(range(own)))
+    return HalfStages(whole, machine, frozenset(range(own)))
 
 
-def value_steps(
-    fusion: FusionOp,
-    at: Attention,
-    outer: Sequence[int],
-    machine: Machine,
-    given: Callable[[], SSAValue],
-) -> HalfSteps:
-    """What a piece of the values adds to the result, by weights that are `given`."""
+def value_stages(fusion: FusionOp, at: Attention, outer: Sequence[int], machine: Machine) -> HalfStages:
+    """What a piece of the values adds to the result, by weights that are given."""
     op, nest = at.product, nest_of_contract(at.product)
     copied = CopiedFusion(fusion, [], {})
     weights = op.operands[at.weights]
@@ -135,7 +133,7 @@ def value_steps(
     extents = shape_of(at.scores.result)
     domain = [*(extents[a] for a in outer), extents[at.keys], at.domain[-1]]
     spans = frozenset([*range(len(outer)), len(outer) + 1])
-    return HalfSteps(copied.fusion("vector", domain, total), machine, spans, given)
+    return HalfStages(copied.fusion("vector", domain, total), machine, spans, weighed=True)
 
 
 def parts_combined(

@@ -13,9 +13,9 @@ from ....dialects.dtypes import size
 from ....dialects.graph import AttentionSchedule
 from ....dialects.graph.schedules import Schedule
 from ....dialects.open_sizes import certain
+from ....kernels.builder import KernelBuilder, may_repeat
 from ..bound import grids
-from ..builder import KernelBuilder
-from ..schedule import may_repeat, share
+from ..schedule import share
 from ..scheduled import ScheduledKernel, as_attention, cannot_obey
 
 

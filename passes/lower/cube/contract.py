@@ -23,8 +23,8 @@ from ....dialects.graph.interface import element_of
 from ....dialects.graph.schedules import Schedule
 from ....dialects.npu.types import GmType, row_strides
 from ....dialects.tile import TileType
-from ..builder import KernelBuilder, dense, gm_of, hand_back
-from ..schedule import may_repeat, share
+from ....kernels.builder import KernelBuilder, dense, gm_of, hand_back, may_repeat
+from ..schedule import share
 from .contraction_axes import Operand
 from .contraction_choice import ContractionChoice
 from .cube_schedule import CubePlan

@@ -27,7 +27,7 @@ from ...forms.nests import Product, nest_of
 from ...forms.sparse_products import expansion_of
 from ..axes import is_base
 from ..bound import LoadCost
-from ..fusion_steps import FusionSteps
+from ..fusion_stages import FusionStages
 from ..schedule import merge_axes
 
 
@@ -150,7 +150,7 @@ class Operand:
         return [1 if d.windowed else next(iter(d.terms.values())) for d in self.dims]
 
 
-class ContractionSteps(FusionSteps):
+class ContractionStages(FusionStages):
     """The axes, operands and vector steps of a cube or mix fusion: `anchor` is its product, `operands` are lhs and rhs.
     `role` is that of each axis that is walked."""
 

@@ -23,7 +23,7 @@ from .cube_loads import L1_FRACTION, other_loads
 from .cube_refusal import refusal
 from .cube_schedule import CubePlan, Refused, cube_schedules, is_free
 from .draining import Drain, PartialDrain, drain_of, has_room, partial_drain_of
-from .epilogue import EpilogueSteps
+from .epilogue import EpilogueStages
 from .loads_ahead import loads_ahead
 
 CLEARLY_BETTER = 0.9
@@ -37,7 +37,7 @@ Costed = tuple[CubeCost, int, int, bool]
 """What a tile costs, on how many cores, the tiles of the busiest one, whether the next begins while its sums leave."""
 
 
-class ContractionChoice(EpilogueSteps, ScheduledKernel):
+class ContractionChoice(EpilogueStages, ScheduledKernel):
     """One cube or mix fusion, its product and what leaves the cube, while its schedule is chosen."""
 
     def __init__(self, fusion: FusionOp, machine: Machine, asked: CubeSchedule):
@@ -77,8 +77,8 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
         """What `_loads_ahead` found."""
         element = self.anchor.result if self.drain is not None and not self.members else self.drained
         self.made[self.drained] = self._accumulator(element_of(element))
-        self.build_steps()
-        self.plain = len(self.steps) == 2 and not machine.fused
+        self.build_stages()
+        self.plain = len(self.stages) == 2 and not machine.fused
         self.kinds = frozenset({"cube"} if self.plain else {"cube", "vector"})
 
     def candidates(self, name: str) -> Iterator[CubeSchedule]:
@@ -313,7 +313,7 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
     @cached_property
     def _epilogue_traffic(self) -> float:
         """Bytes that the epilogue loads and stores."""
-        views = [step.view for step in self.steps if step.view is not None]
+        views = [step.view for step in self.stages if step.view is not None]
         return float(sum(size(view.shape) * itemsize(view.element) for view in views))
 
     def _drain_asked(self) -> Drain | None:

@@ -12,7 +12,7 @@ from ..bound import FRACTAL, CubeProblem, Extents
 
 L1_FRACTION = 0.9
 LONGEST_LOAD = 8
-"""Steps of the last k axis that one load covers, at most."""
+"""StageGraph of the last k axis that one load covers, at most."""
 
 LoadBytes = Callable[[Extents, Extents], tuple[int, int]]
 """Bytes in l1 of one load of lhs and of one of rhs with those tile extents."""

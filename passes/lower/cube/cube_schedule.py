@@ -12,10 +12,10 @@ from ....dialects.graph import CubeSchedule
 from ....dialects.graph.schedules import SPACES
 from ....dialects.npu.types import ROW_BYTES
 from ....dialects.open_sizes import is_open
+from ....kernels.builder import divide_grid, may_repeat
 from ....machine import Machine
 from ..bound import FRACTAL, CubeProblem, Extents, grids, round_up, sides
-from ..builder import divide_grid
-from ..schedule import may_repeat, share
+from ..schedule import share
 from .cube_loads import LoadBytes, even, extents_of, loads_of
 from .pooled_tiles import tiles_of_rows
 

@@ -1,4 +1,4 @@
-"""The epilogue of a contraction on the vector cores: steps over the tiles of its result, in parts that fit ub.
+"""The epilogue of a contraction on the vector cores: stages over the tiles of its result, in parts that fit ub.
 
 Where it reduces along columns of the result, it waits for all tiles of a block of rows, and takes whole rows.
 """
@@ -17,17 +17,21 @@ from ....dialects import tile as ops
 from ....dialects.base import Expr, describe, ints, pack
 from ....dialects.dtypes import dtype_name, itemsize, size
 from ....dialects.graph.interface import element_of
+from ....kernels.builder import KernelBuilder
+from ....kernels.emit import Emitter
+from ....kernels.stage import Given, Ref, Stage, StageGraph, spanning
 from ...errors import TooLarge
 from ...fusion.long_rows import UB_FRACTION
 from ..axes import reduced_dims
 from ..bound import FusedEpilogue
-from ..builder import KernelBuilder
-from ..steps import Emitter, Ref, Step, Steps, spanning
-from .contraction_axes import ContractionSteps
+from .contraction_axes import ContractionStages
 from .cube_schedule import CubePlan
 
+ACCUMULATOR = "accumulator"
+"""What stages know the sums by that leave the cube."""
 
-class EpilogueSteps(ContractionSteps):
+
+class EpilogueStages(ContractionStages):
     """What the vector cores do to the sums of a contraction. `plan` is the schedule of the kernel that is built, `acc`
     the accumulator of its tile; `slots`: buffers in ub of what crosses pipes."""
 
@@ -94,18 +98,18 @@ class EpilogueSteps(ContractionSteps):
         swept = self.m_axes if plan.inner == "m" else self.n_axes
         inner = {a for a in swept if plan.l0[a] < self.extents[a]}
         total = FusedEpilogue(pieces=pieces)
-        for step, varies in zip(self.steps, self.steps.varies(), strict=True):
+        for step, varies in zip(self.stages, self.stages.varies(), strict=True):
             if inner and not varies & inner:
                 continue  # it stands before the inner loop over tiles
             often = pieces if any(extent[a] != chunk[a] for a in varies) else 1
-            shape = spanning(self.steps.extents(step, chunk), step.axes)
+            shape = spanning(self.stages.extents(step, chunk), step.axes)
             total = total.also(self._step_cycles(step, shape), often)
         return total
 
-    def _step_cycles(self, step: Step, shape: Sequence[int]) -> FusedEpilogue:
+    def _step_cycles(self, step: Stage, shape: Sequence[int]) -> FusedEpilogue:
         """What one step does to a piece of a tile."""
         moves, unit, n = self.machine.moves, self.machine.vector, size(shape)
-        kinds = [*step.elements, *(self.steps[j].elements[i] for j, i in step.operands)]
+        kinds = [*step.elements, *(self.stages[j].elements[i] for j, i in step.operands)]
         if step.kind == "drain":
             return FusedEpilogue(vector=moves["l0c", "ub"].cycles(n * itemsize(kinds[0])))
         if step.kind == "load":
@@ -135,7 +139,7 @@ class EpilogueSteps(ContractionSteps):
             return inf
         pieces = size([-(-n // part) for n, part in zip(extent, chunk, strict=True)])
         total = FusedEpilogue()
-        for step, varies in zip(self.steps, self.steps.varies(), strict=True):
+        for step, varies in zip(self.stages, self.stages.varies(), strict=True):
             if varies:  # else it stands before the loops, while the cube multiplies
                 total = total.also(self._step_cycles(step, spanning(chunk, step.axes | step.reduces)), 1)
         pipes = total.vector, total.loaded, total.stored
@@ -156,9 +160,9 @@ class EpilogueSteps(ContractionSteps):
         return {a: self.extents[a] if a in self.whole else plan.l0[a] for a in kept}
 
     def _emitter(self, b: KernelBuilder, plan: CubePlan, position: dict[int, Expr]) -> Emitter:
-        """What builds the steps of an epilogue for tiles from a position of the product on."""
+        """What builds the stages of an epilogue for tiles from a position of the product on."""
         assert plan.epilogue is not None
-        return Emitter(b, [*plan.epilogue], position)
+        return Emitter(b, [*plan.epilogue], position, {ACCUMULATOR: self._bring})
 
     def _epilogue_extent(self, plan: CubePlan) -> list[int]:
         """What one vector core has of each tile of the result, by axis."""
@@ -169,7 +173,7 @@ class EpilogueSteps(ContractionSteps):
         return extent
 
     def _epilogue_bytes(self, chunk: Sequence[int]) -> int:
-        return self.steps.ub_bytes(chunk, self.slots, self.machine.fused)
+        return self.stages.ub_bytes(chunk, self.slots, self.machine.fused)
 
     def _cut_rows(self, plan: CubePlan) -> Sequence[int]:
         """The m axes along which a tile may be in parts: what is drained from l0c has rows side by side."""
@@ -227,18 +231,17 @@ class EpilogueSteps(ContractionSteps):
     def _accumulator(self, element: Attribute) -> Ref:
         """The step that brings the accumulator to the vector core: a load of the workspace, or a drain of l0c."""
         axes = frozenset(a for a, r in enumerate(self.role) if r != "k")
-        dims = sorted(axes)
+        given = Given(ACCUMULATOR, "drain" if self.machine.fused else "load", tuple(sorted(axes)))
+        return self._stage(Stage(given, [element], axes))
 
-        def emit(e: Emitter, _: list[SSAValue]) -> Sequence[SSAValue]:
-            if self.machine.fused:
-                return [self._drain(e, element)]
-            source = e.builder.workspace(0)
-            offsets = [e.handed(a) for a in dims] or [Expr()]
-            sizes = [e.tile[a] for a in dims] or [1]
-            return [e.builder.load(source, offsets, sizes, e.type(axes, element))]
-
-        kind = "drain" if self.machine.fused else "load"
-        return self._step(Step([element], axes, (), emit, kind, axes))
+    def _bring(self, e: Emitter, stage: Stage) -> SSAValue:
+        """The tile of the accumulator, from the workspace or out of l0c."""
+        if self.machine.fused:
+            return self._drain(e, stage.elements[0])
+        dims = sorted(stage.axes)
+        offsets, sizes = [e.handed(a) for a in dims] or [Expr()], [e.tile[a] for a in dims] or [1]
+        (kind,) = e.types(stage)
+        return e.builder.load(e.builder.workspace(0), offsets, sizes, kind)
 
     def _drain(self, e: Emitter, element: Attribute) -> SSAValue:
         """The vector tile's part of the accumulator: whole columns, the rows from the chunk's first on."""
@@ -269,7 +272,7 @@ class EpilogueSteps(ContractionSteps):
         tile_loops: Sequence[tuple[int, int]],
         unit: tuple[int, SSAValue, int] | None,
     ) -> Epilogue:
-        """The vector steps over the tiles of `tile_loops` (axis, trips) and, inside each, the chunks that fit ub;
+        """The vector stages over the tiles of `tile_loops` (axis, trips) and, inside each, the chunks that fit ub;
         `unit` = (axis that is split over the vector cores of a block, number of this one, how many)."""
         extent = self._result_tile(plan)
         loops = [(a, trips, extent[a]) for a, trips in tile_loops if a not in self.whole]
@@ -282,20 +285,20 @@ class EpilogueSteps(ContractionSteps):
         assert plan.epilogue is not None
         chunk = dict(zip(extent, plan.epilogue, strict=True))
         parts = [(a, extent[a] // chunk[a], chunk[a]) for a in extent if extent[a] != chunk[a]]
-        levels = self.steps.levels({a: i + 1 for i, (a, *_) in enumerate([*loops, *parts])})
-        return Epilogue(b, emitter, self.steps, levels, loops, parts, self.chunk_position)
+        levels = self.stages.levels({a: i + 1 for i, (a, *_) in enumerate([*loops, *parts])})
+        return Epilogue(b, emitter, self.stages, levels, loops, parts, self.chunk_position)
 
 
 @dataclass
 class Epilogue:
-    """Vector steps on their way into a kernel: over tiles in `loops` (axis, trips, extent), each in `parts`.
+    """Vector stages on their way into a kernel: over tiles in `loops` (axis, trips, extent), each in `parts`.
 
     What a step needs of the loops decides its place: it stands before all others.
     """
 
     builder: KernelBuilder
     emitter: Emitter
-    steps: Steps
+    stages: StageGraph
     levels: Sequence[int]
     loops: Sequence[tuple[int, int, int]]
     parts: Sequence[tuple[int, int, int]]
@@ -304,7 +307,7 @@ class Epilogue:
 
     def before(self, depth: int) -> None:
         """Builds what stands inside so many loops over tiles, before the next one."""
-        self.emitter.emit_level(self.steps, self.levels, depth, self.done)
+        self.emitter.emit_level(self.stages, self.levels, depth, self.done)
 
     def enter(self, depth: int, index: Expr) -> None:
         """Goes into the loop over tiles with that number, whose index this is."""

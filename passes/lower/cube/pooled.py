@@ -19,26 +19,26 @@ from functools import cached_property
 from itertools import product
 from math import inf
 
-from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
 
-from ....dialects import tile as ops
-from ....dialects.base import Expr, describe, ints, pack, text
+from ....dialects.base import Expr, describe, text
 from ....dialects.dtypes import dtype_name, itemsize, size
 from ....dialects.elementwise import REDUCTION_FUNCTION, identity
 from ....dialects.graph import CubeSchedule, FusionOp, ReduceOp
 from ....dialects.graph.interface import element_of
 from ....dialects.npu.interface import Traffic, gm_traffic
 from ....dialects.npu.types import GmType, padded_bytes
+from ....kernels.builder import KernelBuilder, dense
+from ....kernels.emit import Emitter
+from ....kernels.stage import Extract, Mask, ReduceWindows, Ref, Stage, StageGraph, spanning
 from ....machine import Machine
 from ...errors import PassError, TooLarge
 from ..bound import CubeCost, CubeProblem
-from ..builder import KernelBuilder, dense, number
 from ..indexed.windows import UNROLLED_TAPS
 from ..pooled_axes import PooledAxis, scaled
-from ..steps import Emitter, Ref, Step, Steps, spanning
 from .contract import ContractKernel
 from .cube_schedule import CubePlan
+from .epilogue import ACCUMULATOR
 from .pooling import Pooling, pooling_in
 
 TURNED = (
@@ -47,14 +47,14 @@ TURNED = (
 )
 
 
-class PooledSteps(Steps):
-    """Steps of which those behind a reduction of windows have fewer elements than those before it."""
+class PooledStages(StageGraph):
+    """Stages of which those behind a reduction of windows have fewer elements than those before it."""
 
     def __init__(self, pooled: Mapping[int, PooledAxis]) -> None:
         super().__init__()
         self.pooled = pooled
 
-    def extents(self, step: Step, tile: Sequence[int]) -> Sequence[int]:
+    def extents(self, step: Stage, tile: Sequence[int]) -> Sequence[int]:
         """By axis: windows of a tile, or the elements that these reach."""
         return _reached(self.pooled, tile, step.pooled)
 
@@ -74,8 +74,9 @@ class PooledEmitter(Emitter):
         position: dict[int, Expr],
         pooled: Mapping[int, PooledAxis],
         whole: Mapping[int, int],
+        given: Mapping[str, Callable[[Emitter, Stage], SSAValue]],
     ) -> None:
-        super().__init__(builder, _reached(pooled, windows, ()), position)
+        super().__init__(builder, _reached(pooled, windows, ()), position, given)
         self.windows, self.pooled, self.whole = windows, pooled, whole
         self.place = {a: pooled[a].place(at) if a in pooled else at for a, at in position.items()}
         self.stored = {a: in_workspace(pooled.get(a), whole[a], at) for a, at in position.items()}
@@ -91,10 +92,13 @@ class PooledEmitter(Emitter):
         self.stored[axis] = self.stored[axis] + (index * self.whole[axis] if whole else ahead)
         return ahead
 
-    def seen(self, done: Collection[int]) -> Emitter:
-        """What steps behind the reduction of windows along these axes need."""
+    def build(self, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        return self._seen(stage.pooled).build(stage, tiles) if stage.pooled else super().build(stage, tiles)
+
+    def _seen(self, done: Collection[int]) -> Emitter:
+        """What stages behind the reduction of windows along these axes need."""
         position = {a: self.place[a] if a in done else at for a, at in self.position.items()}
-        return Emitter(self.builder, _reached(self.pooled, self.windows, done), position)
+        return Emitter(self.builder, _reached(self.pooled, self.windows, done), position, self.given)
 
 
 def in_workspace(along: PooledAxis | None, whole: int, position: Expr) -> Expr:
@@ -221,18 +225,18 @@ class PooledKernel(ContractKernel):
         moves, unit = self.machine.moves, self.machine.vector
         handed = dense([self._handed_in(plan, a) for a in self._result_tile(plan)], element_of(self.drained))
         cycles = {"load": 0.0, "op": 0.0, "store": 0.0}
-        for step, varies in zip(self.steps, self.steps.varies(), strict=True):
-            shape = spanning(self.steps.extents(step, chunk), step.axes)
+        for step, varies in zip(self.stages, self.stages.varies(), strict=True):
+            shape = spanning(self.stages.extents(step, chunk), step.axes)
             if step.kind in ("load", "store") and varies:
                 box = [1 if a is None else shape[a] for a in step.along] if step.view is not None else shape
                 moved = self._traffic(step.view or handed, box)
                 way = moves[("gm", "ub") if step.kind == "load" else ("ub", "gm")]
                 cycles[step.kind] += way.cycles(moved.bytes, moved.runs)
             elif step.kind in ("op", "reduce") and varies:
-                taken = [step, *(self.steps[j] for j, _ in step.operands if step.kind == "reduce")]
+                taken = [step, *(self.stages[j] for j, _ in step.operands if step.kind == "reduce")]
                 element = max((e for s in taken for e in s.elements), key=itemsize)
                 function, dtype = step.function or "copy", dtype_name(element)
-                shapes = [spanning(self.steps.extents(s, chunk), s.axes) for s in taken]
+                shapes = [spanning(self.stages.extents(s, chunk), s.axes) for s in taken]
                 lanes = max(padded_bytes(n, element) // itemsize(element) for n in shapes)
                 cycles["op"] += (
                     unit.cycles(function, dtype, lanes) if unit.supports(function, dtype) else lanes
@@ -245,17 +249,19 @@ class PooledKernel(ContractKernel):
 
     # -- steps -------------------------------------------------------------------------------------------------
 
-    def _no_steps(self) -> Steps:
-        return PooledSteps(self.pooled)
+    def _no_stages(self) -> StageGraph:
+        return PooledStages(self.pooled)
 
-    def _step(self, step: Step) -> Ref:
+    def _stage(self, stage: Stage) -> Ref:
         if self.done:
-            step.pooled, step.emit = self.done, _behind(step.emit, self.done)
-        return super()._step(step)
+            stage.pooled = self.done
+        return super()._stage(stage)
 
     def _emitter(self, b: KernelBuilder, plan: CubePlan, position: dict[int, Expr]) -> Emitter:
         assert plan.epilogue is not None
-        return PooledEmitter(b, plan.epilogue, position, self.pooled, dict(enumerate(plan.l0)))
+        return PooledEmitter(
+            b, plan.epilogue, position, self.pooled, dict(enumerate(plan.l0)), {ACCUMULATOR: self._bring}
+        )
 
     def _other(self, op: Operation) -> None:
         if op is self.pooling.op:
@@ -298,39 +304,16 @@ class PooledKernel(ContractKernel):
 
     def _masked(self, source: Ref, along: Sequence[int], neutral: float | int) -> Ref:
         """Neutral elements in the place of those outside of the tensor."""
-        element, axes = self._element(source), self._span(source)
-
-        def emit(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
-            rank = range(len(e.tile))
-            indices, rows = pack([e.at(a) if a in along else Expr() for a in rank])
-            bounds = [self.extents[a] if a in along else e.tile[a] for a in rank]
-            return e.builder.add(
-                ops.MaskOp,
-                [*tiles, *indices],
-                [tiles[0].type],
-                offsets=rows,
-                bounds=ints(bounds),
-                value=number(neutral),
-            ).results
-
-        return self._step(Step([element], axes, [source], emit, "op", frozenset(along), function="select"))
+        bounds = tuple((a, self.extents[a]) for a in sorted(along))
+        return self._stage(Stage(Mask(bounds, neutral), [self._element(source)], self._span(source), [source]))
 
     def _combined(self, source: Ref, group: Sequence[int], kind: str) -> Ref:
         """The windows along some axes reduced."""
         element, axes, function = self._element(source), self._span(source), REDUCTION_FUNCTION[kind]
         self.done |= frozenset(group)
         if all(self.pooled[a].is_whole for a in group):
-
-            def reduced(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
-                return e.builder.add(
-                    ops.ReduceOp,
-                    tiles,
-                    [e.type(axes, element)],
-                    kind=StringAttr(kind),
-                    dims=ints(sorted(group)),
-                ).results
-
-            return self._step(Step([element], axes, [source], reduced, "reduce", function=function))
+            reduction = ReduceWindows(kind, tuple(sorted(group)))
+            return self._stage(Stage(reduction, [element], axes, [source]))
         total: Ref | None = None
         for position in product(*(range(self.pooled[a].window) for a in group)):
             piece = self._tap(source, dict(zip(group, position, strict=True)))
@@ -340,34 +323,5 @@ class PooledKernel(ContractKernel):
 
     def _tap(self, source: Ref, position: Mapping[int, int]) -> Ref:
         """The elements at a position of all windows."""
-        element, axes = self._element(source), self._span(source)
-
-        def emit(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
-            rank = range(len(e.tile))
-            at = [Expr(position[a] * self.pooled[a].dilation) if a in position else Expr() for a in rank]
-            _, rows = pack(at)
-            steps = [self.pooled[a].stride if a in position else 1 for a in rank]
-            sizes = spanning(e.tile, axes)
-            return e.builder.add(
-                ops.ExtractOp,
-                tiles,
-                [e.type(axes, element)],
-                offsets=rows,
-                sizes=ints(sizes),
-                steps=ints(steps),
-            ).results
-
-        return self._step(Step([element], axes, [source], emit, "op"))
-
-
-Emit = Callable[[Emitter, list[SSAValue]], Sequence[SSAValue]]
-
-
-def _behind(emit: Emit, done: frozenset[int]) -> Emit:
-    """What builds a step behind the reduction of windows along these axes."""
-
-    def inner(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
-        assert isinstance(e, PooledEmitter)
-        return emit(e.seen(done), tiles)
-
-    return inner
+        taken = tuple((a, at * self.pooled[a].dilation, self.pooled[a].stride) for a, at in sorted(position.items()))
+        return self._stage(Stage(Extract(taken), [self._element(source)], self._span(source), [source]))

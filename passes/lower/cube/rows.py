@@ -11,7 +11,7 @@ from ....dialects.base import Expr, integer_attr, ints, pack
 from ....dialects.dtypes import size
 from ....dialects.npu.types import padded_bytes
 from ....dialects.tile import TileType
-from ..builder import KernelBuilder
+from ....kernels.builder import KernelBuilder
 from .columns import Columns
 
 L1_PART = 32

@@ -14,13 +14,13 @@ from ....dialects.dtypes import itemsize, size
 from ....dialects.graph import ContractOp, FusionOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.graph.schedules import Schedule
+from ....kernels.stage import spanning, tile_bytes
 from ....machine import Machine
 from ...errors import TooLarge
 from ..bound import grids
 from ..schedule import largest_tile
 from ..scheduled import as_vector
-from ..step_costs import computing, copying
-from ..steps import spanning, tile_bytes
+from ..stage_costs import computing, copying
 from ..streaming import PeeledPieces, RowPieces
 from ..vector import VectorKernel
 from .contraction_axes import product_in
@@ -77,7 +77,7 @@ class VectorProductKernel(VectorKernel):
     def __init__(self, fusion: FusionOp, machine: Machine, asked: VectorSchedule):
         super().__init__(spread(fusion), machine, asked)
         self.fusion = fusion
-        loads = [step for step in self.steps if step.kind == "load" and step.view is not None]
+        loads = [step for step in self.stages if step.kind == "load" and step.view is not None]
         self.longest = max(
             loads, key=lambda s: size(s.view.shape) * itemsize(s.view.element) if s.view else 0
         )
@@ -131,14 +131,14 @@ class VectorProductKernel(VectorKernel):
 
     def _needed_bytes(self, tile: Sequence[int]) -> int:
         """Bytes of ub with this tile: results are written over what ends there."""
-        needed = self.steps.ub_bytes(tile, self.slots, in_place=True)
+        needed = self.stages.ub_bytes(tile, self.slots, in_place=True)
         if not self._in_pieces(tile):
             return needed
         rest = [self.extents[a] % n if a in self.rows else n for a, n in enumerate(tile)]
         if not self._masked(tile) and all(
             rest
         ):  # what is left behind the whole pieces is loaded to a place of its own
-            loads = [self.steps[i] for i in self._of_pieces if self.steps[i].kind == "load"]
+            loads = [self.stages[i] for i in self._of_pieces if self.stages[i].kind == "load"]
             needed += self.slots * sum(tile_bytes(rest, s.axes, s.elements) for s in loads)
         return needed + self.pieces.walks.combining_bytes(tile, ragged=self._masked(tile))
 
@@ -152,7 +152,7 @@ class VectorProductKernel(VectorKernel):
     @cached_property
     def pieces(self) -> RowPieces:
         kind = PeeledPieces if len(self.rows) == 1 else RowPieces
-        return kind(self.steps, self.extents)
+        return kind(self.stages, self.extents)
 
     def bound(self, schedule: Schedule) -> float:
         """The pipes overlap; the first loads, the work on the last piece and the last store do not."""
@@ -163,7 +163,7 @@ class VectorProductKernel(VectorKernel):
         pieces = size(own)
         waiting = machine.wait_cycles.get("MTE2", 0) * pieces
         loading = working = storing = missed = ends = 0.0
-        for i, step in enumerate(self.steps):
+        for i, step in enumerate(self.stages):
             times = pieces if i in self._of_pieces else results
             if step.view is None:
                 cycles = computing(step, tile, machine)
@@ -185,5 +185,5 @@ class VectorProductKernel(VectorKernel):
     @cached_property
     def _of_pieces(self) -> frozenset[int]:
         """The steps that are done for every piece of what is summed over."""
-        at = next(i for i, step in enumerate(self.steps) if step.reduces)
-        return frozenset([*self.steps.ancestors(at), at])
+        at = next(i for i, step in enumerate(self.stages) if step.reduces)
+        return frozenset([*self.stages.ancestors(at), at])

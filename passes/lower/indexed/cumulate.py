@@ -15,10 +15,10 @@ from ....dialects.graph import CumulateOp, FusionOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.types import padded_bytes, row_strides
 from ....dialects.tile import TileType
+from ....kernels.builder import KernelBuilder, dense, gm_of, number
 from ....machine import Machine
 from ..bound import VectorWork, copy_cycles
 from ..boxes import BoxKernel, TilePlace
-from ..builder import KernelBuilder, dense, gm_of, number
 from ..schedule import choose_tile
 
 

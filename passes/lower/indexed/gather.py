@@ -16,11 +16,11 @@ from ....dialects.npu.interface import gm_traffic
 from ....dialects.npu.types import GmType, padded_bytes, row_strides
 from ....dialects.open_sizes import choosing, is_open
 from ....dialects.tile import TileType
+from ....kernels.builder import KernelBuilder, dense, gm_of, number
 from ....machine import Machine
 from ...errors import PassError
 from ..bound import VectorWork, copy_cycles
 from ..boxes import BoxKernel, TilePlace
-from ..builder import KernelBuilder, dense, gm_of, number
 from ..schedule import cut_tile, divisor, merge_axes
 
 LARGEST_OFFSET = 2**31 - 1

@@ -25,11 +25,11 @@ from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.types import ROW_BYTES, GmType, padded_bytes, row_strides
 from ....dialects.open_sizes import any_open
 from ....dialects.tile import TileType
+from ....kernels.builder import KernelBuilder, number
 from ....machine import Machine
 from ...errors import PassError
 from ..bound import VectorWork, copy_cycles
 from ..boxes import TilePlace
-from ..builder import KernelBuilder, number
 from .gather import GatherKernel, counted
 
 PLACES = 5

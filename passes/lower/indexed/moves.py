@@ -15,10 +15,10 @@ from ....dialects.graph.schedules import Schedule
 from ....dialects.npu.types import GmType, padded_bytes, row_strides
 from ....dialects.open_sizes import certain, is_open
 from ....dialects.tile import TileType
+from ....kernels.builder import KernelBuilder, dense, divide_grid
 from ....machine import Machine
 from ..bound import VectorWork, copy_cycles
 from ..boxes import BoxKernel, TilePlace
-from ..builder import KernelBuilder, dense, divide_grid
 from ..schedule import divisor, merge_axes
 from ..scheduled import as_vector, cannot_obey
 

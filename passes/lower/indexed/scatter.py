@@ -19,11 +19,11 @@ from ....dialects.graph import FusionOp, ScatterOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.scatter import combining, row_cycles
 from ....dialects.tile import TileType
+from ....kernels.builder import KernelBuilder, gm_of
 from ....machine import Machine
 from ...fusion.long_rows import UB_FRACTION
 from ..bound import VectorWork
 from ..boxes import BoxKernel, TilePlace
-from ..builder import KernelBuilder, gm_of
 
 LONGEST_PART = 1024
 """Updates that are loaded at once, at most."""

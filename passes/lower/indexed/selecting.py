@@ -23,11 +23,11 @@ from ....dialects.graph import FusionOp, SelectAndScatterOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.types import padded_bytes, row_strides
 from ....dialects.tile import TileType
+from ....kernels.builder import KernelBuilder, dense, gm_of, number
 from ....machine import Machine
 from ...forms.access import resolve
 from ..bound import VectorWork, copy_cycles
 from ..boxes import BoxKernel, TilePlace
-from ..builder import KernelBuilder, dense, gm_of, number
 from ..schedule import choose_tile
 
 

@@ -14,11 +14,11 @@ from ....dialects.graph import FusionOp, SortOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.types import padded_bytes
 from ....dialects.tile import TileType
+from ....kernels.builder import KernelBuilder, dense, gm_of
 from ....machine import Machine
 from ...fusion.long_rows import UB_FRACTION
 from ..bound import VectorWork, copy_cycles
 from ..boxes import BoxKernel, TilePlace
-from ..builder import KernelBuilder, dense, gm_of
 from ..schedule import choose_tile
 
 WORD = IntegerType(32, Signedness.UNSIGNED)

@@ -15,11 +15,11 @@ from ....dialects.graph import FusionOp, ReduceWindowOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.types import GmType, padded_bytes
 from ....dialects.tile import TileType
+from ....kernels.builder import KernelBuilder, dense, gm_of, hand_back, number
 from ....machine import Machine
 from ...forms.access import resolve
 from ..bound import VectorWork, copy_cycles
 from ..boxes import BoxKernel, TilePlace
-from ..builder import KernelBuilder, dense, gm_of, hand_back, number
 
 UNROLLED_TAPS = 16
 """Windows of more positions than this are walked by loops instead of being written out."""

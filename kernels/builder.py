@@ -27,15 +27,14 @@ from xdsl.dialects.scf import ForOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.utils.hints import isa
 
-from ...dialects import tile as ops
-from ...dialects.base import INDEX, Expr, integer_attr, ints, pack
-from ...dialects.dtypes import shape_in
-from ...dialects.npu.types import GmType, row_strides
-from ...dialects.open_sizes import example, is_open
-from ...dialects.tile import TileType
-from ...dialects.tile.structure import SPACE_ORDER
-from ...machine import Machine
-from .schedule import may_repeat
+from ..dialects import tile as ops
+from ..dialects.base import INDEX, Expr, integer_attr, ints, pack
+from ..dialects.dtypes import shape_in
+from ..dialects.npu.types import GmType, row_strides
+from ..dialects.open_sizes import example, is_open
+from ..dialects.tile import TileType
+from ..dialects.tile.structure import SPACE_ORDER
+from ..machine import Machine
 
 
 def exactly(value: float | int | None) -> bytes | int | None:
@@ -50,6 +49,9 @@ def number(value: float | int) -> FloatAttr | IntegerAttr:
     return IntegerAttr(int(value), i64 if value < 2**63 else IntegerType(64, Signedness.UNSIGNED))
 
 
+def may_repeat(count: int) -> bool:
+    """Whether a loop may run, or an axis be shared by cores, more than once: an open number may be any."""
+    return is_open(count) or count > 1
 
 
 @dataclass

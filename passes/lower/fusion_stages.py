@@ -1,48 +1,46 @@
-"""Turns a fusion into steps: loads of its operands, the ops of its domain, stores of its results."""
+"""Turns a fusion into stages: loads of its operands, the ops of its domain, stores of its results."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from xdsl.dialects.builtin import DenseArrayBase, StringAttr, f16
+from xdsl.dialects.builtin import f16
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
-from ...dialects import tile as ops
-from ...dialects.base import Expr, describe, integer, integer_attr, ints, pack, text, to_ints
+from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.dtypes import PAIR, dtype_name, element_type, itemsize, signed, size
 from ...dialects.elementwise import FUNCTIONS, REDUCTION_FUNCTION
 from ...dialects.graph import ArgReduceOp, ElementwiseOp, FusionOp, IotaOp, ReduceOp, UnpackOp
 from ...dialects.graph.interface import element_of, shape_of
-from ...dialects.npu.types import GmType
 from ...dialects.open_sizes import is_open
+from ...kernels.builder import exactly
+from ...kernels.stage import (
+    Apply,
+    ArgReduce,
+    BoxDim,
+    Extract,
+    Fill,
+    Iota,
+    LoadBox,
+    Reduce,
+    Ref,
+    Round,
+    Spacing,
+    Spread,
+    Stage,
+    StageGraph,
+    StoreBox,
+    Unpack,
+)
 from ...machine import Machine
 from ..errors import NoKernel, PassError
 from ..forms.access import Load, splat_of
 from .axes import FusionAxes, StoredPart
-from .builder import exactly, number
 from .rounding import Rounding, roundings
-from .steps import Emitter, Ref, Spacing, Step, Steps
 
 
-class BoxDim(NamedTuple):
-    """One dimension of a loaded view: extent, stride (elements), the axis it is walked along, `step` elements at a
-    time from `start` on."""
-
-    extent: int
-    stride: int
-    axis: int | None
-    step: int = 1
-    start: int = 0
-
-
-def _halved(place: Expr) -> Expr:
-    """The place among pairs of a number's place, which is even."""
-    return Expr(place.constant // 2, {v: c // 2 for v, c in place.terms})
-
-
-class FusionSteps(FusionAxes):
-    """Makes the steps of a fusion's members. `made` is the step of each value that is computed."""
+class FusionStages(FusionAxes):
+    """Makes the stages of a fusion's members. `made` is the step of each value that is computed."""
 
     def __init__(
         self,
@@ -53,19 +51,19 @@ class FusionSteps(FusionAxes):
     ):
         super().__init__(fusion, machine, groups, apart)
         self.location = fusion.location
-        self.steps = self._no_steps()
+        self.stages = self._no_stages()
         self.made: dict[SSAValue, Ref] = {}
         self.loads: dict[tuple, Ref] = {}
         self.casts: dict[tuple, Ref] = {}
         self.paired: frozenset[int] = frozenset()
         """Axes along which numbers are loaded in pairs: tiles have even extents there."""
 
-    def _no_steps(self) -> Steps:
-        """What steps are added to."""
-        return Steps()
+    def _no_stages(self) -> StageGraph:
+        """What stages are added to."""
+        return StageGraph()
 
-    def build_steps(self) -> None:
-        """Fills `steps`. Raises PassError for an op that no vector kernel has."""
+    def build_stages(self) -> None:
+        """Fills `stages`. Raises PassError for an op that no vector kernel has."""
         rounded = roundings(self.members, self.machine.vector)
         within = frozenset[Operation]().union(*(chain.ops for chain in rounded.values()))
         for op in self.members:
@@ -88,28 +86,22 @@ class FusionSteps(FusionAxes):
             self._store(part)
 
     def _other(self, op: Operation) -> None:
-        """Makes the steps of an op that is in some kernels only. Raises PassError where this is none of them."""
+        """Makes the stages of an op that is in some kernels only. Raises PassError where this is none of them."""
         raise PassError(f"{describe(op)} cannot be part of a vector kernel")
 
     def _stored_extent(self, axis: int) -> int:
         """Elements along an axis of what is stored."""
         return self.extents[axis]
 
-    def _step(self, step: Step) -> Ref:
+    def _stage(self, step: Stage) -> Ref:
         step.location = self.location
-        self.steps.append(step)
-        return (len(self.steps) - 1, 0)
+        self.stages.append(step)
+        return (len(self.stages) - 1, 0)
 
     def _fill(self, value: float | int, element: Attribute) -> Ref:
         key = ("fill", exactly(value), element)
         if key not in self.loads:
-
-            def emit(e: Emitter, _: list[SSAValue]) -> Sequence[SSAValue]:
-                return e.builder.add(
-                    ops.FillOp, [], [e.type(frozenset(), element)], value=number(value)
-                ).results
-
-            self.loads[key] = self._step(Step([element], frozenset(), (), emit, "fill"))
+            self.loads[key] = self._stage(Stage(Fill(value), [element], frozenset()))
         return self.loads[key]
 
     def _iota(self, load: Load, element: Attribute) -> Ref:
@@ -126,22 +118,8 @@ class FusionSteps(FusionAxes):
             return self.loads[key]
         total: Ref | None = None
         for position, (axis, coefficient) in enumerate(terms):
-            constant = index.constant if position == 0 else 0
-
-            def emit(
-                e: Emitter, _: list[SSAValue], axis=axis, c=coefficient, constant=constant
-            ) -> Sequence[SSAValue]:
-                indices, rows = pack([e.at(axis) * c + constant])
-                return e.builder.add(
-                    ops.IotaOp,
-                    indices,
-                    [e.type(frozenset({axis}), element)],
-                    offsets=rows,
-                    dim=integer_attr(axis),
-                    step=integer_attr(c),
-                ).results
-
-            part = self._step(Step([element], frozenset({axis}), (), emit, "op", frozenset({axis})))
+            op = Iota(axis, coefficient, index.constant if position == 0 else 0)
+            part = self._stage(Stage(op, [element], frozenset({axis})))
             total = part if total is None else self._apply("add", [total, part], element)
         assert total is not None
         self.loads[key] = total
@@ -173,22 +151,8 @@ class FusionSteps(FusionAxes):
         if spacing is not None:
             self.loads[key] = self._picked(dims, load, element, number_in, spacing)
             return self.loads[key]
-        along = [d.axis for d in dims]
-        axes = frozenset(a for a in along if a is not None)
-
-        def emit(e: Emitter, _: list[SSAValue]) -> Sequence[SSAValue]:
-            view = e.builder.view(
-                e.builder.gm(number_in), [d.extent for d in dims], [d.stride for d in dims], load.offset
-            )
-            offsets = [(e.at(d.axis) * d.step if d.axis is not None else Expr()) + d.start for d in dims]
-            sizes = [e.tile[d.axis] if d.axis is not None else 1 for d in dims]
-            steps = [d.step if d.axis is not None else 1 for d in dims]
-            return [e.builder.load(view, offsets, sizes, e.type(axes, element), steps, load.fill)]
-
-        whole = GmType.of([d.extent for d in dims], element, [d.stride * d.step for d in dims])
-        self.loads[key] = self._step(
-            Step([element], axes, (), emit, "load", axes, view=whole, along=along, source=number_in)
-        )
+        op = LoadBox(number_in, tuple(dims), load.offset, load.fill)
+        self.loads[key] = self._stage(Stage(op, [element], op.moves))
         return self.loads[key]
 
     def _spacing(self, dims: Sequence[BoxDim], load: Load, element: Attribute) -> Spacing | None:
@@ -210,37 +174,11 @@ class FusionSteps(FusionAxes):
         self, dims: Sequence[BoxDim], load: Load, element: Attribute, source: int, spacing: Spacing
     ) -> Ref:
         """Loads all elements between those that are taken, and picks these on chip."""
-        along = [d.axis for d in dims]
-        axes = frozenset(a for a in along if a is not None)
-        shape = [d.extent for d in dims[:-1]] + [spacing.length(dims[-1].extent)]
-        strides = [d.stride for d in dims[:-1]] + [1]
-
-        def bring(e: Emitter, _: list[SSAValue]) -> Sequence[SSAValue]:
-            view = e.builder.view(e.builder.gm(source), shape, strides, load.offset)
-            places = [Expr() if d.axis is None else e.at(d.axis) for d in dims[:-1]]
-            places.append(e.at(spacing.axis) * spacing.step)
-            kind = e.type(axes, element, spacing)
-            sizes = [1 if d.axis is None else e.tile[d.axis] for d in dims[:-1]] + [kind.shape[-1]]
-            return [e.builder.load(view, places, sizes, kind)]
-
-        def pick(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
-            kind = e.type(axes, element)
-            indices, offsets = pack([Expr() for _ in kind.shape])
-            steps = [1] * (len(kind.shape) - 1) + [spacing.step]
-            return e.builder.add(
-                ops.ExtractOp,
-                [tiles[0], *indices],
-                [kind],
-                offsets=offsets,
-                sizes=ints(kind.shape),
-                steps=ints(steps),
-            ).results
-
-        whole = GmType.of(shape, element, strides)
-        run = self._step(
-            Step([element], axes, (), bring, "load", axes, view=whole, along=along, source=source, spacing=spacing)
-        )
-        return self._step(Step([element], axes, [run], pick, "op", function="gather"))
+        run = BoxDim(spacing.length(dims[-1].extent), 1, spacing.axis)
+        op = LoadBox(source, (*dims[:-1], run), load.offset)
+        brought = self._stage(Stage(op, [element], op.moves, spacing=spacing))
+        pick = Extract(((spacing.axis, 0, spacing.step),), picks=True)
+        return self._stage(Stage(pick, [element], op.moves, [brought]))
 
     def _value(self, value: SSAValue, axes: Sequence[int | None]) -> Ref:
         """The step that gives `value` with these axes."""
@@ -259,10 +197,10 @@ class FusionSteps(FusionAxes):
         return self.made[load.base]
 
     def _span(self, ref: Ref) -> frozenset[int]:
-        return self.steps[ref[0]].axes
+        return self.stages[ref[0]].axes
 
     def _element(self, ref: Ref) -> Attribute:
-        return self.steps[ref[0]].elements[ref[1]]
+        return self.stages[ref[0]].elements[ref[1]]
 
     def _cast(self, ref: Ref, element: Attribute) -> Ref:
         if self._element(ref) == element:
@@ -283,27 +221,14 @@ class FusionSteps(FusionAxes):
 
     def _materialise(self, ref: Ref, axes: frozenset[int]) -> Ref:
         """A value repeated over real lanes along `axes`."""
-        element = self._element(ref)
-
-        def emit(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
-            if tiles[0].type == e.type(axes, element):
-                return tiles
-            return e.builder.add(ops.BroadcastOp, tiles, [e.type(axes, element)]).results
-
-        return self._step(Step([element], axes, [ref], emit, "op"))
+        return self._stage(Stage(Spread(), [self._element(ref)], axes, [ref]))
 
     def _apply(
         self, function: str, operands: Sequence[Ref], element: Attribute, axes: frozenset[int] | None = None
     ) -> Ref:
         """An elementwise step over the union of its operands' axes."""
         span = frozenset().union(*(self._span(r) for r in operands)) if axes is None else axes
-        spread = self._lanes(operands, span)
-        cls = ops.ELEMENTWISE[function]
-
-        def emit(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
-            return e.builder.add(cls, tiles, [e.type(span, element)]).results
-
-        return self._step(Step([element], span, spread, emit, "op", function=function))
+        return self._stage(Stage(Apply(function), [element], span, self._lanes(operands, span)))
 
     def _lanes(self, operands: Sequence[Ref], span: frozenset[int]) -> list[Ref]:
         """The operands of an elementwise step over `span`, each repeated over its lanes."""
@@ -356,14 +281,7 @@ class FusionSteps(FusionAxes):
 
     def _round(self, ref: Ref, mode: str, element: Attribute) -> Ref:
         """A conversion that rounds by a rule."""
-        axes = self._span(ref)
-
-        def emit(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
-            return e.builder.add(
-                ops.RoundToOp, tiles, [e.type(axes, element)], mode=StringAttr(mode)
-            ).results
-
-        return self._step(Step([element], axes, [ref], emit, "op", function="convert"))
+        return self._stage(Stage(Round(mode), [element], self._span(ref), [ref]))
 
     def _reduce(self, op: ReduceOp) -> None:
         axes = self._axes_of(op)
@@ -382,27 +300,9 @@ class FusionSteps(FusionAxes):
             self.made[op.result] = self._cast(source, out)
             return
 
-        def emit(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
-            return e.builder.add(
-                ops.ReduceOp,
-                tiles,
-                [e.type(span, native)],
-                kind=StringAttr(kind),
-                dims=ints(sorted(dims)),
-                counted=self._counted(e, sorted(dims)),
-            ).results
-
-        function = REDUCTION_FUNCTION[kind]
-        ref = self._step(
-            Step([native], span, [source], emit, "reduce", reduces=dims, combines=kind, function=function)
-        )
+        reduction = Reduce(kind, tuple((a, self.extents[a]) for a in sorted(dims)))
+        ref = self._stage(Stage(reduction, [native], span, [source]))
         self.made[op.result] = self._cast(ref, out)
-
-    def _counted(self, e: Emitter, dims: Sequence[int]) -> DenseArrayBase | None:
-        """How many elements count along these axes, where a tile may be longer than an open one; None where all do."""
-        extents = [self.extents[a] for a in dims]
-        longer = any(is_open(n) and e.tile[a] >= n for a, n in zip(dims, extents, strict=True))
-        return ints(extents) if longer else None
 
     def _arg_reduce(self, op: ArgReduceOp) -> None:
         axes = self._axes_of(op)
@@ -419,21 +319,8 @@ class FusionSteps(FusionAxes):
             return
         (dim,) = dims
         span = self._span(source) - dims
-        kind = text(op.kind)
-
-        def emit(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
-            return e.builder.add(
-                ops.ArgReduceOp,
-                tiles,
-                [e.type(span, native), e.type(span, index)],
-                kind=StringAttr(kind),
-                dim=integer_attr(dim),
-                counted=self._counted(e, [dim]),
-            ).results
-
-        number_of, _ = self._step(
-            Step([native, index], span, [source], emit, "reduce", reduces=dims, combines=kind)
-        )
+        reduction = ArgReduce(text(op.kind), dim, self.extents[dim])
+        number_of, _ = self._stage(Stage(reduction, [native, index], span, [source]))
         self.made[op.value] = self._cast((number_of, 0), out)
         self.made[op.index] = (number_of, 1)
 
@@ -445,23 +332,12 @@ class FusionSteps(FusionAxes):
         self.paired |= {paired}
         assert isinstance(op.x, BlockArgument) and strides[paired] == 1
         source, spacing = self.inputs[op.x], Spacing(paired, pairs=True)
-        shape = [self.extents[a] // (1 + (a == paired)) for a in dims]
-        steps = [1 if a == paired else strides[a] // 2 for a in dims]
-
-        def load(e: Emitter, _: list[SSAValue]) -> Sequence[SSAValue]:
-            view = e.builder.view(e.builder.gm(source), shape, steps)
-            places = [_halved(e.at(a)) if a == paired else e.at(a) for a in dims]
-            sizes = [e.tile[a] // (1 + (a == paired)) for a in dims]
-            return [e.builder.load(view, places, sizes, e.type(axes, PAIR, spacing), [1] * len(dims), None)]
-
-        def unpack(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
-            return e.builder.add(ops.UnpackOp, tiles, [e.type(axes, f16)]).results
-
-        whole = GmType.of(shape, PAIR, steps)
-        pairs = self._step(
-            Step([PAIR], axes, (), load, "load", axes, view=whole, along=dims, source=source, spacing=spacing)
+        box = (
+            BoxDim(self.extents[a] // 2, 1, a) if a == paired else BoxDim(self.extents[a], strides[a] // 2, a)
+            for a in dims
         )
-        self.made[op.result] = self._step(Step([f16], axes, [pairs], unpack, "op", function="unpack"))
+        pairs = self._stage(Stage(LoadBox(source, tuple(box)), [PAIR], axes, spacing=spacing))
+        self.made[op.result] = self._stage(Stage(Unpack(), [f16], axes, [pairs]))
 
     def _store(self, part: StoredPart) -> None:
         value = part.value
@@ -472,20 +348,5 @@ class FusionSteps(FusionAxes):
         by_axis = {self.new_axis[a]: s for a, s in sorted(strides.items()) if a in self.new_axis}
         if self._span(ref) != axes:
             ref = self._materialise(ref, axes)
-        dims = sorted(by_axis)
-
-        def emit(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
-            dest = e.builder.view(
-                e.builder.output(part.output),
-                [self._stored_extent(a) for a in dims] or [1],
-                [by_axis[a] for a in dims] or [1],
-                part.offset,
-            )
-            e.builder.store(
-                tiles[0], dest, [e.at(a) for a in dims] or [Expr()], [e.tile[a] for a in dims] or [1]
-            )
-            return ()
-
-        stored = [self._stored_extent(a) for a in dims]
-        whole = GmType.of(stored, self._element(ref), [by_axis[a] for a in dims])
-        self._step(Step([], axes, [ref], emit, "store", axes, view=whole, along=dims))
+        box = tuple(BoxDim(self._stored_extent(a), by_axis[a], a) for a in sorted(by_axis))
+        self._stage(Stage(StoreBox(part.output, box, self._element(ref), part.offset), [], axes, [ref]))

@@ -1,0 +1,229 @@
+"""Builds tile ops of stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import singledispatch
+
+from xdsl.dialects.builtin import DenseArrayBase, StringAttr
+from xdsl.ir import Attribute, SSAValue
+
+from ..dialects import tile as ops
+from ..dialects.base import Expr, integer_attr, ints, pack
+from ..dialects.open_sizes import is_open
+from ..dialects.tile import TileType
+from .builder import KernelBuilder, number
+from .stage import (
+    Apply,
+    ArgReduce,
+    BoxDim,
+    Extract,
+    Fill,
+    Given,
+    Iota,
+    LoadBox,
+    Mask,
+    Reduce,
+    ReduceWindows,
+    Ref,
+    Round,
+    Spacing,
+    Spread,
+    Stage,
+    StageGraph,
+    StageOp,
+    StoreBox,
+    Transpose,
+    Unpack,
+    spanning,
+)
+
+
+@dataclass
+class Emitter:
+    """What stages need while they are built: tile extents, loop positions, and what gives the tiles that other parts of
+    the kernel make, by name."""
+
+    builder: KernelBuilder
+    tile: Sequence[int]
+    position: dict[int, Expr] = field(default_factory=dict)
+    given: Mapping[str, Callable[[Emitter, Stage], SSAValue]] = field(default_factory=dict)
+
+    def type(self, axes: frozenset[int], element: Attribute, spacing: Spacing | None = None) -> TileType:
+        return TileType.of(spanning(self.tile, axes, spacing), element, "ub")
+
+    def types(self, stage: Stage) -> list[TileType]:
+        """Of the results of a stage."""
+        return [self.type(stage.axes, element, stage.spacing) for element in stage.elements]
+
+    def at(self, axis: int) -> Expr:
+        return self.position.get(axis, Expr())
+
+    def handed(self, axis: int) -> Expr:
+        """Where what the cube hands over is."""
+        return self.at(axis)
+
+    def move(self, axis: int, index: Expr, extent: int, whole: bool) -> Expr:
+        """Goes so many tiles, which are `whole` or parts of one, of this extent ahead along an axis; the elements from
+        the place before to this one."""
+        ahead = index * extent
+        self.position[axis] = self.at(axis) + ahead
+        return ahead
+
+    def build(self, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        """Builds a stage from the tiles of its operands; its results."""
+        return _build(stage.op, self, stage, tiles)
+
+    def emit(self, i: int, stage: Stage, done: dict[Ref, SSAValue]) -> None:
+        """Builds stage number `i` from the tiles in `done`, and adds its own."""
+        outer, self.builder.location = self.builder.location, stage.location
+        results = self.build(stage, [done[r] for r in stage.operands])
+        self.builder.location = outer
+        done.update({(i, j): r for j, r in enumerate(results)})
+
+    def emit_level(
+        self, stages: StageGraph, level: Sequence[int], depth: int, done: dict[Ref, SSAValue]
+    ) -> None:
+        """Builds the stages of one loop depth: loads first and stores last, so that one flag can cover them all."""
+        here = [i for i, _ in enumerate(stages) if level[i] == depth and (i, 0) not in done]
+        for i in stages.ordered(here):
+            self.emit(i, stages[i], done)
+
+
+@singledispatch
+def _build(op: StageOp, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    """The results of a stage with this op."""
+    raise TypeError(f"no tile ops are known for {op.NAME}")
+
+
+@_build.register
+def _(op: Fill, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    return e.builder.add(ops.FillOp, [], e.types(stage), value=number(op.value)).results
+
+
+@_build.register
+def _(op: Iota, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    indices, rows = pack([e.at(op.axis) * op.step + op.start])
+    dim, step = integer_attr(op.axis), integer_attr(op.step)
+    return e.builder.add(ops.IotaOp, indices, e.types(stage), offsets=rows, dim=dim, step=step).results
+
+
+@_build.register
+def _(op: LoadBox, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    b, (kind,) = e.builder, e.types(stage)
+    dims = [op.box[d] for d in op.order] or op.box
+    view = b.view(b.gm(op.input), [d.extent for d in dims], [d.stride for d in dims], op.offset)
+    places, sizes, steps = (
+        zip(*(_along(d, e, stage.spacing) for d in dims), strict=True) if dims else ((), (), ())
+    )
+    if op.order:
+        *outer, lines, columns = kind.shape
+        kind = TileType.of([*outer, columns, lines], kind.element, kind.space)
+    return [b.load(view, places, sizes, kind, steps, op.fill)]
+
+
+def _along(dim: BoxDim, e: Emitter, spacing: Spacing | None) -> tuple[Expr, int, int]:
+    """Where a load begins along a dimension, how much it takes, and every which element."""
+    if dim.axis is None:
+        return Expr() + dim.start, 1, 1
+    at, extent = e.at(dim.axis), e.tile[dim.axis]
+    if spacing is None or spacing.axis != dim.axis:
+        return at * dim.step + dim.start, extent, dim.step
+    return spacing.place(at), spacing.length(extent), 1
+
+
+@_build.register
+def _(op: StoreBox, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    b, axes = e.builder, [d.axis for d in op.box if d.axis is not None]
+    dest = b.view(
+        b.output(op.output), [d.extent for d in op.box] or [1], [d.stride for d in op.box] or [1], op.offset
+    )
+    b.store(tiles[0], dest, [e.at(a) for a in axes] or [Expr()], [e.tile[a] for a in axes] or [1])
+    return ()
+
+
+@_build.register
+def _(op: Given, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    return [e.given[op.name](e, stage)]
+
+
+@_build.register
+def _(op: Apply, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    return e.builder.add(ops.ELEMENTWISE[op.of], tiles, e.types(stage)).results
+
+
+@_build.register
+def _(op: Round, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    return e.builder.add(ops.RoundToOp, tiles, e.types(stage), mode=StringAttr(op.mode)).results
+
+
+@_build.register
+def _(op: Spread, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    kinds = e.types(stage)
+    if tiles[0].type == kinds[0]:
+        return tiles
+    return e.builder.add(ops.BroadcastOp, tiles, kinds).results
+
+
+@_build.register
+def _(op: Transpose, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    return e.builder.add(ops.TransposeOp, tiles, e.types(stage), perm=ints(op.perm)).results
+
+
+@_build.register
+def _(op: Extract, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    (kind,) = e.types(stage)
+    taken = {axis: (start, step) for axis, start, step in op.taken}
+    starts, steps = zip(*(taken.get(a, (0, 1)) for a in range(len(e.tile))), strict=True)
+    indices, offsets = pack([Expr(start) for start in starts])
+    sizes, steps = ints(kind.shape), ints(steps)
+    return e.builder.add(
+        ops.ExtractOp, [*tiles, *indices], [kind], offsets=offsets, sizes=sizes, steps=steps
+    ).results
+
+
+@_build.register
+def _(op: Unpack, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    return e.builder.add(ops.UnpackOp, tiles, e.types(stage)).results
+
+
+@_build.register
+def _(op: Mask, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    bounds, rank = dict(op.bounds), range(len(e.tile))
+    indices, rows = pack([e.at(a) if a in bounds else Expr() for a in rank])
+    return e.builder.add(
+        ops.MaskOp,
+        [*tiles, *indices],
+        [tiles[0].type],
+        offsets=rows,
+        bounds=ints([bounds.get(a, e.tile[a]) for a in rank]),
+        value=number(op.value),
+    ).results
+
+
+@_build.register
+def _(op: Reduce, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    dims, kind = ints([a for a, _ in op.axes]), StringAttr(op.by)
+    counted = _counted(e, op.axes)
+    return e.builder.add(ops.ReduceOp, tiles, e.types(stage), kind=kind, dims=dims, counted=counted).results
+
+
+@_build.register
+def _(op: ReduceWindows, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    return e.builder.add(
+        ops.ReduceOp, tiles, e.types(stage), kind=StringAttr(op.by), dims=ints(op.axes)
+    ).results
+
+
+@_build.register
+def _(op: ArgReduce, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    kind, dim, counted = StringAttr(op.by), integer_attr(op.axis), _counted(e, [(op.axis, op.extent)])
+    return e.builder.add(ops.ArgReduceOp, tiles, e.types(stage), kind=kind, dim=dim, counted=counted).results
+
+
+def _counted(e: Emitter, axes: Sequence[tuple[int, int]]) -> DenseArrayBase | None:
+    """How many elements count along these axes, of so many each, where a tile may be longer than an open one; None
+    where all do."""
+    longer = any(is_open(n) and e.tile[a] >= n for a, n in axes)
+    return ints([n for _, n in axes]) if longer else None

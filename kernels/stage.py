@@ -1,0 +1,548 @@
+"""Stages of a vector kernel: what is loaded, computed and stored, known by the axes that it spans, before tiles have
+sizes. They are data: they print (text.py), compare and hash, and emit.py builds tile ops of them.
+
+From a graph of stages follow the bytes of ub for given tile extents and the loop of each stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from xdsl.dialects.builtin import LocationAttr
+from xdsl.ir import Attribute
+
+from ..dialects.base import Expr
+from ..dialects.dtypes import itemsize
+from ..dialects.elementwise import REDUCTION_FUNCTION
+from ..dialects.npu.types import GmType, padded_size
+
+Ref = tuple[int, int]
+"""A stage's number and which of its results."""
+
+StageKind = Literal["load", "drain", "given", "fill", "op", "reduce", "store"]
+"""When a stage is built, and which pipe it is on: loads first, stores last; a drain brings what the cube has; another
+part of the kernel has made what is given."""
+
+
+@dataclass(frozen=True)
+class Spacing:
+    """Along `axis` a tile is longer or shorter than others: it has all elements between those of which `step` takes one
+    in so many, or one element for each pair."""
+
+    axis: int
+    step: int = 1
+    pairs: bool = False
+
+    def length(self, extent: int) -> int:
+        """Its elements where others have so many."""
+        return extent // 2 if self.pairs else (extent - 1) * self.step + 1
+
+    def place(self, at: Expr) -> Expr:
+        """Where it begins where others begin at a place, which is even where there is one element for each pair."""
+        if not self.pairs:
+            return at * self.step
+        return Expr(at.constant // 2, {v: c // 2 for v, c in at.terms})
+
+
+@dataclass(frozen=True)
+class BoxDim:
+    """One dimension of what is loaded or stored: its extent, its stride in elements, and the axis that it is walked
+    along, None where there is one place; `step` elements at a time from `start` on."""
+
+    extent: int
+    stride: int
+    axis: int | None
+    step: int = 1
+    start: int = 0
+
+
+# -- what a stage does ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StageOp:
+    """What a stage does. The fields of a subclass are all that tells two of them apart."""
+
+    NAME: ClassVar[str]
+    """What text calls it."""
+    KIND: ClassVar[StageKind] = "op"
+
+    @property
+    def kind(self) -> StageKind:
+        return self.KIND
+
+    @property
+    def function(self) -> str | None:
+        """What the vector unit computes; None for what is no function of its."""
+        return None
+
+    @property
+    def moves(self) -> frozenset[int]:
+        """Axes whose loop indices it reads."""
+        return frozenset()
+
+    @property
+    def reduces(self) -> frozenset[int]:
+        """Axes that it reduces."""
+        return frozenset()
+
+    @property
+    def combines(self) -> str | None:
+        """The kind of a reduction: what partial results of it are combined by."""
+        return None
+
+    @property
+    def dims(self) -> Sequence[BoxDim]:
+        """The dimensions of what it loads or stores."""
+        return ()
+
+    @property
+    def source(self) -> int | None:
+        """The number of the input that it loads."""
+        return None
+
+
+@dataclass(frozen=True)
+class Fill(StageOp):
+    """One number everywhere."""
+
+    NAME = "fill"
+    KIND = "fill"
+
+    value: float | int
+
+
+@dataclass(frozen=True)
+class Iota(StageOp):
+    """`start` and `step` times the index along an axis of the domain."""
+
+    NAME = "iota"
+
+    axis: int
+    step: int = 1
+    start: int = 0
+
+    @property
+    def moves(self) -> frozenset[int]:
+        return frozenset({self.axis})
+
+
+@dataclass(frozen=True)
+class LoadBox(StageOp):
+    """A box of an input, `offset` elements behind its first one. fill: what places outside of the input give; None
+    where there are none. order: the order in which the dimensions are moved, where that is not theirs: the tile's last
+    two axes are then swapped."""
+
+    NAME = "load"
+    KIND = "load"
+
+    input: int
+    box: tuple[BoxDim, ...]
+    offset: int = 0
+    fill: float | int | None = None
+    order: tuple[int, ...] = ()
+
+    @property
+    def moves(self) -> frozenset[int]:
+        return frozenset(d.axis for d in self.box if d.axis is not None)
+
+    @property
+    def dims(self) -> Sequence[BoxDim]:
+        return self.box
+
+    @property
+    def source(self) -> int | None:
+        return self.input
+
+
+@dataclass(frozen=True)
+class StoreBox(StageOp):
+    """Its operand, into a box of an output, `offset` elements behind its first one, whose elements are `element`s."""
+
+    NAME = "store"
+    KIND = "store"
+
+    output: int
+    box: tuple[BoxDim, ...]
+    element: Attribute
+    offset: int = 0
+
+    @property
+    def moves(self) -> frozenset[int]:
+        return frozenset(d.axis for d in self.box if d.axis is not None)
+
+    @property
+    def dims(self) -> Sequence[BoxDim]:
+        return self.box
+
+
+@dataclass(frozen=True)
+class Given(StageOp):
+    """A tile that another part of the kernel has made, by a name that this part knows it by; as: what it counts as."""
+
+    NAME = "given"
+
+    name: str
+    counts_as: StageKind = "given"
+    along: tuple[int, ...] = ()
+
+    @property
+    def kind(self) -> StageKind:
+        return self.counts_as
+
+    @property
+    def moves(self) -> frozenset[int]:
+        return frozenset(self.along)
+
+
+@dataclass(frozen=True)
+class Apply(StageOp):
+    """An elementwise function of its operands."""
+
+    NAME = "apply"
+
+    of: str
+
+    @property
+    def function(self) -> str | None:
+        return self.of
+
+
+@dataclass(frozen=True)
+class Round(StageOp):
+    """A conversion that rounds by a rule, as `RoundToOp` of the tile dialect names it."""
+
+    NAME = "round"
+
+    mode: str
+
+    @property
+    def function(self) -> str | None:
+        return "convert"
+
+
+@dataclass(frozen=True)
+class Spread(StageOp):
+    """Its operand repeated over the axes of its result."""
+
+    NAME = "spread"
+
+
+@dataclass(frozen=True)
+class Transpose(StageOp):
+    """The axes of a tile in another order."""
+
+    NAME = "transpose"
+
+    perm: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Extract(StageOp):
+    """Elements of a tile: along each axis that is `taken` from a start on, one in so many: (axis, start, step). picks:
+    whether the vector unit picks them one by one."""
+
+    NAME = "extract"
+
+    taken: tuple[tuple[int, int, int], ...]
+    picks: bool = False
+
+    @property
+    def function(self) -> str | None:
+        return "gather" if self.picks else None
+
+
+@dataclass(frozen=True)
+class Unpack(StageOp):
+    """The numbers of pairs of 4 bits."""
+
+    NAME = "unpack"
+
+    @property
+    def function(self) -> str | None:
+        return "unpack"
+
+
+@dataclass(frozen=True)
+class Mask(StageOp):
+    """A number in the place of elements behind the bounds along some axes: (axis, bound)."""
+
+    NAME = "mask"
+
+    bounds: tuple[tuple[int, int], ...]
+    value: float | int
+
+    @property
+    def moves(self) -> frozenset[int]:
+        return frozenset(a for a, _ in self.bounds)
+
+    @property
+    def function(self) -> str | None:
+        return "select"
+
+
+@dataclass(frozen=True)
+class Reduce(StageOp):
+    """A reduction along axes of the domain: (axis, its extent)."""
+
+    NAME = "reduce"
+    KIND = "reduce"
+
+    by: str
+    axes: tuple[tuple[int, int], ...]
+
+    @property
+    def function(self) -> str | None:
+        return REDUCTION_FUNCTION[self.by]
+
+    @property
+    def reduces(self) -> frozenset[int]:
+        return frozenset(a for a, _ in self.axes)
+
+    @property
+    def combines(self) -> str | None:
+        return self.by
+
+
+@dataclass(frozen=True)
+class ReduceWindows(StageOp):
+    """The same within a tile: one element for a window of all elements along some axes."""
+
+    NAME = "reduce_windows"
+    KIND = "reduce"
+
+    by: str
+    axes: tuple[int, ...]
+
+    @property
+    def function(self) -> str | None:
+        return REDUCTION_FUNCTION[self.by]
+
+
+@dataclass(frozen=True)
+class ArgReduce(StageOp):
+    """The largest or smallest element along an axis of the domain, which has so many, and its index."""
+
+    NAME = "arg_reduce"
+    KIND = "reduce"
+
+    by: str
+    axis: int
+    extent: int
+
+    @property
+    def reduces(self) -> frozenset[int]:
+        return frozenset({self.axis})
+
+    @property
+    def combines(self) -> str | None:
+        return self.by
+
+
+# -- a stage -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Stage:
+    """One tile op: what it does, to which results of stages before it. elements: the element types of its results,
+    which span the domain's `axes`. spacing: the axis along which its results have other lengths than what else spans
+    it. pooled: axes along which it has windows in the place of their elements. location: where the graph op that it
+    belongs to came from, which does not count in comparisons.
+
+    kind, function, moves, reduces, combines and source are what `op` says. view, along: what a load or store moves in
+    all, and the axis of each of its dimensions.
+    """
+
+    op: StageOp
+    elements: Sequence[Attribute]
+    axes: frozenset[int]
+    operands: Sequence[Ref] = ()
+    spacing: Spacing | None = None
+    pooled: frozenset[int] = frozenset()
+    location: LocationAttr | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        op, self.elements, self.operands = self.op, tuple(self.elements), tuple(self.operands)
+        self.kind, self.function, self.combines, self.source = op.kind, op.function, op.combines, op.source
+        self.moves, self.reduces = op.moves, op.reduces
+        self.along: Sequence[int | None] = [d.axis for d in op.dims]
+        self.view: GmType | None = None
+        if isinstance(op, LoadBox | StoreBox):
+            element = op.element if isinstance(op, StoreBox) else self.elements[0]
+            strides = [d.stride * d.step for d in op.dims]
+            self.view = GmType.of([d.extent for d in op.dims], element, strides)
+
+    def box(self, tile: Sequence[int]) -> list[int]:
+        """What it loads or stores at once, for the extents of a tile."""
+        extents = spanning(tile, self.axes, self.spacing)
+        return [1 if a is None else extents[a] for a in self.along]
+
+    def nearest(self) -> int | None:
+        """The axis along which what it loads or stores lies side by side; None where it moves single elements, or
+        nothing."""
+        if self.view is None:
+            return None
+        moved = zip(self.view.strides, self.along, self.view.shape, strict=True)
+        return min(((abs(s), a) for s, a, n in moved if s and a is not None and n != 1), default=(0, None))[1]
+
+
+def spanning(tile: Sequence[int], axes: frozenset[int], spacing: Spacing | None = None) -> list[int]:
+    """Extents of what spans only `axes` of a tile, with other ones along one of them."""
+    extents = [t if a in axes else 1 for a, t in enumerate(tile)]
+    if spacing is not None:
+        extents[spacing.axis] = spacing.length(extents[spacing.axis])
+    return extents
+
+
+def tile_bytes(
+    tile: Sequence[int], axes: frozenset[int], elements: Iterable[Attribute], spacing: Spacing | None = None
+) -> int:
+    """Bytes of the tiles of these element types that span only `axes`, with other ones along one of them."""
+    return bytes_of_widths(tile, axes, map(itemsize, elements), spacing)
+
+
+def bytes_of_widths(
+    tile: Sequence[int], axes: frozenset[int], widths: Iterable[int], spacing: Spacing | None = None
+) -> int:
+    """The same for elements of so many bytes."""
+    extents = spanning(tile, axes, spacing)
+    return sum(padded_size(extents, width) for width in widths)
+
+
+_ORDER = {"load": 0, "store": 2}
+"""When the kinds of stages of one loop depth are emitted; others come between."""
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Of stages by their numbers: the last one that uses each, those that cross pipes, those that are kept, and the
+    bytes of an element of each result."""
+
+    last: dict[int, int]
+    crossing: set[int]
+    kept: set[int]
+    widths: Sequence[tuple[int, ...]]
+
+
+class StageGraph(list[Stage]):
+    """Stages in an order in which each comes after what it uses."""
+
+    _known: _Layout | None = None
+    _places: Sequence[tuple[int, frozenset[int]]] = ()
+
+    def extents(self, stage: Stage, tile: Sequence[int]) -> Sequence[int]:
+        """The extents of a stage's results along all axes, for those of a tile."""
+        return tile
+
+    def rows(self) -> frozenset[int]:
+        """The axes that are reduced."""
+        return frozenset().union(*(s.reduces for s in self))
+
+    def varies(self) -> list[frozenset[int]]:
+        """The axes whose loops each stage may stand in: those that anything it uses moves along."""
+        rows = frozenset().union(*(s.reduces for s in self))
+        found: list[frozenset[int]] = []
+        for stage in self:
+            found.append((stage.moves - rows).union(*(found[j] for j, _ in stage.operands)))
+        return found
+
+    def needed(self) -> list[int]:
+        """The stages that something stored is made of, stores included."""
+        stores = [i for i, s in enumerate(self) if s.kind == "store"]
+        return sorted({j for i in stores for j in [*self.ancestors(i), i]})
+
+    def ub_bytes(
+        self,
+        tile: Sequence[int],
+        slots: int,
+        in_place: bool = False,
+        places: Sequence[tuple[int, frozenset[int]]] = (),
+    ) -> int:
+        """Bytes of the unified buffer that the stages need at once with these tile extents. Temporaries of one loop
+        share memory; what a loop further in uses keeps its own. in_place: whether results are counted as written over
+        operands that end there, as npu-allocate does. places: where each stage stands, if that is not said by the axes
+        that it varies along; results of reductions are carried from one to another."""
+        layout = self._layout(places)
+        total = live = peak = 0
+        ends: dict[int, list[int]] = {}
+        sizes: dict[tuple[object, ...], int] = {}  # many stages have results of one kind
+        for i, stage in enumerate(self):
+            extents = self.extents(stage, tile)
+            kind = (*extents, stage.axes, layout.widths[i], stage.spacing)
+            need = sizes.get(kind)
+            if need is None:
+                need = sizes[kind] = bytes_of_widths(extents, stage.axes, layout.widths[i], stage.spacing)
+            if i in layout.crossing:
+                total += need * slots
+            elif stage.kind == "fill" or i in layout.kept:
+                total += need
+            elif stage.elements:
+                if in_place and (over := self._ending(i, layout, ends.get(i, ()), need)):
+                    ends[i].remove(over)
+                    live -= over
+                live += need
+                ends.setdefault(layout.last.get(i, i), []).append(need)
+                peak = max(peak, live)
+            live -= sum(ends.pop(i, ()))
+        return total + peak
+
+    def _layout(self, places: Sequence[tuple[int, frozenset[int]]]) -> _Layout:
+        """What of the bytes does not depend on the tile; it is kept until there are more stages, or they stand
+        elsewhere."""
+        known = self._known
+        if known is not None and places is self._places and len(known.widths) == len(self):
+            return known
+        varies = places or [(0, axes) for axes in self.varies()]
+        found = _Layout({}, set(), set(), [tuple(map(itemsize, stage.elements)) for stage in self])
+        for i, stage in enumerate(self):
+            for j, _ in stage.operands:
+                found.last[j] = i
+                if stage.kind == "store":
+                    found.crossing.add(j)
+                if varies[j] != varies[i] and not (places and self[j].reduces):
+                    found.kept.add(j)
+            if stage.kind == "load":
+                found.crossing.add(i)
+        self._known, self._places = found, places
+        return found
+
+    def _ending(self, i: int, layout: _Layout, ends: Sequence[int], need: int) -> int:
+        """The bytes of an operand of elementwise stage i that ends there and that the result may be written over."""
+        stage = self[i]
+        for j, _ in stage.operands if stage.function is not None else ():
+            other = self[j]
+            fits = other.axes == stage.axes and layout.widths[j][0] == layout.widths[i][0]
+            apart = j in layout.crossing or j in layout.kept
+            if fits and layout.last[j] == i and not apart and other.kind != "fill" and need in ends:
+                return need
+        return 0
+
+    def levels(self, depth: dict[int, int]) -> list[int]:
+        """The loop depth each stage belongs to: the deepest that anything it uses varies with."""
+        level: list[int] = []
+        for stage in self:
+            own = max((depth.get(a, 0) for a in stage.moves), default=0)
+            level.append(max([own, *(level[j] for j, _ in stage.operands)]))
+        return level
+
+    def ordered(self, stages: Iterable[int]) -> list[int]:
+        """Loads first, stores last."""
+        return sorted(stages, key=lambda i: _ORDER.get(self[i].kind, 1))
+
+    def along(self, rows: frozenset[int]) -> list[int]:
+        """The stages that work along `rows`, and what they use."""
+        wide = [i for i, s in enumerate(self) if (s.axes | s.moves) & rows]
+        return sorted({j for i in wide for j in [*self.ancestors(i), i]})
+
+    def ancestors(self, at: int) -> list[int]:
+        """All that stage number `at` uses."""
+        needed: set[int] = set()
+        stack = [at]
+        while stack:
+            for j, _ in self[stack.pop()].operands:
+                if j not in needed:
+                    needed.add(j)
+                    stack.append(j)
+        return sorted(needed)

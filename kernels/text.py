@@ -1,0 +1,289 @@
+"""The text of stage graphs, which reads back as the same graph, and their fingerprints.
+
+    stages {
+      %0 = load {input = 0, box = [1024 by 512 at 0, 512 by 1 at 1]} : f16 over [0, 1]
+      %1 = apply(%0) {of = "exp"} : f16 over [0, 1]
+      %2 = reduce(%1) {by = "sum", axes = [(1, 512)]} : f16 over [0]
+      store(%2) {output = 0, box = [1024 by 1 at 0], element = f16} over [0]
+    }
+
+A field that has its usual value is left out. Sizes that are open stand as `<8*s + 1>`; numbers that JSON does not have
+are their bits, as in MLIR. Locations are no part of the text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields
+from functools import cache
+from math import isfinite
+from typing import Any
+
+from lark import Lark, Token, Transformer, v_args
+from lark.exceptions import LarkError, UnexpectedInput, VisitError
+from xdsl.ir import Attribute
+
+from ..dialects.dtypes import dtype_name, element_type
+from ..dialects.open_sizes import OpenSize
+from ..dialects.sizes import Names, SizeError, parse_size, size_text
+from .stage import BoxDim, Ref, Spacing, Stage, StageGraph, StageOp
+
+
+class StageError(ValueError):
+    """A text that is no stage graph, or a graph that no kernel could have; the message is one sentence."""
+
+
+def stage_ops() -> Mapping[str, type[StageOp]]:
+    """The ops of stages by the names that text calls them."""
+    return {cls.NAME: cls for cls in StageOp.__subclasses__()}
+
+
+# -- printing ------------------------------------------------------------------------------------------------
+
+
+def text_of(graph: StageGraph) -> str:
+    """The text of a graph."""
+    return "\n".join(["stages {", *(f"  {stage_text(i, stage)}" for i, stage in enumerate(graph)), "}"])
+
+
+def stage_text(number: int, stage: Stage) -> str:
+    """The line of a stage that is the `number`-th of its graph."""
+    results = ", ".join(_ref((number, j), len(stage.elements)) for j, _ in enumerate(stage.elements))
+    operands = ", ".join(_ref(ref, 1 if ref[1] == 0 else 2) for ref in stage.operands)
+    given = ", ".join(_fields(stage.op))
+    parts = [
+        f"{results} = " if results else "",
+        stage.op.NAME,
+        f"({operands})" if operands else "",
+        f" {{{given}}}" if given else "",
+        f" : {', '.join(map(dtype_name, stage.elements))}" if stage.elements else "",
+        f" over {_value(tuple(sorted(stage.axes)))}" if stage.axes else "",
+        "" if stage.spacing is None else f" spaced {_spacing(stage.spacing)}",
+        f" windows {_value(tuple(sorted(stage.pooled)))}" if stage.pooled else "",
+    ]
+    return "".join(parts)
+
+
+def fingerprint(graph: StageGraph) -> str:
+    """What graphs have in common that print alike: 16 hexadecimal digits."""
+    return hashlib.sha256(text_of(graph).encode()).hexdigest()[:16]
+
+
+def _ref(ref: Ref, results: int) -> str:
+    return f"%{ref[0]}" if results == 1 else f"%{ref[0]}#{ref[1]}"
+
+
+def _spacing(spacing: Spacing) -> str:
+    return f"{spacing.axis} pairs" if spacing.pairs else f"{spacing.axis} by {spacing.step}"
+
+
+def _fields(op: StageOp) -> Iterator[str]:
+    for each in fields(op):
+        value = getattr(op, each.name)
+        if each.default is MISSING or repr(value) != repr(each.default):
+            yield f"{each.name} = {_value(value)}"
+
+
+def _value(value: Any) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f'"{value}"'
+        case BoxDim():
+            walked = "" if value.axis is None else f" at {value.axis}"
+            step = "" if value.step == 1 else f" step {_value(value.step)}"
+            start = "" if value.start == 0 else f" from {_value(value.start)}"
+            return f"{_value(value.extent)} by {_value(value.stride)}{walked}{step}{start}"
+        case float():
+            return repr(value) if isfinite(value) else f"0x{struct.pack('>d', value).hex().upper()}"
+        case int():
+            return str(value)
+        case OpenSize():
+            return f"<{size_text(value.size)}>"
+        case Attribute():
+            return dtype_name(value)
+        case tuple() if value and all(isinstance(v, tuple) for v in value):
+            pairs = (", ".join(map(_value, pair)) for pair in value)
+            return f"[{', '.join(f'({pair})' for pair in pairs)}]"
+        case tuple():
+            return f"[{', '.join(map(_value, value))}]"
+    raise StageError(f"{value!r} has no text in a stage")
+
+
+# -- reading -------------------------------------------------------------------------------------------------
+
+GRAMMAR = r"""
+graph: "stages" "{" stage* "}"
+stage: [refs "="] NAME ["(" refs ")"] ["{" [field ("," field)*] "}"] [":" dtypes] ["over" list] [spaced] [windows]
+refs: ref ("," ref)*
+ref: "%" NUMBER ["#" NUMBER]
+dtypes: NAME ("," NAME)*
+spaced: "spaced" NUMBER (PAIRS | "by" NUMBER)
+windows: "windows" list
+field: NAME "=" value
+?value: dim | number | STRING -> string | list | tuple | NAME -> name
+list: "[" [value ("," value)*] "]"
+tuple: "(" value ("," value)+ ")"
+dim: number "by" number ["at" NUMBER] ["step" number] ["from" number]
+?number: NUMBER -> decimal | BITS -> bits | SIZE -> open_size
+PAIRS: "pairs"
+NUMBER: /-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?/
+BITS.2: /0x[0-9A-F]{16}/
+SIZE: /<[^>]*>/
+NAME: /[A-Za-z_][A-Za-z_0-9]*/
+STRING: /"[^"]*"/
+COMMENT: /\/\/[^\n]*/
+%import common.WS
+%ignore WS
+%ignore COMMENT
+"""
+
+
+@cache
+def _parser() -> Lark:
+    return Lark(GRAMMAR, start="graph", parser="lalr", propagate_positions=True)
+
+
+def parse(text: str, symbols: Names | None = None) -> StageGraph:
+    """The graph of a text, checked. symbols: what the names in open sizes stand for. Raises StageError."""
+    try:
+        graph = _Reader(symbols or {}).transform(_parser().parse(text))
+    except UnexpectedInput as error:
+        raise StageError(
+            f"line {error.line}: {error.get_context(text).splitlines()[0].strip()}: cannot be read"
+        ) from None
+    except VisitError as error:
+        raise error.orig_exc from None
+    except LarkError as error:
+        raise StageError(str(error)) from None
+    check(graph)
+    return graph
+
+
+@v_args(inline=True)
+class _Reader(Transformer[Token, Any]):
+    def __init__(self, symbols: Names) -> None:
+        super().__init__()
+        self.symbols = symbols
+
+    def graph(self, *stages: tuple[int, Sequence[Ref], Stage]) -> StageGraph:
+        found = StageGraph()
+        for line, results, stage in stages:
+            if results and list(results) != [(len(found), j) for j, _ in enumerate(stage.elements)]:
+                raise StageError(f"line {line}: results of stage {len(found)} are called %{len(found)}")
+            found.append(stage)
+        return found
+
+    @v_args(meta=True, inline=False)
+    def stage(self, meta: Any, parts: list[Any]) -> tuple[int, Sequence[Ref], Stage]:
+        results, name, operands, *given, elements, axes, spaced, pooled = parts
+        cls = stage_ops().get(str(name))
+        if cls is None:
+            raise StageError(
+                f"line {meta.line}: there is no stage {name}; there are {', '.join(stage_ops())}"
+            )
+        known = {each.name: each for each in fields(cls)}
+        said = dict(pair for pair in given if pair is not None)
+        for each in said:
+            if each not in known:
+                raise StageError(
+                    f"line {meta.line}: {name} has no {each}; it has {', '.join(known) or 'nothing'}"
+                )
+        for each in known.values():
+            if each.default is MISSING and each.name not in said:
+                raise StageError(f"line {meta.line}: {name} has no {each.name}")
+        if (elements is None) != (not results):
+            raise StageError(f"line {meta.line}: {name} has results, or element types, but not both")
+        stage = Stage(
+            cls(**said),
+            elements or (),
+            frozenset(axes or ()),
+            operands or (),
+            spaced,
+            frozenset(pooled or ()),
+        )
+        return meta.line, results or (), stage
+
+    def refs(self, *refs: Ref) -> Sequence[Ref]:
+        return refs
+
+    def ref(self, number: Token, which: Token | None) -> Ref:
+        return int(number), 0 if which is None else int(which)
+
+    def dtypes(self, *names: Token) -> Sequence[Attribute]:
+        return [self._element(name) for name in names]
+
+    def _element(self, name: Token) -> Attribute:
+        try:
+            return element_type(str(name))
+        except (KeyError, ValueError):
+            raise StageError(f"line {name.line}: there is no element type {name}") from None
+
+    def spaced(self, axis: Token, step: Token) -> Spacing:
+        return Spacing(int(axis), pairs=True) if step.type == "PAIRS" else Spacing(int(axis), int(step))
+
+    def windows(self, axes: tuple[int, ...]) -> tuple[int, ...]:
+        return axes
+
+    def field(self, name: Token, value: Any) -> tuple[str, Any]:
+        return str(name), value
+
+    def list(self, *values: Any) -> tuple[Any, ...]:
+        return tuple(v for v in values if v is not None)
+
+    def tuple(self, *values: Any) -> tuple[Any, ...]:
+        return values
+
+    def dim(
+        self, extent: int, stride: int, axis: Token | None, step: int | None, start: int | None
+    ) -> BoxDim:
+        walked = None if axis is None else int(axis)
+        return BoxDim(extent, stride, walked, 1 if step is None else step, 0 if start is None else start)
+
+    def decimal(self, value: Token) -> float | int:
+        return float(value) if set(value) & set(".eE") else int(value)
+
+    def bits(self, value: Token) -> float:
+        return struct.unpack(">d", bytes.fromhex(value[2:]))[0]
+
+    def open_size(self, value: Token) -> int:
+        try:
+            return OpenSize.of(parse_size(value[1:-1], self.symbols))
+        except SizeError as error:
+            raise StageError(f"line {value.line}: {error}") from None
+
+    def string(self, value: Token) -> str:
+        return value[1:-1]
+
+    def name(self, value: Token) -> Any:
+        words = {"true": True, "false": False}
+        return words[str(value)] if str(value) in words else self._element(value)
+
+
+# -- rules ---------------------------------------------------------------------------------------------------
+
+
+def check(graph: StageGraph) -> None:
+    """Raises StageError where a graph is none that a kernel could have."""
+    for i, stage in enumerate(graph):
+        said = f"stage {i} ({stage.op.NAME})"
+        for j, which in stage.operands:
+            if not 0 <= j < i:
+                raise StageError(f"{said} reads %{j}, which is not before it")
+            if which >= len(graph[j].elements):
+                raise StageError(f"{said} reads %{j}#{which}, and %{j} has {len(graph[j].elements)} results")
+        if stage.kind in ("load", "fill", "given", "drain") and stage.operands:
+            raise StageError(f"{said} has operands, and takes none")
+        if stage.kind in ("reduce", "store") and len(stage.operands) != 1:
+            raise StageError(f"{said} has {len(stage.operands)} operands, and takes one")
+        if (stage.kind == "store") != (not stage.elements):
+            raise StageError(f"{said} must have {'no results' if stage.elements else 'a result'}")
+        if stage.reduces & stage.axes:
+            raise StageError(f"{said} spans an axis that it reduces")
+        if stage.view is not None and not {a for a in stage.along if a is not None} <= stage.axes:
+            raise StageError(f"{said} moves along an axis that it does not span")

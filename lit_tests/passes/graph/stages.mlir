@@ -1,0 +1,29 @@
+// RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule' -t stages | filecheck %s
+// RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-310p3},graph-schedule' -t stages | filecheck %s --check-prefix=FUSED
+
+// What the kernels of fusions do, as text: a vector kernel with a reduction, the epilogue of a product, a copy.
+func.func @main(%x: tensor<64x512xf16>, %w: tensor<512x256xf16>, %i: tensor<i32>)
+  -> (tensor<64xf16>, tensor<64x256xf16>, tensor<8x512xf16>) {
+  %m = graph.reduce %x {dims = [1], kind = "max"} : (tensor<64x512xf16>) -> tensor<64xf16>
+  %c = graph.contract %x, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]}
+    : (tensor<64x512xf16>, tensor<512x256xf16>) -> tensor<64x256xf16>
+  %e = graph.exp %c : tensor<64x256xf16>
+  %s = graph.dynamic_slice %x, %i, %i {sizes = [8, 512]}
+    : (tensor<64x512xf16>, tensor<i32>, tensor<i32>) -> tensor<8x512xf16>
+  func.return %m, %e, %s : tensor<64xf16>, tensor<64x256xf16>, tensor<8x512xf16>
+}
+
+// CHECK:      // 'graph.fusion' ({{.*}}): reduce
+// CHECK-NEXT: // {{[0-9a-f]{16}$}}
+// CHECK-NEXT: stages {
+// CHECK-NEXT:   %0 = load {input = 0, box = [64 by 512 at 0, 512 by 1 at 1]} : f16 over [0, 1]
+// CHECK-NEXT:   %1 = reduce(%0) {by = "max", axes = [(1, 512)]} : f16 over [0]
+// CHECK-NEXT:   store(%1) {output = 0, box = [64 by 1 at 0], element = f16} over [0]
+// CHECK-NEXT: }
+// CHECK:      contract
+// CHECK:        %0 = given {name = "accumulator", counts_as = "load", along = [0, 1]} : f16 over [0, 1]
+// CHECK-NEXT:   %1 = apply(%0) {of = "exp"} : f16 over [0, 1]
+// CHECK:      slice
+// CHECK-NEXT: // CopyKernel is not made of stages
+
+// FUSED: %0 = given {name = "accumulator", counts_as = "drain", along = [0, 1]} : f16 over [0, 1]
