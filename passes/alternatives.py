@@ -48,6 +48,7 @@ PITCH = "pitch"
 NZ = "nz"
 STRANDS = "strands"
 UNCHAINED = "unchained"
+PROLOGUE = "prologue"
 POOLED = "pooled"
 ROW_EPILOGUE = "row-epilogue"
 STREAM_K = "stream-k"
@@ -113,9 +114,17 @@ OURS = (
         rewrites=f"{_CHOOSE}.strands:StrandsApart",
     ),
     Alternative(
+        name=PROLOGUE,
+        does="what is elementwise before an operand of a product of few rows is computed where it is loaded",
+        without="store what is elementwise before an operand of a product",
+        stages=("graph-schedule",),
+        modules=("prologue", "spreading"),
+        rewrites=f"{_CHOOSE}.prologue:PrologueOnVector",
+    ),
+    Alternative(
         name=UNCHAINED,
-        does="attention of few rows, and products back to back, are taken apart again",
-        without="leave attention of few rows, and products back to back, one kernel each",
+        does="attention, and products back to back, are taken apart again",
+        without="leave attention, and products back to back, one kernel each",
         stages=("graph-schedule",),
         modules=("chain_apart", "row_attention_parts"),
         rewrites=f"{_CHOOSE}.chain_apart:ChainApart",

@@ -200,13 +200,13 @@ class Scheduler:
 
     def block(self, block: Block, times: int = 1) -> None:
         """Finds schedules for the fusions of a block and of the control flow in it, which runs so many times."""
+        for rewrites in (each for each in self.rewrites if each.EARLY):
+            for op in list(block.ops):
+                if isinstance(op, FusionOp) and not op.on_host and op.parent is not None:
+                    rewrites.rewritten(op, {})
         if self.join:
-            for rewrites in (each for each in self.rewrites if each.EARLY):
-                for op in list(block.ops):
-                    if isinstance(op, FusionOp) and not op.on_host:
-                        rewrites.rewritten(op, {})
             order_abreast(block)
-        position = {op: i for i, op in enumerate(block.ops)}
+        position: dict[Operation, float] = {op: i for i, op in enumerate(block.ops)}
         self.runs.begin(times)
         for op in list(block.ops):
             if isinstance(op, FusionOp) and not op.on_host:
@@ -225,14 +225,17 @@ class Scheduler:
                     self.block(inner, times * max(trips, 1))
             self.runs.begin(times)
 
-    def rewritten(self, fusion: FusionOp, position: dict[Operation, int]) -> Sequence[FusionOp]:
-        """The fusions that stand in the place of one, and of some behind it, where alternatives take less time; one
-        that stands for several may take in others."""
+    def rewritten(self, fusion: FusionOp, position: dict[Operation, float]) -> Sequence[FusionOp]:
+        """The fusions that stand in the place of one, and of some behind it, where alternatives take less time. What
+        they are replaced by may take in others, and be replaced in turn."""
         for rewrites in (each for each in self.rewrites if not each.EARLY):
             while (found := rewrites.rewritten(fusion, position)) is not None:
+                place = position[fusion]
+                position.update((piece, place + i / len(found)) for i, piece in enumerate(found))
                 if len(found) != 1:
-                    return found
-                position[found[0]] = position[fusion]
+                    # a piece may have been taken in by one before it
+                    pieces = (self.rewritten(piece, position) for piece in found if piece.parent is not None)
+                    return [piece for each in pieces for piece in each]
                 (fusion,) = found
         return [fusion]
 

@@ -33,7 +33,7 @@ def is_joined(fusion: FusionOp) -> bool:
     return product is not None and AXES not in product.attributes
 
 
-def tail_of(fusion: FusionOp, position: Mapping[Operation, int]) -> FusionOp | None:
+def tail_of(fusion: FusionOp, position: Mapping[Operation, float]) -> FusionOp | None:
     """The first vector fusion without a schedule that uses a result of a fusion, and nothing that comes later; None
     where there is none. `position`: that of each op of the block."""
     place = position[fusion]

@@ -54,7 +54,7 @@ from ..lower.cube.contract import ContractKernel
 from ..lower.cube.contraction_axes import product_in
 from ..lower.cube.pooled import PooledKernel
 from ..lower.cube.pooling import pooling_in
-from ..lower.cube.spreading import why_not_spread
+from ..lower.cube.spreading import is_spread, why_not_spread
 from ..lower.cube.vector_product import VectorProductKernel
 from ..lower.indexed.cumulate import CumulateKernel
 from ..lower.indexed.gather_elements import gather_kernel
@@ -110,7 +110,8 @@ def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
         if chained is not None:
             return kind_of_chain(chained, machine)(fusion, machine, as_attention(name, asked))
         if shaping is None:
-            return VectorKernel(fusion, machine, as_vector(name, asked))
+            cls = VectorProductKernel if is_spread(fusion) else VectorKernel
+            return cls(fusion, machine, as_vector(name, asked))
         return KERNELS[type(shaping)](shaping, fusion, machine, name, asked)
 
     own = RowAttentionSchedule if few else AttentionSchedule

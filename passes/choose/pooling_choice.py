@@ -25,7 +25,7 @@ class PooledProduct(Rewrites):
 
     OBEYS_PINS = True
 
-    def offer(self, fusion: FusionOp, position: Mapping[Operation, int]) -> Offer | None:
+    def offer(self, fusion: FusionOp, position: Mapping[Operation, float]) -> Offer | None:
         chain, why = chain_behind(fusion, position) if pooling_in(fusion) is None else ([], "")
         if not chain:
             return None

@@ -86,14 +86,14 @@ class Rewrites(ABC):
     MARGIN: ClassVar[float] = 1.0
     """What is taken takes less than so many times what is there."""
 
-    def __init__(self, scheduler: Scheduler, considered: bool = True) -> None:
-        self.scheduler, self.machine, self.considered = scheduler, scheduler.machine, considered
+    def __init__(self, scheduler: Scheduler, name: str, considered: bool = True) -> None:
+        self.scheduler, self.machine, self.name, self.considered = scheduler, scheduler.machine, name, considered
         self.known: Memo[Verdict] = Memo()
         self.set_aside: list[FusionOp] = []
         """Fusions that were judged and not taken: what is known of their schedules refers to them."""
 
     @abstractmethod
-    def offer(self, fusion: FusionOp, position: Mapping[Operation, int]) -> Offer | None:
+    def offer(self, fusion: FusionOp, position: Mapping[Operation, float]) -> Offer | None:
         """What might stand in the place of a fusion, and of others of its block; None where nothing might, or where it
         has been taken. `position`: that of each op of the block."""
 
@@ -121,7 +121,7 @@ class Rewrites(ABC):
         """Notes why these fusions are there now, where somebody asks: nothing, for most."""
         del fusions, why
 
-    def rewritten(self, fusion: FusionOp, position: Mapping[Operation, int]) -> Sequence[FusionOp] | None:
+    def rewritten(self, fusion: FusionOp, position: Mapping[Operation, float]) -> Sequence[FusionOp] | None:
         """The fusions that stand in the place of one now, in order; None where it stays."""
         if self.scheduler.pins is not None and not self.OBEYS_PINS:
             return None
@@ -149,7 +149,7 @@ class Rewrites(ABC):
         return placed
 
     def _attempted(self, fusion: FusionOp, attempt: Callable[[], T], otherwise: T) -> T:
-        return attempted(f"{type(self).__name__} of {describe(fusion)}", attempt, otherwise)
+        return attempted(f"the alternative {self.name!r} of {describe(fusion)}", attempt, otherwise)
 
     def _put_aside(self, fusions: Sequence[FusionOp]) -> None:
         """Lets fusions use nothing of the program."""
@@ -179,8 +179,8 @@ def _takes(number: int, microseconds: float) -> str:
 def rewrites_of(scheduler: Scheduler, without: Set[str]) -> list[Rewrites]:
     """The alternatives of a scheduler, without some unless they are asked for, in the order in which it tries them.
     Raises PassError for one that cannot be loaded."""
-    found = [(_load(each), each.name not in without) for each in alternatives() if each.rewrites]
-    return [each(scheduler, considered) for each, considered in found if considered or each.ASKED_FOR]
+    found = [(each.name, _load(each)) for each in alternatives() if each.rewrites]
+    return [cls(scheduler, name, name not in without) for name, cls in found if name not in without or cls.ASKED_FOR]
 
 
 def _load(alternative: Alternative) -> type[Rewrites]:

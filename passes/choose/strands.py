@@ -37,8 +37,8 @@ class StrandsApart(Rewrites):
     EARLY = True
     WARM = False
 
-    def offer(self, fusion: FusionOp, position: Mapping[Operation, int]) -> Offer | None:
-        if fusion.schedule is not None or has_open_sizes(fusion):
+    def offer(self, fusion: FusionOp, position: Mapping[Operation, float]) -> Offer | None:
+        if not self.scheduler.join or fusion.schedule is not None or has_open_sizes(fusion):
             return None
         levels = levels_of(fusion, self.machine)
         return Offer([fusion], *structure(fusion), lambda: _apart(fusion, levels)) if levels else None

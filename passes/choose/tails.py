@@ -92,14 +92,14 @@ class RowEpilogue(Rewrites):
 
     OBEYS_PINS = ASKED_FOR = True
 
-    def __init__(self, scheduler: Scheduler, considered: bool = True) -> None:
-        super().__init__(scheduler, considered)
+    def __init__(self, scheduler: Scheduler, name: str, considered: bool = True) -> None:
+        super().__init__(scheduler, name, considered)
         self.apart: Memo[tuple[str | None]] = Memo()
         """Why no kernel has whole rows of fusions and their tails; None for those that one may have."""
         self.joined: set[FusionOp] = set()
         """Those that have a tail already: no other has to be."""
 
-    def offer(self, fusion: FusionOp, position: Mapping[Operation, int]) -> Offer | None:
+    def offer(self, fusion: FusionOp, position: Mapping[Operation, float]) -> Offer | None:
         """Raises PassError where a fusion and its tail are to be one by name, and cannot."""
         if product_in(fusion) is None or pooling_in(fusion) is not None or is_joined(fusion):
             return None

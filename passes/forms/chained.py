@@ -139,11 +139,21 @@ def chained_at(product: ContractOp, machine: Machine, shared: bool = False) -> C
 def better_apart(at: Chained, machine: Machine) -> str | None:
     """Why chained products without a softmax are better off in two kernels; None where there is much between them, few
     elements are summed up for a score, and there are tiles of rows for half of the cores."""
-    between = size(shape_of(at.scores.result)) * itemsize(element_of(at.product.operands[at.weights]))
     why = unsuited(at, machine)
-    if why is None and between <= LEAST_BYTES:
-        return f"the {between} bytes between the products stay in L2, as any up to {LEAST_BYTES} do"
+    if why is None and stays_in_l2(at):
+        return f"the {_between(at)} bytes between the products stay in L2, as any up to {LEAST_BYTES} do"
     return why
+
+
+def _between(at: Chained) -> int:
+    """Bytes of what is between chained products."""
+    return size(shape_of(at.scores.result)) * itemsize(element_of(at.product.operands[at.weights]))
+
+
+@choosing()
+def stays_in_l2(at: Chained) -> bool:
+    """Whether what is between chained products stays in L2 from one kernel to the next."""
+    return _between(at) <= LEAST_BYTES
 
 
 @choosing()

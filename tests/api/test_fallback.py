@@ -39,10 +39,15 @@ def too_large(*_: Any, **__: Any) -> NoReturn:
     raise TooLarge("it does not fit")
 
 
-def compiled_without(fn: Any, *args: Any, match: str) -> tw.Program:
+def compiled_without(fn: Any, *args: Any, match: str, without: str = "") -> tw.Program:
     """A program that is compiled with a warning, and gives JAX's values."""
     with pytest.warns(FusionWarning, match=match):
-        program = tw.compile(fn, *args)
+        program = tw.compile(fn, *args, options=tw.Options(without=without))
+    return right(program, fn, *args)
+
+
+def right(program: tw.Program, fn: Any, *args: Any) -> tw.Program:
+    """A program that gives JAX's values."""
     for got, want in zip(jax.tree.leaves(program(*args)), jax.tree.leaves(fn(*args)), strict=True):
         np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-4, atol=1e-5)
     return program
@@ -51,11 +56,18 @@ def compiled_without(fn: Any, *args: Any, match: str) -> tw.Program:
 @pytest.mark.parametrize("fault", [fail, too_large])
 def test_a_fusion_that_fails(fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AttentionChoice, "__init__", fault)
-    program = compiled_without(attend, *ARGS, match="'attention' failed")
+    program = compiled_without(attend, *ARGS, match="'attention' failed", without="unchained")
     report = program.report()
     assert not any(kernel.name.startswith("attention") for kernel in report.kernels)
     assert report.left_out is not None and "'attention'" in report.left_out
     assert "left out: the alternative 'attention' failed" in report.table()
+
+
+def test_attention_that_has_no_kernel_is_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing to warn of: its parts are an alternative like any other."""
+    monkeypatch.setattr(AttentionChoice, "__init__", too_large)
+    report = right(tw.compile(attend, *ARGS), attend, *ARGS).report()
+    assert report.left_out is None and not any(kernel.name.startswith("attention") for kernel in report.kernels)
 
 
 def test_a_recogniser_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:

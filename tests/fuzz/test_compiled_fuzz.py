@@ -120,7 +120,7 @@ def test_what_is_left_out_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(AttentionChoice, "__init__", fail)
     verdict = judge_compiled(stack_of(0), "ascend-910b1", ["compiled"])
-    assert verdict.kind == "crash" and verdict.message.startswith("the option 'attention' failed (KeyError in ")
+    assert verdict.kind == "crash" and "failed (KeyError in " in verdict.message
 
 
 def test_what_takes_long_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

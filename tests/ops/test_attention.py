@@ -15,8 +15,16 @@ from tiers import covering, sampled
 
 import tilewright as tw
 from tilewright.api.program import Program
+from tilewright.passes.choose import chain_apart
+from tilewright.passes.lower.chains.attention import AttentionKernel
 
 NEVER = float("-inf")
+
+
+@pytest.fixture(autouse=True)
+def whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention is one kernel whatever its parts take: values are those of that kernel."""
+    monkeypatch.setitem(chain_apart.MARGINS, AttentionKernel, ("", float("inf")))
 
 
 def kernels(program: Program) -> list[str]:
@@ -402,6 +410,22 @@ def test_pins_that_cannot_be_obeyed(pins: dict[str, Any], reason: str) -> None:
     q, k, v = inputs("f16", (2, 70, 32), (2, 5000, 32), (2, 5000, 48))
     with pytest.raises(tw.CompileError, match=rf"@attention_0 cannot obey .*{reason}"):
         tw.compile(in_f32, q, k, v, options=tw.Options(schedule=tw.Schedule(**pins)))
+
+
+@pytest.mark.parametrize(("rows", "parts"), [(2048, True), (8192, False)])
+def test_what_takes_less_in_parts(rows: int, parts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its weights stay in L2 then: more of them would take memory, whatever is quicker."""
+    monkeypatch.setitem(chain_apart.MARGINS, AttentionKernel, ("attention takes", chain_apart.BETTER))
+    x = jax.ShapeDtypeStruct((1, 2, rows, 256), "float16")
+    reports = {
+        name: tw.compile(plain, x, x, x, target="ascend-950pr", options=tw.Options(without=name)).report()
+        for name in ("", "attention", "unchained")
+    }
+    if parts:
+        assert reports["unchained"].microseconds > 1.1 * reports["attention"].microseconds
+    one = any(kernel.name.startswith("attention") for kernel in reports[""].kernels)
+    assert one == (not parts)
+    assert reports[""].microseconds <= 1.001 * reports["unchained"].microseconds
 
 
 def test_left_out() -> None:

@@ -19,13 +19,14 @@ from tiers import covering, examples
 import tilewright as tw
 from tilewright.machine import Machine
 from tilewright.passes.choose import chain_apart
+from tilewright.passes.lower.chains.back_to_back import BackToBackKernel
 from tilewright.passes.npu.check import check as hazards
 
 
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are one kernel whatever their parts take."""
-    monkeypatch.setattr(chain_apart, "CLEARLY_BETTER_THAN_TWO", float("inf"))
+    monkeypatch.setitem(chain_apart.MARGINS, BackToBackKernel, ("", float("inf")))
 
 
 def layers(x: Any, a: Any, b: Any) -> Any:

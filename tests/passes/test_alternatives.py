@@ -148,7 +148,7 @@ class Halves(Rewrites):
 
     MARGIN = 1e9
 
-    def offer(self, fusion: FusionOp, position: Mapping[Operation, int]) -> Offer | None:
+    def offer(self, fusion: FusionOp, position: Mapping[Operation, float]) -> Offer | None:
         members = members_of(fusion)
         if len(members) < 2 or fusion.schedule is not None:
             return None
@@ -174,14 +174,14 @@ class Never(Halves):
 class FailsToOffer(Halves):
     """Fails by a fault of its own."""
 
-    def offer(self, fusion: FusionOp, position: Mapping[Operation, int]) -> Offer | None:
+    def offer(self, fusion: FusionOp, position: Mapping[Operation, float]) -> Offer | None:
         raise KeyError("offer")
 
 
 class FailsToMake(Halves):
     """The same, later."""
 
-    def offer(self, fusion: FusionOp, position: Mapping[Operation, int]) -> Offer | None:
+    def offer(self, fusion: FusionOp, position: Mapping[Operation, float]) -> Offer | None:
         def fail() -> Proposal:
             raise IndexError("make")
 
@@ -218,32 +218,32 @@ def softened(x: Any) -> Any:
 X = np.float32(jax.random.normal(KEYS[4], (33, 65)))
 
 
-def kernels(**options: Any) -> int:
+def fusions(**options: Any) -> int:
     program = tw.compile(softened, X, options=tw.Options(**options))
     np.testing.assert_allclose(program(X, mode="step"), softened(X), rtol=1e-5, atol=1e-6)
-    return len(program.report().kernels)
+    return program.ir("graph").count("graph.fusion")
 
 
 def test_what_is_taken_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = kernels()
+    plain = fusions()
     with added(monkeypatch, Halves) as name:
-        assert kernels() > plain
-        assert kernels(without=name) == plain
+        assert fusions() > plain
+        assert fusions(without=name) == plain
     with added(monkeypatch, Never):
-        assert kernels() == plain
+        assert fusions() == plain
 
 
 @pytest.mark.parametrize("cls", [FailsToOffer, FailsToMake, FailsToJudge])
 def test_a_fault_is_left_out_with_a_warning(cls: type[Rewrites], monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = kernels()
-    with added(monkeypatch, cls), pytest.warns(FusionWarning, match=f"{cls.__name__} of"):
-        assert kernels() == plain
+    plain = fusions()
+    with added(monkeypatch, cls), pytest.warns(FusionWarning, match="the alternative 'added' of"):
+        assert fusions() == plain
 
 
 @pytest.mark.parametrize("place", ["nowhere:Rewrites", "json:loads", f"{__name__}:X"])
 def test_what_cannot_be_loaded(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with added(monkeypatch, Halves, place), pytest.raises(tw.CompileError, match="the alternative added: "):
-        kernels()
+        fusions()
 
 
 @whole()

@@ -174,7 +174,7 @@ def test_why_attention_is_not_one_kernel(name: str) -> None:
 
 
 def test_attention_is_not_for_every_machine_and_type() -> None:
-    shapes = [(48, 64), (80, 64), (80, 32)]
+    shapes = [(480, 64), (480, 64), (480, 32)]
     assert whys("not attention", attend, *shapes) == []
     (why,) = whys("not attention", attend, *shapes, target="ascend-310")
     assert why == "ascend-310 has no path that brings weights from its vector unit back to the cube"

@@ -26,7 +26,7 @@ HALVES = Alternative(
 class Halves(Rewrites):
     """A vector fusion as two, cut in the middle of its members."""
 
-    def offer(self, fusion: FusionOp, position: Mapping[Operation, int]) -> Offer | None:
+    def offer(self, fusion: FusionOp, position: Mapping[Operation, float]) -> Offer | None:
         members = members_of(fusion)
         if text(fusion.kind) != "vector" or len(members) < 2 or fusion.schedule is not None or has_open_sizes(fusion):
             return None

@@ -75,7 +75,7 @@ def pooling_in(fusion: FusionOp) -> Pooling | None:
     return Pooling(op, found)
 
 
-def chain_behind(fusion: FusionOp, position: Mapping[Operation, int]) -> tuple[list[FusionOp], str]:
+def chain_behind(fusion: FusionOp, position: Mapping[Operation, float]) -> tuple[list[FusionOp], str]:
     """A product's fusion, the one behind it that pools its result, and those behind that which are elementwise, and ""
     if they may be one kernel; else the first two, and why not. No fusions where nothing pools the result. `position`:
     that of each op of the block."""
@@ -125,7 +125,7 @@ def _members(fusion: FusionOp) -> list[Operation]:
     return [op for op in fusion.body.block.ops if AXES in op.attributes]
 
 
-def _is_ready(fusion: FusionOp, tail: FusionOp, given: SSAValue, position: Mapping[Operation, int]) -> bool:
+def _is_ready(fusion: FusionOp, tail: FusionOp, given: SSAValue, position: Mapping[Operation, float]) -> bool:
     """Whether all that a fusion behind a product reads, but what it is given of it, is made before the product."""
     owners = (v.owner for v in tail.inputs if v is not given)
     return all(isinstance(o, Block) or position.get(o, -1) < position[fusion] for o in owners)

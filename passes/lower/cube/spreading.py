@@ -10,13 +10,14 @@ so that what is loaded of it are long runs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import StringAttr, UnitAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from ....dialects.base import ints, text, to_ints
 from ....dialects.dtypes import element_type, is_float, size, tensor
-from ....dialects.graph import ELEMENTWISE, ArgReduceOp, ContractOp, FusionOp, ReduceOp
+from ....dialects.graph import ELEMENTWISE, ArgReduceOp, ContractOp, FusionOp, ReduceOp, YieldOp
 from ....dialects.graph.control import AXES, axes_of
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.open_sizes import any_open
@@ -95,21 +96,51 @@ class AxesBuilder(BlockBuilder):
         return value
 
 
-def spread(fusion: FusionOp) -> FusionOp:
+@dataclass(frozen=True)
+class Prologue:
+    """An elementwise fusion that makes an operand of a product, the `number`-th one. dims: the dimension of the operand
+    along each axis of the fusion's domain."""
+
+    fusion: FusionOp
+    number: int
+    dims: Mapping[int, int]
+
+
+SPREAD = "spread"
+"""The attribute of the sum of a product in a vector fusion that is spread over its domain: its kernel is that of a
+product."""
+
+
+def is_spread(fusion: FusionOp) -> bool:
+    """Whether a vector fusion is a product that was spread."""
+    return any(SPREAD in op.attributes for op in fusion.body.block.ops)
+
+
+def spread(fusion: FusionOp, prologue: Prologue | None = None) -> FusionOp:
     """A vector fusion that computes what one does against which `why_not_spread` has no reason, in no block; its
-    operands are arguments of a block of their own."""
+    operands are arguments of a block of their own. With a prologue, what that takes comes first, in the place of what
+    it makes."""
     op = product_in(fusion)
     assert isinstance(op, ContractOp)
     nest = nest_of_contract(op)
     order = _order(op, nest)
     place = {a: i for i, a in enumerate(order)}
-    types = [v.type for v in fusion.inputs]
+    made = None if prologue is None else op.operands[prologue.number]
+    given = [arg for arg in fusion.body.block.args if arg is not made]
+    before = [] if prologue is None else list(prologue.fusion.body.block.args)
+    types = [v.type for v in (*before, *given)]
     build = AxesBuilder(Block(arg_types=types))
-    values: dict[SSAValue, SSAValue] = dict(zip(fusion.body.block.args, build.block.args, strict=True))
+    values: dict[SSAValue, SSAValue] = dict(zip((*before, *given), build.block.args, strict=True))
+    if prologue is not None and made is not None:
+        indices = (nest.lhs, nest.rhs)[prologue.number]
+        along = {a: place[indices[d].terms[0][0]] for a, d in prologue.dims.items()}
+        values[made] = _inlined(prologue.fusion, build, values, along)
     for each in fusion.body.block.ops:
         build.location = each.location
         if each is op:
             total = build.product(op, values[op.lhs], values[op.rhs], place)
+            assert isinstance(total.owner, Operation)
+            total.owner.attributes[SPREAD] = UnitAttr()
             axes = [-1 if n == 1 else place[a] for a, n in enumerate(shape_of(op.result))]
             values[op.result] = build.converted(total, element_of(op.result), axes)
             continue
@@ -125,6 +156,21 @@ def spread(fusion: FusionOp) -> FusionOp:
         regions=[Region(build.block)],
         location=fusion.location,
     )
+
+
+def _inlined(
+    fusion: FusionOp, build: AxesBuilder, values: dict[SSAValue, SSAValue], along: Mapping[int, int]
+) -> SSAValue:
+    """What a fusion makes, its ops at the end of a block; `along`: the axis there of each of its own."""
+    for each in fusion.body.block.ops:
+        if isinstance(each, YieldOp):
+            return values[each.values[0]]
+        copy = each.clone(values)
+        named = axes_of(copy)
+        if named is not None:
+            copy.attributes[AXES] = ints([along.get(a, -1) for a in named])
+        build.block.add_op(copy)
+    raise AssertionError("a fusion yields nothing")
 
 
 def longer_operand(op: ContractOp) -> SSAValue:

@@ -25,10 +25,11 @@ from ..streaming import PeeledPieces, RowPieces
 from ..vector import VectorKernel
 from .contraction_axes import product_in
 from .split import split_extents
-from .spreading import innermost, longer_operand, spread, why_not_spread
+from .spreading import innermost, is_spread, longer_operand, spread, why_not_spread
 
-LINES = (1, 2)
-"""Lines of memory that one run of a load may be long, where it is not a whole row."""
+LINES = (0.25, 0.5, 1, 2)
+"""Lines of memory that one run of a load may be long, where it is not a whole row: of shorter ones more cores have
+some."""
 
 PIECES = (16384, 32768)
 """Bytes of one load that are tried, as far as they fit: longer ones have fewer starts, shorter ones end sooner."""
@@ -75,7 +76,7 @@ class VectorProductKernel(VectorKernel):
     """A product and its epilogue as one kernel of the vector cores."""
 
     def __init__(self, fusion: FusionOp, machine: Machine, asked: VectorSchedule):
-        super().__init__(spread(fusion), machine, asked)
+        super().__init__(fusion if is_spread(fusion) else spread(fusion), machine, asked)
         self.fusion = fusion
         loads = [step for step in self.stages if step.kind == "load" and step.view is not None]
         self.longest = max(
@@ -103,7 +104,7 @@ class VectorProductKernel(VectorKernel):
         assert self.longest.view is not None
         width, last = itemsize(self.longest.view.element), len(self.extents) - 1
         line = max(self.machine.gm_align // width, 1)
-        lengths = {min(line * n, self.extents[last]) for n in LINES} | {self.extents[last]}
+        lengths = {min(max(int(line * n), 1), self.extents[last]) for n in LINES} | {self.extents[last]}
         found: dict[tuple[int, ...], None] = {}
         for length, bytes_ in product(sorted(lengths), PIECES):
             tile = self._tile_of(length, bytes_ // width)
