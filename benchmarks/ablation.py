@@ -1,8 +1,10 @@
 """What each alternative saves: examples compiled with all of them and without each, in modelled microseconds, and by
 other judges.
 
-python benchmarks/ablation.py [MODEL ...] [--target T] [--page docs/ablation.md]
+python benchmarks/ablation.py [MODEL ...] [--target T] [--rows RECORDS.json ...] [--page docs/ablation.md]
 
+RECORDS are the vendor's benchmark and published kernels, as cann_bench.py and products.py read them: of each
+alternative it is then said how many of those rows it moves by a hundredth, and the one that it saves most.
 The judges: the machine as it is (frozen), as it was before mixed launches, signals between cores and banks cost
 anything, and with barriers of half and of twice the cost. They time the program that the frozen one chose.
 """
@@ -10,13 +12,24 @@ anything, and with barriers of half and of twice the cost. They time the program
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any
 
+import cann_bench
+import jax
+import products
 from run import load
 
 import tilewright as tw
 from tilewright.backends.simulator import simulate
+from tilewright.calibration.express import express
+from tilewright.calibration.expressed import Inexpressible
 from tilewright.machine import Machine
 from tilewright.passes.alternatives import OURS
 from tilewright.support.files import write_part
@@ -37,6 +50,14 @@ STEPS = {
     "none": tw.Options(without=[each.name for each in OURS]),
 }
 """Which alternatives are considered."""
+
+MOVED = 0.01
+"""The share of a row's time from which on an alternative moves it."""
+
+SAVINGS = (
+    "| alternative | examples moved | benchmark rows moved | published products moved | most saved | its row |",
+    "|---|---:|---:|---:|---:|---|",
+)
 
 HEADER = (
     "| model | on | us | launches | MiB moved | judge before us | barrier 0.5x us | barrier 2x us |",
@@ -86,15 +107,80 @@ def rows(model: str, target: str) -> list[str]:
     return found
 
 
+@dataclass(frozen=True)
+class Case:
+    """A program that is compiled with each alternative left out. kind: which column counts it."""
+
+    kind: str
+    name: str
+    function: Callable[..., Any]
+    operands: Sequence[Any]
+    target: str
+    types: Callable[[], AbstractContextManager[Any]] = nullcontext
+
+    def microseconds(self, without: str = "") -> float:
+        """What it takes; infinity where it cannot be compiled so."""
+        try:
+            with self.types():
+                options = tw.Options(without=without)
+                program = tw.compile(self.function, *self.operands, target=self.target, options=options)
+            return program.report().microseconds
+        except tw.CompileError:
+            return inf
+
+
+KINDS = ("examples", "rows", "products")
+
+
+def cases(models: Sequence[str], target: str, files: Sequence[str]) -> Iterator[Case]:
+    """The examples, and what the files hold."""
+    for model in models:
+        yield Case("examples", model, *load(model), target)
+    for file in files:
+        entries = json.loads(Path(file).read_text())
+        for entry in entries if "t_hw_us" in entries[0] else ():
+            with suppress(cann_bench.Unclear):
+                row = cann_bench.case_of(entry)
+                yield Case("rows", row.id, row.function, row.operands, cann_bench.CHIPS[row.chip], row.types)
+        if "t_hw_us" not in entries[0]:
+            for record in products.records_of([file]):
+                with suppress(Inexpressible):
+                    each = express(record)
+                    if not isinstance(each.source, str):
+                        yield Case("products", record.id, each.source, each.arguments, each.machine, each.precision)
+
+
+def savings(found: Iterable[Case]) -> list[str]:
+    """The lines of all alternatives: what they move of some cases."""
+    moved = {each.name: Counter[str]() for each in OURS}
+    most = {each.name: (0.0, "") for each in OURS}
+    for case in found:
+        whole = case.microseconds()
+        for each in OURS if isfinite(whole) else ():
+            saved = 1 - whole / case.microseconds(each.name)
+            moved[each.name][case.kind] += abs(saved) >= MOVED
+            most[each.name] = max(most[each.name], (saved, case.name))
+        jax.clear_caches()
+    return [
+        f"| `{name}` | {' | '.join(str(counts[kind]) for kind in KINDS)} | {most[name][0]:.0%} | {most[name][1]} |"
+        for name, counts in moved.items()
+    ]
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("models", nargs="*", default=MODELS)
     parser.add_argument("--target", default="ascend-910b1")
+    parser.add_argument("--rows", nargs="*", default=(), metavar="FILE", help="records that are tried as well")
     parser.add_argument("--page", help="a Markdown file whose part of results is written anew")
     args = parser.parse_args(argv)
-    lines = list(HEADER)
+    lines = []
+    if args.rows:
+        lines += [*SAVINGS, *savings(cases(args.models, args.target, args.rows)), ""]
+        print(*lines, sep="\n", flush=True)
+    lines += HEADER
     for model in args.models:
         found = rows(model, args.target)
         print(*found, sep="\n", flush=True)

@@ -20,7 +20,6 @@ from ..lower.chains.attention_parts import chained_in, is_chained
 from ..lower.chains.back_to_back import BackToBackKernel
 from ..lower.chains.row_attention import RowAttentionKernel
 from ..lower.chains.row_attention_parts import fusions_of, note_apart, taken_apart
-from ..lower.cube.contraction_choice import CLEARLY_BETTER
 from ..rewriting import inline_for
 from .launches import kind_of_chain
 from .rewrites import Offer, Proposal, Rewrites, Verdict
@@ -38,7 +37,7 @@ CLEARLY_BETTER_THAN_TWO = 0.75
 
 MARGINS: Mapping[type, tuple[str, float]] = {
     AttentionKernel: ("attention takes", BETTER),
-    RowAttentionKernel: ("attention of few rows takes", CLEARLY_BETTER),
+    RowAttentionKernel: ("attention of few rows takes", 1.0),
     BackToBackKernel: ("products back to back take", CLEARLY_BETTER_THAN_TWO),
 }
 """Of each kernel that may be taken apart what reasons call it, and the share of its parts' time that it takes less

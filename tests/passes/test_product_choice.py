@@ -286,3 +286,18 @@ def test_one_load_of_all_of_k_has_one_buffer(steps: int, refused: str | None) ->
         return
     with pytest.raises(tw.CompileError, match=refused):
         tw.compile(lambda a, b: a @ b, *args, options=tw.Options(schedule=pin))
+
+
+@sampled(4)
+@pytest.mark.parametrize("target", ["ascend-910b1", "ascend-910b4", "ascend-950pr"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("summed", [1, 8, 12, 24, 48])
+def test_loads_ahead_are_whole_steps(summed: int, dtype: str, target: str) -> None:
+    """A step that is twice as deep needs loads of two steps: of few elements that are summed up there is one."""
+
+    def layers(x: Any, w: Any, v: Any) -> Any:
+        y = jnp.maximum(x @ w, 0)
+        return (y / (jnp.sqrt(jnp.mean(y * y, axis=0)) + 1)) @ v
+
+    args = [jax.ShapeDtypeStruct(shape, dtype) for shape in ((7168, 32), (32, summed), (summed, 32))]
+    assert tw.compile(layers, *args, target=target).report().left_out is None

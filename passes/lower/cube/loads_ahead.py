@@ -47,7 +47,7 @@ def loads_ahead(
 
 def _halved(schedule: CubeSchedule, problem: CubeProblem, machine: Machine) -> Iterator[CubeSchedule]:
     """The schedule with two tiles on each core, whose columns one load of rhs has, in steps as they are and twice as
-    deep; none where it has several tiles already, or one that cannot be halved."""
+    deep, as far as loads are whole steps; none where it has several tiles already, or one that cannot be halved."""
     plan = CubePlan.of(schedule)
     if len(problem.n) != 1 or problem.whole:
         return
@@ -56,6 +56,8 @@ def _halved(schedule: CubeSchedule, problem: CubeProblem, machine: Machine) -> I
     if plan.tiles_of_core(n, problem) != 1 or plan.l0[n] % (2 * FRACTAL) or problem.extents[n] <= columns:
         return
     for deeper in (1, 2):
+        if any(load[last] % (plan.l0[last] * deeper) for load in (plan.lhs, plan.rhs)):
+            continue
         step = tuple(columns if a == n else e * deeper if a == last else e for a, e in enumerate(plan.l0))
         lhs = tuple(columns if a == n else e for a, e in enumerate(plan.lhs))
         slots = accumulators(problem, dict(enumerate(step)), machine)

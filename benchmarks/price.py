@@ -1,0 +1,212 @@
+"""How well the price of a schedule ranks schedules: beside the simulated time of the same kernel alone, by kinds of
+kernels.
+
+python benchmarks/price.py [MODEL ...] [--target T] [--rows RECORDS.json] [--most N] [--page docs/price.md]
+
+Of each kernel of the examples, and of rows of the vendor's benchmark, up to N of the schedules that graph-schedule
+tries are priced and simulated. The rank correlation is Spearman's; the regret is what the schedule of the least price
+takes over what the best one takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cann_bench
+import jax
+import numpy as np
+from run import load
+from xdsl.dialects.builtin import FunctionType, ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region, SSAValue
+
+import tilewright as tw
+from tilewright.backends.simulator import SimulationError, simulate
+from tilewright.dialects.graph import FusionOp
+from tilewright.dialects.graph.schedules import Schedule, schedule_attr
+from tilewright.dialects.module import set_target
+from tilewright.frontends import lower_function
+from tilewright.machine import Machine
+from tilewright.passes.choose.launches import LaunchPlan, launches_of
+from tilewright.passes.errors import PassError
+from tilewright.passes.forms.fingerprint import fingerprint
+from tilewright.passes.pipeline import PIPELINE, run_stage
+from tilewright.support.files import write_part
+
+BEGIN, END = "<!-- price: begin -->", "<!-- price: end -->"
+
+MODELS = (
+    "gpt2.py:forward_f16",
+    "bert.py:forward_f16",
+    "vit.py:forward_f16",
+    "resnet50.py:forward_f16",
+    "llama.py:prefill",
+    "llama.py:decode",
+)
+
+BEHIND = ("npu-join-launches", "npu-check")
+"""Passes that say nothing of one kernel's time."""
+
+LEAST = 4
+"""A kernel of fewer schedules ranks nothing."""
+
+HEADER = (
+    "| kernels | how many | schedules | rank correlation, median | worst tenth | regret, median | 90 % | worst |",
+    "|---|---:|---:|---:|---:|---:|---:|---:|",
+)
+
+
+@dataclass
+class Family:
+    """Kernels of one class. correlations, regrets: of each kernel; schedules: judged in all."""
+
+    correlations: list[float] = field(default_factory=list)
+    regrets: list[float] = field(default_factory=list)
+    schedules: int = 0
+
+    def add(self, priced: Sequence[float], simulated: Sequence[float]) -> None:
+        """The schedules of one kernel."""
+        self.schedules += len(priced)
+        best, chosen = min(simulated), simulated[min(range(len(priced)), key=priced.__getitem__)]
+        self.regrets.append(chosen / best - 1)
+        if len(set(priced)) > 1 and len(set(simulated)) > 1:
+            self.correlations.append(rank_correlation(priced, simulated))
+
+    def line(self, name: str) -> str:
+        ranks, regrets = sorted(self.correlations) or [float("nan")], sorted(self.regrets)
+        tenth, ninety = ranks[len(ranks) // 10], regrets[min(len(regrets) * 9 // 10, len(regrets) - 1)]
+        return (
+            f"| `{name}` | {len(regrets)} | {self.schedules} | {statistics.median(ranks):.2f} | {tenth:.2f} "
+            f"| {statistics.median(regrets):.1%} | {ninety:.1%} | {regrets[-1]:.1%} |"
+        )
+
+
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
+    """Spearman's: that of the ranks, equal ones sharing theirs."""
+    ranks = [_ranks(values) for values in (first, second)]
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+
+
+def _ranks(values: Sequence[float]) -> np.ndarray:
+    _, inverse, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return (ends - (counts - 1) / 2)[inverse]
+
+
+def fusions_of(function: Any, operands: Sequence[Any], target: str) -> list[FusionOp]:
+    """The fusions of a program, as graph-schedule gets them."""
+    module = lower_function(function, operands).module
+    set_target(module, target)
+    for stage in PIPELINE:
+        if stage.name == "graph-schedule":
+            break
+        if not stage.optional:
+            run_stage(stage, module, target)
+    return [op for op in module.walk() if isinstance(op, FusionOp) and not op.on_host]
+
+
+def alone(fusion: FusionOp, schedule: Schedule, target: str) -> ModuleOp:
+    """A program that is one fusion with a schedule."""
+    block = Block(arg_types=[v.type for v in fusion.inputs])
+    known: dict[SSAValue, SSAValue] = dict(zip(fusion.inputs, block.args, strict=True))
+    copy = fusion.clone(known)
+    copy.schedule = schedule_attr([schedule])
+    block.add_ops([copy, ReturnOp(*copy.results)])
+    kinds = FunctionType.from_lists([a.type for a in block.args], copy.result_types)
+    module = ModuleOp([FuncOp("main", kinds, Region(block))])
+    set_target(module, target)
+    return module
+
+
+def simulated(fusion: FusionOp, schedule: Schedule, machine: Machine, target: str) -> float | None:
+    """Microseconds of a kernel alone; None where it cannot run so."""
+    module = alone(fusion, schedule, target)
+    stages = [s for s in PIPELINE if s.name not in BEHIND and not s.optional]
+    first = next(i for i, s in enumerate(stages) if s.name == "graph-schedule")
+    try:
+        for stage in stages[first:]:
+            run_stage(stage, module, target)
+        return simulate(module, machine).microseconds
+    except (PassError, SimulationError):
+        return None
+
+
+def judged(
+    fusion: FusionOp, plan: LaunchPlan, machine: Machine, target: str, most: int
+) -> tuple[str, list, list]:
+    """The class of a kernel, and the prices and times of its schedules."""
+    kernel = plan.kernel(plan.stem, None)
+    tried = list(kernel.candidates(plan.stem))
+    tried = tried[:: max(-(-len(tried) // most), 1)]
+    pairs = [(kernel.bound(s), simulated(fusion, s, machine, target)) for s in tried]
+    known = [(price, time) for price, time in pairs if time is not None and np.isfinite(price)]
+    return type(kernel).__name__, [p for p, _ in known], [t for _, t in known]
+
+
+def programs(
+    models: Sequence[str], target: str, rows: str | None
+) -> Iterator[tuple[Any, Sequence[Any], str, Any]]:
+    """(function, operands, target, context of its types) of what is looked at."""
+    for model in models:
+        yield (*load(model), target, None)
+    for entry in json.loads(Path(rows).read_text()) if rows else ():
+        with suppress(cann_bench.Unclear):
+            case = cann_bench.case_of(entry)
+            yield case.function, case.operands, cann_bench.CHIPS[case.chip], case
+
+
+def families(found: Iterable[tuple[Any, Sequence[Any], str, Any]], most: int) -> dict[str, Family]:
+    """What was found of the kernels of some programs, equal ones once."""
+    known: set[str] = set()
+    out: dict[str, Family] = defaultdict(Family)
+    for function, operands, target, case in found:
+        machine = Machine.load(target)
+        try:
+            with case.types() if case is not None else nullcontext():
+                fusions = fusions_of(function, operands, target)
+        except (PassError, tw.CompileError):
+            continue
+        for fusion in fusions:
+            key = fingerprint(fusion, machine)
+            if key in known:
+                continue
+            known.add(key)
+            with suppress(PassError):
+                launches = launches_of(fusion, machine)
+                if len(launches) == 1:
+                    name, prices, times = judged(fusion, launches[0], machine, target, most)
+                    if len(prices) >= LEAST:
+                        out[name].add(prices, times)
+        jax.clear_caches()
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="*", default=MODELS)
+    parser.add_argument("--target", default="ascend-910b1")
+    parser.add_argument("--rows", help="the vendor's benchmark, whose rows are looked at, too")
+    parser.add_argument(
+        "--most", type=int, default=12, help="schedules of a kernel that are judged (default 12)"
+    )
+    parser.add_argument("--page", help="a Markdown file whose part of results is written anew")
+    args = parser.parse_args(argv)
+    found = families(programs(args.models, args.target, args.rows), args.most)
+    lines = [*HEADER, *(family.line(name) for name, family in sorted(found.items()))]
+    print(*lines, sep="\n")
+    if args.page:
+        write_part(args.page, BEGIN, END, "\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
