@@ -23,6 +23,7 @@ from typing import Any
 import cann_bench
 import jax
 import numpy as np
+from ablation import MODELS
 from run import load
 from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -42,15 +43,6 @@ from tilewright.passes.pipeline import PIPELINE, run_stage
 from tilewright.support.files import write_part
 
 BEGIN, END = "<!-- price: begin -->", "<!-- price: end -->"
-
-MODELS = (
-    "gpt2.py:forward_f16",
-    "bert.py:forward_f16",
-    "vit.py:forward_f16",
-    "resnet50.py:forward_f16",
-    "llama.py:prefill",
-    "llama.py:decode",
-)
 
 BEHIND = ("npu-join-launches", "npu-check")
 """Passes that say nothing of one kernel's time."""

@@ -181,7 +181,7 @@ TABLE: dict[str, Tests] = {
         "tests/quantized/test_columns.py",
         "tests/ops/test_eight_bit_floats.py",
     ),
-    **dict.fromkeys(("passes/lower/", "passes/choose/", "passes/order/"), LOWER),
+    **dict.fromkeys(("kernels/", "passes/lower/", "passes/choose/", "passes/order/"), LOWER),
     **dict.fromkeys(
         (f"passes/{r}/" for r in "forms fusion numbers program quantized simplify strips".split()), GRAPH
     ),
