@@ -14,6 +14,7 @@ from ..dialects.base import Expr, integer_attr, ints, pack
 from ..dialects.open_sizes import is_open
 from ..dialects.tile import TileType
 from .builder import KernelBuilder, number
+from .graph import StageGraph
 from .stage import (
     Apply,
     ArgReduce,
@@ -31,7 +32,6 @@ from .stage import (
     Spacing,
     Spread,
     Stage,
-    StageGraph,
     StageOp,
     StoreBox,
     Transpose,

@@ -28,7 +28,8 @@ from xdsl.ir import Attribute
 from ..dialects.dtypes import dtype_name, element_type
 from ..dialects.open_sizes import OpenSize
 from ..dialects.sizes import Names, SizeError, parse_size, size_text
-from .stage import BoxDim, Ref, Spacing, Stage, StageGraph, StageOp
+from .graph import StageGraph
+from .stage import BoxDim, Ref, Spacing, Stage, StageOp
 
 
 class StageError(ValueError):

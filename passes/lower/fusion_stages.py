@@ -14,6 +14,7 @@ from ...dialects.graph import ArgReduceOp, ElementwiseOp, FusionOp, IotaOp, Redu
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.open_sizes import is_open
 from ...kernels.builder import exactly
+from ...kernels.graph import StageGraph
 from ...kernels.stage import (
     Apply,
     ArgReduce,
@@ -28,7 +29,6 @@ from ...kernels.stage import (
     Spacing,
     Spread,
     Stage,
-    StageGraph,
     StoreBox,
     Unpack,
 )

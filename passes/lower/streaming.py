@@ -17,7 +17,8 @@ from ...dialects.elementwise import REDUCTION_FUNCTION
 from ...dialects.tile import TileType, tile_type
 from ...kernels.builder import exactly, hand_back, number
 from ...kernels.emit import Emitter
-from ...kernels.stage import Ref, Stage, StageGraph
+from ...kernels.graph import StageGraph
+from ...kernels.stage import Ref, Stage
 from .schedule import reaches_over
 from .walks import RowWalk, RowWalks, neutral
 

@@ -13,7 +13,8 @@ from functools import cached_property
 from ...dialects.dtypes import dtype_name
 from ...dialects.elementwise import identity
 from ...kernels.builder import exactly
-from ...kernels.stage import Ref, Stage, StageGraph, tile_bytes
+from ...kernels.graph import StageGraph
+from ...kernels.stage import Ref, Stage, tile_bytes
 
 
 @dataclass(frozen=True)

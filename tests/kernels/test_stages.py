@@ -21,6 +21,7 @@ from tilewright.dialects.open_sizes import OpenSize
 from tilewright.dialects.sizes import Symbol, floordiv
 from tilewright.frontends import lower_function
 from tilewright.kernels import stage as kinds
+from tilewright.kernels.graph import StageGraph
 from tilewright.kernels.stage import (
     BoxDim,
     Fill,
@@ -29,7 +30,6 @@ from tilewright.kernels.stage import (
     Ref,
     Spacing,
     Stage,
-    StageGraph,
     StageOp,
     StoreBox,
 )

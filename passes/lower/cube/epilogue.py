@@ -19,7 +19,8 @@ from ....dialects.dtypes import dtype_name, itemsize, size
 from ....dialects.graph.interface import element_of
 from ....kernels.builder import KernelBuilder
 from ....kernels.emit import Emitter
-from ....kernels.stage import Given, Ref, Stage, StageGraph, spanning
+from ....kernels.graph import StageGraph
+from ....kernels.stage import Given, Ref, Stage, spanning
 from ...errors import TooLarge
 from ...fusion.long_rows import UB_FRACTION
 from ..axes import reduced_dims

@@ -30,7 +30,8 @@ from ....dialects.npu.interface import Traffic, gm_traffic
 from ....dialects.npu.types import GmType, padded_bytes
 from ....kernels.builder import KernelBuilder, dense
 from ....kernels.emit import Emitter
-from ....kernels.stage import Extract, Mask, ReduceWindows, Ref, Stage, StageGraph, spanning
+from ....kernels.graph import StageGraph
+from ....kernels.stage import Extract, Mask, ReduceWindows, Ref, Stage, spanning
 from ....machine import Machine
 from ...errors import PassError, TooLarge
 from ..bound import CubeCost, CubeProblem
