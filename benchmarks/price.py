@@ -25,6 +25,7 @@ import jax
 import numpy as np
 from ablation import MODELS
 from run import load
+from scipy.stats import spearmanr
 from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
@@ -70,7 +71,7 @@ class Family:
         best, chosen = min(simulated), simulated[min(range(len(priced)), key=priced.__getitem__)]
         self.regrets.append(chosen / best - 1)
         if len(set(priced)) > 1 and len(set(simulated)) > 1:
-            self.correlations.append(rank_correlation(priced, simulated))
+            self.correlations.append(float(spearmanr(priced, simulated).statistic))
 
     def line(self, name: str) -> str:
         ranks, regrets = sorted(self.correlations) or [float("nan")], sorted(self.regrets)
@@ -79,18 +80,6 @@ class Family:
             f"| `{name}` | {len(regrets)} | {self.schedules} | {statistics.median(ranks):.2f} | {tenth:.2f} "
             f"| {statistics.median(regrets):.1%} | {ninety:.1%} | {regrets[-1]:.1%} |"
         )
-
-
-def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
-    """Spearman's: that of the ranks, equal ones sharing theirs."""
-    ranks = [_ranks(values) for values in (first, second)]
-    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
-
-
-def _ranks(values: Sequence[float]) -> np.ndarray:
-    _, inverse, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return (ends - (counts - 1) / 2)[inverse]
 
 
 def fusions_of(function: Any, operands: Sequence[Any], target: str) -> list[FusionOp]:

@@ -25,8 +25,8 @@ from .launches import kind_of_chain
 from .rewrites import Offer, Proposal, Rewrites, Verdict
 
 BETTER = 1.05
-"""The same for attention of many rows, whose parts are taken to wait at barriers over all cores. Below it both take the
-same as far as the bound knows."""
+"""Attention of many rows stays one kernel where that takes less than so many times its parts, which are taken to wait
+at barriers over all cores: below it both take the same as far as the bound knows."""
 
 MOST_PARTS = 3
 """Attention of many rows in more parts has a mask that is made of positions, which one kernel makes anew for each tile:

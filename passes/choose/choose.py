@@ -273,10 +273,12 @@ class Scheduler:
 
     def _with_layouts(self, error: PassError, fusion: FusionOp) -> PassError:
         """The error of a fusion that may be about a pin, with what leaves its tensors as they are in memory."""
-        kinds = {self.layouts[v] for v in (*fusion.inputs, *fusion.results) if v in self.layouts}
+        kinds: set[LayoutName] = {
+            self.layouts[v] for v in (*fusion.inputs, *fusion.results) if v in self.layouts
+        }
         if self.pins is None or not kinds:
             return error
-        names = sorted({LAYOUTS[self.layouts[v]] for v in (*fusion.inputs, *fusion.results) if v in self.layouts})
+        names = sorted({LAYOUTS[kind] for kind in kinds})
         what = " and ".join(sorted(kinds))
         return PassError(f"{error}; tensors of it are {what} in memory, which --without {','.join(names)} leaves out")
 

@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ...dialects.base import text, to_ints
 from ...dialects.graph import ContractOp, ElementwiseOp, FusionOp
 from ...dialects.graph.control import axes_of
 from ...dialects.graph.interface import shape_of
 from ..forms.fingerprint import structure
+from ..fusion.merged import put_in_place
 from ..instances import has_open_sizes
 from ..lower.axes import is_member
 from ..lower.cube.contraction_axes import product_in
 from ..lower.cube.contraction_choice import CLEARLY_BETTER
 from ..lower.cube.spreading import Prologue, spread, why_not_spread
-from ..reasons import join_reasons
 from .rewrites import Offer, Proposal, Rewrites
 
 
@@ -83,16 +83,7 @@ def _joined(fusion: FusionOp, reader: FusionOp, prologue: Prologue) -> Proposal:
     one.operands = inputs
 
     def replace() -> list[FusionOp]:
-        block = reader.parent
-        assert isinstance(block, Block)
-        block.insert_op_before(one, reader)
-        join_reasons(one, (fusion, reader), reader.results)
-        for old, new in zip(reader.results, one.results, strict=True):
-            new.name_hint = old.name_hint
-            old.replace_all_uses_with(new)
-        for op in (reader, fusion):
-            op.detach()
-            op.erase()
+        put_in_place(one, (fusion, reader), reader.results, at=reader)
         return [one]
 
     return Proposal([one], replace)

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from math import isinf
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -19,7 +18,7 @@ from xdsl.ir import Block, Operation, OpResult
 
 from ...dialects.base import describe
 from ...dialects.graph import FusionOp
-from ...support.plugins import FAILURES
+from ...support.plugins import FAILURES, resolve
 from ..alternatives import Alternative, alternatives
 from ..errors import PassError, attempted
 from ..reasons import say_apart
@@ -184,9 +183,8 @@ def rewrites_of(scheduler: Scheduler, without: Set[str]) -> list[Rewrites]:
 
 
 def _load(alternative: Alternative) -> type[Rewrites]:
-    module, _, name = alternative.rewrites.partition(":")
     try:
-        found = getattr(import_module(module), name)
+        found = resolve(alternative.rewrites)
     except FAILURES as error:
         said = f"{type(error).__name__}: {error}"
         raise PassError(f"the alternative {alternative.name}: cannot load {alternative.rewrites}: {said}") from None

@@ -48,11 +48,15 @@ class MergedBody:
         )
 
 
-def put_in_place(joined: FusionOp, parts: Sequence[FusionOp], results: Sequence[OpResult]) -> None:
-    """Puts a fusion in the place of those that it was made of, with these results of theirs, in its order."""
-    block = parts[0].parent
+def put_in_place(
+    joined: FusionOp, parts: Sequence[FusionOp], results: Sequence[OpResult], at: FusionOp | None = None
+) -> None:
+    """Puts a fusion in the place of those that it was made of, with these results of theirs, in its order. at: the part
+    in whose place it is; the first one, unless what it takes is made behind that."""
+    place = at or parts[0]
+    block = place.parent
     assert block is not None
-    block.insert_op_before(joined, parts[0])
+    block.insert_op_before(joined, place)
     join_reasons(joined, parts, results)
     for old, new in zip(results, joined.results, strict=True):
         new.name_hint = old.name_hint
