@@ -100,7 +100,6 @@ class Options:
     attention: InitVar[bool | None] = None
     turned: InitVar[bool | None] = None
     widened: InitVar[bool | None] = None
-    fractals: InitVar[bool | None] = None
     pooling: InitVar[bool | None] = None
     tails: InitVar[bool | None] = None
     stream_k: InitVar[bool | None] = None
@@ -110,6 +109,7 @@ class Options:
     unit_flags: InitVar[bool | None] = None
     join: InitVar[bool | None] = None
     ahead: InitVar[bool | None] = None
+    fractals: InitVar[bool | None] = None
 
     def __post_init__(self, *former: bool | None) -> None:
         """Raises CompileError for a field that is not what it may be."""
@@ -162,10 +162,10 @@ def _left_out(without: object, former: Mapping[str, object]) -> tuple[str, ...]:
         if not isinstance(said, bool):
             raise _wrong(name, "True or False", said)
         now = FORMER[name]
-        warnings.warn(
-            f"tw.Options({name}=...) is called without={{{now!r}}} now", DeprecationWarning, stacklevel=4
-        )
-        named = named - {now} if said else named | {now}
+        instead = "does nothing any more" if now is None else f"is called without={{{now!r}}} now"
+        warnings.warn(f"tw.Options({name}=...) {instead}", DeprecationWarning, stacklevel=4)
+        if now is not None:
+            named = named - {now} if said else named | {now}
     try:
         check_names(sorted(named))
     except PassError as error:

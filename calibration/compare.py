@@ -10,7 +10,7 @@ from ..api.options import Options
 from ..api.program import CompileError, Program
 from ..backends.simulator import HostCall, Launch, SimulationError, simulate
 from ..machine import Machine
-from ..passes.alternatives import BANKS, JOIN, NZ, PITCH, RECOMPUTE, TRANSPOSED, UNIT_FLAGS
+from ..passes.alternatives import BANKS, JOIN, PITCH, RECOMPUTE, TRANSPOSED, UNIT_FLAGS
 from ..passes.errors import PassError
 from .express import express
 from .expressed import Expressed, Inexpressible
@@ -105,7 +105,7 @@ def program_of(expressed: Expressed, ours: bool = False) -> Program:
     # published kernels are launched one by one, read tensors as they are given, and their buffers follow each other
     # whatever their banks are
     flagged = ours or expressed.unit_flag_products > 0
-    without = {JOIN, RECOMPUTE, TRANSPOSED, PITCH, NZ}
+    without = {JOIN, RECOMPUTE, TRANSPOSED, PITCH}
     without |= {name for name, kept in ((BANKS, expressed.banks), (UNIT_FLAGS, flagged)) if not kept}
     options = Options(
         schedule=expressed.schedule,

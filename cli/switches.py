@@ -24,5 +24,5 @@ def add_switches(group: argparse._ArgumentGroup) -> None:
 def left_out(args: argparse.Namespace) -> list[str]:
     """The names of the alternatives that a command line leaves out."""
     named = [name.strip() for text in args.without for name in text.split(",") if name.strip()]
-    before = [name for former, name in FORMER.items() if getattr(args, f"no_{former}", False)]
+    before = [name for former, name in FORMER.items() if name and getattr(args, f"no_{former}", False)]
     return list(dict.fromkeys([*named, *before]))

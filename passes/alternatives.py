@@ -45,7 +45,6 @@ FUSION = "fusion"
 ATTENTION = "attention"
 TRANSPOSED = "transposed"
 PITCH = "pitch"
-NZ = "nz"
 STRANDS = "strands"
 UNCHAINED = "unchained"
 PROLOGUE = "prologue"
@@ -96,14 +95,6 @@ OURS = (
         stages=("graph-schedule",),
         modules=("turned", "widened"),
         former="widened",
-    ),
-    Alternative(
-        name=NZ,
-        does="operands of products lie in fractals, as l1 has them",
-        without="leave the operands of products in rows, whatever their loads cost",
-        stages=("graph-schedule",),
-        modules=("fractals", "turned"),
-        former="fractals",
     ),
     Alternative(
         name=STRANDS,
@@ -244,8 +235,8 @@ def alternatives() -> tuple[Alternative, ...]:
     return tuple(found)
 
 
-FORMER = {each.former: each.name for each in OURS if each.former}
-"""The names of alternatives by those that they had before."""
+FORMER: dict[str, str | None] = {each.former: each.name for each in OURS if each.former} | {"fractals": None}
+"""The names of alternatives by those that they had before; None for one that is no more."""
 
 
 def check_names(names: Iterable[str]) -> None:

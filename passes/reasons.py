@@ -24,8 +24,6 @@ ReasonKind = Literal[
     "not turned",
     "widened",
     "not widened",
-    "in fractals",
-    "not in fractals",
     "cut",
     "not cut",
 ]
@@ -36,8 +34,8 @@ class Reason:
     """Why something was done or not. "not fused": ops are the fusion that makes a value and one that reads it, result
     the number of the value among the results of the first; "not inlined": the same of launches; "not attention", "not
     chained": the product at its end; "not joined": a launch and the one before it; "turned", "not turned", "widened",
-    "not widened", "in fractals", "not in fractals": the product of which an operand might be so; "cut", "not cut": the
-    one of which the sums might be. why: a clause that goes on after a colon."""
+    "not widened": the product of which an operand might be so; "cut", "not cut": the one of which the sums might be.
+    why: a clause that goes on after a colon."""
 
     kind: ReasonKind
     ops: tuple[Operation, ...]

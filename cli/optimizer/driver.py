@@ -125,7 +125,7 @@ class TilewrightOptMain(xDSLOptMain):
             "--list-alternatives",
             action=_ListAlternatives,
             nargs=0,
-            help="list what may be left out (graph-schedule{without=pooled,nz}): each name, its passes, what is done",
+            help="list what may be left out (graph-schedule{without=pooled}): each name, its passes, what is done",
         )
         arg_parser.add_argument(
             "--all",

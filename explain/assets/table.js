@@ -183,7 +183,7 @@
   // Why a kernel is not one with those whose values it reads, or that read its own, and not in the launch before it.
   const APART = { "not fused": "Not fused", "not attention": "Not attention in one kernel", "not chained": "Not one kernel with the product before it", "not joined": "Not in one launch", "not inlined": "Not made by what reads it",
     "turned": "An operand is turned in memory", "not turned": "No operand is turned in memory", "widened": "Rows are lengthened in memory", "not widened": "No rows are lengthened in memory",
-    "in fractals": "An operand is stored in fractals", "not in fractals": "No operand is stored in fractals", "cut": "Sums are cut into parts", "not cut": "Sums are not cut into parts" };
+    "cut": "Sums are cut into parts", "not cut": "Sums are not cut into parts" };
   const BETWEEN = ["not fused", "not joined", "not inlined"];
   function apart(kernel) {
     const rows = data.apart.filter((a) => a.to === kernel || a.from === kernel);

@@ -1,5 +1,5 @@
-"""Tensors that kernels read or store in another layout: with their dimensions in another order in memory (turned), with
-longer rows (widened), or in fractals.
+"""Tensors that kernels read or store in another layout: with their dimensions in another order in memory (turned), or
+with longer rows (widened).
 
 A product on the cube loads whole lines of its operands. Where what it sums over lies side by side in memory, a step may
 have any number of columns; where the columns lie side by side, it has whole lines of them, and loads more for as many
@@ -40,36 +40,31 @@ from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.open_sizes import any_open
 from ...machine import Machine
 from ...support.hints import in_layout
-from ..alternatives import NZ, PITCH, TRANSPOSED
+from ..alternatives import PITCH, TRANSPOSED
 from ..forms.access import resolve
 from ..forms.nests import nest_of_contract
-from ..forms.parted_sums import part_dim, part_readers, parted_shape, reads_in_parts
 from ..forms.tensor_builder import BlockBuilder, TensorBuilder
 from ..lower.axes import behind_layout, is_member
 from ..lower.chains.attention_parts import is_chained
 from ..lower.cube.contraction_axes import product_in
-from ..lower.cube.fractals import fractal_columns, store_in_fractals, stores_in_fractals
 
 Perm = tuple[int, ...]
 """For each dimension of a turned tensor, that of the tensor."""
 
 
-LayoutName = Literal["turned", "widened", "in fractals"]
+LayoutName = Literal["turned", "widened"]
 
 
 class Layout(NamedTuple):
-    """How a tensor lies in memory: in another order of its dimensions, and in longer rows or in fractals. row: elements
-    from one row to the next, 0 for as many as a row has. fractal: columns of a fractal, 0 for rows."""
+    """How a tensor lies in memory: in another order of its dimensions, and in longer rows. row: elements from one row
+    to the next, 0 for as many as a row has."""
 
     perm: Perm
     row: int = 0
-    fractal: int = 0
 
     @property
     def kind(self) -> LayoutName:
         """What a tensor is called that has it."""
-        if self.fractal:
-            return "in fractals"
         return "turned" if self._turned else "widened"
 
     @property
@@ -78,30 +73,29 @@ class Layout(NamedTuple):
 
     def name_of(self, tensor: SSAValue) -> str | None:
         """What a tensor is called in this layout: other ones of it have other names."""
-        said = {"turned": self._turned, "widened": self.row, "in_fractals": self.fractal}
+        said = {"turned": self._turned, "widened": self.row}
         return in_layout(tensor.name_hint, "_".join(word for word, is_so in said.items() if is_so))
 
     @property
     def verb(self) -> str:
         """What is done to a tensor that gets it."""
-        return {"in fractals": "to bring into fractals", "widened": "to widen", "turned": "to turn"}[self.kind]
+        return {"widened": "to widen", "turned": "to turn"}[self.kind]
 
 
-LAYOUTS: Mapping[LayoutName, str] = {"turned": TRANSPOSED, "widened": PITCH, "in fractals": NZ}
+LAYOUTS: Mapping[LayoutName, str] = {"turned": TRANSPOSED, "widened": PITCH}
 """The alternative that gives each."""
 
 
 class LayoutKinds(NamedTuple):
-    """Which layouts operands of products may have: another order (turned), longer rows (widened), fractals."""
+    """Which layouts operands of products may have: another order (turned), longer rows (widened)."""
 
     turned: bool = True
     widened: bool = True
-    fractals: bool = True
 
     @staticmethod
     def without(names: Collection[str]) -> LayoutKinds:
         """Those that stay where these alternatives are left out."""
-        return LayoutKinds(*(name not in names for name in (TRANSPOSED, PITCH, NZ)))
+        return LayoutKinds(*(name not in names for name in (TRANSPOSED, PITCH)))
 
 
 READERS = (
@@ -126,24 +120,12 @@ def stored_type(kind: Attribute, layout: Layout) -> TensorType:
     """The type of a tensor as it lies in memory."""
     assert isinstance(kind, TensorType)
     shape = [kind.get_shape()[p] for p in layout.perm]
-    if layout.fractal:
-        *batch, rows, columns = shape
-        return tensor([*batch, columns // layout.fractal, rows, layout.fractal], kind.get_element_type())
     return tensor([*shape[:-1], layout.row or shape[-1]], kind.get_element_type())
-
-
-def _groups_first(rank: int) -> Perm:
-    """For a tensor whose columns, its last dimension, are in two, this many dimensions in all: the groups of columns
-    before the rows. It is its own inverse."""
-    return (*range(rank - 3), rank - 2, rank - 3, rank - 1)
 
 
 def to_memory(build: TensorBuilder, value: SSAValue, layout: Layout) -> SSAValue:
     """What lies in memory of a tensor; nothing defines what is behind its rows."""
     made = build.transpose(value, layout.perm)
-    if layout.fractal:
-        rank = len(layout.perm)
-        return build.transpose(part_dim(build, made, rank - 1, layout.fractal), _groups_first(rank + 1))
     if layout.row:
         made = build.add(WidenOp, [made], stored_type(value.type, layout), row=integer_attr(layout.row))
     return made
@@ -153,19 +135,12 @@ def from_memory(build: TensorBuilder, value: SSAValue, layout: Layout, kind: Att
     """What lies in memory as the tensor of this type that it is."""
     last = len(layout.perm) - 1
     dense = stored_type(kind, Layout(layout.perm)).get_shape()
-    if layout.fractal:
-        made = build.reshape(build.transpose(value, _groups_first(last + 2)), dense)
-    else:
-        made = build.part(value, last, 0, dense[last])
-    return build.transpose(made, inverse(layout.perm))
+    return build.transpose(build.part(value, last, 0, dense[last]), inverse(layout.perm))
 
 
 def array_in_memory(array: np.ndarray, layout: Layout) -> np.ndarray:
     """What lies in memory of an array, zeros behind its rows."""
     made = array.transpose(layout.perm)
-    if layout.fractal:
-        parted = made.reshape(parted_shape(made.shape, made.ndim - 1, layout.fractal))
-        return parted.transpose(_groups_first(parted.ndim))
     room = max(layout.row - made.shape[-1], 0)
     return np.pad(made, [(0, 0)] * (made.ndim - 1) + [(0, room)])
 
@@ -187,15 +162,12 @@ def multiplied(fusion: FusionOp) -> ContractOp | None:
     return product if isinstance(product, ContractOp) else None
 
 
-def reads_turned(fusion: FusionOp, number: int, layout: Layout | None = None) -> bool:
-    """Whether a fusion may read an input in another layout, in this one where one is given: it is a matrix product, or
-    a kernel of vector cores that computes, and only ops of it that see through layout ops read the input. In fractals
-    it is read by products alone, which sum over its columns."""
+def reads_turned(fusion: FusionOp, number: int) -> bool:
+    """Whether a fusion may read an input in another layout: it is a matrix product, or a kernel of vector cores that
+    computes, and only ops of it that see through layout ops read the input."""
     if fusion.on_host or (multiplied(fusion) is None and text(fusion.kind) != "vector"):
         return False
     argument = fusion.body.block.args[number]
-    if layout is not None and layout.fractal:
-        return reads_in_parts(argument, layout.perm[-1], layout.fractal)
     return all(isinstance(use.operation, READERS) for use in argument.uses)
 
 
@@ -232,25 +204,11 @@ def layouts(
             row = row_at_lines(base.type, perm, machine)
             if row and kinds.widened:
                 yield base.index, Layout(perm, row)
-            if row and kinds.fractals and last == "k" and (columns := _fractal(base, perm, machine)):
-                yield base.index, Layout(perm, fractal=columns)
-
-
-def _fractal(argument: BlockArgument, perm: Perm, machine: Machine) -> int:
-    """Columns of the fractals in which products read an argument of theirs with its dimensions in this order; 0 where
-    they cannot, or it is no matrix of several fractals."""
-    shape, columns = shape_of(argument), fractal_columns(argument, machine)
-    if len(perm) < 2 or any_open(shape) or not columns:
-        return 0
-    rows, last = (shape[p] for p in perm[-2:])
-    return columns if rows > 1 and last > columns and reads_in_parts(argument, perm[-1], columns) else 0
 
 
 def read_turned(fusion: FusionOp, number: int, value: SSAValue, layout: Layout) -> None:
     """Has a fusion read `value`, which is its input `number` in this layout, in the place of that."""
     block = fusion.body.block
-    if layout.fractal:
-        part_readers(block.args[number], layout.perm[-1], layout.fractal)
     kind = block.args[number].type
     argument = Rewriter.replace_value_with_new_type(block.args[number], stored_type(kind, layout))
     build = BlockBuilder(Block(), fusion.location)
@@ -260,17 +218,15 @@ def read_turned(fusion: FusionOp, number: int, value: SSAValue, layout: Layout) 
     fusion.operands[number] = value
 
 
-def stores_turned(value: SSAValue, machine: Machine, layout: Layout | None = None) -> bool:
+def stores_turned(value: SSAValue, machine: Machine) -> bool:
     """Whether a value is what a kernel computes, on vector cores or behind a matrix product, so that it may store it in
-    another layout, in this one where one is given."""
+    another layout."""
     fusion = value.owner
     if not isinstance(fusion, FusionOp) or fusion.on_host or fusion.schedule is not None or machine.fused:
         return False
     if multiplied(fusion) is None and text(fusion.kind) != "vector":
         return False
     assert isinstance(value, OpResult)
-    if layout is not None and layout.fractal:
-        return stores_in_fractals(value, layout.perm[-1], layout.fractal)
     return is_member(behind_layout(fusion.yielded(0).values[value.index]))
 
 
@@ -278,13 +234,10 @@ def store_turned(value: OpResult, layout: Layout) -> SSAValue:
     """Has a fusion give its result `value` in this layout; that in the place of it. Its users have to be told."""
     fusion = value.owner
     assert isinstance(fusion, FusionOp)
-    if layout.fractal:
-        store_in_fractals(value, layout.perm, layout.fractal)
-    else:
-        last = fusion.yielded(0)
-        build = BlockBuilder(Block(), fusion.location)
-        last.operands[value.index] = to_memory(build, last.values[value.index], layout)
-        Rewriter.inline_block(build.block, InsertPoint.before(last))
+    last = fusion.yielded(0)
+    build = BlockBuilder(Block(), fusion.location)
+    last.operands[value.index] = to_memory(build, last.values[value.index], layout)
+    Rewriter.inline_block(build.block, InsertPoint.before(last))
     made = Rewriter.replace_value_with_new_type(value, stored_type(value.type, layout))
     made.name_hint = layout.name_of(made)
     return made

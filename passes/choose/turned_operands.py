@@ -4,10 +4,10 @@ Before:  %y = graph.fusion %x, %w {kind = "cube"} : (tensor<8192x4096xf16>, tens
 After:   %t = graph.fusion %w {kind = "move"} : (tensor<4096x8192xf16>) -> tensor<8192x4096xf16>
          %y = graph.fusion %x, %t {kind = "cube"}, which reads %t turned back
 
-The layout is another order of the dimensions, and longer rows, which begin at lines of memory then, or fractals. An
-operand that a kernel of the same block computes may be stored so by that kernel, if all that read it take it so. A
-constant is made so at compile time. Whether one of these pays, the oracle says: the time of all products that read the
-tensor, before and after, and of what gives it the layout.
+The layout is another order of the dimensions, and longer rows, which begin at lines of memory then. An operand that a
+kernel of the same block computes may be stored so by that kernel, if all that read it take it so. A constant is made so
+at compile time. Whether one of these pays, the oracle says: the time of all products that read the tensor, before and
+after, and of what gives it the layout.
 """
 
 from __future__ import annotations
@@ -60,7 +60,6 @@ large products (8192^3 in f16 on ascend-910b1: 3,351 us instead of 3,826). So sm
 REFUSED: Mapping[LayoutName, ReasonKind] = {
     "turned": "not turned",
     "widened": "not widened",
-    "in fractals": "not in fractals",
 }
 """What a reason is called for which a tensor does not get a layout."""
 
@@ -246,7 +245,7 @@ class Turner:
     ) -> list[_Way]:
         """The ways in which a tensor may get a layout for the products of a block that wish for it, at least one."""
         constant = value.owner if isinstance(value.owner, ConstantOp) else None
-        stores = stores_turned(value, self.machine, layout) and value.owner.parent is block
+        stores = stores_turned(value, self.machine) and value.owner.parent is block
         cost = 0.0 if constant is not None else self.judge.turn(value, layout)
         most = sum(self.judge.most_saved(fusion, value) for fusion, _ in wishing)
         least = cost
@@ -288,7 +287,7 @@ class Turner:
         for op, number in users:
             if not isinstance(op, FusionOp) or op.parent is not maker.parent or not self._free(op):
                 return None
-            if not reads_turned(op, number, layout):
+            if not reads_turned(op, number):
                 return None
             readings.append(self._reading(op, number, layout))
         cost = self.judge.microseconds(maker, stored={value.index: layout}) - self.judge.microseconds(maker)

@@ -4,7 +4,7 @@ Before:  @main(%w {graph.weight}: [k, n], %x)    %y = graph.contract %x, %w
 After:   %t = graph.transpose %w : [n, k], marked as to be packed ; %u = graph.transpose %t ; %y = graph.contract %x, %u
 
 The packing program makes %t once, and the loads of the product see through %u. Where rows are to begin at lines of
-memory, %t is padded, too, and %u a slice of it; where it lies in fractals, the products sum over parts. A tensor has
+memory, %t is padded, too, and %u a slice of it. A tensor has
 one layout for all that reads it: the one with which all of that takes least. It is asked of a copy of the program,
 fused as it will be, by the oracle that judges schedules. Weights that functions take which are called are turned, too,
 if all calls give such.
@@ -33,7 +33,6 @@ from ...dialects.graph.interface import shape_of
 from ...dialects.module import target_of
 from ...machine import DEFAULT_TARGET, Machine
 from ..calls import callee_of, callers_first
-from ..forms.parted_sums import part_readers
 from ..forms.tensor_builder import BlockBuilder
 from ..oracle import oracle_of
 from ..pipeline import remaining, run_stage
@@ -198,7 +197,6 @@ class _Readers:
             for last in ("k", "free") if multiplied(fusion) is not None else ():
                 wished = layouts(fusion, machine, self.kinds, last)
                 tried.update((layout, None) for which, layout in wished if which == number)
-        tried = {layout: None for layout in tried if all(reads_turned(*each[:2], layout) for each in tensor.readings)}
         if not tried:
             return None
         now = self._microseconds(tensor, None)
@@ -268,8 +266,6 @@ def _turn(module: ModuleOp, tensor: TurnedWeights, values: Sequence[SSAValue]) -
         for i, value in enumerate(op.operands) if callee is not None else ():
             if (callee, i) in passed and value in turned:
                 op.operands[i] = turned[value]
-    for back in turned if layout.fractal else ():
-        part_readers(back, layout.perm[-1], layout.fractal)
 
 
 def _taken_back(

@@ -434,7 +434,6 @@ def tasks(args: argparse.Namespace, claims: str) -> list[Task]:
     sources += [(f"inlined {i}", TARGETS[0]) for i in range(args.inlined)]
     sources += [(f"widened {i}", TARGETS[i % 2]) for i in range(args.widened)]
     sources += [(f"streamed {i}", TARGETS[i % 2]) for i in range(args.streamed)]
-    sources += [(f"fractals {i}", TARGETS[i % 2]) for i in range(args.fractals)]
     sources += [(f"placed {i}", TARGETS[i % 2]) for i in range(args.placed)]
     sources += [(f"quantized {i}", TARGETS[i % 2]) for i in range(args.quantized)]
     sources += [(f"columns {i}", TARGETS[0]) for i in range(args.columns)]
@@ -477,7 +476,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--widened", type=int, default=4, help="rows that are longer in memory")
     parser.add_argument("--streamed", type=int, default=4, help="products whose last tiles have their sums cut")
     parser.add_argument("--placed", type=int, default=4, help="parts of a concatenation that kernels store in place")
-    parser.add_argument("--fractals", type=int, default=4, help="what one product hands to another in fractals")
     parser.add_argument("--only", default="", help="sources whose name has this (a regular expression)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)

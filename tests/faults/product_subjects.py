@@ -289,22 +289,3 @@ def placed_subject(number: int, target: str) -> Subject:
     options = tw.Options(schedule=tw.Schedule(base_m=16, base_n=16, base_k=16))
     module = tw.compile(stack, *args, target=target, options=options).module()
     return Subject(f"placed {number} for {target}", module, target)
-
-
-def fractals_subject(number: int, target: str) -> Subject:
-    """A product in small tiles whose result lies in fractals, and one that reads them: a step has several groups of
-    their columns. Vector cores stand between the two for odd numbers."""
-    import jax.numpy as jnp
-
-    rng = np.random.default_rng(number)
-    rows, summed, groups, columns = (int(n) for n in rng.integers([17, 17, 3, 17], [50, 40, 7, 40]))
-
-    def layers(x: Any, w: Any, v: Any) -> Any:
-        h = jnp.einsum("mk,kgc->gmc", x, w)
-        return jnp.einsum("gmc,gnc->mn", jnp.tanh(h) if number % 2 else jnp.maximum(h, 0), v)
-
-    shapes = (rows, summed), (summed, groups, 16), (groups, columns, 16)
-    args = [rng.standard_normal(shape).astype("f2") for shape in shapes]
-    options = tw.Options(schedule=tw.Schedule(base_m=16, base_n=16, base_k=32), without={"attention"})
-    module = tw.compile(layers, *args, target=target, options=options).module()
-    return Subject(f"fractals {number} for {target}", module, target)

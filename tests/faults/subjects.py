@@ -4,7 +4,7 @@ ones whose flags are too many, so that they have barriers.
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
 `barriers 1`, `attention 3`, `chained 1`, `handed 1`, `gradient 1`, `grouped 1`, `rows 1`, `statistics 1`, `pooled 1`,
 `winograd 1`, `skinny 2`, `decoding 1`, `inlined 1`, `widened 1`, `streamed 1`, `placed 1`,
-`fractals 1`, `waiting 1`, `elements 1`, `imported 1`.
+`waiting 1`, `elements 1`, `imported 1`.
 Nothing here imports JAX before a program is compiled.
 """
 
@@ -28,7 +28,6 @@ from attention_subjects import (
 from imported_subjects import imported_subject
 from product_subjects import (
     columns_subject,
-    fractals_subject,
     grouped_subject,
     inlined_subject,
     narrow_subject,
@@ -212,6 +211,5 @@ SUBJECTS: dict[str, Callable[[int, str], Subject]] = {
     "elements": elements_subject,
     "streamed": streamed_subject,
     "placed": placed_subject,
-    "fractals": fractals_subject,
 }
 """Sources that are a kind and a number."""

@@ -200,7 +200,7 @@ def test_large_products(
     oracle.register("notes", Notes())
     try:
         args = [jax.ShapeDtypeStruct(s, dtype) for s in shapes]
-        options = tw.Options(oracle="notes", without={"transposed", "pitch", "nz", "stream-k"})
+        options = tw.Options(oracle="notes", without={"transposed", "pitch", "stream-k"})
         program = tw.compile(fn, *args, target=target, options=options)
     finally:
         oracle.unregister("notes")

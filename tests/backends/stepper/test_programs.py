@@ -176,7 +176,6 @@ SUBJECTS = [
     ("sparse 0", "ascend-910b1"),
     ("rows 0", "ascend-910b1"),
     ("grouped 0", "ascend-910b1"),
-    ("fractals 0", "ascend-910b1"),
 ]
 """Programs of the fault campaigns that have what few others have."""
 
