@@ -48,6 +48,7 @@ PITCH = "pitch"
 STRANDS = "strands"
 UNCHAINED = "unchained"
 PROLOGUE = "prologue"
+CUBE_PROLOGUE = "cube-prologue"
 POOLED = "pooled"
 ROW_EPILOGUE = "row-epilogue"
 STREAM_K = "stream-k"
@@ -111,6 +112,14 @@ OURS = (
         stages=("graph-schedule",),
         modules=("prologue", "spreading"),
         rewrites=f"{_CHOOSE}.prologue:PrologueOnVector",
+    ),
+    Alternative(
+        name=CUBE_PROLOGUE,
+        does="what is elementwise before an operand of a product is computed beside the cube, tile by tile",
+        without="store what is elementwise before an operand of a product of many rows",
+        stages=("graph-schedule",),
+        modules=("prologue",),
+        rewrites=f"{_CHOOSE}.prologue:PrologueOnCube",
     ),
     Alternative(
         name=UNCHAINED,

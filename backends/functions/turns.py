@@ -10,19 +10,22 @@ from dataclasses import dataclass, field
 from xdsl.dialects import scf
 from xdsl.ir import Operation
 
-from ...dialects.base import integer
+from ...dialects.base import integer, text
 from ...dialects.npu import SetCrossOp, WaitCrossOp
-from ...dialects.npu.handing import handed_over
+from ...dialects.npu.handing import handed_over, takes_turns
+from ...dialects.npu.legality import Section
 from ...dialects.npu.structure import KernelOp
 from .loops import bounds
 
 ORDER = {"cube": 0, "fused": 0, "mixed": 0, "vector": 1}
-"""Sections of a core run one after the other in this order."""
+"""Sections of a core run one after the other in this order, unless the second one alone hands tiles to the other."""
 
 
-def takes_turns(kernel: KernelOp) -> bool:
-    """Whether each of two sections hands tiles to the other."""
-    return all(handed_over(kernel))
+def in_order(kernel: KernelOp) -> Sequence[Section]:
+    """The sections of a kernel in the order in which they run; those that take turns as they stand."""
+    found = sorted(kernel.sections(), key=lambda section: ORDER[text(section.core)])
+    forth, back = handed_over(kernel)
+    return found[::-1] if back and not forth and not takes_turns(kernel) else found
 
 
 @dataclass

@@ -40,12 +40,12 @@ from ...dialects.npu import (
     whole_buffer,
     whole_tensor,
 )
+from ...dialects.npu.handing import takes_turns
 from ...dialects.npu.interface import NpuOp, buffer, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ..functions.loops import bounds
 from ..functions.products import SAME_KERNEL_COLUMNS, SAME_KERNEL_PANEL, SAME_KERNEL_ROWS, SAME_KERNEL_TERMS
 from ..functions.scope import Box, Offset, Scope, traced
-from ..functions.turns import takes_turns
 from . import boxes
 from .liveness import carried, perfect_nest
 from .open_kernels import is_open_kernel

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -99,13 +100,15 @@ class Exchange:
 
     def _loops(self, loops: Sequence[scf.ForOp], raised: list[Counter[int]]) -> None:
         """Runs a loop of each section, and those directly in it, iteration by iteration."""
-        nests = [perfect_nest(loop, {}) for loop in loops]
-        ranges = [[bounds(loop) for loop in nest] for nest in nests]
-        if ranges[0] != ranges[1]:
+        both = zip(*(perfect_nest(loop, {}) for loop in loops), strict=False)
+        alike = [*takewhile(lambda pair: bounds(pair[0]) == bounds(pair[1]), both)]
+        nests = [[pair[side] for pair in alike] for side in (0, 1)]
+        ranges = [bounds(loop) for loop in nests[0]]
+        if not alike:
             raise VerifyException(
                 f"{describe(loops[0])} takes turns with a loop of another number of iterations"
             )
-        trips = [count for _, _, count in ranges[0]]
+        trips = [count for _, _, count in ranges]
         kernel, before = self.kernel, [Counter(each) for each in raised]
         memories: list[tuple[Memory, scf.ForOp]] = []
         for side, loop in zip(self.sides, loops, strict=True):
@@ -125,7 +128,7 @@ class Exchange:
                 memory.enter(loop, own)
             places = coordinates(i, trips, kernel.scope.sizes)
             for nest in nests:
-                for loop, (first, step, _), at in zip(nest, ranges[0], places, strict=True):
+                for loop, (first, step, _), at in zip(nest, ranges, places, strict=True):
                     kernel.scope.index[loop.body.block.args[0]] = kernel.scope.stepped(at, step, first)
             self._blocks([nest[-1].body.block for nest in nests], raised)
             return [x for memory, loop in memories for x in memory.take(loop)]

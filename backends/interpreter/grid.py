@@ -13,7 +13,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...dialects.base import integer, text, to_ints
+from ...dialects.base import integer, to_ints
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import GmType
 from ...dialects.npu.interface import fill_value, gm
@@ -21,7 +21,7 @@ from ...dialects.open_index import OpenIndexOp
 from ...dialects.open_sizes import any_open
 from ..functions import values
 from ..functions.scope import Offset, RunTimeSizes, Scope, is_static_index, most, traced
-from ..functions.turns import ORDER
+from ..functions.turns import in_order
 from . import boxes, open_boxes
 from .instructions import ints_of, offsets_of, steps_of
 from .liveness import runs_once
@@ -202,14 +202,14 @@ class GridWalker:
 
         self.repeat(0, size, step, scope, [])
 
-    def sections(self) -> list[Any]:
+    def sections(self) -> Sequence[Any]:
         """The sections in the order they run, after executing what stands around them."""
         block = self.kernel.body.block
         found = [op for op in block.ops if isinstance(op, self.SECTION)]
         for op in block.ops:
             if op not in found:
                 self.execute(op)
-        return sorted(found, key=lambda s: ORDER[text(s.core)])
+        return in_order(self.kernel)
 
     def _sections(self) -> None:
         for section in self.sections():

@@ -22,6 +22,7 @@ from xdsl.ir import SSAValue
 from ...dialects.base import integer, to_ints
 from ...dialects.dtypes import numpy_dtype, size
 from ...dialects.npu import MmadOp, TransferOp, ViewOp
+from ...dialects.npu.handing import takes_turns
 from ...dialects.npu.interface import buffer, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...dialects.open_sizes import choosing
@@ -29,7 +30,6 @@ from ...machine import Machine
 from ..functions.compiling import PLAIN_OPTIONS, compile_kernel, in_rows, lowered, row_major
 from ..functions.loops import bounds
 from ..functions.scope import Blank, Offset, Ranges, RunTimeSizes
-from ..functions.turns import takes_turns
 from ..functions.values import cooked, on_device, raw, raw_dtype
 from .accumulators import accumulator_blanks
 from .batching import Batch, find_batches, narrowed

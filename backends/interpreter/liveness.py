@@ -159,7 +159,8 @@ def _visit(
             cells.append(Cell(alloc, only))
         result.cells[op] = tuple(cells)
         result.written[op] = frozenset(inside.written)
-        _visit(body, known, needed, result)
+        # loops of a nest by themselves, too: sections that take turns may share the outer ones alone
+        _visit(list(op.body.block.ops), known, needed, result)
 
 
 def _position(alloc: SSAValue) -> int:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.dialects.scf import ForOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from ..base import integer, to_ints
 from ..dtypes import size
+from ..open_sizes import certain
 from .buffers import whole_tensor
 from .interface import gm
 from .structure import KernelOp, SectionOp
@@ -41,6 +42,18 @@ class Handed:
         whole = gm(whole_tensor(store.main_operands()[store.DEVICE_OPERAND]))
         return max(size(whole.shape) // (size(to_ints(kernel.grid)) * self.tile), 1)
 
+    @property
+    def in_a_ring(self) -> bool:
+        """Whether the same places are written in several iterations of a loop."""
+        for store in self.stores:
+            block = store.parent
+            while block is not None and block is not self.writer.body.block:
+                loop = block.parent_op()
+                if isinstance(loop, ForOp) and certain(moved_by(block, store), "==", 0):
+                    return True
+                block = loop.parent if loop is not None else None
+        return False
+
     def of_tile(self, op: TransferOp) -> Operation:
         """What moves a whole tile: one of the transfers, or the loop around it that moves a tile piece by piece."""
         moved = _moved(op, self.writer if op in self.stores else self.reader)
@@ -64,6 +77,23 @@ def handed_over(kernel: KernelOp) -> tuple[list[Handed], list[Handed]]:
     if len(sections) != 2:
         return [], []
     return _handed(sections[0], sections[1]), _handed(sections[1], sections[0])
+
+
+def takes_turns(kernel: KernelOp) -> bool:
+    """Whether two sections wait for each other: each hands tiles to the other, or one of them writes a workspace again
+    that has room for few."""
+    forth, back = handed_over(kernel)
+    return bool(forth and back) or any(each.in_a_ring for each in (*forth, *back))
+
+
+def moved_by(body: Block, op: TransferOp) -> int:
+    """Elements of a tensor that an iteration of the loop with this body moves a transfer on."""
+    return sum(
+        c * stride
+        for offset, stride in zip(op.linear(), op.view.strides, strict=True)
+        for v, c in offset.terms
+        if v is body.args[0]
+    )
 
 
 def _handed(writer: SectionOp, reader: SectionOp) -> list[Handed]:

@@ -51,9 +51,10 @@ from ..lower.chains.back_to_back import BackToBackKernel
 from ..lower.chains.chain import ChainKernel
 from ..lower.chains.row_attention import RowAttentionKernel
 from ..lower.cube.contract import ContractKernel
-from ..lower.cube.contraction_axes import product_in
+from ..lower.cube.contraction_axes import made_operand, product_in
 from ..lower.cube.pooled import PooledKernel
 from ..lower.cube.pooling import pooling_in
+from ..lower.cube.prologue import PrologueKernel
 from ..lower.cube.spreading import is_spread, why_not_spread
 from ..lower.cube.vector_product import VectorProductKernel
 from ..lower.indexed.cumulate import CumulateKernel
@@ -189,6 +190,8 @@ def _contraction(
             raise cannot_obey(name, f"the vector cores do not compute it, as {why}")
         return VectorProductKernel(fusion, machine, asked)
     kind = ContractKernel if pooling_in(fusion) is None else PooledKernel
+    if made_operand(fusion) is not None:
+        kind = PrologueKernel
     return kind(fusion, machine, as_cube(name, asked))
 
 

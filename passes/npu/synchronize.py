@@ -40,7 +40,7 @@ from ...dialects.npu import (
     WaitCrossOp,
     WaitFlagOp,
 )
-from ...dialects.npu.handing import Handed, handed_over
+from ...dialects.npu.handing import Handed, handed_over, moved_by, takes_turns
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...dialects.open_sizes import assuming, certain, choosing, example_sizes, size_of, value_at
 from ...dialects.sizes import Sizes, symbols_of
@@ -383,15 +383,15 @@ def synchronize_cores(kernel: KernelOp) -> None:
 
     Where tiles go one way, a workspace has room for all of them. Both sections walk it in the same order, in loops that
     go on by as much. The writer signals inside the loops that both have, and behind those of its own; the reader waits
-    before its own. Where tiles go both ways, a workspace has room for one, which is read once: then the writer waits,
-    too, until it has been read.
+    before its own. Where tiles go both ways, or into a ring, a workspace has room for few, each of which is read once:
+    then the writer waits, too, until there is room.
     """
     if any(isinstance(op, SetCrossOp) for op in kernel.body.walk()):
         return
     forth, back = handed_over(kernel)
-    event = 0
+    event, turns = 0, takes_turns(kernel)
     for handed in (*forth, *back):
-        if forth and back:
+        if turns:
             _in_turns(handed, event)
             event += 2
             continue
@@ -426,7 +426,7 @@ def _go_alike(one: Block, store: TransferOp, other: Block, load: TransferOp) -> 
     first, second = (loop.operands[:3] for loop in loops if loop is not None)
     if not all(map(_equal, first, second)):
         return False
-    return certain(_moved_by(one, store), "==", _moved_by(other, load))
+    return certain(moved_by(one, store), "==", moved_by(other, load))
 
 
 def _equal(one: SSAValue, other: SSAValue) -> bool:
@@ -435,16 +435,6 @@ def _equal(one: SSAValue, other: SSAValue) -> bool:
         return True
     numbers = [v.owner.value for v in (one, other) if isinstance(v.owner, ConstantOp)]
     return len(numbers) == 2 and numbers[0] == numbers[1]
-
-
-def _moved_by(body: Block, op: TransferOp) -> int:
-    """Elements of a tensor that an iteration of the loop with this body moves a transfer on."""
-    return sum(
-        c * stride
-        for offset, stride in zip(op.linear(), op.view.strides, strict=True)
-        for v, c in offset.terms
-        if v is body.args[0]
-    )
 
 
 def _in_turns(handed: Handed, event: int) -> None:

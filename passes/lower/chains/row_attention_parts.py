@@ -20,6 +20,7 @@ from ....kernels.stage import Given, Ref, Stage
 from ....machine import Machine
 from ...forms.access import Load
 from ...forms.attention import Attention
+from ...forms.copied_fusion import CopiedFusion
 from ...forms.layout_axes import base_of
 from ...forms.nests import nest_of_contract
 from ...fusion.fuse import fuse_block
@@ -27,7 +28,6 @@ from ...reasons import Reason, asked_reasons
 from ..axes import StoredPart
 from ..cube.spreading import AxesBuilder
 from ..fusion_stages import FusionStages
-from .attention_parts import CopiedFusion
 
 WIDE = element_type("f32")
 """The type of scores, weights and sums."""

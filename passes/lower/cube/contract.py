@@ -10,8 +10,8 @@ for each tile of (batch, m, n) of this core:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Attribute, SSAValue
@@ -33,7 +33,9 @@ from .rows import ColumnRows
 
 
 class ContractKernel(ContractionChoice):
-    """Lowers one cube or mix fusion."""
+    """Lowers one cube or mix fusion. `turn`: which of the shorter loads it is that one longer load covers."""
+
+    turn: Expr
 
     def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
         self.plan = CubePlan.of(self.completed(name, schedule))
@@ -57,14 +59,15 @@ class ContractKernel(ContractionChoice):
         order = [*self.b_axes, *self.m_axes, *self.n_axes]
         split = {a: share(self._tiles(a), plan.grid[a]) for a in order}
         on_grid = [a for a in order if may_repeat(split[a][0])]
-        workspaces: list[GmType] = []
+        lead = [split[a][0] for a in on_grid]
+        workspaces = self._handed_operands(lead, plan)
         if not self.plain and not self.machine.fused:
             kept = [a for a in range(len(self.extents)) if self.role[a] != "k"]
             workspaces.append(dense([self._handed_extent(a) for a in kept] or [1], element))
         builder = KernelBuilder(
             self.machine,
-            "cube" if self.plain else "mix",
-            [split[a][0] for a in on_grid],
+            "mix" if workspaces or not self.plain else "cube",
+            lead,
             [gm_of(a) for a in self.inputs],
             [gm_of(v) for v in self.yielded],
             workspaces,
@@ -83,6 +86,18 @@ class ContractKernel(ContractionChoice):
             self._emit_vector_section(builder, plan, start, loops)
         return builder.finish(name)
 
+    def _handed_operands(self, lead: Sequence[int], plan: CubePlan) -> list[GmType]:
+        """The workspaces of operands that vector cores make, for so many blocks of cores along each axis of the grid:
+        none."""
+        del lead, plan
+        return []
+
+    @contextmanager
+    def _section(self, b: KernelBuilder) -> Iterator[None]:
+        """The section of the products."""
+        with b.section("fused" if self.machine.fused else "cube"):
+            yield
+
     def _emit_cube_section(
         self,
         b: KernelBuilder,
@@ -94,7 +109,7 @@ class ContractKernel(ContractionChoice):
         """The products of all tiles in `loops` (axis, trips)."""
         once, resident = self.loaded_once(plan, [axis for axis, _ in loops]), plan.resident(self.problem)
         within: dict[int, Expr] = {}
-        with b.section("fused" if self.machine.fused else "cube"), ExitStack() as stack:
+        with self._section(b), ExitStack() as stack:
             position = dict(start)
             loaded: list[Sequence[SSAValue] | None] = [None, None]
             rows = ColumnRows(self.drain.rows if self.drain else {}, self.n_axes, self.extents, self.new_axis)
@@ -186,10 +201,11 @@ class ContractKernel(ContractionChoice):
                 position[a] = position.get(a, Expr()) + index * long[a]
             tiles = list(loaded)
             inner: list[dict[int, Expr]] = [dict(begin or {}), {**(begin or {}), **(begin_right or {})}]
+            self.turn = Expr()
             for now in (long, short):
                 if now is short and short != long:
                     for a in self.k_axes:
-                        index = open_loop(-(-long[a] // short[a]))
+                        index = self.turn = open_loop(-(-long[a] // short[a]))
                         position[a] = position[a] + index * short[a]
                         for own, offsets in zip(extents, inner, strict=True):
                             offsets[a] = index * short[a] if own != short else Expr()

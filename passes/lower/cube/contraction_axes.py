@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import Float32Type, i32
-from xdsl.ir import Attribute, BlockArgument, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from ....dialects.base import Expr, integer, to_ints
 from ....dialects.dtypes import is_float, itemsize, size
@@ -25,7 +25,7 @@ from ...forms.access import resolve
 from ...forms.gathered_operands import gathers_of
 from ...forms.nests import Product, nest_of
 from ...forms.sparse_products import expansion_of
-from ..axes import is_base
+from ..axes import behind_transposes, is_base
 from ..bound import LoadCost
 from ..fusion_stages import FusionStages
 from ..schedule import merge_axes
@@ -35,6 +35,24 @@ def product_in(fusion: FusionOp) -> Product | None:
     """The product of a fusion, if it has one and no other."""
     found = [op for op in fusion.body.block.ops if isinstance(op, Product)]
     return found[0] if len(found) == 1 else None
+
+
+PROLOGUE = "prologue"
+"""The attribute of an op before the product of a fusion that vector cores compute tile by tile: the axes that it has in
+the domain of the operand that it helps to make, as `axes` of other ops."""
+
+
+def made_operand(fusion: FusionOp) -> int | None:
+    """Which operand of the product of a fusion (0: lhs, 1: rhs) its vector cores make; None where it has no
+    prologue."""
+    product = product_in(fusion)
+    sides = [] if product is None else list(product.operands)[:2]
+    return next((i for i, v in enumerate(sides) if is_prologue(behind_transposes(v)[0].owner)), None)
+
+
+def is_prologue(op: object) -> bool:
+    """Whether an op is part of a prologue."""
+    return isinstance(op, Operation) and PROLOGUE in op.attributes
 
 
 def accumulated_in(op: Product) -> Attribute:

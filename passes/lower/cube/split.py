@@ -22,7 +22,7 @@ from ...forms.sparse_products import expansion_of
 from ...forms.tensor_builder import BlockBuilder, TensorBuilder
 from ...fusion.fuse import fuse_block
 from ..schedule import even_parts
-from .contraction_axes import product_in
+from .contraction_axes import made_operand, product_in
 from .pooling import pooling_in
 
 TILE = 128
@@ -36,8 +36,10 @@ MANY_BYTES = 1 << 19
 
 
 def product_of(fusion: FusionOp) -> Product | None:
-    """The contraction of a fusion, None where it has none, or several, or is pooled, which needs whole sums."""
-    return None if pooling_in(fusion) is not None else product_in(fusion)
+    """The contraction of a fusion, None where it has none, or several, or is pooled, which needs whole sums, or where
+    vector cores make an operand of it."""
+    whole = pooling_in(fusion) is not None or made_operand(fusion) is not None
+    return None if whole else product_in(fusion)
 
 
 def parts_worth_trying(op: Product, machine: Machine) -> list[int]:

@@ -28,7 +28,7 @@ from ...forms.nests import Nest, nest_of_contract
 from ...forms.sparse_products import expansion_of
 from ...forms.tensor_builder import BlockBuilder
 from ..axes import is_member
-from .contraction_axes import product_in
+from .contraction_axes import made_operand, product_in
 from .pooling import pooling_in
 
 MOST_ROWS = 4
@@ -42,6 +42,8 @@ def why_not_spread(fusion: FusionOp, machine: Machine) -> str | None:
     op = product_in(fusion)
     if not isinstance(op, ContractOp) or text(fusion.kind) not in ("cube", "mix"):
         return "it is no product"
+    if made_operand(fusion) is not None:
+        return "vector cores make an operand of its product for the cube"
     if machine.fused:
         return f"on {machine.name} the cube and the vector unit load over one pipe"
     axes, out = axes_of(op), shape_of(op.result)

@@ -1,0 +1,271 @@
+"""Products of which vector cores make an operand: what is elementwise before it is computed tile by tile, beside the
+cube, and never stored as a whole.
+
+for each tile of the result of this block of cores:
+  for each piece of k that one load brings to l1:
+    load what the operand is made of, compute the piece, store it in a ring of tiles      vector
+    load it to l1, and the other operand; products                                        cube
+
+Each vector core makes a part of each piece. The ring has a room for each of the pieces of the made operand that one
+load of the other one covers, so that pieces are made while others are multiplied.
+
+Before:  %w = graph.fusion %q, %s {f16(q) * s} : 16 MB stored ; %y = graph.fusion %x, %w {x @ w}
+After:   %y = graph.fusion %x, %q, %s {kind = "mix"} of the ops of both: those before the product have no axes, but
+         their own as `prologue`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from math import inf
+from typing import NamedTuple
+
+from xdsl.ir import SSAValue
+
+from ....dialects import tile as ops
+from ....dialects.base import Expr, ints, pack, to_ints
+from ....dialects.dtypes import itemsize, size
+from ....dialects.graph import CubeSchedule, FusionOp
+from ....dialects.graph.control import AXES
+from ....dialects.graph.interface import shape_of
+from ....dialects.graph.schedules import Schedule
+from ....dialects.npu.legality import MIXED
+from ....dialects.npu.types import GmType, row_strides
+from ....dialects.tile import TileType
+from ....kernels.builder import KernelBuilder, dense, number
+from ....kernels.emit import Emitter
+from ....kernels.stage import Ref
+from ....machine import Machine
+from ...errors import NoKernel
+from ...forms.copied_fusion import CopiedFusion
+from ...fusion.long_rows import UB_FRACTION
+from ..axes import StoredPart, behind_transposes
+from ..bound import CubeCost, Extents, LoadCost
+from ..fusion_stages import FusionStages
+from ..scheduled import Wait
+from ..stage_costs import computing, copying
+from .contract import ContractKernel
+from .contraction_axes import PROLOGUE, Operand, is_prologue, made_operand, product_in
+from .cube_schedule import CubePlan
+
+
+class OperandStages(FusionStages):
+    """What makes the tiles of an operand; its axes are the dimensions of that. `result`: the stage of a tile."""
+
+    def __init__(self, fusion: FusionOp, machine: Machine) -> None:
+        super().__init__(fusion, machine, apart=True)
+        self.result: Ref = (-1, 0)
+        self.build_stages()
+
+    def _store(self, part: StoredPart) -> None:
+        everything = frozenset(range(len(self.extents)))
+        ref = self._spread(self.made[part.value], everything)
+        self.result = ref if self._span(ref) == everything else self._materialise(ref, everything)
+
+
+class _Chunks(NamedTuple):
+    """A vector core makes `own` places along `axis` of a piece, in `count` chunks of these extents."""
+
+    axis: int
+    own: int
+    count: int
+    extents: tuple[int, ...]
+
+
+class PrologueKernel(ContractKernel):
+    """Lowers a product and what makes one of its operands."""
+
+    def __init__(self, fusion: FusionOp, machine: Machine, asked: CubeSchedule) -> None:
+        side = made_operand(fusion)
+        product = product_in(fusion)
+        assert side is not None and product is not None
+        made, _ = behind_transposes(product.operands[side])
+        self.side = side
+        rest, before = CopiedFusion(fusion, [made], {}), CopiedFusion(fusion, [], {})
+        (result,) = fusion.yielded(0).values
+        super().__init__(rest.fusion("cube", to_ints(fusion.domain), rest.value(result)), machine, asked)
+        self.fusion = fusion
+        self.inputs = {v: i for v, i in self.inputs.items() if i < len(fusion.inputs)}
+        value = before.value(made)
+        for op in before.block.ops:
+            if is_prologue(op):
+                op.attributes[AXES] = op.attributes.pop(PROLOGUE)
+        self.before = OperandStages(before.fusion("vector", shape_of(made), value), machine)
+        self.units = machine.vector_cores // machine.cube_cores
+        self.dims = self._dims_of(self.operands[side], made)
+        if not self.plain:
+            raise NoKernel("something stands behind a product of which vector cores make an operand")
+        self.kinds = frozenset({"cube", "vector"})
+
+    def _as_asked(self, most: list[list[int]]) -> list[list[int]]:
+        return super()._as_asked([[axis] for group in most for axis in group])
+
+    def _dims_of(self, o: Operand, made: SSAValue) -> Sequence[int]:
+        """The axis of the stages along each dimension of the made operand as the cube takes it."""
+        shape = shape_of(made)
+        wide = [d for d, n in enumerate(shape) if n != 1]
+        strides = row_strides(shape)
+        at = {strides[d]: i for i, d in enumerate(wide)}
+        plain = all(len(d.terms) == 1 and d.stride in at and not d.constant for d in o.dims if d.extent != 1)
+        if not plain or len([d for d in o.dims if d.extent != 1]) != len(wide):
+            raise NoKernel("a product takes an operand that vector cores make in another shape")
+        return [at[d.stride] if d.extent != 1 else -1 for d in o.dims]
+
+    # -- choice ------------------------------------------------------------------------------------------------
+
+    def candidates(self, name: str) -> Iterator[CubeSchedule]:
+        found: dict[CubeSchedule, None] = {}
+        for schedule in super().candidates(name):
+            for ringed in self._in_a_ring(schedule):
+                if self._refusal(ringed) is None and self._chunks(self._made(CubePlan.of(ringed))) is not None:
+                    found[ringed] = None
+        if not found:
+            raise NoKernel("no piece of the operand that vector cores make has room in ub")
+        yield from found
+
+    def _in_a_ring(self, schedule: CubeSchedule) -> Iterator[CubeSchedule]:
+        """The same with several pieces of the made operand for one load of the other one, as far as there are."""
+        plan, last = CubePlan.of(schedule), self.k_axes[-1]
+        made, other = (plan.rhs, plan.lhs) if self.side else (plan.lhs, plan.rhs)
+        whole, least = self.extents[last], plan.l0[last]
+        if made[last] >= whole or other[last] > made[last]:
+            yield schedule
+            return
+        for piece in dict.fromkeys((made[last], max(made[last] // 2 // least, 1) * least)):
+            for rooms in (2, 4):
+                loads = [tuple(n if a != last else length for a, n in enumerate(each))
+                         for each, length in ((made, piece), (other, piece * rooms))]
+                lhs, rhs = reversed(loads) if self.side else loads
+                yield replace(schedule, lhs=lhs, rhs=rhs)
+
+    def _made(self, plan: CubePlan) -> Extents:
+        """The extents of a load of the made operand."""
+        return plan.rhs if self.side else plan.lhs
+
+    def _pieces(self, box: Sequence[int]) -> Sequence[int]:
+        """The extents of a piece of the made operand along the axes of the stages, one for a box of the product's."""
+        sizes = self.operands[self.side].l1_sizes(box)
+        return [sizes[self.dims.index(a)] for a in range(len(self.before.extents))]
+
+    def _chunks(self, box: Sequence[int]) -> _Chunks | None:
+        """How a vector core makes its part of a piece; None where the piece has no equal parts, or not even a row of
+        it has room."""
+        piece = self._pieces(box)
+        axis = next((a for a, n in enumerate(piece) if n % self.units == 0), None)
+        if axis is None:
+            return None
+        own, room = piece[axis] // self.units, int(self.machine.spaces["ub"].bytes * UB_FRACTION)
+        for count in (n for n in range(1, own + 1) if own % n == 0):
+            chunk = tuple(own // count if a == axis else n for a, n in enumerate(piece))
+            if self.before.stages.ub_bytes(chunk, self.slots) <= room:
+                return _Chunks(axis, own, count, chunk)
+        return None
+
+    def _costed(self, cost: CubeCost, plan: CubePlan) -> CubeCost:
+        return replace(cost, epilogue=1.0)  # vector cores are woken, too
+
+    def _loads(self, box: Sequence[int]) -> list[LoadCost]:
+        """A load of the made operand takes as long as its vector cores take to make it."""
+        known = self.box_loads.get(tuple(box))
+        if known is None:
+            known, chunks = super()._loads(box), self._chunks(box)
+            load = known[self.side]
+            made = inf if chunks is None else chunks.count * self._cycles(chunks.extents)
+            known[self.side] = load._replace(cycles=max(load.cycles, made))
+        return known
+
+    def _cycles(self, chunk: Sequence[int]) -> float:
+        """Cycles of a vector core for a chunk, its pipes side by side."""
+        stages, machine = self.before.stages, self.machine
+        loaded = sum(copying(stage, chunk, machine)[0] for stage in stages if stage.view is not None)
+        computed = sum(computing(stage, chunk, machine) for stage in stages if stage.view is None)
+        width = itemsize(self.operands[self.side].element)
+        return max(loaded, computed, machine.moves["ub", "gm"].cycles(size(chunk) * width))
+
+    def loading_ahead(
+        self, schedule: Schedule, waits: Sequence[Wait], given: Callable[[SSAValue], bool]
+    ) -> tuple[Schedule, float]:
+        return schedule, 0.0
+
+    def idle_behind(self, schedule: Schedule) -> float:
+        return 0.0
+
+    @cached_property
+    def _operand_bytes(self) -> list[float]:
+        """Bytes of lhs and of rhs that come from outside: of the made one, those of what it is made of."""
+        views = [stage.view for stage in self.before.stages if stage.kind == "load" and stage.view is not None]
+        found = list(super()._operand_bytes)
+        found[self.side] = float(sum(size(view.shape) * itemsize(view.element) for view in views))
+        return found
+
+    # -- build -------------------------------------------------------------------------------------------------
+
+    def _rooms(self, plan: CubePlan) -> int:
+        """The pieces that the ring has room for."""
+        last = self.k_axes[-1]
+        return -(-plan.l1[last] // plan.short[last])
+
+    def _handed_operands(self, lead: Sequence[int], plan: CubePlan) -> list[GmType]:
+        """The ring of pieces."""
+        self.lead = len(lead)
+        return [dense([*lead, self._rooms(plan), *self._pieces(self._made(plan))], self.operands[self.side].element)]
+
+    @contextmanager
+    def _section(self, b: KernelBuilder) -> Iterator[None]:
+        with b.section(MIXED, self.units) as unit:
+            self.unit = Expr.of(unit)
+            yield
+
+    def _load_part(
+        self, b: KernelBuilder, extents: Sequence[int], position: dict[int, Expr], o: Operand
+    ) -> SSAValue:
+        if o is not self.operands[self.side]:
+            return super()._load_part(b, extents, position, o)
+        at = [Expr()] * len(self.dims)
+        for axis, d in zip(self.dims, o.dims, strict=True):
+            if axis >= 0:
+                at[axis] = position.get(next(iter(d.terms)), Expr())
+        here = [*map(Expr.of, b.coordinates[: self.lead]), self.turn]
+        ring = b.workspace(0)
+        self._make(b, ring, here, at)
+        assert isinstance(ring.type, GmType)
+        outer = len(here)
+        shape, strides = [*ring.type.shape], [*ring.type.strides]
+        order = [outer + axis for axis in self.dims if axis >= 0]
+        view = b.view(
+            ring, [*shape[:outer], *(shape[i] for i in order)], [*strides[:outer], *(strides[i] for i in order)]
+        )
+        sizes = o.l1_sizes(extents)
+        box = [1] * outer + [n for n, axis in zip(sizes, self.dims, strict=True) if axis >= 0]
+        kind = TileType.of(sizes, o.element, "l1")
+        return b.load(view, [*here, *(Expr() for _ in order)], box, kind)
+
+    def _make(self, b: KernelBuilder, ring: SSAValue, here: Sequence[Expr], at: Sequence[Expr]) -> None:
+        """A piece of the operand from a place on, each vector core a part of it, to a room of the ring."""
+        chunks, stages = self._chunks(self._made(self.plan)), self.before.stages
+        assert chunks is not None
+        axis, extents = chunks.axis, chunks.extents
+        emitter = Emitter(b, extents, dict(enumerate(at)))
+        emitter.position[axis] = emitter.at(axis) + self.unit * chunks.own
+        level, done = stages.levels({axis: 1}), dict[Ref, SSAValue]()
+        emitter.emit_level(stages, level, 0, done)
+        with b.loop(chunks.count) as index:
+            emitter.position[axis] = emitter.at(axis) + index * extents[axis]
+            emitter.emit_level(stages, level, 1, done)
+            tile = self._masked(b, emitter, done[self.before.result], extents)
+            places = [Expr() for _ in extents]
+            places[axis] = self.unit * chunks.own + index * extents[axis]
+            b.store(tile, ring, [*here, *places], [*(1 for _ in here), *extents])
+
+    def _masked(self, b: KernelBuilder, emitter: Emitter, tile: SSAValue, chunk: Sequence[int]) -> SSAValue:
+        """A tile with 0 in the place of what lies behind the end of the operand, where pieces reach over it."""
+        whole, piece = self.before.extents, self._pieces(self._made(self.plan))
+        if all(n % p == 0 for n, p in zip(whole, piece, strict=True)):
+            return tile
+        indices, offsets = pack([emitter.at(i) for i, _ in enumerate(chunk)])
+        return b.add(
+            ops.MaskOp, [tile, *indices], [tile.type], offsets=offsets, bounds=ints(whole), value=number(0.0)
+        ).results[0]
