@@ -16,7 +16,7 @@ from typing import ClassVar
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.base import ints, text, to_ints
-from ...dialects.graph import ContractOp, ElementwiseOp, FusionOp, TransposeOp
+from ...dialects.graph import ContractOp, ElementwiseOp, FusionOp, ReduceOp, TransposeOp
 from ...dialects.graph.control import AXES, axes_of
 from ...dialects.graph.interface import shape_of
 from ..forms.fingerprint import structure
@@ -36,11 +36,13 @@ class _PrologueOfProduct(Rewrites):
 
     EARLY = True
     MARGIN = CLEARLY_BETTER
+    MEMBERS: ClassVar[tuple[type[Operation], ...]] = (ElementwiseOp,)
+    """What may stand before the product."""
     TRANSPOSED: ClassVar[bool]
     """Whether the operand may be stored and read transposed."""
 
     def offer(self, fusion: FusionOp, position: Mapping[Operation, float]) -> Offer | None:
-        reader = _only_reader(fusion)
+        reader = _only_reader(fusion, self.MEMBERS)
         if reader is None or not self.may_take(reader):
             return None
         prologue = _prologue(fusion, reader, self.TRANSPOSED)
@@ -79,8 +81,10 @@ class PrologueOnVector(_PrologueOfProduct):
 
 
 class PrologueOnCube(_PrologueOfProduct):
-    """A product on the cube and what makes one of its operands, on the vector cores beside it."""
+    """A product on the cube and what makes one of its operands, on the vector cores beside it: that may reduce rows, as
+    a norm does."""
 
+    MEMBERS = (ElementwiseOp, ReduceOp)
     TRANSPOSED = True
 
     def may_take(self, reader: FusionOp) -> bool:
@@ -115,9 +119,9 @@ class PrologueOnCube(_PrologueOfProduct):
         return _in_place_of(fusion, reader, one, *behind)
 
 
-def _only_reader(fusion: FusionOp) -> FusionOp | None:
-    """The one fusion that reads the one result of an elementwise fusion, once; None where there is another, or what
-    may not change."""
+def _only_reader(fusion: FusionOp, may: tuple[type[Operation], ...]) -> FusionOp | None:
+    """The one fusion that reads the one result of a fusion of ops of these kinds, once; None where there is another, or
+    what may not change."""
     if text(fusion.kind) != "vector" or len(fusion.results) != 1 or fusion.schedule is not None:
         return None
     reader = fusion.results[0].get_user_of_unique_use()
@@ -125,7 +129,7 @@ def _only_reader(fusion: FusionOp) -> FusionOp | None:
         return None
     fixed = reader.schedule is not None or has_open_sizes(fusion) or has_open_sizes(reader)
     members = [op for op in fusion.body.block.ops if axes_of(op) is not None]
-    return reader if not fixed and all(isinstance(op, ElementwiseOp) for op in members) else None
+    return reader if not fixed and all(isinstance(op, may) for op in members) else None
 
 
 def _prologue(fusion: FusionOp, reader: FusionOp, transposed: bool) -> Prologue | None:

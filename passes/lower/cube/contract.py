@@ -109,6 +109,7 @@ class ContractKernel(ContractionChoice):
         """The products of all tiles in `loops` (axis, trips)."""
         once, resident = self.loaded_once(plan, [axis for axis, _ in loops]), plan.resident(self.problem)
         within: dict[int, Expr] = {}
+        self.turn = Expr()
         with self._section(b), ExitStack() as stack:
             position = dict(start)
             loaded: list[Sequence[SSAValue] | None] = [None, None]

@@ -96,6 +96,7 @@ class PrologueKernel(ContractKernel):
         self.before = OperandStages(before.fusion("vector", shape_of(made), value), machine)
         self.units = machine.vector_cores // machine.cube_cores
         self.dims = self._dims_of(self.operands[side], made)
+        self.reduced = self.before.stages.rows()
         if not self.plain:
             raise NoKernel("something stands behind a product of which vector cores make an operand")
         self.kinds = frozenset({"cube", "vector"})
@@ -127,10 +128,18 @@ class PrologueKernel(ContractKernel):
         yield from found
 
     def _in_a_ring(self, schedule: CubeSchedule) -> Iterator[CubeSchedule]:
-        """The same with several pieces of the made operand for one load of the other one, as far as there are."""
+        """The same with several pieces of the made operand for one load of the other one, as far as there are; with
+        whole rows of it where these are reduced."""
         plan, last = CubePlan.of(schedule), self.k_axes[-1]
         made, other = (plan.rhs, plan.lhs) if self.side else (plan.lhs, plan.rhs)
         whole, least = self.extents[last], plan.l0[last]
+        if self.reduced and all(whole == self.extents[a] for a in self.k_axes):
+            rows = tuple(whole if a == last else n for a, n in enumerate(made))
+            for length in dict.fromkeys((other[last], whole)):
+                loads = rows, tuple(length if a == last else n for a, n in enumerate(other))
+                lhs, rhs = reversed(loads) if self.side else loads
+                yield replace(schedule, lhs=lhs, rhs=rhs)
+            return
         if made[last] >= whole or other[last] > made[last]:
             yield schedule
             return
@@ -154,8 +163,8 @@ class PrologueKernel(ContractKernel):
         """How a vector core makes its part of a piece; None where the piece has no equal parts, or not even a row of
         it has room."""
         piece = self._pieces(box)
-        axis = next((a for a, n in enumerate(piece) if n % self.units == 0), None)
-        if axis is None:
+        axis = next((a for a, n in enumerate(piece) if n % self.units == 0 and a not in self.reduced), None)
+        if axis is None or any(piece[a] != self.before.extents[a] for a in self.reduced):
             return None
         own, room = piece[axis] // self.units, int(self.machine.spaces["ub"].bytes * UB_FRACTION)
         for count in (n for n in range(1, own + 1) if own % n == 0):
