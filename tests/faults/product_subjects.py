@@ -14,6 +14,7 @@ from subject_types import TARGETS, Subject
 
 import tilewright as tw
 from tilewright.passes.choose.pooling_choice import PooledProduct
+from tilewright.passes.choose.prologue import PrologueOnCube
 from tilewright.passes.lower.bound import CubeCost
 from tilewright.passes.simplify import grouped_products
 
@@ -229,6 +230,31 @@ def skinny_subject(number: int, target: str) -> Subject:
     options = tw.Options(schedule=tw.Schedule(on="vector", **pinned))
     module = tw.compile(layer, *args, target=target, options=options).module()
     return Subject(f"skinny {number} for {target}", module, target)
+
+
+def made_subject(number: int, target: str) -> Subject:
+    """A product of which vector cores make an operand: weights that are widened and scaled, in pieces that go through a
+    ring; for every third number whole rows of a norm instead. Odd numbers end inside a piece."""
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(number)
+    rows, summed, columns = int(rng.integers(5, 40)), 1024 + 8 * (number % 2), 64 + 16 * (number % 2)
+
+    def scaled(x: Any, w: Any, s: Any) -> Any:
+        return x @ (w.astype(x.dtype) * s)
+
+    def normed(x: Any, w: Any, s: Any) -> Any:
+        wide = x.astype(jnp.float32)
+        return (wide / (wide * wide).mean(-1, keepdims=True)).astype(x.dtype) @ w * s
+
+    if number % 3 == 2:
+        rows, summed, columns = 96, 256, 64
+    x, s = (rng.standard_normal(shape).astype("f2") for shape in ((rows, summed), (columns,)))
+    w = rng.integers(-9, 9, (summed, columns)).astype("f2" if number % 3 == 2 else "i1")
+    options = tw.Options(without={"split-k", "stream-k"})
+    with patch.object(PrologueOnCube, "pays", lambda self, made, now: made < inf):
+        module = tw.compile(normed if number % 3 == 2 else scaled, x, w, s, target=target, options=options).module()
+    return Subject(f"made {number} for {target}", module, target)
 
 
 def inlined_subject(number: int, target: str) -> Subject:

@@ -47,6 +47,7 @@ SOURCES = (
     "chained 0",
     "handed 0",
     "barriers 0",
+    "made 0",
     *STREAMED,
 )
 

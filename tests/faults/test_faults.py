@@ -20,7 +20,7 @@ from tiers import ALL, later, sampled
 
 import tilewright as tw
 from tilewright.dialects.base import to_ints
-from tilewright.dialects.npu import FixpipeL1Op, LoadScalarOp, MmadOp, NpuOp, VectorOp, VExtractOp, VGatherOp
+from tilewright.dialects.npu import FixpipeL1Op, LoadScalarOp, MmadOp, NpuOp, SetCrossOp, VectorOp, VExtractOp, VGatherOp
 from tilewright.dialects.npu.structure import CallOp, LaunchOp
 from tilewright.machine import Machine
 
@@ -206,6 +206,13 @@ def test_no_mutant_of_a_product_of_few_rows_escapes() -> None:
     """Pieces of its sums are double-buffered, and the last one is shorter."""
     found = [subject(f"skinny {i}", TARGETS[0]) for i in range(3)]
     assert all(not any(isinstance(op, MmadOp) for op in s.module.walk()) for s in found)
+    assert sum(sample(s, 20, 4) for s in found) >= 40
+
+
+def test_no_mutant_of_operands_that_vector_cores_make_escapes() -> None:
+    """Cores of two kinds wait for each other through a ring of pieces."""
+    found = [subject(f"made {i}", ("ascend-910b1", "ascend-950pr")[i % 2]) for i in range(3)]
+    assert all(any(isinstance(op, SetCrossOp) for op in s.module.walk()) for s in found)
     assert sum(sample(s, 20, 4) for s in found) >= 40
 
 

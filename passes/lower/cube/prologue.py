@@ -133,7 +133,9 @@ class PrologueKernel(ContractKernel):
         plan, last = CubePlan.of(schedule), self.k_axes[-1]
         made, other = (plan.rhs, plan.lhs) if self.side else (plan.lhs, plan.rhs)
         whole, least = self.extents[last], plan.l0[last]
-        if self.reduced and all(whole == self.extents[a] for a in self.k_axes):
+        if self.reduced:
+            if len(self.k_axes) > 1 or whole % least:
+                return
             rows = tuple(whole if a == last else n for a, n in enumerate(made))
             for length in dict.fromkeys((other[last], whole)):
                 loads = rows, tuple(length if a == last else n for a, n in enumerate(other))

@@ -176,6 +176,7 @@ SUBJECTS = [
     ("sparse 0", "ascend-910b1"),
     ("rows 0", "ascend-910b1"),
     ("grouped 0", "ascend-910b1"),
+    ("made 0", "ascend-910b1"),
 ]
 """Programs of the fault campaigns that have what few others have."""
 
