@@ -17,6 +17,9 @@ matrices is a product of masked rows with masked rows for each group, over all r
     %d = contract %masked_x, %masked_y {batch: g} over m : [g, k, n]
 
 which becomes one for each tile, whose results are added up by group.
+
+Where the sizes are numbers of the program, each group is a product of its own rows with its own matrix, all of them one
+product with a batch where they have as many rows.
 """
 
 from __future__ import annotations
@@ -28,12 +31,13 @@ from xdsl.dialects.builtin import StringAttr, f32
 from xdsl.ir import Attribute, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 
-from ...dialects.base import ints, to_ints
+from ...dialects.base import integer_attr, ints, to_ints
 from ...dialects.dtypes import dtype_name, is_float, itemsize, size, tensor
-from ...dialects.graph import ContractOp, ScatterOp
+from ...dialects.graph import ConcatOp, ConstantOp, ContractOp, ScatterOp
 from ...dialects.graph.interface import element_of, shape_of
-from ...dialects.open_sizes import any_open, certain, choosing, most_of
+from ...dialects.open_sizes import any_open, certain, choosing, is_open, most_of
 from ...machine import Machine
+from ..forms.access import splat_of
 from ..forms.row_groups import MaskedRows, TilePlaces, masked_rows, or_zero, slices, tiles_of, windows
 from ..forms.tensor_builder import RewriteBuilder, TensorBuilder
 from ..patterns import GraphPattern
@@ -66,16 +70,88 @@ class GroupProduct(GraphPattern):
                 continue
             if any_open([*masked.others(mine[0]), *shape_of(other[0])]):
                 continue
-            rows = rows_of_tile(mine[0], other[0], masked, self.machine)
-            if rows is not None:
-                build = RewriteBuilder(rewriter)
+            known = known_sizes(masked)
+            rows = None if known is not None else rows_of_tile(mine[0], other[0], masked, self.machine)
+            build = RewriteBuilder(rewriter)
+            if known is not None:
+                found = _one_by_one(build, op, masked, mine[1], other, known)
+            elif rows is None:
+                continue
+            else:
                 places = TilePlaces(build, masked, rows, self.machine)
                 found = _in_tiles(build, op, masked, mine[1], other, places)
-                if mine is sides[1]:
-                    rank = len(shape_of(found))
-                    found = build.transpose(found, [*range(1, rank), 0])
-                rewriter.replace(op, (), [found])
-                return
+            if mine is sides[1]:
+                rank = len(shape_of(found))
+                found = build.transpose(found, [*range(1, rank), 0])
+            rewriter.replace(op, (), [found])
+            return
+
+
+MOST_KNOWN = 16
+"""Groups of several sizes, at most, that are products of their own."""
+
+
+def known_sizes(masked: MaskedRows) -> list[int] | None:
+    """The rows of each group where these are numbers of the program, whose products are to be apart; None else."""
+    op, count = masked.sizes.owner, shape_of(masked.x)[masked.x_row]
+    (groups,) = shape_of(masked.sizes)
+    each = splat_of(masked.sizes)
+    if each is not None:
+        found = [int(each)] * groups
+    elif isinstance(op, ConstantOp):
+        found = [int(n) for n in op.value.data.array()]
+    else:
+        return None
+    if is_open(count) or min(found) < 0 or sum(found) > count:
+        return None
+    alike = len(set(found)) == 1 and sum(found) == count
+    return found if alike or groups <= MOST_KNOWN else None
+
+
+def _one_by_one(
+    build: TensorBuilder,
+    op: ContractOp,
+    masked: MaskedRows,
+    summed: Sequence[int],
+    other: tuple[SSAValue, Sequence[int], Sequence[int]],
+    sizes: Sequence[int],
+) -> SSAValue:
+    """The product of each group of so many rows with its matrix: [m, *n]. summed, other: as in `_in_tiles`."""
+    matrices, matched, free = other
+    x, row = masked.x, masked.x_row
+    group, count = matched[summed.index(masked.group)], shape_of(x)[row]
+    columns = [shape_of(matrices)[d] for d in free]
+
+    def product(rows: SSAValue, of: SSAValue, groups: int, each: int) -> SSAValue:
+        """`groups` products of `each` rows; rows have the groups before them."""
+        shape = [*shape_of(rows)]
+        parted = build.reshape(rows, [*shape[:row], groups, each, *shape[row + 1 :]])
+        over = [d - (d > masked.group) for d in summed if d != masked.group]
+        made = build.add(
+            ContractOp,
+            [parted, of],
+            tensor([groups, each, *columns], element_of(op.result)),
+            **{
+                **op.properties,
+                "lhs_batch": ints([row]),
+                "rhs_batch": ints([group]),
+                "lhs_contract": ints([d + (d > row) for d in over]),
+                "rhs_contract": ints([d for d in matched if d != group]),
+            },
+        )
+        return build.reshape(made, [groups * each, *columns])
+
+    if len(set(sizes)) == 1 and sum(sizes) == count:
+        return product(x, matrices, len(sizes), sizes[0])
+    parts, begin = list[SSAValue](), 0
+    for i, each in enumerate(sizes):
+        if each:
+            parts.append(product(build.part(x, row, begin, each), build.part(matrices, group, i, 1), 1, each))
+        begin += each
+    if begin < count:
+        parts.append(build.constant(0, [count - begin, *columns], element_of(op.result)))
+    whole = tensor([count, *columns], element_of(op.result))
+    return parts[0] if len(parts) == 1 else build.add(ConcatOp, parts, whole, dim=integer_attr(0))
 
 
 def _in_tiles(

@@ -147,6 +147,25 @@ def test_rows_in_groups(
     check(ragged, x, w, np.array(sizes, np.int32), slices=2, target=target)
 
 
+@covering(6)
+@pytest.mark.parametrize(("target", "dtype"), CUBES)
+@pytest.mark.parametrize(
+    ("sizes", "rows"),
+    [((16, 16, 16), 48), ((1, 1), 2), ((5, 0, 17, 3), 25), ((5, 7), 20), ((0, 0), 9), ((9,) * 20, 180), ((3, 5) * 10, 90)],
+    ids=str,
+)
+def test_known_sizes(target: str, dtype: str, sizes: tuple[int, ...], rows: int) -> None:
+    """Sizes that are numbers of the program: no row is multiplied by a matrix of another group, and no gather is left,
+    unless there are many groups of several sizes."""
+    x, w = data(dtype, (rows, 24), (len(sizes), 24, 33))
+    program = check(lambda x, w: ragged(x, w, jnp.asarray(sizes, jnp.int32)), x, w, slices=0, target=target)
+    products = [op for op in program.module("graph").walk() if isinstance(op, ContractOp)]
+    if len(set(sizes)) == 1 and sum(sizes) == rows:
+        assert len(products) == 1
+    elif len(sizes) <= 16:
+        assert len(products) == sum(n > 0 for n in sizes)
+
+
 def before(sizes: Any) -> Any:
     return jnp.concatenate([jnp.zeros(1, sizes.dtype), jnp.cumsum(sizes)[:-1]])
 

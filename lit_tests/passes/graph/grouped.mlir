@@ -75,3 +75,27 @@ func.func @main(%x: tensor<4096x32xf16>, %d: tensor<4096x64xf16>, %n: tensor<16x
 // CHECK: %[[RIGHT:.*]] = graph.select %{{.*}}, %[[D]], %{{.*}}
 // CHECK: graph.contract %[[LEFT]], %[[RIGHT]] {lhs_batch = [0], lhs_contract = [1], rhs_batch = [0], rhs_contract = [1]} : (tensor<[[T]]x128x32xf16>, tensor<[[T]]x128x64xf16>) -> tensor<[[T]]x32x64xf32>
 // CHECK: graph.scatter %{{.*}} {kind = "sum"} : (tensor<16x2048xf32>, tensor<[[T]]xi32>, tensor<[[T]]x2048xf32>) -> tensor<16x2048xf32>
+
+// -----
+
+// Sizes that are numbers of the program: as many rows for each group are one product with a batch.
+func.func @main(%x: tensor<64x32xf16>, %w: tensor<4x32x48xf16>) -> tensor<64x48xf16> {
+  %n = graph.constant {value = #graph.data<i32, [4], splat 16>} : () -> tensor<4xi32>
+  %last = graph.cumulate %n {dim = 0, kind = "sum", reverse = 0} : tensor<4xi32>
+  %first = graph.sub %last, %n : tensor<4xi32>
+  %row = graph.iota {dim = 1} : () -> tensor<4x64x32xi32>
+  %a = graph.broadcast %first {dims = [0]} : (tensor<4xi32>) -> tensor<4x64x32xi32>
+  %b = graph.broadcast %last {dims = [0]} : (tensor<4xi32>) -> tensor<4x64x32xi32>
+  %le = graph.le %a, %row : (tensor<4x64x32xi32>, tensor<4x64x32xi32>) -> tensor<4x64x32xi1>
+  %lt = graph.lt %row, %b : (tensor<4x64x32xi32>, tensor<4x64x32xi32>) -> tensor<4x64x32xi1>
+  %in = graph.and %le, %lt : tensor<4x64x32xi1>
+  %xs = graph.broadcast %x {dims = [1, 2]} : (tensor<64x32xf16>) -> tensor<4x64x32xf16>
+  %z = graph.constant {value = #graph.data<f16, [4, 64, 32], splat 0.0>} : () -> tensor<4x64x32xf16>
+  %m = graph.select %in, %xs, %z : (tensor<4x64x32xi1>, tensor<4x64x32xf16>, tensor<4x64x32xf16>) -> tensor<4x64x32xf16>
+  %y = graph.contract %m, %w {lhs_batch = [], lhs_contract = [0, 2], rhs_batch = [], rhs_contract = [0, 1]} : (tensor<4x64x32xf16>, tensor<4x32x48xf16>) -> tensor<64x48xf16>
+  func.return %y : tensor<64x48xf16>
+}
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: %[[X:.*]] = graph.reshape %x : (tensor<64x32xf16>) -> tensor<4x16x32xf16>
+// CHECK-NEXT: %[[Y:.*]] = graph.contract %[[X]], %w {lhs_batch = [0], lhs_contract = [2], rhs_batch = [0], rhs_contract = [1]} : (tensor<4x16x32xf16>, tensor<4x32x48xf16>) -> tensor<4x16x48xf16>
+// CHECK-NEXT: graph.reshape %[[Y]] : (tensor<4x16x48xf16>) -> tensor<64x48xf16>
