@@ -20,7 +20,16 @@ from tiers import ALL, later, sampled
 
 import tilewright as tw
 from tilewright.dialects.base import to_ints
-from tilewright.dialects.npu import FixpipeL1Op, LoadScalarOp, MmadOp, NpuOp, SetCrossOp, VectorOp, VExtractOp, VGatherOp
+from tilewright.dialects.npu import (
+    FixpipeL1Op,
+    LoadScalarOp,
+    MmadOp,
+    NpuOp,
+    SetCrossOp,
+    VectorOp,
+    VExtractOp,
+    VGatherOp,
+)
 from tilewright.dialects.npu.structure import CallOp, LaunchOp
 from tilewright.machine import Machine
 
