@@ -2,7 +2,7 @@
 
 python benchmarks/depthwise.py [--target T] [--page docs/passes/graph-simplify.md]
 
-The layers of MobileNetV2, f16, with a bias and a clip behind them, behind another kernel. Columns: on the vector cores,
+Layers of MobileNetV2, f16, with a bias and a clip behind them, behind another kernel. Columns: on the vector cores,
 one multiplication for each window position; on the cube, each feature a group of its own; on the cube with blocks of 32
 or 48 features as one group, whose other weights are zero (given as such, so making them is not counted).
 """
@@ -22,18 +22,7 @@ from tilewright.support.files import write_part
 
 BEGIN, END = "<!-- depthwise: begin -->", "<!-- depthwise: end -->"
 
-LAYERS = (
-    (112, 32, 1),
-    (112, 96, 2),
-    (56, 144, 1),
-    (56, 144, 2),
-    (28, 192, 1),
-    (28, 192, 2),
-    (14, 384, 1),
-    (14, 576, 1),
-    (14, 576, 2),
-    (7, 960, 1),
-)
+LAYERS = ((112, 32, 1), (7, 960, 1))
 """Side of the image, features, stride."""
 
 BLOCKS = (48, 32)
