@@ -171,6 +171,13 @@ def test_pass_page(page: Path) -> None:
     assert checked, f"{page.name} has no example"
 
 
+def test_the_pages_of_passes_have_one_plan() -> None:
+    for page in PAGES:
+        text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+        sections = re.findall(r"^## (.*)$", text, re.M)
+        assert sections == ["When", "Before and after", "Limits"], f"{page.name} has the sections {sections}"
+
+
 def test_a_page_for_each_pass() -> None:
     assert sorted(p.stem for p in PAGES) == sorted(stage.name for stage in PIPELINE)
 
