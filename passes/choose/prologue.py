@@ -144,7 +144,8 @@ def _prologue(fusion: FusionOp, reader: FusionOp, transposed: bool) -> Prologue 
     if not isinstance(op, ContractOp) or not given.has_one_use() or not is_member(made):
         return None
     (use,) = given.uses
-    assert isinstance(made.owner, Operation)
+    if not isinstance(made.owner, ElementwiseOp):  # of a reduction, an axis is no dimension
+        return None
     axes, shape = axes_of(made.owner) or (), shape_of(made)
     wide = {a for a, n in enumerate(to_ints(fusion.domain)) if n != 1}
     same = sorted(shape) == sorted(shape_of(given)) if transposed else shape == shape_of(given)

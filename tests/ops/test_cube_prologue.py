@@ -125,6 +125,13 @@ def test_any_sizes(m: int, k: int, n: int, dtype: str, target: str) -> None:
     check(dequantised, *inputs(dtype, "i8", m, k, n), length=k, target=target)
 
 
+def test_what_is_reduced_stays() -> None:
+    """An operand that is a sum itself has other dimensions than what is added up."""
+    program = check(lambda x, w: x.mean(1) @ w, data("f32", (20, 1, 96)), data("f32", (96, 64), 1), length=96)
+    assert made(program) == []
+    assert made(check(lambda x, w: x.sum(0) @ w, data("f32", (3, 20, 96)), data("f32", (96, 64), 1), length=300)) == []
+
+
 def test_in_a_loop() -> None:
     def fn(x: Any, w: Any) -> Any:
         return jax.lax.fori_loop(0, 3, lambda _, y: jnp.tanh(y @ (w.astype(y.dtype) * 0.01)), x)
