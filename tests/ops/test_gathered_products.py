@@ -151,7 +151,15 @@ def test_rows_in_groups(
 @pytest.mark.parametrize(("target", "dtype"), CUBES)
 @pytest.mark.parametrize(
     ("sizes", "rows"),
-    [((16, 16, 16), 48), ((1, 1), 2), ((5, 0, 17, 3), 25), ((5, 7), 20), ((0, 0), 9), ((9,) * 20, 180), ((3, 5) * 10, 90)],
+    [
+        ((16, 16, 16), 48),
+        ((1, 1), 2),
+        ((5, 0, 17, 3), 25),
+        ((5, 7), 20),
+        ((0, 0), 9),
+        ((9,) * 20, 180),
+        ((3, 5) * 10, 90),
+    ],
     ids=str,
 )
 def test_known_sizes(target: str, dtype: str, sizes: tuple[int, ...], rows: int) -> None:
