@@ -13,7 +13,7 @@ from ..backends.report import Report
 from ..dialects.module import target_of
 from ..machine import DEFAULT_TARGET
 from ..passes.alternatives import TRANSPOSED
-from ..passes.choose.turned_weights import turn_weights, weights_to_turn
+from ..passes.choose.weight_layouts import find_weight_layouts, relayout_weights
 from ..passes.pipeline import run_stage
 from ..passes.program.pack import SplitProgram, split_weights
 from ..support.precisions import ORIGIN
@@ -235,22 +235,22 @@ def split_source(
         return cast_and_split(module, options, target), signature
 
 
-def split_turned(
+def split_in_layouts(
     origin: Source, options: Options, target: str | None
 ) -> tuple[list[SplitProgram], Signature]:
-    """The parts of a source, and how it is called: with all weights turned that may take less time so, and where that
-    is not sure of some, without these. Raises as `cast_and_split` does."""
+    """The parts of a source, and how it is called: with all weights in other layouts that may take less time so, and
+    where that is not sure of some, without these. Raises as `cast_and_split` does."""
     with as_compile_error():
         module, signature = named_module(origin)
         cast(module, options, target)
         patterns = options.weight_patterns
-        found = weights_to_turn(module, patterns, options.stages(), target)
+        found = find_weight_layouts(module, patterns, options.stages(), target)
         sure = [each for each in found if each.sure]
         made: list[SplitProgram] = []
-        for turned in [found] if len(sure) == len(found) else [found, sure]:
+        for chosen in [found] if len(sure) == len(found) else [found, sure]:
             copied = module.clone()
-            turn_weights(copied, turned)
-            made.append(split_weights(copied, patterns, turned=options.may(TRANSPOSED)))
+            relayout_weights(copied, chosen)
+            made.append(split_weights(copied, patterns, in_layout=options.may(TRANSPOSED)))
         return made, signature
 
 
@@ -276,7 +276,7 @@ def compile_packing(
 def compile_packed(lowering: Lowering, origin: Source, target: str | None, options: Options) -> Program:
     """Compiles a source in two parts, of which the second one takes least. Raises PassError for weights that are no
     arguments."""
-    ways, signature = split_turned(origin, options, target)
+    ways, signature = split_in_layouts(origin, options, target)
 
     def rest_of(made: SplitProgram) -> Program:
         rest = part(made.rest, origin.name, origin.places)

@@ -65,10 +65,10 @@ class Side:
     def moved(self, source: str, slot: str) -> str:
         """The move of step %s to l0."""
         box, sizes = self._pair(0, f"%s * {self.step}"), self._pair(self.load[0], self.step)
-        turned = ", transpose = 1" if self.k_first is (self.name == "a") else ""
+        transposed = ", transpose = 1" if self.k_first is (self.name == "a") else ""
         return (
             f"{self.half} = npu.slot %{self.name}0 at [{slot}] : ({self.piece(2)}) -> {self.piece()}\n"
-            f"npu.load_l0 {source}, {self.half} at [{box}] {{sizes = [{sizes}]{turned}}} "
+            f"npu.load_l0 {source}, {self.half} at [{box}] {{sizes = [{sizes}]{transposed}}} "
             f": ({self.whole()}, {self.piece()})\n"
         )
 

@@ -1,8 +1,9 @@
 """Why kernels that hand on a value are not one, launches that follow each other are not one, attention is not one
 kernel, operands get another layout or not, and sums are cut or not: what the passes answered, by the names of kernels.
 
-Each is {"kind": "not fused" | "not inlined" | "not attention" | "not chained" | "not joined" | "turned" | "not turned"
-| "widened" | "not widened" | "cut" | "not cut", "from": kernel, "to": kernel,
+Each is {"kind": "not fused" | "not inlined" | "not attention" | "not chained" | "not joined" | "transposed" | "not
+transposed"
+| "padded" | "not padded" | "cut" | "not cut", "from": kernel, "to": kernel,
 "value": str, "bytes": int, "times": int, "why": str, "source": "file:line" or null}: the kernel that makes the value or
 is launched before, the one that reads it or is launched then (both the kernel at its end, where it is about two
 products, or that of the product whose operands or sums it is about); the type and the size of the value, "" and 0 where

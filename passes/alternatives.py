@@ -86,7 +86,7 @@ OURS = (
         does="operands of products are stored with what is summed over side by side",
         without="leave the operands of products in memory as they are, whatever their loads cost",
         stages=("graph-schedule",),
-        modules=("turned",),
+        modules=("operand_layouts", "layout_choice", "weight_layouts"),
         former="turned",
     ),
     Alternative(
@@ -94,7 +94,7 @@ OURS = (
         does="rows of operands of products begin where lines of memory do, with padding behind each",
         without="leave the rows of operands of products as long as they are, wherever they begin in memory",
         stages=("graph-schedule",),
-        modules=("turned", "widened"),
+        modules=("operand_layouts", "layout_choice", "weight_layouts"),
         former="widened",
     ),
     Alternative(

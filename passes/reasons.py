@@ -20,10 +20,10 @@ ReasonKind = Literal[
     "not chained",
     "not joined",
     "not inlined",
-    "turned",
-    "not turned",
-    "widened",
-    "not widened",
+    "transposed",
+    "not transposed",
+    "padded",
+    "not padded",
     "cut",
     "not cut",
 ]
@@ -33,9 +33,9 @@ ReasonKind = Literal[
 class Reason:
     """Why something was done or not. "not fused": ops are the fusion that makes a value and one that reads it, result
     the number of the value among the results of the first; "not inlined": the same of launches; "not attention", "not
-    chained": the product at its end; "not joined": a launch and the one before it; "turned", "not turned", "widened",
-    "not widened": the product of which an operand might be so; "cut", "not cut": the one of which the sums might be.
-    why: a clause that goes on after a colon."""
+    chained": the product at its end; "not joined": a launch and the one before it; "transposed", "not transposed",
+    "padded", "not padded": the product of which an operand might be so; "cut", "not cut": the one of which the sums
+    might be. why: a clause that goes on after a colon."""
 
     kind: ReasonKind
     ops: tuple[Operation, ...]

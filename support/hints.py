@@ -1,7 +1,7 @@
 """Names of values that a pass computes in another way, which say what they are to be compared with.
 
 `x_without_y` is x, computed without y, from which it was computed before. The rounding of y is no part of its error.
-`x_turned`, `x_in_fractals` and the like are x in another layout: they are compared with nothing, as they may have the
+`x_transposed`, `x_padded` and the like are x in another layout: they are compared with nothing, as they may have the
 type of x.
 """
 

@@ -120,20 +120,20 @@ def mma(
     b: Array,
     acc: Array,
     step: Any,
-    turned: bool = False,
+    transposed: bool = False,
     bias: Array | None = None,
     index: Array | None = None,
     pairs: bool = False,
 ) -> Array:
     """acc [m, n] + a [m, k] x b [k, n] in acc's dtype; from zeros where `step` (int or i32) is 0, or from rows of the
-    `bias` [1, n]. turned: b is the transpose of something, which the library is given instead where it adds up alike:
-    it takes it in less time. index: i8 [k / 8, n], where b [k / 2, n] is 2:4 sparse. pairs: whether the elements of a
-    and b, i8, are two numbers of 4 bits each."""
+    `bias` [1, n]. transposed: b is the transpose of something, which the library is given instead where it adds up
+    alike: it takes it in less time. index: i8 [k / 8, n], where b [k / 2, n] is 2:4 sparse. pairs: whether the elements
+    of a and b, i8, are two numbers of 4 bits each."""
     over = 0
     if pairs:
         a, b = both_of(a, 1), both_of(b, 0)
     if index is not None:
-        b, turned = expand(b, index, 0), False
+        b, transposed = expand(b, index, 0), False
     if bias is not None:
         rows = lax.broadcast_in_dim(bias, acc.shape, (0, 1))
         if isinstance(step, int):
@@ -141,7 +141,7 @@ def mma(
         else:
             acc = lax.select(lax.broadcast(lax.eq(step, np.int32(0)), acc.shape), rows, acc)
         step = 1
-    if turned and a.shape[0] >= SAME_KERNEL_ROWS and b.shape[1] % SAME_KERNEL_PANEL == 0:
+    if transposed and a.shape[0] >= SAME_KERNEL_ROWS and b.shape[1] % SAME_KERNEL_PANEL == 0:
         b, over = lax.transpose(b, (1, 0)), 1  # XLA takes a transpose of a transpose away
     else:
         a = in_rows(a)  # XLA would make two transposed sides a product of what they are transposes of

@@ -98,8 +98,8 @@ class CubeRules:
                 real_n=sizes[2],
                 c=sums,
                 per_channel_bias=bias,
-                a_transpose=product.left.turned,
-                b_transpose=product.right.turned,
+                a_transpose=product.left.transposed,
+                b_transpose=product.right.transposed,
                 sync_related_args=self._events(product),
             )
         )

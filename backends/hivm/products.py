@@ -43,7 +43,7 @@ CUBE_PAIRS = (("M", "MTE1"), ("MTE1", "M"))
 @dataclass(frozen=True)
 class ProductOperand:
     """What a product takes of a tile in l1. rows, columns: of the tile; summed, other: where it begins along the summed
-    dimension and along the other one; turned: whether the tile has the rows of the product as its columns; by_rows:
+    dimension and along the other one; transposed: whether the tile has the rows of the product as its columns; by_rows:
     whether the tile's rows are the other dimension."""
 
     load: LoadL0Op
@@ -51,7 +51,7 @@ class ProductOperand:
     columns: int
     summed: Expr
     other: Expr
-    turned: bool
+    transposed: bool
     by_rows: bool
 
 
@@ -194,11 +194,11 @@ def _side(part: ProductOperand, kind: BufferType, wanted: int) -> int:
     from a whole block on. Raises NotInHivm."""
     counted = counted_side(kind, part.by_rows, wanted)
     if part.by_rows:
-        if part.turned and not (
+        if part.transposed and not (
             part.other == Expr() and -(-wanted // FRACTAL_ROWS) * FRACTAL_ROWS == counted
         ):
             raise NotInHivm(
-                part.load, "takes a part of the rows of a tile in l1 that is turned, which HIVM 1.2 does not"
+                part.load, "takes a part of the rows of a tile in l1 that is transposed, which HIVM 1.2 does not"
             )
         return counted
     block = block_of(kind)

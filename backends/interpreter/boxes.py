@@ -26,7 +26,7 @@ MOSTLY = 0.5
 """The share of boxes inside from which it pays to ask."""
 
 
-def turned(x: Array, order: Sequence[int], shape: Sequence[int], seen: Sequence[int] | None = None) -> Array:
+def transposed(x: Array, order: Sequence[int], shape: Sequence[int], seen: Sequence[int] | None = None) -> Array:
     """`x`, seen as of shape `seen`, with its dimensions in another order, reshaped to `shape`. Those of one element
     take no part: so XLA sees it where one of these undoes another."""
     sizes = x.shape if seen is None else seen
@@ -296,7 +296,7 @@ def _in_view_order(x: Array, spans: Sequence[DimensionSpan], way: Plan, shape: S
     outer = named[: len(named) - len(lane)]
     order = [*(2 * b for b in outer), *(2 * b + 1 for b in named), *(2 * b for b in lane)]
     order += [2 * b + i for b in others for i in (0, 1)]
-    return turned(x, order, shape, [n for s in spans for n in (s.count, s.window)])
+    return transposed(x, order, shape, [n for s in spans for n in (s.count, s.window)])
 
 
 def _mask_repeated(x: Array, dims: tuple[int, int], span: DimensionSpan, fill: np.ndarray) -> Array:

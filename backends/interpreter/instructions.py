@@ -85,8 +85,8 @@ def _matrix(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]
     return [as_operand(op, values.cooked(x, sources[0].dtype), out[0])]
 
 
-def from_turned(value: SSAValue) -> bool:
-    """Whether all loads to a buffer of l0a or l0b turn their matrix."""
+def is_transposed(value: SSAValue) -> bool:
+    """Whether all loads to a buffer of l0a or l0b transpose their matrix."""
     loads = [op for op in ops.buffer_users(ops.whole_buffer(value)) if isinstance(op, ops.LoadL0Op)]
     return bool(loads) and all(map(transposes, loads))
 

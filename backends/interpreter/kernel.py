@@ -42,7 +42,7 @@ from .instructions import (
     Rule,
     as_operand,
     box_of,
-    from_turned,
+    is_transposed,
     offsets_of,
 )
 from .liveness import Carried, carried, perfect_nest, runs_once
@@ -256,7 +256,7 @@ class NpuKernel(GridWalker):
         step = 1 if op in self.zeroed else offsets_of(op, self.scope)[0].value
         memory, sides = self.memory, self.sides.get(whole_buffer(op.acc))
         pairs = numbers_in(buffer(op.a).element) == 2
-        turned = self.machine is None and from_turned(op.b)
+        transposed = self.machine is None and is_transposed(op.b)
         if self.batch.rank and sides is not None:
             assert isinstance(memory, TypedMemory)
             left, right = sides
@@ -264,7 +264,7 @@ class NpuKernel(GridWalker):
             bias, index = (
                 None if v is None else memory.together(v, ((), right)) for v in (op.bias, op.index)
             )
-            x = mma(a, b, memory.together(op.acc, sides), step, turned, bias, index, pairs)
+            x = mma(a, b, memory.together(op.acc, sides), step, transposed, bias, index, pairs)
             memory.write(op.acc, Wide(x, buffer(op.acc).shape, sides))
             return
         named = op.main_operands()
@@ -272,7 +272,7 @@ class NpuKernel(GridWalker):
         def rule(*x: Array) -> list[Array]:
             given = dict(zip(named[3:], x[3:], strict=True))
             bias, index = (None if v is None else given[v] for v in (op.bias, op.index))
-            return [mma(x[0], x[1], x[2], step, turned, bias, index, pairs)]
+            return [mma(x[0], x[1], x[2], step, transposed, bias, index, pairs)]
 
         (x,) = lift(rule, [memory.read(v) for v in named], self.batch.rank)
         memory.write(op.acc, x)

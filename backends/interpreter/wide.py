@@ -15,7 +15,7 @@ from jax import Array, lax
 from ...dialects.npu.interface import NpuOp
 from ..functions.scope import Scope
 from ..functions.specs import Spec
-from .boxes import turned
+from .boxes import transposed
 from .instructions import ALONG, RULES
 
 Parts = tuple[tuple[int, ...], ...]
@@ -55,7 +55,7 @@ def leading(x: Array, seen: Sequence[int], order: Sequence[int], rank: int, shap
     for n, part in zip(seen, order, strict=True):
         if part < rank:
             counts[part] = n
-    return turned(x, sorted(range(len(order)), key=order.__getitem__), (*counts, *shape), seen)
+    return transposed(x, sorted(range(len(order)), key=order.__getitem__), (*counts, *shape), seen)
 
 
 def together(tiles: Array, shape: Sequence[int], parts: Parts, counts: Sequence[int]) -> Wide:
@@ -70,7 +70,7 @@ def together(tiles: Array, shape: Sequence[int], parts: Parts, counts: Sequence[
     if full != tiles.shape:
         tiles = lax.broadcast_in_dim(tiles, full, range(tiles.ndim))
     order = [i for d, part in enumerate(parts) for i in (*part, rank + d)]
-    return Wide(turned(tiles, [*rest, *order], extents(shape, parts, counts)), tuple(shape), parts)
+    return Wide(transposed(tiles, [*rest, *order], extents(shape, parts, counts)), tuple(shape), parts)
 
 
 def mapped(function: Callable[[Array], Array], x: Array | Wide) -> Array | Wide:

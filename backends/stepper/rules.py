@@ -96,7 +96,7 @@ def _matrix(op: Any, number: Number) -> Compute:
     steps = ints_of(op, "steps", number, ones)
     window = (*ints_of(op, "window", number), *ones)[:rank]
     window_steps = (*ints_of(op, "window_steps", number), *ones)[:rank]
-    turned = transposes(op)
+    transposed = transposes(op)
     (out,) = made_by(op)
     rows, columns = prod(sizes[:-1]), prod(window) * sizes[-1]
 
@@ -113,7 +113,7 @@ def _matrix(op: Any, number: Number) -> Compute:
         # NumPy has no such views of 8-bit floats
         first = x[tuple(slice(o, None) for o in at)].view(f"u{x.dtype.itemsize}")
         taken = np.lib.stride_tricks.as_strided(first, shape, strides).reshape(rows, columns).view(x.dtype)
-        taken = (taken.T if turned else taken).reshape(out.shape)
+        taken = (taken.T if transposed else taken).reshape(out.shape)
         return [numbers.convert(taken, out.dtype)]
 
     return compute

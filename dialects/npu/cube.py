@@ -76,10 +76,10 @@ class LoadL0Op(NpuOp):
         sizes = to_ints(self.sizes)
         if self.window is not None:
             return 1
-        turned = transposes(self)
-        rows = buffer(self.dest).shape[turned]
+        transposed = transposes(self)
+        rows = buffer(self.dest).shape[transposed]
         splits = [n for n in range(len(sizes) + 1) if size(sizes[:n]) == rows]
-        summed_rows = turned == (buffer(self.dest).space == "l0a")
+        summed_rows = transposed == (buffer(self.dest).space == "l0a")
         return len(sizes) - (max(splits) if summed_rows else min(splits))
 
     def refused_by(self, machine: Machine) -> str | None:

@@ -290,11 +290,11 @@ def refuse_product(
     return None
 
 
-def refuse_parted(element: str, rows: int, turned: bool) -> str | None:
+def refuse_parted(element: str, rows: int, transposed: bool) -> str | None:
     """Why no load brings a matrix with so many rows of pairs along the summed dimension to l0a or l0b: the numbers of
-    a pair lie along that dimension, so that bytes side by side must do so, too. turned: whether they do not. None where
-    a load does, and for other elements."""
-    if numbers_in(element) == 1 or rows == 1 or not turned:
+    a pair lie along that dimension, so that bytes side by side must do so, too. transposed: whether they do not. None
+    where a load does, and for other elements."""
+    if numbers_in(element) == 1 or rows == 1 or not transposed:
         return None
     return f"takes pairs of {element} apart: the summed dimension must be the last one in memory"
 

@@ -182,7 +182,7 @@
 
   // Why a kernel is not one with those whose values it reads, or that read its own, and not in the launch before it.
   const APART = { "not fused": "Not fused", "not attention": "Not attention in one kernel", "not chained": "Not one kernel with the product before it", "not joined": "Not in one launch", "not inlined": "Not made by what reads it",
-    "turned": "An operand is turned in memory", "not turned": "No operand is turned in memory", "widened": "Rows are lengthened in memory", "not widened": "No rows are lengthened in memory",
+    "transposed": "An operand is transposed in memory", "not transposed": "No operand is transposed in memory", "padded": "Rows are padded in memory", "not padded": "No rows are padded in memory",
     "cut": "Sums are cut into parts", "not cut": "Sums are not cut into parts" };
   const BETWEEN = ["not fused", "not joined", "not inlined"];
   function apart(kernel) {

@@ -142,10 +142,10 @@ def _product(walk: BlockWalk, op: MmadL1Op) -> None:
     fresh, k = bool(walk.number(op.init_condition, op)), walk.number(op.real_k, op)
     events = [walk.number(v, op) for v in op.sync_related_args] or [-1] * 7
     ready_a, ready_b, free_a, free_b, parity, *own = events
-    turned_a, turned_b = op.a_transpose is not None, op.b_transpose is not None
+    transposed_a, transposed_b = op.a_transpose is not None, op.b_transpose is not None
     rows, columns = matrix(c)
-    m = matrix(a)[1 if turned_a else 0]
-    n = matrix(b)[0 if turned_b else 1]
+    m = matrix(a)[1 if transposed_a else 0]
+    n = matrix(b)[0 if transposed_b else 1]
     fractals = (-(-min(n, columns) // FRACTAL_ROWS) * FRACTAL_ROWS, columns)
     if m != rows or fractals[0] != fractals[1]:
         raise refused(op, f"multiplies {m} rows by {n} columns for {rows} x {columns} sums")
@@ -169,15 +169,15 @@ def _product(walk: BlockWalk, op: MmadL1Op) -> None:
         left = BufferView("l0a", a.element, (m, size), 0, start)
         right = BufferView("l0b", b.element, (size, n), 0, start)
         last = i + 1 == parts
-        for place, into, turned, ready, free, at in (
-            (a, left, turned_a, ready_a, free_a, (0, begin)),
-            (b, right, turned_b, ready_b, free_b, (begin, 0)),
+        for place, into, transposed, ready, free, at in (
+            (a, left, transposed_a, ready_a, free_a, (0, begin)),
+            (b, right, transposed_b, ready_b, free_b, (begin, 0)),
         ):
             if not i and ready != -1:
                 flag(walk, op, "wait_flag", "MTE2", "MTE1", ready)
-            sizes = into.shape[::-1] if turned else into.shape
-            places = at[::-1] if turned else at
-            properties = f"sizes = {list(sizes)}" + (", transpose = 1" if turned else "")
+            sizes = into.shape[::-1] if transposed else into.shape
+            places = at[::-1] if transposed else at
+            properties = f"sizes = {list(sizes)}" + (", transpose = 1" if transposed else "")
             walk.emit(op, "npu.load_l0", whole(place), into, properties=properties, at=places)
             if last and free != -1:
                 flag(walk, op, "set_flag", "MTE1", "MTE2", free)

@@ -33,7 +33,7 @@ def matmul(b: Builder, x: Tensor, y: Tensor) -> Tensor:
             [
                 f"the last dimension of the left side is {left[-1]}, dimension {inner} of the right is {right[inner]}"
             ],
-            _turned(left, right, inner),
+            _transposed(left, right, inner),
         )
     batch = max(len(left), len(right)) - 2
     if len(right) <= 2 or len(left) < 2:
@@ -74,7 +74,7 @@ def _batch(x: Tensor, y: Tensor) -> list[int]:
     return out
 
 
-def _turned(left: Sequence[int], right: Sequence[int], inner: int) -> str:
+def _transposed(left: Sequence[int], right: Sequence[int], inner: int) -> str:
     if len(right) > 1 and left[-1] == right[-1]:
         order = [*range(len(right) - 2), len(right) - 1, len(right) - 2]
         return f"the right side would fit transposed: `transpose(y, perm={order})`"

@@ -6,7 +6,7 @@ After:   %r = graph.fusion %x, %w {domain = [256, 512], kind = "cube",
 
 Equal fusions are judged once. How a kernel is cut depends on its neighbours, as most launches run as stages of one
 (fronts.py), unless `join` is left out. Operands of products get another layout first where that takes less time
-(turned_operands.py). Then come the alternatives that put other fusions in the place of some (rewrites.py). What is
+(layout_choice.py). Then come the alternatives that put other fusions in the place of some (rewrites.py). What is
 pinned, by the option `schedule` or by a schedule that a fusion has already, is obeyed or refused. A fusion whose values
 do not fit on chip together is split in two (halves.py).
 """
@@ -54,11 +54,11 @@ from .attention_ways import AttentionWays
 from .fronts import Chosen, Front, Runs, apart, best_ways, fixed, together
 from .halves import cut_in_two
 from .launches import LaunchPlan, keep, launches_of
+from .layout_choice import LayoutChooser, LayoutJudge
 from .names import KernelNames, Memo
+from .operand_layouts import LAYOUTS, LayoutKinds, LayoutName
 from .product_ways import Kinds, ProductWays, say_cut
 from .rewrites import Rewrites, rewrites_of
-from .turned import LAYOUTS, LayoutKinds, LayoutName
-from .turned_operands import Turner, TurnJudge
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class GraphSchedulePass(ChoosingPass):
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         scheduler = Scheduler(machine, oracle_of(self.oracle), parse_pins(self.schedule), without=self.without)
-        scheduler.turn(module, LayoutKinds.without(self.without))
+        scheduler.choose_layouts(module, LayoutKinds.without(self.without))
         scheduler.module(module)
 
 
@@ -120,17 +120,17 @@ class Scheduler:
         for finish in self.finish:
             finish()
 
-    def turn(self, module: ModuleOp, kinds: LayoutKinds) -> None:
+    def choose_layouts(self, module: ModuleOp, kinds: LayoutKinds) -> None:
         """Gives operands of products other layouts, of these kinds, where that takes less time with the schedules that
         the compiler would choose: so a choice that is pinned of a program's kernels meets these kernels."""
         if not any(kinds):
             return
         unpinned = Scheduler(self.machine, self.oracle, without=self.without) if self.pins is not None else self
-        turner = Turner(TurnJudge(self.machine, unpinned.estimate), kinds)
-        self.layouts = turner.given
+        chooser = LayoutChooser(LayoutJudge(self.machine, unpinned.estimate), kinds)
+        self.layouts = chooser.given
         for func in module.ops:
             if isinstance(func, FuncOp) and func.body.blocks:
-                turner.block(func.body.block)
+                chooser.block(func.body.block)
 
     def estimate(self, fusion: FusionOp) -> float:
         """Microseconds of a fusion alone, which gets no schedule; infinity where it is none for one kernel, or several

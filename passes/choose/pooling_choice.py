@@ -11,7 +11,7 @@ from ...dialects.graph import FusionOp
 from ..forms.fingerprint import structure
 from ..fusion.merged import put_in_place
 from ..instances import has_open_sizes
-from ..lower.cube.pooled import TURNED, PooledKernel
+from ..lower.cube.pooled import WINDOWS_ACROSS, PooledKernel
 from ..lower.cube.pooling import chain_behind, pooled_fusion, pooling_in
 from .launches import launches_of
 from .rewrites import Offer, Proposal, Rewrites, Verdict
@@ -41,8 +41,8 @@ class PooledProduct(Rewrites):
     def judge(self, offer: Offer, proposal: Proposal) -> Verdict:
         (plan,) = launches_of(proposal.fusions[0], self.machine)
         kernel = plan.kernel(plan.stem, None)
-        if isinstance(kernel, PooledKernel) and kernel.turned:
-            return Verdict(False, TURNED)
+        if isinstance(kernel, PooledKernel) and kernel.windows_across:
+            return Verdict(False, WINDOWS_ACROSS)
         return super().judge(offer, proposal)
 
     def comparison(self, many: int, made: float, before: int, now: float) -> str:

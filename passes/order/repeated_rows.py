@@ -201,11 +201,11 @@ class _Repeating:
         if across != last:
             perm = [*range(last + 1)]
             perm[across], perm[last] = last, across
-            turned = ops.TransposeOp.create(
+            transposed = ops.TransposeOp.create(
                 operands=[found], result_types=[kind], properties={"perm": ints(perm)}, location=load.location
             )
-            block.insert_op_before(turned, load)
-            found = turned.result
+            block.insert_op_before(transposed, load)
+            found = transposed.result
         load.result.replace_all_uses_with(found)
         load.detach()
         load.erase()

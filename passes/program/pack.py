@@ -43,16 +43,16 @@ class SplitProgram:
 
 
 def split_weights(
-    module: ModuleOp, patterns: Sequence[str] | None = None, moved: bool = True, turned: bool = False
+    module: ModuleOp, patterns: Sequence[str] | None = None, moved: bool = True, in_layout: bool = False
 ) -> SplitProgram:
     """Splits a module of the graph level, which it changes. patterns: of the arguments that are weights, where the
     module does not say; moved: whether weights that are only moved, or made of spread ones, are packed, which programs
-    do in other ways where other sizes differ; turned: whether those are turned already that are to be, so that
+    do in other ways where other sizes differ; in_layout: whether those have their layouts already that are to, so that
     transposes which only products read are none of the packing. Raises PassError for a pattern that no argument
     fits."""
     flags = mark_weights(module, patterns)
     main = main_function(module)
-    kept = _kept(main, weight_values(main, flags), flags, moved, turned)
+    kept = _kept(main, weight_values(main, flags), flags, moved, in_layout)
     order = {op: i for i, op in enumerate(main.body.block.ops)}
     places = [_place(order, v) for v in kept]
     packing = _packing(module, places)
@@ -68,10 +68,10 @@ def split_weights(
 
 
 def _kept(
-    main: FuncOp, values: set[SSAValue], flags: Sequence[bool], moved: bool, turned: bool
+    main: FuncOp, values: set[SSAValue], flags: Sequence[bool], moved: bool, in_layout: bool
 ) -> list[SSAValue]:
     """The values that are made once: results of ops that are marked so, and others that are read beside weights and
-    are no larger than these. Arguments are no part of them. moved, turned: as `split_weights` takes them."""
+    are no larger than these. Arguments are no part of them. moved, in_layout: as `split_weights` takes them."""
     block = main.body.block
     late = _behind_marks(main, values)
     args = {arg for arg, flag in zip(block.args, flags, strict=True) if flag}
@@ -98,7 +98,7 @@ def _kept(
             found[value] = None
         elif isinstance(op, ConstantOp):
             continue
-        elif value in late or _bytes(value) > roots.size_of(value) or (turned and _multiplied(op, values)):
+        elif value in late or _bytes(value) > roots.size_of(value) or (in_layout and _multiplied(op, values)):
             pending += op.operands
         else:
             found[value] = None

@@ -111,8 +111,8 @@ def in_columns(build: StorageBuilder, product: NamedProduct, q: SSAValue) -> SSA
         return q
     q.owner.attributes.pop(PACKED, None)
     x = build.add(StorageOp, [q], tensor(shape_of(q), kind.storage))
-    turned = keep(build.transpose(x, order))
-    back = build.transpose(turned, [order.index(d) for d in range(rank)])
+    transposed = keep(build.transpose(x, order))
+    back = build.transpose(transposed, [order.index(d) for d in range(rank)])
     return build.add(StorageOp, [back], q.type)
 
 

@@ -32,10 +32,10 @@ class ContractAsMultiply(GraphPattern):
         if terms != 1 or element_of(op.lhs) != element_of(op.rhs):
             return
         user = op.result.get_user_of_unique_use()
-        turned = user if isinstance(user, TransposeOp) else None
+        transposed = user if isinstance(user, TransposeOp) else None
         m, n = op.free_dims()
         rank, batch = len(shape_of(op.result)), len(to_ints(op.lhs_batch))
-        perm = tuple(range(rank)) if turned is None else to_ints(turned.perm)
+        perm = tuple(range(rank)) if transposed is None else to_ints(transposed.perm)
         place = [perm.index(d) for d in range(rank)]
         batches, rows, columns = place[:batch], place[batch : batch + len(m)], place[batch + len(m) :]
         build = RewriteBuilder(rewriter)
@@ -51,10 +51,10 @@ class ContractAsMultiply(GraphPattern):
                 x = build.reshape(x, [out[at] for at, _ in ordered])
             factors.append(build.broadcast(build.convert(x, work), out, [at for at, _ in ordered]))
         product = build.convert(build.elementwise("mul", *factors), element_of(op.result))
-        if turned is None:
+        if transposed is None:
             rewriter.replace(op, (), [product])
         else:
-            rewriter.replace(turned, (), [product])
+            rewriter.replace(transposed, (), [product])
             rewriter.erase(op)
 
 

@@ -253,7 +253,7 @@ class _ScatterBuilder(RewriteBuilder):
             parts = self._in_order([self.reshape(v, [several * count, high]) for v in values], last)
             return [self.reshape(v, [several, count * high]) for v in parts]
 
-        def turned(values: Sequence[SSAValue], first: int, second: int) -> list[SSAValue]:
+        def transposed(values: Sequence[SSAValue], first: int, second: int) -> list[SSAValue]:
             apart = [self.reshape(v, [several, first, second]) for v in values]
             return [self.reshape(self.transpose(v, [0, 2, 1]), [several, whole]) for v in apart]
 
@@ -265,8 +265,8 @@ class _ScatterBuilder(RewriteBuilder):
 
         half = high // 2
         values = columns(padded(pair, 0, whole - length), number)
-        values = columns(turned(values, high, number), number)
-        values = columns(turned(values, number, high), number)
+        values = columns(transposed(values, high, number), number)
+        values = columns(transposed(values, number, high), number)
         values = columns(padded(values, half, half), number + 1)
         return [self.part(v, 1, half, length) for v in values]
 

@@ -81,9 +81,9 @@ class DotOnVector(GraphPattern):
         build = RewriteBuilder(rewriter)
         factors = []
         for (x, batch, summed), own in zip(sides, free, strict=True):
-            turned = build.transpose(x, [*batch, *summed, *own])
-            shape = shape_of(turned)[: len(batch) + len(summed)]
-            factors.append(build.convert(build.reshape(turned, shape), f32))
+            transposed = build.transpose(x, [*batch, *summed, *own])
+            shape = shape_of(transposed)[: len(batch) + len(summed)]
+            factors.append(build.convert(build.reshape(transposed, shape), f32))
         product = build.elementwise("mul", *factors)
         total = build.reduce(product, "sum", range(len(sides[0][1]), len(shape_of(product))))
         result = build.convert(build.reshape(total, shape_of(op.result)), element_of(op.result))

@@ -129,9 +129,9 @@ def aligned(
     order = sorted(range(len(kept)), key=lambda i: wanted.index(axes[kept[i]]))
     if len(kept) != len(source):
         value = build.reshape(value, [source[d] for d in kept])
-    turned = build.transpose(value, order)
+    transposed = build.transpose(value, order)
     places = [wanted.index(axes[kept[i]]) for i in order]
-    return build.broadcast(turned, shape, places)
+    return build.broadcast(transposed, shape, places)
 
 
 def weighted_sum(

@@ -16,7 +16,7 @@ from tilewright.api.sizes import templates
 from tilewright.dialects.graph import FusionOp
 from tilewright.dialects.graph.control import AXES
 from tilewright.passes.choose.choose import Scheduler
-from tilewright.passes.choose.turned_operands import Turner
+from tilewright.passes.choose.layout_choice import LayoutChooser
 from tilewright.passes.errors import FusionWarning, TooLarge
 from tilewright.passes.forms import attention
 from tilewright.passes.fusion.groups import Grouper
@@ -95,7 +95,7 @@ def test_a_version_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_several_mechanisms_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where each of them runs into the fault alone, all are left out."""
-    monkeypatch.setattr(Turner, "block", fail)
+    monkeypatch.setattr(LayoutChooser, "block", fail)
     program = compiled_without(attend, *ARGS, match="^every alternative failed")
     assert program.report().left_out is not None
 

@@ -163,8 +163,8 @@ def test_boxes_are_gathered(case: Case, data: st.DataObject) -> None:
         held,
         index,
     )
-    turned = np.transpose(x, case.order)
-    want = [turned[tuple(slice(i, i + n) for i, n in zip(at, box, strict=True))] for at in firsts]
+    transposed = np.transpose(x, case.order)
+    want = [transposed[tuple(slice(i, i + n) for i, n in zip(at, box, strict=True))] for at in firsts]
     np.testing.assert_array_equal(got, np.stack(want))
 
 

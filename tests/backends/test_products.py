@@ -39,7 +39,7 @@ def differing() -> list[str]:
     return found + ([] if np.array_equal(typed, in_bytes) else ["tiles wider than the tensor"])
 
 
-def turned(every: int) -> list[str]:
+def transposed(every: int) -> list[str]:
     """The products whose bits change where an operand is the transpose of another array. every: of pairs of sides one
     in so many, in which each side is on the left and on the right."""
 
@@ -50,9 +50,9 @@ def turned(every: int) -> list[str]:
         "as it is": (lambda a, b, acc: mma(a, b, acc, 1), lambda a, b: (a, b)),
         "left side transposed": (lambda a, b, acc: mma(a.T, b, acc, 1), lambda a, b: (a.T.copy(), b)),
         "right side transposed": (lambda a, b, acc: mma(a, b.T, acc, 1), lambda a, b: (a, b.T.copy())),
-        "right side taken turned": (lambda a, b, acc: mma(a, b.T, acc, 1, True), lambda a, b: (a, b.T.copy())),
+        "right side taken transposed": (lambda a, b, acc: mma(a, b.T, acc, 1, True), lambda a, b: (a, b.T.copy())),
         "both sides transposed": (lambda a, b, acc: mma(a.T, b.T, acc, 1), both),
-        "both sides taken turned": (lambda a, b, acc: mma(a.T, b.T, acc, 1, True), both),
+        "both sides taken transposed": (lambda a, b, acc: mma(a.T, b.T, acc, 1, True), both),
     }
     found = []
     for (i, m), (j, n) in itertools.product(enumerate(SIDES), enumerate(SIDES)):
@@ -67,7 +67,7 @@ def turned(every: int) -> list[str]:
     return found
 
 
-def test_xla_is_given_a_turned_right_side_as_it_is() -> None:
+def test_xla_is_given_a_transposed_right_side_as_it_is() -> None:
     a, b, acc = random(64, 32), random(128, 32), random(64, 128)
     made = jax.jit(lambda a, b, acc: mma(a, b.T, acc, 1, True)).lower(a, b, acc).compile(SUMMING_OPTIONS)
     assert " transpose(" not in made.as_text()
@@ -90,4 +90,4 @@ def test_both_modes_add_up_alike() -> None:
 
 
 if __name__ == "__main__":
-    print("\n".join([*differing(), *turned(int(sys.argv[1]))]), end="")
+    print("\n".join([*differing(), *transposed(int(sys.argv[1]))]), end="")

@@ -433,7 +433,7 @@ def tasks(args: argparse.Namespace, claims: str) -> list[Task]:
     sources += [(f"made {i}", ("ascend-910b1", "ascend-950pr")[i % 2]) for i in range(args.made)]
     sources += [(f"elements {i}", TARGETS[i % 2]) for i in range(args.elements)]
     sources += [(f"inlined {i}", TARGETS[0]) for i in range(args.inlined)]
-    sources += [(f"widened {i}", TARGETS[i % 2]) for i in range(args.widened)]
+    sources += [(f"padded {i}", TARGETS[i % 2]) for i in range(args.padded)]
     sources += [(f"streamed {i}", TARGETS[i % 2]) for i in range(args.streamed)]
     sources += [(f"placed {i}", TARGETS[i % 2]) for i in range(args.placed)]
     sources += [(f"quantized {i}", TARGETS[i % 2]) for i in range(args.quantized)]
@@ -475,7 +475,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--made", type=int, default=6, help="products of which vector cores make an operand")
     parser.add_argument("--elements", type=int, default=4, help="elements of rows and columns picked on chip")
     parser.add_argument("--inlined", type=int, default=4, help="rows that their readers make themselves")
-    parser.add_argument("--widened", type=int, default=4, help="rows that are longer in memory")
+    parser.add_argument("--padded", type=int, default=4, help="rows that are padded in memory")
     parser.add_argument("--streamed", type=int, default=4, help="products whose last tiles have their sums cut")
     parser.add_argument("--placed", type=int, default=4, help="parts of a concatenation that kernels store in place")
     parser.add_argument("--only", default="", help="sources whose name has this (a regular expression)")

@@ -86,7 +86,7 @@ def sparse_subject(number: int, target: str) -> Subject:
         return Subject(f"sparse {number} for {target}", module, target)
 
 
-def widened_subject(number: int, target: str) -> Subject:
+def padded_subject(number: int, target: str) -> Subject:
     """Rows that are longer in memory than what a kernel stores of them, in small tiles."""
     from wide_rows import wide_rows
 
@@ -95,7 +95,7 @@ def widened_subject(number: int, target: str) -> Subject:
         file = Path(folder) / "rows.mlir"
         file.write_text(wide_rows(number))
         module = tw.compile(str(file), target=target, options=options).module()
-    return Subject(f"widened {number} for {target}", module, target)
+    return Subject(f"padded {number} for {target}", module, target)
 
 
 def grouped_subject(number: int, target: str) -> Subject:

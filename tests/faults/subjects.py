@@ -3,7 +3,7 @@ ones whose flags are too many, so that they have barriers.
 
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
 `barriers 1`, `attention 3`, `chained 1`, `handed 1`, `gradient 1`, `grouped 1`, `rows 1`, `statistics 1`, `pooled 1`,
-`winograd 1`, `skinny 2`, `made 1`, `decoding 1`, `inlined 1`, `widened 1`, `streamed 1`, `placed 1`,
+`winograd 1`, `skinny 2`, `made 1`, `decoding 1`, `inlined 1`, `padded 1`, `streamed 1`, `placed 1`,
 `waiting 1`, `elements 1`, `imported 1`.
 Nothing here imports JAX before a program is compiled.
 """
@@ -32,6 +32,7 @@ from product_subjects import (
     inlined_subject,
     made_subject,
     narrow_subject,
+    padded_subject,
     placed_subject,
     pooled_subject,
     skinny_subject,
@@ -39,7 +40,6 @@ from product_subjects import (
     statistics_subject,
     streamed_subject,
     waiting_subject,
-    widened_subject,
     winograd_subject,
 )
 from subject_types import ROOT, Subject
@@ -207,7 +207,7 @@ SUBJECTS: dict[str, Callable[[int, str], Subject]] = {
     "winograd": winograd_subject,
     "decoding": decoding_subject,
     "inlined": inlined_subject,
-    "widened": widened_subject,
+    "padded": padded_subject,
     "skinny": skinny_subject,
     "made": made_subject,
     "elements": elements_subject,

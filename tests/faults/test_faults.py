@@ -241,7 +241,7 @@ def test_no_mutant_of_rows_that_their_readers_make_escapes() -> None:
 
 def test_no_mutant_of_longer_rows_escapes() -> None:
     """What is behind the rows is stored by nobody, and nobody may read it."""
-    found = [subject(f"widened {i}", TARGETS[0]) for i in range(2)]
+    found = [subject(f"padded {i}", TARGETS[0]) for i in range(2)]
     assert all("strides [" in str(s.module) for s in found)
     assert sum(sample(s, 20, 4) for s in found) >= 40
 

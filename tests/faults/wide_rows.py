@@ -11,7 +11,7 @@ FUSED = '{tilewright.states = ["stored", "real", "partitioned", "fused"]}'
 
 def wide_rows(number: int) -> str:
     """A module of the graph level, in fusions: what a product gives, or the vector cores where the number is odd, has
-    rows that are longer in memory, and a product reads it."""
+    rows that are padded in memory, and a product reads it."""
     rng = np.random.default_rng(number)
     rows, summed, columns = (int(n) for n in rng.integers(17, 50, 3))
     row = 16 * (columns // 16 + 2)

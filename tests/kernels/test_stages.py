@@ -150,7 +150,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "arg": (lambda x: (jnp.argmax(x, 1), jnp.sum(x, 0)), [struct(37, 130, dtype="float32")]),
     "strided": (lambda x: x[:, ::2] + x[:, 1::2] * jnp.arange(64, dtype=x.dtype), [struct(40, 128)]),
     "padded": (lambda x: jnp.pad(x, 3, constant_values=2) * 2, [struct(17, 40)]),
-    "turned": (lambda x, y: x.T + y, [struct(70, 40), struct(40, 70)]),
+    "transposed": (lambda x, y: x.T + y, [struct(70, 40), struct(40, 70)]),
     "epilogue": (lambda x, w, b: jax.nn.gelu(x @ w + b), [struct(64, 96), struct(96, 80), struct(80)]),
     "rows": (lambda x, w: jax.nn.standardize(x @ w), [struct(64, 32), struct(32, 48)]),
     "pooled": (

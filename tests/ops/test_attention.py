@@ -209,8 +209,8 @@ def test_a_bias_of_rows_and_keys() -> None:
     q, k, v = inputs("f16", (2, 70, 16), (2, 650, 16), (2, 650, 24))
     program = check(biased, q, k, v, data("f32", (2, 70, 650), 7), length=670)
     assert kernels(program) == ["attention_0"]
-    turned = [op for op in program.module("tile").walk() if op.name == "tile.transpose"]
-    assert len(turned) > 1
+    transposed = [op for op in program.module("tile").walk() if op.name == "tile.transpose"]
+    assert len(transposed) > 1
 
 
 def dropped(how: str) -> Callable[..., Any]:
@@ -346,13 +346,13 @@ def test_places() -> None:
 def test_weights_on_the_right() -> None:
     """The products may have their operands either way round."""
 
-    def turned(q: Any, k: Any, v: Any) -> Any:
+    def transposed(q: Any, k: Any, v: Any) -> Any:
         scores = jnp.einsum("bkd,bqd->bkq", k, q)
         weights = jax.nn.softmax(scores, axis=1)
         return jnp.einsum("bkd,bkq->bdq", v, weights)
 
     q, k, v = inputs("f32", (2, 50, 16), (2, 100, 16), (2, 100, 24))
-    assert kernels(check(turned, q, k, v, length=120)) == ["attention_0"]
+    assert kernels(check(transposed, q, k, v, length=120)) == ["attention_0"]
 
 
 @sampled(3)

@@ -66,11 +66,11 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "heads": (heads, [(3, 70, 24), (3, 96, 24), (3, 96, 40)]),
     "rows in batches": (layers, [(4, 50, 48), (48, 64), (64, 20)]),
     "weights on the right": (lambda x, a, b: b @ jax.nn.relu(a @ x), [(48, 130), (64, 48), (30, 64)]),
-    "keys and values turned": (
+    "keys and values transposed": (
         lambda x, a, b: jax.nn.relu(x @ a.T) @ b.T,
         [(130, 48), (64, 48), (20, 64)],
     ),
-    "result turned": (lambda x, a, b: layers(x, a, b).T, [(130, 48), (48, 64), (64, 20)]),
+    "result transposed": (lambda x, a, b: layers(x, a, b).T, [(130, 48), (48, 64), (64, 20)]),
     "many pieces": (layers, [(600, 160), (160, 512), (512, 160)]),
     "much that is summed up": (layers, [(40, 1500), (1500, 32), (32, 48)]),
     "many columns": (layers, [(40, 32), (32, 64), (64, 500)]),

@@ -86,15 +86,15 @@ def test_more_parts_than_a_kernel_stores() -> None:
     assert len(check(fn, data("f32", (3, 5))).report().kernels) > 1
 
 
-def test_parts_side_by_side_that_are_turned() -> None:
+def test_parts_side_by_side_that_are_transposed() -> None:
     """A transpose of what is stored side by side, as rotary positions have it."""
 
-    def turned(x: Any) -> Any:
+    def transposed(x: Any) -> Any:
         a, b = jnp.split(x, 2, axis=-1)
         return jnp.concatenate([a * 2 - b, a + b * 3], axis=-1).transpose(0, 2, 1, 3)
 
     x = np.random.default_rng(0).standard_normal((2, 3, 4, 8)).astype(np.float32)
-    program = tw.compile(turned, x)
+    program = tw.compile(transposed, x)
     for memory in ("typed", "bytes"):
         (got,) = program.executable(memory)(*program.flatten((x,)))
-        np.testing.assert_allclose(np.asarray(got), np.asarray(turned(x)), rtol=1e-6)
+        np.testing.assert_allclose(np.asarray(got), np.asarray(transposed(x)), rtol=1e-6)

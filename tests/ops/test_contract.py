@@ -266,7 +266,7 @@ WIDE_PRODUCTS: dict[str, tuple[Callable[..., jax.Array], tuple[int, ...], tuple[
         (3, 17, 24),
         (3, 24, 20),
     ),
-    "turned and reshaped": (
+    "transposed and reshaped": (
         lambda x, y: jnp.einsum("ij,jk->ki", x, y, preferred_element_type=jnp.float32).reshape(7, 10, -1),
         (33, 40),
         (40, 70),

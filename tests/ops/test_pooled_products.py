@@ -222,7 +222,7 @@ def test_why_not(case: str) -> None:
 
 def test_why_not_rows_side_by_side() -> None:
     with ALWAYS:
-        assert pooled.TURNED in told(layer(TWO, "NCHW"), *arguments("f16", 1, 20, 20, 16, 32, 1, "NCHW"))
+        assert pooled.WINDOWS_ACROSS in told(layer(TWO, "NCHW"), *arguments("f16", 1, 20, 20, 16, 32, 1, "NCHW"))
 
 
 def test_why_not_by_time() -> None:

@@ -51,7 +51,7 @@ def test_dequantised_weights(m: int, k: int, n: int, dtype: str, weights: str, t
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "turned": lambda x, w, s: x @ (w.T * s[:, None]),
+    "transposed": lambda x, w, s: x @ (w.T * s[:, None]),
     "rows": lambda x, w, s: (x * s) @ w.T,
     "both": lambda x, w, s: jnp.tanh(x) @ jnp.abs(w.T),
     "epilogue": lambda x, w, s: jnp.exp(x @ (w.T * 0.125)) + 1,

@@ -128,12 +128,12 @@ def test_without_a_batch_and_all_in_the_types_of_the_inputs() -> None:
 
 
 def test_what_stands_behind_it_may_turn_its_result() -> None:
-    def turned(q: Any, k: Any, v: Any) -> Any:
+    def transposed(q: Any, k: Any, v: Any) -> Any:
         return jnp.einsum("bhgk,bkhd->bgdh", jax.nn.softmax(jnp.einsum("bhgd,bkhd->bhgk", q, k), axis=-1), v)
 
     q, k, v = inputs("f32", (1, 3, 2, 16), (1, 64, 3, 16), (1, 64, 3, 16))
     for choices in ({"keys": 24}, {"keys": 24, "split_keys": 2}):
-        check(turned, q, k, v, length=80, options=pinned(**choices))
+        check(transposed, q, k, v, length=80, options=pinned(**choices))
 
 
 # -- choice -------------------------------------------------------------------------------------------------

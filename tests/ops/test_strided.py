@@ -18,7 +18,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "last": lambda x: x[:, -1::-1][:, ::-1][:, ::5],
     "computed": lambda x: jnp.maximum(x[:, ::2], x[:, 1::2]) if x.shape[1] % 2 == 0 else x[:, ::2] * 2,
     "reduced": lambda x: jnp.max(x[:, 3::4], axis=1),
-    "turned": lambda x: x[:, ::2].T,
+    "transposed": lambda x: x[:, ::2].T,
     "one of them": lambda x: x[:, :: x.shape[1]],
 }
 

@@ -62,8 +62,8 @@ def every_kind(q: Any, k: Any, x: Any) -> Any:
     """Ops of all classes that stay in strips, and results that are combined in several ways; x: [rows, keys]."""
     e = jnp.tanh(q @ k.T)
     e = jnp.concatenate([e[:, : e.shape[1] // 2] * 2, e[:, e.shape[1] // 2 :]], 1) + x
-    turned = jnp.pad(e.T, ((1, 0), (0, 0)))[1:].T.reshape(e.shape[0], 1, -1)[:, 0]
-    rows = turned - jnp.take_along_axis(turned, jnp.zeros((e.shape[0], 1), jnp.int32), 1)
+    transposed = jnp.pad(e.T, ((1, 0), (0, 0)))[1:].T.reshape(e.shape[0], 1, -1)[:, 0]
+    rows = transposed - jnp.take_along_axis(transposed, jnp.zeros((e.shape[0], 1), jnp.int32), 1)
     return rows.max(), rows.sum(0), rows.sum(1), rows.T @ q, jnp.einsum("rk,kd->dr", rows, k)
 
 

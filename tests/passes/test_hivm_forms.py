@@ -83,7 +83,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "both ends reduced": (lambda x: x.reshape(7, 5, 2).sum((0, 2)), ["f4"]),
     "repeated twice": (lambda x: jnp.broadcast_to(x.reshape(7, 1, 10, 1)[:, :, :1], (7, 3, 10, 5)) + 1, ["f4"]),
     "counted": (lambda x: x + jnp.arange(10, dtype="float32"), ["f4"]),
-    "turned": (lambda x: x.reshape(1, 7, 1, 10).transpose(0, 3, 2, 1) * 2, ["f4"]),
+    "transposed": (lambda x: x.reshape(1, 7, 1, 10).transpose(0, 3, 2, 1) * 2, ["f4"]),
     "counted inside": (lambda x: x.reshape(7, 1, 5, 2) + jnp.arange(7.0).reshape(7, 1, 1, 1), ["f4"]),
     "any": (lambda x: (x > 1).any(-1), ["f4"]),
     "taken": (lambda x: x[jnp.array([3, 1, 6])], ["f4"]),

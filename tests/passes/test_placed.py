@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 
-MAKERS = ("product", "layer", "norm", "map", "turned", "argument", "read twice")
+MAKERS = ("product", "layer", "norm", "map", "transposed", "argument", "read twice")
 
 
 def part(kind: str, x: Any, w: Any) -> Any:
@@ -25,7 +25,7 @@ def part(kind: str, x: Any, w: Any) -> Any:
         return y - y.mean(axis=-1, keepdims=True)
     if kind == "map":
         return jnp.tanh(x[:, :1] * w[:1])
-    if kind == "turned":
+    if kind == "transposed":
         return (w.T @ x.T).T
     return y
 

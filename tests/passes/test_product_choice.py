@@ -121,14 +121,14 @@ def test_rows_in_equal_shares(
 @sampled(3)
 @pytest.mark.usefixtures("refined")
 @pytest.mark.parametrize("sizes", [(130, 1000, 270), (64, 9001, 33), (300, 4099, 17)], ids=str)
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
 def test_loads_of_unequal_lengths(
-    sizes: tuple[int, int, int], turned: bool, preferring: Callable[[Wanted], Prefers]
+    sizes: tuple[int, int, int], transposed: bool, preferring: Callable[[Wanted], Prefers]
 ) -> None:
     """One operand in longer loads than the other, also where neither divides the sums."""
     m, k, n = sizes
-    fn = (lambda a, b: a @ b.T) if turned else (lambda a, b: a @ b)
-    check(fn, [(m, k), (n, k) if turned else (k, n)], preferring(unequal))
+    fn = (lambda a, b: a @ b.T) if transposed else (lambda a, b: a @ b)
+    check(fn, [(m, k), (n, k) if transposed else (k, n)], preferring(unequal))
 
 
 @sampled(2)

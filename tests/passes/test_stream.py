@@ -42,7 +42,7 @@ def with_rows(x: Any, w: Any, b: Any) -> Any:
     return jnp.where(places, y, 2 * y) * x.max(axis=-1, keepdims=True)
 
 
-def turned(x: Any, w: Any, b: Any) -> Any:
+def transposed(x: Any, w: Any, b: Any) -> Any:
     return jnp.swapaxes(x @ w + b, -1, -2)
 
 
@@ -59,7 +59,7 @@ def of_integers(x: Any, w: Any, b: Any) -> Any:
 @given(
     sizes=st.tuples(st.integers(2, 150), st.integers(2, 200), st.integers(2, 150)),
     batch=st.sampled_from([(), (3,)]),
-    fn=st.sampled_from([plain, with_columns, with_rows, turned, two_results, of_integers]),
+    fn=st.sampled_from([plain, with_columns, with_rows, transposed, two_results, of_integers]),
     dtype=st.sampled_from(["float16", "float32", "bfloat16"]),
     side=st.sampled_from("mn"),
     target=st.sampled_from(TARGETS),

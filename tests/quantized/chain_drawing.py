@@ -74,10 +74,10 @@ class Drawing:
             wide = (b, k, out) if kind == "batched" else (k, out)
             return self.put(kind, [v], (b, t, out), self.weights(wide, k)), (2,)
         n, k = shape
-        kind = self.one("dot", "dot", "turned", "left")
+        kind = self.one("dot", "dot", "transposed", "left")
         if kind == "left":
             return self.put("left", [v], (out, k), self.weights((out, n), n)), (0,)
-        wide = (out, k) if kind == "turned" else (k, out)
+        wide = (out, k) if kind == "transposed" else (k, out)
         return self.put(kind, [v], (n, out), self.weights(wide, k)), (1,)
 
     def conv(self, v: int) -> tuple[int, tuple[int, ...]]:

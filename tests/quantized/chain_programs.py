@@ -16,7 +16,7 @@ import numpy as np
 from layers import convolved
 
 NUMBERS = ("NHWC", "HWIO", "NHWC")
-PRODUCTS = ("conv", "dot", "turned", "left", "batched", "heads")
+PRODUCTS = ("conv", "dot", "transposed", "left", "batched", "heads")
 AFFINE = ("times", "divided", "plus", "minus", "less")
 MOVES = ("reshape", "transpose", "slice", "reverse")
 ELEMENTWISE = (*AFFINE, "scaled", "relu", "relu6", "clip", "add", "tanh")
@@ -158,7 +158,7 @@ def _jax(step: Step, taken: Sequence[jax.Array], params: Mapping[str, jax.Array]
             )  # fmt: skip
         case "dot":
             return x @ p
-        case "turned":
+        case "transposed":
             assert p is not None
             return x @ p.T
         case "left":
@@ -227,7 +227,7 @@ def multiplied(step: Step, x: np.ndarray, w: np.ndarray, out: Sequence[int]) -> 
             return convolved(x, w, out, f["strides"], low, high, (1, 1), f["dilation"], f["groups"])
         case "dot":
             return x @ w
-        case "turned":
+        case "transposed":
             return x @ w.T
         case "left":
             return w @ x

@@ -65,7 +65,7 @@ def net(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
     return jnp.einsum("bmk,kn->bmn", x, params["w"]) + params["b"]
 
 
-def turned(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+def transposed(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
     """The weights on the left side, and the input's summed dimension is not its last one."""
     return jnp.einsum("kn,bkm->bmn", params["w"], x.transpose(0, 2, 1)) + params["b"]
 
@@ -96,7 +96,7 @@ def test_the_mode_computes_what_the_integer_model_does(
     wanted = ((q - zero) @ stored).astype(np.float32) * factor + bias
     for memory in ("typed", "bytes"):
         options = tw.Options(quantization=config, weights="params", memory=memory)
-        shown = turned if left else net
+        shown = transposed if left else net
         program = tw.compile(shown, params, jnp.asarray(x), target=target, options=options)
         np.testing.assert_array_equal(program(params, x), wanted)
         np.testing.assert_array_equal(program(program.pack(params), x), wanted)

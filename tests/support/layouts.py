@@ -9,24 +9,24 @@ import jax.numpy as jnp
 import pytest
 
 from tilewright.dialects.graph import FusionOp
-from tilewright.passes.choose.turned import Layout
-from tilewright.passes.choose.turned_operands import TurnJudge
+from tilewright.passes.choose.layout_choice import LayoutJudge
+from tilewright.passes.choose.operand_layouts import Layout
 
 
 def prefer(patch: pytest.MonkeyPatch, saved: Callable[[Layout], int]) -> None:
     """Has every operand in another layout that can be: the one with which most microseconds are `saved`."""
 
     def microseconds(
-        self: TurnJudge,
+        self: LayoutJudge,
         fusion: FusionOp,
         inputs: Mapping[int, Layout] | None = None,
         stored: Mapping[int, Layout] | None = None,
     ) -> float:
         return 100.0 - sum(map(saved, (inputs or {}).values()))
 
-    patch.setattr(TurnJudge, "turn", lambda self, value, layout: 1.0)
-    patch.setattr(TurnJudge, "most_saved", lambda self, fusion, value: 100.0)
-    patch.setattr(TurnJudge, "microseconds", microseconds)
+    patch.setattr(LayoutJudge, "relayout_microseconds", lambda self, value, layout: 1.0)
+    patch.setattr(LayoutJudge, "most_saved", lambda self, fusion, value: 100.0)
+    patch.setattr(LayoutJudge, "microseconds", microseconds)
 
 
 @jax.jit

@@ -102,14 +102,14 @@ def _fused_gemm(node: Node, a: Any, b: Any, c: Any = None) -> Any:
 def _fused_matmul(node: Node, a: Any, b: Any) -> Any:
     import jax.numpy as jnp
 
-    def turned(x: Any, side: str) -> Any:
+    def transposed(x: Any, side: str) -> Any:
         if x.ndim > 1 and node.get(f"transBatch{side}", 0):
             x = jnp.moveaxis(x, 0, -2)
         return jnp.swapaxes(x, -1, -2) if x.ndim > 1 and node.get(f"trans{side}", 0) else x
 
     alpha = node.get("alpha", 1.0)
     kind = scaled_type(a.dtype, alpha)
-    made = jnp.matmul(turned(a, "A"), turned(b, "B"), preferred_element_type=kind)
+    made = jnp.matmul(transposed(a, "A"), transposed(b, "B"), preferred_element_type=kind)
     return (made if alpha == 1 else made * np.asarray(alpha, kind)).astype(a.dtype)
 
 

@@ -31,7 +31,7 @@
 // CHECK: graph.storage %{{.*}} : (tensor<4x6xi8>) -> tensor<4x6x!graph.quantized<i8:f32, 0.25>>
 
 // What moves elements takes the dimension of several scales along.
-%turned = graph.transpose %channel {perm = [1, 0]} : (tensor<4x6x!graph.quantized<ui8:f32:0, {0.5, 0.25:3, 1.0, 2.0:255}>>) -> tensor<6x4x!graph.quantized<ui8:f32:1, {0.5, 0.25:3, 1.0, 2.0:255}>>
+%transposed = graph.transpose %channel {perm = [1, 0]} : (tensor<4x6x!graph.quantized<ui8:f32:0, {0.5, 0.25:3, 1.0, 2.0:255}>>) -> tensor<6x4x!graph.quantized<ui8:f32:1, {0.5, 0.25:3, 1.0, 2.0:255}>>
 // CHECK: graph.transpose %{{.*}} -> tensor<6x4x!graph.quantized<ui8:f32:1, {0.5, 0.25:3, 1.0, 2.0:255}>>
 %shaped = graph.reshape %channel : (tensor<4x6x!graph.quantized<ui8:f32:0, {0.5, 0.25:3, 1.0, 2.0:255}>>) -> tensor<4x2x3x!graph.quantized<ui8:f32:0, {0.5, 0.25:3, 1.0, 2.0:255}>>
 // CHECK: graph.reshape %{{.*}} -> tensor<4x2x3x!graph.quantized<ui8:f32:0, {0.5, 0.25:3, 1.0, 2.0:255}>>

@@ -73,8 +73,8 @@ npu.vreduce %ub, %ub1 {dims = [1], kind = "sum"} : (!npu.buffer<16x32xf16, ub>, 
 // CHECK: npu.vreduce %{{.*}}, %{{.*}} {dims = [1], kind = "sum"}
 npu.varg_reduce %ub, %ub1, %ids {dim = 1, kind = "min"} : (!npu.buffer<16x32xf16, ub>, !npu.buffer<16x1xf16, ub>, !npu.buffer<16x1xi32, ub>)
 // CHECK: npu.varg_reduce %{{.*}} {dim = 1, kind = "min"}
-%turned = "test.op"() : () -> !npu.buffer<32x16xf16, ub>
-npu.vtranspose %ub, %turned {perm = [1, 0]} : (!npu.buffer<16x32xf16, ub>, !npu.buffer<32x16xf16, ub>)
+%transposed = "test.op"() : () -> !npu.buffer<32x16xf16, ub>
+npu.vtranspose %ub, %transposed {perm = [1, 0]} : (!npu.buffer<16x32xf16, ub>, !npu.buffer<32x16xf16, ub>)
 // CHECK: npu.vtranspose %{{.*}} {perm = [1, 0]}
 npu.viota %ids at [%i * 16] {dim = 0, step = 1} : (!npu.buffer<16x1xi32, ub>)
 // CHECK: npu.viota %{{.*}} at [%{{.*}} * 16] {dim = 0, step = 1} : (!npu.buffer<16x1xi32, ub>)

@@ -185,7 +185,7 @@ class ScoreStages(FusionStages):
         """What stages know the products by."""
         self.given: Mapping[str, Bring] = dict(zip(self.named.values(), load, strict=True))
         self.result: Ref = (-1, 0)
-        self.turned: dict[Ref, Ref] = {}
+        self.transposed: dict[Ref, Ref] = {}
         self.build_stages()
         self.over = self._over()
 
@@ -222,9 +222,9 @@ class ScoreStages(FusionStages):
         if load.base in self.named:
             return self._brought(load.base)
         ref = super()._load(load, element)
-        if ref not in self.turned:
-            self.turned[ref] = self._turned(ref, load, element)
-        return self.turned[ref]
+        if ref not in self.transposed:
+            self.transposed[ref] = self._transposed(ref, load, element)
+        return self.transposed[ref]
 
     def _brought(self, value: SSAValue) -> Ref:
         """The tile of what a product gives, whatever the shape that its result has outside the kernel."""
@@ -234,8 +234,9 @@ class ScoreStages(FusionStages):
             self.scored[value] = self._stage(Stage(given, [element_of(value)], frozenset(axes)))
         return self.scored[value]
 
-    def _turned(self, ref: Ref, load: Load, element: Attribute) -> Ref:
-        """What a load brings, turned in ub where keys are neighbours in memory: by single elements it takes long."""
+    def _transposed(self, ref: Ref, load: Load, element: Attribute) -> Ref:
+        """What a load brings, transposed in ub where keys are neighbours in memory: by single elements it takes
+        long."""
         step, keys, row = self.stages[ref[0]], len(self.extents) - 2, len(self.extents) - 1
         view, op = step.view, step.op
         if load.fill is not None or view is None or not {keys, row} <= step.axes:

@@ -345,9 +345,9 @@ class ChainKernel(AttentionCosts):
                     steps=ints([1] * (rank + 2)),
                 ).results[0]
             quotient = self.cast(part if total is None else self.op("div", part, total), self.result)
-            turned = TileType.of([*ones, self._extent(self.row), each], self.result, "ub")
+            transposed = TileType.of([*ones, self._extent(self.row), each], self.result, "ub")
             perm = ints([*range(rank), rank + 1, rank])
-            out = b.add(ops.TransposeOp, [quotient], [turned], perm=perm).results[0]
+            out = b.add(ops.TransposeOp, [quotient], [transposed], perm=perm).results[0]
             axes = [*self.others, self.row, self.feature]
             at = [*(position[a] for a in self.others), position[self.row] + self.unit, index * each]
             for i, value, base in self.results:

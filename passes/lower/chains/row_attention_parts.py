@@ -2,7 +2,7 @@
 values add to the result. And how parts of the keys are combined, and how attention is taken apart again.
 
 Axes are `outer` (those of the scores but the keys), the keys, and what is summed over (in the scores) or the columns of
-the values. A score is a column of a tile, so that it is repeated over the values without being turned.
+the values. A score is a column of a tile, so that it is repeated over the values without being transposed.
 """
 
 from __future__ import annotations

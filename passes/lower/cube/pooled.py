@@ -42,7 +42,7 @@ from .cube_schedule import CubePlan
 from .epilogue import ACCUMULATOR
 from .pooling import Pooling, pooling_in
 
-TURNED = (
+WINDOWS_ACROSS = (
     "the rows of the product lie side by side in memory, so that a tile has those of one dimension, and windows are "
     "over several"
 )
@@ -126,14 +126,14 @@ class PooledKernel(ContractKernel):
         super().__init__(fusion, machine, asked)
 
     @property
-    def turned(self) -> bool:
+    def windows_across(self) -> bool:
         """Whether the rows of lhs lie side by side in memory, so that a tile has those of the last axis, and windows
         are along others."""
         return self.operands[0].transpose and self.pooled.keys() != {self.m_axes[-1]}
 
     def candidates(self, name: str) -> Iterator[CubeSchedule]:
-        if self.turned:
-            raise PassError(f"{describe(self.anchor)}: {TURNED}")
+        if self.windows_across:
+            raise PassError(f"{describe(self.anchor)}: {WINDOWS_ACROSS}")
         yield from super().candidates(name)
 
     def _too_large(self) -> str:

@@ -81,8 +81,8 @@ class AxesBuilder(BlockBuilder):
             axes = [i.terms[0][0] for i in indices]
             order = sorted(range(len(axes)), key=axes.__getitem__)
             dims = [axes[d] for d in order]
-            turned = self.transpose(value, order)
-            factors.append(self.broadcast(self.converted(turned, wide, [at[a] for a in dims]), shape, dims))
+            transposed = self.transpose(value, order)
+            factors.append(self.broadcast(self.converted(transposed, wide, [at[a] for a in dims]), shape, dims))
         product = self.along(self.add(ELEMENTWISE["mul"], factors, tensor(shape, wide)), at)
         summed = [a for a in everything if nest.roles[a] == "k"]
         return self.along(self.reduce(product, "sum", summed), at)

@@ -86,14 +86,14 @@ def test_activations() -> None:
     close(ran("Trilu", [x, np.int64(1)], upper=0)[0], np.tril(x, 1))
 
 
-@pytest.mark.parametrize("turned", [(0, 0), (1, 0), (0, 1), (1, 1)])
-def test_fused_matmul(turned: tuple[int, int]) -> None:
+@pytest.mark.parametrize("transposed", [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_fused_matmul(transposed: tuple[int, int]) -> None:
     a, b = normal(2, 3, 4), normal(2, 4, 5)
-    given = [np.swapaxes(x, 1, 2) if t else x for x, t in zip((a, b), turned, strict=True)]
-    close(ran("FusedMatMul", given, transA=turned[0], transB=turned[1], alpha=0.5)[0], 0.5 * (a @ b))
+    given = [np.swapaxes(x, 1, 2) if t else x for x, t in zip((a, b), transposed, strict=True)]
+    close(ran("FusedMatMul", given, transA=transposed[0], transB=transposed[1], alpha=0.5)[0], 0.5 * (a @ b))
 
 
-def test_fused_matmul_of_turned_batches() -> None:
+def test_fused_matmul_of_transposed_batches() -> None:
     a, b = normal(3, 2, 4), normal(2, 4, 5)
     close(ran("FusedMatMul", [a, b], transBatchA=1)[0], np.moveaxis(a, 0, 1) @ b)
 

@@ -134,14 +134,14 @@ def _operands(w: Writer, own: str, dtype: str, grouped: bool) -> tuple[Value, Va
         keys = "".join(w.rng.sample(keys, len(keys)))
     made: list[Value] = []
     for letters in (queries, keys, keys.replace("d", "e")):
-        kind = w.choose(("plain", "plain", "merged", "projected", "turned"))
+        kind = w.choose(("plain", "plain", "merged", "projected", "transposed"))
         if kind == "merged":
             made.append(w.merged_input(letters, dtype))
         elif kind == "projected" and letters[-1] in "de" and not w.open_in(letters[-1]):
             c = w.new_letter(w.choose((1, 12, 64)))
             x, weights = w.input(letters[:-1] + c, dtype), w.input(c + letters[-1], dtype)
             made.append(w.cast(w.contracted(x, weights, letters), dtype))
-        elif kind == "turned":
+        elif kind == "transposed":
             order = "".join(w.rng.sample(letters, len(letters)))
             made.append(w.permuted(w.input(order, dtype), letters))
         else:

@@ -32,10 +32,10 @@ def onnx_attention(w: Writer) -> list[str]:
         want = batch + letters.replace("b", "").replace("h", "")
         names.append(_transposed(nodes, f"x{i}", letters, batch + ("sd" if i == 0 else "td"), f"p{i}"))
         assert sorted(want) == sorted(letters)
-    turned = _transposed(nodes, names[1], batch + "td", batch + "dt", "kt")
+    transposed = _transposed(nodes, names[1], batch + "td", batch + "dt", "kt")
     inputs = [own, keys, keys]
     scale = w.choose(("", "Mul", "Div"))
-    nodes.append(f"s0 = MatMul({names[0]}, {turned})")
+    nodes.append(f"s0 = MatMul({names[0]}, {transposed})")
     scores = "s0"
     if scale:
         nodes += ["c = Constant <value = float {8.0}> ()", "t = CastLike(c, x0)", f"s1 = {scale}(s0, t)"]

@@ -222,8 +222,8 @@ def _layer(w: Writer, x: Value, letter: str, dtype: str) -> Value:
 
 def _moved(w: Writer, letters: str, dtype: str) -> Value:
     """An operand in a layout that a layout op makes."""
-    kind = w.choose(("plain", "turned", "merged", "wide", "lifted", "computed"))
-    if kind == "turned":
+    kind = w.choose(("plain", "transposed", "merged", "wide", "lifted", "computed"))
+    if kind == "transposed":
         return w.permuted(w.input("".join(w.rng.sample(letters, len(letters))), dtype), letters)
     if kind == "merged":
         return w.merged_input(letters, dtype)

@@ -219,11 +219,11 @@ class Writer(Generator):
         a = self.permuted(a, batch + m + k)
         if b.letters == batch + n + k or self.chance(0.5):
             b = self.permuted(b, batch + n + k)
-            turned = self.choose((f"{b.name}.swapaxes(-1, -2)", f"jnp.matrix_transpose({b.name})", f"{b.name}.mT"))
+            transposed = self.choose((f"{b.name}.swapaxes(-1, -2)", f"jnp.matrix_transpose({b.name})", f"{b.name}.mT"))
         else:
             b = self.permuted(b, batch + k + n)
-            turned = b.name
-        text = self.choose((f"{a.name} @ {turned}", f"jnp.matmul({a.name}, {turned})"))
+            transposed = b.name
+        text = self.choose((f"{a.name} @ {transposed}", f"jnp.matmul({a.name}, {transposed})"))
         return self.permuted(self.say(text, batch + m + n, "matmul"), out)
 
     def _dot_general(self, a: Value, b: Value, batch: str, over: str, free: str, out: str) -> Value:

@@ -135,7 +135,7 @@ class Stack:
         c = self.shape(x)[-1]
         more = [self.weights(out)] if bias else []
         if self.w.chance(0.25):
-            return self.call("linear_turned", x, self.weights(out, c), *more)
+            return self.call("linear_transposed", x, self.weights(out, c), *more)
         return self.call("linear", x, self.weights(c, out), *more)
 
     def layer_norm(self, kind: str = "") -> str:

@@ -119,7 +119,7 @@ def linear(x, w, b=None):
     return y if b is None else y + b
 
 
-def linear_turned(x, w, b=None):
+def linear_transposed(x, w, b=None):
     """With weights as PyTorch has them."""
     y = jnp.einsum("...i,oi->...o", x, w)
     return y if b is None else y + b

@@ -1,4 +1,5 @@
-"""Operands of products that are turned in memory: the values stay what they are, and what is turned is what pays."""
+"""Operands of products in other layouts, transposed or padded: the values stay what they are, and what gets one is what
+pays."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def shape(*sizes: int, dtype: str = "float16") -> jax.ShapeDtypeStruct:
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has everything turned and widened that can be."""
+    """Has everything transposed and padded that can be."""
     prefer(monkeypatch, lambda layout: 10 + 5 * (layout.row > 0))
 
 
@@ -149,8 +150,8 @@ def test_longer_rows(case: str, memory: str) -> None:
     wide = tw.compile(fn, *args, options=options)
     plain = tw.compile(fn, *args, options=dataclasses.replace(options, without={"transposed", "pitch"}))
     assert str(wide.module("graph")).count("graph.widen") >= max(stored, 1)
-    widening = [op.parent_op() for op in wide.module("graph").walk() if isinstance(op, WidenOp)]
-    assert sum(isinstance(op, FusionOp) and text(op.kind) != "move" for op in widening) == stored
+    padded = [op.parent_op() for op in wide.module("graph").walk() if isinstance(op, WidenOp)]
+    assert sum(isinstance(op, FusionOp) and text(op.kind) != "move" for op in padded) == stored
     off = 4 * float(jnp.finfo(dtype).eps)
     for a, b in zip(jax.tree.leaves(wide(*args)), jax.tree.leaves(plain(*args)), strict=True):
         np.testing.assert_allclose(np.asarray(a, np.float32), np.asarray(b, np.float32), rtol=off, atol=off)
@@ -189,21 +190,21 @@ OTHER_TYPES = [(case, dtype) for case in ("primes", "both", "batched") for dtype
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize(("case", "dtype"), [*((case, "float16") for case in CASES), *OTHER_TYPES])
 def test_values(case: str, dtype: str) -> None:
-    """What is turned gives the numbers that it gives unturned, bit by bit."""
+    """What is transposed gives the numbers that it gives as it is, bit by bit."""
     fn, left, right, moves = CASES[case]
     rng = np.random.default_rng(0)
     args = [jnp.asarray(rng.standard_normal(s), dtype) for s in (left, right)]
-    turned = tw.compile(fn, *args)
+    transposed = tw.compile(fn, *args)
     plain = tw.compile(fn, *args, options=tw.Options(without={"transposed"}))
-    graphs = [str(program.module("graph")) for program in (turned, plain)]
+    graphs = [str(program.module("graph")) for program in (transposed, plain)]
     assert graphs[0].count('kind = "move"') - graphs[1].count('kind = "move"') == moves
     assert (graphs[0] == graphs[1]) == (case in ("one column", "one term"))
-    for a, b in zip(jax.tree.leaves(turned(*args)), jax.tree.leaves(plain(*args)), strict=True):
+    for a, b in zip(jax.tree.leaves(transposed(*args)), jax.tree.leaves(plain(*args)), strict=True):
         assert np.array_equal(np.asarray(a), np.asarray(b))
 
 
 def test_large_product() -> None:
-    """A right side that is given on every call is turned where that pays, and a small one is not: the reasons say
+    """A right side that is given on every call is transposed where that pays, and a small one is not: the reasons say
     so."""
     with reasons_asked() as found:
         program = tw.compile(
@@ -213,15 +214,15 @@ def test_large_product() -> None:
         matmul, shape(LARGE, LARGE), shape(LARGE, LARGE), options=tw.Options(check=False, without={"transposed"})
     )
     assert program.report().microseconds < 0.93 * plain.report().microseconds
-    assert [r.kind for r in found if "turned" in r.kind] == ["turned"]
+    assert [r.kind for r in found if "transposed" in r.kind] == ["transposed"]
     with reasons_asked() as found:
         tw.compile(matmul, shape(64, 512), shape(512, 512))
-    (why,) = (r.why for r in found if r.kind == "not turned")
-    assert "to turn it takes" in why
+    (why,) = (r.why for r in found if r.kind == "not transposed")
+    assert "to transpose it takes" in why
 
 
-def test_kernel_that_turns() -> None:
-    """A kernel that turns a tensor has long runs on both sides: it takes little more than its bytes over HBM."""
+def test_kernel_that_transposes() -> None:
+    """A kernel that transposes a tensor has long runs on both sides: it takes little more than its bytes over HBM."""
     program = tw.compile(jnp.transpose, shape(LARGE, LARGE), options=tw.Options(check=False))
     (kernel,) = program.report().kernels
     assert kernel.microseconds < 1.15 * kernel.floor_microseconds
@@ -230,7 +231,7 @@ def test_kernel_that_turns() -> None:
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("fn", [matmul, of_both, after_kernel, in_loop], ids=lambda fn: fn.__name__)
 def test_verified(fn: Callable[..., Any]) -> None:
-    """verify takes a matrix that is turned for another one than the matrix, though it has the same type."""
+    """verify takes a matrix that is transposed for another one than the matrix, though it has the same type."""
     rng = np.random.default_rng(0)
     args = [jnp.asarray(rng.standard_normal((48, 48)), "float16") for _ in range(2)]
     assert tw.verify(fn, *args).ok
@@ -238,7 +239,7 @@ def test_verified(fn: Callable[..., Any]) -> None:
 
 @pytest.mark.usefixtures("eager")
 def test_constant() -> None:
-    """A constant is turned at compile time, and no kernel does it."""
+    """A constant is transposed at compile time, and no kernel does it."""
     matrix = np.arange(48 * 23).reshape(48, 23).astype(np.float16) / 64
     program = tw.compile(lambda x: x @ matrix, shape(17, 48))
     text = str(program.module("graph"))
@@ -256,8 +257,9 @@ def test_constant() -> None:
         ({"move_0": tw.Schedule(ub=1)}, "ub = 1>"),
     ],
 )
-def test_pins_meet_turned_operands(pins: Any, written: str) -> None:
-    """What is pinned of a program's kernels is pinned of these kernels, the one that turns an operand among them."""
+def test_pins_meet_transposed_operands(pins: Any, written: str) -> None:
+    """What is pinned of a program's kernels is pinned of these kernels, the one that transposes an operand among
+    them."""
     args = shape(LARGE, LARGE), shape(LARGE, LARGE)
     free = tw.compile(matmul, *args, options=tw.Options(check=False))
     pinned = tw.compile(matmul, *args, options=tw.Options(check=False, schedule=pins))
@@ -267,7 +269,7 @@ def test_pins_meet_turned_operands(pins: Any, written: str) -> None:
 
 
 def test_pins_of_kernels_that_read_packed_weights() -> None:
-    """Pins by name are of the kernels that run on each call, and packed weights are turned as without pins."""
+    """Pins by name are of the kernels that run on each call, and packed weights are transposed as without pins."""
     args = shape(LARGE // 2, LARGE // 2), shape(LARGE // 2, LARGE // 2)
     options = tw.Options(check=False, weights="a")
     free = tw.compile(lambda a, x: x @ a, *args, options=options)
@@ -291,10 +293,10 @@ def test_all_that_was_chosen_is_pinned() -> None:
     assert pinned.report().microseconds <= 1.001 * free.report().microseconds
 
 
-def test_a_pin_that_a_turned_operand_cannot_obey_names_the_switch() -> None:
+def test_a_pin_that_a_transposed_operand_cannot_obey_names_the_switch() -> None:
     pins = {"contract_0": tw.Schedule(base_m=4096, base_n=4096)}
     args = shape(LARGE, LARGE), shape(LARGE, LARGE)
-    said = r"cannot obey .*; tensors of it are turned in memory, which --without transposed"
+    said = r"cannot obey .*; tensors of it are transposed in memory, which --without transposed"
     with pytest.raises(tw.CompileError, match=said):
         tw.compile(matmul, *args, options=tw.Options(schedule=pins))
     with pytest.raises(tw.CompileError) as caught:
@@ -345,7 +347,7 @@ PACKED: dict[str, tuple[Callable[..., Any], tuple[int, int], list[tuple[int, ...
 @pytest.mark.parametrize("case", PACKED)
 def test_packed(case: str) -> None:
     """A packed program gives what the program gives that packs on every call, and, but for the lengths of its sums,
-    what the unturned one gives; it takes no longer, and counts what packing takes."""
+    what the one that is not transposed gives; it takes no longer, and counts what packing takes."""
     fn, sizes, arrays = PACKED[case]
     rng = np.random.default_rng(1)
     columns = 520 if case != "batched" else 519
@@ -370,12 +372,12 @@ def test_packed(case: str) -> None:
 
 
 def test_called_weights() -> None:
-    """What a function that is called takes is turned where all calls give weights, and once for each."""
+    """What a function that is called takes is transposed where all calls give weights, and once for each."""
     params = {"w": shape(4096, 4096), "v": shape(4096, 4096)}
     options = tw.Options(check=False, weights="params")
-    turned = tw.compile(called, params, shape(512, 4096), options=options).report()
+    transposed = tw.compile(called, params, shape(512, 4096), options=options).report()
     plain = tw.compile(
         called, params, shape(512, 4096), options=tw.Options(check=False, weights="params", without={"transposed"})
     )
-    assert turned.microseconds < 0.97 * plain.report().microseconds
-    assert turned.packing_microseconds
+    assert transposed.microseconds < 0.97 * plain.report().microseconds
+    assert transposed.packing_microseconds

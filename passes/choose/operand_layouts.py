@@ -1,5 +1,5 @@
-"""Tensors that kernels read or store in another layout: with their dimensions in another order in memory (turned), or
-with longer rows (widened).
+"""Tensors that kernels read or store in another layout: with their dimensions in another order in memory (transposed),
+or with longer rows (padded).
 
 A product on the cube loads whole lines of its operands. Where what it sums over lies side by side in memory, a step may
 have any number of columns; where the columns lie side by side, it has whole lines of them, and loads more for as many
@@ -49,10 +49,10 @@ from ..lower.chains.attention_parts import is_chained
 from ..lower.cube.contraction_axes import product_in
 
 Perm = tuple[int, ...]
-"""For each dimension of a turned tensor, that of the tensor."""
+"""For each dimension of a transposed tensor, that of the tensor."""
 
 
-LayoutName = Literal["turned", "widened"]
+LayoutName = Literal["transposed", "padded"]
 
 
 class Layout(NamedTuple):
@@ -65,32 +65,32 @@ class Layout(NamedTuple):
     @property
     def kind(self) -> LayoutName:
         """What a tensor is called that has it."""
-        return "turned" if self._turned else "widened"
+        return "transposed" if self._is_transposed else "padded"
 
     @property
-    def _turned(self) -> bool:
+    def _is_transposed(self) -> bool:
         return self.perm != (*range(len(self.perm)),)
 
     def name_of(self, tensor: SSAValue) -> str | None:
         """What a tensor is called in this layout: other ones of it have other names."""
-        said = {"turned": self._turned, "widened": self.row}
+        said = {"transposed": self._is_transposed, "padded": self.row}
         return in_layout(tensor.name_hint, "_".join(word for word, is_so in said.items() if is_so))
 
     @property
     def verb(self) -> str:
         """What is done to a tensor that gets it."""
-        return {"widened": "to widen", "turned": "to turn"}[self.kind]
+        return {"padded": "to pad", "transposed": "to transpose"}[self.kind]
 
 
-LAYOUTS: Mapping[LayoutName, str] = {"turned": TRANSPOSED, "widened": PITCH}
+LAYOUTS: Mapping[LayoutName, str] = {"transposed": TRANSPOSED, "padded": PITCH}
 """The alternative that gives each."""
 
 
 class LayoutKinds(NamedTuple):
-    """Which layouts operands of products may have: another order (turned), longer rows (widened)."""
+    """Which layouts operands of products may have: another order (transposed), longer rows (padded)."""
 
-    turned: bool = True
-    widened: bool = True
+    transposed: bool = True
+    padded: bool = True
 
     @staticmethod
     def without(names: Collection[str]) -> LayoutKinds:
@@ -162,7 +162,7 @@ def multiplied(fusion: FusionOp) -> ContractOp | None:
     return product if isinstance(product, ContractOp) else None
 
 
-def reads_turned(fusion: FusionOp, number: int) -> bool:
+def may_read_in_layout(fusion: FusionOp, number: int) -> bool:
     """Whether a fusion may read an input in another layout: it is a matrix product, or a kernel of vector cores that
     computes, and only ops of it that see through layout ops read the input."""
     if fusion.on_host or (multiplied(fusion) is None and text(fusion.kind) != "vector"):
@@ -190,23 +190,23 @@ def layouts(
         if not isinstance(base, BlockArgument) or load.fill is not None or element_of(base) == PAIR:
             continue
         found = [{ranks[nest.roles[a]] for a in at.variables if extents[a] != 1} for at in load.position]
-        if any(len(each) > 1 for each in found) or not reads_turned(fusion, base.index):
+        if any(len(each) > 1 for each in found) or not may_read_in_layout(fusion, base.index):
             continue
         walked = [d for d, each in enumerate(found) if each]
         wished = sorted(walked, key=lambda d: min(found[d]))
         own = (*range(len(found)),)
         orders = [own]
-        if kinds.turned and wished != walked:
+        if kinds.transposed and wished != walked:
             orders.append((*(d for d in own if d not in walked), *wished))
         for perm in orders:
             if perm != own:
                 yield base.index, Layout(perm)
             row = row_at_lines(base.type, perm, machine)
-            if row and kinds.widened:
+            if row and kinds.padded:
                 yield base.index, Layout(perm, row)
 
 
-def read_turned(fusion: FusionOp, number: int, value: SSAValue, layout: Layout) -> None:
+def read_in_layout(fusion: FusionOp, number: int, value: SSAValue, layout: Layout) -> None:
     """Has a fusion read `value`, which is its input `number` in this layout, in the place of that."""
     block = fusion.body.block
     kind = block.args[number].type
@@ -218,7 +218,7 @@ def read_turned(fusion: FusionOp, number: int, value: SSAValue, layout: Layout) 
     fusion.operands[number] = value
 
 
-def stores_turned(value: SSAValue, machine: Machine) -> bool:
+def may_store_in_layout(value: SSAValue, machine: Machine) -> bool:
     """Whether a value is what a kernel computes, on vector cores or behind a matrix product, so that it may store it in
     another layout."""
     fusion = value.owner
@@ -230,7 +230,7 @@ def stores_turned(value: SSAValue, machine: Machine) -> bool:
     return is_member(behind_layout(fusion.yielded(0).values[value.index]))
 
 
-def store_turned(value: OpResult, layout: Layout) -> SSAValue:
+def store_in_layout(value: OpResult, layout: Layout) -> SSAValue:
     """Has a fusion give its result `value` in this layout; that in the place of it. Its users have to be told."""
     fusion = value.owner
     assert isinstance(fusion, FusionOp)
@@ -243,7 +243,7 @@ def store_turned(value: OpResult, layout: Layout) -> SSAValue:
     return made
 
 
-def turning(value: SSAValue, layout: Layout) -> FusionOp:
+def relayout(value: SSAValue, layout: Layout) -> FusionOp:
     """A kernel that gives a tensor another layout, in no block."""
     kind = stored_type(value.type, layout)
     body = Block(arg_types=[value.type])
@@ -268,9 +268,9 @@ def copy_of(
     copied = fusion.clone(dict(zip(fusion.inputs, outside.args, strict=True)))
     for number, layout in inputs.items():
         kind = stored_type(fusion.inputs[number].type, layout)
-        read_turned(copied, number, outside.insert_arg(kind, len(outside.args)), layout)
+        read_in_layout(copied, number, outside.insert_arg(kind, len(outside.args)), layout)
     for number, layout in (stored or {}).items():
-        store_turned(copied.results[number], layout)
+        store_in_layout(copied.results[number], layout)
     return copied
 
 

@@ -6,7 +6,7 @@ After:   %t = graph.transpose %w : [n, k], marked as to be packed ; %u = graph.t
 The packing program makes %t once, and the loads of the product see through %u. Where rows are to begin at lines of
 memory, %t is padded, too, and %u a slice of it. A tensor has
 one layout for all that reads it: the one with which all of that takes least. It is asked of a copy of the program,
-fused as it will be, by the oracle that judges schedules. Weights that functions take which are called are turned, too,
+fused as it will be, by the oracle that judges schedules. Weights that functions take which are called get one, too,
 if all calls give such.
 
 What is left as it is: weights that something reads which cannot read another layout (a gather, a loop, the program's
@@ -41,17 +41,17 @@ from ..quantized.integer_chains import PACKED
 from ..quantized.products_named import main_function
 from ..stages import Stage
 from .choose import Scheduler
-from .turned import (
+from .layout_choice import LayoutJudge
+from .operand_layouts import (
     Layout,
     LayoutKinds,
     from_memory,
     layouts,
+    may_read_in_layout,
     multiplied,
-    reads_turned,
     stored_type,
     to_memory,
 )
-from .turned_operands import TurnJudge
 
 LEAST_SAVED = 0.005
 """The share of what all that reads a tensor takes that has to be saved: a smaller one is no reason to pack it."""
@@ -61,7 +61,7 @@ SCHEDULES = "graph-schedule"
 
 
 @dataclass(frozen=True)
-class TurnedWeights:
+class WeightLayout:
     """Tensors that are to have another layout. sure: whether each product that reads them takes less by more than a
     barrier: what is less may be lost again among its neighbours, of which the bound knows nothing. values: where @main
     has them, arguments by number, and results by the numbers of the op and of the result."""
@@ -73,12 +73,12 @@ class TurnedWeights:
     passed: Sequence[tuple[str, int]]
 
 
-def weights_to_turn(
+def find_weight_layouts(
     module: ModuleOp, patterns: Sequence[str] | None, stages: Sequence[Stage], target: str | None
-) -> list[TurnedWeights]:
-    """The weights of a module of the graph level that are to be turned before it is split. patterns: of the arguments
-    that are weights, as `split_weights` takes them; stages: those that the program will run through, whose pins
-    do not count (`Scheduler.turn`). Raises PassError as these passes do."""
+) -> list[WeightLayout]:
+    """The weights of a module of the graph level that are to get another layout before it is split. patterns: of the
+    arguments that are weights, as `split_weights` takes them; stages: those that the program will run through, whose
+    pins do not count (`Scheduler.choose_layouts`). Raises PassError as these passes do."""
     schedules = next((s for s in stages if s.name == SCHEDULES), None)
     if schedules is None:
         return []
@@ -87,7 +87,7 @@ def weights_to_turn(
     if not any(kinds):
         return []
     ops = list(main_function(module).body.block.ops)
-    made = split_weights(module.clone(), patterns, turned=True)
+    made = split_weights(module.clone(), patterns, in_layout=True)
     rest = made.rest
     functions = callers_first(rest)
     for stage in remaining(rest, "graph", stages):
@@ -97,18 +97,18 @@ def weights_to_turn(
             run_stage(stage, rest, target_of(rest) or target or DEFAULT_TARGET)
     machine = Machine.load(target_of(rest) or target or DEFAULT_TARGET)
     scheduler = Scheduler(machine, oracle_of(choices.oracle), without=choices.without)
-    judge = TurnJudge(machine, scheduler.estimate)
-    readers = _Readers(functions, _turnable(made, ops), judge, kinds)
-    first, found = len(made.left), list[TurnedWeights]()
+    judge = LayoutJudge(machine, scheduler.estimate)
+    readers = _Readers(functions, _may_get_layouts(made, ops), judge, kinds)
+    first, found = len(made.left), list[WeightLayout]()
     for tensor in readers.tensors():
         best = readers.best(tensor)
         if best is not None:
             values = [made.left[i] if i < first else made.kept[i - first] for i in tensor.weights]
-            found.append(TurnedWeights(*best, tensor.kind, values, tensor.passed))
+            found.append(WeightLayout(*best, tensor.kind, values, tensor.passed))
     return found
 
 
-def _turnable(made: SplitProgram, ops: Sequence[Operation]) -> set[int]:
+def _may_get_layouts(made: SplitProgram, ops: Sequence[Operation]) -> set[int]:
     """The arguments of the rest of a program that are weights, packed or as they are, but not those that another pass
     has packed. ops: those of @main before it was split."""
     found = {i for i, which in enumerate(made.left) if made.weights[which]}
@@ -132,7 +132,7 @@ class _Readers:
     """What reads the weights of a program of fusions."""
 
     def __init__(
-        self, functions: Sequence[FuncOp], weights: set[int], judge: TurnJudge, kinds: LayoutKinds
+        self, functions: Sequence[FuncOp], weights: set[int], judge: LayoutJudge, kinds: LayoutKinds
     ):
         """functions: each behind those that call it; weights: arguments of @main that may have another layout, of these
         kinds, by number."""
@@ -182,7 +182,7 @@ class _Readers:
                 return None
             for use in value.uses:
                 op = use.operation
-                if isinstance(op, FusionOp) and op.schedule is None and reads_turned(op, use.index):
+                if isinstance(op, FusionOp) and op.schedule is None and may_read_in_layout(op, use.index):
                     found.readings.append((op, use.index, self._times[name]))
                 elif callee_of(op) is None:
                     return None
@@ -217,7 +217,7 @@ class _Readers:
         )
 
 
-def turn_weights(module: ModuleOp, found: Sequence[TurnedWeights]) -> None:
+def relayout_weights(module: ModuleOp, found: Sequence[WeightLayout]) -> None:
     """Gives weights of a module the layouts that were found for it, in place."""
     main = main_function(module)
     ops = list(main.body.block.ops)
@@ -227,10 +227,10 @@ def turn_weights(module: ModuleOp, found: Sequence[TurnedWeights]) -> None:
         for each in found
     ]
     for each, given in zip(found, values, strict=True):
-        _turn(module, each, given)
+        _relayout(module, each, given)
 
 
-def _turn(module: ModuleOp, tensor: TurnedWeights, values: Sequence[SSAValue]) -> None:
+def _relayout(module: ModuleOp, tensor: WeightLayout, values: Sequence[SSAValue]) -> None:
     """Gives values their layout once, marked as what is to be packed, and has all that reads them take them back from
     it, or, where it is a function that is called, take them so."""
     layout = tensor.layout
@@ -238,7 +238,7 @@ def _turn(module: ModuleOp, tensor: TurnedWeights, values: Sequence[SSAValue]) -
     args = [(functions.get(name), number) for name, number in tensor.passed]
     if any(func is None or func.body.block.args[number].type != tensor.kind for func, number in args):
         return
-    turned: dict[SSAValue, SSAValue] = {}
+    stored: dict[SSAValue, SSAValue] = {}
     for value in values:
         build = BlockBuilder(Block())
         made = to_memory(build, value, layout._replace(row=0))
@@ -249,14 +249,14 @@ def _turn(module: ModuleOp, tensor: TurnedWeights, values: Sequence[SSAValue]) -
         made.name_hint = layout.name_of(value)
         assert isinstance(made.owner, Operation)
         made.owner.attributes[PACKED] = UnitAttr()
-        turned[_taken_back(build, value, made, layout, tensor.kind)] = made
+        stored[_taken_back(build, value, made, layout, tensor.kind)] = made
     for func, number in args:
         assert func is not None
         block = func.body.block
         arg = Rewriter.replace_value_with_new_type(block.args[number], stored_type(tensor.kind, layout))
         back = _taken_back(BlockBuilder(Block()), arg, arg, layout, tensor.kind)
         arg.name_hint = layout.name_of(back)
-        turned[back] = arg  # which it may hand on to another function
+        stored[back] = arg  # which it may hand on to another function
         func.function_type = FunctionType.from_lists(
             [a.type for a in block.args], list(func.function_type.outputs)
         )
@@ -264,8 +264,8 @@ def _turn(module: ModuleOp, tensor: TurnedWeights, values: Sequence[SSAValue]) -
     for op in module.walk():
         callee = callee_of(op)
         for i, value in enumerate(op.operands) if callee is not None else ():
-            if (callee, i) in passed and value in turned:
-                op.operands[i] = turned[value]
+            if (callee, i) in passed and value in stored:
+                op.operands[i] = stored[value]
 
 
 def _taken_back(

@@ -1,6 +1,6 @@
 // RUN: tilewright-opt %s -p 'graph-fuse{target=ascend-910b1},graph-schedule{without=pitch}' | filecheck %s
 
-// What computes the right side stores it turned, and no kernel turns it.
+// What computes the right side stores it transposed, and no kernel transposes it.
 
 // CHECK-LABEL: func.func @main
 // CHECK: %[[T:.*]] = graph.fusion %w {{.*}}kind = "vector"{{.*}} -> tensor<1009x1024xf32> {

@@ -2,7 +2,7 @@
 
 Before:  %y = graph.fusion %x, %w {kind = "cube"} : (tensor<8192x4096xf16>, tensor<4096x8192xf16>)
 After:   %t = graph.fusion %w {kind = "move"} : (tensor<4096x8192xf16>) -> tensor<8192x4096xf16>
-         %y = graph.fusion %x, %t {kind = "cube"}, which reads %t turned back
+         %y = graph.fusion %x, %t {kind = "cube"}, which reads %t transposed back
 
 The layout is another order of the dimensions, and longer rows, which begin at lines of memory then. An operand that a
 kernel of the same block computes may be stored so by that kernel, if all that read it take it so. A constant is made so
@@ -32,7 +32,7 @@ from ..lower.vector import VectorKernel
 from ..reasons import Reason, ReasonKind, asked_reasons
 from .launches import launches_of
 from .names import Memo
-from .turned import (
+from .operand_layouts import (
     Layout,
     LayoutKinds,
     LayoutName,
@@ -40,26 +40,26 @@ from .turned import (
     copy_of,
     layouts,
     macs,
+    may_read_in_layout,
+    may_store_in_layout,
     multiplied,
-    read_turned,
-    reads_turned,
-    store_turned,
+    read_in_layout,
+    relayout,
+    store_in_layout,
     stored_type,
-    stores_turned,
-    turning,
 )
 
 BEYOND = 0.02
-"""The share of what products take that has to be saved beyond what turning takes: less is within the error of the
-bound."""
+"""The share of what products take that has to be saved beyond what the new layout takes: less is within the error of
+the bound."""
 
 MOST_SAVED = 0.25
-"""The share of what a product takes that turning an operand of whole lines of memory may save: twice what it does for
-large products (8192^3 in f16 on ascend-910b1: 3,351 us instead of 3,826). So small products need not be judged."""
+"""The share of what a product takes that transposing an operand of whole lines of memory may save: twice what it does
+for large products (8192^3 in f16 on ascend-910b1: 3,351 us instead of 3,826). So small products need not be judged."""
 
 REFUSED: Mapping[LayoutName, ReasonKind] = {
-    "turned": "not turned",
-    "widened": "not widened",
+    "transposed": "not transposed",
+    "padded": "not padded",
 }
 """What a reason is called for which a tensor does not get a layout."""
 
@@ -67,14 +67,14 @@ Estimate = Callable[[FusionOp], float]
 """Microseconds of a fusion with its best schedule, infinity where it has none."""
 
 
-class TurnJudge:
-    """Says what fusions take that read or store tensors turned, and what a kernel takes that turns one. Equal ones are
-    judged once. estimate: says what a fusion takes."""
+class LayoutJudge:
+    """Says what fusions take that read or store tensors in other layouts, and what a kernel takes that gives one a
+    layout. Equal ones are judged once. estimate: says what a fusion takes."""
 
     def __init__(self, machine: Machine, estimate: Estimate):
         self.machine, self._estimate = machine, estimate
         self._known: Memo[float] = Memo()
-        self._turns: dict[tuple[TensorType, Layout], float] = {}
+        self._relayouts: dict[tuple[TensorType, Layout], float] = {}
         self._copies: list[FusionOp] = []
         """Fusions that were judged: what is known of their schedules refers to them."""
 
@@ -84,7 +84,7 @@ class TurnJudge:
         inputs: Mapping[int, Layout] | None = None,
         stored: Mapping[int, Layout] | None = None,
     ) -> float:
-        """What a fusion takes that reads some inputs, and stores some results, turned."""
+        """What a fusion takes that reads some inputs, and stores some results, in other layouts."""
         inputs, stored = inputs or {}, stored or {}
         key, details = structure(fusion)
         whole = key, tuple(sorted(inputs.items())), tuple(sorted(stored.items()))
@@ -97,13 +97,13 @@ class TurnJudge:
             known = self._known.keep(whole, details, self._estimate(judged))
         return known
 
-    def turn(self, value: SSAValue, layout: Layout) -> float:
+    def relayout_microseconds(self, value: SSAValue, layout: Layout) -> float:
         """What a kernel takes that gives a tensor this layout: its copies side by side, or its bytes over HBM. What it
         reads is counted even where L2 still has it, what it stores where L2 has no room for both."""
         kind = value.type
         assert isinstance(kind, TensorType)
-        if (kind, layout) not in self._turns:
-            fusion = turning(Block(arg_types=[kind]).args[0], layout)
+        if (kind, layout) not in self._relayouts:
+            fusion = relayout(Block(arg_types=[kind]).args[0], layout)
             self._copies.append(fusion)
             (plan,) = launches_of(fusion, self.machine)
             kernel = plan.kernel(plan.stem, as_vector(plan.stem, plan.choices()))
@@ -115,11 +115,12 @@ class TurnJudge:
                 launch = kernel.woken(schedule).launch_microseconds(self.machine)
                 return launch + max(kernel.overlapped(schedule) - launch, moved)
 
-            self._turns[kind, layout] = min(map(takes, kernel.candidates(plan.stem)))
-        return self._turns[kind, layout]
+            self._relayouts[kind, layout] = min(map(takes, kernel.candidates(plan.stem)))
+        return self._relayouts[kind, layout]
 
     def most_saved(self, fusion: FusionOp, value: SSAValue) -> float:
-        """Microseconds that a fusion with a matrix product may take less where an operand is turned, at most."""
+        """Microseconds that a fusion with a matrix product may take less where an operand has another layout, at
+        most."""
         now = self.microseconds(fusion)
         if not isfinite(now):
             return 0.0
@@ -147,21 +148,21 @@ def _bytes(value: SSAValue) -> int:
 
 @dataclass(frozen=True)
 class _Reading:
-    """A fusion that reads a tensor turned, as its input `number`, and what it takes then, and takes now."""
+    """A fusion that reads a tensor in a layout, as its input `number`, and what it takes then, and takes now."""
 
     fusion: FusionOp
     number: int
-    turned: float
+    then: float
     now: float
 
     @property
     def saved(self) -> float:
         """Microseconds less than now."""
-        return self.now - self.turned if isfinite(self.now) and isfinite(self.turned) else -inf
+        return self.now - self.then if isfinite(self.now) and isfinite(self.then) else -inf
 
 
 @dataclass(frozen=True)
-class _Way:
+class _Relayout:
     """How a tensor gets a layout: microseconds that all take, of which that takes `cost`; apply: does it; most: what
     might be saved at most; judged: whether the readings are known, which take less."""
 
@@ -177,7 +178,7 @@ class _Way:
 
     @property
     def saved(self) -> float:
-        """Microseconds less than now, what turning takes counted."""
+        """Microseconds less than now, what the layout takes counted."""
         return sum(r.saved for r in self.readings) - self.cost
 
     @property
@@ -186,10 +187,10 @@ class _Way:
         return bool(self.readings) and self.saved > max(BEYOND * sum(r.now for r in self.readings), self.barrier)
 
 
-class Turner:
+class LayoutChooser:
     """Gives operands of products other layouts, of these kinds, in blocks of fusions."""
 
-    def __init__(self, judge: TurnJudge, kinds: LayoutKinds):
+    def __init__(self, judge: LayoutJudge, kinds: LayoutKinds):
         self.judge, self.machine, self.kinds = judge, judge.machine, kinds
         self.barrier = self.machine.barrier_microseconds(self.machine.cube_cores)
         self.reasons = asked_reasons()
@@ -232,7 +233,7 @@ class Turner:
         best = max(ways, key=lambda way: way.saved)
         if best.pays:
             best.apply()
-            self._note_turned(first, value, best)
+            self._note_given(first, value, best)
             return
         takes = f"{best.layout.verb} it takes {best.cost:.1f} us"
         if best.judged:
@@ -242,21 +243,21 @@ class Turner:
 
     def _ways(
         self, value: SSAValue, layout: Layout, wishing: Sequence[tuple[FusionOp, int]], block: Block | None
-    ) -> list[_Way]:
+    ) -> list[_Relayout]:
         """The ways in which a tensor may get a layout for the products of a block that wish for it, at least one."""
         constant = value.owner if isinstance(value.owner, ConstantOp) else None
-        stores = stores_turned(value, self.machine) and value.owner.parent is block
-        cost = 0.0 if constant is not None else self.judge.turn(value, layout)
+        stores = may_store_in_layout(value, self.machine) and value.owner.parent is block
+        cost = 0.0 if constant is not None else self.judge.relayout_microseconds(value, layout)
         most = sum(self.judge.most_saved(fusion, value) for fusion, _ in wishing)
         least = cost
         if stores:  # a kernel that stores its result in another order may take less time itself
             least = -inf if layout == Layout(layout.perm) else self.barrier
         if most <= least:
-            return [_Way(layout, (), cost, lambda: None, self.barrier, most, judged=False)]
+            return [_Relayout(layout, (), cost, lambda: None, self.barrier, most, judged=False)]
         readings = [self._reading(fusion, number, layout) for fusion, number in wishing]
         readings = [r for r in readings if r.saved > 0]
         apart = partial(self._apart, value, layout, readings, constant)
-        ways = [_Way(layout, readings, cost, apart, self.barrier, most)]
+        ways = [_Relayout(layout, readings, cost, apart, self.barrier, most)]
         if stores and (way := self._stored(value, layout, most)) is not None:
             ways.append(way)
         return ways
@@ -275,7 +276,7 @@ class Turner:
         judged = self.judge.microseconds
         return _Reading(fusion, number, judged(fusion, {number: layout}), judged(fusion))
 
-    def _stored(self, value: SSAValue, layout: Layout, most: float) -> _Way | None:
+    def _stored(self, value: SSAValue, layout: Layout, most: float) -> _Relayout | None:
         """The way in which the kernel that computes a tensor stores it so; None where something reads it that cannot
         read it so."""
         maker = value.owner
@@ -287,18 +288,18 @@ class Turner:
         for op, number in users:
             if not isinstance(op, FusionOp) or op.parent is not maker.parent or not self._free(op):
                 return None
-            if not reads_turned(op, number):
+            if not may_read_in_layout(op, number):
                 return None
             readings.append(self._reading(op, number, layout))
         cost = self.judge.microseconds(maker, stored={value.index: layout}) - self.judge.microseconds(maker)
 
         def apply() -> None:
-            made = store_turned(value, layout)
+            made = store_in_layout(value, layout)
             self.given[made] = layout.kind
             for r in readings:
-                read_turned(r.fusion, r.number, made, layout)
+                read_in_layout(r.fusion, r.number, made, layout)
 
-        return _Way(layout, readings, cost if isfinite(cost) else inf, apply, self.barrier, most)
+        return _Relayout(layout, readings, cost if isfinite(cost) else inf, apply, self.barrier, most)
 
     def _apart(
         self, value: SSAValue, layout: Layout, readings: Sequence[_Reading], constant: ConstantOp | None
@@ -307,13 +308,13 @@ class Turner:
         so."""
         block = readings[0].fusion.parent
         assert block is not None
-        made: Operation = turning(value, layout) if constant is None else _stored_constant(constant, layout)
+        made: Operation = relayout(value, layout) if constant is None else _stored_constant(constant, layout)
         readers = {r.fusion for r in readings}
         block.insert_op_before(made, next(op for op in block.ops if op in readers))
         made.results[0].name_hint = layout.name_of(value)
         self.given[made.results[0]] = layout.kind
         for r in readings:
-            read_turned(r.fusion, r.number, made.results[0], layout)
+            read_in_layout(r.fusion, r.number, made.results[0], layout)
         if constant is not None and constant.result.first_use is None:
             constant.detach()
             constant.erase()
@@ -322,9 +323,9 @@ class Turner:
         if self.reasons is not None:
             self.reasons.append(Reason(REFUSED[layout.kind], (fusion,), f"of {value.type}, {why}"))
 
-    def _note_turned(self, fusion: FusionOp, value: SSAValue, way: _Way) -> None:
+    def _note_given(self, fusion: FusionOp, value: SSAValue, way: _Relayout) -> None:
         if self.reasons is not None:
-            now, then = (sum(us) for us in zip(*((r.now, r.turned) for r in way.readings), strict=True))
+            now, then = (sum(us) for us in zip(*((r.now, r.then) for r in way.readings), strict=True))
             said = f"of {value.type}, what reads it takes {then:.1f} us instead of {now:.1f}"
             self.reasons.append(Reason(way.layout.kind, (fusion,), f"{said}, and {way.layout.verb} it {way.cost:.1f}"))
 
