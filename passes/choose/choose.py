@@ -8,7 +8,7 @@ Equal fusions are judged once. How a kernel is cut depends on its neighbours, as
 (fronts.py), unless `join` is left out. Operands of products get another layout first where that takes less time
 (layout_choice.py). Then come the alternatives that put other fusions in the place of some (rewrites.py). What is
 pinned, by the option `schedule` or by a schedule that a fusion has already, is obeyed or refused. A fusion whose values
-do not fit on chip together is split in two (halves.py).
+do not fit on chip together is split in two (oversized.py).
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ from ..pins import Pins, parse_pins, pinned_for
 from ..pins import Schedule as Pin
 from .attention_ways import AttentionWays
 from .fronts import Chosen, Front, Runs, apart, best_ways, fixed, together
-from .halves import cut_in_two
 from .launches import LaunchPlan, keep, launches_of
 from .layout_choice import LayoutChooser, LayoutJudge
 from .names import KernelNames, Memo
 from .operand_layouts import LAYOUTS, LayoutKinds, LayoutName
+from .oversized import split_in_two
 from .product_ways import Kinds, ProductWays, say_cut
 from .rewrites import Rewrites, rewrites_of
 
@@ -174,11 +174,11 @@ class Scheduler:
             return [self._unasked(judged, plan, before, kinds) for plan in launches_of(judged, self.machine)]
         except TooLarge:
             block = Block([copy := fusion.clone()])
-            halves = cut_in_two(copy) if cut and not self.keeps_whole else []
-            if not halves:
+            parts = split_in_two(copy) if cut and not self.keeps_whole else []
+            if not parts:
                 raise
             self.kept.append(block)
-            return [chosen for half in halves for chosen in self.alone(half, before, cut)]
+            return [chosen for part in parts for chosen in self.alone(part, before, cut)]
 
     def _unasked(self, fusion: FusionOp, plan: LaunchPlan, before: Sequence[Operation], kinds: Kinds) -> Chosen:
         name = plan.stem
@@ -249,8 +249,8 @@ class Scheduler:
                 raise PassError(f"schedule: there is no kernel {name!r}; there are {', '.join(known)}")
 
     def fusion(self, fusion: FusionOp) -> list[Chosen]:
-        """Finds schedules for a fusion, or for two halves of it; `finish` gives it one. A fusion with open dimensions
-        is judged at the example of the compilation."""
+        """Finds schedules for a fusion, or for the two parts of it; `finish` gives it one. A fusion with open
+        dimensions is judged at the example of the compilation."""
         judged, self.by_size = fusion, not has_open_sizes(fusion)
         if not self.by_size:
             if not all_complete(to_schedules(fusion.schedule)):
@@ -259,10 +259,10 @@ class Scheduler:
         try:
             found = self.judge(judged)
         except TooLarge:
-            halves = [] if self.keeps_whole else cut_in_two(fusion)
-            if not halves:
+            parts = [] if self.keeps_whole else split_in_two(fusion)
+            if not parts:
                 raise
-            return [chosen for half in halves for chosen in self.fusion(half)]
+            return [chosen for part in parts for chosen in self.fusion(part)]
         except PassError as error:
             raise self._with_layouts(error, fusion) from None
         finally:

@@ -27,7 +27,7 @@ from ...machine import Machine
 from ..forms.fingerprint import structure
 from ..fusion.serial import is_small, on_few_cores
 from ..instances import has_open_sizes
-from .halves import FusionParts, members_of
+from .oversized import FusionParts, members_of
 from .rewrites import Offer, Proposal, Rewrites
 
 

@@ -45,7 +45,7 @@ LOWER: Tests = (
     "lit/passes/tile",
     "tests/passes/test_values.py",
     "tests/passes/test_launch_order.py",
-    "tests/passes/test_halves.py",
+    "tests/passes/test_oversized.py",
     "tests/passes/test_pins.py",
     "tests/ops/test_fusion.py",
     "tests/ops/test_scatter.py",

@@ -29,7 +29,7 @@ from tilewright.passes.alternatives import (
     listing,
 )
 from tilewright.passes.choose import rewrites
-from tilewright.passes.choose.halves import FusionParts, members_of
+from tilewright.passes.choose.oversized import FusionParts, members_of
 from tilewright.passes.choose.rewrites import Offer, Proposal, Rewrites, rewrites_of
 from tilewright.passes.errors import FusionWarning, PassError
 from tilewright.passes.forms.fingerprint import structure

@@ -9,7 +9,7 @@ from xdsl.ir import Operation
 from tilewright.dialects.base import text
 from tilewright.dialects.graph import FusionOp
 from tilewright.passes.alternatives import Alternative
-from tilewright.passes.choose.halves import FusionParts, members_of
+from tilewright.passes.choose.oversized import FusionParts, members_of
 from tilewright.passes.choose.rewrites import Offer, Proposal, Rewrites
 from tilewright.passes.forms.fingerprint import structure
 from tilewright.passes.instances import has_open_sizes

@@ -1,4 +1,4 @@
-"""Splits a fusion into several.
+"""The split of an oversized fusion into several.
 
 graph-fuse only estimates a kernel's on-chip footprint. Where values do not fit on chip together, the members of a
 fusion, in order, become two fusions, split where the least data crosses. Layout ops stay with the ops that read through
@@ -19,7 +19,7 @@ from ...dialects.graph.control import axes_of
 from ...dialects.graph.interface import element_of, shape_of
 
 
-def cut_in_two(fusion: FusionOp) -> list[FusionOp]:
+def split_in_two(fusion: FusionOp) -> list[FusionOp]:
     """Replaces `fusion` by two fusions that do the same, and gives them in order; none where it has one member."""
     members = members_of(fusion)
     if len(members) < 2:

@@ -1,4 +1,4 @@
-"""A fusion that does not fit on chip is cut in two."""
+"""A fusion that does not fit on chip is split in two."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tilewright.dialects.base import to_ints
 from tilewright.dialects.graph import FusionOp
 from tilewright.frontends import lower_function
 from tilewright.passes.choose import choose
-from tilewright.passes.choose.halves import cut_in_two
+from tilewright.passes.choose.oversized import split_in_two
 from tilewright.passes.fusion.groups import Grouper
 from tilewright.passes.pipeline import PIPELINE, make_pass
 
@@ -43,7 +43,7 @@ def fusions(module: ModuleOp) -> list[FusionOp]:
 
 def cut_all(module: ModuleOp) -> int:
     """Cuts every fusion that has more than one member once; how many there were."""
-    found = [halves for op in fusions(module) if (halves := cut_in_two(op))]
+    found = [parts for op in fusions(module) if (parts := split_in_two(op))]
     module.verify()
     return len(found)
 
@@ -92,7 +92,7 @@ def test_a_step_that_does_not_fit_is_compiled_in_parts(monkeypatch: pytest.Monke
 
     def cut(fusion: FusionOp) -> list[FusionOp]:
         cuts.append(fusion)
-        return cut_in_two(fusion)
+        return split_in_two(fusion)
 
     def step(x: jax.Array, w: jax.Array) -> list[jax.Array]:
         y = jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
@@ -104,7 +104,7 @@ def test_a_step_that_does_not_fit_is_compiled_in_parts(monkeypatch: pytest.Monke
 
     # whatever graph-fuse estimates
     monkeypatch.setattr(Grouper, "_rows_misfit", lambda *_: None)
-    monkeypatch.setattr(choose, "cut_in_two", cut)
+    monkeypatch.setattr(choose, "split_in_two", cut)
     x, w = data("f32", (3, 16, 16, 2), 0), data("f32", (3, 3, 2, 4), 1)
     program = tw.compile(step, x, w, target="ascend-310")
     assert cuts
@@ -122,7 +122,7 @@ def test_a_part_has_its_own_axes_only() -> None:
     x, v = parts[0] + 1j * parts[1], np.complex64(0.5 - 1j)
     program = tw.compile(mean, x, v)
     for fusion in fusions(fused(mean, jnp.asarray(x), jnp.asarray(v))):
-        for part in cut_in_two(fusion):
+        for part in split_in_two(fusion):
             named = [op.attributes["axes"] for op in part.body.block.ops if "axes" in op.attributes]
             used = {a for axes in named if isinstance(axes, DenseArrayBase) for a in to_ints(axes)}
             assert all(n == 1 or a in used for a, n in enumerate(to_ints(part.domain)))
