@@ -143,8 +143,8 @@ OURS = (
         does="what reduces rows of a product, as a norm behind it, is part of its kernel",
         without="leave what reduces rows of a product, as a norm behind it, a kernel of its own",
         stages=("graph-schedule",),
-        modules=("tails", "joining"),
-        rewrites=f"{_CHOOSE}.tails:RowEpilogue",
+        modules=("row_epilogue", "epilogue_fusion"),
+        rewrites=f"{_CHOOSE}.row_epilogue:RowEpilogue",
         former="tails",
     ),
     Alternative(

@@ -43,7 +43,7 @@ from ..lower.scheduled import ScheduledKernel
 from ..order.abreast_order import FEW_BYTES, order_abreast
 from ..order.launch_order import MICROSECONDS, order_launches
 from ..rewriting import inline_for
-from .joining import is_joined
+from .epilogue_fusion import is_for_split_sums
 from .launches import LaunchPlan, banded, launches_of
 from .names import KernelNames
 from .placed import concatenation, place_parts
@@ -141,7 +141,7 @@ class Lowering:
             assert isinstance(kernel, AttentionKernel)
             self.launches(fusion, banded(fusion, kernel.bands(plan.stem, bands), self.machine), schedules)
             return
-        if is_joined(fusion):
+        if is_for_split_sums(fusion):
             raise PassError(f"{describe(fusion)} is for split sums, and its schedule has no split_k")
         launches = launches_of(fusion, self.machine)
         if fusion in self.placed:

@@ -22,7 +22,7 @@ from ..lower.axes import behind_merges, is_member
 from ..lower.chains.attention_parts import is_chained
 from ..lower.cube.contract import ContractKernel
 from ..lower.vector import VectorKernel
-from .joining import is_joined
+from .epilogue_fusion import is_for_split_sums
 from .launches import launches_of, outside
 from .stream import placed
 
@@ -85,7 +85,7 @@ def _may_be_placed(
     cut = parts_of_sums(schedules) is not None or bands_of(schedules) is not None
     if cut or len(schedules) != 1 or not all_complete(schedules) or not value.has_one_use():
         return False
-    if len(fusion.results) != 1 or has_open_sizes(fusion) or is_chained(fusion) or is_joined(fusion):
+    if len(fusion.results) != 1 or has_open_sizes(fusion) or is_chained(fusion) or is_for_split_sums(fusion):
         return False
     if 0 in shape_of(value) or not is_member(behind_merges(fusion.yielded(0).values[0])[0]):
         return False

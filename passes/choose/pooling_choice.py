@@ -33,10 +33,10 @@ class PooledProduct(Rewrites):
             why = OPEN
         one = None if why else pooled_fusion(chain)
         if one is None:
-            return Offer(chain, (), (), lambda: _joined(chain), why)
+            return Offer(chain, (), (), lambda: _fused(chain), why)
         key, details = structure(one)
         one.erase()
-        return Offer(chain, key, details, lambda: _joined(chain))
+        return Offer(chain, key, details, lambda: _fused(chain))
 
     def judge(self, offer: Offer, proposal: Proposal) -> Verdict:
         (plan,) = launches_of(proposal.fusions[0], self.machine)
@@ -51,7 +51,7 @@ class PooledProduct(Rewrites):
         return f"one kernel takes {made:.1f} us, in tiles of whole windows, and {before} take {now:.1f}"
 
 
-def _joined(chain: Sequence[FusionOp]) -> Proposal:
+def _fused(chain: Sequence[FusionOp]) -> Proposal:
     """The fusions of a chain as one."""
     one = pooled_fusion(chain)
     assert one is not None

@@ -24,8 +24,8 @@ from ..lower.scheduled import as_cube, cannot_obey
 from ..order.launch_order import base
 from ..pins import cores_pinned, pinned_for
 from ..reasons import Reason, asked_reasons
+from .epilogue_fusion import is_for_split_sums
 from .fronts import Chosen, best_of
-from .joining import is_joined
 from .launches import LaunchPlan
 from .names import Memo
 from .stream import cut_fusion, cuts_worth_trying
@@ -67,10 +67,10 @@ class ProductWays:
             raise cannot_obey(name, fault)
         if asked.parts is not None:
             return self._split(fusion, name, asked, asked.parts)
-        if asked.chosen() or (self.scheduler.keeps_whole and not is_joined(fusion)):
+        if asked.chosen() or (self.scheduler.keeps_whole and not is_for_split_sums(fusion)):
             return self.scheduler.whole(plan.kernel(name, asked), name, asked)
         kinds = self.kinds if free and self.scheduler.by_size else (type(asked),)
-        if is_joined(fusion):
+        if is_for_split_sums(fusion):
             return self.free_split(fusion, name, kinds)
         return self.free_best(fusion, plan, name, kinds)
 
@@ -144,7 +144,7 @@ class ProductWays:
     def may_split(self, fusion: FusionOp) -> bool:
         """Whether it is judged if vector cores should add up the parts of a contraction's sums."""
         product = None if self.scheduler.keeps_whole else product_of(fusion)
-        return is_joined(fusion) or (
+        return is_for_split_sums(fusion) or (
             product is not None and bool(parts_worth_trying(product, self.machine))
         )
 

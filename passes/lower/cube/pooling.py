@@ -1,6 +1,6 @@
-"""Joins a product with the reduction of windows behind it, so that one kernel stores only what is pooled.
+"""Fuses a product with the reduction of windows behind it, so that one kernel stores only what is pooled.
 
-`chain_behind` finds what may be joined and says why it may not, `pooled_fusion` makes one fusion of it, `pooled.py`
+`chain_behind` finds what may be fused and says why it may not, `pooled_fusion` makes one fusion of it, `pooled.py`
 lowers that. A sum over all positions of an image is a window, too: the only one along each axis.
 """
 
@@ -83,13 +83,13 @@ def chain_behind(fusion: FusionOp, position: Mapping[Operation, float]) -> tuple
     if product is None or AXES not in product.attributes or fusion.schedule is not None:
         return [], ""
     readers = [use.operation for result in fusion.results for use in result.uses]
-    tail = next((op for op in readers if isinstance(op, FusionOp) and _pool_in(op) is not None), None)
-    if tail is None or tail.schedule is not None or tail.parent is not fusion.parent:
+    reader = next((op for op in readers if isinstance(op, FusionOp) and _pool_in(op) is not None), None)
+    if reader is None or reader.schedule is not None or reader.parent is not fusion.parent:
         return [], ""
-    chain = [fusion, tail]
+    chain = [fusion, reader]
     if len(readers) != 1:
         return chain, NOT_ALONE
-    if not _is_ready(fusion, tail, fusion.results[0], position):
+    if not _is_ready(fusion, reader, fusion.results[0], position):
         return chain, OTHERS
     why = _why_not(chain)
     while not why and (behind := _reader(chain[-1])) is not None:
@@ -125,9 +125,9 @@ def _members(fusion: FusionOp) -> list[Operation]:
     return [op for op in fusion.body.block.ops if AXES in op.attributes]
 
 
-def _is_ready(fusion: FusionOp, tail: FusionOp, given: SSAValue, position: Mapping[Operation, float]) -> bool:
+def _is_ready(fusion: FusionOp, reader: FusionOp, given: SSAValue, position: Mapping[Operation, float]) -> bool:
     """Whether all that a fusion behind a product reads, but what it is given of it, is made before the product."""
-    owners = (v.owner for v in tail.inputs if v is not given)
+    owners = (v.owner for v in reader.inputs if v is not given)
     return all(isinstance(o, Block) or position.get(o, -1) < position[fusion] for o in owners)
 
 
@@ -138,18 +138,18 @@ def _why_not(chain: Sequence[FusionOp]) -> str:
     nest = nest_of(product)
     if any(len(terms) > 1 for terms in nest.out):
         return GROUPED
-    joined = pooled_fusion(chain)
-    if joined is None:
+    fused = pooled_fusion(chain)
+    if fused is None:
         return ORDER
     try:
-        return _why_illegal(joined, nest)
+        return _why_illegal(fused, nest)
     finally:
-        joined.erase()
+        fused.erase()
 
 
-def _why_illegal(joined: FusionOp, nest: Nest) -> str:
-    """Why a joined fusion is no kernel; "" where it is one."""
-    members = _members(joined)
+def _why_illegal(fused: FusionOp, nest: Nest) -> str:
+    """Why the fusion of both is no kernel; "" where it is one."""
+    members = _members(fused)
     op = next(m for m in members if isinstance(m, PoolOp))
     axes = axes_of(op) or ()
     windows = {axes[d]: along for d, along in windows_of(op).items()}
@@ -172,7 +172,7 @@ def _why_illegal(joined: FusionOp, nest: Nest) -> str:
         if not all(v in behind or not wide or splat_of(v) is not None or _lacks(v, wide) for v in m.operands):
             return MIXED
         (behind if depends else before).update(m.results)
-    return "" if all(behind_merges(v)[0] in behind for v in joined.yielded(0).values) else MIXED
+    return "" if all(behind_merges(v)[0] in behind for v in fused.yielded(0).values) else MIXED
 
 
 def _behind_layout(value: SSAValue) -> SSAValue:
@@ -222,12 +222,12 @@ def _result_axes(value: SSAValue) -> Sequence[int] | None:
     return [a for d, a in enumerate(axes) if d not in reduced_dims(op)]
 
 
-def _in_order(tail: FusionOp, given: SSAValue) -> bool:
+def _in_order(reader: FusionOp, given: SSAValue) -> bool:
     """Whether a fusion behind another one uses what it is given as it is, dimension by dimension."""
-    argument = tail.body.block.args[list(tail.inputs).index(given)]
+    argument = reader.body.block.args[list(reader.inputs).index(given)]
     users = [use.operation for use in argument.uses]
     named = [axes_of(op) for op in users]
     if any(axes is None or any(a not in (d, -1) for d, a in enumerate(axes)) for axes in named):
         return False
     windows = any(isinstance(op, ReduceWindowOp) for op in users)
-    return windows or list(to_ints(tail.domain)) == list(shape_of(given))
+    return windows or list(to_ints(reader.domain)) == list(shape_of(given))

@@ -1,5 +1,5 @@
-"""Products as nets have them: perceptrons, tails that reduce rows, concatenations of results, operands in any layout,
-gathered operands and groups, large scores that several read, quantized chains."""
+"""Products as nets have them: perceptrons, epilogues that reduce rows, concatenations of results, operands in any
+layout, gathered operands and groups, large scores that several read, quantized chains."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def perceptron(w: Writer) -> list[str]:
     return [y.name]
 
 
-def tails(w: Writer) -> list[str]:
+def row_epilogues(w: Writer) -> list[str]:
     """A product whose rows are reduced: norms, softmax, the loss of a classifier."""
     dtype = _rows(w)
     letters = w.choose(("bsk", "sk", "bks"))

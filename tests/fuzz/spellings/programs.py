@@ -21,7 +21,7 @@ FAMILIES: tuple[tuple[str, Family], ...] = (
     ("chained", attention.chained),
     ("reductions", windows.reductions),
     ("dot_product_attention", attention.dot_product_attention),
-    ("tails", products.tails),
+    ("row epilogues", products.row_epilogues),
     ("onnx_attention", onnx_models.onnx_attention),
     ("winograd", windows.winograd),
     ("attention", attention.attention),

@@ -1,7 +1,8 @@
-"""Joins a contraction with the vector fusion behind it where that takes less time than one kernel for each.
+"""A row-reduction epilogue: fuses a contraction with the vector fusion behind it where that takes less time than one
+kernel for each.
 
 There are two ways: cores that have all columns of their rows reduce these in the kernel of the product, and where sums
-are split the kernel that adds up the parts does the work of the tail.
+are split the kernel that adds up the parts does the work of the epilogue.
 """
 
 from __future__ import annotations
@@ -27,7 +28,15 @@ from ..lower.cube.pooling import pooling_in
 from ..lower.scheduled import cannot_obey
 from ..pins import Schedule as Pin
 from ..reasons import say_apart
-from .joining import is_joined, join, least_microseconds, results_of, tail_of, why_no_rows, wiring_of
+from .epilogue_fusion import (
+    epilogue_of,
+    fuse_epilogue,
+    is_for_split_sums,
+    least_microseconds,
+    results_of,
+    why_no_rows,
+    wiring_of,
+)
 from .launches import launches_of
 from .names import Memo
 from .rewrites import Offer, Proposal, Rewrites, Verdict
@@ -42,9 +51,9 @@ NO_ROOM = "one row of its epilogue does not fit on chip"
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is asked of a contraction's tail. rows: whether it may be in the same kernel; kernels: 1 where it has to be,
-    2 where it must not, None where that is free; name: that of the kernel, where it is asked of that alone; split:
-    whether sums may be in parts, so that the kernel that adds them up does the work of the tail."""
+    """What is asked of a contraction's row epilogue. rows: whether it may be in the same kernel; kernels: 1 where it
+    has to be, 2 where it must not, None where that is free; name: that of the kernel, where it is asked of that alone;
+    split: whether sums may be in parts, so that the kernel that adds them up does the work of the epilogue."""
 
     rows: bool
     kernels: int | None
@@ -54,10 +63,10 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Judged:
-    """What was found of a contraction and its tail, in microseconds.
+    """What was found of a contraction and its epilogue, in microseconds.
 
     rows: whether a kernel may have whole rows. one: of that kernel; least: less than that; split: with sums in parts,
-    the last kernel doing the work of the tail; two: of a kernel for each.
+    the last kernel doing the work of the epilogue; two: of a kernel for each.
     """
 
     rows: bool
@@ -83,7 +92,7 @@ class _Judged:
         return f"one kernel that has whole rows takes {self.one:.1f} us, and two kernels {self.two:.1f}{less}"
 
 
-JOINED = "joined"
+FUSED = "fused"
 """What errors of a judged kernel call it; nobody sees them."""
 
 
@@ -95,51 +104,51 @@ class RowEpilogue(Rewrites):
     def __init__(self, scheduler: Scheduler, name: str, considered: bool = True) -> None:
         super().__init__(scheduler, name, considered)
         self.apart: Memo[tuple[str | None]] = Memo()
-        """Why no kernel has whole rows of fusions and their tails; None for those that one may have."""
-        self.joined: set[FusionOp] = set()
-        """Those that have a tail already: no other has to be."""
+        """Why no kernel has whole rows of fusions and their epilogues; None for those that one may have."""
+        self.fused: set[FusionOp] = set()
+        """Those that have an epilogue already: no other has to be."""
 
     def offer(self, fusion: FusionOp, position: Mapping[Operation, float]) -> Offer | None:
-        """Raises PassError where a fusion and its tail are to be one by name, and cannot."""
-        if product_in(fusion) is None or pooling_in(fusion) is not None or is_joined(fusion):
+        """Raises PassError where a fusion and its epilogue are to be one by name, and cannot."""
+        if product_in(fusion) is None or pooling_in(fusion) is not None or is_for_split_sums(fusion):
             return None
         asked = self._asked(fusion)
-        tail = None if asked is None or not (asked.rows or asked.split) else tail_of(fusion, position)
-        if asked is None or tail is None:
+        epilogue = None if asked is None or not (asked.rows or asked.split) else epilogue_of(fusion, position)
+        if asked is None or epilogue is None:
             return self._refuse(asked, NOTHING_BEHIND) if asked is not None and asked.rows else None
-        (key, details), (more, others) = structure(fusion), structure(tail)
-        wiring = wiring_of(fusion, tail)
-        apart = self._why_apart(fusion, tail, (key, more, wiring), (details, others)) if asked.rows else ""
+        (key, details), (more, others) = structure(fusion), structure(epilogue)
+        wiring = wiring_of(fusion, epilogue)
+        apart = self._why_apart(fusion, epilogue, (key, more, wiring), (details, others)) if asked.rows else ""
         if apart is not None and not asked.split:
             return self._refuse(asked, apart or NO_ROOM)
         wanted = asked.rows, asked.kernels, asked.split
         return Offer(
-            (fusion, tail),
+            (fusion, epilogue),
             (key, more, wiring, wanted),
             (details, others),
-            lambda: self._as_one(fusion, tail, apart is None),
+            lambda: self._as_one(fusion, epilogue, apart is None),
         )
 
-    def _why_apart(self, fusion: FusionOp, tail: FusionOp, key: Hashable, details: object) -> str | None:
+    def _why_apart(self, fusion: FusionOp, epilogue: FusionOp, key: Hashable, details: object) -> str | None:
         known = self.apart.find(key, details)
         if known is None:
-            known = self.apart.keep(key, details, (why_no_rows(fusion, tail, self.machine),))
+            known = self.apart.keep(key, details, (why_no_rows(fusion, epilogue, self.machine),))
         return known[0]
 
-    def _as_one(self, fusion: FusionOp, tail: FusionOp, rows: bool) -> Proposal:
-        """A contraction and its tail as one fusion. rows: whether one kernel may be made of it."""
-        one = join(fusion, tail, rows)
+    def _as_one(self, fusion: FusionOp, epilogue: FusionOp, rows: bool) -> Proposal:
+        """A contraction and its epilogue as one fusion. rows: whether one kernel may be made of it."""
+        one = fuse_epilogue(fusion, epilogue, rows)
 
         def replace() -> list[FusionOp]:
             one.schedule = fusion.schedule
-            put_in_place(one, (fusion, tail), results_of(fusion, tail))
-            self.joined.add(one)
+            put_in_place(one, (fusion, epilogue), results_of(fusion, epilogue))
+            self.fused.add(one)
             return [one]
 
         return Proposal([one], replace)
 
     def _asked(self, fusion: FusionOp) -> _Asked | None:
-        """What is asked of a contraction's tail; None where the fusion stays as it is."""
+        """What is asked of a contraction's row epilogue; None where the fusion stays as it is."""
         scheduler = self.scheduler
         if scheduler.keeps_whole or has_open_sizes(fusion):
             return None
@@ -161,7 +170,7 @@ class RowEpilogue(Rewrites):
         return _Asked(rows, kernels, self._named(fusion, name))
 
     def _named(self, fusion: FusionOp, name: str) -> str | None:
-        return None if fusion in self.joined else name
+        return None if fusion in self.fused else name
 
     def _refuse(self, asked: _Asked, why: str) -> None:
         """Raises PassError where one kernel is asked for by its name."""
@@ -169,38 +178,38 @@ class RowEpilogue(Rewrites):
             raise cannot_obey(asked.name, f"tail=1: {why}")
 
     def judge(self, offer: Offer, proposal: Proposal) -> Verdict:
-        """A contraction and its tail: as one kernel, with their sums split, and as two kernels."""
-        (fusion, tail), (joined,) = offer.fusions, proposal.fusions
+        """A contraction and its epilogue: as one kernel, with their sums split, and as two kernels."""
+        (fusion, epilogue), (fused,) = offer.fusions, proposal.fusions
         scheduler, products = self.scheduler, self.scheduler.products
-        asked, rows = self._asked(fusion), not is_joined(joined)
+        asked, rows = self._asked(fusion), not is_for_split_sums(fused)
         assert asked is not None
         if asked.kernels == 1:
-            return _Judged(True, one=self._row_microseconds(joined)).verdict
-        judged = _Judged(rows, two=scheduler.price((fusion, tail)))
+            return _Judged(True, one=self._row_microseconds(fused)).verdict
+        judged = _Judged(rows, two=scheduler.price((fusion, epilogue)))
         if judged.two == inf:
             return judged.verdict
         with suppress(TooLarge):
             if asked.split:
-                judged = replace(judged, split=products.free_split(joined, JOINED, products.kinds).microseconds)
+                judged = replace(judged, split=products.free_split(fused, FUSED, products.kinds).microseconds)
         if rows:
-            judged = replace(judged, least=least_microseconds(fusion, tail, self.machine))
+            judged = replace(judged, least=least_microseconds(fusion, epilogue, self.machine))
             if judged.least < judged.two * CLEARLY_BETTER:
-                judged = replace(judged, one=self._row_microseconds(joined))
+                judged = replace(judged, one=self._row_microseconds(fused))
         return judged.verdict
 
-    def _row_microseconds(self, joined: FusionOp) -> float:
+    def _row_microseconds(self, fused: FusionOp) -> float:
         """How long one kernel takes, whose cores have whole rows; infinity where there is none."""
-        (plan,), free = launches_of(joined, self.machine), CubeSchedule()
+        (plan,), free = launches_of(fused, self.machine), CubeSchedule()
         try:
-            return self.scheduler.whole(plan.kernel(JOINED, free), JOINED, free).microseconds
+            return self.scheduler.whole(plan.kernel(FUSED, free), FUSED, free).microseconds
         except TooLarge:
             return inf
 
     def refused(self, offer: Offer, why: str) -> None:
         """Raises PassError where one kernel is asked for by its name."""
-        fusion, tail = offer.fusions
+        fusion, epilogue = offer.fusions
         if why:
-            say_apart(fusion, tail, why, [r.index for r in fusion.results if r in tail.inputs])
+            say_apart(fusion, epilogue, why, [r.index for r in fusion.results if r in epilogue.inputs])
         asked = self._asked(fusion)
         assert asked is not None
         self._refuse(asked, NO_ROOM)

@@ -1,8 +1,8 @@
-"""Joins a contraction with the vector fusion behind it, as a norm behind a layer.
+"""What fuses a contraction with the vector fusion behind it, its epilogue, as a norm behind a layer.
 
 Where both walk the same domain, and rows of the product are reduced along its columns, one kernel can do the work of
 both on cores that have all columns of their rows. Where sums are split, the kernel that adds up the parts can do the
-work of the other. A fusion that is joined for nothing but that is never one kernel: its ops have no `axes`, and
+work of the other. A fusion that is made for nothing but that is never one kernel: its ops have no `axes`, and
 split.py fuses them anew once the parts are apart.
 """
 
@@ -27,13 +27,13 @@ from ..lower.axes import FusionAxes, is_member, reduced_dims
 from ..lower.cube.split import product_of
 
 
-def is_joined(fusion: FusionOp) -> bool:
+def is_for_split_sums(fusion: FusionOp) -> bool:
     """Whether a fusion is a contraction with what was behind it, and only good for split sums."""
     product = product_of(fusion)
     return product is not None and AXES not in product.attributes
 
 
-def tail_of(fusion: FusionOp, position: Mapping[Operation, float]) -> FusionOp | None:
+def epilogue_of(fusion: FusionOp, position: Mapping[Operation, float]) -> FusionOp | None:
     """The first vector fusion without a schedule that uses a result of a fusion, and nothing that comes later; None
     where there is none. `position`: that of each op of the block."""
     place = position[fusion]
@@ -48,30 +48,30 @@ def tail_of(fusion: FusionOp, position: Mapping[Operation, float]) -> FusionOp |
     return None
 
 
-def _shared(fusion: FusionOp, tail: FusionOp) -> list[OpResult]:
-    """The results of a fusion that others than `tail` use."""
-    return [r for r in fusion.results if any(use.operation is not tail for use in r.uses)]
+def _shared(fusion: FusionOp, epilogue: FusionOp) -> list[OpResult]:
+    """The results of a fusion that others than `epilogue` use."""
+    return [r for r in fusion.results if any(use.operation is not epilogue for use in r.uses)]
 
 
-def why_no_rows(fusion: FusionOp, tail: FusionOp, machine: Machine) -> str | None:
+def why_no_rows(fusion: FusionOp, epilogue: FusionOp, machine: Machine) -> str | None:
     """Why cores with all columns of their rows cannot do the work of a contraction and of the fusion behind it in one
     kernel; None where they can, as far as there is room on chip."""
     product = product_of(fusion)
-    reductions = [op for op in tail.body.block.ops if isinstance(op, ReduceOp | ArgReduceOp)]
+    reductions = [op for op in epilogue.body.block.ops if isinstance(op, ReduceOp | ArgReduceOp)]
     if product is None or not reductions:
         return "it reduces no rows of a product"
     nest = nest_of(product)
-    if tuple(to_ints(fusion.domain)) != tuple(to_ints(tail.domain)):
+    if tuple(to_ints(fusion.domain)) != tuple(to_ints(epilogue.domain)):
         return DOMAINS
     if any(len(terms) > 1 for terms in nest.out):
         return GROUPED
     for op in reductions:
         if any(nest.roles[a] != "n" for a in reduced_along(op)):
             return "it sums over rows of a product, of which each core has some"
-    members = (op for op in tail.body.block.ops if AXES in op.attributes)
+    members = (op for op in epilogue.body.block.ops if AXES in op.attributes)
     if not all(isinstance(op, ElementwiseOp | ReduceOp | ArgReduceOp) for op in members):
         return OPENED
-    return None if _Reader(tail, machine).reads_alike(fusion) else ALONG
+    return None if _Reader(epilogue, machine).reads_alike(fusion) else ALONG
 
 
 class _Reader(FusionAxes):
@@ -110,39 +110,40 @@ def reduced_along(op: Operation) -> list[int]:
     return [axes[d] for d in reduced_dims(op) if axes[d] >= 0]
 
 
-def least_microseconds(fusion: FusionOp, tail: FusionOp, machine: Machine) -> float:
+def least_microseconds(fusion: FusionOp, epilogue: FusionOp, machine: Machine) -> float:
     """Less than one kernel takes that does the work of both, whose cores load all that the columns of their rows are
     made of."""
     product = product_of(fusion)
     assert product is not None
     nest = nest_of(product)
-    reductions = (op for op in tail.body.block.ops if isinstance(op, ReduceOp | ArgReduceOp))
+    reductions = (op for op in epilogue.body.block.ops if isinstance(op, ReduceOp | ArgReduceOp))
     columns = {a for op in reductions for a in reduced_along(op)}
     loaded = size([n for a, n in enumerate(nest.extents) if a in columns or nest.roles[a] == "k"])
     cycles = loaded * itemsize(element_of(product.rhs)) / machine.moves["gm", "l1"].bytes_per_cycle
     return machine.launch_microseconds(1, True) + machine.cycles_to_microseconds(cycles)
 
 
-def wiring_of(fusion: FusionOp, tail: FusionOp) -> tuple[int, ...]:
-    """How two fusions are connected: where each input of `tail` comes from, and which results others use."""
+def wiring_of(fusion: FusionOp, epilogue: FusionOp) -> tuple[int, ...]:
+    """How two fusions are connected: where each input of `epilogue` comes from, and which results others use."""
     known = {v: i for i, v in enumerate((*fusion.results, *fusion.inputs))}
-    shared = _shared(fusion, tail)
-    return (*(known.get(v, -1) for v in tail.inputs), *(r in shared for r in fusion.results))
+    shared = _shared(fusion, epilogue)
+    return (*(known.get(v, -1) for v in epilogue.inputs), *(r in shared for r in fusion.results))
 
 
-def results_of(fusion: FusionOp, tail: FusionOp) -> list[OpResult]:
-    """The results of what `join` makes of two fusions: those of `fusion` that others use, and those of `tail`."""
-    return [*_shared(fusion, tail), *tail.results]
+def results_of(fusion: FusionOp, epilogue: FusionOp) -> list[OpResult]:
+    """The results of what `fuse_epilogue` makes of two fusions: those of `fusion` that others use, and those of
+    `epilogue`."""
+    return [*_shared(fusion, epilogue), *epilogue.results]
 
 
-def join(fusion: FusionOp, tail: FusionOp, rows: bool = False) -> FusionOp:
+def fuse_epilogue(fusion: FusionOp, epilogue: FusionOp, rows: bool = False) -> FusionOp:
     """A fusion that does what two do, in no block yet, with `results_of` them. rows: whether one kernel may be made of
     it."""
-    body = MergedBody([*fusion.inputs, *(v for v in tail.inputs if v.owner is not fusion)])
+    body = MergedBody([*fusion.inputs, *(v for v in epilogue.inputs if v.owner is not fusion)])
 
     def kept(op: Operation) -> dict[str, Attribute]:
         return {name: value for name, value in op.attributes.items() if rows or name != AXES}
 
-    for one in (fusion, tail):
+    for one in (fusion, epilogue):
         body.add(one, kept)
-    return body.fusion(results_of(fusion, tail), fusion)
+    return body.fusion(results_of(fusion, epilogue), fusion)
