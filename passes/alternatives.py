@@ -78,7 +78,7 @@ OURS = (
         does="attention, its gradient, and other chained products are one kernel",
         without="leave the products and the softmax of attention, and other chained products, kernels of their own",
         stages=("graph-strips", "graph-fuse"),
-        modules=("attention", "row_attention", "chain", "back_to_back", "own_scores", "visible_keys"),
+        modules=("attention", "row_attention", "chain", "back_to_back", "flash_backward", "visible_keys"),
         former="attention",
     ),
     Alternative(

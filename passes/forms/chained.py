@@ -68,7 +68,7 @@ CYCLES = 16
 more bytes of them."""
 
 OWN_SCORES = "own_scores"
-"""Marks a product for which what it takes is computed anew, so that both are one kernel (own_scores.py)."""
+"""Marks a product for which what it takes is computed anew, so that both are one kernel (flash_backward.py)."""
 
 LEAST_TILE = 128
 """Rows that each core of one half of them has at least."""

@@ -1,6 +1,7 @@
-"""graph-strips: makes what is large between products in strips, one after the other.
+"""graph-strips: chunked recomputation. What is large between products is made in strips, one after the other.
 
-Products that are kernels where each has scores of its own are given these first (own_scores.py). What else is large:
+Products that are kernels where each has scores of its own are given these first (flash_backward.py). What else is
+large:
 
 Before:  %s = graph.contract %q, %k : [4096, 64], [4096, 64] -> [4096, 4096] ; %e = graph.exp %s ; ... of %e ;
          %a = graph.contract %e, %v : [4096, 64] ; %b = graph.contract %e, %d over rows : [4096, 64]
@@ -50,7 +51,7 @@ from ..forms.tensor_builder import BlockBuilder
 from ..program.hoist import outer_operands, value_bytes
 from ..reasons import asked_reasons
 from ..rewriting import erase_dead
-from .own_scores import give_own_scores, with_own_scores
+from .flash_backward import apply_flash_backward, in_flash_backward
 from .strip_groups import StripGroup, StripWay, groups_at, is_made, needed, way_from_result
 
 MOST_LEVELS = 3
@@ -73,7 +74,7 @@ class GraphStripsPass(ChoosingPass):
             if isinstance(func, FuncOp) and func.body.blocks:
                 attention = self.may(ATTENTION)
                 if attention:
-                    give_own_scores(func.body.block, machine, asked_reasons())
+                    apply_flash_backward(func.body.block, machine, asked_reasons())
                 if self.strips:
                     Stripper(self.strips, machine if attention else None).block(func.body.block)
 
@@ -93,7 +94,7 @@ class Stripper:
                 for region in op.regions:
                     for inner in region.blocks:
                         self.block(inner)
-        whole = with_own_scores(block)
+        whole = in_flash_backward(block)
         for seed in [op for op in block.ops if isinstance(op, ContractOp) and op not in whole]:
             if seed.parent is block and seed.result.first_use is not None:
                 cut = self.choose(seed)

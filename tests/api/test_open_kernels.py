@@ -16,7 +16,7 @@ from tiers import sampled
 import tilewright as tw
 from tilewright.passes.forms import chained
 from tilewright.passes.simplify import grouped_products
-from tilewright.passes.strips import own_scores
+from tilewright.passes.strips import flash_backward
 from tilewright.passes.templates import NoTemplate
 
 Function = Callable[..., Any]
@@ -28,7 +28,7 @@ def _always(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportU
     monkeypatch.setattr(chained, "LEAST_BYTES", 0)
     monkeypatch.setattr(chained, "LEAST_LENGTH", 0)
     monkeypatch.setattr(chained, "LEAST_TILE", 0)
-    monkeypatch.setattr(own_scores, "LEAST_GROWTH", 0)
+    monkeypatch.setattr(flash_backward, "LEAST_GROWTH", 0)
     monkeypatch.setattr(grouped_products, "LAUNCHES", -np.inf)
 
 

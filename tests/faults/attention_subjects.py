@@ -10,7 +10,7 @@ from subject_types import Subject
 
 import tilewright as tw
 from tilewright.passes.forms import chained
-from tilewright.passes.strips import own_scores
+from tilewright.passes.strips import flash_backward
 
 
 def attention_subject(number: int, target: str) -> Subject:
@@ -108,7 +108,7 @@ def gradient_subject(number: int, target: str) -> Subject:
     args = [rng.standard_normal(shape).astype(("f2", "f4")[number // 2 % 2]) for shape in shapes]
     schedule = tw.Schedule(rows=16, keys=32 if number % 2 else 16, places=1 + number % 2, cores=2)
     small = patch.multiple(chained, LEAST_BYTES=0, LEAST_LENGTH=0, LEAST_TILE=0)
-    with small, patch.object(own_scores, "LEAST_GROWTH", 0):
+    with small, patch.object(flash_backward, "LEAST_GROWTH", 0):
         module = tw.compile(gradient, *args, target=target, options=tw.Options(schedule=schedule)).module()
     return Subject(f"gradient {number} for {target}", module, target)
 

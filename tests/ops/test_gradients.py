@@ -21,7 +21,7 @@ from tilewright.machine import Machine
 from tilewright.passes.forms import chained
 from tilewright.passes.npu.check import check as hazards
 from tilewright.passes.reasons import reasons_asked
-from tilewright.passes.strips import own_scores
+from tilewright.passes.strips import flash_backward
 
 Function = Callable[..., Any]
 
@@ -101,7 +101,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chained, "LEAST_BYTES", 0)
     monkeypatch.setattr(chained, "LEAST_LENGTH", 0)
     monkeypatch.setattr(chained, "LEAST_TILE", 0)
-    monkeypatch.setattr(own_scores, "LEAST_GROWTH", 0)
+    monkeypatch.setattr(flash_backward, "LEAST_GROWTH", 0)
 
 
 def kernels(program: tw.Program) -> list[str]:

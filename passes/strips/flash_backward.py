@@ -1,5 +1,5 @@
-"""Lets each of several products that take what is made of the same scores be chained products: with scores of its own.
-Such are the gradient of attention, and attention itself beside it.
+"""The backward pass of flash attention: each of several products that take what is made of the same scores becomes
+chained products, with scores of its own. Such are the gradient of attention, and attention itself beside it.
 
 Before:  s = q k^T ;  p = softmax(s) ;  o = p v
          g = d v^T ;  c = p (g - sum(p g)) ;  dq = c k ;  dk = c^T q ;  dv = p^T d
@@ -95,7 +95,7 @@ class SharedScores:
         return isinstance(op, (ElementwiseOp, *PLAIN_LAYOUT)) and certain(size(shape_of(op.results[0])), "==", count)
 
 
-def give_own_scores(block: Block, machine: Machine, reasons: list[Reason] | None) -> None:
+def apply_flash_backward(block: Block, machine: Machine, reasons: list[Reason] | None) -> None:
     """Gives the products of a block, and of those in its regions, that share many scores such of their own, where that
     makes each of them one kernel. `reasons` gets why not."""
     if machine.fused:
@@ -104,7 +104,7 @@ def give_own_scores(block: Block, machine: Machine, reasons: list[Reason] | None
         if not isinstance(op, FusionOp):
             for region in op.regions:
                 for inner in region.blocks:
-                    give_own_scores(inner, machine, reasons)
+                    apply_flash_backward(inner, machine, reasons)
     seen: set[Operation] = set()
     for seed in [op for op in block.ops if isinstance(op, ContractOp)]:
         if seed in seen or seed.parent is not block:
@@ -139,7 +139,7 @@ def attention_of(product: ContractOp, machine: Machine) -> Attention | None:
     return found if products_behind(product.operands[found.weights]) == [found.scores] else None
 
 
-def with_own_scores(block: Block) -> set[Operation]:
+def in_flash_backward(block: Block) -> set[Operation]:
     """The first products of a block that have been given to a kernel of chained products."""
     marked = [op for op in block.ops if isinstance(op, ContractOp) and OWN_SCORES in op.attributes]
     return {first for op in marked for v in op.operands for first in products_behind(v)}
