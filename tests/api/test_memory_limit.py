@@ -15,7 +15,7 @@ from loading import example_module, load
 from tiers import sampled
 
 import tilewright as tw
-from tilewright.passes.order import fit
+from tilewright.passes.order import rematerialise
 from tilewright.support.amounts import bytes_in
 
 MIB = 1 << 20
@@ -190,13 +190,13 @@ def test_a_plan_that_is_larger_than_expected(monkeypatch: pytest.MonkeyPatch) ->
     """What tile-to-npu keeps apart takes more than the search counted: it begins again with more room."""
     fn, args = mlp()
     whole = tw.compile(fn, *args).report().memory.arena_bytes
-    limit, slack, fits, asked = int(0.8 * whole), whole // 10, fit.fits, list[int]()
+    limit, slack, fits, asked = int(0.8 * whole), whole // 10, rematerialise.fits, list[int]()
 
     def careless(search: Any, most: int, target: float) -> bool:
         asked.append(most)
         return fits(search, most + slack, target)
 
-    monkeypatch.setattr(fit, "fits", careless)
+    monkeypatch.setattr(rematerialise, "fits", careless)
     program = tw.compile(fn, *args, options=tw.Options(memory_limit=limit))
     assert program.report().memory.arena_bytes <= limit
     assert len(set(asked)) > 1 and asked[0] > asked[-1]

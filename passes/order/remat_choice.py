@@ -1,9 +1,10 @@
-"""Which values leave device memory for a while, so that a program needs less at one time: the cheapest first.
+"""Which values leave device memory for a while, rematerialised or offloaded, so that a program needs less at one time:
+the cheapest first.
 
-Between two uses a value may be away. It comes back by running what makes it again (with what that needs and is away
-itself), or, over the link, from the host. An eviction is judged by how much of what is over the limit it takes away,
-summed over the positions of the program, for each microsecond that the program takes longer. A copy over the link that
-runs beside kernels costs nothing; there are as many of these as the link has time for.
+Between two uses a value may be away. It comes back by running what makes it again (rematerialisation, with what that
+needs and is away itself), or, over the link, from the host (offload). An eviction is judged by how much of what is over
+the limit it takes away, summed over the positions of the program, for each microsecond that the program takes longer. A
+copy over the link that runs beside kernels costs nothing; there are as many of these as the link has time for.
 
 The order in which evictions are taken is that of a lazy greedy search: estimates are kept in a heap, and only the best
 is estimated again before it is taken. All is deterministic.
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .fit_problem import FitProblem, FitRun, FitState, Spell
+from .memory_problem import MemoryProblem, MemoryRun, MemoryState, Spell
 
 LONGEST = 32
 """Ops that run again for one value at most."""
@@ -56,31 +57,31 @@ class Eviction:
     the host before the run `leaves` and returns before `returns`. `stall`: how long kernels wait for the link."""
 
     value: int
-    back: FitRun
+    back: MemoryRun
     gain: float
     microseconds: float
     stall: float = 0.0
     chain: tuple[int, ...] = ()
-    leaves: FitRun | None = None
-    returns: FitRun | None = None
+    leaves: MemoryRun | None = None
+    returns: MemoryRun | None = None
 
     @property
     def score(self) -> float:
         return self.gain / max(self.microseconds, FREE_OF_COST)
 
 
-class Evictions:
+class RematSearch:
     """Takes evictions until a program needs no more than some bytes at one time, or none is left that helps. `limit`:
     the bytes beyond which it counts how much is live."""
 
-    def __init__(self, problem: FitProblem, runs: Sequence[FitRun], limit: int, link: Link | None) -> None:
+    def __init__(self, problem: MemoryProblem, runs: Sequence[MemoryRun], limit: int, link: Link | None) -> None:
         """link: None where no values may go to the host."""
         self.problem, self.limit, self.link = problem, limit, link
-        self.state = FitState(problem, runs)
-        self.heap: list[tuple[float, int, int, FitRun]] = []
+        self.state = MemoryState(problem, runs)
+        self.heap: list[tuple[float, int, int, MemoryRun]] = []
         """What was found, the best first; of equals the one that was found first."""
         self.pushed = 0
-        self.there: dict[FitRun, float] = {}
+        self.there: dict[MemoryRun, float] = {}
         """When each move back from the host is over."""
 
     def run(self, enough: int, aim: int) -> bool:
@@ -182,14 +183,14 @@ class Evictions:
 
     def take(self, eviction: Eviction) -> None:
         runs = self.state.runs
-        new: dict[FitRun, list[FitRun]] = {}
+        new: dict[MemoryRun, list[MemoryRun]] = {}
         for i, op in enumerate(eviction.chain):
             stall = 0.0 if i else eviction.stall
-            new.setdefault(eviction.back, []).append(FitRun(op, again=True, stall=stall))
+            new.setdefault(eviction.back, []).append(MemoryRun(op, again=True, stall=stall))
         if eviction.leaves is not None and eviction.returns is not None:
-            new.setdefault(eviction.leaves, []).append(FitRun(value=eviction.value, out=True))
-            new.setdefault(eviction.returns, []).append(FitRun(value=eviction.value, stall=eviction.stall))
-        self.state = FitState(self.problem, [r for run in runs for r in (*new.get(run, ()), run)])
+            new.setdefault(eviction.leaves, []).append(MemoryRun(value=eviction.value, out=True))
+            new.setdefault(eviction.returns, []).append(MemoryRun(value=eviction.value, stall=eviction.stall))
+        self.state = MemoryState(self.problem, [r for run in runs for r in (*new.get(run, ()), run)])
         self.measure()
         touched = {eviction.value}
         for op in eviction.chain:
@@ -199,12 +200,12 @@ class Evictions:
 
     def best(self, v: int, a: int, b: int) -> Eviction | None:
         """The best way to have a value away between two positions; None where none helps."""
-        found = [e for e in (self.again(v, a, b), self.moved(v, a, b)) if e is not None and e.gain > 0]
+        found = [e for e in (self.rematerialised(v, a, b), self.offloaded(v, a, b)) if e is not None and e.gain > 0]
         return max(found, key=lambda e: e.score, default=None)
 
-    # -- running again -------------------------------------------------------------------------------------
+    # -- rematerialising -----------------------------------------------------------------------------------
 
-    def again(self, v: int, a: int, b: int) -> Eviction | None:
+    def rematerialised(self, v: int, a: int, b: int) -> Eviction | None:
         """Running a value's ops again right before position b."""
         chain = _Chain(self, v, a, b)
         if not chain.make(v):
@@ -217,7 +218,7 @@ class Evictions:
 
     # -- to the host and back ------------------------------------------------------------------------------
 
-    def moved(self, v: int, a: int, b: int) -> Eviction | None:
+    def offloaded(self, v: int, a: int, b: int) -> Eviction | None:
         """Moving a value to the host behind position a, and back before b."""
         starts, bytes_ = self.state.starts, self.problem.values[v].bytes
         if self.link is None or bytes_ < self.link.worthwhile:
@@ -244,9 +245,9 @@ class Evictions:
 class _Chain:
     """The ops that run again before position `b`, so that value `v` need not be there behind position `a`."""
 
-    def __init__(self, evictions: Evictions, v: int, a: int, b: int) -> None:
-        self.evictions, self.problem, self.state = evictions, evictions.problem, evictions.state
-        self.limit, self.total = evictions.limit, evictions.total
+    def __init__(self, search: RematSearch, v: int, a: int, b: int) -> None:
+        self.search, self.problem, self.state = search, search.problem, search.state
+        self.limit, self.total = search.limit, search.total
         self.v, self.a, self.b = v, a, b
         self.ops: list[int] = []
         self.opened = 0
@@ -281,7 +282,7 @@ class _Chain:
     def wait(self, spell: Spell) -> None:
         """Where a value is on its way back from the host, the chain waits for it."""
         if spell.first >= 0:
-            there = self.evictions.there.get(self.state.runs[spell.first], 0.0)
+            there = self.search.there.get(self.state.runs[spell.first], 0.0)
             self.stall = max(self.stall, there - float(self.state.starts[self.b]))
 
     def longer(self, spell: Spell) -> float:

@@ -8,35 +8,48 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.passes.order.evictions import Evictions, Link
-from tilewright.passes.order.fit_problem import FitOp, FitProblem, FitRun, FitState, FitValue
+from tilewright.passes.order.memory_problem import (
+    MemoryOp,
+    MemoryProblem,
+    MemoryRun,
+    MemoryState,
+    MemoryValue,
+)
+from tilewright.passes.order.remat_choice import Link, RematSearch
 
 
-def chain(n: int, bytes_: int = 100) -> FitProblem:
+def chain(n: int, bytes_: int = 100) -> MemoryProblem:
     """A net of n layers and its gradient: layer i makes value i from the one before, the gradient uses all, the last
     first."""
-    forward = [FitOp(10.0, 8.0, (i - 1,) if i else (), (i,)) for i in range(n)]
+    forward = [MemoryOp(10.0, 8.0, (i - 1,) if i else (), (i,)) for i in range(n)]
     backward = [
-        FitOp(20.0, 16.0, (n - 1 - i, *((n + i - 1,) if i else ())), (n + i,)) for i in range(n)
+        MemoryOp(20.0, 16.0, (n - 1 - i, *((n + i - 1,) if i else ())), (n + i,)) for i in range(n)
     ]
-    values = [FitValue(bytes_) for _ in range(2 * n - 1)] + [FitValue(bytes_, kept=True)]
-    return FitProblem([*forward, *backward], values, 50)
+    values = [MemoryValue(bytes_) for _ in range(2 * n - 1)] + [MemoryValue(bytes_, kept=True)]
+    return MemoryProblem([*forward, *backward], values, 50)
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> FitProblem:
+def problems(draw: st.DrawFn) -> MemoryProblem:
     n = draw(st.integers(2, 24))
-    ops, values = [], [FitValue(draw(st.integers(1, 50)), given=True)]
+    ops, values = [], [MemoryValue(draw(st.integers(1, 50)), given=True)]
     for i in range(n):
         uses = tuple(sorted(draw(st.sets(st.integers(0, i), max_size=3))))
         ops.append(
-            FitOp(us := draw(st.integers(1, 30)), us / 2, uses, (i + 1,), draw(st.integers(0, 9)), draw(st.booleans()))
+            MemoryOp(
+                us := draw(st.integers(1, 30)),
+                us / 2,
+                uses,
+                (i + 1,),
+                draw(st.integers(0, 9)),
+                draw(st.booleans()),
+            )
         )
-        values.append(FitValue(draw(st.integers(1, 50)), kept=i == n - 1 or draw(st.integers(0, 5)) == 0))
-    return FitProblem(ops, values, draw(st.integers(0, 20)))
+        values.append(MemoryValue(draw(st.integers(1, 50)), kept=i == n - 1 or draw(st.integers(0, 5)) == 0))
+    return MemoryProblem(ops, values, draw(st.integers(0, 20)))
 
 
-def live(problem: FitProblem, runs: Sequence[FitRun]) -> int:
+def live(problem: MemoryProblem, runs: Sequence[MemoryRun]) -> int:
     """The most bytes in device memory, of a program that is run run by run. Fails where a run lacks a value."""
     where: dict[int, list[int]] = {v: [-1] for v, value in enumerate(problem.values) if value.given}
     host: set[int] = set()
@@ -74,12 +87,12 @@ def live(problem: FitProblem, runs: Sequence[FitRun]) -> int:
 
 
 @given(problems(), st.integers(30, 100), st.booleans())
-def test_a_program_stays_right_and_needs_what_is_said(problem: FitProblem, share: int, linked: bool) -> None:
+def test_a_program_stays_right_and_needs_what_is_said(problem: MemoryProblem, share: int, linked: bool) -> None:
     start = problem.start()
-    state = FitState(problem, start)
+    state = MemoryState(problem, start)
     assert state.peak == live(problem, start)
     enough = state.peak * share // 100
-    search = Evictions(problem, start, enough, Link(0.5, 10.0) if linked else None)
+    search = RematSearch(problem, start, enough, Link(0.5, 10.0) if linked else None)
     fits = search.run(enough, enough)
     assert live(problem, search.state.runs) == search.state.peak <= state.peak
     assert fits == (search.state.peak <= enough)
@@ -90,9 +103,9 @@ def test_a_program_stays_right_and_needs_what_is_said(problem: FitProblem, share
 
 def test_a_net_fits_into_less_by_running_layers_again() -> None:
     problem = chain(16)
-    full = FitState(problem, problem.start()).peak
+    full = MemoryState(problem, problem.start()).peak
     assert full == 50 + 1700
-    search = Evictions(problem, problem.start(), full // 2, None)
+    search = RematSearch(problem, problem.start(), full // 2, None)
     assert search.run(full // 2, full // 2)
     assert 0 < search.microseconds <= 16 * 10.0
     assert not any(run.moves for run in search.state.runs)
@@ -100,10 +113,10 @@ def test_a_net_fits_into_less_by_running_layers_again() -> None:
 
 def test_what_cannot_run_again_goes_over_the_link() -> None:
     whole = chain(16)
-    problem = FitProblem([replace(op, again=False) for op in whole.ops], whole.values, 50)
-    aim = FitState(problem, problem.start()).peak * 8 // 10
-    assert not Evictions(problem, problem.start(), aim, None).run(aim, aim)
-    search = Evictions(problem, problem.start(), aim, Link(0.5, 100.0))
+    problem = MemoryProblem([replace(op, again=False) for op in whole.ops], whole.values, 50)
+    aim = MemoryState(problem, problem.start()).peak * 8 // 10
+    assert not RematSearch(problem, problem.start(), aim, None).run(aim, aim)
+    search = RematSearch(problem, problem.start(), aim, Link(0.5, 100.0))
     assert search.run(aim, aim)
     assert not any(run.again for run in search.state.runs)
     assert search.microseconds == 0 and not search.stalls
@@ -111,7 +124,7 @@ def test_what_cannot_run_again_goes_over_the_link() -> None:
 
 def test_a_slow_link_is_waited_for_only_where_nothing_else_helps() -> None:
     problem = chain(16)
-    aim = FitState(problem, problem.start()).peak * 6 // 10
-    slow = Evictions(problem, problem.start(), aim, Link(0.01, 0.1))
+    aim = MemoryState(problem, problem.start()).peak * 6 // 10
+    slow = RematSearch(problem, problem.start(), aim, Link(0.01, 0.1))
     assert slow.run(aim, aim)
     assert not slow.stalls

@@ -1,8 +1,8 @@
 """What a function's launches need of device memory, as plain numbers: ops in order, values, and when each is live.
 
-A program is a list of `FitRun`s. A run of an op makes its values, and the same op may run again later: its values then
-are there once more, and who comes behind uses the new ones. Between its last use before that and the new run a value
-takes no memory. A value may also be moved to the host (`out`) and back (`back`).
+A program is a list of `MemoryRun`s. A run of an op makes its values, and the same op may run again later: its values
+then are there once more, and who comes behind uses the new ones. Between its last use before that and the new run a
+value takes no memory. A value may also be moved to the host (`out`) and back (`back`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...packing import Buffer, PackingProblem
 
 
 @dataclass(frozen=True)
-class FitOp:
+class MemoryOp:
     """An op: how long it takes, and without its launch, which may be that of another op, too; the values that it uses
     and makes, bytes that only it needs, and whether it may run again, to the same values."""
 
@@ -30,7 +30,7 @@ class FitOp:
 
 
 @dataclass(frozen=True)
-class FitValue:
+class MemoryValue:
     """A value in device memory. given: it is there from the start; kept: and to the end, from its last run on;
     over: the value whose memory it takes over, where nobody needs that behind the op that makes it; until: the op
     behind which its memory is another value's, so that nobody can use it there; -1 where there is none."""
@@ -43,7 +43,7 @@ class FitValue:
 
 
 @dataclass(eq=False)
-class FitRun:
+class MemoryRun:
     """A run of op `op`, the first or another one, or a move of value `value` between device and host. Before
     the run, or behind the move, kernels wait `stall` microseconds for the link."""
 
@@ -74,11 +74,11 @@ class Spell:
 
 
 @dataclass(frozen=True)
-class FitProblem:
+class MemoryProblem:
     """All ops and values of a function, and the bytes that are taken all the time."""
 
-    ops: Sequence[FitOp]
-    values: Sequence[FitValue]
+    ops: Sequence[MemoryOp]
+    values: Sequence[MemoryValue]
     fixed: int
     makers: Sequence[int] = field(init=False)
     """The op that makes each value, -1 for what is given."""
@@ -90,15 +90,15 @@ class FitProblem:
                 makers[v] = i
         object.__setattr__(self, "makers", makers)
 
-    def start(self) -> list[FitRun]:
+    def start(self) -> list[MemoryRun]:
         """Every op once, in order."""
-        return [FitRun(i) for i in range(len(self.ops))]
+        return [MemoryRun(i) for i in range(len(self.ops))]
 
 
-class FitState:
+class MemoryState:
     """A program and what follows from it: positions, spells, and the bytes that are live at each position."""
 
-    def __init__(self, problem: FitProblem, runs: Sequence[FitRun]) -> None:
+    def __init__(self, problem: MemoryProblem, runs: Sequence[MemoryRun]) -> None:
         self.problem, self.runs = problem, list(runs)
         self.place = {run: at for at, run in enumerate(self.runs)}
         self.spells: list[list[Spell]] = [

@@ -1,4 +1,5 @@
-"""tile-fit: a program that needs more device memory at one time than it may have makes values again, or moves them.
+"""tile-fit: rematerialisation and offload. A program that needs more device memory at one time than it may have makes
+values again, or moves them to the host and back.
 
 Before:  %a = tile.launch @f %x ; ... ; %z = tile.launch @g %a, %y
 After:   %a = tile.launch @f %x ; ... ; %b = tile.launch @f %x {again} ; %z = tile.launch @g %b, %y
@@ -7,7 +8,7 @@ and where the link to the host has time for it
 
          %h = graph.offload %a : ... ; ... ; %b = graph.restore %h : ...
 
-What is taken away, where, is for evictions.py to find. The pass only runs where a limit is set.
+What is taken away, where, is for remat_choice.py to find. The pass only runs where a limit is set.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from ..errors import PassError
 from ..npu.in_place import in_place
 from ..npu.plan_memory import OverLimit, plan, planned, reached
 from ..npu.program import lower_program
-from .evictions import Evictions, Link
-from .fit_problem import FitOp, FitProblem, FitRun, FitState, FitValue
 from .launch_order import FREE, MICROSECONDS, Ordering, Times, base, bytes_of, only_for_host, used
+from .memory_problem import MemoryOp, MemoryProblem, MemoryRun, MemoryState, MemoryValue
+from .remat_choice import Link, RematSearch
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def fit(module: ModuleOp, main: FuncOp, limit: int, machine: Machine) -> None:
     fitting = Fitting(module, main, machine)
     problem = fitting.problem(frames_behind(module, main, machine))
     start = problem.start()
-    least = FitState(problem, start)
+    least = MemoryState(problem, start)
     if problem.fixed + planned(least.packing()).height <= limit:
         return
     room = 2 * fitting.largest_home
@@ -78,15 +79,15 @@ def fit(module: ModuleOp, main: FuncOp, limit: int, machine: Machine) -> None:
 
 
 def searched(
-    problem: FitProblem, start: Sequence[FitRun], limit: int, room: int, machine: Machine, least: FitState
-) -> tuple[Evictions | None, FitState]:
+    problem: MemoryProblem, start: Sequence[MemoryRun], limit: int, room: int, machine: Machine, least: MemoryState
+) -> tuple[RematSearch | None, MemoryState]:
     """What takes least time of the programs that are found within a limit, less some room; None where none is. Beside
     it the state of least bytes that a search ended in, `least` before."""
     link = Link(machine.host.call_us, machine.host.pcie_bytes_per_us)
-    best: Evictions | None = None
+    best: RematSearch | None = None
     for target in TARGETS:
         for given in (link, None):
-            search = Evictions(problem, start, limit, given)
+            search = RematSearch(problem, start, limit, given)
             if not fits(search, limit - room, target):
                 least = min(least, search.state, key=lambda s: s.peak)
             elif best is None or search.microseconds < best.microseconds:
@@ -98,7 +99,7 @@ def searched(
     return best, least
 
 
-def excess(module: ModuleOp, runs: Sequence[FitRun], machine: Machine) -> int:
+def excess(module: ModuleOp, runs: Sequence[MemoryRun], machine: Machine) -> int:
     """Bytes by which the plan of @main is over the limit when it runs so: the one that npu-plan-memory will make, with
     the results in place that tile-to-npu finds."""
     copy = module.clone()
@@ -141,7 +142,7 @@ ROUNDS = 8
 apart."""
 
 
-def fits(search: Evictions, limit: int, target: float) -> bool:
+def fits(search: RematSearch, limit: int, target: float) -> bool:
     """Lets a search find a program of which the plan of device memory takes at most `limit` bytes, aiming at a share of
     these; whether it does."""
     aim = limit
@@ -198,15 +199,15 @@ class Fitting(Ordering):
         align = self.machine.gm_align
         return max(-(-bytes_of(value.type) // align), 1) * align
 
-    def problem(self, frames: int = 0) -> FitProblem:
+    def problem(self, frames: int = 0) -> MemoryProblem:
         """The ops and values of the function. frames: bytes of the functions that it calls."""
         end = len(self.ops)
-        values: list[FitValue] = []
+        values: list[MemoryValue] = []
 
         def add(value: SSAValue, given: bool, over: int) -> None:
             self.number[value] = len(values)
             self.names.append(value)
-            values.append(FitValue(self.padded(value), given, end in self.users.get(value, ()), over))
+            values.append(MemoryValue(self.padded(value), given, end in self.users.get(value, ()), over))
 
         for a in self.owned:
             add(a, True, -1)
@@ -224,7 +225,7 @@ class Fitting(Ordering):
             uses = dict.fromkeys(self.number[v] for v in map(base, used(op)) if v in self.number)
             makes = tuple(self.number[r] for r in op.results if r in self.number)
             ops.append(
-                FitOp(
+                MemoryOp(
                     us := self.units[i].microseconds,
                     max(us - self.launching(op), 0.0),
                     tuple(uses),
@@ -235,16 +236,16 @@ class Fitting(Ordering):
             )
         given = [a for a in self.block.args if a not in self.owned]
         fixed = sum(map(self.padded, (*given, *self.constants)))
-        return FitProblem(ops, values, fixed + frames)
+        return MemoryProblem(ops, values, fixed + frames)
 
     def own(self) -> int:
         """Bytes of the frame that a called function has, its arguments and results being its caller's."""
         problem = self.problem()
         values = [replace(v, bytes=0, kept=False) if v.kept else v for v in problem.values]
-        inner = FitProblem(problem.ops, values, 0)
-        return planned(FitState(inner, inner.start()).packing()).height
+        inner = MemoryProblem(problem.ops, values, 0)
+        return planned(MemoryState(inner, inner.start()).packing()).height
 
-    def settle_donated(self, values: list[FitValue]) -> None:
+    def settle_donated(self, values: list[MemoryValue]) -> None:
         """Results that are made where a donated argument was take no memory of their own."""
         end, free = len(self.ops), list(self.owned)
         for i, op in enumerate(self.ops):
@@ -262,8 +263,8 @@ class Fitting(Ordering):
                     free.remove(home)
                     self.largest_home = max(self.largest_home, self.padded(r))
                     n = self.number[home]
-                    values[n] = FitValue(values[n].bytes, given=True, kept=True, until=i)
-                    values[self.number[r]] = FitValue(0, kept=True)
+                    values[n] = MemoryValue(values[n].bytes, given=True, kept=True, until=i)
+                    values[self.number[r]] = MemoryValue(0, kept=True)
 
     def stores_over(self, op: Operation, home: SSAValue, result: SSAValue) -> bool:
         """Whether the kernel of a launch may store a result over an argument that it reads."""
@@ -276,7 +277,7 @@ class Fitting(Ordering):
         reads = [i for i, v in enumerate(op.arguments) if base(v) is home]
         return bool(reads) and all((i, o) in self.pairs[kernel] for i in reads)
 
-    def unreachable(self, problem: FitProblem, state: FitState, limit: int) -> str:
+    def unreachable(self, problem: MemoryProblem, state: MemoryState, limit: int) -> str:
         """One sentence on a limit that is not reached: what is, what is live there, and what would help."""
         at = int(state.live.argmax())
         run = state.runs[at]
@@ -302,7 +303,7 @@ class Fitting(Ordering):
 
     # -- back to ops ---------------------------------------------------------------------------------------
 
-    def write(self, runs: Sequence[FitRun]) -> None:
+    def write(self, runs: Sequence[MemoryRun]) -> None:
         """Makes the block what the runs say."""
         for op in list(self.block.ops):
             op.detach()
