@@ -213,7 +213,7 @@ OURS = (
         does="neighbouring launches run as stages of one, with barriers between them",
         without="start every kernel by a launch of its own, whatever it costs",
         stages=("graph-schedule", "tile-inline", "npu-join-launches"),
-        modules=("join_launches", "launch_groups", "fronts"),
+        modules=("join_launches", "launch_groups", "pareto"),
         former="join",
     ),
     Alternative(

@@ -1,10 +1,10 @@
 """Which neighbouring launches run as stages of one launch, with barriers between them, and how each is cut for that.
 
-A *group* is a launch and those that are joined to it. Its launch wakes the most cores that any of its kernels wakes, of
-all their kinds, and each kernel but the first waits at a barrier over them, unless it is independent of those since the
-last one. So it depends on the neighbours what a kernel costs, and on how many cores it is best: one core alone starts
-quickly, but in a group of a large kernel the others are awake anyway. Independent kernels, which no barrier parts, are
-one after the other on all cores of the group, or side by side on equal parts of them.
+A *group* is a launch and those that are joined to it. Its launch occupies the most cores that any of its kernels
+occupies, of all their kinds, and each kernel but the first waits at a barrier over them, unless it is independent of
+those since the last one. So it depends on the neighbours what a kernel costs, and on how many cores it is best: one
+core alone starts quickly, but in a group of a large kernel the others are awake anyway. Independent kernels, which no
+barrier parts, are one after the other on all cores of the group, or side by side on equal parts of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..dialects.npu.waking import Woken
+from ..dialects.npu.occupancy import Occupancy
 from ..dialects.open_sizes import example
 from ..machine import Machine
 
@@ -27,32 +27,32 @@ NEVER = 1 << 60
 """Picoseconds of what cannot be."""
 
 
-class Way(NamedTuple):
-    """A way to run a kernel: what it wakes, and the microseconds that it then works."""
+class LaunchPoint(NamedTuple):
+    """A point of a launch's Pareto front: what it occupies, and the microseconds that it then works."""
 
-    woken: Woken
+    occupancy: Occupancy
     microseconds: float = 0.0
 
 
 class Neighbour(NamedTuple):
     """A launch among those that could be one.
 
-    ways: how it may be run. first: it may only begin a group. free: it needs nothing of those before it that are free,
-    nor of the one before these, so no barrier parts it from them.
+    points: how it may be run. first: it may only begin a group. free: it needs nothing of those before it that are
+    free, nor of the one before these, so no barrier parts it from them.
     """
 
-    ways: tuple[Way, ...]
+    points: tuple[LaunchPoint, ...]
     first: bool = False
     free: bool = False
 
 
 class GroupMember(NamedTuple):
-    """What becomes of a launch: whether it runs in the one before it, what it may wake, and what its group wakes at
-    most: the same, or it is on a part of that, side by side with others."""
+    """What becomes of a launch: whether it runs in the one before it, what it may occupy, and what its group occupies
+    at most: the same, or it is on a part of that, side by side with others."""
 
     joined: bool
-    woken: Woken
-    group: Woken
+    occupancy: Occupancy
+    group: Occupancy
 
 
 class Together(Generic[T]):
@@ -90,16 +90,16 @@ class Together(Generic[T]):
         return free
 
 
-def first_cores(launches: Sequence[Woken], room: int) -> list[int]:
-    """For each of some independent launches of a group that wakes so many cores the first core that it takes: the next
-    ones side by side, as far as there are some, and from the first core on again."""
+def first_cores(launches: Sequence[Occupancy], room: int) -> list[int]:
+    """For each of some independent launches of a group that occupies so many cores the first core that it takes: the
+    next ones side by side, as far as there are some, and from the first core on again."""
     taken: dict[str, int] = {}
     found: list[int] = []
-    for woken in launches:
-        first = max(taken.get(kind, 0) for kind in woken.kinds)
-        if first + woken.cores > room:
+    for occupancy in launches:
+        first = max(taken.get(kind, 0) for kind in occupancy.kinds)
+        if first + occupancy.cores > room:
             first = 0
-        taken.update(dict.fromkeys(woken.kinds, first + woken.cores))
+        taken.update(dict.fromkeys(occupancy.kinds, first + occupancy.cores))
         found.append(first)
     return found
 
@@ -139,8 +139,8 @@ class _Shelves:
 
 
 class _State(NamedTuple):
-    """What launches so far take at least if their last group wakes no more than each bound, of those ways in which the
-    launches since its last barrier begin with one. before: the number of the state from which the last launch is
+    """What launches so far take at least if their last group occupies no more than each bound, of those ways in which
+    the launches since its last barrier begin with one. before: the number of the state from which the last launch is
     joined, or -1 where it begins a group."""
 
     cost: np.ndarray
@@ -153,29 +153,29 @@ class _State(NamedTuple):
 class Groups:
     """Groups of neighbouring launches that take least, for one machine.
 
-    Dynamic programming over the launches, for each of what a group may wake: what those so far take at least if the
-    last group wakes no more. Time and memory are linear in the launches.
+    Dynamic programming over the launches, for each of what a group may occupy: what those so far take at least if the
+    last group occupies no more. Time and memory are linear in the launches.
     """
 
     def __init__(self, machine: Machine, neighbours: Sequence[Neighbour], abreast: bool = True):
         """abreast: whether independent launches may be side by side."""
-        ways = {way.woken for n in {id(n.ways): n.ways for n in neighbours}.values() for way in n}
-        kinds = {w.kinds for w in ways}
+        occupancies = {p.occupancy for n in {id(n.points): n.points for n in neighbours}.values() for p in n}
+        kinds = {o.kinds for o in occupancies}
         for _ in range(len(kinds)):
             kinds |= {a | b for a in kinds for b in kinds}
-        cores = {w.cores for w in ways}
+        cores = {o.cores for o in occupancies}
         if abreast and any(n.free for n in neighbours):
             cores |= {n * parts for n in cores for parts in PARTS.tolist() if n * parts <= machine.cube_cores}
         self.neighbours, self.parts = neighbours, PARTS if abreast else PARTS[:1]
-        self.bounds = [Woken(n, k) for k in sorted(kinds, key=sorted) for n in sorted(cores)]
-        """What a group may wake at most."""
+        self.bounds = [Occupancy(n, k) for k in sorted(kinds, key=sorted) for n in sorted(cores)]
+        """What a group may occupy at most."""
         self.launch = _picoseconds([b.launch_microseconds(machine) for b in self.bounds])
         self.barrier = _picoseconds([b.barrier_microseconds(machine) for b in self.bounds])
         self.within = np.array([example(bound.cores) for bound in self.bounds]) // np.array(self.parts)[:, None]
         """The cores of each part of each bound."""
         self.having: dict[frozenset[str], np.ndarray] = {}
         self.work: dict[int, np.ndarray] = {}
-        """The least work of a launch within each part of each bound, by the identity of its ways."""
+        """The least work of a launch within each part of each bound, by the identity of its points."""
 
     def least(self) -> tuple[float, list[GroupMember]]:
         """Microseconds of all launches, and what becomes of each: of several such ways the one with the fewest
@@ -203,7 +203,7 @@ class Groups:
             number, at = top
             cost, joins = cost + before[number].cost[at], joins + before[number].joins[at]
         cost, origin = cost + self.launch, np.full(len(self.bounds), -1)
-        work = self._work(neighbour.ways)
+        work = self._work(neighbour.points)
         states: list[_State] = []
         if before and not neighbour.first and not neighbour.free:
             costs, all_joins = (np.stack([getattr(state, name) for state in before]) for name in ("cost", "joins"))
@@ -236,18 +236,18 @@ class Groups:
                 parts = min(int(PARTS[np.flatnonzero(each == each.min())[-1]]), state.shelves.count)
             joined = bool(state.before[at] >= 0)
             bound = self.bounds[at]
-            found.append(GroupMember(joined, Woken(bound.cores // parts, bound.kinds), bound))
+            found.append(GroupMember(joined, Occupancy(bound.cores // parts, bound.kinds), bound))
             number, at = (int(state.before[at]), at) if joined else tops[i - 1]
         return found[::-1]
 
-    def _work(self, ways: tuple[Way, ...]) -> np.ndarray:
-        found = self.work.get(id(ways))
+    def _work(self, points: tuple[LaunchPoint, ...]) -> np.ndarray:
+        found = self.work.get(id(points))
         if found is None:
             found = np.full((len(self.parts), len(self.bounds)), NEVER)
-            for way in ways:
-                within = self._has(way.woken.kinds) & (example(way.woken.cores) <= self.within)
-                found[within] = np.minimum(found[within], round(way.microseconds * PER_MICROSECOND))
-            self.work[id(ways)] = found
+            for point in points:
+                within = self._has(point.occupancy.kinds) & (example(point.occupancy.cores) <= self.within)
+                found[within] = np.minimum(found[within], round(point.microseconds * PER_MICROSECOND))
+            self.work[id(points)] = found
         return found
 
     def _has(self, kinds: frozenset[str]) -> np.ndarray:

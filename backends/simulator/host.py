@@ -18,9 +18,9 @@ from ...dialects.graph.donation import donated
 from ...dialects.module import find_main
 from ...dialects.npu import gm, structure
 from ...dialects.npu.host_program import DeviceTensorOp, HostVisitor
+from ...dialects.npu.occupancy import Occupancy
 from ...dialects.npu.places import addresses_of, arena_of
 from ...dialects.npu.streams import COMPUTE, HOST, PROGRAM, Command
-from ...dialects.npu.waking import Woken
 from ...machine import Machine
 from .abreast import Beside, ends
 from .core import BarrierWait
@@ -104,7 +104,7 @@ class _Host(HostVisitor[Steps]):
         self.assumed_trips: list[str] = []
         self.assumed_branches: list[str] = []
         self._roots: dict[SSAValue, SSAValue] = {}
-        self._groups: dict[structure.LaunchOp, Woken] = {}
+        self._groups: dict[structure.LaunchOp, Occupancy] = {}
         self._timed: dict[structure.LaunchOp, Launch] = {}
         self._stages: list[Sequence[Launch]] = []
         """The launches of the group so far, between two barriers each."""
@@ -217,7 +217,7 @@ class _Host(HostVisitor[Steps]):
             return self.machine.cycles_to_microseconds(kernel.cycles_beside(missing, cores))
 
         cores = kernel.blocks * max((section.units for section in kernel.sections), default=1)
-        return Beside(kernel.woken.places(step.op.begins_on), cores, microseconds)
+        return Beside(kernel.occupancy.places(step.op.begins_on), cores, microseconds)
 
     def _alone(self, op: structure.LaunchOp) -> Launch:
         """A launch that has the chip to itself."""
@@ -239,8 +239,8 @@ class _Host(HostVisitor[Steps]):
                     moved is kernel.totals.written or i not in kernel.workspaces
                 ):
                     self._touch(root, moved[i])
-        woken, joined = self._woken(op), op.joined is not None
-        overhead = (woken.barrier_microseconds if joined else woken.launch_microseconds)(self.machine)
+        occupancy, joined = self._occupancy(op), op.joined is not None
+        overhead = (occupancy.barrier_microseconds if joined else occupancy.launch_microseconds)(self.machine)
         if op.nowait is not None:
             overhead = 0.0
         microseconds = overhead + self.machine.cycles_to_microseconds(run.cycles)
@@ -263,12 +263,12 @@ class _Host(HostVisitor[Steps]):
             found += max(taken - machine.cycles_to_microseconds(moved / machine.hbm_bytes_per_cycle), 0.0)
         return found
 
-    def _woken(self, op: structure.LaunchOp) -> Woken:
-        """What the group of a launch wakes; found once for all of the group."""
+    def _occupancy(self, op: structure.LaunchOp) -> Occupancy:
+        """What the group of a launch occupies; found once for all of the group."""
         if op not in self._groups:
             group = op.group()
-            woken = reduce(or_, (self._kernel(each).woken.behind(each.begins_on) for each in group))
-            self._groups.update(dict.fromkeys(group, woken))
+            occupancy = reduce(or_, (self._kernel(each).occupancy.behind(each.begins_on) for each in group))
+            self._groups.update(dict.fromkeys(group, occupancy))
         return self._groups[op]
 
     def _kernel(self, op: structure.LaunchOp) -> TimedKernel:

@@ -14,7 +14,7 @@ from ...dialects.base import integer, source_of, text, to_ints
 from ...dialects.dtypes import dtype_name, is_float, itemsize
 from ...dialects.npu import Pipe, buffer, structure
 from ...dialects.npu.interface import gm, vector_dtype
-from ...dialects.npu.waking import blocks_at_once, woken_by
+from ...dialects.npu.occupancy import blocks_at_once, occupancy_of
 from ...machine import Machine
 from .block import Block
 from .core import BarrierWait, Core, Event
@@ -148,7 +148,7 @@ class TimedKernel:
         self._points = list(itertools.product(*(range(g) for g in self.grid)))
         for point in self._points:
             self._add(point, tallies)
-        self.blocks, self.woken = blocks_at_once(op, machine), woken_by(op, machine)
+        self.blocks, self.occupancy = blocks_at_once(op, machine), occupancy_of(op, machine)
         self.totals = self._totals()
         self.bypassing = bypassing
         sizes = [gm(arg).bytes for arg in op.body.block.args[len(self.grid) :]]
@@ -167,8 +167,8 @@ class TimedKernel:
 
     @property
     def launch_microseconds(self) -> float:
-        """What starting and ending a launch of its own costs, by the share of the chip that it wakes."""
-        return self.woken.launch_microseconds(self.machine)
+        """What starting and ending a launch of its own costs, by the share of the chip that it occupies."""
+        return self.occupancy.launch_microseconds(self.machine)
 
     def run(self, missing: tuple[float, ...]) -> KernelRun:
         """A launch where `missing` is the share of each operand's bytes that crosses HBM."""

@@ -16,8 +16,8 @@ from ..lower.chains.row_attention import RowAttentionKernel
 from ..lower.chains.row_attention_parts import fusions_of, parts_combined
 from ..lower.scheduled import as_attention, as_row_attention
 from ..pins import pinned_for
-from .fronts import Chosen
 from .launches import LaunchPlan, banded
+from .pareto import Chosen
 
 if TYPE_CHECKING:
     from .choose import Scheduler

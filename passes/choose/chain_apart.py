@@ -94,8 +94,8 @@ class ChainApart(Rewrites):
         return Verdict(taken, f"{said}, which is not clearly less" if taken and margin < 1 else said)
 
     def _waiting(self, parts: int, kind: type) -> float:
-        """Microseconds of barriers between the parts of attention among its neighbours, which wake all cores: a group
-        of these parts alone wakes as many as they use."""
+        """Microseconds of barriers between the parts of attention among its neighbours, which occupy all cores: a group
+        of these parts alone occupies as many as they use."""
         if kind is not AttentionKernel or not self.scheduler.join:
             return 0.0
         return (parts - 1) * self.machine.barrier_microseconds(self.machine.cube_cores)

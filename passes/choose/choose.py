@@ -5,7 +5,7 @@ After:   %r = graph.fusion %x, %w {domain = [256, 512], kind = "cube",
              schedule = #graph.cube_schedule<axes = [[0], [1], [2]], step = [64, 128, 128], ...>} ...
 
 Equal fusions are judged once. How a kernel is cut depends on its neighbours, as most launches run as stages of one
-(fronts.py), unless `join` is left out. Operands of products get another layout first where that takes less time
+(pareto.py), unless `join` is left out. Operands of products get another layout first where that takes less time
 (layout_choice.py). Then come the alternatives that put other fusions in the place of some (rewrites.py). What is
 pinned, by the option `schedule` or by a schedule that a fusion has already, is obeyed or refused. A fusion whose values
 do not fit on chip together is split in two (oversized.py).
@@ -42,7 +42,7 @@ from ..alternatives import JOIN, PREFETCH
 from ..base import ChoosingPass
 from ..errors import PassError, TooLarge, attempted
 from ..instances import Instance, has_open_sizes
-from ..launch_groups import Way
+from ..launch_groups import LaunchPoint
 from ..lower.cube.draining import pack_for_drain
 from ..lower.scheduled import ScheduledKernel, cannot_obey
 from ..oracle import BOUND, Oracle, oracle_of
@@ -51,12 +51,12 @@ from ..order.launch_order import FREE
 from ..pins import Pins, parse_pins, pinned_for
 from ..pins import Schedule as Pin
 from .attention_ways import AttentionWays
-from .fronts import Chosen, Front, Runs, apart, best_ways, fixed, together
 from .launches import LaunchPlan, keep, launches_of
 from .layout_choice import LayoutChooser, LayoutJudge
 from .names import KernelNames, Memo
 from .operand_layouts import LAYOUTS, LayoutKinds, LayoutName
 from .oversized import split_in_two
+from .pareto import Chosen, ParetoFront, Runs, apart, fixed, pareto_points, together
 from .product_ways import Kinds, ProductWays, say_cut
 from .rewrites import Rewrites, rewrites_of
 
@@ -438,18 +438,18 @@ class Scheduler:
         complete: Callable[[Schedule], Schedule] | None,
     ) -> Chosen:
         """What is known of the schedules of a kernel."""
-        ways: list[Way] = []
+        points: list[LaunchPoint] = []
         able: list[Schedule] = []
         for schedule, us in zip(tried, microseconds, strict=True):
             if isfinite(us):
-                woken = kernel.woken(schedule)
-                ways.append(Way(woken, us - woken.launch_microseconds(self.machine)))
+                occupancy = kernel.occupancy(schedule)
+                points.append(LaunchPoint(occupancy, us - occupancy.launch_microseconds(self.machine)))
                 able.append(schedule)
         if not able:
-            return Chosen((Front((Way(kernel.woken(best)),), [best], best),), inf)
+            return Chosen((ParetoFront((LaunchPoint(kernel.occupancy(best)),), [best], best),), inf)
         # where sizes are open, another schedule might hold for the example alone
         late = kernel if self.by_size else None
-        return Chosen((Front(*best_ways(ways, able), best, complete, late),), min(microseconds))
+        return Chosen((ParetoFront(*pareto_points(points, able), best, complete, late),), min(microseconds))
 
     def microseconds(self, found: Sequence[Chosen], free: Set[int] = frozenset()) -> float:
         """What launches take one after the other, some of them with no barrier before them; infinity where one of them

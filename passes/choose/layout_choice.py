@@ -112,7 +112,7 @@ class LayoutJudge:
             moved = self.machine.cycles_to_microseconds(crossing / self.machine.hbm_bytes_per_cycle)
 
             def takes(schedule: Schedule) -> float:
-                launch = kernel.woken(schedule).launch_microseconds(self.machine)
+                launch = kernel.occupancy(schedule).launch_microseconds(self.machine)
                 return launch + max(kernel.overlapped(schedule) - launch, moved)
 
             self._relayouts[kind, layout] = min(map(takes, kernel.candidates(plan.stem)))

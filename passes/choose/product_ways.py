@@ -25,9 +25,9 @@ from ..order.launch_order import base
 from ..pins import cores_pinned, pinned_for
 from ..reasons import Reason, asked_reasons
 from .epilogue_fusion import is_for_split_sums
-from .fronts import Chosen, best_of
 from .launches import LaunchPlan
 from .names import Memo
+from .pareto import Chosen, best_of
 from .stream import cut_fusion, cuts_worth_trying
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ class VectorWork:
 
     def numbers_of_cores(self, most: int, machine: Machine) -> list[int]:
         """Numbers of cores, at most so many, that are worth trying: on how many a launch ends first, and larger shares
-        of the chip, which a group of launches may wake for others."""
+        of the chip, which a group of launches may occupy for others."""
         fewest = min(self.worth_waking(machine), most)
         shares = (machine.vector_cores * part // SHARES for part in range(1, SHARES + 1))
         return [fewest, *(n for n in shares if fewest < n <= most)]

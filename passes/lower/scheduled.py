@@ -19,7 +19,7 @@ from ...dialects.graph import (
     VectorSchedule,
 )
 from ...dialects.graph.schedules import Schedule, kind_of
-from ...dialects.npu.waking import Woken
+from ...dialects.npu.occupancy import Occupancy
 from ...machine import Machine
 from ..errors import PassError
 
@@ -36,7 +36,7 @@ def is_made(value: SSAValue) -> bool:
     return isinstance(value.owner, Operation) and not isinstance(value.owner, ConstantOp)
 
 
-class Wait(NamedTuple):
+class BarrierIdle(NamedTuple):
     """So often a launch has to wait for so many microseconds, in which its cube cores have nothing else to do."""
 
     times: int
@@ -79,15 +79,15 @@ class ScheduledKernel(ABC):
         """Raises PassError where a complete schedule cannot be obeyed."""
 
     kinds: frozenset[str] = frozenset({"vector"})
-    """Of the cores of a split chip that it wakes."""
+    """Of the cores of a split chip that it occupies."""
 
-    def woken(self, schedule: Schedule) -> Woken:
-        """What a launch with a complete schedule wakes."""
+    def occupancy(self, schedule: Schedule) -> Occupancy:
+        """What a launch with a complete schedule occupies."""
         blocks = size(schedule.grid or ())
         kinds = frozenset({"fused"}) if self.machine.fused else self.kinds
         if kinds == {"vector"}:
-            return Woken(self.machine.share_of(min(blocks, self.machine.vector_cores)), kinds)
-        return Woken(min(blocks, self.machine.cube_cores), kinds)
+            return Occupancy(self.machine.share_of(min(blocks, self.machine.vector_cores)), kinds)
+        return Occupancy(min(blocks, self.machine.cube_cores), kinds)
 
     @abstractmethod
     def bound(self, schedule: Schedule) -> float:
@@ -98,7 +98,7 @@ class ScheduledKernel(ABC):
         return 0.0
 
     def loading_ahead(
-        self, schedule: Schedule, waits: Sequence[Wait], given: Callable[[SSAValue], bool]
+        self, schedule: Schedule, waits: Sequence[BarrierIdle], given: Callable[[SSAValue], bool]
     ) -> tuple[Schedule, float]:
         """A complete schedule, or one with other loads that takes less where the launch waits for barriers, and
         meanwhile loads what is `given`: values that no kernel makes; and how many microseconds that saves on the

@@ -11,9 +11,9 @@ from xdsl.ir import Block, Operation
 
 from ...dialects.base import to_ints
 from ...dialects.npu.interface import NpuOp
+from ...dialects.npu.occupancy import blocks_at_once
 from ...dialects.npu.structure import KernelOp
 from ...dialects.npu.synchronization import OrderOp
-from ...dialects.npu.waking import blocks_at_once
 from ...dialects.open_sizes import any_open, choosing
 from ...machine import Machine
 from .loops import trip_count

@@ -26,6 +26,7 @@ from xdsl.ir import Block, SSAValue
 from ...dialects.base import describe, integer_attr, ints, text, to_ints
 from ...dialects.npu.beginnings import beginnings
 from ...dialects.npu.host_program import ControlOp
+from ...dialects.npu.occupancy import Occupancy, occupancy_of
 from ...dialects.npu.structure import (
     AS_A_STAGE,
     KernelOp,
@@ -34,13 +35,12 @@ from ...dialects.npu.structure import (
     joinable_before,
     splits_nothing,
 )
-from ...dialects.npu.waking import Woken, woken_by
 from ...dialects.open_sizes import any_open, choosing
 from ...machine import Machine
 from ..alternatives import PREFETCH
 from ..base import ChoosingPass
 from ..calls import callers_first
-from ..launch_groups import GroupMember, Groups, Neighbour, Together, Way, first_cores
+from ..launch_groups import GroupMember, Groups, LaunchPoint, Neighbour, Together, first_cores
 from ..reasons import Reason, asked_reasons
 from .busy import busy_microseconds
 from .check.order import Place, TensorPlaces, frames_of
@@ -69,22 +69,22 @@ class NpuJoinLaunchesPass(ChoosingPass):
 
 
 class StagedKernel:
-    """A kernel as a stage: what it wakes, and the operands that its cores come to first."""
+    """A kernel as a stage: what it occupies, and the operands that its cores come to first."""
 
     def __init__(self, op: KernelOp, machine: Machine) -> None:
         self.op, self.machine = op, machine
-        self.woken, self.beginnings = woken_by(op, machine), beginnings(op)
+        self.occupancy, self.beginnings = occupancy_of(op, machine), beginnings(op)
         self.kinds = [text(section.core) for section in op.sections()]
 
     @cached_property
-    def way(self) -> tuple[Way, ...]:
+    def point(self) -> tuple[LaunchPoint, ...]:
         """How it is run, whatever it takes: that matters only beside others."""
-        return (Way(self.woken),)
+        return (LaunchPoint(self.occupancy),)
 
     @cached_property
-    def timed(self) -> tuple[Way, ...]:
+    def timed(self) -> tuple[LaunchPoint, ...]:
         """The same, and how long its cores are busy."""
-        return (Way(self.woken, busy_microseconds(self.op, self.machine)),)
+        return (LaunchPoint(self.occupancy, busy_microseconds(self.op, self.machine)),)
 
 
 def join(
@@ -100,7 +100,7 @@ def join(
     before = independent(run, [kernel.beginnings for kernel in staged], memory)
     beside = any(free for free, _ in before)
     neighbours = [
-        Neighbour(kernel.timed if beside else kernel.way, late, free)
+        Neighbour(kernel.timed if beside else kernel.point, late, free)
         for late, kernel, (free, _) in zip(late_numbers(run), staged, before, strict=True)
     ]
     members = groups(neighbours, machine)
@@ -113,7 +113,7 @@ def join(
                 op.properties["ahead"] = ints(early)
                 if (barriers := _barriers_passed(op, kernels, memory)) > 1:
                     op.properties["barriers"] = integer_attr(barriers)
-    _place(run, [kernel.woken for kernel in staged], members)
+    _place(run, [kernel.occupancy for kernel in staged], members)
     return neighbours
 
 
@@ -138,13 +138,13 @@ def _barriers_passed(op: LaunchOp, kernels: Mapping[str, StagedKernel], memory: 
     return passed
 
 
-def _place(run: Sequence[LaunchOp], woken: Sequence[Woken], members: Sequence[GroupMember]) -> None:
+def _place(run: Sequence[LaunchOp], occupancies: Sequence[Occupancy], members: Sequence[GroupMember]) -> None:
     """Puts launches that no barrier parts on cores of their own, as far as their group has some, unless it depends on
     open sizes how many they take."""
     start = 0
     while start < len(run):
         together = run[start].without_barrier()
-        cores, room = woken[start : start + len(together)], members[start].group.cores
+        cores, room = occupancies[start : start + len(together)], members[start].group.cores
         if len(together) > 1 and not any_open([room, *(each.cores for each in cores)]):
             for op, first in zip(together, first_cores(cores, room), strict=True):
                 if first:
@@ -239,9 +239,9 @@ def _dearer(launches: Sequence[Neighbour], joined: Sequence[bool], at: int, mach
     end = next((i for i in range(at + 1, len(launches)) if not joined[i]), len(launches))
 
     def cost(group: Sequence[Neighbour]) -> float:
-        woken = reduce(or_, (each.ways[0].woken for each in group))
+        occupancy = reduce(or_, (each.points[0].occupancy for each in group))
         barriers = sum(not each.free for each in group[1:])
-        return woken.launch_microseconds(machine) + barriers * woken.barrier_microseconds(machine)
+        return occupancy.launch_microseconds(machine) + barriers * occupancy.barrier_microseconds(machine)
 
     apart, together = cost(launches[start:at]) + cost(launches[at:end]), cost(launches[start:end])
     return (

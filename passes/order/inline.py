@@ -197,7 +197,7 @@ class _Inlining:
                 continue
             reads, writes = frozenset(map(base, op.arguments)), frozenset(op.outputs)
             stage = InlineStage(
-                self.judge.woken(kernel), self.judge.work(kernel) or 0.0, first, reads, writes
+                self.judge.occupancy(kernel), self.judge.work(kernel) or 0.0, first, reads, writes
             )
             before.append(stage)
             if op is maker and not stays:

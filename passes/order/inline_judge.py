@@ -10,10 +10,10 @@ from typing import NamedTuple
 from xdsl.ir import SSAValue
 
 from ...dialects import tile
-from ...dialects.npu.waking import Woken, woken_by
+from ...dialects.npu.occupancy import Occupancy, occupancy_of
 from ...machine import Machine
 from ..errors import PassError
-from ..launch_groups import Groups, Neighbour, Together, Way
+from ..launch_groups import Groups, LaunchPoint, Neighbour, Together
 from ..npu.busy import work_microseconds
 from ..npu.trial import allocated
 from .launch_order import FREE
@@ -24,10 +24,10 @@ AROUND = 4
 
 
 class InlineStage(NamedTuple):
-    """A launch among others: what it wakes, the microseconds that each of its cores works, whether it can only begin a
-    group, and the tensors that it reads and writes."""
+    """A launch among others: what it occupies, the microseconds that each of its cores works, whether it can only begin
+    a group, and the tensors that it reads and writes."""
 
-    woken: Woken
+    occupancy: Occupancy
     work: float
     first: bool
     reads: frozenset[SSAValue]
@@ -41,8 +41,8 @@ class InlineJudge:
     machine: Machine
     join: bool
     works: dict[tile.KernelOp, float | None] = field(default_factory=dict)
-    wakes: dict[tile.KernelOp, Woken] = field(default_factory=dict)
-    groups: dict[tuple[tuple[Woken, float, bool, bool], ...], float] = field(default_factory=dict)
+    occupancies: dict[tile.KernelOp, Occupancy] = field(default_factory=dict)
+    groups: dict[tuple[tuple[Occupancy, float, bool, bool], ...], float] = field(default_factory=dict)
 
     def work(self, kernel: tile.KernelOp) -> float | None:
         """Microseconds that each core of a kernel of vector cores works; None of another one, of one with open sizes,
@@ -60,11 +60,11 @@ class InlineJudge:
         except (PassError, KeyError):  # what the machine cannot run is for npu-check to say
             return None
 
-    def woken(self, kernel: tile.KernelOp) -> Woken:
-        """What a launch of a kernel wakes."""
-        if kernel not in self.wakes:
-            self.wakes[kernel] = woken_by(kernel, self.machine)
-        return self.wakes[kernel]
+    def occupancy(self, kernel: tile.KernelOp) -> Occupancy:
+        """What a launch of a kernel occupies."""
+        if kernel not in self.occupancies:
+            self.occupancies[kernel] = occupancy_of(kernel, self.machine)
+        return self.occupancies[kernel]
 
     def microseconds(self, stages: Sequence[InlineStage]) -> float:
         """Microseconds of launches, in groups or each by itself."""
@@ -73,11 +73,11 @@ class InlineJudge:
             if stage.first:
                 together.clear()
             frees.append(together.joined_by(stage.reads, stage.writes))
-        key = tuple((s.woken, s.work, s.first, free) for s, free in zip(stages, frees, strict=True))
+        key = tuple((s.occupancy, s.work, s.first, free) for s, free in zip(stages, frees, strict=True))
         if key not in self.groups:
             neighbours = [
-                Neighbour((Way(woken, work),), first or not self.join, free and self.join)
-                for woken, work, first, free in key
+                Neighbour((LaunchPoint(occupancy, work),), first or not self.join, free and self.join)
+                for occupancy, work, first, free in key
             ]
             self.groups[key] = Groups(self.machine, neighbours).least()[0]
         return self.groups[key]

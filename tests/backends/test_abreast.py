@@ -15,27 +15,27 @@ from tiers import examples, sampled
 import tilewright as tw
 from tilewright.backends.simulator import simulate
 from tilewright.backends.simulator.abreast import Beside, ends
+from tilewright.dialects.npu.occupancy import Occupancy
 from tilewright.dialects.npu.structure import LaunchOp
-from tilewright.dialects.npu.waking import Woken
 from tilewright.machine import Machine
 from tilewright.passes.launch_groups import first_cores
 from tilewright.passes.npu.check import check
 
 B1 = Machine.load("ascend-910b1")
 KINDS = [frozenset(k) for k in (("cube",), ("vector",), ("cube", "vector"))]
-WOKEN = st.builds(Woken, st.integers(1, 24), st.sampled_from(KINDS))
+OCCUPIED = st.builds(Occupancy, st.integers(1, 24), st.sampled_from(KINDS))
 
 
-def beside(woken: Woken, first: int, work: float, bound: float) -> Beside:
+def beside(occupancy: Occupancy, first: int, work: float, bound: float) -> Beside:
     """A launch of which the share `bound` of its work is at a bandwidth that all cores share."""
     return Beside(
-        woken.places(first), woken.cores, lambda others: work * (1 + bound * others / max(woken.cores, 1))
+        occupancy.places(first), occupancy.cores, lambda others: work * (1 + bound * others / max(occupancy.cores, 1))
     )
 
 
 @examples(200)
-@given(st.lists(st.tuples(WOKEN, st.integers(0, 24), st.floats(0.1, 50), st.floats(0, 1)), min_size=1, max_size=6))
-def test_when_launches_begin_and_end(drawn: list[tuple[Woken, int, float, float]]) -> None:
+@given(st.lists(st.tuples(OCCUPIED, st.integers(0, 24), st.floats(0.1, 50), st.floats(0, 1)), min_size=1, max_size=6))
+def test_when_launches_begin_and_end(drawn: list[tuple[Occupancy, int, float, float]]) -> None:
     launches = [beside(*each) for each in drawn]
     found = ends(launches)
     last, alone = max(end for _, end in found), sum(launch.alone for launch in launches)
@@ -48,25 +48,25 @@ def test_when_launches_begin_and_end(drawn: list[tuple[Woken, int, float, float]
 
 def test_two_that_share_nothing_are_side_by_side() -> None:
     kinds = KINDS[0]
-    launches = [beside(Woken(8, kinds), 0, 6.0, 0.0), beside(Woken(8, kinds), 8, 4.0, 0.0)]
+    launches = [beside(Occupancy(8, kinds), 0, 6.0, 0.0), beside(Occupancy(8, kinds), 8, 4.0, 0.0)]
     assert ends(launches) == [(0.0, 6.0), (0.0, 4.0)]
     assert ends([launches[0], launches[0]]) == [(0.0, 6.0), (6.0, 12.0)]
 
 
 def test_two_that_share_a_bandwidth_take_as_long_as_one_after_the_other() -> None:
     kinds = KINDS[0]
-    launches = [beside(Woken(8, kinds), first, 4.0, 1.0) for first in (0, 8)]
+    launches = [beside(Occupancy(8, kinds), first, 4.0, 1.0) for first in (0, 8)]
     assert ends(launches) == [(0.0, 8.0), (0.0, 8.0)]
 
 
 @examples(100)
-@given(st.lists(WOKEN, min_size=1, max_size=8), st.integers(24, 32))
-def test_cores_of_launches(launches: list[Woken], room: int) -> None:
+@given(st.lists(OCCUPIED, min_size=1, max_size=8), st.integers(24, 32))
+def test_cores_of_launches(launches: list[Occupancy], room: int) -> None:
     """All are within the room, and each begins behind the one before it, or on the first core."""
     found = first_cores(launches, room)
     assert found[0] == 0
-    for woken, first in zip(launches, found, strict=True):
-        assert 0 <= first <= room - woken.cores
+    for occupancy, first in zip(launches, found, strict=True):
+        assert 0 <= first <= room - occupancy.cores
     for (one, at), (two, behind) in zip(
         zip(launches, found, strict=True), [*zip(launches, found, strict=True)][1:], strict=False
     ):

@@ -13,8 +13,8 @@ from tilewright.backends.costs import build_report
 from tilewright.backends.simulator import Launch, Repeat, Simulation, simulate
 from tilewright.backends.spans import program_spans
 from tilewright.backends.trace import write_trace
+from tilewright.dialects.npu.occupancy import Occupancy, occupancy_of
 from tilewright.dialects.npu.structure import KernelOp
-from tilewright.dialects.npu.waking import Woken, woken_by
 from tilewright.machine import Machine
 
 B1 = Machine.load("ascend-910b1")
@@ -80,13 +80,13 @@ def test_what_a_kernel_wakes() -> None:
     """Two vector cores are one cube core's share of the chip; no kernel wakes more than there is."""
     kernels = [k for k in parse(KERNELS).ops if isinstance(k, KernelOp)]
     vector, cube = frozenset({"vector"}), frozenset({"cube"})
-    assert [woken_by(k, B1) for k in kernels] == [
-        Woken(24, vector),
-        Woken(24, vector),
-        Woken(1, vector),
-        Woken(24, cube),
-        Woken(1, cube),
-        Woken(12, cube | vector),
+    assert [occupancy_of(k, B1) for k in kernels] == [
+        Occupancy(24, vector),
+        Occupancy(24, vector),
+        Occupancy(1, vector),
+        Occupancy(24, cube),
+        Occupancy(1, cube),
+        Occupancy(12, cube | vector),
     ]
 
 

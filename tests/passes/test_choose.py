@@ -28,7 +28,7 @@ from tilewright.dialects.graph import CubeSchedule, FusionOp, VectorSchedule
 from tilewright.dialects.graph.schedules import Schedule, schedule_attr, to_schedules
 from tilewright.frontends import lower_function
 from tilewright.passes import oracle
-from tilewright.passes.choose import fronts
+from tilewright.passes.choose import pareto
 from tilewright.passes.choose.choose import GraphSchedulePass
 from tilewright.passes.errors import PassError
 from tilewright.passes.forms.fingerprint import fingerprint
@@ -327,11 +327,11 @@ def test_neighbours_say_whether_sums_are_split(monkeypatch: pytest.MonkeyPatch) 
     shapes = [jax.ShapeDtypeStruct(s, "float16") for s in ((1, 7, 7, 384), (3, 3, 384, 384), (1, 1, 384, 384))]
 
     def chosen(others: int) -> tuple[bool, float]:
-        monkeypatch.setattr(fronts, "MOST_OTHERS", others)
+        monkeypatch.setattr(pareto, "MOST_OTHERS", others)
         program = tw.compile(layers, *shapes)
         return "split_k" in program.ir("graph"), program.report().microseconds
 
-    among, alone = chosen(fronts.MOST_OTHERS), chosen(0)
+    among, alone = chosen(pareto.MOST_OTHERS), chosen(0)
     assert (among[0], alone[0]) == (False, True)
     assert among[1] < 0.9 * alone[1]
 

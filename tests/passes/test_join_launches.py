@@ -21,10 +21,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw
 from tilewright.api.sizes.templates import Version
+from tilewright.dialects.npu.occupancy import Occupancy
 from tilewright.dialects.npu.structure import LaunchOp, ToHostOp
-from tilewright.dialects.npu.waking import Woken
 from tilewright.machine import Machine
-from tilewright.passes.launch_groups import PER_MICROSECOND, Neighbour, Way
+from tilewright.passes.launch_groups import PER_MICROSECOND, LaunchPoint, Neighbour
 from tilewright.passes.npu.check import check
 from tilewright.passes.npu.join_launches import groups
 
@@ -32,8 +32,8 @@ MACHINES = {name: Machine.load(name) for name in ("ascend-910b1", "ascend-310", 
 KINDS = [frozenset(k) for k in (("cube",), ("vector",), ("cube", "vector"))]
 
 
-def alone(woken: Woken, first: bool = False) -> Neighbour:
-    return Neighbour((Way(woken),), first)
+def alone(occupancy: Occupancy, first: bool = False) -> Neighbour:
+    return Neighbour((LaunchPoint(occupancy),), first)
 
 
 def joins(launches: Sequence[Neighbour], machine: Machine) -> list[bool]:
@@ -47,9 +47,9 @@ def cost(launches: Sequence[Neighbour], joined: Sequence[bool], machine: Machine
     starts = [i for i, a in enumerate(joined) if not a]
     total = 0
     for start, end in pairwise([*starts, len(launches)]):
-        woken = reduce(or_, (launch.ways[0].woken for launch in launches[start:end]))
-        total += round(woken.launch_microseconds(machine) * PER_MICROSECOND)
-        total += (end - start - 1) * round(woken.barrier_microseconds(machine) * PER_MICROSECOND)
+        occupancy = reduce(or_, (launch.points[0].occupancy for launch in launches[start:end]))
+        total += round(occupancy.launch_microseconds(machine) * PER_MICROSECOND)
+        total += (end - start - 1) * round(occupancy.barrier_microseconds(machine) * PER_MICROSECOND)
     return total, sum(joined)
 
 
@@ -59,7 +59,7 @@ def cost(launches: Sequence[Neighbour], joined: Sequence[bool], machine: Machine
     st.lists(
         st.builds(
             alone,
-            st.builds(Woken, st.integers(1, 24), st.sampled_from(KINDS)),
+            st.builds(Occupancy, st.integers(1, 24), st.sampled_from(KINDS)),
             st.sampled_from([False, False, False, True]),
         ),
         min_size=1,
@@ -76,12 +76,12 @@ def test_no_partition_costs_less(name: str, launches: list[Neighbour]) -> None:
 
 def test_a_launch_is_preferred_to_a_barrier_that_costs_as_much() -> None:
     machine = replace(MACHINES["ascend-910b1"], barrier_share=1.0)
-    alike = [alone(Woken(24, KINDS[1]))] * 5
+    alike = [alone(Occupancy(24, KINDS[1]))] * 5
     assert joins(alike, machine) == [False] * 5
 
 
 def test_a_program_may_be_one_group() -> None:
-    alike = [alone(Woken(24, KINDS[1]))] * 1000
+    alike = [alone(Occupancy(24, KINDS[1]))] * 1000
     assert joins(alike, MACHINES["ascend-910b1"]) == [False] + [True] * 999
 
 

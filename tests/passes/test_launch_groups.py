@@ -1,4 +1,5 @@
-"""Launch groups: no choice of ways and joins costs less; graph-schedule cuts kernels for the groups they will be in."""
+"""Launch groups: no choice of points and joins costs less; graph-schedule cuts kernels for the groups they will be
+in."""
 
 from __future__ import annotations
 
@@ -28,50 +29,54 @@ from tilewright.backends.simulator import simulate
 from tilewright.dialects.base import ints
 from tilewright.dialects.graph import FusionOp, ReshapeOp, VectorSchedule
 from tilewright.dialects.graph.schedules import Schedule
+from tilewright.dialects.npu.occupancy import Occupancy
 from tilewright.dialects.npu.structure import LaunchOp
-from tilewright.dialects.npu.waking import Woken
 from tilewright.machine import Machine
 from tilewright.passes.choose.choose import GraphSchedulePass
-from tilewright.passes.choose.fronts import Front, best_ways
+from tilewright.passes.choose.pareto import ParetoFront, pareto_points
 from tilewright.passes.errors import TooLarge
-from tilewright.passes.launch_groups import PARTS, PER_MICROSECOND, Groups, Neighbour, Way
+from tilewright.passes.launch_groups import PARTS, PER_MICROSECOND, Groups, LaunchPoint, Neighbour
 from tilewright.passes.npu.check import check
 from tilewright.passes.order.abreast_order import order_abreast
 from tilewright.passes.order.launch_order import bytes_of
 
 MACHINES = {name: Machine.load(name) for name in ("ascend-910b1", "ascend-310", "ascend-950pr")}
 KINDS = [frozenset(k) for k in (("cube",), ("vector",), ("cube", "vector"))]
-WAYS = st.lists(
-    st.builds(Way, st.builds(Woken, st.integers(1, 24), st.sampled_from(KINDS)), st.integers(0, 12).map(float)),
+POINTS = st.lists(
+    st.builds(
+        LaunchPoint,
+        st.builds(Occupancy, st.integers(1, 24), st.sampled_from(KINDS)),
+        st.integers(0, 12).map(float),
+    ),
     min_size=1,
     max_size=3,
 ).map(tuple)
 
 
-def together(ways: Sequence[Way], cores: int) -> float:
+def together(points: Sequence[LaunchPoint], cores: int) -> float:
     """Microseconds of independent launches on so many cores: one after the other, or some at a time side by side."""
 
     def on_parts(parts: int) -> float:
-        if any(way.woken.cores > cores // parts for way in ways):
+        if any(point.occupancy.cores > cores // parts for point in points):
             return math.inf
-        return sum(max(way.microseconds for way in ways[i : i + parts]) for i in range(0, len(ways), parts))
+        return sum(max(point.microseconds for point in points[i : i + parts]) for i in range(0, len(points), parts))
 
     return min(on_parts(int(parts)) for parts in PARTS)
 
 
-def cost(ways: Sequence[Way], joined: Sequence[bool], free: Sequence[bool], machine: Machine) -> float:
-    """Microseconds of launches, each run in one way, in groups that wake what is best for them; those that are free
+def cost(points: Sequence[LaunchPoint], joined: Sequence[bool], free: Sequence[bool], machine: Machine) -> float:
+    """Microseconds of launches, each run at one point, in groups that occupy what is best for them; those that are free
     wait for no barrier."""
     starts = [i for i, a in enumerate(joined) if not a]
     total = 0.0
-    for start, end in pairwise([*starts, len(ways)]):
-        woken = reduce(or_, (way.woken for way in ways[start:end]))
+    for start, end in pairwise([*starts, len(points)]):
+        occupancy = reduce(or_, (point.occupancy for point in points[start:end]))
         sets = [start, *(i for i in range(start + 1, end) if not free[i]), end]
         each: list[float] = []
-        for cores in range(woken.cores, max(woken.cores, machine.cube_cores) + 1):
-            group = Woken(cores, woken.kinds)
+        for cores in range(occupancy.cores, max(occupancy.cores, machine.cube_cores) + 1):
+            group = Occupancy(cores, occupancy.kinds)
             us = group.launch_microseconds(machine) + (len(sets) - 2) * group.barrier_microseconds(machine)
-            each.append(us + sum(together(ways[a:b], cores) for a, b in pairwise(sets)))
+            each.append(us + sum(together(points[a:b], cores) for a, b in pairwise(sets)))
         total += min(each)
     return total
 
@@ -80,11 +85,11 @@ def cost(ways: Sequence[Way], joined: Sequence[bool], free: Sequence[bool], mach
 @given(
     st.sampled_from(sorted(MACHINES)),
     st.lists(
-        st.builds(Neighbour, WAYS, st.sampled_from([False, False, True]), st.booleans()), min_size=1, max_size=5
+        st.builds(Neighbour, POINTS, st.sampled_from([False, False, True]), st.booleans()), min_size=1, max_size=5
     ),
 )
-def test_no_ways_and_joins_cost_less(name: str, launches: list[Neighbour]) -> None:
-    """And the groups that are found cost what is said: each launch is run in its best way within its part of its
+def test_no_points_and_joins_cost_less(name: str, launches: list[Neighbour]) -> None:
+    """And the groups that are found cost what is said: each launch is run at its best point within its part of its
     group."""
     machine = MACHINES[name]
     least, members = Groups(machine, launches).least()
@@ -93,14 +98,14 @@ def test_no_ways_and_joins_cost_less(name: str, launches: list[Neighbour]) -> No
         for joined in product([False, True], repeat=len(launches))
         if not joined[0] and not any(a and n.first for a, n in zip(joined, launches, strict=True))
     ]
-    choices = list(product(*(n.ways for n in launches)))
+    choices = list(product(*(n.points for n in launches)))
     free = [n.free for n in launches]
-    best = min(cost(ways, joined, free, machine) for ways in choices for joined in partitions)
+    best = min(cost(points, joined, free, machine) for points in choices for joined in partitions)
     assert least == pytest.approx(best, abs=1e-5)
     found = [
         min(
-            (way for way in n.ways if way.woken | m.woken == m.woken),
-            key=lambda way: (way.microseconds, way.woken.cores),
+            (point for point in n.points if point.occupancy | m.occupancy == m.occupancy),
+            key=lambda point: (point.microseconds, point.occupancy.cores),
         )
         for n, m in zip(launches, members, strict=True)
     ]
@@ -110,17 +115,17 @@ def test_no_ways_and_joins_cost_less(name: str, launches: list[Neighbour]) -> No
 
 
 @examples(100)
-@given(WAYS)
-def test_ways_worth_having(ways: tuple[Way, ...]) -> None:
-    """What is left out has one that wakes no more and works no longer; what is kept has none."""
-    schedules = [VectorSchedule(cores=i + 1) for i in range(len(ways))]
-    kept, theirs = best_ways(ways, schedules)
-    assert [ways[schedules.index(s)] for s in theirs] == list(kept)
+@given(POINTS)
+def test_points_worth_having(points: tuple[LaunchPoint, ...]) -> None:
+    """What is left out has one that occupies no more and works no longer; what is kept has none."""
+    schedules = [VectorSchedule(cores=i + 1) for i in range(len(points))]
+    kept, theirs = pareto_points(points, schedules)
+    assert [points[schedules.index(s)] for s in theirs] == list(kept)
 
-    def beats(a: Way, b: Way) -> bool:
-        return a.woken | b.woken == b.woken and a.microseconds <= b.microseconds
+    def beats(a: LaunchPoint, b: LaunchPoint) -> bool:
+        return a.occupancy | b.occupancy == b.occupancy and a.microseconds <= b.microseconds
 
-    assert all(any(beats(a, b) for a in kept) for b in ways)
+    assert all(any(beats(a, b) for a in kept) for b in points)
     assert not any(beats(a, b) for a in kept for b in kept if a is not b)
 
 
@@ -165,8 +170,8 @@ def test_a_schedule_that_cannot_be_built_is_not_taken() -> None:
         raise TooLarge("no")
 
     schedules = [VectorSchedule(cores=n) for n in (2, 4)]
-    ways = tuple(Way(Woken(n, KINDS[1]), 5.0 - n) for n in (2, 4))
-    front = Front(ways, schedules, schedules[0], refuse)
+    points = tuple(LaunchPoint(Occupancy(n, KINDS[1]), 5.0 - n) for n in (2, 4))
+    front = ParetoFront(points, schedules, schedules[0], refuse)
     front.take(1)
     assert front.kept is schedules[0]
 

@@ -26,8 +26,8 @@ from ....dialects.dtypes import itemsize, size, tensor
 from ....dialects.graph import FusionOp, RowAttentionSchedule
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.graph.schedules import Schedule
+from ....dialects.npu.occupancy import Occupancy
 from ....dialects.npu.types import GmType
-from ....dialects.npu.waking import Woken
 from ....dialects.tile import TileType
 from ....kernels.builder import KernelBuilder, dense, gm_of, may_repeat, number
 from ....kernels.emit import Emitter
@@ -203,10 +203,10 @@ class RowAttentionKernel(ScheduledKernel):
             self.held[key] = found
         return self.held[key]
 
-    def woken(self, schedule: Schedule) -> Woken:
+    def occupancy(self, schedule: Schedule) -> Occupancy:
         s, machine = as_row_attention("", schedule), self.machine
         blocks = size(s.grid or ()) * (s.split_keys or 1)
-        return Woken(machine.share_of(min(blocks, machine.vector_cores)), frozenset({"vector"}))
+        return Occupancy(machine.share_of(min(blocks, machine.vector_cores)), frozenset({"vector"}))
 
     def check(self, name: str, schedule: Schedule) -> None:
         reason = self._refusal(as_row_attention(name, schedule))

@@ -17,7 +17,7 @@ from ....machine import Machine
 from ...errors import PassError, TooLarge
 from ..axes import behind_layout
 from ..bound import CubeCost, CubeProblem, LoadCost, OperandLoads
-from ..scheduled import ScheduledKernel, Wait, as_cube, cannot_obey, is_made
+from ..scheduled import BarrierIdle, ScheduledKernel, as_cube, cannot_obey, is_made
 from .contraction_axes import Dim, Operand
 from .cube_loads import L1_FRACTION, other_loads
 from .cube_refusal import refusal
@@ -188,7 +188,7 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
         return self.machine.cycles_to_microseconds(cost.epilogue + cost.tail)
 
     def loading_ahead(
-        self, schedule: Schedule, waits: Sequence[Wait], given: Callable[[SSAValue], bool]
+        self, schedule: Schedule, waits: Sequence[BarrierIdle], given: Callable[[SSAValue], bool]
     ) -> tuple[Schedule, float]:
         sides = [o.source >= 0 and given(self.fusion.inputs[o.source]) for o in self.operands]
         if not is_free(self.asked) or sides[0] == sides[1] or self.problem.pooled or self.problem.sparse:

@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from ....dialects.base import text, to_ints
+from ....dialects.npu.occupancy import occupancy_of
 from ....dialects.npu.structure import KernelOp, LaunchOp
-from ....dialects.npu.waking import woken_by
 from ....dialects.open_sizes import certain
 from ....machine import Machine
 from ...launch_groups import Together
@@ -47,7 +47,7 @@ def check_cores(module: ModuleOp, machine: Machine) -> Iterator[Finding]:
     for op in launches:
         kernel = kernels.get(op.callee.root_reference.data)
         if kernel is not None:
-            taken, there = woken_by(kernel, machine).cores, machine.cube_cores
+            taken, there = occupancy_of(kernel, machine).cores, machine.cube_cores
             if certain(op.begins_on + taken, ">", there):
                 what = f"begins on core {op.begins_on} and takes {taken} of the {there} that {machine.name} has"
                 yield Finding("core-bounds", f"{{first}} {what}", op)

@@ -1,8 +1,8 @@
 """What is known of the schedules of a launch, and which of them is best among its neighbours.
 
 A launch by itself is best on few cores where more of them would start later than they end. As a stage of a group of
-launches it pays a barrier over all cores of the group, however few it uses, so more cores are better. `Front` has the
-schedules of a launch between which that decides, and `Runs.choose` decides for all launches of a program.
+launches it pays a barrier over all cores of the group, however few it uses, so more cores are better. `ParetoFront` has
+the schedules of a launch between which that decides, and `Runs.choose` decides for all launches of a program.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ...dialects.graph import (
     VectorSchedule,
 )
 from ...dialects.graph.schedules import Schedule
-from ...dialects.npu.waking import Woken
+from ...dialects.npu.occupancy import Occupancy
 from ...machine import Machine
 from ..errors import PassError
-from ..launch_groups import GroupMember, Groups, Neighbour, Together, Way
-from ..lower.scheduled import ScheduledKernel, Wait, is_made
+from ..launch_groups import GroupMember, Groups, LaunchPoint, Neighbour, Together
+from ..lower.scheduled import BarrierIdle, ScheduledKernel, is_made
 from ..order.launch_order import base
 
 NEAR = 1.5
@@ -47,16 +47,16 @@ PLACES = 2
 
 
 @dataclass(eq=False)
-class Front:
-    """The schedules of a launch of which each takes less work than all that wake no more cores.
+class ParetoFront:
+    """The schedules of a launch of which each takes less work than all that occupy no more cores.
 
-    ways: what each wakes, and its work. schedules: as they were judged. kept: the one that is taken, complete.
+    points: what each occupies, and its work. schedules: as they were judged. kept: the one that is taken, complete.
     complete: completes another one; None where there is no other. kernel: whose schedules they are, where another may
     still be taken for what is around it. outer: of the values that its fusion is given those that are other values
     outside.
     """
 
-    ways: tuple[Way, ...]
+    points: tuple[LaunchPoint, ...]
     schedules: Sequence[Schedule]
     kept: Schedule
     complete: Callable[[Schedule], Schedule] | None = None
@@ -67,17 +67,17 @@ class Front:
         """Whether no kernel makes a value that its fusion is given."""
         return not is_made(self.outer.get(value, value))
 
-    def behind(self, waits: Sequence[Wait], only: int | None = None) -> tuple[Way, ...]:
-        """Its ways, or the one of this number, where its launches wait so long, and load meanwhile what they may."""
+    def behind(self, waits: Sequence[BarrierIdle], only: int | None = None) -> tuple[LaunchPoint, ...]:
+        """Its points, or the one of this number, where its launches wait so long, and load meanwhile what they may."""
         if self.kernel is None or not any(wait.microseconds for wait in waits):
-            return self.ways
-        found = list(self.ways)
+            return self.points
+        found = list(self.points)
         for i in range(len(found)) if only is None else (only,):
             _, saved = self.kernel.loading_ahead(self.schedules[i], waits, self.given)
             found[i] = found[i]._replace(microseconds=max(found[i].microseconds - saved, 0.0))
         return tuple(found)
 
-    def load_ahead(self, waits: Sequence[Wait]) -> None:
+    def load_ahead(self, waits: Sequence[BarrierIdle]) -> None:
         """Takes the schedule that is best where its launches wait so long, and load meanwhile what they may."""
         if self.kernel is None or self.complete is None or not any(wait.microseconds for wait in waits):
             return
@@ -91,49 +91,52 @@ class Front:
         return 0.0 if self.kernel is None else self.kernel.idle_behind(self.kept)
 
     def take(self, number: int) -> None:
-        """Takes the schedule of one of its ways; the one it has stays where that cannot be built."""
+        """Takes the schedule of one of its points; the one it has stays where that cannot be built."""
         if self.complete is not None:
             with suppress(PassError):
                 self.kept = self.complete(self.schedules[number])
 
     def keep_only(self, fits: Callable[[Schedule], bool]) -> None:
         """Leaves schedules out, but not the one that is taken."""
-        pairs = [pair for pair in zip(self.ways, self.schedules, strict=True) if fits(pair[1])]
-        self.ways, self.schedules = tuple(way for way, _ in pairs), [schedule for _, schedule in pairs]
+        pairs = [pair for pair in zip(self.points, self.schedules, strict=True) if fits(pair[1])]
+        self.points, self.schedules = tuple(point for point, _ in pairs), [schedule for _, schedule in pairs]
 
-    def alone(self, machine: Machine) -> Way:
-        """The best way for a launch of its own."""
-        return min(self.ways, key=lambda way: way.microseconds + way.woken.launch_microseconds(machine))
+    def alone(self, machine: Machine) -> LaunchPoint:
+        """The best point for a launch of its own."""
+        return min(self.points, key=lambda point: point.microseconds + point.occupancy.launch_microseconds(machine))
 
 
-Ways = Mapping[Front, tuple[Way, ...]]
-"""The ways of launches, with what each takes."""
+Points = Mapping[ParetoFront, tuple[LaunchPoint, ...]]
+"""The points of launches, with what each takes."""
 
-Picked = Mapping[Front, int]
-"""Of each launch the number of the way that it is run in."""
+Picked = Mapping[ParetoFront, int]
+"""Of each launch the number of the point that it is run at."""
 
-Waits = Mapping[Front, Sequence[Wait]]
+Waits = Mapping[ParetoFront, Sequence[BarrierIdle]]
 """How long each kernel waits in its launches."""
 
 
-def best_ways(ways: Sequence[Way], schedules: Sequence[Schedule]) -> tuple[tuple[Way, ...], list[Schedule]]:
-    """The ways that are worth having, and their schedules; of equals the first."""
-    order = sorted(range(len(ways)), key=lambda i: (ways[i].microseconds, ways[i].woken.cores, i))
+def pareto_points(
+    points: Sequence[LaunchPoint], schedules: Sequence[Schedule]
+) -> tuple[tuple[LaunchPoint, ...], list[Schedule]]:
+    """The points that are worth having, and their schedules; of equals the first."""
+    order = sorted(range(len(points)), key=lambda i: (points[i].microseconds, points[i].occupancy.cores, i))
     found: list[int] = []
     for i in order:
-        if not any(ways[j].woken | ways[i].woken == ways[i].woken for j in found):
+        if not any(points[j].occupancy | points[i].occupancy == points[i].occupancy for j in found):
             found.append(i)
-    return tuple(ways[i] for i in found), [schedules[i] for i in found]
+    return tuple(points[i] for i in found), [schedules[i] for i in found]
 
 
-def fixed(schedule: Schedule, kind: str, machine: Machine) -> Front:
+def fixed(schedule: Schedule, kind: str, machine: Machine) -> ParetoFront:
     """A schedule that a fusion of this kind has already."""
     blocks = size(schedule.grid or ()) * (schedule.parts or 1 if isinstance(schedule, RowAttentionSchedule) else 1)
     kinds = {"vector"}
     if isinstance(schedule, CubeSchedule | AttentionSchedule):
         kinds = {"cube"} if kind == "cube" else {"cube", "vector"}
     cores = min(blocks, machine.cube_cores) if "cube" in kinds else machine.share_of(blocks)
-    return Front((Way(Woken(cores, frozenset({"fused"} if machine.fused else kinds))),), [schedule], schedule)
+    occupancy = Occupancy(cores, frozenset({"fused"} if machine.fused else kinds))
+    return ParetoFront((LaunchPoint(occupancy),), [schedule], schedule)
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,7 @@ class Chosen:
     them. judged: what the best one takes with whole sums, and with cut ones. others: what it might be instead among its
     neighbours, though it takes longer alone."""
 
-    fronts: tuple[Front, ...]
+    fronts: tuple[ParetoFront, ...]
     microseconds: float
     product: int | None = None
     cuts: tuple[tuple[str, int], ...] = ()
@@ -173,17 +176,17 @@ def best_of(found: Sequence[Chosen]) -> Chosen:
     return replace(first, others=tuple(near)[:MOST_OTHERS] if first.on_cube else ())
 
 
-def apart(fronts: Sequence[Front], machine: Machine) -> float:
+def apart(fronts: Sequence[ParetoFront], machine: Machine) -> float:
     """Microseconds of launches, each by itself."""
     best = (front.alone(machine) for front in fronts)
-    return sum(way.microseconds + way.woken.launch_microseconds(machine) for way in best)
+    return sum(point.microseconds + point.occupancy.launch_microseconds(machine) for point in best)
 
 
-def together(fronts: Sequence[Front], machine: Machine, free: Set[int] = frozenset()) -> float:
+def together(fronts: Sequence[ParetoFront], machine: Machine, free: Set[int] = frozenset()) -> float:
     """Microseconds of launches of which neighbours may run as stages of one, some with no barrier before them."""
     if len(fronts) == 1:
         return apart(fronts, machine)
-    return Groups(machine, [Neighbour(f.ways, free=i in free) for i, f in enumerate(fronts)]).least()[0]
+    return Groups(machine, [Neighbour(f.points, free=i in free) for i, f in enumerate(fronts)]).least()[0]
 
 
 def starts_group(fusion: FusionOp) -> bool:
@@ -210,7 +213,7 @@ class Run:
     times: int
     segments: list[FusionLaunches] = field(default_factory=list)
     together: Together[SSAValue] = field(default_factory=Together[SSAValue])
-    fronts: list[Front] = field(default_factory=list)
+    fronts: list[ParetoFront] = field(default_factory=list)
     firsts: list[bool] = field(default_factory=list)
     frees: list[bool] = field(default_factory=list)
 
@@ -227,12 +230,12 @@ class Run:
                 self.frees[first] = True
 
     def least(
-        self, machine: Machine, ways: Callable[[Front], tuple[Way, ...]], abreast: bool = True
+        self, machine: Machine, points: Callable[[ParetoFront], tuple[LaunchPoint, ...]], abreast: bool = True
     ) -> tuple[float, list[GroupMember]]:
-        """Microseconds of the launches, each run in one of so many ways, and what becomes of each. abreast: whether
+        """Microseconds of the launches, each run at one of so many points, and what becomes of each. abreast: whether
         independent ones may be side by side."""
         each = zip(self.fronts, self.firsts, self.frees, strict=True)
-        return Groups(machine, [Neighbour(ways(f), first, free) for f, first, free in each], abreast).least()
+        return Groups(machine, [Neighbour(points(f), first, free) for f, first, free in each], abreast).least()
 
 
 class Runs:
@@ -280,7 +283,7 @@ class Runs:
         total = 0.0
         for run in runs:
             run.take(taken)
-            total += run.times * run.least(self.machine, lambda front: front.ways)[0]
+            total += run.times * run.least(self.machine, lambda front: front.points)[0]
         return total
 
     def choose(self) -> None:
@@ -293,45 +296,45 @@ class Runs:
         self._exchange()
         runs = [run for run in self.runs if len(run.fronts) > 1]
         fronts = list(dict.fromkeys(front for run in runs for front in run.fronts))
-        ways: Ways = {front: front.ways for front in fronts}
-        picked = self._best(runs, ways, {front: front.ways.index(front.alone(self.machine)) for front in fronts})
+        points: Points = {front: front.points for front in fronts}
+        picked = self._best(runs, points, {front: front.points.index(front.alone(self.machine)) for front in fronts})
         waits: Waits = {}
         if self.ahead:
             picked, waits = self._waiting(runs, picked)
         for front, number in picked.items():
-            if front.ways[number] != front.alone(self.machine):
+            if front.points[number] != front.alone(self.machine):
                 front.take(number)
             front.load_ahead(waits.get(front, ()))
 
     def _waiting(self, runs: Sequence[Run], picked: Picked) -> tuple[Picked, Waits]:
-        """The ways with which launches take least that load meanwhile what they may, and how long they wait then; of
+        """The points with which launches take least that load meanwhile what they may, and how long they wait then; of
         those `picked` and of what is best with the waits that follow from these: of all launches, or of those alone
         that a barrier parts from what is before."""
         free = {front for run in runs for front, free in zip(run.fronts, run.frees, strict=True) if free}
-        early: Ways = {f: f.behind(each) for f, each in self._waits(runs, picked, crowded=True).items()}
-        late: Ways = {front: front.ways if front in free else each for front, each in early.items()}
+        early: Points = {f: f.behind(each) for f, each in self._waits(runs, picked, crowded=True).items()}
+        late: Points = {front: front.points if front in free else each for front, each in early.items()}
         tried = [picked]
-        for ways in (early, late) if free else (early,):
-            if any(ways[front] != front.ways for front in ways):
-                voted = self._best(runs, ways, picked)
+        for points in (early, late) if free else (early,):
+            if any(points[front] != front.points for front in points):
+                voted = self._best(runs, points, picked)
                 tried += [voted] if voted not in tried else []
 
         def judged(each: Picked) -> tuple[float, Waits]:
             waits = self._waits(runs, each)
-            ways = {front: front.behind(waits[front], only) for front, only in each.items()}
-            return self._cost(runs, ways, each), waits
+            points = {front: front.behind(waits[front], only) for front, only in each.items()}
+            return self._cost(runs, points, each), waits
 
         costs = [judged(each) for each in tried]
         best = min(range(len(tried)), key=lambda number: costs[number][0])
         return tried[best], costs[best][1]
 
-    def _best(self, runs: Sequence[Run], ways: Ways, picked: Picked) -> Picked:
-        """The ways with which launches take least, of those `picked` and of what they propose."""
-        if all(len(each) == 1 for each in ways.values()):
+    def _best(self, runs: Sequence[Run], points: Points, picked: Picked) -> Picked:
+        """The points with which launches take least, of those `picked` and of what they propose."""
+        if all(len(each) == 1 for each in points.values()):
             return picked
-        least = self._cost(runs, ways, picked)
-        for voted in self._proposals(runs, ways):
-            cost = self._cost(runs, ways, voted)
+        least = self._cost(runs, points, picked)
+        for voted in self._proposals(runs, points):
+            cost = self._cost(runs, points, voted)
             if cost < least:
                 picked, least = voted, cost
         return picked
@@ -339,22 +342,22 @@ class Runs:
     def _waits(self, runs: Sequence[Run], picked: Picked, crowded: bool = False) -> Waits:
         """How long the cube cores of each kernel wait in its launches. crowded: even where launches that no barrier
         parts have no cores for all of them."""
-        found: dict[Front, list[Wait]] = {front: [] for front in picked}
+        found: dict[ParetoFront, list[BarrierIdle]] = {front: [] for front in picked}
         for run in runs:
             for front, microseconds in zip(run.fronts, self._waits_in(run, picked, crowded), strict=True):
-                found[front].append(Wait(run.times, microseconds))
+                found[front].append(BarrierIdle(run.times, microseconds))
         return found
 
     def _waits_in(self, run: Run, picked: Picked, crowded: bool) -> Iterator[float]:
         """How long cube cores have nothing to do before each launch, in microseconds: they wait for its barrier, for
         stages before it in which they have no work, and for vector cores at the end of the last one in which they
         have. Launches that no barrier parts do so where there are cores for all; else some of them wait for others."""
-        _, members = run.least(self.machine, lambda front: (front.ways[picked[front]],))
+        _, members = run.least(self.machine, lambda front: (front.points[picked[front]],))
         start = 0
         while start < len(members):
             free = takewhile(lambda i: members[i].joined and run.frees[i], range(start + 1, len(members)))
             stage = [start, *free]
-            cores = sum(self._picked(run, picked, i).woken.cores for i in stage)
+            cores = sum(self._picked(run, picked, i).occupancy.cores for i in stage)
             room = crowded or len(stage) == 1 or cores <= members[start].group.cores
             waits = members[start].joined and room
             yield from [self._idle_before(run, members, picked, start) if waits else 0.0] * len(stage)
@@ -364,49 +367,49 @@ class Runs:
         """How long cube cores have nothing to do before a launch behind a barrier, in microseconds."""
         barrier = found = members[at].group.barrier_microseconds(self.machine)
         for i in reversed(range(at)):
-            way = self._picked(run, picked, i)
-            if way.woken.kinds != {"vector"}:
+            point = self._picked(run, picked, i)
+            if point.occupancy.kinds != {"vector"}:
                 return found + run.fronts[i].idle_behind()
-            found += way.microseconds
+            found += point.microseconds
             if not members[i].joined:
                 break
             found += barrier
         return found
 
     @staticmethod
-    def _picked(run: Run, picked: Picked, number: int) -> Way:
-        """The way that a launch of a run is run in."""
+    def _picked(run: Run, picked: Picked, number: int) -> LaunchPoint:
+        """The point that a launch of a run is run at."""
         front = run.fronts[number]
-        return front.ways[picked[front]]
+        return front.points[picked[front]]
 
-    def _proposals(self, runs: Sequence[Run], ways: Ways) -> Iterator[Picked]:
-        """Ways for all launches: independent ones one after the other, or side by side, and then once more for what
+    def _proposals(self, runs: Sequence[Run], points: Points) -> Iterator[Picked]:
+        """Points for all launches: independent ones one after the other, or side by side, and then once more for what
         runs once, when it is known how the kernels of several launches are cut."""
 
-        def votes(free: Callable[[Front], tuple[Way, ...]], abreast: bool) -> Picked:
-            return self._votes(runs, ways, [run.least(self.machine, free, abreast)[1] for run in runs])
+        def votes(free: Callable[[ParetoFront], tuple[LaunchPoint, ...]], abreast: bool) -> Picked:
+            return self._votes(runs, points, [run.least(self.machine, free, abreast)[1] for run in runs])
 
-        yield votes(ways.__getitem__, False)
+        yield votes(points.__getitem__, False)
         if not any(free for run in runs for free in run.frees):
             return
-        voted = votes(ways.__getitem__, True)
+        voted = votes(points.__getitem__, True)
         yield voted
         uses = Counter(front for run in runs for front in run.fronts)
-        yield votes(lambda f: (ways[f][voted[f]],) if uses[f] > 1 else ways[f], True)
+        yield votes(lambda f: (points[f][voted[f]],) if uses[f] > 1 else points[f], True)
 
-    def _cost(self, runs: Sequence[Run], ways: Ways, picked: Picked) -> float:
+    def _cost(self, runs: Sequence[Run], points: Points, picked: Picked) -> float:
         return sum(
-            run.times * run.least(self.machine, lambda front: (ways[front][picked[front]],))[0] for run in runs
+            run.times * run.least(self.machine, lambda front: (points[front][picked[front]],))[0] for run in runs
         )
 
-    def _votes(self, runs: Sequence[Run], ways: Ways, groups: Sequence[Sequence[GroupMember]]) -> Picked:
-        """For each kernel the way that costs least over all its launches; one that wakes more than a group does would
-        be a launch beside it."""
-        costs = {front: [0.0] * len(each) for front, each in ways.items()}
+    def _votes(self, runs: Sequence[Run], points: Points, groups: Sequence[Sequence[GroupMember]]) -> Picked:
+        """For each kernel the point that costs least over all its launches; one that occupies more than a group does
+        would be a launch beside it."""
+        costs = {front: [0.0] * len(each) for front, each in points.items()}
         for run, members in zip(runs, groups, strict=True):
             for front, member in zip(run.fronts, members, strict=True):
-                for i, way in enumerate(ways[front]):
-                    beside = way.woken | member.woken != member.woken
-                    price = way.woken.launch_microseconds(self.machine) if beside else 0.0
-                    costs[front][i] += run.times * (way.microseconds + price)
+                for i, point in enumerate(points[front]):
+                    beside = point.occupancy | member.occupancy != member.occupancy
+                    price = point.occupancy.launch_microseconds(self.machine) if beside else 0.0
+                    costs[front][i] += run.times * (point.microseconds + price)
         return {front: each.index(min(each)) for front, each in costs.items()}

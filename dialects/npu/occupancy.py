@@ -1,4 +1,4 @@
-"""Which cores a launch wakes, and what it costs to start them: for one kernel, or for several behind barriers."""
+"""Which cores a launch occupies, and what it costs to start them: for one kernel, or for several behind barriers."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from .legality import Kernel
 
 
 @dataclass(frozen=True)
-class Woken:
-    """What a launch wakes: `cores` cube cores, or the share of the chip that its vector cores are; of these `kinds`."""
+class Occupancy:
+    """What a launch occupies: `cores` cube cores, or the share of the chip that its vector cores are; of these
+    `kinds`."""
 
     cores: int
     kinds: frozenset[str]
 
-    def __or__(self, other: Woken) -> Woken:
-        """What one launch of both wakes."""
-        return Woken(max(self.cores, other.cores), self.kinds | other.kinds)
+    def __or__(self, other: Occupancy) -> Occupancy:
+        """What one launch of both occupies."""
+        return Occupancy(max(self.cores, other.cores), self.kinds | other.kinds)
 
-    def behind(self, first: int) -> Woken:
-        """What a launch wakes of which this begins on another core than the first."""
-        return Woken(first + self.cores, self.kinds) if first else self
+    def behind(self, first: int) -> Occupancy:
+        """What a launch occupies of which this begins on another core than the first."""
+        return Occupancy(first + self.cores, self.kinds) if first else self
 
     def places(self, first: int = 0) -> frozenset[tuple[str, int]]:
         """What it takes of the chip from a core on: (kind of core, number of a cube core or a share as large)."""
@@ -52,10 +53,10 @@ def blocks_at_once(kernel: Kernel, machine: Machine) -> int:
     return min(prod(to_ints(kernel.grid)), max(1, min(room, default=1)))
 
 
-def woken_by(kernel: Kernel, machine: Machine) -> Woken:
-    """What a launch of one kernel wakes."""
+def occupancy_of(kernel: Kernel, machine: Machine) -> Occupancy:
+    """What a launch of one kernel occupies."""
     blocks, sections = blocks_at_once(kernel, machine), kernel.sections()
     kinds = frozenset(text(s.core) for s in sections)
     if kinds == {"vector"}:
-        return Woken(machine.share_of(blocks * integer(sections[0].units)), kinds)
-    return Woken(blocks, kinds)
+        return Occupancy(machine.share_of(blocks * integer(sections[0].units)), kinds)
+    return Occupancy(blocks, kinds)
