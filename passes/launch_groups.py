@@ -157,16 +157,16 @@ class Groups:
     last group occupies no more. Time and memory are linear in the launches.
     """
 
-    def __init__(self, machine: Machine, neighbours: Sequence[Neighbour], abreast: bool = True):
-        """abreast: whether independent launches may be side by side."""
+    def __init__(self, machine: Machine, neighbours: Sequence[Neighbour], concurrent: bool = True):
+        """concurrent: whether independent launches may be side by side."""
         occupancies = {p.occupancy for n in {id(n.points): n.points for n in neighbours}.values() for p in n}
         kinds = {o.kinds for o in occupancies}
         for _ in range(len(kinds)):
             kinds |= {a | b for a in kinds for b in kinds}
         cores = {o.cores for o in occupancies}
-        if abreast and any(n.free for n in neighbours):
+        if concurrent and any(n.free for n in neighbours):
             cores |= {n * parts for n in cores for parts in PARTS.tolist() if n * parts <= machine.cube_cores}
-        self.neighbours, self.parts = neighbours, PARTS if abreast else PARTS[:1]
+        self.neighbours, self.parts = neighbours, PARTS if concurrent else PARTS[:1]
         self.bounds = [Occupancy(n, k) for k in sorted(kinds, key=sorted) for n in sorted(cores)]
         """What a group may occupy at most."""
         self.launch = _picoseconds([b.launch_microseconds(machine) for b in self.bounds])

@@ -22,9 +22,9 @@ from ...dialects.npu.occupancy import Occupancy
 from ...dialects.npu.places import addresses_of, arena_of
 from ...dialects.npu.streams import COMPUTE, HOST, PROGRAM, Command
 from ...machine import Machine
-from .abreast import Beside, ends
 from .core import BarrierWait
 from .errors import SimulationError
+from .independent import Beside, ends
 from .kernel import TimedKernel
 from .memory import L2, Snapshot
 from .steps import Copy, EventRecord, EventWait, HostCall, Launch, Repeat, Scalars, Simulation, Step, Transfer
@@ -161,11 +161,11 @@ class _Host(HostVisitor[Steps]):
                 else:
                     self.visit(between)  # a view that the next launch takes
                 between = between.next_op
-            self._stages.append(self._abreast(steps))
+            self._stages.append(self._independent(steps))
             self._timed.update(zip(together, self._stages[-1], strict=True))
         return [self._timed.pop(op)]
 
-    def _abreast(self, steps: Sequence[Launch]) -> Sequence[Launch]:
+    def _independent(self, steps: Sequence[Launch]) -> Sequence[Launch]:
         """Launches that no barrier parts, each with its share of the time that they take together."""
         machine = self.machine
         launches = [self._beside(step) for step in steps]

@@ -175,7 +175,7 @@ class Session:
         """What runs between the barriers around a launch, and whether it is this one alone."""
         behind = op.without_barrier()
         alone = op.nowait is None and len(behind) == 1
-        before = op.abreast()[-1] if op.nowait is not None and op.abreast() else None
+        before = op.independent_before()[-1] if op.nowait is not None and op.independent_before() else None
         stage = self._stages.get(before) if before is not None else None
         found = self._stages[op] = stage or BarrierStage(self.device)
         return found, alone

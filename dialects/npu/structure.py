@@ -152,9 +152,9 @@ class LaunchOp(Command, KernelUser):
 
     def stages_before(self) -> list[LaunchOp]:
         """The launches of its group between the barrier before this one and the one before that, the last one first."""
-        first = [self, *self.abreast()][-1]
+        first = [self, *self.independent_before()][-1]
         before = None if first.joined is None else joinable_before(first)
-        return [] if before is None else [before, *before.abreast()]
+        return [] if before is None else [before, *before.independent_before()]
 
     def sets_before(self) -> Iterator[list[LaunchOp]]:
         """The launches of its group before this one between two barriers each, as `stages_before` has them, back to the
@@ -173,7 +173,7 @@ class LaunchOp(Command, KernelUser):
         """The launches that may still run while this one reads what it reads ahead, the last one first."""
         return [op for stage in islice(self.sets_before(), self.passes_barriers) for op in stage]
 
-    def abreast(self) -> list[LaunchOp]:
+    def independent_before(self) -> list[LaunchOp]:
         """The launches before this one that no barrier parts from it, the last one first."""
         found: list[LaunchOp] = []
         launch = self

@@ -46,7 +46,7 @@ from ..launch_groups import LaunchPoint
 from ..lower.cube.draining import pack_for_drain
 from ..lower.scheduled import ScheduledKernel, cannot_obey
 from ..oracle import BOUND, Oracle, oracle_of
-from ..order.abreast_order import order_abreast
+from ..order.independent_order import order_independent
 from ..order.launch_order import FREE
 from ..pins import Pins, parse_pins, pinned_for
 from ..pins import Schedule as Pin
@@ -205,7 +205,7 @@ class Scheduler:
                 if isinstance(op, FusionOp) and not op.on_host and op.parent is not None:
                     rewrites.rewritten(op, {})
         if self.join:
-            order_abreast(block)
+            order_independent(block)
         position: dict[Operation, float] = {op: i for i, op in enumerate(block.ops)}
         self.runs.begin(times)
         for op in list(block.ops):

@@ -40,7 +40,7 @@ from ..lower.chains.attention_parts import is_chained
 from ..lower.chains.row_attention import RowAttentionKernel
 from ..lower.chains.row_attention_parts import parts_combined
 from ..lower.scheduled import ScheduledKernel
-from ..order.abreast_order import FEW_BYTES, order_abreast
+from ..order.independent_order import FEW_BYTES, order_independent
 from ..order.launch_order import MICROSECONDS, order_launches
 from ..rewriting import inline_for
 from .epilogue_fusion import is_for_split_sums
@@ -65,7 +65,7 @@ class GraphToTilePass(ChoosingPass):
                 lowering.block(func.body.block)
         order_launches(module, lowering.microseconds, machine)
         for block in lowering.split_in:
-            order_abreast(block, FEW_BYTES)
+            order_independent(block, FEW_BYTES)
         if self.memory_limit is not None:
             for built in dict.fromkeys(lowering.launched.values()):
                 built.op.attributes[MICROSECONDS] = FloatAttr(built.microseconds, 64)

@@ -230,12 +230,12 @@ class Run:
                 self.frees[first] = True
 
     def least(
-        self, machine: Machine, points: Callable[[ParetoFront], tuple[LaunchPoint, ...]], abreast: bool = True
+        self, machine: Machine, points: Callable[[ParetoFront], tuple[LaunchPoint, ...]], concurrent: bool = True
     ) -> tuple[float, list[GroupMember]]:
-        """Microseconds of the launches, each run at one of so many points, and what becomes of each. abreast: whether
-        independent ones may be side by side."""
+        """Microseconds of the launches, each run at one of so many points, and what becomes of each. concurrent:
+        whether independent ones may be side by side."""
         each = zip(self.fronts, self.firsts, self.frees, strict=True)
-        return Groups(machine, [Neighbour(points(f), first, free) for f, first, free in each], abreast).least()
+        return Groups(machine, [Neighbour(points(f), first, free) for f, first, free in each], concurrent).least()
 
 
 class Runs:
@@ -386,8 +386,8 @@ class Runs:
         """Points for all launches: independent ones one after the other, or side by side, and then once more for what
         runs once, when it is known how the kernels of several launches are cut."""
 
-        def votes(free: Callable[[ParetoFront], tuple[LaunchPoint, ...]], abreast: bool) -> Picked:
-            return self._votes(runs, points, [run.least(self.machine, free, abreast)[1] for run in runs])
+        def votes(free: Callable[[ParetoFront], tuple[LaunchPoint, ...]], concurrent: bool) -> Picked:
+            return self._votes(runs, points, [run.least(self.machine, free, concurrent)[1] for run in runs])
 
         yield votes(points.__getitem__, False)
         if not any(free for run in runs for free in run.frees):

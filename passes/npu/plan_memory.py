@@ -6,7 +6,7 @@ After:   %y = npu.gm_alloc {address = 1572864} : !npu.gm<128x768xf32>    and the
 Arguments and constants are live for the whole run. Every other tensor is live from its first to its last use, a donated
 argument from the start. One that is made in front of a loop or branch and used inside is live for that whole op; what a
 loop's body makes is live in each round from its first to its last use.
-Launches that are independent of each other share no memory where there is room (abreast.py).
+Launches that are independent of each other share no memory where there is room (independent.py).
 A called function has its own frame behind those of its callers; its arguments and results are tensors of the caller.
 
 Where sizes are open, so are the addresses: `address = "512*t + 4096"`. The plan is that for the example of the
@@ -37,7 +37,7 @@ from ...packing import Budget, Buffer, PackingPlan, PackingProblem, solve
 from ..base import TargetPass
 from ..calls import callers_first, calls_of
 from ..errors import PassError
-from .abreast import kept_apart
+from .independent import kept_apart
 from .no_room import needs, no_room
 from .stacking import stacked
 

@@ -1,9 +1,9 @@
 """Runs the streams of a host program in orders that events allow, and makes faults in the events.
 
 It shares no code with npu-check. The program's own thread gives out commands; any queue whose head is not held up by an
-event may run next, and a launch that waits for no barrier before those it is abreast of. Memory is ranges of contents
-(pieces.py). A command reads what it uses and writes contents that mix all of it, old contents of what it writes
-included: another order of two commands that meet leaves other contents.
+event may run next, and a launch that waits for no barrier before those that it is independent of. Memory is ranges of
+contents (pieces.py). A command reads what it uses and writes contents that mix all of it, old contents of what it
+writes included: another order of two commands that meet leaves other contents.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def test_no_fault_in_the_events_escapes(name: str) -> None:
     assert caught >= 12
 
 
-def abreast(x: jax.Array, w: jax.Array) -> jax.Array:
+def independent(x: jax.Array, w: jax.Array) -> jax.Array:
     """Chains that need nothing of each other, then what needs all of them."""
     parts = [jax.numpy.tanh(x @ (w + i)) @ w for i in range(4)]
     return (parts[0] @ parts[1]) + (parts[2] @ parts[3]) @ w
@@ -103,7 +103,7 @@ def abreast(x: jax.Array, w: jax.Array) -> jax.Array:
 def test_no_missing_barrier_escapes() -> None:
     """Where launches wait for no barrier, every order ends alike; each other barrier is needed, and both say so."""
     rng = np.random.default_rng(0)
-    right = tw.compile(abreast, *(rng.random((256, 256), np.float32) for _ in range(2))).module()
+    right = tw.compile(independent, *(rng.random((256, 256), np.float32) for _ in range(2))).module()
     joined = [op for op in right.walk() if isinstance(op, LaunchOp) and op.joined is not None]
     assert sum(op.nowait is not None for op in joined) >= 3
     assert check(right, B1) == []
@@ -125,7 +125,7 @@ def test_no_missing_barrier_escapes() -> None:
 def test_no_input_that_is_read_too_early_escapes() -> None:
     """What is read ahead of barriers may be read at any time since the one before; any other input may not."""
     rng = np.random.default_rng(0)
-    right = tw.compile(abreast, *(rng.random((256, 256), np.float32) for _ in range(2))).module()
+    right = tw.compile(independent, *(rng.random((256, 256), np.float32) for _ in range(2))).module()
     joined = [op for op in right.walk() if isinstance(op, LaunchOp) and op.joined is not None]
     assert any(op.ahead is not None for op in joined) and check(right, B1) == []
     (wanted,) = outcomes(right, 40)

@@ -37,7 +37,7 @@ from tilewright.passes.choose.pareto import ParetoFront, pareto_points
 from tilewright.passes.errors import TooLarge
 from tilewright.passes.launch_groups import PARTS, PER_MICROSECOND, Groups, LaunchPoint, Neighbour
 from tilewright.passes.npu.check import check
-from tilewright.passes.order.abreast_order import order_abreast
+from tilewright.passes.order.independent_order import order_independent
 from tilewright.passes.order.launch_order import bytes_of
 
 MACHINES = {name: Machine.load(name) for name in ("ascend-910b1", "ascend-310", "ascend-950pr")}
@@ -270,7 +270,7 @@ def test_orders_keep_dependences_and_the_peak(needs: list[list[int]], data: st.D
     before = list(block.ops)
     peak = needed(before)
     few = data.draw(st.sampled_from([0, 8192]))
-    order_abreast(block, few)
+    order_independent(block, few)
     after = list(block.ops)
     assert set(after) == set(before) and after[-1] is before[-1]
     place = {op: i for i, op in enumerate(after)}

@@ -290,9 +290,9 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
         backends/simulator/reuse.py."""
         stored = self._epilogue_traffic / size([*tiles.values()])
         sides = [[*self.b_axes, *self.m_axes], [*self.b_axes, *self.n_axes]]
-        abreast = {a: -(-n // own[a]) for a, n in tiles.items()}
+        beside = {a: -(-n // own[a]) for a, n in tiles.items()}
         each = [
-            load.times * load.each.bytes * size([abreast[a] for a in axes])
+            load.times * load.each.bytes * size([beside[a] for a in axes])
             for load, axes in zip(cost.loads, sides, strict=True)
         ]
         sweeps = [size([own[a] for a in axes]) for axes in (self.m_axes, self.n_axes)]
@@ -303,7 +303,7 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
         again = [1.0, 1.0]
         again[swept] = 1.0 if sweep <= room else sweeps[kept]
         again[kept] = 1.0 if one <= room else sweeps[swept]
-        sharers = [size([abreast[a] for a in axes]) for axes in (self.n_axes, self.m_axes)]
+        sharers = [size([beside[a] for a in axes]) for axes in (self.n_axes, self.m_axes)]
         lhs, rhs = (
             replace(load, sharers=same, crossing=whole * times)
             for load, same, whole, times in zip(cost.loads, sharers, self._operand_bytes, again, strict=True)

@@ -255,8 +255,8 @@ def _rows_tried(
     if not problem.pooled:
         return [_along_m(problem, rows, pins)]
     columns = size([problem.extents[a] for a in problem.n])
-    abreast = max(machine.cube_cores // max(-(-columns // cols), 1), 1)
-    return list(tiles_of_rows(problem, rows, abreast, pins.base_m is not None))
+    cores = max(machine.cube_cores // max(-(-columns // cols), 1), 1)
+    return list(tiles_of_rows(problem, rows, cores, pins.base_m is not None))
 
 
 def _sides_tried(problem: CubeProblem, machine: Machine, pins: CubeSchedule) -> Iterator[tuple[int, int]]:

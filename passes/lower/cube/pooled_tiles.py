@@ -12,10 +12,10 @@ from .cube_loads import even
 
 
 def tiles_of_rows(
-    problem: CubeProblem, most: int, abreast: int, exactly: bool = False
+    problem: CubeProblem, most: int, cores: int, exactly: bool = False
 ) -> Iterator[dict[int, int]]:
     """Extents along the m axes of tiles of at most `most` rows: the longest of which all tiles together have the fewest
-    rows, and the longest with which the busiest of `abreast` cores has the fewest. A tile of several places along axes
+    rows, and the longest with which the busiest of so many `cores` has the fewest. A tile of several places along axes
     that are not pooled has all windows. None where a window of one place has more rows. exactly: of tiles that have so
     many rows, in whole fractals."""
     pooled, extents = problem.pooled, problem.extents
@@ -41,7 +41,7 @@ def tiles_of_rows(
         rows = round_up(size([*tile.values()]))
         if exactly and rows != round_up(most):
             continue
-        found.append((rows * tiles, rows * -(-tiles // abreast), -rows, tile))
+        found.append((rows * tiles, rows * -(-tiles // cores), -rows, tile))
     if not found:
         return
     least, busiest = min(found, key=itemgetter(0, 2, 1)), min(found, key=itemgetter(1, 2, 0))

@@ -62,7 +62,7 @@ def _read_too_early(op: LaunchOp, memory: TensorPlaces) -> Iterator[Finding]:
 
 
 def _races(op: LaunchOp, memory: TensorPlaces) -> Iterator[Finding]:
-    for before in op.abreast():
+    for before in op.independent_before():
         met = memory.meeting(before, op)
         if met is not None:
             place, wrote, writes = met

@@ -30,7 +30,7 @@ FEW_BYTES = 1 << 20
 """Bytes that do not matter: rows of a token are a hundredth of that."""
 
 
-def order_abreast(block: Block, few: int = 0) -> None:
+def order_independent(block: Block, few: int = 0) -> None:
     """Reorders the fusions, or launches, of a block, between all ops that are none for the device. few: bytes that may
     be live in any case."""
     segment: list[Operation] = []

@@ -14,7 +14,7 @@ from tiers import examples, sampled
 
 import tilewright as tw
 from tilewright.backends.simulator import simulate
-from tilewright.backends.simulator.abreast import Beside, ends
+from tilewright.backends.simulator.independent import Beside, ends
 from tilewright.dialects.npu.occupancy import Occupancy
 from tilewright.dialects.npu.structure import LaunchOp
 from tilewright.machine import Machine
