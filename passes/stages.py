@@ -68,8 +68,8 @@ class Stage:
 
     implementation: the pass's class, or "module:Class" of it; level: the module's level after the pass; requires,
     establishes: states; choices: what is asked of the passes; optional: the choice without which the pass has nothing
-    to do, none for most; rounds: its results may be further off than those of the ops that it replaces, so that what
-    follows is judged against what it makes.
+    to do, none for most; changes_numerics: its results may be further off than those of the ops that it replaces, so
+    that what follows is judged against what it makes.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Stage:
     establishes: tuple[str, ...] = ()
     choices: PassChoices = PassChoices()
     optional: Literal["", "precision", "winograd", "memory_limit", "hivm"] = ""
-    rounds: bool = False
+    changes_numerics: bool = False
 
     @property
     def asked(self) -> bool:
@@ -97,10 +97,22 @@ class Stage:
 
 
 PIPELINE: tuple[Stage, ...] = (
-    Stage("graph-precision", ".numbers.precision:GraphPrecisionPass", "graph", optional="precision", rounds=True),
+    Stage(
+        "graph-precision",
+        ".numbers.precision:GraphPrecisionPass",
+        "graph",
+        optional="precision",
+        changes_numerics=True,
+    ),
     Stage("graph-quantized", ".quantized.quantized:GraphQuantizedPass", "graph", (), ("stored",)),
     Stage("graph-complex", ".numbers.complex:GraphComplexPass", "graph", (), ("real",)),
-    Stage("graph-winograd", ".choose.winograd_choice:GraphWinogradPass", "graph", optional="winograd", rounds=True),
+    Stage(
+        "graph-winograd",
+        ".choose.winograd_choice:GraphWinogradPass",
+        "graph",
+        optional="winograd",
+        changes_numerics=True,
+    ),
     Stage("graph-simplify", ".simplify.simplify:GraphSimplifyPass", "graph", ("stored", "real")),
     Stage("graph-strips", ".strips.strips:GraphStripsPass", "graph", ("stored", "real")),
     Stage("graph-hoist", ".program.hoist:GraphHoistPass", "graph"),
@@ -111,7 +123,7 @@ PIPELINE: tuple[Stage, ...] = (
     Stage("tile-inline", ".order.inline:TileInlinePass", "tile", ("tiled",), ("inlined",)),
     Stage("tile-fit", ".order.rematerialise:TileFitPass", "tile", ("tiled",), optional="memory_limit"),
     Stage("tile-to-npu", ".npu.bufferize:TileToNpuPass", "npu", ("tiled",), ("bufferized",)),
-    Stage("npu-hivm", ".npu.hivm:NpuHivmPass", "npu", ("bufferized",), optional="hivm", rounds=True),
+    Stage("npu-hivm", ".npu.hivm:NpuHivmPass", "npu", ("bufferized",), optional="hivm", changes_numerics=True),
     Stage("npu-allocate", ".npu.allocate:NpuAllocatePass", "npu", ("bufferized",), ("addressed",)),
     Stage(
         "npu-synchronize", ".npu.synchronize:NpuSynchronizePass", "npu", ("bufferized",), ("synchronized",)

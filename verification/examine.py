@@ -154,12 +154,12 @@ class Examiner:
         self.step(SOURCE)
         self._source(state)
         following = remaining(module, "npu", self.stages)
-        last = max((i for i, stage in enumerate(following) if stage.rounds), default=-1)
+        last = max((i for i, stage in enumerate(following) if stage.changes_numerics), default=-1)
         for stage in following[: last + 1]:
             after = self._apply(stage, state)
             if after is None:
                 return
-            if stage.rounds:
+            if stage.changes_numerics:
                 self._rounded(after)
             state = after
 
@@ -266,10 +266,10 @@ class Examiner:
             elif before.level == "tile":
                 self._judge_tile(stage, before, after, golden)
             else:
-                settings = Settings(golden=golden, once=self.options.once, rounds=stage.rounds)
+                settings = Settings(golden=golden, once=self.options.once, changes_numerics=stage.changes_numerics)
                 isolated = GraphWalk(after.module, self.cache, settings).run(self.inputs)
                 self._note(stage, before, after, golden, isolated)
-                if stage.rounds and not self._done():
+                if stage.changes_numerics and not self._done():
                     self._rounded(after, isolated)
                 else:
                     self._accumulated(after, isolated)

@@ -42,14 +42,14 @@ Env = dict[SSAValue, Pair]
 class Settings:
     """How to walk. likely: compute the bounds of a whole program on the way; golden: the run to compare with;
     once: a kernel that gave the right values once is not run again, whatever the values; record: keep values for
-    the next level; rounds: values may be of narrower types than the golden ones, and are off by what that rounds;
-    noise: what moves the result of each op at random by as much as its own rounding may."""
+    the next level; changes_numerics: values may be of narrower types than the golden ones, and are off by what that
+    rounds; noise: what moves the result of each op at random by as much as its own rounding may."""
 
     likely: bool = False
     golden: Trace | None = None
     once: bool = False
     record: bool = True
-    rounds: bool = False
+    changes_numerics: bool = False
     noise: np.random.Generator | None = None
 
 
@@ -144,7 +144,7 @@ class GraphWalk:
         if key not in golden.values:
             return pair, False
         (x, e), want = pair, golden.values[key]
-        if self.settings.rounds and _is_narrower(x, want):
+        if self.settings.changes_numerics and _is_narrower(x, want):
             return self._settle_narrow(op, i, pair, want, path), True
         if want.shape != x.shape or want.dtype != x.dtype:
             return pair, False
@@ -176,7 +176,8 @@ class GraphWalk:
         if same_bits(x, want):
             return SAME
         theirs = None if golden is None else golden()
-        if not self.settings.rounds and golden is not None and (mine is None or mine.coarsest > golden.coarsest):
+        coarser = golden is not None and (mine is None or mine.coarsest > golden.coarsest)
+        if coarser and not self.settings.changes_numerics:
             return compare(x, want, None if theirs is None else 2 * theirs)
         own = None if mine is None else mine()
         return compare(x, want, both(own, theirs, "worst"))

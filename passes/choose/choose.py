@@ -85,15 +85,16 @@ class Scheduler:
         machine: Machine,
         oracle: Oracle,
         pins: Pins = None,
-        whole: bool = False,
+        no_further_cuts: bool = False,
         without: Collection[str] = (),
     ):
         self.machine, self.oracle, self.pins, self.without = machine, oracle, pins, frozenset(without)
         self.join = self.may(JOIN)
-        self.keeps_whole = whole
+        self.no_further_cuts = no_further_cuts
         """Whether a fusion that is too large is an error, and no sum is split."""
-        self.by_size = True
-        """Whether a product may be on vector cores: a schedule for other sizes, too, is one for the cube."""
+        self.static_shapes = True
+        """Whether all sizes are known, so that a product may be on vector cores: a schedule for other sizes, too, is
+        one for the cube."""
         self.layouts: Mapping[SSAValue, LayoutName] = {}
         """Tensors that have been given another layout."""
         self.names: KernelNames[Chosen] = KernelNames()
@@ -174,7 +175,7 @@ class Scheduler:
             return [self._unasked(judged, plan, before, kinds) for plan in launches_of(judged, self.machine)]
         except TooLarge:
             block = Block([copy := fusion.clone()])
-            parts = split_in_two(copy) if cut and not self.keeps_whole else []
+            parts = split_in_two(copy) if cut and not self.no_further_cuts else []
             if not parts:
                 raise
             self.kept.append(block)
@@ -251,22 +252,22 @@ class Scheduler:
     def fusion(self, fusion: FusionOp) -> list[Chosen]:
         """Finds schedules for a fusion, or for the two parts of it; `finish` gives it one. A fusion with open
         dimensions is judged at the example of the compilation."""
-        judged, self.by_size = fusion, not has_open_sizes(fusion)
-        if not self.by_size:
+        judged, self.static_shapes = fusion, not has_open_sizes(fusion)
+        if not self.static_shapes:
             if not all_complete(to_schedules(fusion.schedule)):
                 pack_for_drain(fusion, self.machine)
             judged = Instance(example_sizes()).outside(fusion)
         try:
             found = self.judge(judged)
         except TooLarge:
-            parts = [] if self.keeps_whole else split_in_two(fusion)
+            parts = [] if self.no_further_cuts else split_in_two(fusion)
             if not parts:
                 raise
             return [chosen for part in parts for chosen in self.fusion(part)]
         except PassError as error:
             raise self._with_layouts(error, fusion) from None
         finally:
-            self.by_size = True
+            self.static_shapes = True
         self.runs.add(found, fusion)
         self.finish.append(partial(self.give, fusion, found))
         return found
@@ -337,7 +338,7 @@ class Scheduler:
         self, fusion: FusionOp, plan: LaunchPlan, asked: Schedule | None, given: Chosen | None = None
     ) -> Chosen:
         """The schedules of a launch: those `given`, or of an equal launch where there is one, or the best."""
-        key = plan.key, self.by_size
+        key = plan.key, self.static_shapes
         known = self.names.find(key, plan.details)
         if known is None:
             name = self.names.next(plan.stem)
@@ -363,7 +364,7 @@ class Scheduler:
             return self.attention.in_bands(fusion, plan, name, asked)
         asked = asked or pinned_for(self.pins, name, plan.choices, plan.obeys_all)
         written = (
-            [v.owner for v in fusion.inputs if isinstance(v.owner, FusionOp)] if self.keeps_whole else []
+            [v.owner for v in fusion.inputs if isinstance(v.owner, FusionOp)] if self.no_further_cuts else []
         )
         return self.best_behind(fusion, plan, name, written, asked)
 
@@ -395,7 +396,7 @@ class Scheduler:
     @cached_property
     def inner(self) -> Scheduler:
         """Schedules the fusions that split sums become."""
-        return Scheduler(self.machine, self.oracle, whole=True, without=self.without)
+        return Scheduler(self.machine, self.oracle, no_further_cuts=True, without=self.without)
 
     def best_behind(
         self,
@@ -448,7 +449,7 @@ class Scheduler:
         if not able:
             return Chosen((ParetoFront((LaunchPoint(kernel.occupancy(best)),), [best], best),), inf)
         # where sizes are open, another schedule might hold for the example alone
-        late = kernel if self.by_size else None
+        late = kernel if self.static_shapes else None
         return Chosen((ParetoFront(*pareto_points(points, able), best, complete, late),), min(microseconds))
 
     def microseconds(self, found: Sequence[Chosen], free: Set[int] = frozenset()) -> float:

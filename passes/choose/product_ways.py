@@ -67,9 +67,9 @@ class ProductWays:
             raise cannot_obey(name, fault)
         if asked.parts is not None:
             return self._split(fusion, name, asked, asked.parts)
-        if asked.chosen() or (self.scheduler.keeps_whole and not is_for_split_sums(fusion)):
+        if asked.chosen() or (self.scheduler.no_further_cuts and not is_for_split_sums(fusion)):
             return self.scheduler.whole(plan.kernel(name, asked), name, asked)
-        kinds = self.kinds if free and self.scheduler.by_size else (type(asked),)
+        kinds = self.kinds if free and self.scheduler.static_shapes else (type(asked),)
         if is_for_split_sums(fusion):
             return self.free_split(fusion, name, kinds)
         return self.free_best(fusion, plan, name, kinds)
@@ -123,7 +123,7 @@ class ProductWays:
     def splits(self, fusion: FusionOp) -> list[CubeSchedule | VectorSchedule]:
         """The cuts of a contraction's sums that are worth judging."""
         product = product_of(fusion)
-        if product is None or self.scheduler.keeps_whole or not self.scheduler.may(SPLIT_K):
+        if product is None or self.scheduler.no_further_cuts or not self.scheduler.may(SPLIT_K):
             return []
         return [
             *(CubeSchedule(split_k=n) for n in parts_worth_trying(product, self.machine)),
@@ -133,7 +133,7 @@ class ProductWays:
     def _cut_where_idle(self, fusion: FusionOp, name: str, whole: Chosen) -> Iterator[Chosen]:
         """A contraction with its sums cut, or those of its last tiles, where cores are idle with `whole` sums."""
         product, schedule = product_of(fusion), whole.fronts[0].kept
-        if self.scheduler.keeps_whole or not self.scheduler.may(STREAM_K):
+        if self.scheduler.no_further_cuts or not self.scheduler.may(STREAM_K):
             return
         if product is None or not isinstance(schedule, CubeSchedule):
             return
@@ -143,7 +143,7 @@ class ProductWays:
 
     def may_split(self, fusion: FusionOp) -> bool:
         """Whether it is judged if vector cores should add up the parts of a contraction's sums."""
-        product = None if self.scheduler.keeps_whole else product_of(fusion)
+        product = None if self.scheduler.no_further_cuts else product_of(fusion)
         return is_for_split_sums(fusion) or (
             product is not None and bool(parts_worth_trying(product, self.machine))
         )

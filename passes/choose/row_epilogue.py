@@ -150,7 +150,7 @@ class RowEpilogue(Rewrites):
     def _asked(self, fusion: FusionOp) -> _Asked | None:
         """What is asked of a contraction's row epilogue; None where the fusion stays as it is."""
         scheduler = self.scheduler
-        if scheduler.keeps_whole or has_open_sizes(fusion):
+        if scheduler.no_further_cuts or has_open_sizes(fusion):
             return None
         schedules = to_schedules(fusion.schedule)
         if schedules:

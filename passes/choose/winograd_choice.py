@@ -157,7 +157,8 @@ class WinogradJudge:
         Driver([ConvAsWinograd(self.machine)]).run([copy])
         simplify(module, self.machine, selected(()))
         fuse_block(func.body.block, self.machine)
-        scheduler = Scheduler(self.machine, self.oracle, whole=places > 0)  # as a whole, what is written is in L2
+        # as a whole, what is written is in L2
+        scheduler = Scheduler(self.machine, self.oracle, no_further_cuts=places > 0)
         made = [op for op in func.body.block.ops if isinstance(op, FusionOp)]
         return sum(self._of_fusion(fusion, scheduler) for fusion in made[1:])
 
