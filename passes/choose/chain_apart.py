@@ -64,7 +64,7 @@ class ChainApart(Rewrites):
 
     def _kind(self, fusion: FusionOp) -> type:
         at = chained_in(fusion, self.machine)
-        return RowAttentionKernel if at.few else kind_of_chain(at, self.machine)
+        return RowAttentionKernel if at.is_decode else kind_of_chain(at, self.machine)
 
     def _parts(self, fusion: FusionOp) -> Proposal:
         block = taken_apart(fusion, self.machine)

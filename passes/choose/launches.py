@@ -101,12 +101,12 @@ def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
     shaping = shaping_op(fusion)
     cube = isinstance(shaping, ContractOp | ConvOp)
     chained = chained_in(fusion, machine) if is_chained(fusion) else None
-    few = chained is not None and chained.few
+    is_decode = chained is not None and chained.is_decode
 
     def kernel(name: str, asked: Schedule | None) -> ScheduledKernel:
         if isinstance(fusion.prepared, _Kept) and fusion.prepared.serves(key, details, asked):
             return fusion.prepared.kernel
-        if few:
+        if is_decode:
             return RowAttentionKernel(fusion, machine, as_row_attention(name, asked))
         if chained is not None:
             return kind_of_chain(chained, machine)(fusion, machine, as_attention(name, asked))
@@ -115,7 +115,7 @@ def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
             return cls(fusion, machine, as_vector(name, asked))
         return KERNELS[type(shaping)](shaping, fusion, machine, name, asked)
 
-    own = RowAttentionSchedule if few else AttentionSchedule
+    own = RowAttentionSchedule if is_decode else AttentionSchedule
     choices = own if chained is not None else CubeSchedule if cube else VectorSchedule
     operands = [fusion.inputs[a.index] for a in read_by(fusion.body.block)]
     obeys_all = cube or shaping is None

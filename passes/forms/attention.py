@@ -175,7 +175,7 @@ class _AttentionMembers(Members):
         None where it is. Of few rows nothing becomes of it, as their kernel divides at the end."""
         at = self.attention
         op = made_by(at.product.operands[at.weights])
-        if at.few and op is not at.quotient:
+        if at.is_decode and op is not at.quotient:
             return f"it has fewer than {LEAST_ROWS} rows, whose kernel has no weights for what is behind the softmax"
         while op is not at.quotient:
             inside = [v for v in op.operands if made_by(v) in self.within] if op is not None else []

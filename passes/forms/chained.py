@@ -84,7 +84,7 @@ class Chained:
     all ops but layout ops, in order; statistics: results of reductions that something else needs; generated: those of
     the members that are made of positions and numbers alone. axes: of each value of a member. keys: the axis that
     `product` sums over; groups: axes that what has the keys has beside them, and rows do not: each has its own product.
-    few: whether there are fewer rows than a cube takes at once: a step of decoding.
+    is_decode: whether there are fewer rows than a cube takes at once: a step of decoding.
     """
 
     scores: ContractOp
@@ -98,7 +98,7 @@ class Chained:
     axes: dict[SSAValue, Axes] = field(default_factory=dict)
     keys: int = -1
     groups: list[int] = field(default_factory=list)
-    few: bool = False
+    is_decode: bool = False
 
     @property
     def domain(self) -> tuple[int, ...]:
@@ -130,7 +130,7 @@ def chained_at(product: ContractOp, machine: Machine, shared: bool = False) -> C
         first = products_behind(x)
         if 0 < len(first) <= MOST_FIRST and isinstance(x.owner, ElementwiseOp | ContractOp):
             found = Chained(scores=first[0], other=first[1:], x=x, weights=side, product=product)
-            if unfit(found, machine) is None and Members(found, shared).misfit() is None and not found.few:
+            if unfit(found, machine) is None and Members(found, shared).misfit() is None and not found.is_decode:
                 return found
     return None
 
@@ -235,7 +235,7 @@ class Members:
             if not self._place(op):
                 return f"{describe(op)} mixes the axes of its scores, or sums over other axes than that of the keys"
         self._find_keys()
-        why = self._few() or (None if self._result() else MIXED) or self.unfit()
+        why = self._keys_misfit() or (None if self._result() else MIXED) or self.unfit()
         if why is not None:
             return why
         at.members = [op for op in ordered if not isinstance(op, PLAIN_LAYOUT)]
@@ -347,9 +347,9 @@ class Members:
             self.at.axes[result] = named
         return True
 
-    def _few(self) -> str | None:
+    def _keys_misfit(self) -> str | None:
         """Why the keys are not the one free axis of one side of the scores, or there are too few of them; None where
-        all is right. Notes whether there are few rows."""
+        all is right. Notes whether it is a step of decoding."""
         at = self.at
         batch, (m, n) = len(to_ints(at.scores.lhs_batch)), at.scores.free_dims()
         sides = (range(batch, batch + len(m)), range(batch + len(m), batch + len(m) + len(n)))
@@ -361,15 +361,15 @@ class Members:
             return "the softmax is over other axes of its scores than those that its keys alone have"
         if not certain(extents[at.keys], ">=", LEAST_KEYS):
             return f"it has {extents[at.keys]} keys, and the kernels of attention are for {LEAST_KEYS} and more"
-        at.few = not any(certain(extents[a], ">=", LEAST_ROWS) for a in rows)
-        if at.few and at.groups:
+        at.is_decode = not any(certain(extents[a], ">=", LEAST_ROWS) for a in rows)
+        if at.is_decode and at.groups:
             return f"it has fewer than {LEAST_ROWS} rows, whose kernel is for keys that all rows share"
-        if at.few and at.statistics:
+        if at.is_decode and at.statistics:
             return f"it has fewer than {LEAST_ROWS} rows, whose kernel stores no maxima and sums"
         shared = [shape_of(op.lhs)[d] for op in at.first for d in to_ints(op.lhs_contract)]
-        if any_open(shared) or (at.few and any_open((*extents, *shape_of(at.values)))):
+        if any_open(shared) or (at.is_decode and any_open((*extents, *shape_of(at.values)))):
             return UNKNOWN
-        if at.few and sum(n != 1 for n in shared) != 1:
+        if at.is_decode and sum(n != 1 for n in shared) != 1:
             return f"it has fewer than {LEAST_ROWS} rows, whose kernel is for queries and keys that share one axis"
         return None
 

@@ -111,8 +111,8 @@ def apply_flash_backward(block: Block, machine: Machine, reasons: list[Reason] |
             continue
         between = size(shape_of(seed.result)) * itemsize(f32)
         with choosing():
-            few = between <= chained.LEAST_BYTES
-        if few and reasons is None:
+            small = between <= chained.LEAST_BYTES
+        if small and reasons is None:
             continue
         shared = SharedScores([seed])
         stray = shared.grow()
@@ -165,7 +165,7 @@ class _Rewrite:
         for last in self.shared.last:
             op = self._by_group(last)
             found = attention_of(op, self.machine) or chained_at(op, self.machine, shared=True)
-            if found is None or found.few:
+            if found is None or found.is_decode:
                 return f"{describe(last)} and what its scores become are no kernel"
             self.chained.append(found)
         attention = [at for at in self.chained if isinstance(at, Attention)]
