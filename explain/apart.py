@@ -1,7 +1,7 @@
 """Why kernels that hand on a value are not one, launches that follow each other are not one, attention is not one
 kernel, operands get another layout or not, and sums are cut or not: what the passes answered, by the names of kernels.
 
-Each is {"kind": "not fused" | "not inlined" | "not attention" | "not chained" | "not joined" | "transposed" | "not
+Each is {"kind": "not fused" | "not recomputed" | "not attention" | "not chained" | "not joined" | "transposed" | "not
 transposed"
 | "padded" | "not padded" | "cut" | "not cut", "from": kernel, "to": kernel,
 "value": str, "bytes": int, "times": int, "why": str, "source": "file:line" or null}: the kernel that makes the value or
@@ -49,7 +49,7 @@ def _row(view: LevelView, decision: Decision, launched: dict[Operation, list[str
     if not all(names):
         return None
     value, bytes_ = "", 0
-    between = decision.kind in ("not fused", "not inlined")
+    between = decision.kind in ("not fused", "not recomputed")
     if between:
         result = ops[0].results[decision.result]
         value, bytes_ = str(result.type), size(shape_of(result)) * itemsize(element_of(result))

@@ -189,7 +189,7 @@ OURS = (
         does="kernels make small rows that they read themselves, as the norm of one row",
         without="let kernels wait for rows that each could make itself, as the norm of one row",
         stages=("tile-inline",),
-        modules=("inline", "own_rows", "repeated_rows"),
+        modules=("recompute", "row_producers"),
         former="inline",
     ),
     Alternative(

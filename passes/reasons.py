@@ -19,7 +19,7 @@ ReasonKind = Literal[
     "not attention",
     "not chained",
     "not joined",
-    "not inlined",
+    "not recomputed",
     "transposed",
     "not transposed",
     "padded",
@@ -32,8 +32,8 @@ ReasonKind = Literal[
 @dataclass(frozen=True)
 class Reason:
     """Why something was done or not. "not fused": ops are the fusion that makes a value and one that reads it, result
-    the number of the value among the results of the first; "not inlined": the same of launches; "not attention", "not
-    chained": the product at its end; "not joined": a launch and the one before it; "transposed", "not transposed",
+    the number of the value among the results of the first; "not recomputed": the same of launches; "not attention",
+    "not chained": the product at its end; "not joined": a launch and the one before it; "transposed", "not transposed",
     "padded", "not padded": the product of which an operand might be so; "cut", "not cut": the one of which the sums
     might be. why: a clause that goes on after a colon."""
 
@@ -67,7 +67,7 @@ def say_apart(
     reader: Operation,
     why: str,
     results: Iterable[int] = (0,),
-    kind: Literal["not fused", "not inlined"] = "not fused",
+    kind: Literal["not fused", "not recomputed"] = "not fused",
 ) -> None:
     """Notes why a fusion and one that reads these results of it are two, or a launch and one that does not make them
     itself, in the place of what was said of that before. Nothing is done where nobody asks for reasons."""

@@ -120,7 +120,7 @@ PIPELINE: tuple[Stage, ...] = (
     Stage("graph-fuse", ".fusion.fuse:GraphFusePass", "graph", (), ("fused",)),
     Stage("graph-schedule", ".choose.choose:GraphSchedulePass", "graph", ("fused",), ("scheduled",)),
     Stage("graph-to-tile", ".choose.lower:GraphToTilePass", "tile", ("scheduled",), ("tiled",)),
-    Stage("tile-inline", ".order.inline:TileInlinePass", "tile", ("tiled",), ("inlined",)),
+    Stage("tile-inline", ".order.recompute:TileInlinePass", "tile", ("tiled",), ("inlined",)),
     Stage("tile-fit", ".order.rematerialise:TileFitPass", "tile", ("tiled",), optional="memory_limit"),
     Stage("tile-to-npu", ".npu.bufferize:TileToNpuPass", "npu", ("tiled",), ("bufferized",)),
     Stage("npu-hivm", ".npu.hivm:NpuHivmPass", "npu", ("bufferized",), optional="hivm", changes_numerics=True),

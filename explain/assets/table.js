@@ -181,10 +181,10 @@
   }
 
   // Why a kernel is not one with those whose values it reads, or that read its own, and not in the launch before it.
-  const APART = { "not fused": "Not fused", "not attention": "Not attention in one kernel", "not chained": "Not one kernel with the product before it", "not joined": "Not in one launch", "not inlined": "Not made by what reads it",
+  const APART = { "not fused": "Not fused", "not attention": "Not attention in one kernel", "not chained": "Not one kernel with the product before it", "not joined": "Not in one launch", "not recomputed": "Not made by what reads it",
     "transposed": "An operand is transposed in memory", "not transposed": "No operand is transposed in memory", "padded": "Rows are padded in memory", "not padded": "No rows are padded in memory",
     "cut": "Sums are cut into parts", "not cut": "Sums are not cut into parts" };
-  const BETWEEN = ["not fused", "not joined", "not inlined"];
+  const BETWEEN = ["not fused", "not joined", "not recomputed"];
   function apart(kernel) {
     const rows = data.apart.filter((a) => a.to === kernel || a.from === kernel);
     const box = document.getElementById("apart");

@@ -432,7 +432,7 @@ def tasks(args: argparse.Namespace, claims: str) -> list[Task]:
     sources += [(f"skinny {i}", TARGETS[0]) for i in range(args.skinny)]
     sources += [(f"made {i}", ("ascend-910b1", "ascend-950pr")[i % 2]) for i in range(args.made)]
     sources += [(f"elements {i}", TARGETS[i % 2]) for i in range(args.elements)]
-    sources += [(f"inlined {i}", TARGETS[0]) for i in range(args.inlined)]
+    sources += [(f"recomputed {i}", TARGETS[0]) for i in range(args.recomputed)]
     sources += [(f"padded {i}", TARGETS[i % 2]) for i in range(args.padded)]
     sources += [(f"streamed {i}", TARGETS[i % 2]) for i in range(args.streamed)]
     sources += [(f"placed {i}", TARGETS[i % 2]) for i in range(args.placed)]
@@ -474,7 +474,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--skinny", type=int, default=8, help="products of few rows on the vector cores")
     parser.add_argument("--made", type=int, default=6, help="products of which vector cores make an operand")
     parser.add_argument("--elements", type=int, default=4, help="elements of rows and columns picked on chip")
-    parser.add_argument("--inlined", type=int, default=4, help="rows that their readers make themselves")
+    parser.add_argument("--recomputed", type=int, default=4, help="rows that their readers make themselves")
     parser.add_argument("--padded", type=int, default=4, help="rows that are padded in memory")
     parser.add_argument("--streamed", type=int, default=4, help="products whose last tiles have their sums cut")
     parser.add_argument("--placed", type=int, default=4, help="parts of a concatenation that kernels store in place")

@@ -257,7 +257,7 @@ def made_subject(number: int, target: str) -> Subject:
     return Subject(f"made {number} for {target}", module, target)
 
 
-def inlined_subject(number: int, target: str) -> Subject:
+def recomputed_subject(number: int, target: str) -> Subject:
     """A row that the kernels which read it make themselves: its norm before a product on the vector cores, whose parts
     are added up, with a residual for odd numbers, where the next norm is."""
     import jax.numpy as jnp
@@ -277,7 +277,7 @@ def inlined_subject(number: int, target: str) -> Subject:
     args = [rng.standard_normal(shape).astype(("f2", "f4")[number // 2 % 2]) for shape in shapes]
     options = tw.Options(schedule=tw.Schedule(on="vector", split_k=3 if number % 4 == 3 else None))
     module = tw.compile(layer, *args, target=target, options=options).module()
-    return Subject(f"inlined {number} for {target}", module, target)
+    return Subject(f"recomputed {number} for {target}", module, target)
 
 
 def streamed_subject(number: int, target: str) -> Subject:

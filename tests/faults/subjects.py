@@ -3,7 +3,7 @@ ones whose flags are too many, so that they have barriers.
 
 A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
 `barriers 1`, `attention 3`, `chained 1`, `handed 1`, `gradient 1`, `grouped 1`, `rows 1`, `statistics 1`, `pooled 1`,
-`winograd 1`, `skinny 2`, `made 1`, `decoding 1`, `inlined 1`, `padded 1`, `streamed 1`, `placed 1`,
+`winograd 1`, `skinny 2`, `made 1`, `decoding 1`, `recomputed 1`, `padded 1`, `streamed 1`, `placed 1`,
 `waiting 1`, `elements 1`, `imported 1`.
 Nothing here imports JAX before a program is compiled.
 """
@@ -29,12 +29,12 @@ from imported_subjects import imported_subject
 from product_subjects import (
     columns_subject,
     grouped_subject,
-    inlined_subject,
     made_subject,
     narrow_subject,
     padded_subject,
     placed_subject,
     pooled_subject,
+    recomputed_subject,
     skinny_subject,
     sparse_subject,
     statistics_subject,
@@ -206,7 +206,7 @@ SUBJECTS: dict[str, Callable[[int, str], Subject]] = {
     "gradient": gradient_subject,
     "winograd": winograd_subject,
     "decoding": decoding_subject,
-    "inlined": inlined_subject,
+    "recomputed": recomputed_subject,
     "padded": padded_subject,
     "skinny": skinny_subject,
     "made": made_subject,

@@ -234,7 +234,7 @@ def test_no_mutant_of_elements_that_are_picked_on_chip_escapes() -> None:
 
 def test_no_mutant_of_rows_that_their_readers_make_escapes() -> None:
     """A row is made before the loop that takes pieces of it."""
-    found = [subject(f"inlined {i}", TARGETS[0]) for i in range(3)]
+    found = [subject(f"recomputed {i}", TARGETS[0]) for i in range(3)]
     assert all(any(isinstance(op, VExtractOp) for op in s.module.walk()) for s in found)
     assert sum(sample(s, 8, 4) for s in found) >= 40
 

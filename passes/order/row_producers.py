@@ -1,7 +1,7 @@
 """What a kernel that makes one row does for it, so that kernels that read the row can do that themselves.
 
-`origin_of` says how a kernel makes a row, `readings_of` how one reads it, both of kernels without open sizes;
-repeated_rows.py puts them together.
+`row_producer_of` says how a kernel makes a row, `readings_of` how one reads it, both of kernels without open sizes;
+recomputed_rows.py puts them together.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROWWISE = (ops.LoadOp, ops.FillOp, ops.ElementwiseTileOp, ops.BroadcastOp, ops.R
 
 
 @dataclass(frozen=True)
-class Origin:
+class RowProducer:
     """How a kernel makes a row of `extent` elements, along the last dimension of its tiles: `row` is the tile that it
     stores, `done` all that this is made of, in order. length: of what a core makes of it. whole: whether each element
     depends on all of them. coordinate: of the core in the grid; None where there is one core. places: the dimension of
@@ -104,7 +104,7 @@ def has_open_sizes(kernel: ops.KernelOp) -> bool:
 # -- how a row is made ---------------------------------------------------------------------------------------------
 
 
-def origin_of(kernel: ops.KernelOp, result: int) -> Origin | None:
+def row_producer_of(kernel: ops.KernelOp, result: int) -> RowProducer | None:
     """How a kernel makes a result that is one row, or one number; None where it does not, or in a way that another one
     cannot repeat: in loops, from other rows, or as an update."""
     section, tensor = alone(kernel), kernel.body.block.args[first_output(kernel) + result]
@@ -134,7 +134,7 @@ def origin_of(kernel: ops.KernelOp, result: int) -> Origin | None:
                 return None
             if along >= 0:
                 places[op] = along
-    return Origin(row, done, length, extent, whole, coordinate, places)
+    return RowProducer(row, done, length, extent, whole, coordinate, places)
 
 
 def first_output(kernel: ops.KernelOp) -> int:

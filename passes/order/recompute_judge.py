@@ -17,13 +17,13 @@ from ..launch_groups import Groups, LaunchPoint, Neighbour, Together
 from ..npu.busy import work_microseconds
 from ..npu.trial import allocated
 from .launch_order import FREE
-from .own_rows import alone, has_open_sizes
+from .row_producers import alone, has_open_sizes
 
 AROUND = 4
 """Launches before and behind those in question that are looked at: they may be stages of one launch."""
 
 
-class InlineStage(NamedTuple):
+class RecomputeStage(NamedTuple):
     """A launch among others: what it occupies, the microseconds that each of its cores works, whether it can only begin
     a group, and the tensors that it reads and writes."""
 
@@ -35,7 +35,7 @@ class InlineStage(NamedTuple):
 
 
 @dataclass
-class InlineJudge:
+class RecomputeJudge:
     """Judges launches. join: whether neighbours will be stages of one."""
 
     machine: Machine
@@ -66,7 +66,7 @@ class InlineJudge:
             self.occupancies[kernel] = occupancy_of(kernel, self.machine)
         return self.occupancies[kernel]
 
-    def microseconds(self, stages: Sequence[InlineStage]) -> float:
+    def microseconds(self, stages: Sequence[RecomputeStage]) -> float:
         """Microseconds of launches, in groups or each by itself."""
         together, frees = Together[SSAValue](), list[bool]()
         for stage in stages:

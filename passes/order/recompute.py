@@ -1,11 +1,12 @@
-"""tile-inline: kernels make small rows that they read themselves, so that nothing has to wait for these.
+"""tile-inline: recomputation of producers. Kernels make small rows that they read themselves, so that nothing has to
+wait for these.
 
 Before:  %s = tile.launch @reduce_0 %x ; %y = tile.launch @contract_0 %s, %w
 After:   %y = tile.launch @contract_0 %w, %x
 
 What one core makes in a moment, as the norm of a row or the sum of parts of sums, is a launch of its own, or a stage
-behind a barrier. Where all kernels that wait for it can make it themselves (repeated_rows.py), each core of theirs
-does, if that is judged to take less (inline_judge.py).
+behind a barrier. Where all kernels that wait for it can make it themselves (recomputed_rows.py), each core of theirs
+does, if that is judged to take less (recompute_judge.py).
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from ..base import ChoosingPass
 from ..npu.program import misfit_of
 from ..program.partition import blocks_of
 from ..reasons import say_apart
-from .inline_judge import InlineJudge, InlineStage, launches_around
 from .launch_order import MICROSECONDS, base, uses_of
-from .own_rows import Origin, has_open_sizes, origin_of, readings_of
-from .repeated_rows import RowToMake, inputs_of, repeated
+from .recompute_judge import RecomputeJudge, RecomputeStage, launches_around
+from .recomputed_rows import RowToRecompute, inputs_of, with_recomputed_rows
+from .row_producers import RowProducer, has_open_sizes, readings_of, row_producer_of
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,12 @@ class TileInlinePass(ChoosingPass):
         if not self.may(RECOMPUTE):
             return
         with choosing():  # of kernels with open sizes it is only judged how long they take
-            inlining = _Inlining(module, InlineJudge(machine, self.may(JOIN)))
+            recomputation = _Recomputation(module, RecomputeJudge(machine, self.may(JOIN)))
             for func in list(module.ops):
                 if isinstance(func, FuncOp) and func.body.blocks:
                     for block in blocks_of(func.body.block):
-                        inlining.block(block)
-            inlining.sweep()
+                        recomputation.block(block)
+            recomputation.sweep()
 
 
 Rows = Mapping[int, tuple[int, ...]]
@@ -57,7 +58,7 @@ Rows = Mapping[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class _Inlined:
+class _Recomputed:
     """A kernel that makes rows itself, and by how many microseconds each of its cores works longer."""
 
     kernel: tile.KernelOp
@@ -65,12 +66,12 @@ class _Inlined:
 
 
 @dataclass
-class _Inlining:
+class _Recomputation:
     module: ModuleOp
-    judge: InlineJudge
+    judge: RecomputeJudge
     kernels: dict[str, tile.KernelOp] = field(init=False)
-    origins: dict[tuple[str, int], Origin | None] = field(default_factory=dict)
-    known: dict[tuple[str, str, tuple[tuple[int, tuple[int, ...]], ...]], _Inlined | None] = field(
+    producers: dict[tuple[str, int], RowProducer | None] = field(default_factory=dict)
+    known: dict[tuple[str, str, tuple[tuple[int, tuple[int, ...]], ...]], _Recomputed | None] = field(
         default_factory=dict
     )
     like: dict[str, str] = field(default_factory=dict)
@@ -136,14 +137,14 @@ class _Inlining:
         if maker.again is not None or any(i >= 0 for i in to_ints(maker.inits)):
             return False
         readers = self.readers(maker)
-        made: dict[tile.LaunchOp, _Inlined] = {}
+        made: dict[tile.LaunchOp, _Recomputed] = {}
         for reader, rows in (readers or {}).items():
-            inlined = self.inlined(_callee(maker), _callee(reader), rows)
-            if inlined is None:
+            recomputed = self.recomputed(_callee(maker), _callee(reader), rows)
+            if recomputed is None:
                 why = "it does more with it than to load runs of it, or has no room for it on chip"
-                say_apart(maker, reader, why, rows, "not inlined")
+                say_apart(maker, reader, why, rows, "not recomputed")
                 return False
-            made[reader] = inlined
+            made[reader] = recomputed
         if readers is None or not made:
             return False
         if any(_is_overwritten(v) for reader in made for v in self.given(maker, readers[reader])):
@@ -151,13 +152,13 @@ class _Inlining:
         before, after = (self.judge.microseconds(stages) for stages in self.stages(maker, readers, made))
         if after >= before:
             around = f"the launches around take {after:.1f} us then, and {before:.1f} as they are"
-            for reader, inlined in made.items():
-                why = f"its cores would work {inlined.longer:.1f} us longer: {around}"
-                say_apart(maker, reader, why, readers[reader], "not inlined")
+            for reader, recomputed in made.items():
+                why = f"its cores would work {recomputed.longer:.1f} us longer: {around}"
+                say_apart(maker, reader, why, readers[reader], "not recomputed")
             return False
-        for reader, inlined in made.items():
-            self.keep(inlined.kernel, _callee(reader))
-            self.replace(reader, readers[reader], maker, inlined.kernel)
+        for reader, recomputed in made.items():
+            self.keep(recomputed.kernel, _callee(reader))
+            self.replace(reader, readers[reader], maker, recomputed.kernel)
         return True
 
     def readers(self, maker: tile.LaunchOp) -> dict[tile.LaunchOp, Rows] | None:
@@ -175,7 +176,7 @@ class _Inlining:
                     continue
                 if op not in self.depths or op.again is not None or index in to_ints(op.inits):
                     return None
-                if self.origin(_callee(maker), number) is None:
+                if self.producer(_callee(maker), number) is None:
                     return None
                 found.setdefault(op, {}).setdefault(number, []).append(op.input_numbers().index(index))
         return {op: {n: tuple(sorted(inputs)) for n, inputs in rows.items()} for op, rows in found.items()}
@@ -184,19 +185,19 @@ class _Inlining:
         self,
         maker: tile.LaunchOp,
         readers: Mapping[tile.LaunchOp, Rows],
-        made: Mapping[tile.LaunchOp, _Inlined],
-    ) -> tuple[list[InlineStage], list[InlineStage]]:
+        made: Mapping[tile.LaunchOp, _Recomputed],
+    ) -> tuple[list[RecomputeStage], list[RecomputeStage]]:
         """The launches around one, as they are and where those that wait for it make its rows themselves."""
         stays = any(use.operation not in made for result in maker.outputs for use in readers_of(result))
-        before: list[InlineStage] = []
-        after: list[InlineStage] = []
+        before: list[RecomputeStage] = []
+        after: list[RecomputeStage] = []
         parted = False
         for op, first in launches_around(maker, list(made)):
             kernel = self.kernels.get(_callee(op))
             if kernel is None:
                 continue
             reads, writes = frozenset(map(base, op.arguments)), frozenset(op.outputs)
-            stage = InlineStage(
+            stage = RecomputeStage(
                 self.judge.occupancy(kernel), self.judge.work(kernel) or 0.0, first, reads, writes
             )
             before.append(stage)
@@ -212,33 +213,33 @@ class _Inlining:
 
     # -- kernels -------------------------------------------------------------------------------------------------
 
-    def origin(self, maker: str, number: int) -> Origin | None:
+    def producer(self, maker: str, number: int) -> RowProducer | None:
         """How a kernel makes a result that is a row; None where it is none."""
         key = maker, number
-        if key not in self.origins:
-            self.origins[key] = origin_of(self.kernels[maker], number)
-        return self.origins[key]
+        if key not in self.producers:
+            self.producers[key] = row_producer_of(self.kernels[maker], number)
+        return self.producers[key]
 
-    def inlined(self, maker: str, reader: str, rows: Rows) -> _Inlined | None:
+    def recomputed(self, maker: str, reader: str, rows: Rows) -> _Recomputed | None:
         """A kernel like one that makes what it reads of another one itself; None where it cannot."""
         key = maker, reader, tuple(rows.items())
         if key not in self.known:
-            self.known[key] = self._inlined(maker, reader, rows)
+            self.known[key] = self._recomputed(maker, reader, rows)
         return self.known[key]
 
-    def _inlined(self, maker: str, reader: str, rows: Rows) -> _Inlined | None:
+    def _recomputed(self, maker: str, reader: str, rows: Rows) -> _Recomputed | None:
         kernel, before = self.kernels[reader], self.judge.work(self.kernels[reader])
         if before is None:
             return None
-        args, found = kernel.body.block.args[len(to_ints(kernel.grid)) :], list[RowToMake]()
+        args, found = kernel.body.block.args[len(to_ints(kernel.grid)) :], list[RowToRecompute]()
         for number, inputs in rows.items():
-            origin = self.origin(maker, number)
-            assert origin is not None
-            readings = readings_of(kernel, [args[i] for i in inputs], origin.extent)
+            producer = self.producer(maker, number)
+            assert producer is not None
+            readings = readings_of(kernel, [args[i] for i in inputs], producer.extent)
             if readings is None:
                 return None
-            found.append(RowToMake(inputs, readings, origin))
-        kernel = repeated(kernel, found)
+            found.append(RowToRecompute(inputs, readings, producer))
+        kernel = with_recomputed_rows(kernel, found)
         if kernel is None:
             return None
         work = self.judge.work(kernel)
@@ -247,7 +248,7 @@ class _Inlining:
         taken = kernel.attributes.get(MICROSECONDS)
         if isinstance(taken, FloatAttr):
             kernel.attributes[MICROSECONDS] = FloatAttr(taken.value.data + max(work - before, 0.0), 64)
-        return _Inlined(kernel, work - before)
+        return _Recomputed(kernel, work - before)
 
     def keep(self, kernel: tile.KernelOp, reader: str) -> None:
         """Gives a kernel that is launched a name and a place, behind the one that it is like."""
@@ -266,9 +267,9 @@ class _Inlining:
     def given(self, maker: tile.LaunchOp, rows: Rows) -> list[SSAValue]:
         """What rows are made of, among the operands of a launch that makes them."""
         name = _callee(maker)
-        origins = [origin for number in rows if (origin := self.origin(name, number)) is not None]
+        producers = [producer for number in rows if (producer := self.producer(name, number)) is not None]
         first = len(to_ints(self.kernels[name].grid))
-        return [maker.arguments[a.index - first] for a in inputs_of(origins)]
+        return [maker.arguments[a.index - first] for a in inputs_of(producers)]
 
     def replace(self, reader: tile.LaunchOp, rows: Rows, maker: tile.LaunchOp, kernel: tile.KernelOp) -> None:
         """Launches a kernel that makes rows itself in the place of one that reads them."""

@@ -1,4 +1,4 @@
-"""Kernels that make rows themselves that they would read, as other kernels make them (own_rows.py).
+"""Kernels that make rows themselves that they would read, as other kernels make them (row_producers.py).
 
 Before:  @reduce_0:    %t = tile.load %x ...; %n = tile.mul %t, %scale;  tile.store %n, %row at [0] {sizes = [768]}
          @contract_0:  scf.for %k ... { %r = tile.load %row at [%k * 32] {sizes = [32]} ... }
@@ -23,28 +23,28 @@ from ...dialects.dtypes import size
 from ...dialects.tile import TileOp, TileType, tile_type
 from ...dialects.tile.interface import is_updated
 from ...dialects.tile.vector import IN_PLACE
-from .own_rows import ROWWISE, Origin, Readings, alone, first_output, tensor_of
+from .row_producers import ROWWISE, Readings, RowProducer, alone, first_output, tensor_of
 
 
-class RowToMake(NamedTuple):
+class RowToRecompute(NamedTuple):
     """A row that a kernel reads as these inputs, and shall make itself."""
 
     inputs: Sequence[int]
     readings: Readings
-    origin: Origin
+    producer: RowProducer
 
 
-def inputs_of(origins: Iterable[Origin]) -> list[BlockArgument]:
+def inputs_of(producers: Iterable[RowProducer]) -> list[BlockArgument]:
     """The tensors of a kernel that rows of it are made of."""
-    return list(dict.fromkeys(tensor for origin in origins for tensor in origin.inputs()))
+    return list(dict.fromkeys(tensor for producer in producers for tensor in producer.inputs()))
 
 
-def repeated(reader: ops.KernelOp, rows: Sequence[RowToMake]) -> ops.KernelOp | None:
+def with_recomputed_rows(reader: ops.KernelOp, rows: Sequence[RowToRecompute]) -> ops.KernelOp | None:
     """A kernel like `reader` that makes rows of another one itself: `inputs_of` them come behind its other inputs. None
     where its tiles cannot be as those of the rows."""
     known: dict[SSAValue, SSAValue] = {}
     ranks = {row.readings.rank for row in rows}
-    rank = max(ranks | {row.origin.least_rank for row in rows})
+    rank = max(ranks | {row.producer.least_rank for row in rows})
     more = rank - min(ranks)
     if len(ranks) != 1 or (more and not _can_raise_rank(reader)):
         return None
@@ -59,12 +59,12 @@ def repeated(reader: ops.KernelOp, rows: Sequence[RowToMake]) -> ops.KernelOp | 
     anchor = next(op for op in section.body.block.ops if any(inner in loads.values() for inner in op.walk()))
     done: _Done = {}
     given: dict[BlockArgument, SSAValue] = {}
-    for tensor in inputs_of(row.origin for row in rows):
+    for tensor in inputs_of(row.producer for row in rows):
         given[tensor] = block.insert_arg(tensor.type, behind + len(given))
-    made: list[tuple[_Repeating, SSAValue]] = []
+    made: list[tuple[_Recomputing, SSAValue]] = []
     for row in rows:
         begin = row.readings.begin.substitute(indices)
-        build = _Repeating(row.origin, row.readings, begin, given, section, anchor, done)
+        build = _Recomputing(row.producer, row.readings, begin, given, section, anchor, done)
         made.append((build, build.row(rank)))
     for build, value in made:
         for load, place in build.readings.places.items():
@@ -105,11 +105,11 @@ _Done = dict[tuple[TileOp, int, Expr[SSAValue]], Operation]
 
 
 @dataclass
-class _Repeating:
+class _Recomputing:
     """Adds the ops of a row before `anchor`, an op of a section: for the elements that its core reads, from `begin`
     on. given: the tensors of the kernel for those that the row is made of; done: what is there, for other rows too."""
 
-    origin: Origin
+    producer: RowProducer
     readings: Readings
     begin: Expr[SSAValue]
     given: Mapping[BlockArgument, SSAValue]
@@ -120,13 +120,13 @@ class _Repeating:
     @property
     def length(self) -> int:
         """Elements of the row that the core makes."""
-        return self.origin.extent if self.origin.whole else self.readings.length
+        return self.producer.extent if self.producer.whole else self.readings.length
 
     def row(self, rank: int) -> SSAValue:
         """The tile of the row, among tiles of this rank."""
         done: dict[SSAValue, SSAValue] = {}
-        more = rank - self.origin.rank
-        for op in self.origin.done:
+        more = rank - self.producer.rank
+        for op in self.producer.done:
             key = op, self.length, self.begin
             if key in self.done:
                 done.update(zip(op.results, self.done[key].results, strict=True))
@@ -148,7 +148,7 @@ class _Repeating:
             self._put(new)
             self.done[key] = new
             done.update(zip(op.results, new.results, strict=True))
-        return done[self.origin.row]
+        return done[self.producer.row]
 
     def _typed(self, value: SSAValue, more: int) -> TileType:
         kind = tile_type(value)
@@ -161,10 +161,10 @@ class _Repeating:
         self, op: ops.LoadOp, properties: dict[str, Attribute]
     ) -> tuple[list[SSAValue], dict[str, Attribute]]:
         at, sizes = [Expr(e.constant) for e in op.linear()], [*to_ints(op.sizes)]
-        along = self.origin.places.get(op)
+        along = self.producer.places.get(op)
         if along is not None:
             sizes[along] = self.length
-            at[along] = at[along] + (Expr() if self.origin.whole else self.begin)
+            at[along] = at[along] + (Expr() if self.producer.whole else self.begin)
         source = self.given[tensor_of(op.source)]
         if source.type != op.source.type:
             view = ops.ViewOp.create(operands=[source], result_types=[op.source.type], location=op.location)
@@ -186,7 +186,7 @@ class _Repeating:
         assert block is not None
         length, last = size(kind.shape), len(kind.shape) - 1
         across = next((d for d, n in enumerate(kind.shape) if n != 1), last)
-        found, begins = row, place + self.begin if self.origin.whole else place
+        found, begins = row, place + self.begin if self.producer.whole else place
         if length != self.length or begins != Expr() or across != last or _is_written(load.result):
             sizes = [1] * last + [length]
             indices, offsets = pack([Expr()] * last + [begins])
