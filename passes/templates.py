@@ -4,6 +4,10 @@ A *template* is the npu level of a program whose dimensions are open, with what 
 its constraints hold, its *instance* for given sizes is right: the places of tensors in device memory are expressions of
 the sizes, and the order of the host's commands is the same for all. Kernels are checked for the smallest and the
 largest sizes of the template, and for its example; the host program, its memory and its streams for all sizes at once.
+
+A `Template` is that program with its range and its constraints. The `SymbolicTemplate` (symbolic_template.py) in it is
+its module alone, prepared so that instances are made quickly; an `Instantiation` (instantiation.py) puts numbers in
+without that, into any op.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from .errors import PassError
 from .npu.check import Finding, KernelSummary, check_kernel, check_program, tensor_types
 from .npu.stacking import NoOpenPlan
 from .pipeline import Stage, run_stage
-from .stencil import Stencil
+from .symbolic_template import SymbolicTemplate
 
 PLANNED = ("npu-plan-memory", "npu-schedule-host", "npu-join-launches")
 """Passes that run for all sizes at once where there is one plan of device memory for them, and for each where not."""
@@ -57,9 +61,9 @@ class Template:
     unplanned: str = ""
 
     @cached_property
-    def stencil(self) -> Stencil:
+    def symbolic(self) -> SymbolicTemplate:
         """What instances are made with. The module must not change any more."""
-        return Stencil(self.module, self.example)
+        return SymbolicTemplate(self.module, self.example)
 
     def in_range(self, sizes: Sizes) -> bool:
         """Whether these sizes are within the bounds of the symbols, whatever the constraints say."""
@@ -75,7 +79,7 @@ class Template:
     def instance(self, sizes: Sizes) -> ModuleOp:
         """The npu level at sizes that the template is right for. Raises PassError, as the passes of instances do."""
         with collector_paused():
-            module = self.stencil.at(sizes)
+            module = self.symbolic.at(sizes)
             for stage in self.stages:
                 run_stage(stage, module)
         return module
@@ -117,10 +121,10 @@ def check_template(template: Template, names: Sequence[str]) -> None:
     if not template.checked:
         return
     machine = Machine.load(target_of(template.module) or DEFAULT_TARGET)
-    closed = {text(op.sym_name) for op in template.stencil.closed if isinstance(op, KernelOp)}
+    closed = {text(op.sym_name) for op in template.symbolic.closed if isinstance(op, KernelOp)}
     kernels: dict[str, KernelSummary] = {}
     for sizes in _corners(template, names):
-        module = template.stencil.at(sizes)
+        module = template.symbolic.at(sizes)
         for op in module.ops:
             if isinstance(op, KernelOp) and not (text(op.sym_name) in closed and text(op.sym_name) in kernels):
                 kernels[text(op.sym_name)], findings = check_kernel(op, machine)

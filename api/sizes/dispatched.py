@@ -26,7 +26,7 @@ from ...dialects.sizes import SizeError, Sizes, replaced
 from ...frontends import is_stablehlo
 from ...machine import DEFAULT_TARGET
 from ...passes.errors import CompileError
-from ...passes.instances import Instance
+from ...passes.instantiation import Instantiation
 from ..arguments.parameters import INPUTS, Parameters
 from ..arguments.signature import Signature
 from ..sources import Source, own_module
@@ -85,7 +85,7 @@ def _version(dispatch: Dispatch, name: str, parameters: Parameters, sizes: Sizes
         )
 
     def lower() -> tuple[ModuleOp, Signature]:
-        made = Instance(sizes).of(named_modules(whole)[case.version])
+        made = Instantiation(sizes).of(named_modules(whole)[case.version])
         del made.properties["sym_name"]
         made.attributes.pop(EXAMPLE, None)
         set_target(made, target_of(made) or target_of(whole) or DEFAULT_TARGET)

@@ -38,7 +38,7 @@ from ...dialects.text import verify as verify_module
 from ...frontends import FrontendError
 from ...machine import DEFAULT_TARGET, Machine
 from ...passes.errors import CompileError, FusionWarning, PassError, fault_of
-from ...passes.instances import Instance
+from ...passes.instantiation import Instantiation
 from ...passes.pipeline import run_pipeline
 from ...passes.templates import NoTemplate, Template, check_template, lower_template
 from ...support.collector import collector_paused
@@ -255,7 +255,7 @@ class Versions:
         with assuming({name: high for name, (_, high) in named.items()}) as assumed:
             opened = self._prepared(self._whole.code(named), known, assumed, source)
             run_pipeline(opened.module, self._target, level, self._options.stages())
-        return Instance(sizes).of(opened.module)
+        return Instantiation(sizes).of(opened.module)
 
     def _called(self, sizes: Sizes) -> Signature:
         """How a version is called at given sizes."""

@@ -14,7 +14,7 @@ from xdsl.ir import Operation
 from ...dialects.graph import FusionOp
 from ..forms.chained import better_apart, stays_in_l2
 from ..forms.fingerprint import structure
-from ..instances import has_open_sizes
+from ..instantiation import has_open_sizes
 from ..lower.chains.attention import AttentionKernel
 from ..lower.chains.attention_parts import chained_in, is_chained
 from ..lower.chains.back_to_back import BackToBackKernel

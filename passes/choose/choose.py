@@ -41,7 +41,7 @@ from ...machine import Machine
 from ..alternatives import JOIN, PREFETCH
 from ..base import ChoosingPass
 from ..errors import PassError, TooLarge, attempted
-from ..instances import Instance, has_open_sizes
+from ..instantiation import Instantiation, has_open_sizes
 from ..launch_groups import LaunchPoint
 from ..lower.cube.draining import pack_for_drain
 from ..lower.scheduled import ScheduledKernel, cannot_obey
@@ -170,7 +170,7 @@ class Scheduler:
         pinned of all kernels. cut: whether one that is too large may be two. Raises TooLarge, and PassError."""
         judged, kinds = fusion, self.products.kinds
         if has_open_sizes(fusion):
-            judged, kinds = Instance(example_sizes()).outside(fusion), (CubeSchedule,)
+            judged, kinds = Instantiation(example_sizes()).outside(fusion), (CubeSchedule,)
         try:
             return [self._unasked(judged, plan, before, kinds) for plan in launches_of(judged, self.machine)]
         except TooLarge:
@@ -256,7 +256,7 @@ class Scheduler:
         if not self.static_shapes:
             if not all_complete(to_schedules(fusion.schedule)):
                 pack_for_drain(fusion, self.machine)
-            judged = Instance(example_sizes()).outside(fusion)
+            judged = Instantiation(example_sizes()).outside(fusion)
         try:
             found = self.judge(judged)
         except TooLarge:
@@ -330,7 +330,7 @@ class Scheduler:
             return self.whole(free, name, plan.choices()).schedules[0]
         assert issubclass(plan.choices, VectorSchedule | CubeSchedule)
         asked = plan.choices(axes=tuple(map(tuple, walked)))
-        copy = Instance(example_sizes()).outside(fusion)
+        copy = Instantiation(example_sizes()).outside(fusion)
         kernel = launches_of(copy, self.machine)[number].kernel(name, asked)
         return self.whole(kernel, name, asked).schedules[0]
 

@@ -26,7 +26,7 @@ from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import Schedule
 from ...machine import Machine
 from ..forms.fingerprint import structure
-from ..instances import has_open_sizes
+from ..instantiation import has_open_sizes
 from ..lower.scheduled import as_vector
 from ..lower.vector import VectorKernel
 from ..reasons import Reason, ReasonKind, asked_reasons

@@ -17,7 +17,7 @@ from ...dialects.graph.interface import shape_of
 from ...dialects.graph.schedules import all_complete, bands_of, parts_of_sums, to_schedules
 from ...machine import Machine
 from ..errors import PassError
-from ..instances import has_open_sizes
+from ..instantiation import has_open_sizes
 from ..lower.axes import behind_merges, is_member
 from ..lower.chains.attention_parts import is_chained
 from ..lower.cube.contract import ContractKernel

@@ -10,7 +10,7 @@ from xdsl.ir import Operation
 from ...dialects.graph import FusionOp
 from ..forms.fingerprint import structure
 from ..fusion.merged import put_in_place
-from ..instances import has_open_sizes
+from ..instantiation import has_open_sizes
 from ..lower.cube.pooled import WINDOWS_ACROSS, PooledKernel
 from ..lower.cube.pooling import chain_behind, pooled_fusion, pooling_in
 from .launches import launches_of

@@ -21,13 +21,13 @@ from ...dialects.graph.control import AXES, axes_of
 from ...dialects.graph.interface import shape_of
 from ..forms.fingerprint import structure
 from ..fusion.merged import MergedBody, put_in_place
-from ..instances import has_open_sizes
+from ..instantiation import has_open_sizes
 from ..lower.axes import behind_transposes, is_member
 from ..lower.cube.contraction_axes import PROLOGUE, made_operand, product_in
 from ..lower.cube.contraction_choice import CLEARLY_BETTER
 from ..lower.cube.pooling import pooling_in
 from ..lower.cube.spreading import Prologue, spread, why_not_spread
-from .halves import FusionParts, members_of
+from .oversized import FusionParts, members_of
 from .rewrites import Offer, Proposal, Rewrites
 
 

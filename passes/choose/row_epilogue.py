@@ -21,7 +21,7 @@ from ...dialects.graph.schedules import to_schedules
 from ..errors import TooLarge
 from ..forms.fingerprint import structure
 from ..fusion.merged import put_in_place
-from ..instances import has_open_sizes
+from ..instantiation import has_open_sizes
 from ..lower.cube.contraction_axes import product_in
 from ..lower.cube.contraction_choice import CLEARLY_BETTER
 from ..lower.cube.pooling import pooling_in

@@ -26,7 +26,7 @@ from ...dialects.open_sizes import any_open
 from ...machine import Machine
 from ..forms.fingerprint import structure
 from ..fusion.serial import is_small, on_few_cores
-from ..instances import has_open_sizes
+from ..instantiation import has_open_sizes
 from .oversized import FusionParts, members_of
 from .rewrites import Offer, Proposal, Rewrites
 

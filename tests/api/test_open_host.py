@@ -24,7 +24,7 @@ from tilewright.api.sizes.templates import SizedProgram, Version
 from tilewright.backends.interpreter import Executable
 from tilewright.dialects.host_text import OpenTextAttr
 from tilewright.dialects.npu.structure import HostCallOp
-from tilewright.passes.instances import Instance
+from tilewright.passes.instantiation import Instantiation
 
 Sizes = dict[str, int]
 
@@ -218,7 +218,7 @@ def test_the_text_of_an_instance_is_that_of_the_static_program() -> None:
     assert isinstance(opened.module, OpenTextAttr)
     assert "tensor<$[b]x$[s]x16xcomplex<f32>>" in opened.module.data
     static = tw.compile(case.fn, *arguments(case, sizes)).module("npu")
-    made = [version.module("npu"), Instance(sizes).of(version._template.module)]
+    made = [version.module("npu"), Instantiation(sizes).of(version._template.module)]
     (wanted,) = calls(static)
     for module in made:
         (call,) = calls(module)

@@ -31,7 +31,7 @@ from tilewright.dialects.open_sizes import OpenSize, typical_sizes, value_at
 from tilewright.dialects.sizes import parse_size
 from tilewright.dialects.text import parse_module
 from tilewright.machine import Machine
-from tilewright.passes.instances import Instance
+from tilewright.passes.instantiation import Instantiation
 from tilewright.passes.npu import plan_memory, stacking
 from tilewright.passes.templates import NoTemplate, check_template
 
@@ -136,7 +136,7 @@ def alone(module: ModuleOp) -> int:
 @pytest.mark.parametrize("name", MODELS)
 def test_at_every_size_nothing_overlaps_and_the_arena_is_about_as_small(name: str) -> None:
     _, version = planned(name)
-    largest = Instance(version.template.example).of(version.template.module)
+    largest = Instantiation(version.template.example).of(version.template.module)
     assert arena_of(entry_of(largest)) == alone(largest)
     ratios: list[float] = []
     for at in some_sizes(version, 20):
@@ -149,7 +149,7 @@ def test_at_every_size_nothing_overlaps_and_the_arena_is_about_as_small(name: st
 
 def test_the_plan_at_the_example_is_the_one_of_its_sizes() -> None:
     _, version = planned("attention")
-    module = Instance(version.template.example).of(version.template.module)
+    module = Instantiation(version.template.example).of(version.template.module)
     places = [op.address for op in entry_of(module).walk() if isinstance(op, GmAllocOp)]
     plan_memory.NpuPlanMemoryPass(MACHINE.name).run_for(module, MACHINE)
     assert places == [op.address for op in entry_of(module).walk() if isinstance(op, GmAllocOp)]

@@ -25,7 +25,7 @@ from tilewright.dialects import npu
 from tilewright.dialects.affine import Expr, Symbol
 from tilewright.dialects.open_sizes import OpenSize, size_of, typical_sizes
 from tilewright.dialects.sizes import Constraint, floordiv, symbols_of
-from tilewright.passes.instances import Instance
+from tilewright.passes.instantiation import Instantiation
 from tilewright.passes.templates import NoTemplate, Template, check_template
 
 Sizes = dict[str, int]
@@ -353,7 +353,7 @@ def test_an_instance_has_no_open_sizes() -> None:
     program.at(b=4, s=50)
     template = template_of(program)
     assert "sizes [" in str(template.module)
-    closed = str(Instance({"b": 3, "s": 40}).of(template.module))
+    closed = str(Instantiation({"b": 3, "s": 40}).of(template.module))
     assert "sizes [" not in closed and "npu.size" not in closed
     assert str(template.module) != closed
 

@@ -40,7 +40,7 @@ from tilewright.dialects.size_numbers import scalar_at
 from tilewright.dialects.sizes import SizeError, Sizes
 from tilewright.machine import Machine
 from tilewright.passes.errors import PassError
-from tilewright.passes.instances import Instance
+from tilewright.passes.instantiation import Instantiation
 from tilewright.passes.npu.check import check, check_kernel
 from tilewright.passes.templates import NoTemplate, Template, check_template
 
@@ -172,7 +172,7 @@ class Judge:
     def _at(self, name: str, mutant: KernelOp, number: int) -> tuple[str, str]:
         sizes = self.subject.sizes[number]
         try:
-            made = Instance(sizes).of(mutant)
+            made = Instantiation(sizes).of(mutant)
         except (SizeError, ValueError) as error:
             return "checker", str(error)
         original = self.original(name, number)

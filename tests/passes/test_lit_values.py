@@ -31,7 +31,7 @@ from tilewright.dialects.open_text import reading
 from tilewright.dialects.precision import PrecisionRecord, recorded_precision
 from tilewright.dialects.text import parse_module
 from tilewright.machine import Machine
-from tilewright.passes.instances import Instance
+from tilewright.passes.instantiation import Instantiation
 from tilewright.passes.patterns import patterns
 from tilewright.passes.pipeline import all_passes
 from tilewright.passes.quantized.products_named import WEIGHT
@@ -158,7 +158,7 @@ def test_rows_of_open_length_are_sorted_as_the_longest(n: int) -> None:
     assert "sort-open-rows" in met
     x = np.random.default_rng(n).normal(size=(3, n)).astype("f4")
     x[0, 0] = np.nan
-    (got,) = run_graph(Instance({"n": n}).of(module), x)
+    (got,) = run_graph(Instantiation({"n": n}).of(module), x)
     np.testing.assert_array_equal(got, np.sort(x, 1))
 
 

@@ -12,7 +12,7 @@ from tilewright.passes.alternatives import Alternative
 from tilewright.passes.choose.oversized import FusionParts, members_of
 from tilewright.passes.choose.rewrites import Offer, Proposal, Rewrites
 from tilewright.passes.forms.fingerprint import structure
-from tilewright.passes.instances import has_open_sizes
+from tilewright.passes.instantiation import has_open_sizes
 
 HALVES = Alternative(
     name="acme-halves",

@@ -1,7 +1,9 @@
-"""A module with open dimensions, prepared so that numbers are put in quickly.
+"""A module with open dimensions, prepared so that numbers are put in quickly: of what a `Template` (templates.py)
+stands for, the ops alone.
 
-`Instance` looks at every op and every attribute of a module. A `Stencil` looks once, when it is made, and keeps what
-depends on sizes. A copy for given sizes is then made in one walk, in which what is closed is shared.
+`Instantiation` (instantiation.py) looks at every op and every attribute of a module. A `SymbolicTemplate` looks once,
+when it is made, and keeps what depends on sizes. A copy for given sizes is then made in one walk, in which what is
+closed is shared.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from ..dialects.base import INDEX
 from ..dialects.open_index import OpenIndexOp
 from ..dialects.open_sizes import value_at
 from ..dialects.sizes import Sizes
-from .instances import Instance
+from .instantiation import Instantiation
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +60,12 @@ class _BlockPlan:
     ops: list[_OpPlan]
 
 
-class Stencil:
-    """A module of which copies for given sizes are wanted, `example` being some that it may have. It must not change
-    afterwards."""
+class SymbolicTemplate:
+    """A symbolic module, of which copies for given sizes are wanted, `example` being some that it may have. It must not
+    change afterwards."""
 
     def __init__(self, module: ModuleOp, example: Sizes) -> None:
-        self._example = Instance(example)
+        self._example = Instantiation(example)
         self._open: list[Attribute] = []
         self._numbers: dict[Attribute, int | None] = {}
         self._values: dict[SSAValue, int] = {}
@@ -75,8 +77,8 @@ class Stencil:
 
     def at(self, sizes: Sizes) -> ModuleOp:
         """The module at given sizes. Raises KeyError for a symbol without a size."""
-        instance = Instance(sizes)
-        made = [instance.attribute(attr) for attr in self._open]
+        instantiation = Instantiation(sizes)
+        made = [instantiation.attribute(attr) for attr in self._open]
         module = _Copy(sizes, made).op(self._plan)
         assert isinstance(module, ModuleOp)
         return module

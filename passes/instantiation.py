@@ -1,4 +1,4 @@
-"""A module with open dimensions at given sizes: the same ops, with numbers for the dimensions."""
+"""Instantiation of a module with open dimensions at given sizes: the same ops, with numbers for the dimensions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def has_open_sizes(op: Operation) -> bool:
     )
 
 
-class Instance:
+class Instantiation:
     """Gives what has open dimensions numbers for them. sizes: the value of each symbol."""
 
     def __init__(self, sizes: Sizes) -> None:

@@ -1,4 +1,4 @@
-"""A module with numbers put in by its stencil is the one that `Instance` makes op by op."""
+"""A module with numbers put in by its symbolic template is the one that `Instantiation` makes op by op."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from xdsl.dialects.builtin import ModuleOp
 import tilewright as tw
 from tilewright.api.sizes.templates import Version
 from tilewright.dialects.text import verify
-from tilewright.passes.instances import Instance
-from tilewright.passes.stencil import Stencil
+from tilewright.passes.instantiation import Instantiation
+from tilewright.passes.symbolic_template import SymbolicTemplate
 from tilewright.passes.templates import Template
 
 
@@ -45,16 +45,16 @@ def text(module: ModuleOp) -> str:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_stencil_makes_the_same_module(name: str) -> None:
+def test_a_symbolic_template_makes_the_same_module(name: str) -> None:
     template = template_of(name)
     before = text(template.module)
-    stencil = Stencil(template.module, template.example)
+    symbolic = SymbolicTemplate(template.module, template.example)
     for b in (32, 17, 25):
-        made = stencil.at({"b": b})
+        made = symbolic.at({"b": b})
         verify(made)
-        assert text(made) == text(Instance({"b": b}).of(template.module))
+        assert text(made) == text(Instantiation({"b": b}).of(template.module))
         uses = [[(u.operation.name, u.index) for u in r.uses] for op in made.walk() for r in op.results]
-        other = Instance({"b": b}).of(template.module)
+        other = Instantiation({"b": b}).of(template.module)
         assert uses == [[(u.operation.name, u.index) for u in r.uses] for op in other.walk() for r in op.results]
     assert text(template.module) == before
 
@@ -81,7 +81,7 @@ def test_what_is_closed_is_known() -> None:
     program.at(b=32)
     (version,) = program.ranges.values()
     assert isinstance(version, Version)
-    stencil = Stencil(version.template.module, version.template.example)
+    symbolic = SymbolicTemplate(version.template.module, version.template.example)
     kernels = [op for op in version.template.module.ops if op.name == "npu.kernel"]
-    assert len(kernels) == 2 and [op in stencil.closed for op in kernels] == ["?" not in str(op) for op in kernels]
-    assert sum(op in stencil.closed for op in kernels) == 1
+    assert len(kernels) == 2 and [op in symbolic.closed for op in kernels] == ["?" not in str(op) for op in kernels]
+    assert sum(op in symbolic.closed for op in kernels) == 1
