@@ -45,7 +45,7 @@ from ...fusion.long_rows import UB_FRACTION
 from ..axes import StoredPart, behind_transposes
 from ..bound import CubeCost, Extents, LoadCost
 from ..fusion_stages import FusionStages
-from ..scheduled import Wait
+from ..scheduled import BarrierIdle
 from ..stage_costs import computing, copying
 from .contract import ContractKernel
 from .contraction_axes import PROLOGUE, Operand, is_prologue, made_operand, product_in
@@ -197,7 +197,7 @@ class PrologueKernel(ContractKernel):
         return max(loaded, computed, machine.moves["ub", "gm"].cycles(size(chunk) * width))
 
     def loading_ahead(
-        self, schedule: Schedule, waits: Sequence[Wait], given: Callable[[SSAValue], bool]
+        self, schedule: Schedule, waits: Sequence[BarrierIdle], given: Callable[[SSAValue], bool]
     ) -> tuple[Schedule, float]:
         return schedule, 0.0
 
