@@ -4,7 +4,7 @@ sizes. They are data: they print (text.py), compare and hash, and emit.py builds
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -14,7 +14,7 @@ from xdsl.ir import Attribute
 from ..dialects.base import Expr
 from ..dialects.dtypes import itemsize
 from ..dialects.elementwise import REDUCTION_FUNCTION
-from ..dialects.npu.types import GmType, padded_size
+from ..dialects.npu.types import GmType, Pipe, padded_size
 
 Ref = tuple[int, int]
 """A stage's number and which of its results."""
@@ -22,6 +22,9 @@ Ref = tuple[int, int]
 StageKind = Literal["load", "drain", "given", "fill", "op", "reduce", "store"]
 """When a stage is built, and which pipe it is on: loads first, stores last; a drain brings what the cube has; another
 part of the kernel has made what is given."""
+
+PIPES: Mapping[StageKind, Pipe] = {"load": Pipe.MTE2, "store": Pipe.MTE3}
+"""The pipe that stages of a kind are on; all others are on the vector unit's."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,11 @@ class StageOp:
         return self.KIND
 
     @property
+    def does(self) -> str:
+        """What it does in a word or two, for people: all that tells it apart is in its text."""
+        return self.NAME
+
+    @property
     def function(self) -> str | None:
         """What the vector unit computes; None for what is no function of its."""
         return None
@@ -101,6 +109,11 @@ class StageOp:
         """The number of the input that it loads."""
         return None
 
+    @property
+    def target(self) -> int | None:
+        """The number of the output that it stores."""
+        return None
+
 
 @dataclass(frozen=True)
 class Fill(StageOp):
@@ -110,6 +123,10 @@ class Fill(StageOp):
     KIND = "fill"
 
     value: float | int
+
+    @property
+    def does(self) -> str:
+        return f"{self.NAME} {self.value:g}"
 
 
 @dataclass(frozen=True)
@@ -167,6 +184,10 @@ class StoreBox(StageOp):
     def dims(self) -> Sequence[BoxDim]:
         return self.box
 
+    @property
+    def target(self) -> int | None:
+        return self.output
+
 
 @dataclass(frozen=True)
 class Given(StageOp):
@@ -196,6 +217,10 @@ class Apply(StageOp):
     of: str
 
     @property
+    def does(self) -> str:
+        return self.of
+
+    @property
     def function(self) -> str | None:
         return self.of
 
@@ -207,6 +232,10 @@ class Round(StageOp):
     NAME = "round"
 
     mode: str
+
+    @property
+    def does(self) -> str:
+        return f"{self.NAME} {self.mode}"
 
     @property
     def function(self) -> str | None:
@@ -284,6 +313,10 @@ class Reduce(StageOp):
     axes: tuple[tuple[int, int], ...]
 
     @property
+    def does(self) -> str:
+        return f"{self.by} of rows"
+
+    @property
     def function(self) -> str | None:
         return REDUCTION_FUNCTION[self.by]
 
@@ -307,6 +340,10 @@ class ReduceWindows(StageOp):
     axes: tuple[int, ...]
 
     @property
+    def does(self) -> str:
+        return f"{self.by} of windows"
+
+    @property
     def function(self) -> str | None:
         return REDUCTION_FUNCTION[self.by]
 
@@ -321,6 +358,10 @@ class ArgReduce(StageOp):
     by: str
     axis: int
     extent: int
+
+    @property
+    def does(self) -> str:
+        return f"arg{self.by} of rows"
 
     @property
     def reduces(self) -> frozenset[int]:
@@ -341,8 +382,8 @@ class Stage:
     it. pooled: axes along which it has windows in the place of their elements. location: where the graph op that it
     belongs to came from, which does not count in comparisons.
 
-    kind, function, moves, reduces, combines and source are what `op` says. view, along: what a load or store moves in
-    all, and the axis of each of its dimensions.
+    kind, function, moves, reduces, combines, source and target are what `op` says. view, along: what a load or store
+    moves in all, and the axis of each of its dimensions.
     """
 
     op: StageOp
@@ -356,13 +397,18 @@ class Stage:
     def __post_init__(self) -> None:
         op, self.elements, self.operands = self.op, tuple(self.elements), tuple(self.operands)
         self.kind, self.function, self.combines, self.source = op.kind, op.function, op.combines, op.source
-        self.moves, self.reduces = op.moves, op.reduces
+        self.moves, self.reduces, self.target = op.moves, op.reduces, op.target
         self.along: Sequence[int | None] = [d.axis for d in op.dims]
         self.view: GmType | None = None
         if isinstance(op, LoadBox | StoreBox):
             element = op.element if isinstance(op, StoreBox) else self.elements[0]
             strides = [d.stride * d.step for d in op.dims]
             self.view = GmType.of([d.extent for d in op.dims], element, strides)
+
+    @property
+    def pipe(self) -> Pipe:
+        """The pipe that it is on."""
+        return PIPES.get(self.kind, Pipe.V)
 
     def box(self, tile: Sequence[int]) -> list[int]:
         """What it loads or stores at once, for the extents of a tile."""

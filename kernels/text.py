@@ -51,8 +51,8 @@ def text_of(graph: StageGraph) -> str:
 
 def stage_text(number: int, stage: Stage) -> str:
     """The line of a stage that is the `number`-th of its graph."""
-    results = ", ".join(_ref((number, j), len(stage.elements)) for j, _ in enumerate(stage.elements))
-    operands = ", ".join(_ref(ref, 1 if ref[1] == 0 else 2) for ref in stage.operands)
+    results = ", ".join(ref_text((number, j), len(stage.elements)) for j, _ in enumerate(stage.elements))
+    operands = ", ".join(ref_text(ref, 1 if ref[1] == 0 else 2) for ref in stage.operands)
     given = ", ".join(_fields(stage.op))
     parts = [
         f"{results} = " if results else "",
@@ -72,7 +72,8 @@ def fingerprint(graph: StageGraph) -> str:
     return hashlib.sha256(text_of(graph).encode()).hexdigest()[:16]
 
 
-def _ref(ref: Ref, results: int) -> str:
+def ref_text(ref: Ref, results: int) -> str:
+    """What text calls a result of a stage that has so many."""
     return f"%{ref[0]}" if results == 1 else f"%{ref[0]}#{ref[1]}"
 
 

@@ -16,7 +16,6 @@ from ...kernels.text import fingerprint, text_of
 from ...passes.base import settle_target
 from ...passes.choose.launches import launches_of
 from ...passes.errors import PassError
-from ...passes.lower.fusion_stages import FusionStages
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,10 @@ class StagesTarget(Target):
             for i, plan in enumerate(launches):
                 kernel = plan.kernel(plan.stem, schedules[i] if complete else None)
                 print(f"// {describe(fusion)}: {plan.stem}", file=output)
-                if isinstance(kernel, FusionStages):
-                    print(f"// {fingerprint(kernel.stages)}\n{text_of(kernel.stages)}", file=output)
-                else:
-                    print(f"// {type(kernel).__name__} is not made of stages", file=output)
+                for part, stages in kernel.stage_graphs().items():
+                    said = f"{part}: " if part else ""
+                    print(f"// {said}{fingerprint(stages)}\n{text_of(stages)}", file=output)
+                if kernel.unstaged:
+                    print(f"// not of stages: {kernel.unstaged}", file=output)
         if not found:
             raise PassError("stages: the module has no fusions: run graph-fuse before")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from xdsl.dialects.builtin import FloatAttr, ModuleOp, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
@@ -42,6 +43,7 @@ from ..lower.chains.row_attention_parts import parts_combined
 from ..lower.scheduled import ScheduledKernel
 from ..order.independent_order import FEW_BYTES, order_independent
 from ..order.launch_order import MICROSECONDS, order_launches
+from ..plans import note_plan
 from ..rewriting import inline_for
 from .epilogue_fusion import is_for_split_sums
 from .launches import LaunchPlan, banded, launches_of
@@ -203,6 +205,7 @@ class Lowering:
             if kernel.proven != schedule:
                 kernel.check(name, schedule)
             op = kernel.build(name, schedule)
+            note_plan(name, partial(kernel.plan_with, schedule))
             found = Built(op, SymbolRefAttr(name), kernel, schedule)
             self.names.give(name, key, details, found)
             self.module.body.block.add_op(op)

@@ -19,6 +19,7 @@ from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.types import GmType
 from ...dialects.open_sizes import is_open
 from ...kernels.builder import KernelBuilder, divide_grid, may_repeat
+from ...kernels.plan import PlannedAxis, cuts_of
 from ...machine import Machine
 from ..errors import PassError
 from ..fusion.long_rows import UB_FRACTION
@@ -168,6 +169,16 @@ class BoxKernel(ScheduledKernel):
         plan = as_vector("", schedule)
         tile, grid = plan.tile or (), plan.grid or ()
         return self.work(tile).microseconds(self._counts(tile), grid, self.machine)
+
+    def planned_axes(self, schedule: Schedule) -> list[PlannedAxis]:
+        plan = as_vector("", schedule)
+        assert plan.tile is not None and plan.grid is not None
+        counts = self._counts(plan.tile)
+        found: list[PlannedAxis] = []
+        for a, (extent, tile) in enumerate(zip(self.domain, plan.tile, strict=True)):
+            role = "in order" if a in self.in_order else ""
+            found.append(PlannedAxis(f"d{a}", role, extent, tile, cuts_of(*share(counts[a], plan.grid[a]), tile)))
+        return found
 
     # -- build -------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from xdsl.ir import Operation, SSAValue
@@ -20,6 +20,8 @@ from ...dialects.graph import (
 )
 from ...dialects.graph.schedules import Schedule, kind_of
 from ...dialects.npu.occupancy import Occupancy
+from ...kernels.graph import StageGraph
+from ...kernels.plan import KernelPlan, PlannedAxis, PlannedGraph
 from ...machine import Machine
 from ..errors import PassError
 
@@ -104,6 +106,31 @@ class ScheduledKernel(ABC):
         meanwhile loads what is `given`: values that no kernel makes; and how many microseconds that saves on the
         mean."""
         return schedule, 0.0
+
+    # -- its plan, for people ----------------------------------------------------------------------------------
+
+    @property
+    def unstaged(self) -> str:
+        """What of it is not made of stages, and why, as a clause; empty where all is."""
+        return "what it does with a tile is written out for its op"
+
+    def planned_axes(self, schedule: Schedule) -> Sequence[PlannedAxis]:
+        """What the axes are bound to that it walks with a complete schedule; none where it does not say."""
+        return ()
+
+    def stage_graphs(self) -> Mapping[str, StageGraph]:
+        """The stages that it is built from, by the part of the kernel that they are; empty for all of it. None where it
+        is built from no stages."""
+        return {}
+
+    def planned_graphs(self, schedule: Schedule) -> Sequence[PlannedGraph]:
+        """These stages in their places with a complete schedule."""
+        return ()
+
+    def plan_with(self, schedule: Schedule) -> KernelPlan:
+        """How it is placed by a complete schedule."""
+        axes, graphs = self.planned_axes(schedule), self.planned_graphs(schedule)
+        return KernelPlan(schedule, tuple(axes), tuple(graphs), self.unstaged)
 
     @abstractmethod
     def build(self, name: str, schedule: Schedule) -> ops.KernelOp:

@@ -112,7 +112,7 @@ class RowPieces:
         """What a walk's reductions begin with."""
         out = []
         for stage in (self.stages[i] for i in walk.reductions):
-            axes = stage.axes | stage.reduces if self.walks.lanewise(stage) else stage.axes
+            axes = self.walks.carried_axes(stage)
             for j, element in enumerate(stage.elements):
                 value = number(0 if j else neutral(stage))
                 fill = emitter.builder.add(ops.FillOp, [], [emitter.type(axes, element)], value=value)

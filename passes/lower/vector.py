@@ -26,7 +26,6 @@ from ..errors import TooLarge
 from ..fusion.long_rows import UB_FRACTION
 from ..npu.trial import allocated
 from .bound import VectorWork, copy_cycles
-from .fusion_stages import FusionStages
 from .schedule import (
     cut_tile,
     equal_piece,
@@ -34,8 +33,9 @@ from .schedule import (
     reaches_over,
     share,
 )
-from .scheduled import ScheduledKernel, as_vector, cannot_obey
+from .scheduled import as_vector, cannot_obey
 from .streaming import RowPieces
+from .vector_plan import PlannedVector
 
 ACROSS = (64, 128, 256, 512, 1024)
 """Bytes of a run along the axis of a tile that is not its last one, where accesses have their elements side by side
@@ -49,7 +49,7 @@ CLEARLY_LESS = 0.9
 """The share of the estimated time of pieces of rows below which whole rows take less, beyond the estimate's error."""
 
 
-class VectorKernel(FusionStages, ScheduledKernel):
+class VectorKernel(PlannedVector):
     """Lowers one vector or move fusion."""
 
     def __init__(self, fusion: FusionOp, machine: Machine, asked: VectorSchedule):

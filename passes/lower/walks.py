@@ -14,6 +14,7 @@ from ...dialects.dtypes import dtype_name
 from ...dialects.elementwise import identity
 from ...kernels.builder import exactly
 from ...kernels.graph import StageGraph
+from ...kernels.plan import StagePlace
 from ...kernels.stage import Ref, Stage, tile_bytes
 
 
@@ -104,6 +105,21 @@ class RowWalks:
         """Whether the pieces of a reduction are combined lane by lane, and lanes once behind the walk: a piece's own
         lanes take several times as long as to combine two pieces."""
         return self.lanes in stage.reduces and len(stage.elements) == 1
+
+    def carried_axes(self, stage: Stage) -> frozenset[int]:
+        """The axes of what goes from one piece to the next of a reduction: lanes are among them until the walk ends."""
+        return stage.axes | stage.reduces if self.lanewise(stage) else stage.axes
+
+    def places(self, tile: Sequence[int], outer: Sequence[int], inner: Sequence[int]) -> tuple[StagePlace, ...]:
+        """Where each stage stands with pieces of these extents: in loops along `outer` axes, and those of a walk in
+        loops along `inner` ones, too."""
+        found = [StagePlace(tuple(outer)) for _ in self.stages]
+        for number, walk in enumerate(self.walks, start=1):
+            for i in walk.stages:
+                stage, known = self.stages[i], found[i].walks
+                carried = tile_bytes(tile, self.carried_axes(stage), stage.elements) if stage.reduces else 0
+                found[i] = StagePlace((*outer, *inner), (*known, number), carried)
+        return tuple(found)
 
     def times(self, i: int) -> int:
         """In how many walks a stage is done; 1 for one between them."""

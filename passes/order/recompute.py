@@ -27,6 +27,7 @@ from ...machine import Machine
 from ..alternatives import JOIN, RECOMPUTE
 from ..base import ChoosingPass
 from ..npu.program import misfit_of
+from ..plans import plan_as
 from ..program.partition import blocks_of
 from ..reasons import say_apart
 from .launch_order import MICROSECONDS, base, uses_of
@@ -260,6 +261,7 @@ class _Recomputation:
             kernel.sym_name = StringAttr(name)
             self.kernels[name] = kernel
             self.like[name] = reader
+            plan_as(name, reader)
             self.module.body.block.insert_op_after(kernel, self.kernels[reader])
 
     # -- launches ------------------------------------------------------------------------------------------------

@@ -21,9 +21,11 @@ func.func @main(%x: tensor<64x512xf16>, %w: tensor<512x256xf16>, %i: tensor<i32>
 // CHECK-NEXT:   store(%1) {output = 0, box = [64 by 1 at 0], element = f16} over [0]
 // CHECK-NEXT: }
 // CHECK:      contract
+// CHECK-NEXT: // epilogue: {{[0-9a-f]{16}$}}
 // CHECK:        %0 = given {name = "accumulator", counts_as = "load", along = [0, 1]} : f16 over [0, 1]
 // CHECK-NEXT:   %1 = apply(%0) {of = "exp"} : f16 over [0, 1]
+// CHECK:      // not of stages: the product itself
 // CHECK:      slice
-// CHECK-NEXT: // CopyKernel is not made of stages
+// CHECK-NEXT: // not of stages: it moves a box and computes nothing
 
 // FUSED: %0 = given {name = "accumulator", counts_as = "drain", along = [0, 1]} : f16 over [0, 1]

@@ -45,7 +45,7 @@ class AttentionKernel(ChainKernel):
         """The state before the first piece: maximum, sum, the last two corrections and sums of pieces, result."""
         row = self.tile(1, F32)
         states = [self.fill(value, row) for value in (LOWEST, 0.0, 1.0, 1.0, 0.0, 0.0)]
-        return [*states, self.fill(0.0, self.tile(self._wide, F32))]
+        return [*states, self.fill(0.0, self.tile(self.wide, F32))]
 
     def _add_part(
         self, state: list[SSAValue], position: Mapping[int, Expr], keys: Expr, slot: Expr, turn: Expr

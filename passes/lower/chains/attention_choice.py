@@ -16,10 +16,13 @@ from ....dialects.base import describe, to_ints
 from ....dialects.dtypes import itemsize, size
 from ....dialects.graph import AttentionSchedule, ContractOp, FusionOp
 from ....dialects.graph.interface import element_of, shape_of
-from ....dialects.npu.types import padded_bytes
+from ....dialects.graph.schedules import Schedule
+from ....dialects.npu.types import Pipe, padded_bytes
 from ....dialects.open_sizes import any_open, certain, example
-from ....kernels.builder import divide_grid
+from ....kernels.builder import divide_grid, may_repeat
 from ....kernels.emit import Emitter
+from ....kernels.graph import StageGraph
+from ....kernels.plan import Brought, PlannedGraph, StagePlace
 from ....kernels.stage import Stage, tile_bytes
 from ....machine import Machine
 from ...errors import TooLarge
@@ -27,7 +30,7 @@ from ...forms.attention import Attention
 from ...forms.layout_axes import base_of
 from ...forms.visible_keys import VisibleKeys, visible_keys
 from ..bound import FRACTAL, round_up
-from ..scheduled import cannot_obey
+from ..scheduled import as_attention, cannot_obey
 from .attention_parts import ProductPart, ScoreStages, chained_in, result_dims
 from .row_tiles import RowTiles
 
@@ -112,6 +115,7 @@ class AttentionChoice(RowTiles):
         self.band = band or Band(0, 1, 0, self.whole[self.row], 0, self.whole[self.keys])
         lengths = {self.row: self.band.end - self.band.begin, self.keys: self.band.stop - self.band.first}
         self.extents: Mapping[int, int] = {**self.whole, **lengths}
+        self.wide = round_up(self.extents.get(self.feature, 1))
         self.units = machine.vector_cores // machine.cube_cores
         self.values.takes(self.row)
         order = [*(a for a in order if a not in (self.keys, self.row)), self.keys, self.row]
@@ -244,7 +248,7 @@ class AttentionChoice(RowTiles):
         """Keys of a tile of scores and columns of a part of the result that fit in l0c and, with what else is there, in
         l1, each in equal parts; and how often they fit: twice, so that one is stored while the next one is summed up,
         or once. The longest ones of each kind."""
-        asked, wide, p = self.asked, self._wide, self.width
+        asked, wide, p = self.asked, self.wide, self.width
         each = sum(round_up(shared) * q for shared, q in self.loaded)
         others = 2 * rows * each + 2 * keys * (wide * places + rows * (1 if self.pieces(keys) == 1 else 2)) * p
         loaded = (self.machine.spaces["l1"].bytes - others) // (2 * each)
@@ -295,22 +299,17 @@ class AttentionChoice(RowTiles):
         return [(size([p.extents[a] for a in p.k_axes]), itemsize(element_of(p.anchor.lhs))) for p in self.scores]
 
     @property
-    def _wide(self) -> int:
-        """Columns of the values, in whole fractals."""
-        return round_up(self.extents.get(self.feature, 1))
-
-    @property
     def _columns_tried(self) -> list[int]:
         """Columns of a part of the result: all, where sums stay in l0c over the pieces."""
-        return [self._wide] if self.softmax is None else equal_parts(self._wide)
+        return [self.wide] if self.softmax is None else equal_parts(self.wide)
 
     @property
     def columns_stored(self) -> int:
         """Columns of the result that a vector core divides and stores at once."""
-        return equal_parts(self._wide)[-1]
+        return equal_parts(self.wide)[-1]
 
     def pieces(self, keys: int) -> int:
-        """Pieces of so many keys: one, or an even number."""
+        """One, or an even number."""
         count = -(-self.extents[self.keys] // keys)
         return count + count % 2 if count > 1 else 1
 
@@ -325,10 +324,10 @@ class AttentionChoice(RowTiles):
             return f"tiles of {s.rows} rows do not divide the {self.extents[self.row]} of a band"
         if s.keys % s.summed:
             return f"steps of {s.summed} keys do not divide {s.keys}"
-        if self._wide % s.columns:
-            return f"{s.columns} columns at once do not divide {self._wide}"
+        if self.wide % s.columns:
+            return f"{s.columns} columns at once do not divide {self.wide}"
         if s.columns not in self._columns_tried:
-            return f"its sums stay in l0c, so that columns must be all {self._wide}"
+            return f"its sums stay in l0c, so that columns must be all {self.wide}"
         if (s.places or 1) > (1 if self.pieces(s.keys) == 1 else 2):
             return f"{s.places} places are too many: there can be 2 where there are several pieces of keys"
         if s.buffered not in (1, 2):
@@ -347,7 +346,7 @@ class AttentionChoice(RowTiles):
     def _bytes(self, s: AttentionSchedule) -> dict[str, int]:
         """Bytes of each memory space that a tile takes."""
         assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed
-        wide, p, q, first = self._wide, self.width, sum(q for _, q in self.loaded), len(self.loaded)
+        wide, p, q, first = self.wide, self.width, sum(q for _, q in self.loaded), len(self.loaded)
         slots = {space: getattr(s, space) for space in ("l1", "l0a", "l0b", "l0c")}
         each = sum(-(-shared // s.features) * s.features * q for shared, q in self.loaded)
         l1 = slots["l1"] * s.rows * each
@@ -363,8 +362,8 @@ class AttentionChoice(RowTiles):
         """Bytes of ub: what is loaded and stored, what is carried, and temporaries: of the ops before the softmax, of
         the softmax and what follows it, or of the end."""
         assert s.rows and s.keys
-        h, keys, wide, once = s.rows // self.units, s.keys, self._wide, self.pieces(s.keys) == 1
-        tile = [h if a == self.row else keys if a == self.keys else 1 for a in self._chain_axes]
+        h, keys, wide, once = s.rows // self.units, s.keys, self.wide, self.pieces(s.keys) == 1
+        tile = self._chain_tile(s)
         loads = [_loaded(chain, tile) for chain in self.chains]
         scores = max(self.chain.stages.ub_bytes(tile, 1, in_place=True) - loads[0], 0)
         held, wideness = padded_bytes([keys, h], f32), padded_bytes([wide, h], f32)
@@ -406,6 +405,40 @@ class AttentionChoice(RowTiles):
     def statistics(self) -> list[tuple[int, SSAValue, SSAValue]]:
         """What is stored of maxima and sums."""
         return [each for each in self.results if each[2] is not self.at.product.result]
+
+    @property
+    def summed(self) -> list[int]:
+        return [shared for shared, _ in self.loaded]
+
+    @property
+    def unstaged(self) -> str:
+        carried = " and the softmax, with what it carries over the keys," if self.softmax is not None else ""
+        return f"the two products{carried} are written out in the loop over the keys, around these stages"
+
+    def stage_graphs(self) -> Mapping[str, StageGraph]:
+        return {part: chain.stages for part, chain in zip(("scores", "weights"), self.chains, strict=False)}
+
+    def planned_graphs(self, schedule: Schedule) -> list[PlannedGraph]:
+        s = as_attention("", schedule)
+        assert s.keys and s.ub
+        walked = [*self.outer, self.keys]
+        repeated = [a for a, (_, trips) in self._split(s).items() if may_repeat(trips)]
+        repeated += [self.keys] if may_repeat(self.pieces(s.keys)) else []
+        inside = tuple(walked.index(a) for a in repeated)
+        axes, tile = tuple(map(walked.index, self._chain_axes)), tuple(self._chain_tile(s))
+        found: list[PlannedGraph] = []
+        given = Brought("scores of the cube", Pipe.MTE2), Brought("exponentials", None)
+        for (part, stages), chain, each in zip(self.stage_graphs().items(), self.chains, given, strict=False):
+            places = tuple(StagePlace(() if stage.kind == "fill" else inside) for stage in stages)
+            brought = dict.fromkeys(chain.given, each)
+            found.append(PlannedGraph(part, stages, axes, tile, s.ub, places, brought))
+        return found
+
+    def _chain_tile(self, s: AttentionSchedule) -> list[int]:
+        """Elements of a vector core's tile of scores along each axis of the steps between the products."""
+        assert s.rows and s.keys
+        lengths = {self.row: s.rows // self.units, self.keys: s.keys}
+        return [lengths.get(a, 1) for a in self._chain_axes]
 
     @cached_property
     def _chain_axes(self) -> list[int]:

@@ -31,7 +31,7 @@ class AttentionCosts(AttentionChoice):
         signal = machine.cross_us * machine.clock_mhz
         step = self._piece_cycles(s)
         cycles = tiles * (turns * step + step + 4 * signal)
-        p, wide, scored = self.width, self._wide, sum(map(itemsize, self.scored))
+        p, wide, scored = self.width, self.wide, sum(map(itemsize, self.scored))
         crossing = 2 * s.rows * (s.keys * (scored + p) + (0 if self.softmax is None else wide * 4))
         moved = crossing + s.keys * (sum(shared * q for shared, q in self.loaded) + wide * p)
         cycles = max(cycles, tiles * turns * moved * cores / machine.l2_bytes_per_cycle)
@@ -57,7 +57,7 @@ class AttentionCosts(AttentionChoice):
         """Cycles of V, MTE2 and MTE3 of a vector core for one piece of the keys."""
         assert s.rows and s.keys
         machine, unit = self.machine, self.machine.vector
-        h, wide, lanes = s.rows // self.units, self._wide, unit.repeat_bytes // 4
+        h, wide, lanes = s.rows // self.units, self.wide, unit.repeat_bytes // 4
         held, wideness, repeats = h * s.keys / lanes, h * wide / lanes, -(-h // lanes)
         meets = 0.0 if unit.banks is None else unit.banks.read_cycles / 2
         ops = sum(step.kind == "op" for chain in self.chains for step in chain.stages)
@@ -90,7 +90,7 @@ class AttentionCosts(AttentionChoice):
 
     def _cube_cycles_of(self, s: AttentionSchedule) -> float:
         assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed
-        machine, wide, p = self.machine, self._wide, self.width
+        machine, wide, p = self.machine, self.wide, self.width
         parts = [*(s.keys // s.scored for _ in self.loaded), wide // s.columns]
         summed = [-(-shared // s.features) for shared, _ in self.loaded] + [s.keys // s.summed]
         steps = [n * each for n, each in zip(parts, summed, strict=True)]

@@ -89,6 +89,14 @@ class BackToBackKernel(RowTiles):
         self.shared = round_up(size([self.first.extents[a] for a in self.first.k_axes]))
         """What is summed up for a score, in whole fractals."""
 
+    @property
+    def summed(self) -> list[int]:
+        return [self.shared]
+
+    @property
+    def unstaged(self) -> str:
+        return "the cube makes both products, and what is between them is done on the way out of l0c"
+
     # -- choice ------------------------------------------------------------------------------------------------
 
     def candidates(self, name: str) -> Iterator[AttentionSchedule]:

@@ -69,7 +69,7 @@ class ChainKernel(AttentionCosts):
             [
                 *(dense([*lead, self._rooms, self.units, s.keys, s.rows // self.units], e) for e in self.scored),
                 dense([*lead, self._rooms, s.keys, s.rows], self.weighed),
-                dense([*lead, self._part_rooms, self.units, self._wide, s.rows // self.units], F32),
+                dense([*lead, self._part_rooms, self.units, self.wide, s.rows // self.units], F32),
             ],
             {space: getattr(s, space) for space in ("l1", "l0a", "l0b", "l0c", "ub")},
         )
@@ -116,7 +116,7 @@ class ChainKernel(AttentionCosts):
         assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed
         keys = s.keys
         tile: dict[int, int] = {self.row: s.rows, self.keys: s.scored, self.feature: s.columns}
-        wholes = {**tile, self.feature: self._wide}
+        wholes = {**tile, self.feature: self.wide}
 
         def plan(part: ProductPart, step: int) -> CubePlan:
             l0, load = [1] * len(part.extents), [1] * len(part.extents)
@@ -184,7 +184,7 @@ class ChainKernel(AttentionCosts):
     def _begin(self) -> list[SSAValue]:
         """The state before the first piece: the sums in l0c."""
         assert self.s.rows
-        return [self.values.nothing(self.b, self._wide, self.s.rows)]
+        return [self.values.nothing(self.b, self.wide, self.s.rows)]
 
     def _add_part(
         self, state: list[SSAValue], position: Mapping[int, Expr], keys: Expr, slot: Expr, turn: Expr
@@ -238,7 +238,7 @@ class ChainKernel(AttentionCosts):
         """Weights by values of a piece of the keys, to their workspace."""
         product, columns = self._product(position, keys, slot), self.s.columns
         assert columns
-        with self.b.loop(self._wide // columns) as index:
+        with self.b.loop(self.wide // columns) as index:
             self._drain(product(index * columns), self._of_parts, slot, index * columns)
 
     def _product(
@@ -298,7 +298,7 @@ class ChainKernel(AttentionCosts):
         return self._load_own(i, self.slot, self._piece_keys, self.scored[i])
 
     def _load_part(self, slot: Expr) -> SSAValue:
-        return self._load_own(self._of_parts, slot, self._wide, F32)
+        return self._load_own(self._of_parts, slot, self.wide, F32)
 
     def _load_own(self, workspace: int, slot: Expr, lines: int, element: Attribute) -> SSAValue:
         """This vector core's part of what the cube has summed up."""
@@ -331,7 +331,7 @@ class ChainKernel(AttentionCosts):
         total = statistics[1] if statistics else None
         b, rank, each = self.b, len(self.others), self.columns_stored
         ones = [1 for _ in self.others]
-        with b.loop(self._wide // each) as index:
+        with b.loop(self.wide // each) as index:
             indices, offsets = pack([*(Expr() for _ in ones), index * each, Expr()])
             kind = self.tile(each, F32)
             part = result

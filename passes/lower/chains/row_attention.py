@@ -31,6 +31,8 @@ from ....dialects.npu.types import GmType
 from ....dialects.tile import TileType
 from ....kernels.builder import KernelBuilder, dense, gm_of, may_repeat, number
 from ....kernels.emit import Emitter
+from ....kernels.graph import StageGraph
+from ....kernels.plan import Brought, Cut, PlannedAxis, PlannedGraph, StagePlace, cuts_of
 from ....kernels.stage import Apply, Ref, Stage
 from ....machine import Machine
 from ...errors import TooLarge
@@ -261,6 +263,50 @@ class RowAttentionKernel(ScheduledKernel):
             )
             self.costs[rows, keys] = cost
         return self.costs[rows, keys]
+
+    # -- plan --------------------------------------------------------------------------------------------------
+
+    @property
+    def unstaged(self) -> str:
+        return "the softmax and what it carries over the keys are written out in the loop over these, around the stages"
+
+    def planned_axes(self, schedule: Schedule) -> list[PlannedAxis]:
+        s = as_row_attention("", schedule)
+        assert s.grid is not None
+        found: list[PlannedAxis] = []
+        for a, tiles, cores in zip(self.outer, self._counts(s), s.grid, strict=True):
+            rows, length = a == self.row, s.rows or 1 if a == self.row else 1
+            name, role = ("rows", "rows") if rows else (f"b{a}", "batch")
+            found.append(PlannedAxis(name, role, self.extents[a], length, cuts_of(*share(tiles, cores), length)))
+        part, piece = self._part(s), self._tiles(s)[0][-2]
+        cuts = (
+            Cut("cores", s.split_keys or 1, part, "part of the keys"),
+            Cut("loop", -(-part // piece), piece, "piece of the keys"),
+        )
+        found.append(PlannedAxis("keys", "summed", self.keys, piece, tuple(c for c in cuts if may_repeat(c.times))))
+        found.append(PlannedAxis("columns", "columns", self.values.last, self.values.last))
+        found.append(PlannedAxis("features", "summed", self.scores.last, self.scores.last))
+        return found
+
+    def stage_graphs(self) -> Mapping[str, StageGraph]:
+        return {"scores": self.scores.stages, "values": self.values.stages}
+
+    def planned_graphs(self, schedule: Schedule) -> list[PlannedGraph]:
+        s = as_row_attention("", schedule)
+        assert s.grid is not None and s.ub
+        keys = len(self.outer)
+        shares = (share(n, g) for n, g in zip(self._counts(s), s.grid, strict=True))
+        around = tuple(i for i, (_, trips) in enumerate(shares) if may_repeat(trips))
+        inside = (*around, keys) if may_repeat(-(-self._part(s) // self._tiles(s)[0][-2])) else around
+        found: list[PlannedGraph] = []
+        brought = {WEIGHTS: Brought("exponentials", None)}
+        parts = zip(self.stage_graphs(), (self.scores, self.values), self._tiles(s), (keys + 2, keys + 1), strict=True)
+        for part, half, tile, last in parts:
+            constant = set(half.constant(keys))
+            places = tuple(StagePlace(around if i in constant else inside) for i in range(len(half.stages)))
+            axes = (*range(keys + 1), last)
+            found.append(PlannedGraph(part, half.stages, axes, tuple(tile), s.ub, places, brought))
+        return found
 
     # -- build -------------------------------------------------------------------------------------------------
 

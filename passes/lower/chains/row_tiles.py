@@ -14,6 +14,7 @@ from ....dialects.graph import AttentionSchedule
 from ....dialects.graph.schedules import Schedule
 from ....dialects.open_sizes import certain
 from ....kernels.builder import KernelBuilder, may_repeat
+from ....kernels.plan import Cut, PlannedAxis, cuts_of
 from ..bound import grids
 from ..schedule import share
 from ..scheduled import ScheduledKernel, as_attention, cannot_obey
@@ -21,12 +22,18 @@ from ..scheduled import ScheduledKernel, as_attention, cannot_obey
 
 class RowTiles(ScheduledKernel):
     """A launch for chained products. `outer` are the axes of its tiles, all of the result's but the last, and `row` is
-    the one along which a tile has more than one place; `extents` are those of what is computed here."""
+    the one along which a tile has more than one place; the second product sums up along `keys`, and its columns are
+    along `feature`; `extents` are those of what is computed here. units: vector cores that share a tile of rows. wide:
+    columns of the result, in whole fractals."""
 
     asked: AttentionSchedule
     outer: Sequence[int]
     row: int
+    keys: int
+    feature: int
     extents: Mapping[int, int]
+    units: int = 1
+    wide: int
 
     @abstractmethod
     def _refusal(self, s: AttentionSchedule) -> str | None:
@@ -35,6 +42,39 @@ class RowTiles(ScheduledKernel):
     @abstractmethod
     def _bytes(self, s: AttentionSchedule) -> dict[str, int]:
         """Bytes of each memory space that a tile takes."""
+
+    @property
+    @abstractmethod
+    def summed(self) -> Sequence[int]:
+        """Elements that are summed up for a number that each first product gives."""
+
+    def pieces(self, keys: int) -> int:
+        """Pieces of so many keys."""
+        return -(-self.extents[self.keys] // keys)
+
+    def planned_axes(self, schedule: Schedule) -> list[PlannedAxis]:
+        s = as_attention("", schedule)
+        assert s.rows and s.keys and s.scored and s.columns and s.features
+        found: list[PlannedAxis] = []
+        for a, (cores, trips) in self._split(s).items():
+            length, cuts = self._length(a, s), cuts_of(cores, trips, self._length(a, s))
+            if a == self.row and self.units > 1:
+                cuts = (*cuts, Cut("units", self.units, length // self.units, "part of a vector core"))
+            role = "rows" if a == self.row else "batch"
+            found.append(PlannedAxis("rows" if a == self.row else f"b{a}", role, self.extents[a], length, cuts))
+
+        def along(name: str, role: str, extent: int, tile: int, *cuts: Cut) -> None:
+            found.append(PlannedAxis(name, role, extent, tile, tuple(c for c in cuts if may_repeat(c.times))))
+
+        pieces = Cut("loop", self.pieces(s.keys), s.keys, "piece of the keys")
+        scored = Cut("loop", s.keys // s.scored, s.scored, "keys that are summed up at once")
+        along("keys", "summed", self.extents[self.keys], s.scored, pieces, scored)
+        columns = Cut("loop", self.wide // s.columns, s.columns, "columns that are summed up at once")
+        along("columns", "columns", self.extents.get(self.feature, 1), s.columns, columns)
+        for i, whole in enumerate(self.summed):
+            step = Cut("loop", -(-whole // s.features), s.features, "mma step")
+            along(f"features{i}" if len(self.summed) > 1 else "features", "summed", whole, s.features, step)
+        return found
 
     def check(self, name: str, schedule: Schedule) -> None:
         reason = self._refusal(as_attention(name, schedule))

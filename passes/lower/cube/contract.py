@@ -26,13 +26,13 @@ from ....dialects.tile import TileType
 from ....kernels.builder import KernelBuilder, dense, gm_of, hand_back, may_repeat
 from ..schedule import share
 from .contraction_axes import Operand
-from .contraction_choice import ContractionChoice
 from .cube_schedule import CubePlan
 from .draining import Drain
+from .product_plan import PlannedProduct
 from .rows import ColumnRows
 
 
-class ContractKernel(ContractionChoice):
+class ContractKernel(PlannedProduct):
     """Lowers one cube or mix fusion. `turn`: which of the shorter loads it is that one longer load covers."""
 
     turn: Expr
@@ -55,7 +55,6 @@ class ContractKernel(ContractionChoice):
         return self.extents[axis]
 
     def _emit_kernel(self, name: str, plan: CubePlan, element: Attribute) -> ops.KernelOp:
-        outer = self.walk(plan.inner)
         order = [*self.b_axes, *self.m_axes, *self.n_axes]
         split = {a: share(self._tiles(a), plan.grid[a]) for a in order}
         on_grid = [a for a in order if may_repeat(split[a][0])]
@@ -78,9 +77,9 @@ class ContractKernel(ContractionChoice):
             a: (Expr.of(builder.coordinates[on_grid.index(a)]) if a in on_grid else Expr())
             * (split[a][1] * self.problem.apart(a, plan.l0[a]))
             + self.problem.first(a)
-            for a in outer
+            for a in self.walk(plan.inner)
         }
-        loops = [(a, split[a][1]) for a in outer if may_repeat(split[a][1])]
+        loops = self.tile_loops(plan)
         self._emit_cube_section(builder, plan, start, loops, element)
         if not self.plain and not self.machine.fused:
             self._emit_vector_section(builder, plan, start, loops)

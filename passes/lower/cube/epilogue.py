@@ -265,6 +265,17 @@ class EpilogueStages(ContractionStages):
             sizes=ints([rows, cols]),
         ).results[0]
 
+    def epilogue_loops(
+        self, plan: CubePlan, tile_loops: Sequence[tuple[int, int]]
+    ) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
+        """The loops (axis, trips, elements) that an epilogue stands in: those of `tile_loops` (axis, trips) over tiles
+        of the result, and inside each those over the parts of a vector core's tile that fit ub."""
+        assert plan.epilogue is not None
+        whole = self._result_tile(plan)
+        loops = [(a, trips, whole[a]) for a, trips in tile_loops if a not in self.whole]
+        own = zip(whole, self._epilogue_extent(plan), plan.epilogue, strict=True)
+        return loops, [(a, extent // part, part) for a, extent, part in own if extent != part]
+
     def _begin_epilogue(
         self,
         b: KernelBuilder,
@@ -276,16 +287,13 @@ class EpilogueStages(ContractionStages):
         """The vector stages over the tiles of `tile_loops` (axis, trips) and, inside each, the chunks that fit ub;
         `unit` = (axis that is split over the vector cores of a block, number of this one, how many)."""
         extent = self._result_tile(plan)
-        loops = [(a, trips, extent[a]) for a, trips in tile_loops if a not in self.whole]
+        loops, parts = self.epilogue_loops(plan, tile_loops)
         emitter = self._emitter(b, plan, {a: position.get(a, Expr()) for a in extent})
         self.chunk_position: dict[int, Expr] = {}
         if unit is not None:
             axis, number_of, units = unit
             extent[axis] //= units
             emitter.move(axis, Expr.of(number_of), extent[axis], whole=False)
-        assert plan.epilogue is not None
-        chunk = dict(zip(extent, plan.epilogue, strict=True))
-        parts = [(a, extent[a] // chunk[a], chunk[a]) for a in extent if extent[a] != chunk[a]]
         levels = self.stages.levels({a: i + 1 for i, (a, *_) in enumerate([*loops, *parts])})
         return Epilogue(b, emitter, self.stages, levels, loops, parts, self.chunk_position)
 

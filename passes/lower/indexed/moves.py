@@ -66,6 +66,10 @@ class CopyKernel(BoxKernel):
             any(isinstance(s[g[-1]], tuple) for s in starts) if g else False for g in self.groups
         ]
 
+    @property
+    def unstaged(self) -> str:
+        return "it moves a box and computes nothing: each tile is loaded, and stored as it is"
+
     def ub_bytes(self, tile: Sequence[int]) -> int:
         return padded_bytes(tile, self.element) * self.slots
 

@@ -1,0 +1,143 @@
+"""How a kernel is placed: what each axis that it walks is bound to, and where its stages stand, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from ..dialects.graph.schedules import Schedule
+from ..dialects.npu.types import Pipe
+from .builder import may_repeat
+from .graph import StageGraph
+from .stage import Given, Stage, spanning, tile_bytes
+
+Binding = Literal["cores", "units", "loop"]
+"""What takes the parts of an axis: cores, the vector cores beside a cube core, or the turns of a loop."""
+
+Room = Literal["slots", "kept", "carried", "temporary", "none"]
+"""Where results are kept in ub: in slots that loads and stores take in turn; as long as a loop further in runs; from
+one piece of a row to the next; until they are used; nowhere, for what has none."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """An axis is cut into `times` parts of `elements` each, the last of which may be shorter. what: what a part is."""
+
+    by: Binding
+    times: int
+    elements: int
+    what: str
+
+
+@dataclass(frozen=True)
+class PlannedAxis:
+    """One axis that a kernel walks, of `extent` elements.
+
+    dims: the axes of the fusion's domain that it stands for; none where a kernel has axes of its own. cuts: how it is
+    cut, the outermost first; none where it is whole in a tile. tile: elements that are worked on at once.
+    """
+
+    name: str
+    role: str
+    extent: int
+    tile: int
+    cuts: tuple[Cut, ...] = ()
+    dims: tuple[int, ...] = ()
+
+
+def cuts_of(
+    cores: int, trips: int, elements: int, what: str = "tile", apart: int | None = None
+) -> tuple[Cut, ...]:
+    """The cuts of an axis that cores share, each of which takes so many parts of so many elements, one by one. apart:
+    elements from where a part begins to where the next one does, if that is not where it ends."""
+    own = elements + (trips - 1) * (elements if apart is None else apart)
+    both = Cut("cores", cores, own, "part of a core"), Cut("loop", trips, elements, what)
+    return tuple(cut for cut in both if may_repeat(cut.times))
+
+
+@dataclass(frozen=True)
+class StagePlace:
+    """Where a stage stands. inside: the axes of the plan whose loops it is in, the outermost first; walks: the walks
+    over the pieces of a row that it is done in, from 1 on, none where rows are whole or it stands between walks;
+    carried: bytes that go from one piece to the next."""
+
+    inside: tuple[int, ...] = ()
+    walks: tuple[int, ...] = ()
+    carried: int = 0
+
+
+class Brought(NamedTuple):
+    """What a stage is given by another part of the kernel, in words, and the pipe that brings it; None where it is in
+    ub already."""
+
+    what: str
+    pipe: Pipe | None
+
+
+@dataclass(frozen=True)
+class PlannedGraph:
+    """The stages of a kernel, or of a part of it, in their places.
+
+    part: what they are part of; empty where they are all of a kernel. axes: for each axis of the stages, which of the
+    plan's it is; tile: elements of a tile along each; slots: buffers in flight of what is loaded and stored; brought:
+    what other parts of the kernel give, by the names that stages know it by.
+    """
+
+    part: str
+    stages: StageGraph
+    axes: tuple[int, ...]
+    tile: tuple[int, ...]
+    slots: int
+    places: tuple[StagePlace, ...]
+    brought: Mapping[str, Brought] = field(default_factory=dict[str, Brought])
+
+    def does(self, stage: Stage) -> str:
+        """What a stage does, in a word or two."""
+        return self.brought[stage.op.name].what if isinstance(stage.op, Given) else stage.op.does
+
+    def pipe(self, stage: Stage) -> Pipe | None:
+        """The pipe that a stage is on; None where its result is there already."""
+        return self.brought[stage.op.name].pipe if isinstance(stage.op, Given) else stage.pipe
+
+    def shape(self, stage: Stage) -> Sequence[int]:
+        """Elements of the results of a stage along each axis."""
+        return spanning(self.stages.extents(stage, self.tile), stage.axes, stage.spacing)
+
+    def bytes(self, stage: Stage, result: int) -> int:
+        """Bytes of ub that one slot of a result of a stage takes."""
+        tile, elements = self.stages.extents(stage, self.tile), stage.elements[result : result + 1]
+        return tile_bytes(tile, stage.axes, elements, stage.spacing)
+
+    def rooms(self) -> list[Room]:
+        """Where the results of each stage are kept."""
+        found: list[Room] = []
+        crossing, apart = set[int](), set[int]()
+        for stage, place in zip(self.stages, self.places, strict=True):
+            for j, _ in stage.operands:
+                if stage.kind == "store":
+                    crossing.add(j)
+                maker = self.places[j]
+                if maker.inside != place.inside or not {*place.walks} <= {*maker.walks}:
+                    apart.add(j)
+        for i, (stage, place) in enumerate(zip(self.stages, self.places, strict=True)):
+            if not stage.elements:
+                found.append("none")
+            elif place.carried:
+                found.append("carried")
+            elif self.pipe(stage) == Pipe.MTE2 or i in crossing:
+                found.append("slots")
+            else:
+                found.append("kept" if i in apart or stage.kind == "fill" else "temporary")
+        return found
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """How a kernel is placed by its schedule. graphs: its stages; unstaged: what is not among them and why, as a
+    clause, empty where all is."""
+
+    schedule: Schedule
+    axes: tuple[PlannedAxis, ...]
+    graphs: tuple[PlannedGraph, ...] = field(default=())
+    unstaged: str = ""
