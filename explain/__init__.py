@@ -4,9 +4,16 @@
 `page.py` puts it into the template with the drawing library inlined. Nothing here is a model of its own.
 """
 
-from .apart import kernels_apart
 from .data import SCHEMA, compile_with_levels, page_data
 from .errors import ExplainError
-from .page import render
+from .page import check_installed, page_of, render
 
-__all__ = ["SCHEMA", "ExplainError", "compile_with_levels", "kernels_apart", "page_data", "render"]
+__all__ = [
+    "SCHEMA",
+    "ExplainError",
+    "check_installed",
+    "compile_with_levels",
+    "page_data",
+    "page_of",
+    "render",
+]

@@ -10,7 +10,8 @@
              "blocks": [{"title", "kernels": names, "lines": [first, after]}]}],   no kernels: of the host
  "apart": as apart.kernels_apart gives it: why kernels are not one, and launches are not
  "aliases": [[value, value], ...],      an argument of a body or kernel, and what it is called with
- "kernels": {name: the timeline of timeline.kernel_timeline, and "sources": [[file, line], ...]},
+ "kernels": {name: the timeline of timeline.kernel_timeline, and "sources": [[file, line], ...],
+                    "plan": as stages.kernel_plans gives it},
  "steps": timeline.program_timeline,  the spans of the trace
  "memory": timeline.device_memory, "packing": packing_plan.packing_plan,
  "capacity": {space: bytes}, "clock_mhz"}
@@ -44,6 +45,7 @@ from .errors import ExplainError
 from .levels import LONGEST, LevelView, launched_kernels, of_module, shown_kernels, values_in, views_of
 from .packing_plan import packing_plan
 from .program_advice import advice
+from .stages import kernel_plans
 from .timeline import device_memory, kernel_timeline, program_timeline
 
 SCHEMA = "tilewright.explain/1"
@@ -97,10 +99,12 @@ def page_data(
         for value in values_in(view):
             values.setdefault(value, len(values))
     sources = {kernel.name: kernel.sources for kernel in report.kernels if kernel.kind != "copy"}
+    plans = kernel_plans(views)
     kernels = {
         name: {
             **kernel_timeline(launch.kernel, launch.run, npu.number),
             "sources": [files.place(place) for place in sources[name]],
+            "plan": plans[name],
         }
         for name, launch in longest.items()
     }

@@ -19,7 +19,9 @@ from xdsl.printer import Printer
 from ..dialects.base import text
 from ..dialects.graph import FusionOp
 from ..dialects.source_places import SourcePlace, source_place
+from ..kernels.plan import KernelPlan
 from ..passes.pipeline import ORDER, Stage, run_pipeline
+from ..passes.plans import plans_asked
 from ..passes.reasons import Reason, ReasonKind, reasons_asked
 
 LONGEST = 1500
@@ -51,7 +53,7 @@ class Decision:
 class LevelView:
     """One level. ops: numbered in the order they are printed; origins: for each, those of the level above that it
     came from; places: where each is in the user's source, or None; lines: the text; decisions: why passes left ops
-    of it apart."""
+    of it apart; plans: how the kernels are placed that the passes of the level built."""
 
     name: str
     module: ModuleOp
@@ -60,6 +62,7 @@ class LevelView:
     places: list[SourcePlace | None]
     lines: list[Line]
     decisions: list[Decision] = field(default_factory=list)
+    plans: dict[str, KernelPlan] = field(default_factory=dict)
     number: dict[Operation, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -134,12 +137,13 @@ def views_of(module: ModuleOp, target: str | None, stages: Sequence[Stage]) -> l
         if above is not None:
             origins = _inside_fusions(above, origins)
         places = [source_place(op) for op in ops]
-        found.append(LevelView(level, copy, ops, origins, places, printed(copy), decisions))
+        found.append(LevelView(level, copy, ops, origins, places, printed(copy), decisions, dict(plans)))
+        plans.clear()
         if level != ORDER[-1]:
             for i, op in enumerate(op for op in module.walk() if op is not module):
                 op.location = NameLoc(StringAttr(f"{_MARK}{i}"), _unmarked(op.location))
 
-    with reasons_asked() as reasons:
+    with reasons_asked() as reasons, plans_asked() as plans:
         run_pipeline(module, target, stages=stages, reached=reached)
     return found
 
@@ -160,14 +164,19 @@ def of_module(view: LevelView, module: ModuleOp) -> LevelView | None:
         return None
     ops = [op for op in module.walk() if op is not module]
     places = [source_place(op) for op in ops]
-    return LevelView(view.name, module, ops, view.origins, places, printed(module), view.decisions)
+    return LevelView(view.name, module, ops, view.origins, places, printed(module), view.decisions, view.plans)
 
 
 def _origin(op: Operation) -> list[int]:
-    location = op.location
+    number = marked(op.location)
+    return [] if number is None else [number]
+
+
+def marked(location: LocationAttr | None) -> int | None:
+    """The number that an op has at the level above, by the location that it gave what it became; None for others."""
     if isinstance(location, NameLoc) and location.desc.data.startswith(_MARK):
-        return [int(location.desc.data.removeprefix(_MARK))]
-    return []
+        return int(location.desc.data.removeprefix(_MARK))
+    return None
 
 
 def _unmarked(location: LocationAttr) -> LocationAttr:

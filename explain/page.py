@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
+from typing import Any
 
 from ..api.program import Program
 from ..verification.results import Progress
@@ -13,7 +16,7 @@ from .errors import ExplainError
 from .levels import LevelView
 
 INSTALL = "pip install 'tilewright[explain]'"
-SCRIPTS = ("state.js", "levels.js", "table.js", "charts.js", "program.js", "kernel.js", "main.js")
+SCRIPTS = ("state.js", "levels.js", "table.js", "charts.js", "program.js", "kernel.js", "stages.js", "main.js")
 
 
 def render(program: Program, progress: Progress | None = None, views: list[LevelView] | None = None) -> str:
@@ -22,11 +25,25 @@ def render(program: Program, progress: Progress | None = None, views: list[Level
 
     Raises ExplainError where the packages that draw are not installed, or the program cannot be made again.
     """
+    check_installed()
+    return page_of(program, page_data(program, progress, views))
+
+
+def check_installed() -> None:
+    """Raises ExplainError where the packages that draw are not installed."""
     try:
-        import bokeh
-        import jinja2
+        for package in ("bokeh", "jinja2"):
+            import_module(package)
     except ModuleNotFoundError as error:
         raise ExplainError(f"explain needs {error.name}, which is not installed: {INSTALL}") from None
+
+
+def page_of(program: Program, data: Mapping[str, Any]) -> str:
+    """The same with the data of the program, as `page_data` gives it. Raises ExplainError as `check_installed`."""
+    check_installed()
+    import bokeh
+    import jinja2
+
     assets = files("tilewright.explain") / "assets"
     library = files(bokeh) / "server" / "static" / "js"
 
@@ -34,13 +51,11 @@ def render(program: Program, progress: Progress | None = None, views: list[Level
         return (assets / name).read_text(encoding="utf-8")
 
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    program = program.alone()
-    data = page_data(program, progress, views)
     return environment.from_string(read("page.html.j2")).render(
         title=f"{data['name']} on {data['target']}",
         name=data["name"],
         target=data["target"],
-        summary=str(program.report()),
+        summary=str(program.alone().report()),
         styles=_inline(read("page.css")),
         library=[
             _inline((library / name).read_text(encoding="utf-8"))

