@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 
 from ..dialects.open_sizes import choosing
 from ..kernels.plan import KernelPlan
@@ -31,8 +32,11 @@ def note_plan(kernel: str, plan: Callable[[], KernelPlan]) -> None:
             plans[kernel] = plan()
 
 
-def plan_as(kernel: str, other: str) -> None:
-    """Lets a kernel have the plan of the one that it is made of. Nothing is done where nobody asks for plans."""
+def plan_as(kernel: str, other: str, more: str) -> None:
+    """Lets a kernel have the plan of the one that it is made of. more: a clause on what it has besides. Nothing is done
+    where nobody asks for plans."""
     plans = _ASKED.get()
     if plans is not None and other in plans:
-        plans[kernel] = plans[other]
+        plan = plans[other]
+        said = [*filter(None, [plan.unstaged]), *([more] if more not in plan.unstaged else [])]
+        plans[kernel] = replace(plan, unstaged="; ".join(said))

@@ -54,6 +54,9 @@ class TileInlinePass(ChoosingPass):
             recomputation.sweep()
 
 
+MADE_HERE = "what makes the rows that it no longer reads stands in front, where tile-inline put it"
+"""What the plans of kernels say that make rows themselves."""
+
 Rows = Mapping[int, tuple[int, ...]]
 """The results of a launch that another one reads as rows, by their numbers, with those of the inputs that are each."""
 
@@ -261,7 +264,7 @@ class _Recomputation:
             kernel.sym_name = StringAttr(name)
             self.kernels[name] = kernel
             self.like[name] = reader
-            plan_as(name, reader)
+            plan_as(name, reader, MADE_HERE)
             self.module.body.block.insert_op_after(kernel, self.kernels[reader])
 
     # -- launches ------------------------------------------------------------------------------------------------
@@ -322,6 +325,7 @@ class _Recomputation:
             if name in self.kernels and first not in self.kernels:
                 kernel = self.kernels[first] = self.kernels.pop(name)
                 kernel.sym_name = StringAttr(first)
+                plan_as(first, name, MADE_HERE)
                 for op in launches[name]:
                     op.callee = SymbolRefAttr(first)
 

@@ -97,6 +97,7 @@ def said(capsys: pytest.CaptureFixture[str], command: str) -> str:
         ("run scaled.tw --shapes T=1..2048,N=4 --at T=50 --check", "f32[50,4]"),
         ("verify scaled.tw --at T=50,N=33", "both memory modes agree"),
         ("explain scaled.tw --at T=50,N=33", "wrote report.html"),
+        ("explain scaled.tw --at T=50,N=33 --json", '"extent": 33'),
         ("compile scaled.tw --emit npu", "npu.version @T33to64_N33to64"),
         ("run named.tw --shapes f32[t,8] --at t=2", "f32[2,8]"),
         ("reduce named.tw --at T=3,N=4 --check cost>0 --tests 2", "wrote reduced.mlir"),

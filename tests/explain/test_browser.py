@@ -203,6 +203,26 @@ def test_a_row_opens_its_kernel(opened: Opened) -> None:
     assert "func.func" in page.locator(".column[data-level=tile]").inner_text()
 
 
+def test_stages_are_drawn_and_light_their_ops(opened: Opened) -> None:
+    page = opened.page
+    kernels = data("layers")["kernels"]
+    focus = next(name for name, kernel in kernels.items() if kernel["plan"]["graphs"])
+    page.select_option("#focus", focus)
+    page.evaluate("TW.drawn")
+    nodes = [node for graph in kernels[focus]["plan"]["graphs"] for node in graph["nodes"]]
+    boxes = page.locator("#plan-graphs .stage")
+    assert boxes.count() == len(nodes)
+    number = next(i for i, node in enumerate(nodes) if node["does"] == "max")
+    boxes.nth(number).hover()
+    assert any("graph.max" in line for line in opened.lit("graph"))
+    lit = page.locator("#plan-graphs .stage.lit")
+    assert lit.count() == sum(node["origin"] == nodes[number]["origin"] for node in nodes)
+    outside = page.evaluate("""() => [...document.querySelectorAll(".drawing .stage")].filter((stage) => {
+        const right = (e) => e.getBoundingClientRect().right, box = right(stage.querySelector(".box"));
+        return [...stage.querySelectorAll("text")].some((text) => right(text) > box); }).length""")
+    assert outside == 0
+
+
 def test_the_timeline_zooms_pans_and_lights(opened: Opened) -> None:
     page = opened.page
     page.evaluate("document.getElementById('kernel').scrollIntoView({ behavior: 'instant' })")
@@ -425,11 +445,12 @@ def test_the_page_may_not_use_the_network(opened: Opened) -> None:
     opened.complaints.clear()  # the browser says what it refused
 
 
-FITS = """() => [...document.querySelectorAll("main *")].filter((e) => !e.closest(".code") && e.checkVisibility()
-    && (e.getBoundingClientRect().right > innerWidth + 1
+FITS = """() => [...document.querySelectorAll("main *")]
+    .filter((e) => !e.closest(".code, .drawing") && e.checkVisibility() && (
+        e.getBoundingClientRect().right > innerWidth + 1
         || (getComputedStyle(e).overflowX !== "visible" && e.scrollWidth > e.clientWidth + 1)))
     .map((e) => `${e.tagName} ${e.id} ${e.className}: ${e.textContent.slice(0, 60)}`)"""
-"""What is cut off or goes over the edge of the page: of the levels only their panes, whose lines scroll."""
+"""What is cut off or goes over the edge of the page: of levels and of stages only the panes, which scroll."""
 
 CONTRAST = """() => {
     const parts = (c) => { const p = c.match(/[\\d.]+/g).map(Number); return p.length < 4 ? [...p, 1] : p; };

@@ -24,6 +24,7 @@ import tilewright as tw
 from tilewright.cli.main import main
 from tilewright.dialects import make_context
 from tilewright.dialects.affine import Symbol
+from tilewright.dialects.base import text
 from tilewright.dialects.graph import FusionOp
 from tilewright.dialects.graph.schedules import kind_of, to_schedules
 from tilewright.dialects.open_sizes import assuming
@@ -34,7 +35,9 @@ from tilewright.explain.layout import Edge, Layout
 from tilewright.explain.levels import LevelView, views_of
 from tilewright.explain.stages import UNPLANNED, kernel_plans
 from tilewright.kernels.text import parse
+from tilewright.passes.order.inline import MADE_HERE
 from tilewright.passes.pipeline import PIPELINE, run_pipeline
+from tilewright.passes.plans import note_plan, plans_asked
 
 Json = dict[str, Any]
 HERE = Path(__file__)
@@ -250,6 +253,22 @@ def test_a_softmax() -> None:
     assert found["unstaged"] == ""
 
 
+def test_the_page_of_the_documentation_has_it() -> None:
+    """All but places in the source, and what it leaves out."""
+    said = (HERE.parents[2] / "docs" / "explain.md").read_text().split("## How a kernel is placed")[1]
+    shown = json.loads(said.split("```json")[1].split("```")[0])
+    found = plan("softmax", "reduce")
+    assert shown.keys() == found.keys()
+    for key in ("schedule", "axes", "unstaged", "loops"):
+        assert shown[key] == found[key]
+    (graph,), (shown_graph,) = found["graphs"], shown["graphs"]
+    node, edge = shown_graph["nodes"][0], shown_graph["edges"][0]
+    assert graph["nodes"][node["id"]] | {"origin": 3, "source": "model.py:12"} == node
+    assert graph["edges"][0] == edge
+    (memory,), (shown_memory,) = found["memory"], shown["memory"]
+    assert memory["buffers"][:2] == shown_memory["buffers"][:2] and memory["bytes"] == shown_memory["bytes"]
+
+
 def test_rows_in_pieces() -> None:
     """A softmax of long rows walks over them three times; its maximum and its sum go from piece to piece."""
     found = plan("long", "reduce")
@@ -358,8 +377,29 @@ def test_kernels_that_make_rows_themselves_have_plans() -> None:
     fn, args = load("gpt2:tiny_token")
     compiled, views = compile_with_levels(fn, *args)
     found = page_data(compiled, views=views)["kernels"]
-    assert any(view.decisions for view in views) and len(found) > 3
     assert all(kernel["plan"]["schedule"] is not None for kernel in found.values())
+    graph, tile = views[0], views[1]
+    made_here = set()
+    for op in tile.module.ops:
+        if "grid" in op.properties:  # a kernel with ops of several fusions has taken some of them in
+            homes = {
+                graph.ops[i].parent_op() for inner in op.walk() for i in tile.origins[tile.number[inner]]
+            }
+            fusions = [home for home in homes if isinstance(home, FusionOp)]
+            made_here |= {text(op.properties["sym_name"])} if len(fusions) > 1 else set()
+    said = {name for name, kernel in found.items() if MADE_HERE in kernel["plan"]["unstaged"]}
+    assert said and said >= made_here & set(found)
+
+
+def test_no_plan_is_made_unless_it_is_asked_for() -> None:
+    def fail() -> Any:
+        raise AssertionError("nobody asked for a plan")
+
+    note_plan("kernel", fail)
+    with plans_asked() as found:
+        tw.compile(softmax, *CASES["softmax"][1])
+    assert list(found) == ["reduce_0"]
+    note_plan("kernel", fail)
 
 
 OPEN = """
