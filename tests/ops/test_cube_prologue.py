@@ -22,6 +22,7 @@ from tilewright.machine import Machine
 from tilewright.passes.choose.prologue import PrologueOnCube
 from tilewright.passes.lower.cube.contraction_axes import made_operand
 from tilewright.passes.npu.check import check as hazards
+from tilewright.passes.plans import plans_asked
 
 TARGETS = ["ascend-910b1", "ascend-950pr"]
 
@@ -169,6 +170,19 @@ def test_pinned_schedules_are_obeyed() -> None:
     assert fusion.schedule is not None
     again = tw.compile(str(chosen.module("graph")))
     assert str(again.module("tile")) == str(chosen.module("tile"))
+
+
+def test_the_plan() -> None:
+    """explain says where the stages stand, and what they work on."""
+    args = inputs("f16", "i8", 32, 1024, 256)
+    with plans_asked() as plans:
+        program = tw.compile(dequantised, *args)
+    assert made(program) == [1]
+    ((plan,),) = [[*plans.values()]]
+    (graph,) = plan.graphs
+    assert graph.part == "prologue" and [plan.axes[a].name for a in graph.axes] == ["k", "n"]
+    assert {place.inside for place in graph.places} == {(2,)}
+    assert graph.tile[1] == plan.axes[1].tile
 
 
 def test_by_steps() -> None:

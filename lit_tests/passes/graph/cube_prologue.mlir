@@ -4,6 +4,8 @@
 // RUN: tilewright-opt %s -p graph-schedule,graph-to-tile | filecheck %s --check-prefix=TILE
 // RUN: tilewright-opt %s -p graph-schedule,graph-to-tile,tile-to-npu,npu-allocate,npu-synchronize | filecheck %s --check-prefix=NPU
 
+// RUN: tilewright-opt %s -p graph-schedule -t stages | filecheck %s --check-prefix=STAGES
+
 // Weights that are widened and scaled before a product of 64 rows: vector cores do that beside the cube, tile by tile.
 module attributes {tilewright.target = "ascend-910b1", tilewright.states = ["fused"]} {
   func.func @main(%x: tensor<64x4096xf16>, %q: tensor<4096x4096xi8>, %s: tensor<4096xf16>) -> tensor<64x4096xf16> {
@@ -34,6 +36,13 @@ module attributes {tilewright.target = "ascend-910b1", tilewright.states = ["fus
 
 // APART:      graph.fusion %q, %s {domain = [4096, 4096], kind = "vector", schedule
 // APART:      graph.contract
+
+// STAGES:      // prologue:
+// STAGES-NEXT: stages {
+// STAGES-NEXT:   %0 = load {input = 0,
+// STAGES-NEXT:   %1 = apply(%0) {of = "convert"}
+// STAGES:        %4 = apply(%1, %3) {of = "mul"}
+// STAGES:      // not of stages: the product itself
 
 // A ring has a room for each of a few pieces. Each of two vector cores makes a half of one.
 

@@ -16,7 +16,7 @@ After:   %y = graph.fusion %x, %q, %s {kind = "mix"} of the ops of both: those b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -37,6 +37,8 @@ from ....dialects.npu.types import GmType, row_strides
 from ....dialects.tile import TileType
 from ....kernels.builder import KernelBuilder, dense, number
 from ....kernels.emit import Emitter
+from ....kernels.graph import StageGraph
+from ....kernels.plan import PlannedGraph, StagePlace
 from ....kernels.stage import Ref
 from ....machine import Machine
 from ...errors import NoKernel
@@ -50,6 +52,9 @@ from ..stage_costs import computing, copying
 from .contract import ContractKernel
 from .contraction_axes import PROLOGUE, Operand, is_prologue, made_operand, product_in
 from .cube_schedule import CubePlan
+
+ROOMS = (2, 4)
+"""Pieces that a ring has room for: those that are tried."""
 
 
 class OperandStages(FusionStages):
@@ -133,24 +138,23 @@ class PrologueKernel(ContractKernel):
         plan, last = CubePlan.of(schedule), self.k_axes[-1]
         made, other = (plan.rhs, plan.lhs) if self.side else (plan.lhs, plan.rhs)
         whole, least = self.extents[last], plan.l0[last]
+
+        def loading(piece: int, length: int) -> CubeSchedule:
+            """The same with loads of these lengths of both."""
+            mine, its = (
+                tuple(n if a == last else m for a, m in enumerate(each)) for each, n in ((made, piece), (other, length))
+            )
+            lhs, rhs = (its, mine) if self.side else (mine, its)
+            return replace(schedule, lhs=lhs, rhs=rhs)
+
         if self.reduced:
-            if len(self.k_axes) > 1 or whole % least:
-                return
-            rows = tuple(whole if a == last else n for a, n in enumerate(made))
-            for length in dict.fromkeys((other[last], whole)):
-                loads = rows, tuple(length if a == last else n for a, n in enumerate(other))
-                lhs, rhs = reversed(loads) if self.side else loads
-                yield replace(schedule, lhs=lhs, rhs=rhs)
-            return
-        if made[last] >= whole or other[last] > made[last]:
+            if len(self.k_axes) == 1 and whole % least == 0:
+                yield from (loading(whole, length) for length in dict.fromkeys((other[last], whole)))
+        elif made[last] >= whole or other[last] > made[last]:
             yield schedule
-            return
-        for piece in dict.fromkeys((made[last], max(made[last] // 2 // least, 1) * least)):
-            for rooms in (2, 4):
-                loads = [tuple(n if a != last else length for a, n in enumerate(each))
-                         for each, length in ((made, piece), (other, piece * rooms))]
-                lhs, rhs = reversed(loads) if self.side else loads
-                yield replace(schedule, lhs=lhs, rhs=rhs)
+        else:
+            for piece in dict.fromkeys((made[last], max(made[last] // 2 // least, 1) * least)):
+                yield from (loading(piece, piece * rooms) for rooms in ROOMS)
 
     def _made(self, plan: CubePlan) -> Extents:
         """The extents of a load of the made operand."""
@@ -211,6 +215,30 @@ class PrologueKernel(ContractKernel):
         found = list(super()._operand_bytes)
         found[self.side] = float(sum(size(view.shape) * itemsize(view.element) for view in views))
         return found
+
+    # -- plan --------------------------------------------------------------------------------------------------
+
+    @property
+    def unstaged(self) -> str:
+        return "the product itself is the cube's loops over these axes, and the stages make an operand of it"
+
+    def stage_graphs(self) -> Mapping[str, StageGraph]:
+        return {PROLOGUE: self.before.stages}
+
+    def planned_graphs(self, schedule: Schedule) -> list[PlannedGraph]:
+        plan = CubePlan.of(self.completed("", schedule))
+        chunks = self._chunks(self._made(plan))
+        assert chunks is not None
+        o = self.operands[self.side]
+        axes = [next(iter(o.dims[self.dims.index(a)].terms)) for a in range(len(self.before.extents))]
+        around = [a for a, _ in self.tile_loops(plan)]
+        around += [a for a in self.k_axes if self.extents[a] > self._made(plan)[a] and a not in around]
+        inside = tuple(around)
+        levels = self.before.stages.levels({chunks.axis: 1})
+        further = (*inside, axes[chunks.axis]) if chunks.count > 1 else inside
+        places = tuple(StagePlace(further if level else inside) for level in levels)
+        slots = plan.slots["ub"]
+        return [PlannedGraph(PROLOGUE, self.before.stages, tuple(axes), chunks.extents, slots, places)]
 
     # -- build -------------------------------------------------------------------------------------------------
 
