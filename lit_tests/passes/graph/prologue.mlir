@@ -1,6 +1,6 @@
 // RUN: tilewright-opt %s -p graph-schedule | filecheck %s
 // RUN: tilewright-opt %s -p graph-schedule | tilewright-opt | filecheck %s
-// RUN: tilewright-opt %s -p 'graph-schedule{without=prologue}' | filecheck %s --check-prefix=APART
+// RUN: tilewright-opt %s -p 'graph-schedule{without=prologue,cube-prologue}' | filecheck %s --check-prefix=APART
 
 // Weights that are widened and scaled before a product of one row: vector cores do all of it where they load them.
 module attributes {tilewright.target = "ascend-910b1", tilewright.states = ["fused"]} {
