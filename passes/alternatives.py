@@ -11,10 +11,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 
 from ..support.plugins import PluginWarning, listed
+from ..support.sentences import suggestion
 from .errors import PassError
 
 
@@ -253,9 +253,10 @@ def check_names(names: Iterable[str]) -> None:
     known = [each.name for each in alternatives()]
     for name in names:
         if name not in known:
-            close = FORMER.get(name) or next(iter(get_close_matches(name, known, 1)), None)
-            hint = f"did you mean {close}?" if close else f"there are {', '.join(known)}"
-            raise PassError(f"without: no alternative is called '{name}'; {hint}")
+            hint = suggestion(name, known) or f"; there are {', '.join(known)}"
+            if (now := FORMER.get(name)) is not None:
+                hint = f"; did you mean {now}?"
+            raise PassError(f"without: no alternative is called '{name}'{hint}")
 
 
 def listing() -> str:

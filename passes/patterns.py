@@ -20,7 +20,6 @@ import inspect
 import warnings
 from abc import ABC
 from collections.abc import Iterable
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import ClassVar, TypeVar
@@ -29,6 +28,7 @@ from xdsl.pattern_rewriter import RewritePattern
 
 from ..machine import Machine
 from ..support.plugins import PluginWarning, listed
+from ..support.sentences import suggestion
 from .errors import PassError
 from .pins import Pins
 
@@ -175,9 +175,8 @@ def selected(only: Iterable[str]) -> tuple[type[GraphPattern], ...]:
     known, wanted = {p.name: p for p in patterns()}, tuple(only)
     for name in wanted:
         if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            raise PassError(f"graph-simplify: no pattern is called '{name}'; {hint}")
+            hint = suggestion(name, known) or f"; there are {', '.join(known)}"
+            raise PassError(f"graph-simplify: no pattern is called '{name}'{hint}")
     return tuple(p for name, p in known.items() if not wanted or name in wanted)
 
 

@@ -201,3 +201,11 @@ def check_requirements(stage: Stage, have: Set[str]) -> None:
 def stage_table(stages: Sequence[Stage] = PIPELINE) -> list[tuple[str, str, str, str]]:
     """Rows of (pass, level after it, required states, established states), for people."""
     return [(s.name, s.level, ", ".join(s.requires), ", ".join(s.establishes)) for s in stages]
+
+
+def listing() -> str:
+    """A line for each pass of the pipeline, and what else there is."""
+    rows = [("pass", "level", "requires", "establishes"), *stage_table()]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return "\n".join([*lines, "", "xDSL's passes, such as canonicalize, cse, dce and licm, run at every level."])

@@ -10,7 +10,8 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import IO, NoReturn
+from importlib import import_module
+from typing import IO, Any, NoReturn
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassPipeline
@@ -114,17 +115,17 @@ class TilewrightOptMain(xDSLOptMain):
         arg_parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
         arg_parser.add_argument(
             "--list-passes",
-            action=_ListPasses,
-            nargs=0,
+            action=_Listing,
+            const="stages",
             help="list the pipeline: each pass, the level after it, the states it requires and establishes",
         )
         arg_parser.add_argument(
-            "--list-patterns", action=_ListPatterns, nargs=0, help="list the patterns of graph-simplify"
+            "--list-patterns", action=_Listing, const="patterns", help="list the patterns of graph-simplify"
         )
         arg_parser.add_argument(
             "--list-alternatives",
-            action=_ListAlternatives,
-            nargs=0,
+            action=_Listing,
+            const="alternatives",
             help="list what may be left out (graph-schedule{without=pooled}): each name, its passes, what is done",
         )
         arg_parser.add_argument(
@@ -337,31 +338,14 @@ def _dump(module: ModuleOp, what: str) -> None:
     print("\n", file=sys.stderr, flush=True)
 
 
-class _ListPasses(argparse.Action):
+class _Listing(argparse.Action):
+    """Prints the `listing` of a module of the passes, which is its `const`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, nargs=0, **kwargs)
+
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from ...passes.pipeline import stage_table
-
-        rows = [("pass", "level", "requires", "establishes"), *stage_table()]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        for row in rows:
-            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-        print("\nxDSL's passes, such as canonicalize, cse, dce and licm, run at every level.")
-        parser.exit()
-
-
-class _ListPatterns(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from ...passes.patterns import listing
-
-        print(listing())
-        parser.exit()
-
-
-class _ListAlternatives(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from ...passes.alternatives import listing
-
-        print(listing())
+        print(import_module(f"...passes.{self.const}", __package__).listing())
         parser.exit()
 
 
