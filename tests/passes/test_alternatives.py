@@ -85,7 +85,7 @@ def test_an_option_of_before(former: str) -> None:
     ("given", "said"),
     [
         ({"turned"}, "no alternative is called 'turned'; did you mean transposed?"),
-        ("pooledd", "did you mean pooled?"),
+        ("pooledd", "did you mean pooled"),
         ("?", "there are fusion, attention"),
         (3, "without must be the names of alternatives, not 3"),
         ([3], "without must be the names of alternatives"),
@@ -139,7 +139,7 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> 
         found.append(json.loads(capsys.readouterr().out)["counts"]["joined"])
     assert found[0] > 0 and found[1:] == [0, 0, 0]
     assert dispatch(["report", f"{source}:net", "--shapes", "f32[64,64]", "--without", "jion"]) == 1
-    assert "no alternative is called 'jion'; did you mean join?" in capsys.readouterr().err
+    assert "no alternative is called 'jion'; did you mean join" in capsys.readouterr().err
 
 
 # -- alternatives of others ----------------------------------------------------------------------------------
