@@ -122,6 +122,12 @@ class PrologueKernel(ContractKernel):
 
     # -- choice ------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def _walked(self) -> list[int]:
+        """The axis of the product that each axis of the stages is."""
+        dims = self.operands[self.side].dims
+        return [next(iter(dims[self.dims.index(a)].terms)) for a in range(len(self.before.extents))]
+
     def candidates(self, name: str) -> Iterator[CubeSchedule]:
         found: dict[CubeSchedule, None] = {}
         for schedule in super().candidates(name):
@@ -229,8 +235,7 @@ class PrologueKernel(ContractKernel):
         plan = CubePlan.of(self.completed("", schedule))
         chunks = self._chunks(self._made(plan))
         assert chunks is not None
-        o = self.operands[self.side]
-        axes = [next(iter(o.dims[self.dims.index(a)].terms)) for a in range(len(self.before.extents))]
+        axes = self._walked
         around = [a for a, _ in self.tile_loops(plan)]
         around += [a for a in self.k_axes if self.extents[a] > self._made(plan)[a] and a not in around]
         inside = tuple(around)
@@ -300,9 +305,11 @@ class PrologueKernel(ContractKernel):
             b.store(tile, ring, [*here, *places], [*(1 for _ in here), *extents])
 
     def _masked(self, b: KernelBuilder, emitter: Emitter, tile: SSAValue, chunk: Sequence[int]) -> SSAValue:
-        """A tile with 0 in the place of what lies behind the end of the operand, where pieces reach over it."""
+        """A tile with 0 in the place of what lies behind the end of what is summed up, where pieces reach over it; what
+        lies behind other ends gives results that nobody stores."""
         whole, piece = self.before.extents, self._pieces(self._made(self.plan))
-        if all(n % p == 0 for n, p in zip(whole, piece, strict=True)):
+        summed = [a for a, axis in enumerate(self._walked) if self.role[axis] == "k"]
+        if all(whole[a] % piece[a] == 0 for a in summed):
             return tile
         indices, offsets = pack([emitter.at(i) for i, _ in enumerate(chunk)])
         return b.add(
