@@ -28,7 +28,7 @@ from ..lower.cube.contraction_choice import CLEARLY_BETTER
 from ..lower.cube.pooling import pooling_in
 from ..lower.cube.spreading import Prologue, spread, why_not_spread
 from .oversized import FusionParts, members_of
-from .rewrites import Offer, Proposal, Rewrites
+from .rewrites import Offer, Proposal, Rewrites, Verdict
 
 
 class _PrologueOfProduct(Rewrites):
@@ -71,6 +71,20 @@ class PrologueOnVector(_PrologueOfProduct):
 
     def may_take(self, reader: FusionOp) -> bool:
         return why_not_spread(reader, self.machine) is None
+
+    def judge(self, offer: Offer, proposal: Proposal) -> Verdict:
+        """On the vector cores, unless the cube with a prologue takes clearly less."""
+        verdict = super().judge(offer, proposal)
+        for other in self.scheduler.rewrites if verdict.taken else ():
+            beside = other.offer(offer.fusions[0], {}) if isinstance(other, PrologueOnCube) else None
+            if beside is not None:
+                made, price = beside.make(), self.scheduler.price
+                vector = price(proposal.fusions, proposal.free, self.WARM)
+                less = price(made.fusions, made.free, self.WARM) < self.MARGIN * vector
+                other.put_aside(made.fusions)
+                if less:
+                    return Verdict(False, "the cube takes less, of which vector cores make an operand")
+        return verdict
 
     def joined(self, reader: FusionOp, prologue: Prologue) -> Proposal:
         fusion = prologue.fusion

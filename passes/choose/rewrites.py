@@ -139,7 +139,7 @@ class Rewrites(ABC):
             found = self._attempted(fusion, partial(self.judge, offer, proposal), failed)
             verdict = self.known.keep(offer.key, offer.details, found)
             if not verdict.taken:
-                self._put_aside(proposal.fusions)
+                self.put_aside(proposal.fusions)
         if not verdict.taken:
             self.refused(offer, verdict.said)
             return None
@@ -150,7 +150,7 @@ class Rewrites(ABC):
     def _attempted(self, fusion: FusionOp, attempt: Callable[[], T], otherwise: T) -> T:
         return attempted(f"the alternative {self.name!r} of {describe(fusion)}", attempt, otherwise)
 
-    def _put_aside(self, fusions: Sequence[FusionOp]) -> None:
+    def put_aside(self, fusions: Sequence[FusionOp]) -> None:
         """Lets fusions use nothing of the program."""
         made = set(fusions)
         for fusion in fusions:

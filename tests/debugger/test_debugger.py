@@ -18,10 +18,17 @@ from tilewright.debugger.commands import ALIASES, TABLE
 from tilewright.debugger.expressions import Expression
 from tilewright.debugger.listing import Listing
 from tilewright.dialects.npu.structure import KernelOp
+from tilewright.passes.choose.prologue import PrologueOnCube
 
 
 def product(x: Any, y: Any) -> Any:
     return jnp.exp(x) @ y + 1.0
+
+
+@pytest.fixture(autouse=True)
+def two_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is before a product has a kernel of its own."""
+    monkeypatch.setattr(PrologueOnCube, "may_take", lambda *_: False)
 
 
 def arrays(*shapes: tuple[int, ...]) -> list[np.ndarray]:

@@ -29,7 +29,7 @@ from tilewright.explain import compile_with_levels, page_data
 from tilewright.explain.levels import views_of
 from tilewright.explain.stages import UNPLANNED, kernel_plans
 from tilewright.kernels.text import parse
-from tilewright.passes.order.inline import MADE_HERE
+from tilewright.passes.order.recompute import MADE_HERE
 from tilewright.passes.pipeline import PIPELINE, run_pipeline
 from tilewright.passes.plans import note_plan, plans_asked
 
