@@ -14,13 +14,14 @@ from tiers import covering, sampled
 
 import tilewright as tw
 from tilewright.api.program import Program
-from tilewright.passes.choose.prologue import PrologueOnVector
+from tilewright.passes.choose.prologue import PrologueOnCube, PrologueOnVector
 
 
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """One kernel whatever two take."""
     monkeypatch.setattr(PrologueOnVector, "pays", lambda self, made, now: True)
+    monkeypatch.setattr(PrologueOnCube, "may_take", lambda *_: False)
 
 
 def kernels(program: Program) -> list[str]:
@@ -92,4 +93,4 @@ def test_it_is_taken_where_it_takes_less(monkeypatch: pytest.MonkeyPatch) -> Non
             for out in ((), "prologue,cube-prologue")
         )
         assert len(one.kernels) == 1 and one.microseconds < 0.8 * two.microseconds
-        assert one.memory.arena_bytes < two.memory.arena_bytes / 2
+        assert one.memory.arena_bytes < 0.6 * two.memory.arena_bytes
