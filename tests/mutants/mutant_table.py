@@ -181,6 +181,11 @@ TABLE: dict[str, Tests] = {
         "tests/quantized/test_columns.py",
         "tests/ops/test_eight_bit_floats.py",
     ),
+    **dict.fromkeys(
+        ("passes/lower/cube/prologue.py", "passes/choose/prologue.py"),
+        ("lit/passes/graph", "tests/ops/test_cube_prologue.py", "tests/ops/test_prologue.py"),
+    ),
+    "passes/simplify/grouped_products.py": ("lit/passes/graph", "tests/ops/test_gathered_products.py"),
     **dict.fromkeys(("kernels/", "passes/lower/", "passes/choose/", "passes/order/"), LOWER),
     **dict.fromkeys(
         (f"passes/{r}/" for r in "forms fusion numbers program quantized simplify strips".split()), GRAPH
