@@ -17,10 +17,11 @@ from tiers import covering, examples, sampled
 
 import tilewright as tw
 from tilewright.api.program import Program
-from tilewright.dialects.graph import FusionOp
+from tilewright.dialects.graph import CubeSchedule, FusionOp
 from tilewright.machine import Machine
 from tilewright.passes.choose.prologue import PrologueOnCube
 from tilewright.passes.lower.cube.contraction_axes import made_operand
+from tilewright.passes.lower.cube.prologue import PrologueKernel
 from tilewright.passes.npu.check import check as hazards
 from tilewright.passes.plans import plans_asked
 
@@ -183,6 +184,26 @@ def test_the_plan() -> None:
     assert graph.part == "prologue" and [plan.axes[a].name for a in graph.axes] == ["k", "n"]
     assert {place.inside for place in graph.places} == {(2,)}
     assert graph.tile[1] == plan.axes[1].tile
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_candidates_can_be_obeyed(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer loads of one operand leave room for the pieces of the other, and pieces fit ub."""
+    tried: list[tuple[PrologueKernel, list[CubeSchedule]]] = []
+    candidates = PrologueKernel.candidates
+
+    def noted(self: PrologueKernel, name: str) -> list[CubeSchedule]:
+        found = list(candidates(self, name))
+        tried.append((self, found))
+        return found
+
+    monkeypatch.setattr(PrologueKernel, "candidates", noted)
+    shapes = ((256, 8192), "float32"), ((8192, 4096), "float16"), ((4096,), "float32"), ((4096,), "float32")
+    tw.compile(dequantised, *(jax.ShapeDtypeStruct(*shape) for shape in shapes), target=target)
+    assert tried and all(found for _, found in tried)
+    for kernel, found in tried:
+        for schedule in found:
+            kernel.check("contract_0", schedule)
 
 
 def test_by_steps() -> None:

@@ -28,7 +28,10 @@ module attributes {tilewright.target = "ascend-910b1", tilewright.states = ["fus
   }
 }
 
+// One load of the left operand covers four pieces of the one that is made.
+
 // CHECK:      %r = graph.fusion %q, %s, %x {domain = [64, 4096], kind = "mix", schedule = #graph.cube_schedule<
+// CHECK-SAME: lhs = [64, 256, 512], rhs = [64, 256, 128]
 // CHECK:        graph.convert {{.*}} attributes {prologue = array<i64: 0, 1>}
 // CHECK:        graph.mul {{.*}} attributes {prologue = array<i64: 0, 1>} : tensor<4096x4096xf16>
 // CHECK:        graph.contract {{.*}} attributes {axes = array<i64: 0, 1>}
