@@ -27,6 +27,7 @@ from ..lower.cube.contraction_axes import PROLOGUE, made_operand, product_in
 from ..lower.cube.contraction_choice import CLEARLY_BETTER
 from ..lower.cube.pooling import pooling_in
 from ..lower.cube.spreading import Prologue, spread, why_not_spread
+from ..rewriting import erase_dead
 from .oversized import FusionParts, members_of
 from .rewrites import Offer, Proposal, Rewrites, Verdict
 
@@ -126,11 +127,23 @@ class PrologueOnCube(_PrologueOfProduct):
         body.add(fusion, apart)
         body.add(first, lambda op: op.attributes)
         one = body.fusion(first.results, first)
+        _drop_transposes(one)
         for each in behind:
             each.operands = [one.results[0] if v is first.results[0] else v for v in each.operands]
         if behind:
             first.erase()
         return _in_place_of(fusion, reader, one, *behind)
+
+
+def _drop_transposes(fusion: FusionOp) -> None:
+    """Takes transposes away that undo each other between what a fusion makes of an operand and its product."""
+    product = product_in(fusion)
+    assert isinstance(product, ContractOp)
+    for i, value in enumerate(product.operands):
+        made, dims = behind_transposes(value, range(len(shape_of(value))))
+        if list(dims) == sorted(dims):
+            product.operands[i] = made
+    erase_dead(fusion.body.block)
 
 
 def _only_reader(fusion: FusionOp, may: tuple[type[Operation], ...]) -> FusionOp | None:

@@ -33,8 +33,8 @@ module attributes {tilewright.target = "ascend-910b1", tilewright.states = ["fus
 // CHECK:      %r = graph.fusion %q, %s, %x {domain = [64, 4096], kind = "mix", schedule = #graph.cube_schedule<
 // CHECK-SAME: lhs = [64, 256, 512], rhs = [64, 256, 128]
 // CHECK:        graph.convert {{.*}} attributes {prologue = array<i64: 0, 1>}
-// CHECK:        graph.mul {{.*}} attributes {prologue = array<i64: 0, 1>} : tensor<4096x4096xf16>
-// CHECK:        graph.contract {{.*}} attributes {axes = array<i64: 0, 1>}
+// CHECK:        %[[W:.*]] = graph.mul {{.*}} attributes {prologue = array<i64: 0, 1>} : tensor<4096x4096xf16>
+// CHECK-NEXT:   graph.contract %{{.*}}, %[[W]] {{.*}} attributes {axes = array<i64: 0, 1>}
 // CHECK:      func.return %r
 
 // APART:      graph.fusion %q, %s {domain = [4096, 4096], kind = "vector", schedule

@@ -136,7 +136,13 @@ class PrologueKernel(ContractKernel):
                     found[ringed] = None
         if not found:
             raise NoKernel("no piece of the operand that vector cores make has room in ub")
-        yield from found
+        whole = [schedule for schedule in found if not self._ragged(self._made(CubePlan.of(schedule)))]
+        yield from whole or found  # what reaches over the end is masked, piece by piece
+
+    def _ragged(self, box: Sequence[int]) -> bool:
+        """Whether pieces of the made operand reach over the end of what is summed up."""
+        both = zip(self._walked, self.before.extents, self._pieces(box), strict=True)
+        return any(self.role[axis] == "k" and n % piece != 0 for axis, n, piece in both)
 
     def _in_a_ring(self, schedule: CubeSchedule) -> Iterator[CubeSchedule]:
         """The same with several pieces of the made operand for one load of the other one, as far as there are; with
@@ -307,11 +313,10 @@ class PrologueKernel(ContractKernel):
     def _masked(self, b: KernelBuilder, emitter: Emitter, tile: SSAValue, chunk: Sequence[int]) -> SSAValue:
         """A tile with 0 in the place of what lies behind the end of what is summed up, where pieces reach over it; what
         lies behind other ends gives results that nobody stores."""
-        whole, piece = self.before.extents, self._pieces(self._made(self.plan))
-        summed = [a for a, axis in enumerate(self._walked) if self.role[axis] == "k"]
-        if all(whole[a] % piece[a] == 0 for a in summed):
+        if not self._ragged(self._made(self.plan)):
             return tile
         indices, offsets = pack([emitter.at(i) for i, _ in enumerate(chunk)])
+        bounds = ints(self.before.extents)
         return b.add(
-            ops.MaskOp, [tile, *indices], [tile.type], offsets=offsets, bounds=ints(whole), value=number(0.0)
+            ops.MaskOp, [tile, *indices], [tile.type], offsets=offsets, bounds=bounds, value=number(0.0)
         ).results[0]
