@@ -430,7 +430,7 @@ def stored_weights(step: Step, w: np.ndarray, top: int, group: int) -> tuple[np.
 
 def summed_dims(step: Step, rank: int) -> tuple[int, ...]:
     """The dimensions of weights of which one scale is made."""
-    return {"conv": (0, 1, 2), "dot": (0,), "turned": (1,), "left": (1,), "batched": (1,), "heads": (0,)}[
+    return {"conv": (0, 1, 2), "dot": (0,), "transposed": (1,), "left": (1,), "batched": (1,), "heads": (0,)}[
         step.kind
     ]
 
