@@ -12,7 +12,7 @@ from xdsl.ir import Operation
 
 from ...dialects.base import integer, text
 from ...dialects.npu import SetCrossOp, WaitCrossOp
-from ...dialects.npu.handing import handed_over, takes_turns
+from ...dialects.npu.handing import handed_over, in_turns, takes_turns
 from ...dialects.npu.legality import Section
 from ...dialects.npu.structure import KernelOp
 from .loops import bounds
@@ -25,7 +25,7 @@ def in_order(kernel: KernelOp) -> Sequence[Section]:
     """The sections of a kernel in the order in which they run; those that take turns as they stand."""
     found = sorted(kernel.sections(), key=lambda section: ORDER[text(section.core)])
     forth, back = handed_over(kernel)
-    return found[::-1] if back and not forth and not takes_turns(kernel) else found
+    return found[::-1] if back and not forth and not in_turns(forth, back) else found
 
 
 @dataclass

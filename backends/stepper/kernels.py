@@ -18,7 +18,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.base import describe
 from ...support.collector import collector_paused
-from ..functions.turns import in_order
 from . import numbers
 from .cores import Core
 from .errors import OutOfBounds, StepFault, fault
@@ -186,10 +185,8 @@ class ValueRun:
         """Runs all blocks. Raises VerifyException where a buffer ends outside its space, and where cores wait for each
         other."""
         self.denormals = any(numbers.has_denormals(t.elements) for t in self.tensors)
-        order = in_order(self.plan.op)
-        sections = sorted(self.plan.sections, key=lambda s: order.index(s.op))
         places = [
-            (s, CoreMemory(s.buffers, self.plan.rooms), unit) for s in sections for unit in range(s.units)
+            (s, CoreMemory(s.buffers, self.plan.rooms), unit) for s in self.plan.ordered for unit in range(s.units)
         ]
         try:
             with np.errstate(all="ignore"), collector_paused():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from xdsl.dialects import scf
@@ -19,7 +20,7 @@ from ...dialects.open_sizes import value_at
 from ...dialects.sizes import Sizes
 from ...machine import Machine
 from ..functions.loops import iterations
-from ..functions.turns import Signals, implied_signals
+from ..functions.turns import Signals, implied_signals, in_order
 from .instructions import instruction
 from .nodes import Barrier, Cross, Flag, IssuedNode, Loop, PipeBarrier
 from .places import BufferPlace, SectionBuffer
@@ -83,6 +84,12 @@ class KernelPlan(PlannedKernel):
     def number(self, n: int) -> int:
         """The value of an int or an open size."""
         return n if type(n) is int else value_at(n, self.sizes)
+
+    @cached_property
+    def ordered(self) -> list[PlannedSection]:
+        """The sections in the order in which they run where none waits for another."""
+        order = in_order(self.op)
+        return sorted(self.sections, key=lambda section: order.index(section.op))
 
     @property
     def points(self) -> Iterator[tuple[int, ...]]:

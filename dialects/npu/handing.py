@@ -45,14 +45,11 @@ class Handed:
     @property
     def in_a_ring(self) -> bool:
         """Whether the same places are written in several iterations of a loop."""
-        for store in self.stores:
-            block = store.parent
-            while block is not None and block is not self.writer.body.block:
-                loop = block.parent_op()
-                if isinstance(loop, ForOp) and certain(moved_by(block, store), "==", 0):
-                    return True
-                block = loop.parent if loop is not None else None
-        return False
+        top = self.writer.body.block
+        inside = ((store, block) for store in self.stores for block in blocks_around(store, top)[:-1])
+        return any(
+            isinstance(block.parent_op(), ForOp) and certain(moved_by(block, store), "==", 0) for store, block in inside
+        )
 
     def of_tile(self, op: TransferOp) -> Operation:
         """What moves a whole tile: one of the transfers, or the loop around it that moves a tile piece by piece."""
@@ -80,10 +77,27 @@ def handed_over(kernel: KernelOp) -> tuple[list[Handed], list[Handed]]:
 
 
 def takes_turns(kernel: KernelOp) -> bool:
-    """Whether two sections wait for each other: each hands tiles to the other, or one of them writes a workspace again
-    that has room for few."""
-    forth, back = handed_over(kernel)
+    """Whether two sections wait for each other: see `in_turns`."""
+    return in_turns(*handed_over(kernel))
+
+
+def in_turns(forth: Sequence[Handed], back: Sequence[Handed]) -> bool:
+    """Whether sections with these workspaces wait for each other: each hands tiles to the other, or one of them writes
+    a workspace again that has room for few."""
     return bool(forth and back) or any(each.in_a_ring for each in (*forth, *back))
+
+
+def blocks_around(op: Operation, top: Block) -> list[Block]:
+    """Blocks around `op`, innermost first, up to `top`."""
+    found = []
+    block = op.parent
+    while block is not None:
+        found.append(block)
+        if block is top:
+            break
+        parent = block.parent_op()
+        block = parent.parent if parent is not None else None
+    return found
 
 
 def moved_by(body: Block, op: TransferOp) -> int:

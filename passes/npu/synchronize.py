@@ -40,7 +40,7 @@ from ...dialects.npu import (
     WaitCrossOp,
     WaitFlagOp,
 )
-from ...dialects.npu.handing import Handed, handed_over, moved_by, takes_turns
+from ...dialects.npu.handing import Handed, blocks_around, handed_over, in_turns, moved_by
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...dialects.open_sizes import assuming, certain, choosing, example_sizes, size_of, value_at
 from ...dialects.sizes import Sizes, symbols_of
@@ -128,19 +128,6 @@ def models_of(kernel: KernelOp, machine: Machine) -> list[CheckedKernel]:
         with assuming(sizes), choosing():
             models.append(CheckedKernel(kernel, machine))
     return models
-
-
-def _ancestors(op: Operation, top: Block) -> list[Block]:
-    """Blocks around `op`, innermost first, up to `top`."""
-    out = []
-    block = op.parent
-    while block is not None:
-        out.append(block)
-        if block is top:
-            break
-        parent = block.parent_op()
-        block = parent.parent if parent is not None else None
-    return out
 
 
 def _lift(op: Operation, block: Block) -> Operation:
@@ -375,7 +362,7 @@ def _located(op: SyncOp, like: Operation) -> SyncOp:
 
 
 def _depth(op: Operation, section: SectionOp) -> int:
-    return len(_ancestors(op, section.body.block)) - 1
+    return len(blocks_around(op, section.body.block)) - 1
 
 
 def synchronize_cores(kernel: KernelOp) -> None:
@@ -389,7 +376,7 @@ def synchronize_cores(kernel: KernelOp) -> None:
     if any(isinstance(op, SetCrossOp) for op in kernel.body.walk()):
         return
     forth, back = handed_over(kernel)
-    event, turns = 0, takes_turns(kernel)
+    event, turns = 0, in_turns(forth, back)
     for handed in (*forth, *back):
         if turns:
             _in_turns(handed, event)
@@ -405,7 +392,7 @@ def _forward(handed: Handed, store: TransferOp, event: int) -> None:
     alike."""
     load = handed.loads[0]
     written, read = (
-        list(reversed(_ancestors(op, section.body.block)))
+        list(reversed(blocks_around(op, section.body.block)))
         for op, section in ((store, handed.writer), (load, handed.reader))
     )
     alike = 0
