@@ -39,6 +39,11 @@ def axes_of(op: Operation) -> tuple[int, ...] | None:
     return to_ints(named) if isinstance(named, DenseArrayBase) else None
 
 
+def besides_axes(op: Operation) -> dict[str, Attribute]:
+    """The attributes of an op but its `AXES`, which another fusion gives it anew."""
+    return {name: value for name, value in op.attributes.items() if name != AXES}
+
+
 FUSION_KINDS = ("vector", "cube", "mix", "move", "index", "scalar")
 """What a fusion becomes: loops on vector cores; a contraction; a contraction with a vector epilogue; data
 movement by DMA alone; indexed access; arithmetic on single numbers, which the host does between launches."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
+from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from ...dialects.base import Expr, text, to_ints
 from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import ArgReduceOp, ConcatOp, ElementwiseOp, FusionOp, ReduceOp
-from ...dialects.graph.control import AXES, axes_of
+from ...dialects.graph.control import AXES, axes_of, besides_axes
 from ...dialects.graph.interface import element_of, shape_of
 from ...machine import Machine
 from ..forms.access import Load, splat_of
@@ -141,9 +141,6 @@ def fuse_epilogue(fusion: FusionOp, epilogue: FusionOp, rows: bool = False) -> F
     it."""
     body = MergedBody([*fusion.inputs, *(v for v in epilogue.inputs if v.owner is not fusion)])
 
-    def kept(op: Operation) -> dict[str, Attribute]:
-        return {name: value for name, value in op.attributes.items() if rows or name != AXES}
-
     for one in (fusion, epilogue):
-        body.add(one, kept)
+        body.add(one, (lambda op: op.attributes) if rows else besides_axes)
     return body.fusion(results_of(fusion, epilogue), fusion)

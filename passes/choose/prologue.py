@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.base import ints, text, to_ints
 from ...dialects.graph import ContractOp, ElementwiseOp, FusionOp, ReduceOp, TransposeOp
-from ...dialects.graph.control import AXES, axes_of
+from ...dialects.graph.control import axes_of, besides_axes
 from ...dialects.graph.interface import shape_of
 from ..forms.fingerprint import structure
 from ..fusion.merged import MergedBody, put_in_place
@@ -76,15 +76,15 @@ class PrologueOnVector(_PrologueOfProduct):
     def judge(self, offer: Offer, proposal: Proposal) -> Verdict:
         """On the vector cores, unless the cube with a prologue takes clearly less."""
         verdict = super().judge(offer, proposal)
-        for other in self.scheduler.rewrites if verdict.taken else ():
-            beside = other.offer(offer.fusions[0], {}) if isinstance(other, PrologueOnCube) else None
-            if beside is not None:
-                made, price = beside.make(), self.scheduler.price
-                vector = price(proposal.fusions, proposal.free, self.WARM)
-                less = price(made.fusions, made.free, self.WARM) < self.MARGIN * vector
-                other.put_aside(made.fusions)
-                if less:
-                    return Verdict(False, "the cube takes less, of which vector cores make an operand")
+        other = next((each for each in self.scheduler.rewrites if isinstance(each, PrologueOnCube)), None)
+        beside = other.offer(offer.fusions[0], {}) if other is not None and verdict.taken else None
+        if other is None or beside is None:
+            return verdict
+        made = beside.make()
+        on_cube, on_vector = (self.scheduler.price(each.fusions, each.free, self.WARM) for each in (made, proposal))
+        other.put_aside(made.fusions)
+        if on_cube < self.MARGIN * on_vector:
+            return Verdict(False, "the cube takes less, of which vector cores make an operand")
         return verdict
 
     def joined(self, reader: FusionOp, prologue: Prologue) -> Proposal:
@@ -121,8 +121,7 @@ class PrologueOnCube(_PrologueOfProduct):
             axes = axes_of(op)
             if axes is None:
                 return op.attributes
-            others = {name: value for name, value in op.attributes.items() if name != AXES}
-            return {**others, PROLOGUE: ints([prologue.dims.get(a, -1) for a in axes])}
+            return {**besides_axes(op), PROLOGUE: ints([prologue.dims.get(a, -1) for a in axes])}
 
         body.add(fusion, apart)
         body.add(first, lambda op: op.attributes)

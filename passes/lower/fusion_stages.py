@@ -223,6 +223,11 @@ class FusionStages(FusionAxes):
         """A value repeated over real lanes along `axes`."""
         return self._stage(Stage(Spread(), [self._element(ref)], axes, [ref]))
 
+    def _spanning(self, ref: Ref, axes: frozenset[int]) -> Ref:
+        """A value with a number for each place along `axes`."""
+        ref = self._spread(ref, axes)
+        return ref if self._span(ref) == axes else self._materialise(ref, axes)
+
     def _apply(
         self, function: str, operands: Sequence[Ref], element: Attribute, axes: frozenset[int] | None = None
     ) -> Ref:

@@ -258,9 +258,7 @@ class ScoreStages(FusionStages):
         """Nothing is stored: the softmax, or the second product, goes on from here."""
         base = base_of(part.value)
         ref = self.made[base] if base in self.made else self._brought(base)
-        everything = frozenset(range(len(self.extents)))
-        ref = self._spread(ref, everything)
-        self.result = ref if self._span(ref) == everything else self._materialise(ref, everything)
+        self.result = self._spanning(ref, frozenset(range(len(self.extents))))
 
     @staticmethod
     def of(

@@ -63,8 +63,7 @@ class HalfStages(FusionStages):
 
     def _store(self, part: StoredPart) -> None:
         """Nothing is stored: the softmax, or the next piece, goes on from here."""
-        ref = self.made[base_of(part.value)]
-        self.result = ref if self._span(ref) == self.spans else self._materialise(ref, self.spans)
+        self.result = self._spanning(self.made[base_of(part.value)], self.spans)
 
     @property
     def last(self) -> int:

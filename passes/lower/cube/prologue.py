@@ -66,9 +66,7 @@ class OperandStages(FusionStages):
         self.build_stages()
 
     def _store(self, part: StoredPart) -> None:
-        everything = frozenset(range(len(self.extents)))
-        ref = self._spread(self.made[part.value], everything)
-        self.result = ref if self._span(ref) == everything else self._materialise(ref, everything)
+        self.result = self._spanning(self.made[part.value], frozenset(range(len(self.extents))))
 
 
 class _Chunks(NamedTuple):

@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ....dialects.base import integer, integer_attr, ints, to_ints
 from ....dialects.dtypes import element_type, is_float, itemsize, size, tensor
 from ....dialects.graph import ContractOp, ConvOp, FusionOp, YieldOp
-from ....dialects.graph.control import AXES
+from ....dialects.graph.control import besides_axes
 from ....dialects.graph.interface import element_of, shape_of
 from ....machine import Machine
 from ...forms.gathered_operands import gathers_of
@@ -110,7 +110,7 @@ def without_axes(
         operands=operands,
         result_types=op.result_types if result_types is None else result_types,
         properties=op.properties if properties is None else properties,
-        attributes={name: value for name, value in op.attributes.items() if name != AXES},
+        attributes=besides_axes(op),
         location=op.location,
     )
 
