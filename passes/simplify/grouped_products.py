@@ -127,19 +127,10 @@ def _one_by_one(
         shape = [*shape_of(rows)]
         parted = build.reshape(rows, [*shape[:row], groups, each, *shape[row + 1 :]])
         over = [d - (d > masked.group) for d in summed if d != masked.group]
-        made = build.add(
-            ContractOp,
-            [parted, of],
-            tensor([groups, each, *columns], element_of(op.result)),
-            **{
-                **op.properties,
-                "lhs_batch": ints([row]),
-                "rhs_batch": ints([group]),
-                "lhs_contract": ints([d + (d > row) for d in over]),
-                "rhs_contract": ints([d for d in matched if d != group]),
-            },
-        )
-        return build.reshape(made, [groups * each, *columns])
+        left = parted, [d + (d > row) for d in over]
+        right = of, [d for d in matched if d != group]
+        kind = tensor([groups, each, *columns], element_of(op.result))
+        return build.reshape(_batched(build, op, left, right, kind, (row, group)), [groups * each, *columns])
 
     if len(set(sizes)) == 1 and sum(sizes) == count:
         return product(x, matrices, len(sizes), sizes[0])
@@ -194,11 +185,13 @@ def _batched(
     lhs: tuple[SSAValue, Sequence[int]],
     rhs: tuple[SSAValue, Sequence[int]],
     result: Attribute,
+    batch: tuple[int, int] = (0, 0),
 ) -> SSAValue:
-    """A product for each tile, as `op` is one. lhs, rhs: operands, [tiles, ...], and what is summed over of them."""
+    """A product for each tile or group, as `op` is one. lhs, rhs: operands, and what is summed over of them; batch: the
+    dimension of each that has the tiles."""
     dims = {
-        "lhs_batch": ints([0]),
-        "rhs_batch": ints([0]),
+        "lhs_batch": ints(batch[:1]),
+        "rhs_batch": ints(batch[1:]),
         "lhs_contract": ints(lhs[1]),
         "rhs_contract": ints(rhs[1]),
     }
