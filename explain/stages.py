@@ -115,10 +115,10 @@ def _graph(planned: PlannedGraph, names: Sequence[str], graph: LevelView) -> Jso
         for operand, (j, result) in enumerate(stage.operands)
     ]
     drawn = Layout.of([stage.kind for stage in stages], edges)
-    shapes = [[_number(n) for n in planned.shape(stage)] for stage in stages]
+    shapes = [[_number(n) for n in planned.shape(i)] for i, _ in enumerate(stages)]
     return {
         "part": planned.part,
-        "slots": planned.slots,
+        "slots": dict(planned.slots),
         "nodes": [
             {
                 **_node(planned, i, rooms[i], shapes[i], names),
@@ -159,13 +159,13 @@ def _node(planned: PlannedGraph, i: int, room: Room, shape: list[int | str], nam
             {
                 "element": dtype_name(e),
                 "tile": shape,
-                "space": "ub",
-                "bytes": _number(planned.bytes(stage, j)),
+                "space": op.space,
+                "bytes": _number(planned.bytes(i, j)),
             }
             for j, e in enumerate(stage.elements)
         ],
         "room": room,
-        "slots": planned.slots if room == "slots" else min(len(stage.elements), 1),
+        "slots": planned.slots.get(op.space, 1) if room == "slots" else min(len(stage.elements), 1),
         "inside": [names[a] for a in place.inside],
         "walks": list(place.walks),
         "carried_bytes": _number(place.carried),

@@ -73,7 +73,7 @@ class Emitter:
 
     def build(self, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
         """Builds a stage from the tiles of its operands; its results."""
-        return _build(stage.op, self, stage, tiles)
+        return build_stage(stage.op, self, stage, tiles)
 
     def emit(self, i: int, stage: Stage, done: dict[Ref, SSAValue]) -> None:
         """Builds stage number `i` from the tiles in `done`, and adds its own."""
@@ -92,24 +92,24 @@ class Emitter:
 
 
 @singledispatch
-def _build(op: StageOp, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def build_stage(op: StageOp, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     """The results of a stage with this op."""
     raise TypeError(f"no tile ops are known for {op.NAME}")
 
 
-@_build.register
+@build_stage.register
 def _(op: Fill, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return e.builder.add(ops.FillOp, [], e.types(stage), value=number(op.value)).results
 
 
-@_build.register
+@build_stage.register
 def _(op: Iota, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     indices, rows = pack([e.at(op.axis) * op.step + op.start])
     dim, step = integer_attr(op.axis), integer_attr(op.step)
     return e.builder.add(ops.IotaOp, indices, e.types(stage), offsets=rows, dim=dim, step=step).results
 
 
-@_build.register
+@build_stage.register
 def _(op: LoadBox, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     b, (kind,) = e.builder, e.types(stage)
     dims = [op.box[d] for d in op.order] or op.box
@@ -133,7 +133,7 @@ def _along(dim: BoxDim, e: Emitter, spacing: Spacing | None) -> tuple[Expr, int,
     return spacing.place(at), spacing.length(extent), 1
 
 
-@_build.register
+@build_stage.register
 def _(op: StoreBox, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     b, axes = e.builder, [d.axis for d in op.box if d.axis is not None]
     dest = b.view(
@@ -143,22 +143,22 @@ def _(op: StoreBox, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequ
     return ()
 
 
-@_build.register
+@build_stage.register
 def _(op: Given, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return [e.given[op.name](e, stage)]
 
 
-@_build.register
+@build_stage.register
 def _(op: Apply, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return e.builder.add(ops.ELEMENTWISE[op.of], tiles, e.types(stage)).results
 
 
-@_build.register
+@build_stage.register
 def _(op: Round, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return e.builder.add(ops.RoundToOp, tiles, e.types(stage), mode=StringAttr(op.mode)).results
 
 
-@_build.register
+@build_stage.register
 def _(op: Spread, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     kinds = e.types(stage)
     if tiles[0].type == kinds[0]:
@@ -166,12 +166,12 @@ def _(op: Spread, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequen
     return e.builder.add(ops.BroadcastOp, tiles, kinds).results
 
 
-@_build.register
+@build_stage.register
 def _(op: Transpose, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return e.builder.add(ops.TransposeOp, tiles, e.types(stage), perm=ints(op.perm)).results
 
 
-@_build.register
+@build_stage.register
 def _(op: Extract, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     (kind,) = e.types(stage)
     taken = {axis: (start, step) for axis, start, step in op.taken}
@@ -183,12 +183,12 @@ def _(op: Extract, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Seque
     ).results
 
 
-@_build.register
+@build_stage.register
 def _(op: Unpack, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return e.builder.add(ops.UnpackOp, tiles, e.types(stage)).results
 
 
-@_build.register
+@build_stage.register
 def _(op: Mask, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     bounds, rank = dict(op.bounds), range(len(e.tile))
     indices, rows = pack([e.at(a) if a in bounds else Expr() for a in rank])
@@ -202,21 +202,21 @@ def _(op: Mask, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence
     ).results
 
 
-@_build.register
+@build_stage.register
 def _(op: Reduce, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     dims, kind = ints([a for a, _ in op.axes]), StringAttr(op.by)
     counted = _counted(e, op.axes)
     return e.builder.add(ops.ReduceOp, tiles, e.types(stage), kind=kind, dims=dims, counted=counted).results
 
 
-@_build.register
+@build_stage.register
 def _(op: ReduceWindows, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return e.builder.add(
         ops.ReduceOp, tiles, e.types(stage), kind=StringAttr(op.by), dims=ints(op.axes)
     ).results
 
 
-@_build.register
+@build_stage.register
 def _(op: ArgReduce, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     kind, dim, counted = StringAttr(op.by), integer_attr(op.axis), _counted(e, [(op.axis, op.extent)])
     return e.builder.add(ops.ArgReduceOp, tiles, e.types(stage), kind=kind, dim=dim, counted=counted).results

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from ..dialects.graph.schedules import Schedule
-from ..dialects.npu.types import Pipe
+from ..dialects.npu.types import Pipe, padded_bytes
 from .builder import may_repeat
 from .graph import StageGraph
-from .stage import Given, Stage, spanning, tile_bytes
+from .stage import Given, Stage, spanning
 
 Binding = Literal["cores", "units", "loop"]
 """What takes the parts of an axis: cores, the vector cores beside a cube core, or the turns of a loop."""
 
 Room = Literal["slots", "kept", "carried", "temporary", "none"]
-"""Where results are kept in ub: in slots that loads and stores take in turn; as long as a loop further in runs; from
+"""Where results are kept on chip: in slots that loads and stores take in turn; as long as a loop further in runs; from
 one piece of a row to the next; until they are used; nowhere, for what has none."""
 
 
@@ -80,17 +80,19 @@ class PlannedGraph:
     """The stages of a kernel, or of a part of it, in their places.
 
     part: what they are part of; empty where they are all of a kernel. axes: for each axis of the stages, which of the
-    plan's it is; tile: elements of a tile along each; slots: buffers in flight of what is loaded and stored; brought:
-    what other parts of the kernel give, by the names that stages know it by.
+    plan's it is; tile: elements of a tile along each; slots: buffers in flight of what goes from one pipe to another,
+    by memory; brought: what other parts of the kernel give, by the names that stages know it by; tiles: the tile of
+    each stage, where these are not all the same.
     """
 
     part: str
     stages: StageGraph
     axes: tuple[int, ...]
     tile: tuple[int, ...]
-    slots: int
+    slots: Mapping[str, int]
     places: tuple[StagePlace, ...]
     brought: Mapping[str, Brought] = field(default_factory=dict[str, Brought])
+    tiles: Sequence[Sequence[int]] = ()
 
     def does(self, stage: Stage) -> str:
         """What a stage does, in a word or two."""
@@ -100,22 +102,28 @@ class PlannedGraph:
         """The pipe that a stage is on; None where its result is there already."""
         return self.brought[stage.op.name].pipe if isinstance(stage.op, Given) else stage.pipe
 
-    def shape(self, stage: Stage) -> Sequence[int]:
-        """Elements of the results of a stage along each axis."""
-        return spanning(self.stages.extents(stage, self.tile), stage.axes, stage.spacing)
+    def shape(self, i: int) -> Sequence[int]:
+        """Elements of the results of a stage along each of their axes."""
+        stage, tile = self.stages[i], self._tile(i)
+        own = stage.op.shape(tile)
+        return spanning(self.stages.extents(stage, tile), stage.axes, stage.spacing) if own is None else own
 
-    def bytes(self, stage: Stage, result: int) -> int:
-        """Bytes of ub that one slot of a result of a stage takes."""
-        tile, elements = self.stages.extents(stage, self.tile), stage.elements[result : result + 1]
-        return tile_bytes(tile, stage.axes, elements, stage.spacing)
+    def bytes(self, i: int, result: int) -> int:
+        """Bytes on chip that one slot of a result of a stage takes, its rows padded to blocks; 0 for a number."""
+        shape = self.shape(i)
+        return padded_bytes(shape, self.stages[i].elements[result]) if shape else 0
+
+    def _tile(self, i: int) -> Sequence[int]:
+        return self.tiles[i] if self.tiles else self.tile
 
     def rooms(self) -> list[Room]:
         """Where the results of each stage are kept."""
         found: list[Room] = []
+        pipes = [self.pipe(stage) or Pipe.V for stage in self.stages]
         crossing, apart = set[int](), set[int]()
-        for stage, place in zip(self.stages, self.places, strict=True):
+        for i, (stage, place) in enumerate(zip(self.stages, self.places, strict=True)):
             for j, _ in stage.operands:
-                if stage.kind == "store":
+                if pipes[j] != pipes[i]:
                     crossing.add(j)
                 maker = self.places[j]
                 if maker.inside != place.inside or not {*place.walks} <= {*maker.walks}:
@@ -125,7 +133,7 @@ class PlannedGraph:
                 found.append("none")
             elif place.carried:
                 found.append("carried")
-            elif self.pipe(stage) == Pipe.MTE2 or i in crossing:
+            elif pipes[i] == Pipe.MTE2 or i in crossing:
                 found.append("slots")
             else:
                 found.append("kept" if i in apart or stage.kind == "fill" else "temporary")

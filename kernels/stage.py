@@ -26,6 +26,12 @@ part of the kernel has made what is given."""
 PIPES: Mapping[StageKind, Pipe] = {"load": Pipe.MTE2, "store": Pipe.MTE3}
 """The pipe that stages of a kind are on; all others are on the vector unit's."""
 
+OPERANDS: Mapping[StageKind, tuple[int, int | None]] = {
+    **dict.fromkeys(("load", "fill", "given", "drain"), (0, 0)),
+    **dict.fromkeys(("reduce", "store"), (1, 1)),
+}
+"""How many operands stages of a kind have at least and at most; others have any number."""
+
 
 @dataclass(frozen=True)
 class Spacing:
@@ -69,10 +75,29 @@ class StageOp:
     NAME: ClassVar[str]
     """What text calls it."""
     KIND: ClassVar[StageKind] = "op"
+    PIPE: ClassVar[Pipe | None] = None
+    """The pipe that it is on, where its kind does not say so."""
+    SPACE: ClassVar[str] = "ub"
+    """The memory that has its results."""
+    TAKES: ClassVar[tuple[int, int | None] | None] = None
+    """How many operands it has at least and at most, None for no limit; None where its kind says so."""
 
     @property
     def kind(self) -> StageKind:
         return self.KIND
+
+    @property
+    def space(self) -> str:
+        return self.SPACE
+
+    @property
+    def takes(self) -> tuple[int, int | None]:
+        """How many operands it has at least and at most; None for no limit."""
+        return OPERANDS.get(self.kind, (0, None)) if self.TAKES is None else self.TAKES
+
+    def shape(self, tile: Sequence[int]) -> Sequence[int] | None:
+        """The extents of its results for a tile of the axes; None where they are those of the axes that it spans."""
+        return None
 
     @property
     def does(self) -> str:
@@ -408,7 +433,7 @@ class Stage:
     @property
     def pipe(self) -> Pipe:
         """The pipe that it is on."""
-        return PIPES.get(self.kind, Pipe.V)
+        return self.op.PIPE or PIPES.get(self.op.kind, Pipe.V)
 
     def box(self, tile: Sequence[int]) -> list[int]:
         """What it loads or stores at once, for the extents of a tile."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import cache
 from math import isfinite
@@ -29,7 +29,11 @@ from ..dialects.dtypes import dtype_name, element_type
 from ..dialects.open_sizes import OpenSize
 from ..dialects.sizes import Names, SizeError, parse_size, size_text
 from .graph import StageGraph
+from .product_stages import OperandDim, PlaceRead
 from .stage import BoxDim, Ref, Spacing, Stage, StageOp
+
+RECORDS = {"dim": OperandDim, "place": PlaceRead}
+"""What stages have as values that have fields of their own, by the names that text calls them."""
 
 
 class StageError(ValueError):
@@ -38,7 +42,13 @@ class StageError(ValueError):
 
 def stage_ops() -> Mapping[str, type[StageOp]]:
     """The ops of stages by the names that text calls them."""
-    return {cls.NAME: cls for cls in StageOp.__subclasses__()}
+    found, left = dict[str, type[StageOp]](), [StageOp]
+    while left:
+        for cls in left.pop().__subclasses__():
+            left.append(cls)
+            if "NAME" in vars(cls):
+                found[cls.NAME] = cls
+    return found
 
 
 # -- printing ------------------------------------------------------------------------------------------------
@@ -81,9 +91,9 @@ def _spacing(spacing: Spacing) -> str:
     return f"{spacing.axis} pairs" if spacing.pairs else f"{spacing.axis} by {spacing.step}"
 
 
-def _fields(op: StageOp) -> Iterator[str]:
-    for each in fields(op):
-        value = getattr(op, each.name)
+def _fields(of: StageOp | OperandDim | PlaceRead) -> Iterator[str]:
+    for each in fields(of):
+        value = getattr(of, each.name)
         if each.default is MISSING or repr(value) != repr(each.default):
             yield f"{each.name} = {_value(value)}"
 
@@ -101,6 +111,9 @@ def _value(value: Any) -> str:
             step = "" if value.step == 1 else f" step {_value(value.step)}"
             start = "" if value.start == 0 else f" from {_value(value.start)}"
             return f"{_value(value.extent)} by {_value(value.stride)}{walked}{step}{start}"
+        case OperandDim() | PlaceRead():
+            name = next(name for name, cls in RECORDS.items() if isinstance(value, cls))
+            return f"{name} {{{', '.join(_fields(value))}}}"
         case float():
             return repr(value) if isfinite(value) else f"0x{struct.pack('>d', value).hex().upper()}"
         case int():
@@ -128,7 +141,8 @@ dtypes: NAME ("," NAME)*
 spaced: "spaced" NUMBER (PAIRS | "by" NUMBER)
 windows: "windows" list
 field: NAME "=" value
-?value: dim | number | STRING -> string | list | tuple | NAME -> name
+?value: dim | number | STRING -> string | list | tuple | record | NAME -> name
+record: NAME "{" [field ("," field)*] "}"
 list: "[" [value ("," value)*] "]"
 tuple: "(" value ("," value)+ ")"
 dim: number "by" number ["at" NUMBER] ["step" number] ["from" number]
@@ -189,16 +203,7 @@ class _Reader(Transformer[Token, Any]):
             raise StageError(
                 f"line {meta.line}: there is no stage {name}; there are {', '.join(stage_ops())}"
             )
-        known = {each.name: each for each in fields(cls)}
-        said = dict(pair for pair in given if pair is not None)
-        for each in said:
-            if each not in known:
-                raise StageError(
-                    f"line {meta.line}: {name} has no {each}; it has {', '.join(known) or 'nothing'}"
-                )
-        for each in known.values():
-            if each.default is MISSING and each.name not in said:
-                raise StageError(f"line {meta.line}: {name} has no {each.name}")
+        said = self._said(name, cls, given)
         if (elements is None) != (not results):
             raise StageError(f"line {meta.line}: {name} has results, or element types, but not both")
         stage = Stage(
@@ -210,6 +215,26 @@ class _Reader(Transformer[Token, Any]):
             frozenset(pooled or ()),
         )
         return meta.line, results or (), stage
+
+    def record(self, name: Token, *given: tuple[str, Any] | None) -> OperandDim | PlaceRead:
+        cls = RECORDS.get(str(name))
+        if cls is None:
+            raise StageError(f"line {name.line}: there is no {name} with fields; there are {', '.join(RECORDS)}")
+        return cls(**self._said(name, cls, given))
+
+    def _said(self, name: Token, cls: type, given: Iterable[tuple[str, Any] | None]) -> dict[str, Any]:
+        """The fields of a stage op or a record that are given, if all are there that it must have."""
+        known = {each.name: each for each in fields(cls)}
+        said = dict(pair for pair in given if pair is not None)
+        for each in said:
+            if each not in known:
+                raise StageError(
+                    f"line {name.line}: {name} has no {each}; it has {', '.join(known) or 'nothing'}"
+                )
+        for each in known.values():
+            if each.default is MISSING and each.name not in said:
+                raise StageError(f"line {name.line}: {name} has no {each.name}")
+        return said
 
     def refs(self, *refs: Ref) -> Sequence[Ref]:
         return refs
@@ -263,7 +288,7 @@ class _Reader(Transformer[Token, Any]):
         return value[1:-1]
 
     def name(self, value: Token) -> Any:
-        words = {"true": True, "false": False}
+        words = {"true": True, "false": False, "none": None}
         return words[str(value)] if str(value) in words else self._element(value)
 
 
@@ -279,10 +304,10 @@ def check(graph: StageGraph) -> None:
                 raise StageError(f"{said} reads %{j}, which is not before it")
             if which >= len(graph[j].elements):
                 raise StageError(f"{said} reads %{j}#{which}, and %{j} has {len(graph[j].elements)} results")
-        if stage.kind in ("load", "fill", "given", "drain") and stage.operands:
-            raise StageError(f"{said} has operands, and takes none")
-        if stage.kind in ("reduce", "store") and len(stage.operands) != 1:
-            raise StageError(f"{said} has {len(stage.operands)} operands, and takes one")
+        least, most = stage.op.takes
+        if len(stage.operands) < least or (most is not None and len(stage.operands) > most):
+            many = f"{least}" if least == most else f"{least} to {most}" if most else f"at least {least}"
+            raise StageError(f"{said} has {len(stage.operands)} operands, and takes {many}")
         if (stage.kind == "store") != (not stage.elements):
             raise StageError(f"{said} must have {'no results' if stage.elements else 'a result'}")
         if stage.reduces & stage.axes:

@@ -67,4 +67,4 @@ class PlannedVector(FusionStages, ScheduledKernel):
             levels = self.stages.levels({a: i + 1 for i, a in enumerate(outer)})
             places = tuple(StagePlace(tuple(outer[:level])) for level in levels)
         axes = tuple(range(len(self.extents)))
-        return [PlannedGraph("", self.stages, axes, plan.tile, plan.ub, places)]
+        return [PlannedGraph("", self.stages, axes, plan.tile, {"ub": plan.ub}, places)]

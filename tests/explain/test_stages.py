@@ -141,7 +141,7 @@ def test_what_is_loaded_is_in_slots_and_fits() -> None:
     """The buffers of a kernel without in-place tricks: two slots of what crosses pipes, as its schedule says."""
     found = plan("softmax", "reduce")
     (graph,), (memory,) = found["graphs"], found["memory"]
-    assert graph["slots"] == found["schedule"]["fields"]["ub"] == 2
+    assert graph["slots"] == {"ub": found["schedule"]["fields"]["ub"]} == {"ub": 2}
     buffers = {(b["type"], b["slots"]) for b in memory["buffers"]}
     for node in graph["nodes"]:
         if node["room"] == "slots":
@@ -223,8 +223,9 @@ def test_a_product_with_an_epilogue(name: str, unit: str) -> None:
     assert [a["name"] for a in found["axes"]] == ["m", "n", "k"]
     assert [a["tile"] for a in found["axes"]] == fields["step"]
     assert [a["extent"] for a in found["axes"]] == [512, 384, 256]
-    (graph,) = found["graphs"]
-    assert graph["part"] == "epilogue" and "epilogue" in found["unstaged"]
+    product, graph = found["graphs"]
+    assert (product["part"], graph["part"], found["unstaged"]) == ("product", "epilogue", "")
+    assert [n["op"] for n in product["nodes"]][-1] == ("hand_over" if name == "epilogue" else "multiply")
     sums = graph["nodes"][0]
     assert (sums["does"], sums["unit"]) == ("sums of the cube", unit)
     assert sums["results"][0]["tile"] == fields["epilogue"]
@@ -237,7 +238,20 @@ def test_a_product_with_an_epilogue(name: str, unit: str) -> None:
 def test_a_product_alone() -> None:
     found = plan("product", "contract")
     fields = found["schedule"]["fields"]
-    assert found["graphs"] == [] and "it is a product" in found["unstaged"]
+    (graph,) = found["graphs"]
+    assert graph["part"] == "product" and found["unstaged"] == ""
+    units = {node["does"]: node["unit"] for node in graph["nodes"]}
+    assert units["load_l1"] == "MTE2" and units["move to l0a"] == units["move to l0b"] == "MTE1"
+    assert units["multiply"] == "M" and units["store_sums"] == "FIX"
+    nodes = {(node["op"], node["input"]): node for node in graph["nodes"]}
+    rows, columns, _ = fields["step"]
+    assert nodes["load_l1", 0]["results"][0]["tile"] == [rows, fields["lhs"][2]]
+    assert nodes["load_l1", 1]["results"][0]["tile"] == [fields["rhs"][2], columns]
+    assert nodes["multiply", None]["results"][0] == {
+        "element": "f32", "tile": [rows, columns], "space": "l0c", "bytes": 4 * rows * columns
+    }  # fmt: skip
+    assert nodes["multiply", None]["room"] == "carried" and nodes["multiply", None]["inside"][-1] == "k"
+    assert "k" not in nodes["store_sums", None]["inside"]
     loads = [("loop", -(-512 // fields["lhs"][2]), fields["lhs"][2])] if fields["lhs"][2] < 512 else []
     steps = ("loop", fields["lhs"][2] // fields["step"][2], fields["step"][2])
     assert fields["lhs"] == fields["rhs"]
@@ -251,7 +265,7 @@ def test_a_pooled_product() -> None:
     """The stages before the windows are reduced have all elements, those behind it one for each window."""
     found = plan("pooled", "conv")
     fields = found["schedule"]["fields"]
-    (graph,) = found["graphs"]
+    _, graph = found["graphs"]
     assert [a["name"] for a in found["axes"]] == ["m0", "m1", "m2", "n", "k0", "k1", "k2"]
     assert axis(found, "m1")["cuts"][0]["what"] == "tile of whole windows"
     tiles = {node["does"]: node["results"][0]["tile"] for node in graph["nodes"] if node["results"]}

@@ -20,6 +20,7 @@ from tilewright.dialects.graph.schedules import to_schedules
 from tilewright.dialects.open_sizes import OpenSize
 from tilewright.dialects.sizes import Symbol, floordiv
 from tilewright.frontends import lower_function
+from tilewright.kernels import product_stages as products
 from tilewright.kernels import stage as kinds
 from tilewright.kernels.graph import StageGraph
 from tilewright.kernels.stage import (
@@ -60,6 +61,26 @@ def extents(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.lists(strategy, min_size=1, max_size=3).map(tuple)
 
 
+leaving = st.none() | st.floats(), numbers, st.booleans()
+some = st.lists(axes, max_size=3).map(tuple)
+terms = st.lists(st.tuples(axes, st.integers(1, 9)), max_size=2).map(tuple)
+places = st.builds(
+    products.PlaceRead, axes, extents(sizes), extents(st.tuples(numbers, terms)), st.integers(0, 9)
+)
+operand = extents(
+    st.builds(
+        products.OperandDim,
+        sizes,
+        numbers,
+        terms,
+        st.integers(-9, 9),
+        st.integers(1, 8),
+        st.booleans(),
+        st.none() | places,
+        terms,
+    )
+)
+
 OPS: dict[type[StageOp], st.SearchStrategy[StageOp]] = {
     kinds.Fill: st.builds(kinds.Fill, values),
     kinds.Iota: st.builds(kinds.Iota, axes, numbers, numbers),
@@ -78,6 +99,17 @@ OPS: dict[type[StageOp], st.SearchStrategy[StageOp]] = {
     kinds.Reduce: st.builds(kinds.Reduce, st.sampled_from(["sum", "max"]), extents(st.tuples(axes, sizes))),
     kinds.ReduceWindows: st.builds(kinds.ReduceWindows, st.sampled_from(["sum", "max"]), extents(axes)),
     kinds.ArgReduce: st.builds(kinds.ArgReduce, st.sampled_from(["max", "min"]), axes, sizes),
+    products.ReadPlace: st.builds(products.ReadPlace, places),
+    products.LoadOperand: st.builds(products.LoadOperand, axes, operand, numbers),
+    products.MoveOperand: st.builds(
+        products.MoveOperand, st.sampled_from(["l0a", "l0b"]), operand, some, some, st.booleans()
+    ),
+    products.LoadRow: st.builds(products.LoadRow, axes, boxes, numbers),
+    products.MoveRow: st.builds(products.MoveRow, st.sampled_from(["bt", "fb"]), some),
+    products.NoSums: st.builds(products.NoSums, some, some),
+    products.Multiply: st.builds(products.Multiply, some, some, some),
+    products.StoreSums: st.builds(products.StoreSums, *leaving, axes, boxes, numbers),
+    products.HandOver: st.builds(products.HandOver, *leaving, some),
 }
 
 
@@ -86,8 +118,8 @@ def graphs(draw: st.DrawFn) -> StageGraph:
     found, refs = StageGraph(), list[Ref]()
     for _ in range(draw(st.integers(0, 6))):
         op = draw(st.one_of(*OPS.values()))
-        nullary = op.kind in ("load", "fill", "given", "drain")
-        count = 0 if nullary else 1 if op.kind in ("reduce", "store") else draw(st.integers(0, 2))
+        least, most = op.takes
+        count = draw(st.integers(least, least + 2 if most is None else most))
         if count and not refs:
             continue
         operands = [draw(st.sampled_from(refs)) for _ in range(count)]
@@ -208,7 +240,7 @@ def test_kernels_are_built_of_what_is_read(name: str, target: str) -> None:
         ("%1 = fill {value = 1.0} : f32", "line 2: results of stage 0 are called %0"),
         ('%0 = apply(%0) {of = "exp"} : f32', "stage 0 (apply) reads %0, which is not before it"),
         ('%0 = fill {value = 1.0} : f32 %1 = apply(%0#1) {of = "exp"} : f32', "and %0 has 1 results"),
-        ('%0 = reduce {by = "sum", axes = [(0, 3)]} : f32', "stage 0 (reduce) has 0 operands, and takes one"),
+        ('%0 = reduce {by = "sum", axes = [(0, 3)]} : f32', "stage 0 (reduce) has 0 operands, and takes 1"),
         ("%0 = fill {value = <m>} : f32", "line 2: "),
         ("%0 = fill {value = ", "cannot be read"),
         ("%0 = load {input = 0, box = [3 by 1 at 0]} : f32", "moves along an axis that it does not span"),
@@ -226,7 +258,7 @@ def test_a_graph_is_checked() -> None:
     reduced = Stage(kinds.Reduce("sum", ((0, 4),)), [f32], frozenset({0}), [(0, 0)])
     with pytest.raises(StageError, match="spans an axis that it reduces"):
         check(StageGraph([fill, reduced]))
-    with pytest.raises(StageError, match="has operands, and takes none"):
+    with pytest.raises(StageError, match="has 1 operands, and takes 0"):
         check(StageGraph([fill, Stage(Fill(1.0), [f32], frozenset(), [(0, 0)])]))
     with pytest.raises(StageError, match="must have a result"):
         check(StageGraph([Stage(Fill(1.0), [], frozenset())]))

@@ -45,7 +45,9 @@ module attributes {tilewright.target = "ascend-910b1", tilewright.states = ["fus
 // STAGES-NEXT:   %0 = load {input = 0,
 // STAGES-NEXT:   %1 = apply(%0) {of = "convert"}
 // STAGES:        %4 = apply(%1, %3) {of = "mul"}
-// STAGES:      // not of stages: the product itself
+// STAGES:      // product:
+// STAGES:        %1 = given {name = "rhs", counts_as = "load", along = [2, 1]} : f16 over [1, 2]
+// STAGES:        store_sums(%5) {box = [64 by 4096 at 0, 4096 by 1 at 1]} over [0, 1]
 
 // A ring has a room for each of a few pieces. Each of two vector cores makes a half of one.
 

@@ -431,7 +431,7 @@ class AttentionChoice(RowTiles):
         for (part, stages), chain, each in zip(self.stage_graphs().items(), self.chains, given, strict=False):
             places = tuple(StagePlace(() if stage.kind == "fill" else inside) for stage in stages)
             brought = dict.fromkeys(chain.given, each)
-            found.append(PlannedGraph(part, stages, axes, tile, s.ub, places, brought))
+            found.append(PlannedGraph(part, stages, axes, tile, {"ub": s.ub}, places, brought))
         return found
 
     def _chain_tile(self, s: AttentionSchedule) -> list[int]:

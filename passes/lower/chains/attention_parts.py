@@ -12,14 +12,18 @@ from dataclasses import replace
 
 from xdsl.ir import Attribute, SSAValue
 
+from ....dialects import tile as ops
 from ....dialects.base import Expr, ints, to_ints
-from ....dialects.dtypes import size, tensor
+from ....dialects.dtypes import tensor
 from ....dialects.graph import ContractOp, CubeSchedule, FusionOp
 from ....dialects.graph.control import AXES
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.types import row_strides
+from ....dialects.tile import TileType
 from ....kernels.builder import KernelBuilder
 from ....kernels.emit import Emitter
+from ....kernels.emit_looped import LoopEmitter
+from ....kernels.product_stages import OperandDim
 from ....kernels.stage import Given, LoadBox, Ref, Stage, Transpose
 from ....machine import Machine
 from ...forms.access import Load
@@ -29,7 +33,7 @@ from ...forms.copied_fusion import CopiedFusion
 from ...forms.layout_axes import Axes, base_of
 from ..axes import StoredPart, behind_merges
 from ..cube.contract import ContractKernel
-from ..cube.contraction_axes import Dim, Operand
+from ..cube.contraction_axes import Operand
 from ..cube.cube_schedule import CubePlan
 from ..fusion_stages import FusionStages
 
@@ -76,23 +80,37 @@ class ProductPart(ContractKernel):
 
     def left(self, b: KernelBuilder, plan: CubePlan, position: dict[int, Expr]) -> Sequence[SSAValue]:
         """The left operand in l1."""
-        return self._load_l1(b, plan.lhs, position, self.operands[0])
+        return self._loaded_at(b, plan, position, 0)
 
     def right(self, b: KernelBuilder, plan: CubePlan, position: dict[int, Expr]) -> Sequence[SSAValue]:
         """The right operand in l1."""
-        return self._load_l1(b, plan.rhs, position, self.operands[1])
+        return self._loaded_at(b, plan, position, 1)
+
+    def _loaded_at(
+        self, b: KernelBuilder, plan: CubePlan, position: dict[int, Expr], side: int
+    ) -> list[SSAValue]:
+        """The parts of an operand (0: lhs, 1: rhs) in l1, from a position on."""
+        looped, stages = self.looped_sums(plan, plan.lhs)
+        done, emitter = dict[Ref, SSAValue](), LoopEmitter(b, (), dict(position))
+        for i, _ in stages.loaded[side]:
+            emitter.emit_one(looped, i, done)
+        return [done[ref] for ref in stages.loaded[side]]
 
     def left_moved(self, b: KernelBuilder, plan: CubePlan, left: Sequence[SSAValue]) -> SSAValue:
         """The left operand of one step, in l0a."""
-        rows, k = (size([plan.l0[a] for a in axes]) for axes in (self.m_axes, self.k_axes))
-        (found,) = self._move(b, plan, {}, self.operands[0], left, "l0a", [rows, k])
-        return found
+        looped, stages = self.looped_sums(plan, plan.lhs)
+        done = dict(zip(stages.loaded[0], left, strict=True))
+        LoopEmitter(b, ()).emit_one(looped, stages.moved[0][0], done)
+        return done[stages.moved[0]]
+
+    def nothing(self, b: KernelBuilder, rows: int, columns: int) -> SSAValue:
+        """An accumulator without sums."""
+        return b.add(ops.ZeroOp, [], [TileType.of([rows, columns], self.acc_type, "l0c")]).results[0]
 
     def sums(
         self,
         b: KernelBuilder,
         plan: CubePlan,
-        position: dict[int, Expr],
         left: Sequence[SSAValue],
         right: Sequence[SSAValue],
         begin: Mapping[int, Expr] | None = None,
@@ -103,10 +121,17 @@ class ProductPart(ContractKernel):
         """The accumulator of a tile whose operands are in l1; `begin`: where in them, along an axis of the whole;
         begin_right: where in the right one, along the summed axis; moved: the left one in l0a, where it is there whole;
         onto: one to go on with, and the steps before."""
-        at = {self.number[a]: place for a, place in (begin or {}).items()}
-        right_at = None if begin_right is None else {self.k_axes[-1]: begin_right}
-        loaded = [left, right]
-        return self._accumulate(b, plan, position, loaded, dict(enumerate(plan.lhs)), at, onto, right_at, moved)
+        looped, stages = self.looped_sums(plan, plan.lhs)
+        done = dict(zip((*stages.loaded[0], *stages.loaded[1]), (*left, *right), strict=True))
+        emitter = LoopEmitter(b, (), {self.number[a]: place for a, place in (begin or {}).items()})
+        if moved is not None:
+            done[stages.moved[0]] = moved
+        if onto is not None:
+            done[stages.before], emitter.steps = onto
+        if begin_right is not None:
+            emitter.origins = {tile: {self.k_axes[-1]: begin_right * -1} for tile in right}
+        emitter.emit_looped(looped, done)
+        return done[stages.behind]
 
     def named(self, position: Mapping[int, Expr]) -> dict[int, Expr]:
         """Positions along axes of the whole, by what these are called here."""
@@ -116,7 +141,10 @@ class ProductPart(ContractKernel):
         """Makes an operand (0: lhs, 1: rhs) a tile in l1 that another part brings: keys by rows, or rows by keys where
         it is the left one."""
         kind = element_of(self.anchor.operands[side])
-        dims = [Dim(1, 1, dict.fromkeys(self.k_axes, 1)), Dim(1, 1, {self.number[row]: 1})]
+        dims = [
+            OperandDim(1, 1, tuple((a, 1) for a in self.k_axes)),
+            OperandDim(1, 1, ((self.number[row], 1),)),
+        ]
         self.operands[side] = Operand(-1, dims if side else dims[::-1], 0, kind)
 
     @staticmethod

@@ -128,7 +128,9 @@ class BackToBackKernel(RowTiles):
         for parts in [asked.keys // scored] if asked.keys else (PARTS, 1):
             for features in first:
                 tried = (
-                    self._schedule(rows, scored, parts, features, n, slots) for slots in (2, 1) for n in second
+                    self._schedule(rows, scored, parts, features, n, slots)
+                    for slots in (2, 1)
+                    for n in second
                 )
                 fitting = (s for s in tried if (self._refused_steps(s) or self._refused_bytes(s)) is None)
                 yield from islice(fitting, 1)
@@ -222,7 +224,9 @@ class BackToBackKernel(RowTiles):
         handed = machine.moves["l0c", "l1"].cycles(s.rows * s.scored * width)
         # the moves of the next scores stand behind those of the weights, which wait for the fixpipe
         late = handed + left.cycles(s.rows * s.summed * width) + step if parts == 1 else 0
-        drain = machine.moves["l0c", "gm"].cycles(s.rows * wide * itemsize(element_of(self.at.product.result)))
+        drain = machine.moves["l0c", "gm"].cycles(
+            s.rows * wide * itemsize(element_of(self.at.product.result))
+        )
         piece = (max(mma, parts * moves, parts * handed) + late) * STALLS
         tile = max(pieces * piece, query + pieces * load, drain)
         cycles = begin + tiles * tile + drain
@@ -302,15 +306,13 @@ class BackToBackKernel(RowTiles):
             keys, values = first.right(b, for_first, where), second.right(b, for_second, summed)
             begins = [Expr(part * s.scored) for part in range(parts)]
             weights = [
-                self._handed_on(
-                    first.sums(b, for_first, where, queries, keys, {self.keys: begin}, moved=moved)
-                )
+                self._handed_on(first.sums(b, for_first, queries, keys, {self.keys: begin}, moved=moved))
                 for begin in begins
             ]
             for part, begin in enumerate(begins):
                 onto = inner[0], index * parts + part
                 taken = [weights[part]]
-                inner[0] = second.sums(b, once, summed, taken, values, None, onto, begin)
+                inner[0] = second.sums(b, once, taken, values, None, onto, begin)
         hand_back(outer, inner)
         self._store(position, outer[0])
 

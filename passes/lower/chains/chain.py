@@ -67,7 +67,10 @@ class ChainKernel(AttentionCosts):
             [gm_of(v) for v in self.fusion.body.block.args],
             [gm_of(v) for v in self._yielded],
             [
-                *(dense([*lead, self._rooms, self.units, s.keys, s.rows // self.units], e) for e in self.scored),
+                *(
+                    dense([*lead, self._rooms, self.units, s.keys, s.rows // self.units], e)
+                    for e in self.scored
+                ),
                 dense([*lead, self._rooms, s.keys, s.rows], self.weighed),
                 dense([*lead, self._part_rooms, self.units, self.wide, s.rows // self.units], F32),
             ],
@@ -231,7 +234,7 @@ class ChainKernel(AttentionCosts):
         for i, (part, plan, query) in enumerate(zip(self.scores, self.score_plans, queries, strict=True)):
             with b.loop(self._piece_keys // scored) as index:
                 where = part.named({**position, self.keys: keys + index * scored})
-                sums = part.sums(b, plan, where, part.left(b, plan, where), query)
+                sums = part.sums(b, plan, part.left(b, plan, where), query)
                 self._drain(sums, i, slot, index * scored)
 
     def _sum(self, position: Mapping[int, Expr], keys: Expr, slot: Expr) -> None:
@@ -251,7 +254,7 @@ class ChainKernel(AttentionCosts):
         # before the weights, which the vector cores may still work on
         values = part.left(b, self.value_plan, where)
         weights = [self._load_weights(slot)]
-        return lambda column: part.sums(b, self.value_plan, where, values, weights, {self.feature: column}, onto)
+        return lambda column: part.sums(b, self.value_plan, values, weights, {self.feature: column}, onto)
 
     def _load_weights(self, slot: Expr) -> SSAValue:
         b, s = self.b, self.s
@@ -322,9 +325,7 @@ class ChainKernel(AttentionCosts):
     def _store_statistics(self, position: Mapping[int, Expr], statistics: Sequence[SSAValue]) -> None:
         """Stores what else is needed of each row: nothing."""
 
-    def _finish(
-        self, position: Mapping[int, Expr], result: SSAValue, statistics: Sequence[SSAValue]
-    ) -> None:
+    def _finish(self, position: Mapping[int, Expr], result: SSAValue, statistics: Sequence[SSAValue]) -> None:
         """Divides by the sums if there are some, turns rows of scores into rows, and stores: a part of the columns
         after the other, as each takes room until it is stored. statistics: the maximum and the sum of each row."""
         self._store_statistics(position, statistics)

@@ -305,7 +305,7 @@ class RowAttentionKernel(ScheduledKernel):
             constant = set(half.constant(keys))
             places = tuple(StagePlace(around if i in constant else inside) for i in range(len(half.stages)))
             axes = (*range(keys + 1), last)
-            found.append(PlannedGraph(part, half.stages, axes, tuple(tile), s.ub, places, brought))
+            found.append(PlannedGraph(part, half.stages, axes, tuple(tile), {"ub": s.ub}, places, brought))
         return found
 
     # -- build -------------------------------------------------------------------------------------------------

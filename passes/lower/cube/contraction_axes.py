@@ -5,8 +5,8 @@ makes of it, which unrolls an image to columns.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import Float32Type, i32
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
@@ -20,6 +20,7 @@ from ....dialects.npu.interface import gm_traffic
 from ....dialects.npu.types import GmType, row_strides
 from ....dialects.open_sizes import certain
 from ....dialects.sparsity import INDEXED, KEPT_OF
+from ....kernels.product_stages import Extents, OperandDim, PlaceRead, Terms, lengths
 from ....machine import Machine
 from ...forms.access import resolve
 from ...forms.gathered_operands import gathers_of
@@ -61,52 +62,12 @@ def accumulated_in(op: Product) -> Attribute:
 
 
 @dataclass
-class PlaceRead:
-    """Where a slice of a table begins along a dimension: a number of another tensor, which the scalar unit reads and
-    clamps to [0, highest]. source: the kernel's input; shape: its extents; at: where the number is, by batch axes."""
-
-    source: int
-    shape: Sequence[int]
-    at: Sequence[Expr[int]]
-    highest: int
-
-
-@dataclass(eq=False)
-class Dim:
-    """One dimension of an operand's view, equal to itself only: extent, stride (elements), the axes it is indexed by, a
-    constant."""
-
-    extent: int
-    stride: int
-    terms: dict[int, int]
-    constant: int = 0
-    each: int = 1
-    """Elements along its axis that one element here stands for: several in what is stored of a sparse operand."""
-    strided: bool = False
-    """Whether it is loaded with what lies between its steps, as elements that are next to each other in memory are."""
-    begins: PlaceRead | None = None
-    """Where it begins, as far as that is known only at run time."""
-    placed_by: dict[int, int] = field(default_factory=dict[int, int])
-    """Axes that only say where it begins: loads have one place of each, as those of windows where no move unrolls
-    them."""
-
-    @property
-    def windowed(self) -> bool:
-        """Whether windows or steps are taken of it behind l1."""
-        return len(self.terms) != 1 or self.strided
-
-    def shared(self, at: Expr) -> Expr:
-        """The place here of a position along its axis, a multiple of `each`."""
-        return Expr(at.constant // self.each, {v: c // self.each for v, c in at.terms})
-
-
-@dataclass
 class Operand:
     """How lhs or rhs is read: view dimensions in load order, and whether the matrix is transposed after l1. index: how
     the positions of the values of a 2:4 sparse rhs are read."""
 
     source: int
-    dims: list[Dim]
+    dims: list[OperandDim]
     offset: int
     element: Attribute
     transpose: bool = False
@@ -117,41 +78,31 @@ class Operand:
     @property
     def placed(self) -> frozenset[int]:
         """The axes of which each place has a slice of its own."""
-        begins = [d.begins for d in self.dims if d.begins is not None]
-        return frozenset(a for each in begins for at in each.at for a in at.variables)
+        return frozenset(a for d in self.dims if d.begins is not None for a in d.begins.axes)
 
     @property
     def parts(self) -> list[Operand]:
         """What is loaded of it: itself, and its index."""
         return [self] if self.index is None else [self, self.index]
 
-    def l1_sizes(self, tile: Mapping[int, int] | Sequence[int]) -> list[int]:
-        out = []
-        for d in self.dims:
-            if not d.windowed:
-                out.append(-(-tile[next(iter(d.terms))] // d.each))
-            else:
-                out.append(sum((tile[a] - 1) * c for a, c in d.terms.items()) + 1)
-        return out
-
-    def l1_bytes(self, tile: Mapping[int, int] | Sequence[int], machine: Machine) -> int:
+    def l1_bytes(self, tile: Extents, machine: Machine) -> int:
         """What a load of a box of the axes takes in l1, at most: where windows are taken of it, all but the last of its
         dimensions are rows."""
-        sizes = self.l1_sizes(tile)
+        sizes = lengths(self.dims, tile)
         return max(matrix_bytes(sizes, self.element, "l1", dims, machine) for dims in {1, self.column_dims})
 
     def view(self, extents: dict[int, int]) -> GmType:
         """All of it, with what lies outside the tensor that windows reach."""
-        reach = zip(self.dims, self.l1_sizes(extents), strict=True)
+        reach = zip(self.dims, lengths(self.dims, extents), strict=True)
         return GmType.of([max(d.extent, n) for d, n in reach], self.element, [d.stride for d in self.dims])
 
     def load_cost(self, views: Sequence[GmType], box: Sequence[int], machine: Machine) -> LoadCost:
         """A load of its parts for a box of the axes."""
         move, cycles, moved, bus, turn = machine.moves["gm", "l1"], 0, 0, 0, 0.0
         for part, view in zip(self.parts, views, strict=True):
-            sizes = part.l1_sizes(box)
+            sizes = lengths(part.dims, box)
             align = part.alignment(view, sizes, machine)
-            traffic = gm_traffic(view, [0] * len(sizes), sizes, part.l1_steps(), machine, align)
+            traffic = gm_traffic(view, [0] * len(sizes), sizes, [d.step for d in part.dims], machine, align)
             cycles += move.cycles(traffic.bytes, traffic.runs)
             moved += traffic.bytes
             bus += traffic.bus
@@ -163,9 +114,6 @@ class Operand:
         width = itemsize(self.element)
         apart = [n * s for n, s, whole in zip(sizes, view.strides, view.shape, strict=True) if n < whole]
         return math.gcd(machine.gm_align, self.offset * width, *(n * width for n in apart))
-
-    def l1_steps(self) -> list[int]:
-        return [1 if d.windowed else next(iter(d.terms.values())) for d in self.dims]
 
 
 class ContractionStages(FusionStages):
@@ -204,13 +152,13 @@ class ContractionStages(FusionStages):
         if inside and not windowed:
             load = resolve(value, indices, extents, is_base)
             dims = [
-                Dim(n, s, dict(i.terms), i.constant)
+                OperandDim(n, s, i.terms, i.constant)
                 for n, s, i in zip(load.shape, load.strides, load.indices, strict=True)
                 if i.terms or i.constant
             ]
-            known = {a for d in dims for a in d.terms}
+            known = {a for d in dims for a in d.axes}
             repeated = sorted({a for i in indices for a, _ in i.terms if extents[a] != 1} - known)
-            dims += [Dim(extents[a], 0, {a: 1}) for a in repeated]
+            dims += [OperandDim(extents[a], 0, ((a, 1),)) for a in repeated]
             if value is self.anchor.lhs:
                 dims = self._side_by_side(dims, itemsize(element_of(value)))
         else:
@@ -218,7 +166,7 @@ class ContractionStages(FusionStages):
             load = resolve(value, plain, {-1 - d: n for d, n in enumerate(shape)}, is_base)
             at = {i.terms[0][0]: s for i, s in zip(load.indices, load.strides, strict=True)}
             dims = [
-                Dim(shape[d], at.get(-1 - d, 0), dict(i.terms), i.constant)
+                OperandDim(shape[d], at.get(-1 - d, 0), i.terms, i.constant)
                 for d, i in enumerate(indices)
                 if shape[d] != 1 or i.terms or i.constant
             ]
@@ -229,15 +177,14 @@ class ContractionStages(FusionStages):
             list(self.fusion.body.block.args).index(load.base), dims, load.offset, element_of(value)
         )
 
-    def _one_by_one(self, dim: Dim) -> Dim:
+    def _one_by_one(self, dim: OperandDim) -> OperandDim:
         """A dimension of windows, loaded along the longest of its axes at one place of each other."""
-        if len(dim.terms) < 2:
+        if len(dim.along) < 2:
             return dim
-        longest = max(dim.terms, key=lambda a: self.nest.extents[a])
-        others = {a: c for a, c in dim.terms.items() if a != longest}
-        return replace(dim, terms={longest: dim.terms[longest]}, placed_by=others)
+        longest = max(dim.along, key=lambda term: self.nest.extents[term[0]])
+        return replace(dim, along=(longest,), placed_by=tuple(term for term in dim.along if term != longest))
 
-    def _side_by_side(self, dims: list[Dim], width: int) -> list[Dim]:
+    def _side_by_side(self, dims: list[OperandDim], width: int) -> list[OperandDim]:
         """The dimensions of lhs, of which no two elements lie next to each other in memory where every other column of
         an image is read. Each element alone would move a whole burst, so what lies between them comes along."""
         steps = [abs(d.stride) for d in dims if d.stride and d.extent > 1]
@@ -245,14 +192,14 @@ class ContractionStages(FusionStages):
         if least == 1 or least * width > self.machine.burst_bytes or not self.machine.unrolls:
             return dims
 
-        def whole(d: Dim) -> Dim:
-            ((axis, step),) = d.terms.items()
+        def whole(d: OperandDim) -> OperandDim:
+            ((axis, step),) = d.along
             if d.stride != least or step != 1 or self.nest.roles[axis] != "m":
                 return d
-            extent, constant = (d.extent - 1) * least + 1, d.constant * least
-            return replace(d, extent=extent, stride=1, terms={axis: least}, constant=constant, strided=True)
+            extent, start = (d.extent - 1) * least + 1, d.start * least
+            return replace(d, extent=extent, stride=1, along=((axis, least),), start=start, strided=True)
 
-        return [whole(d) if len(d.terms) == 1 else d for d in dims]
+        return [whole(d) if len(d.along) == 1 else d for d in dims]
 
     def _sparse(self, op: ExpandOp, indices: Sequence[Expr[int]]) -> Operand:
         """The views of the values and of the index of a sparse rhs."""
@@ -265,12 +212,12 @@ class ContractionStages(FusionStages):
             load = resolve(value, at, {**extents, k: extents[k] // each}, is_base)
             assert isinstance(load.base, BlockArgument)
             dims = [
-                Dim(n, s, dict(i.terms), i.constant, each if k in i.variables else 1)
+                OperandDim(n, s, i.terms, i.constant, each if k in i.variables else 1)
                 for n, s, i in zip(load.shape, load.strides, load.indices, strict=True)
                 if i.terms or i.constant
             ]
             if all(d.each == 1 for d in dims):  # one byte has the positions of all
-                dims.append(Dim(1, 1, {k: 1}, 0, each))
+                dims.append(OperandDim(1, 1, ((k, 1),), 0, each))
             number = list(self.fusion.body.block.args).index(load.base)
             return Operand(number, dims, load.offset, element_of(value))
 
@@ -301,15 +248,17 @@ class ContractionStages(FusionStages):
             if d not in moved or certain(n, "==", count):
                 return None
             number: Expr[int] = Expr(moved.index(d))
-            at = [number if i == index_dim else batch[places.index(i)] for i in range(len(starts))]
-            return PlaceRead(numbers.index, starts, at, n - count)
+            at = (number if i == index_dim else batch[places.index(i)] for i in range(len(starts)))
+            return PlaceRead(
+                numbers.index, tuple(starts), tuple((e.constant, e.terms) for e in at), n - count
+            )
 
         table, dims = shape_of(x), []
         spans = zip(table, row_strides(table), to_ints(op.slice_sizes), strict=True)
         for d, (n, stride, count) in enumerate(spans):
             at: Expr[int] = inside.get(d, Expr())
-            dims.append(Dim(n, stride, dict(at.terms), at.constant, begins=begins(d, n, count)))
-        used = [d for d in dims if d.terms or d.constant or d.begins is not None]
+            dims.append(OperandDim(n, stride, at.terms, at.constant, begins=begins(d, n, count)))
+        used = [d for d in dims if d.along or d.start or d.begins is not None]
         return Operand(x.index, used, 0, element_of(value))
 
     def _merge(self) -> None:
@@ -323,12 +272,12 @@ class ContractionStages(FusionStages):
         for operand, roles in zip(self.operands, ("bmk", "bkn"), strict=True):
             step: dict[int, int] = {}
             for d in operand.dims:
-                for a, c in (d.terms | d.placed_by).items():
+                for a, c in (*d.along, *d.placed_by):
                     step[a] = d.stride * c
-                fixed |= set(d.placed_by)
-                plain = len(d.terms) == 1 and not (d.placed_by or d.constant)
-                if not plain or next(iter(d.terms.values())) != 1 or self._partial(d):
-                    fixed |= set(d.terms)
+                fixed |= {a for a, _ in d.placed_by}
+                plain = len(d.along) == 1 and not (d.placed_by or d.start)
+                if not plain or d.along[0][1] != 1 or self._partial(d):
+                    fixed |= d.axes
             fixed |= operand.placed
             strides.append(step)
             presence.append(frozenset(a for a, r in self.nest.roles.items() if r in roles))
@@ -351,32 +300,34 @@ class ContractionStages(FusionStages):
         self.k_axes, self.b_axes = by_role["k"], by_role["b"]
         self._orient()
 
-    def _partial(self, dim: Dim) -> bool:
-        return dim.extent != self.nest.extents[next(iter(dim.terms))]
+    def _partial(self, dim: OperandDim) -> bool:
+        return dim.extent != self.nest.extents[dim.along[0][0]]
 
     def _renumber(self, operand: Operand) -> None:
-        kept: dict[int, Dim] = {}
-        others: list[Dim] = []
+        kept: dict[int, OperandDim] = {}
+        others: list[OperandDim] = []
         for d in operand.dims:
-            terms = {self.new_axis[a]: c for a, c in d.terms.items() if a in self.new_axis}
-            merged = len(terms) == 1 and len(self.merged[next(iter(terms))]) > 1
-            if merged:
-                axis = next(iter(terms))
-                last = self.merged[axis][-1]
-                if last in d.terms:
-                    kept[axis] = Dim(self.extents[axis], d.stride, {axis: 1})
-            elif terms or d.constant or d.begins is not None:
-                places = {self.new_axis[a]: c for a, c in d.placed_by.items() if a in self.new_axis}
-                others.append(replace(d, terms=terms, placed_by=places))
+            along = self._renumbered(d.along)
+            if len(along) == 1 and len(self.merged[along[0][0]]) > 1:
+                axis = along[0][0]
+                if self.merged[axis][-1] in d.axes:
+                    kept[axis] = OperandDim(self.extents[axis], d.stride, ((axis, 1),))
+            elif along or d.start or d.begins is not None:
+                begins = d.begins
+                if begins is not None:
+                    begins = replace(
+                        begins, at=tuple((start, self._renumbered(terms)) for start, terms in begins.at)
+                    )
+                others.append(replace(d, along=along, placed_by=self._renumbered(d.placed_by), begins=begins))
         operand.dims = [*others, *kept.values()]
-        for d in operand.dims:
-            if d.begins is not None:
-                at = [self._renumbered(e) for e in d.begins.at]
-                d.begins = replace(d.begins, at=at)
 
-    def _renumbered(self, place: Expr[int]) -> Expr[int]:
-        """A place by the axes of the nest, by those that are walked: others have one place."""
-        return Expr(place.constant, {self.new_axis[a]: c for a, c in place.terms if a in self.new_axis})
+    def _renumbered(self, terms: Terms) -> Terms:
+        """Terms by the axes of the nest, by those that are walked: others have one place."""
+        found: dict[int, int] = {}
+        for axis, step in terms:
+            if axis in self.new_axis:
+                found[self.new_axis[axis]] = step
+        return tuple(found.items())
 
     def _full_extent(self, axis: int) -> int:
         return self.nest.extents[axis]
@@ -397,7 +348,7 @@ class ContractionStages(FusionStages):
         the image's dimensions; the filter follows that order."""
         lhs, rhs = self.operands
         self._order(lhs, self.m_axes, self.k_axes, windowed=True)
-        summed = [a for d in lhs.dims for a in (*d.placed_by, *d.terms) if a in self.k_axes]
+        summed = [a for d in lhs.dims for a, _ in (*d.placed_by, *d.along) if a in self.k_axes]
         summed += [a for a in self.k_axes if a not in summed]
         self._order(rhs, self.n_axes, summed, windowed=False)
         if rhs.index is not None:
@@ -406,14 +357,14 @@ class ContractionStages(FusionStages):
     @property
     def singly(self) -> frozenset[int]:
         """The axes of which a step and a load have one place."""
-        return frozenset(a for o in self.operands for d in o.dims for a in d.placed_by)
+        return frozenset(a for o in self.operands for d in o.dims for a, _ in d.placed_by)
 
     def _order(self, operand: Operand, free: list[int], k: list[int], windowed: bool) -> None:
-        def find(axes: Sequence[int]) -> list[Dim]:
-            found: list[Dim] = []
+        def find(axes: Sequence[int]) -> list[OperandDim]:
+            found: list[OperandDim] = []
             for a in axes:
                 for d in operand.dims:
-                    if a in d.terms and d not in found:
+                    if a in d.axes and d not in found:
                         found.append(d)
             return found
 
@@ -422,20 +373,20 @@ class ContractionStages(FusionStages):
         batch = [d for d in operand.dims if d not in free_dims and d not in k_dims]
         has_window = any(d.windowed for d in free_dims)
 
-        def nearest(dims: list[Dim]) -> int:
+        def nearest(dims: list[OperandDim]) -> int:
             return abs(dims[-1].stride) if dims and dims[-1].stride else 1 << 60
 
         if windowed:
             operand.transpose = not has_window and bool(free_dims) and nearest(free_dims) < nearest(k_dims)
             sides = {False: k_dims, True: free_dims}
-            if any(self.role[a] != "b" for d in sides[operand.transpose][-1:] for a in d.placed_by):
+            if any(self.role[a] != "b" for d in sides[operand.transpose][-1:] for a, _ in d.placed_by):
                 operand.transpose = not operand.transpose  # a window may begin before the tensor: among rows
             first, last = sides[not operand.transpose], sides[operand.transpose]
         else:
-            several = [d for d in k_dims if not d.terms.keys() <= self.singly]
+            several = [d for d in k_dims if not d.axes <= self.singly]
             operand.transpose = bool(k_dims) and nearest(k_dims) < nearest(free_dims) and len(several) <= 1
             first, last = (free_dims, k_dims) if operand.transpose else (k_dims, free_dims)
         if not last:
-            last = [Dim(1, 1, {})]
+            last = [OperandDim(1, 1, ())]
         operand.dims = [*batch, *first, *last]
         operand.column_dims = len(last)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from xdsl.ir import SSAValue
 
-from ....dialects.base import Expr, describe
+from ....dialects.base import describe
 from ....dialects.dtypes import dtype_name, itemsize, size
 from ....dialects.graph import CubeSchedule, FusionOp
 from ....dialects.graph.interface import element_of
@@ -18,7 +18,7 @@ from ...errors import PassError, TooLarge
 from ..axes import behind_layout
 from ..bound import CubeCost, CubeProblem, LoadCost, OperandLoads
 from ..scheduled import BarrierIdle, ScheduledKernel, as_cube, cannot_obey, is_made
-from .contraction_axes import Dim, Operand
+from .contraction_axes import Operand
 from .cube_loads import L1_FRACTION, other_loads
 from .cube_refusal import refusal
 from .cube_schedule import CubePlan, Refused, cube_schedules, is_free
@@ -58,17 +58,15 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
             self.drain, self.drained = partial.drain, partial.value
             self.members = [op for op in self.members if op not in partial.ops]
             self.problem = self.with_epilogue = self._problem(self.drained)
-        self.rows: dict[str, SSAValue] = {}
-        """What there is for the columns of the tile that is built, by memory space."""
-        self.begins: dict[Dim, Expr] = {}
-        """Where the slices begin that operands are, of the product that is built, by the dimension of the table."""
         self.pieces, self.parts, self.blocks = {}, {}, {}
         self.box_loads: dict[tuple[int, ...], list[LoadCost]] = {}
         """The loads of boxes of the axes, as far as known."""
         self.box_bytes: dict[tuple[int, tuple[int, ...]], int] = {}
         """Bytes of a load of an operand in l1, by its number and the box, as far as known."""
         if not self.whole <= {*self.n_axes}:
-            raise TooLarge(f"{describe(fusion)} reduces along rows of its product, of which each core has some")
+            raise TooLarge(
+                f"{describe(fusion)} reduces along rows of its product, of which each core has some"
+            )
         self.costs: dict[tuple, CubeCost] = {}
         """What a step and its loads cost, as far as known."""
         self.bounds: dict[tuple[Schedule, bool], float] = {}
@@ -220,7 +218,9 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
                 return refusal(plan, self.problem, self.machine, self._l1_bytes, self.asked) is None
 
             others = loads_ahead(schedule, side, self.problem, self.machine, fits)
-            known = self.costed[schedule, side] = [(s, self._cost(s, self.problem)) for s in (schedule, *others)]
+            known = self.costed[schedule, side] = [
+                (s, self._cost(s, self.problem)) for s in (schedule, *others)
+            ]
         return known
 
     def loaded_first(self) -> Sequence[int]:
@@ -352,7 +352,7 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
     def _problem(self, stored: SSAValue) -> CubeProblem:
         """The contraction, and its members on the vector cores; what the accumulator is stored as."""
         lhs = self.operands[0]
-        slid = [d for d in lhs.dims if any(self.role[a] == "m" for a in d.terms) and len(d.terms) > 1]
+        slid = [d for d in lhs.dims if any(self.role[a] == "m" for a in d.axes) and len(d.along) > 1]
         each, head = self._epilogue_cycles()
         kind = dtype_name(lhs.element)
         if kind not in self.machine.cube:
@@ -368,7 +368,7 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
             self.k_axes,
             itemsize(lhs.element),
             wide_m=not lhs.transpose,
-            windows=frozenset(a for d in slid for a in d.terms if self.role[a] == "k") | self.singly,
+            windows=frozenset(a for d in slid for a in d.axes if self.role[a] == "k") | self.singly,
             singly=self.singly,
             sparse=self.expansion is not None,
             dtype=kind,

@@ -5,7 +5,7 @@ Where it reduces along columns of the result, it waits for all tiles of a block 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,12 +33,12 @@ ACCUMULATOR = "accumulator"
 
 
 class EpilogueStages(ContractionStages):
-    """What the vector cores do to the sums of a contraction. `plan` is the schedule of the kernel that is built, `acc`
-    the accumulator of its tile; `slots`: buffers in ub of what crosses pipes."""
+    """What the vector cores do to the sums of a contraction. `plan` is the schedule of the kernel that is built,
+    `sums` gives the accumulator of its tile; `slots`: buffers in ub of what crosses pipes."""
 
     slots: int
     plan: CubePlan
-    acc: SSAValue
+    sums: Callable[[], SSAValue]
     pieces: dict[tuple[int, ...], int]
     """In how many pieces a vector core takes its part of a tile, by the extents of that part, as far as known."""
     parts: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]]
@@ -122,7 +122,9 @@ class EpilogueStages(ContractionStages):
             return FusedEpilogue()
         dtype = dtype_name(max(kinds, key=itemsize))
         function = step.function or ("max" if step.reduces else "broadcast")
-        return FusedEpilogue(vector=unit.cycles(function, dtype, n) if unit.supports(function, dtype) else 0.0)
+        return FusedEpilogue(
+            vector=unit.cycles(function, dtype, n) if unit.supports(function, dtype) else 0.0
+        )
 
     def _row_cycles(self, plan: CubePlan) -> float:
         """Cycles of the vector cores beside a cube for a block of rows that they reduce, their pipes side by side but
@@ -259,7 +261,7 @@ class EpilogueStages(ContractionStages):
         axes = frozenset(a for a, r in enumerate(self.role) if r != "k")
         return e.builder.add(
             ops.DrainOp,
-            [self.acc, *indices],
+            [self.sums(), *indices],
             [e.type(axes, element)],
             offsets=offsets,
             sizes=ints([rows, cols]),
@@ -280,7 +282,7 @@ class EpilogueStages(ContractionStages):
         self,
         b: KernelBuilder,
         plan: CubePlan,
-        position: dict[int, Expr],
+        position: Mapping[int, Expr],
         tile_loops: Sequence[tuple[int, int]],
         unit: tuple[int, SSAValue, int] | None,
     ) -> Epilogue:

@@ -14,7 +14,7 @@ one element for each window in the place of the elements of the windows.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from math import inf
@@ -30,6 +30,7 @@ from ....dialects.npu.interface import Traffic, gm_traffic
 from ....dialects.npu.types import GmType, padded_bytes
 from ....kernels.builder import KernelBuilder, dense
 from ....kernels.emit import Emitter
+from ....kernels.emit_looped import LoopEmitter
 from ....kernels.graph import StageGraph
 from ....kernels.stage import Extract, Mask, ReduceWindows, Ref, Stage, spanning
 from ....machine import Machine
@@ -100,6 +101,17 @@ class PooledEmitter(Emitter):
         """What stages behind the reduction of windows along these axes need."""
         position = {a: self.place[a] if a in done else at for a, at in self.position.items()}
         return Emitter(self.builder, _reached(self.pooled, self.windows, done), position, self.given)
+
+
+@dataclass
+class PooledProduct(LoopEmitter):
+    """The product, whose tiles of `whole` elements lie side by side in the workspace."""
+
+    pooled: Mapping[int, PooledAxis] = field(default_factory=dict[int, PooledAxis])
+    whole: Sequence[int] = ()
+
+    def handed(self, axis: int) -> Expr:
+        return in_workspace(self.pooled.get(axis), self.whole[axis], self.at(axis))
 
 
 def in_workspace(along: PooledAxis | None, whole: int, position: Expr) -> Expr:
@@ -176,14 +188,8 @@ class PooledKernel(ContractKernel):
             return self.m_axes
         return [a for a in self.m_axes if plan.l0[a] > 1][:1]
 
-    def _handed(self, axis: int, position: Expr) -> Expr:
-        return in_workspace(self.pooled.get(axis), self.plan.l0[axis], position)
-
-    def _handed_extent(self, axis: int) -> int:
-        return self._handed_in(self.plan, axis)
-
-    def _handed_in(self, plan: CubePlan, axis: int) -> int:
-        """Elements along an axis of the workspace with a plan: tiles have room of their own."""
+    def _handed_extent(self, plan: CubePlan, axis: int) -> int:
+        """Tiles have room of their own."""
         whole = plan.l0[axis]
         return self.problem.tiles(axis, whole) * whole if axis in self.pooled else self.extents[axis]
 
@@ -224,7 +230,9 @@ class PooledKernel(ContractKernel):
         extent = self._epilogue_extent(plan)
         pieces = size([-(-n // part) for n, part in zip(extent, chunk, strict=True)])
         moves, unit = self.machine.moves, self.machine.vector
-        handed = dense([self._handed_in(plan, a) for a in self._result_tile(plan)], element_of(self.drained))
+        handed = dense(
+            [self._handed_extent(plan, a) for a in self._result_tile(plan)], element_of(self.drained)
+        )
         cycles = {"load": 0.0, "op": 0.0, "store": 0.0}
         for step, varies in zip(self.stages, self.stages.varies(), strict=True):
             shape = spanning(self.stages.extents(step, chunk), step.axes)
@@ -257,6 +265,9 @@ class PooledKernel(ContractKernel):
         if self.done:
             stage.pooled = self.done
         return super()._stage(stage)
+
+    def _loop_emitter(self, b: KernelBuilder, position: dict[int, Expr]) -> LoopEmitter:
+        return PooledProduct(b, (), position, pooled=self.pooled, whole=self.plan.l0)
 
     def _emitter(self, b: KernelBuilder, plan: CubePlan, position: dict[int, Expr]) -> Emitter:
         assert plan.epilogue is not None
@@ -306,7 +317,9 @@ class PooledKernel(ContractKernel):
     def _masked(self, source: Ref, along: Sequence[int], neutral: float | int) -> Ref:
         """Neutral elements in the place of those outside of the tensor."""
         bounds = tuple((a, self.extents[a]) for a in sorted(along))
-        return self._stage(Stage(Mask(bounds, neutral), [self._element(source)], self._span(source), [source]))
+        return self._stage(
+            Stage(Mask(bounds, neutral), [self._element(source)], self._span(source), [source])
+        )
 
     def _combined(self, source: Ref, group: Sequence[int], kind: str) -> Ref:
         """The windows along some axes reduced."""
@@ -324,5 +337,7 @@ class PooledKernel(ContractKernel):
 
     def _tap(self, source: Ref, position: Mapping[int, int]) -> Ref:
         """The elements at a position of all windows."""
-        taken = tuple((a, at * self.pooled[a].dilation, self.pooled[a].stride) for a, at in sorted(position.items()))
+        taken = tuple(
+            (a, at * self.pooled[a].dilation, self.pooled[a].stride) for a, at in sorted(position.items())
+        )
         return self._stage(Stage(Extract(taken), [self._element(source)], self._span(source), [source]))

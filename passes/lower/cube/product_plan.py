@@ -4,33 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ....dialects.dtypes import size
 from ....dialects.graph.schedules import Schedule
 from ....dialects.npu.types import Pipe
 from ....kernels.builder import may_repeat
 from ....kernels.graph import StageGraph
 from ....kernels.plan import Brought, Cut, PlannedAxis, PlannedGraph, StagePlace, cuts_of
+from ..bound import sides
 from ..schedule import share
-from .contraction_choice import ContractionChoice
 from .cube_schedule import CubePlan
 from .epilogue import ACCUMULATOR
+from .product_stages import GIVEN, PRODUCT, StagedProduct
 
 ROLES = {"b": "batch", "m": "rows", "n": "columns", "k": "summed"}
 """What the axes of a product are, by the letter of their role."""
 
 
-class PlannedProduct(ContractionChoice):
+EPILOGUE = "epilogue"
+"""What the stages behind a product are called."""
+
+
+class PlannedProduct(StagedProduct):
     """A product as far as its plan needs it."""
 
     @property
     def unstaged(self) -> str:
-        if self.has_epilogue:
-            return "the product itself is the cube's loops over these axes, and the stages are its epilogue"
-        return "it is a product, which the cube's loops over these axes make, and no vector core works on its result"
-
-    def tile_loops(self, plan: CubePlan) -> list[tuple[int, int]]:
-        """The loops over the tiles of a core (axis, trips), the outermost first."""
-        trips = [(a, plan.tiles_of_core(a, self.problem)) for a in self.walk(plan.inner)]
-        return [(a, n) for a, n in trips if may_repeat(n)]
+        return ""
 
     def planned_axes(self, schedule: Schedule) -> list[PlannedAxis]:
         plan = CubePlan.of(self.completed("", schedule))
@@ -83,12 +82,30 @@ class PlannedProduct(ContractionChoice):
         return found
 
     def stage_graphs(self) -> Mapping[str, StageGraph]:
-        return {"epilogue": self.stages} if self.has_epilogue else {}
+        return {**super().stage_graphs(), **({EPILOGUE: self.stages} if self.has_epilogue else {})}
 
     def planned_graphs(self, schedule: Schedule) -> list[PlannedGraph]:
-        if not self.has_epilogue:
-            return []
         plan = CubePlan.of(self.completed("", schedule))
+        found = [self._planned_product(plan)]
+        if self.has_epilogue:
+            found.append(self._planned_epilogue(plan))
+        return found
+
+    def _planned_product(self, plan: CubePlan) -> PlannedGraph:
+        """What the cube and the pipes around it do."""
+        looped = self.looped(plan)
+        sums, carried = looped.sums[1][0], any(loop.carries for loop in looped.loops)
+        tiles, axes = tuple(map(tuple, looped.tiles)), tuple(range(len(plan.l0)))
+        tile = sides(self.problem, plan.l0) if carried else (0, 0)
+        places = tuple(
+            StagePlace(looped.axes_around(i), carried=size(tile) * 4 if i == sums else 0)
+            for i, _ in enumerate(looped.stages)
+        )
+        brought: dict[str, Brought] = dict.fromkeys(GIVEN, Brought("an operand that vector cores make", Pipe.MTE2))
+        return PlannedGraph(PRODUCT, looped.stages, axes, tuple(plan.l0), plan.slots, places, brought, tiles)
+
+    def _planned_epilogue(self, plan: CubePlan) -> PlannedGraph:
+        """What vector cores do to the sums."""
         assert plan.epilogue is not None
         loops, parts = self.epilogue_loops(plan, self.tile_loops(plan))
         order = [a for a, *_ in (*loops, *parts)]
@@ -96,5 +113,5 @@ class PlannedProduct(ContractionChoice):
         places = tuple(StagePlace(tuple(dict.fromkeys(order[:level]))) for level in levels)
         axes = tuple(range(len(plan.epilogue)))
         sums = Brought("sums of the cube", Pipe.V if self.machine.fused else Pipe.MTE2)
-        tile, slots = tuple(plan.epilogue), plan.slots["ub"]
-        return [PlannedGraph("epilogue", self.stages, axes, tile, slots, places, {ACCUMULATOR: sums})]
+        tile = tuple(plan.epilogue)
+        return PlannedGraph(EPILOGUE, self.stages, axes, tile, plan.slots, places, {ACCUMULATOR: sums})

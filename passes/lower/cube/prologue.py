@@ -37,9 +37,11 @@ from ....dialects.npu.types import GmType, row_strides
 from ....dialects.tile import TileType
 from ....kernels.builder import KernelBuilder, dense, number
 from ....kernels.emit import Emitter
+from ....kernels.emit_looped import LoopEmitter
 from ....kernels.graph import StageGraph
 from ....kernels.plan import PlannedGraph, StagePlace
-from ....kernels.stage import Ref
+from ....kernels.product_stages import lengths
+from ....kernels.stage import Ref, Stage
 from ....machine import Machine
 from ...errors import NoKernel
 from ...forms.copied_fusion import CopiedFusion
@@ -52,6 +54,7 @@ from ..stage_costs import computing, copying
 from .contract import ContractKernel
 from .contraction_axes import PROLOGUE, Operand, is_prologue, made_operand, product_in
 from .cube_schedule import CubePlan
+from .product_stages import GIVEN
 
 ROOMS = (2, 4)
 """Pieces that a ring has room for: those that are tried."""
@@ -113,7 +116,7 @@ class PrologueKernel(ContractKernel):
         wide = [d for d, n in enumerate(shape) if n != 1]
         strides = row_strides(shape)
         at = {strides[d]: i for i, d in enumerate(wide)}
-        plain = all(len(d.terms) == 1 and d.stride in at and not d.constant for d in o.dims if d.extent != 1)
+        plain = all(len(d.along) == 1 and d.stride in at and not d.start for d in o.dims if d.extent != 1)
         if not plain or len([d for d in o.dims if d.extent != 1]) != len(wide):
             raise NoKernel("a product takes an operand that vector cores make in another shape")
         return [at[d.stride] if d.extent != 1 else -1 for d in o.dims]
@@ -124,13 +127,16 @@ class PrologueKernel(ContractKernel):
     def _walked(self) -> list[int]:
         """The axis of the product that each axis of the stages is."""
         dims = self.operands[self.side].dims
-        return [next(iter(dims[self.dims.index(a)].terms)) for a in range(len(self.before.extents))]
+        return [dims[self.dims.index(a)].along[0][0] for a in range(len(self.before.extents))]
 
     def candidates(self, name: str) -> Iterator[CubeSchedule]:
         found: dict[CubeSchedule, None] = {}
         for schedule in super().candidates(name):
             for ringed in self._in_a_ring(schedule):
-                if self._refusal(ringed) is None and self._chunks(self._made(CubePlan.of(ringed))) is not None:
+                if (
+                    self._refusal(ringed) is None
+                    and self._chunks(self._made(CubePlan.of(ringed))) is not None
+                ):
                     found[ringed] = None
         if not found:
             raise NoKernel("no piece of the operand that vector cores make has room in ub")
@@ -152,7 +158,8 @@ class PrologueKernel(ContractKernel):
         def loading(piece: int, length: int) -> CubeSchedule:
             """The same with loads of these lengths of both."""
             mine, its = (
-                tuple(n if a == last else m for a, m in enumerate(each)) for each, n in ((made, piece), (other, length))
+                tuple(n if a == last else m for a, m in enumerate(each))
+                for each, n in ((made, piece), (other, length))
             )
             lhs, rhs = (its, mine) if self.side else (mine, its)
             return replace(schedule, lhs=lhs, rhs=rhs)
@@ -172,7 +179,7 @@ class PrologueKernel(ContractKernel):
 
     def _pieces(self, box: Sequence[int]) -> Sequence[int]:
         """The extents of a piece of the made operand along the axes of the stages, one for a box of the product's."""
-        sizes = self.operands[self.side].l1_sizes(box)
+        sizes = lengths(self.operands[self.side].dims, box)
         return [sizes[self.dims.index(a)] for a in range(len(self.before.extents))]
 
     def _chunks(self, box: Sequence[int]) -> _Chunks | None:
@@ -221,19 +228,17 @@ class PrologueKernel(ContractKernel):
     @cached_property
     def _operand_bytes(self) -> list[float]:
         """Bytes of lhs and of rhs that come from outside: of the made one, those of what it is made of."""
-        views = [stage.view for stage in self.before.stages if stage.kind == "load" and stage.view is not None]
+        views = [
+            stage.view for stage in self.before.stages if stage.kind == "load" and stage.view is not None
+        ]
         found = list(super()._operand_bytes)
         found[self.side] = float(sum(size(view.shape) * itemsize(view.element) for view in views))
         return found
 
     # -- plan --------------------------------------------------------------------------------------------------
 
-    @property
-    def unstaged(self) -> str:
-        return "the product itself is the cube's loops over these axes, and the stages make an operand of it"
-
     def stage_graphs(self) -> Mapping[str, StageGraph]:
-        return {PROLOGUE: self.before.stages}
+        return {PROLOGUE: self.before.stages, **super().stage_graphs()}
 
     def planned_graphs(self, schedule: Schedule) -> list[PlannedGraph]:
         plan = CubePlan.of(self.completed("", schedule))
@@ -246,8 +251,8 @@ class PrologueKernel(ContractKernel):
         levels = self.before.stages.levels({chunks.axis: 1})
         further = (*inside, axes[chunks.axis]) if chunks.count > 1 else inside
         places = tuple(StagePlace(further if level else inside) for level in levels)
-        slots = plan.slots["ub"]
-        return [PlannedGraph(PROLOGUE, self.before.stages, tuple(axes), chunks.extents, slots, places)]
+        own = PlannedGraph(PROLOGUE, self.before.stages, tuple(axes), chunks.extents, plan.slots, places)
+        return [own, *super().planned_graphs(schedule)]
 
     # -- build -------------------------------------------------------------------------------------------------
 
@@ -259,7 +264,11 @@ class PrologueKernel(ContractKernel):
     def _handed_operands(self, lead: Sequence[int], plan: CubePlan) -> list[GmType]:
         """The ring of pieces."""
         self.lead = len(lead)
-        return [dense([*lead, self._rooms(plan), *self._pieces(self._made(plan))], self.operands[self.side].element)]
+        return [
+            dense(
+                [*lead, self._rooms(plan), *self._pieces(self._made(plan))], self.operands[self.side].element
+            )
+        ]
 
     @contextmanager
     def _section(self, b: KernelBuilder) -> Iterator[None]:
@@ -267,16 +276,20 @@ class PrologueKernel(ContractKernel):
             self.unit = Expr.of(unit)
             yield
 
-    def _load_part(
-        self, b: KernelBuilder, extents: Sequence[int], position: dict[int, Expr], o: Operand
-    ) -> SSAValue:
-        if o is not self.operands[self.side]:
-            return super()._load_part(b, extents, position, o)
-        at = [Expr()] * len(self.dims)
+    def _loads_itself(self, side: int) -> bool:
+        return side != self.side
+
+    def _loop_emitter(self, b: KernelBuilder, position: dict[int, Expr]) -> LoopEmitter:
+        return LoopEmitter(b, (), position, {GIVEN[self.side]: self._bring})
+
+    def _bring(self, e: Emitter, stage: Stage) -> SSAValue:
+        """A piece of the made operand, in a room of the ring first and then in l1."""
+        assert isinstance(e, LoopEmitter)
+        b, o, at = e.builder, self.operands[self.side], [Expr()] * len(self.dims)
         for axis, d in zip(self.dims, o.dims, strict=True):
             if axis >= 0:
-                at[axis] = position.get(next(iter(d.terms)), Expr())
-        here = [*map(Expr.of, b.coordinates[: self.lead]), self.turn]
+                at[axis] = e.at(d.along[0][0])
+        here = [*map(Expr.of, b.coordinates[: self.lead]), e.indices.get("shorter loads", Expr())]
         ring = b.workspace(0)
         self._make(b, ring, here, at)
         assert isinstance(ring.type, GmType)
@@ -284,12 +297,13 @@ class PrologueKernel(ContractKernel):
         shape, strides = [*ring.type.shape], [*ring.type.strides]
         order = [outer + axis for axis in self.dims if axis >= 0]
         view = b.view(
-            ring, [*shape[:outer], *(shape[i] for i in order)], [*strides[:outer], *(strides[i] for i in order)]
+            ring,
+            [*shape[:outer], *(shape[i] for i in order)],
+            [*strides[:outer], *(strides[i] for i in order)],
         )
-        sizes = o.l1_sizes(extents)
+        sizes = lengths(o.dims, e.tile)
         box = [1] * outer + [n for n, axis in zip(sizes, self.dims, strict=True) if axis >= 0]
-        kind = TileType.of(sizes, o.element, "l1")
-        return b.load(view, [*here, *(Expr() for _ in order)], box, kind)
+        return b.load(view, [*here, *(Expr() for _ in order)], box, TileType.of(sizes, o.element, "l1"))
 
     def _make(self, b: KernelBuilder, ring: SSAValue, here: Sequence[Expr], at: Sequence[Expr]) -> None:
         """A piece of the operand from a place on, each vector core a part of it, to a room of the ring."""

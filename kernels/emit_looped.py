@@ -1,0 +1,270 @@
+"""Builds stages in loops, and the tile ops of the stages of products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from xdsl.dialects.builtin import IndexType
+from xdsl.ir import SSAValue
+from xdsl.utils.hints import isa
+
+from ..dialects import tile as ops
+from ..dialects.base import Expr, integer_attr, ints, pack
+from ..dialects.npu.types import GmType, padded_bytes, row_strides
+from ..dialects.tile import TileType
+from .emit import Emitter, build_stage
+from .looped import LoopedStages, LoopOf
+from .product_stages import (
+    HandOver,
+    LeavingSums,
+    LoadOperand,
+    LoadRow,
+    MoveOperand,
+    MoveRow,
+    Multiply,
+    NoSums,
+    OperandDim,
+    ReadPlace,
+    StoreSums,
+    lengths,
+)
+from .stage import Ref, Stage
+
+
+class Beside(Protocol):
+    """What else is built in the loops of a nest that carry no sums: before each of them, inside, and behind all."""
+
+    def before(self, depth: int) -> None: ...
+
+    def enter(self, depth: int, index: Expr) -> None: ...
+
+    def rest(self, depth: int) -> None: ...
+
+
+@dataclass
+class LoopEmitter(Emitter):
+    """Builds a nest. origins: where each tile that is there begins, by axis; steps: how many steps have been added to
+    the sums; indices: those of the loops that are open, by what they go over."""
+
+    origins: dict[SSAValue, Mapping[int, Expr]] = field(default_factory=dict[SSAValue, Mapping[int, Expr]])
+    steps: Expr = field(default_factory=lambda: Expr())
+    indices: dict[LoopOf, Expr] = field(default_factory=dict[LoopOf, Expr])
+    around: tuple[int, ...] = ()
+    """The axes of the loops that are open."""
+
+    def inside(self, tile: SSAValue, axis: int) -> Expr:
+        """How far along an axis the loops have gone since a tile was made."""
+        origin = self.origins.get(tile)
+        return self.at(axis) if origin is None else self.at(axis) - origin.get(axis, Expr())
+
+    def emit_looped(
+        self, looped: LoopedStages, done: dict[Ref, SSAValue], beside: Beside | None = None
+    ) -> None:
+        """Builds all stages that are not `done`, and adds their results."""
+        _Building(self, looped, done, beside).level(0)
+
+    def emit_one(self, looped: LoopedStages, i: int, done: dict[Ref, SSAValue]) -> None:
+        """Builds one stage of a nest, where the emitter is, and adds its results."""
+        stage = looped.stages[i]
+        tile, self.tile = self.tile, looped.tiles[i]
+        self.emit(i, stage, done)
+        self.tile = tile
+        if stage.kind in ("load", "given"):
+            self.origins |= {done[i, j]: dict(self.position) for j, _ in enumerate(stage.elements)}
+
+
+@dataclass
+class _Building:
+    emitter: LoopEmitter
+    looped: LoopedStages
+    done: dict[Ref, SSAValue]
+    beside: Beside | None
+
+    def __post_init__(self) -> None:
+        self.behind = self.looped.behind
+        self.carrying = next(
+            (d for d, loop in enumerate(self.looped.loops) if loop.carries), len(self.looped.loops)
+        )
+
+    def level(self, depth: int) -> None:
+        looped = self.looped
+        if self.beside is not None and depth < self.carrying:
+            self.beside.before(depth)
+        self.stages(depth, lambda i: i not in self.behind)
+        if depth < len(looped.loops):
+            self.loop(depth)
+        if self.beside is not None and depth == self.carrying:
+            self.beside.rest(depth)
+        self.stages(depth, lambda i: i in self.behind)
+
+    def loop(self, depth: int) -> None:
+        loop, e, done = self.looped.loops[depth], self.emitter, self.done
+        before, after = self.looped.sums
+        carried = [done[after if after in done else before]] if loop.carries else None
+        position, steps, index_of, around = e.at(loop.axis), e.steps, e.indices.get(loop.over, Expr()), e.around
+        with e.builder.loop(loop.trips, carried) as index:
+            e.position[loop.axis], e.indices[loop.over] = position + index * loop.apart, index
+            e.around = (*around, loop.axis)
+            if carried is not None:
+                e.steps, done[before] = steps + index, carried[0]
+            if self.beside is not None and depth < self.carrying:
+                self.beside.enter(depth, index)
+            self.level(depth + 1)
+            if carried is not None:
+                carried[0] = done[after]
+        e.position[loop.axis], e.steps, e.indices[loop.over], e.around = position, steps, index_of, around
+        if carried is not None:
+            done[after] = carried[0]
+
+    def stages(self, depth: int, here: Callable[[int], bool]) -> None:
+        for i, at in enumerate(self.looped.depths):
+            if at == depth and (i, 0) not in self.done and here(i):
+                self.emitter.emit_one(self.looped, i, self.done)
+
+
+# -- products ------------------------------------------------------------------------------------------------
+
+Tiles = Sequence[SSAValue]
+
+
+def _kind(stage: Stage, e: Emitter) -> TileType:
+    """The type of what a stage gives."""
+    shape = stage.op.shape(e.tile)
+    assert shape is not None
+    return TileType.of(shape, stage.elements[0], stage.op.space)
+
+
+@build_stage.register
+def _(op: ReadPlace, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+    place, b = op.place, e.builder
+    indices, offsets = pack([sum((e.at(a) * c for a, c in terms), Expr(start)) for start, terms in place.at])
+    view = b.view(b.gm(place.input), place.shape, row_strides(place.shape))
+    low, high = integer_attr(0), integer_attr(place.highest)
+    return b.add(ops.ScalarOp, [view, *indices], [IndexType()], offsets=offsets, low=low, high=high).results
+
+
+@build_stage.register
+def _(op: LoadOperand, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+    b, numbers = e.builder, iter(tiles)
+    view = b.view(b.gm(op.input), [d.extent for d in op.box], [d.stride for d in op.box], op.offset)
+    offsets: list[Expr] = []
+    for dim in op.box:
+        at = Expr() if dim.begins is None else Expr.of(next(numbers))
+        at = at + dim.start
+        for axis, step in (*dim.along, *dim.placed_by):
+            at = at + dim.shared(e.at(axis)) * step
+        offsets.append(at)
+    return [b.load(view, offsets, lengths(op.box, e.tile), _kind(stage, e), [d.step for d in op.box])]
+
+
+@build_stage.register
+def _(op: MoveOperand, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+    assert isinstance(e, LoopEmitter)
+    (tile,) = tiles
+    taken = [_taken(op, dim, e, tile) for dim in op.box]
+    offsets, sizes, steps, window, window_steps = (list(each) for each in zip(*taken, strict=True))
+    windowed = any(n != 1 for n in window)
+    for i, dim in enumerate(op.box[:-1]):
+        if windowed and not op.transpose and all(a in op.summed for a in dim.axes):
+            # no result moves along it: its sums stand among those of windows, in the order of their axes
+            window[i], window_steps[i], sizes[i], steps[i] = sizes[i], steps[i], 1, 1
+    indices, rows = pack(offsets)
+    return e.builder.add(
+        ops.MoveOp,
+        [tile, *indices],
+        [_kind(stage, e)],
+        offsets=rows,
+        sizes=ints(sizes),
+        steps=ints(steps) if any(n != 1 for n in steps) else None,
+        window=ints(window) if windowed else None,
+        window_steps=ints(window_steps) if windowed else None,
+        transpose=integer_attr(1) if op.transpose else None,
+    ).results
+
+
+def _taken(
+    op: MoveOperand, dim: OperandDim, e: LoopEmitter, tile: SSAValue
+) -> tuple[Expr, int, int, int, int]:
+    """What a move takes along a dimension of a tile: from where on, how many and every which element, and how many
+    windows, how far apart."""
+    at, count, step, repeat, apart = Expr(), 1, 1, 1, 1
+    for axis, every in dim.along:
+        inside, length = e.inside(tile, axis), e.tile[axis]
+        if dim.strided:
+            at, count, step = inside * every, length, every
+        elif len(dim.along) == 1:
+            at, count = dim.shared(inside), length // dim.each
+        elif axis not in op.rows and axis not in op.columns:
+            continue  # the load is at its place
+        elif axis in op.summed and op.transpose:  # beside a batch axis only: no window
+            at, count, step = inside * every, length, every
+        elif axis in op.summed:
+            at, repeat, apart = at + inside * every, length, every
+        else:
+            count, step = length, every
+    return at, count, step, repeat, apart
+
+
+@build_stage.register
+def _(op: LoadRow, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+    b = e.builder
+    view = b.view(b.gm(op.input), [d.extent for d in op.box], [d.stride for d in op.box], op.offset)
+    offsets = [Expr() if d.axis is None else e.at(d.axis) for d in op.box]
+    kind = _kind(stage, e)
+    return [b.load(view, offsets, kind.shape, kind)]
+
+
+@build_stage.register
+def _(op: MoveRow, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+    assert isinstance(e, LoopEmitter)
+    (tile,) = tiles
+    indices, offsets = pack([e.inside(tile, a) for a in op.columns] or [Expr()])
+    sizes = ints([e.tile[a] for a in op.columns] or [1])
+    row, machine = _kind(stage, e), e.builder.machine
+    twice = 2 * padded_bytes(row.shape, row.element) <= machine.spaces[row.space].bytes
+    slots = integer_attr(2) if twice and {*op.columns} & {*e.around} else None
+    return e.builder.add(
+        ops.MoveRowOp, [tile, *indices], [row], offsets=offsets, sizes=sizes, slots=slots
+    ).results
+
+
+@build_stage.register
+def _(op: NoSums, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+    return e.builder.add(ops.ZeroOp, [], [_kind(stage, e)]).results
+
+
+@build_stage.register
+def _(op: Multiply, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+    assert isinstance(e, LoopEmitter)
+    indices, offsets = pack([e.steps])
+    return e.builder.add(ops.MmaOp, [*tiles, *indices], [tiles[2].type], offsets=offsets).results
+
+
+@build_stage.register
+def _(op: StoreSums, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+    b = e.builder
+    view = b.view(b.output(op.output), [d.extent for d in op.box], [d.stride for d in op.box], op.offset)
+    offsets = [Expr() if d.axis is None else e.at(d.axis) for d in op.box]
+    return _leave(op, e, tiles, view, offsets, [1 if d.axis is None else e.tile[d.axis] for d in op.box])
+
+
+@build_stage.register
+def _(op: HandOver, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+    whole = e.builder.workspace(0)
+    assert isa(whole.type, GmType)
+    dims = [sorted(op.order).index(a) for a in op.order] or [0]
+    view = e.builder.view(whole, [whole.type.shape[d] for d in dims], [whole.type.strides[d] for d in dims])
+    offsets, sizes = [e.handed(a) for a in op.order] or [Expr()], [e.tile[a] for a in op.order] or [1]
+    return _leave(op, e, tiles, view, offsets, sizes)
+
+
+def _leave(
+    op: LeavingSums, e: Emitter, tiles: Tiles, view: SSAValue, offsets: Sequence[Expr], sizes: Sequence[int]
+) -> Tiles:
+    sums, *scales = tiles
+    e.builder.store(
+        sums, view, offsets, sizes, None, op.factor, op.zero, op.relu, scales[0] if scales else None
+    )
+    return ()

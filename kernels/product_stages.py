@@ -1,0 +1,297 @@
+"""Stages of matrix products and convolutions: operands go from device memory to l1 and from there to l0, where a move
+unrolls an image to columns; the cube multiplies and adds up; sums leave l0c by the fixpipe.
+
+The axes are those that the product walks: of its batch, its rows, its columns, and what is summed over. Each stage has
+tiles of its own extents along them, as a load may bring what several steps take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from ..dialects.base import Expr
+from ..dialects.dtypes import size
+from ..dialects.npu.types import Pipe
+from .stage import BoxDim, StageKind, StageOp
+
+Terms = tuple[tuple[int, int], ...]
+"""Axes with their coefficients: what a place along a dimension is the sum of."""
+
+Extents = Mapping[int, int] | Sequence[int]
+"""Elements of a tile along each axis."""
+
+
+@dataclass(frozen=True)
+class PlaceRead:
+    """Where a slice of a table begins along a dimension: a number of another tensor, which the scalar unit reads and
+    clamps to [0, highest]. input: the kernel's; shape: its extents; at: where the number is along each of its
+    dimensions, as a constant and axes with coefficients."""
+
+    input: int
+    shape: tuple[int, ...]
+    at: tuple[tuple[int, Terms], ...]
+    highest: int
+
+    @property
+    def axes(self) -> frozenset[int]:
+        """Those of which each place has a slice of its own."""
+        return frozenset(axis for _, terms in self.at for axis, _ in terms)
+
+
+@dataclass(frozen=True)
+class OperandDim:
+    """One dimension of an operand's view.
+
+    extent, stride: in elements. along: the axes that it is indexed by, with coefficients; start: what is added. each:
+    elements along its axis that one element here stands for: several in what is stored of a sparse operand. strided:
+    whether it is loaded with what lies between its steps, as elements that are next to each other in memory are.
+    begins: where it begins, as far as that is known only at run time. placed_by: axes that only say where it begins:
+    loads have one place of each, as those of windows where no move unrolls them.
+    """
+
+    extent: int
+    stride: int
+    along: Terms
+    start: int = 0
+    each: int = 1
+    strided: bool = False
+    begins: PlaceRead | None = None
+    placed_by: Terms = ()
+
+    @cached_property
+    def axes(self) -> frozenset[int]:
+        """The axes that it is indexed by."""
+        return frozenset(axis for axis, _ in self.along)
+
+    @property
+    def windowed(self) -> bool:
+        """Whether windows or steps are taken of it behind l1."""
+        return len(self.along) != 1 or self.strided
+
+    def shared(self, at: Expr) -> Expr:
+        """The place here of a position along its axis, a multiple of `each`."""
+        return Expr(at.constant // self.each, {v: c // self.each for v, c in at.terms})
+
+    def length(self, tile: Extents) -> int:
+        """The elements that a load takes for a tile of such extents."""
+        if not self.windowed:
+            return -(-tile[self.along[0][0]] // self.each)
+        return sum((tile[axis] - 1) * step for axis, step in self.along) + 1
+
+    @property
+    def step(self) -> int:
+        """Every which element a load takes."""
+        return 1 if self.windowed else self.along[0][1]
+
+
+def lengths(dims: Sequence[OperandDim], tile: Extents) -> list[int]:
+    """What a load takes along each dimension of an operand for a tile of such extents."""
+    return [dim.length(tile) for dim in dims]
+
+
+@dataclass(frozen=True)
+class ReadPlace(StageOp):
+    """The number that says where a slice begins."""
+
+    NAME = "read_place"
+    KIND = "load"
+    PIPE = Pipe.S
+
+    place: PlaceRead
+
+    @property
+    def moves(self) -> frozenset[int]:
+        return self.place.axes
+
+    @property
+    def source(self) -> int | None:
+        return self.place.input
+
+    def shape(self, tile: Sequence[int]) -> Sequence[int]:
+        return []
+
+
+@dataclass(frozen=True)
+class LoadOperand(StageOp):
+    """A box of an operand to l1. Its operands are the numbers that say where slices begin, in the order of the
+    dimensions that have some."""
+
+    NAME = "load_l1"
+    KIND = "load"
+    SPACE = "l1"
+    TAKES = (0, None)
+
+    input: int
+    box: tuple[OperandDim, ...]
+    offset: int = 0
+
+    @property
+    def moves(self) -> frozenset[int]:
+        return frozenset(axis for dim in self.box for axis, _ in (*dim.along, *dim.placed_by))
+
+    @property
+    def source(self) -> int | None:
+        return self.input
+
+    def shape(self, tile: Sequence[int]) -> Sequence[int]:
+        return lengths(self.box, tile)
+
+
+@dataclass(frozen=True)
+class MoveOperand(StageOp):
+    """A matrix from l1 to l0a or l0b, with these axes as its rows and as its columns; an image is unrolled."""
+
+    NAME = "move"
+    PIPE = Pipe.MTE1
+
+    to: str
+    box: tuple[OperandDim, ...]
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    transpose: bool = False
+
+    @property
+    def space(self) -> str:
+        return self.to
+
+    @property
+    def does(self) -> str:
+        return f"{self.NAME} to {self.to}"
+
+    @property
+    def summed(self) -> tuple[int, ...]:
+        """The axes that the product sums over."""
+        return self.columns if self.to == "l0a" else self.rows
+
+    def shape(self, tile: Sequence[int]) -> Sequence[int]:
+        each = max(dim.each for dim in self.box)
+        return [size([tile[a] for a in self.rows]) // each, size([tile[a] for a in self.columns])]
+
+
+@dataclass(frozen=True)
+class LoadRow(StageOp):
+    """What there is for each column of a product, to l1."""
+
+    NAME = "load_row"
+    KIND = "load"
+    SPACE = "l1"
+
+    input: int
+    box: tuple[BoxDim, ...]
+    offset: int = 0
+
+    @property
+    def dims(self) -> Sequence[BoxDim]:
+        return self.box
+
+    @property
+    def source(self) -> int | None:
+        return self.input
+
+    def shape(self, tile: Sequence[int]) -> Sequence[int]:
+        return [1 if dim.axis is None else tile[dim.axis] for dim in self.box]
+
+
+@dataclass(frozen=True)
+class MoveRow(StageOp):
+    """That as a row of bt or fb."""
+
+    NAME = "move_row"
+    PIPE = Pipe.MTE1
+
+    to: str
+    columns: tuple[int, ...]
+
+    @property
+    def space(self) -> str:
+        return self.to
+
+    def shape(self, tile: Sequence[int]) -> Sequence[int]:
+        return [1, size([tile[a] for a in self.columns])]
+
+
+@dataclass(frozen=True)
+class NoSums(StageOp):
+    """An accumulator without sums."""
+
+    NAME = "no_sums"
+    PIPE = Pipe.M
+    SPACE = "l0c"
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+
+    def shape(self, tile: Sequence[int]) -> Sequence[int]:
+        return [size([tile[a] for a in self.rows]), size([tile[a] for a in self.columns])]
+
+
+@dataclass(frozen=True)
+class Multiply(StageOp):
+    """The product of its first two operands onto its third one, which is carried along the axes that are summed over;
+    with the index of a sparse matrix, and what each column begins from."""
+
+    NAME = "multiply"
+    PIPE = Pipe.M
+    SPACE = "l0c"
+    TAKES = (3, 5)
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    summed: tuple[int, ...]
+
+    @property
+    def reduces(self) -> frozenset[int]:
+        return frozenset(self.summed)
+
+    def shape(self, tile: Sequence[int]) -> Sequence[int]:
+        return [size([tile[a] for a in self.rows]), size([tile[a] for a in self.columns])]
+
+
+@dataclass(frozen=True)
+class LeavingSums(StageOp):
+    """Sums by the fixpipe. factor, zero: what they are multiplied by on the way, and what is added then; relu: whether
+    negative ones become 0. A second operand has factors of columns."""
+
+    KIND: ClassVar[StageKind] = "store"
+    PIPE = Pipe.FIX
+    TAKES = (1, 2)
+
+    factor: float | None = None
+    zero: int = 0
+    relu: bool = False
+
+
+@dataclass(frozen=True)
+class StoreSums(LeavingSums):
+    """Sums into a box of an output, `offset` elements behind its first one."""
+
+    NAME = "store_sums"
+
+    output: int = 0
+    box: tuple[BoxDim, ...] = ()
+    offset: int = 0
+
+    @property
+    def dims(self) -> Sequence[BoxDim]:
+        return self.box
+
+    @property
+    def target(self) -> int | None:
+        return self.output
+
+
+@dataclass(frozen=True)
+class HandOver(LeavingSums):
+    """Sums to the workspace of what vector cores do behind the product, which has these axes: in the order in which
+    a tile of sums has them."""
+
+    NAME = "hand_over"
+
+    order: tuple[int, ...] = ()
+
+    @property
+    def moves(self) -> frozenset[int]:
+        return frozenset(self.order)
