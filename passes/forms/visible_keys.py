@@ -154,6 +154,8 @@ def _applied(name: str, given: list[Range], logical: bool, result: Attribute) ->
         return _equal(given[0], _exactly(0.0), negated=True)
     if name == "rem":
         return _remainder(*given)
+    if name == "abs":
+        return _magnitude(*given)
     if name == "div" and not _apart_from_zero(given[1]):
         return None
     function = (LOGICAL if logical and name in LOGICAL else MONOTONE).get(name)
@@ -171,6 +173,9 @@ MONOTONE: Mapping[str, Callable[..., np.ndarray]] = {
     "sign": np.sign,
     "tanh": np.tanh,
     "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
     "floor": np.floor,
     "ceil": np.ceil,
     "convert": np.positive,
@@ -220,6 +225,11 @@ def _remainder(a: Range, b: Range) -> Range | None:
     most = np.abs(b[0])
     least = np.where(once, np.fmod(a[0], b[0]), np.where(a[0] >= 0, 0.0, -most))
     return least, np.where(once, np.fmod(a[1], b[0]), np.where(a[1] <= 0, 0.0, most))
+
+
+def _magnitude(x: Range) -> Range:
+    ends = np.abs(x[0]), np.abs(x[1])
+    return np.where((x[0] <= 0) & (x[1] >= 0), 0.0, np.minimum(*ends)), np.maximum(*ends)
 
 
 def _apart_from_zero(x: Range) -> bool:

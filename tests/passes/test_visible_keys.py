@@ -76,7 +76,7 @@ def check_against(mask: Mask, rows: int, keys: int, kind: str, found: VisibleKey
     st.sampled_from(KINDS),
     st.tuples(*(st.integers(-3, 3) for _ in range(3))),
     st.integers(1, 60),
-    st.sampled_from(["ge", "window", "not", "or", "remainder", "quotient", "least"]),
+    st.sampled_from(["ge", "window", "not", "or", "remainder", "quotient", "least", "apart", "clamp"]),
 )
 def test_nothing_that_a_row_sees_is_left_out(
     rows: int, keys: int, kind: str, factors: tuple[int, int, int], width: int, form: str
@@ -89,6 +89,8 @@ def test_nothing_that_a_row_sees_is_left_out(
         "or": lambda r, k: (r >= k) | (k < width),
         "remainder": lambda r, k: jax.lax.rem(r, r.dtype.type(width)) >= k - b,
         "quotient": lambda r, k: jax.lax.div(r, r.dtype.type(width)) == jax.lax.div(k, k.dtype.type(width)),
+        "apart": lambda r, k: jnp.abs(r + b - k) < width,
+        "clamp": lambda r, k: jnp.clip(r + b, 0, width) * 1 >= k + c,
         "least": lambda r, k: jnp.minimum(r, r.dtype.type(width)) >= jnp.maximum(k, b) - c,
     }
     mask = forms[form]
@@ -102,6 +104,17 @@ def test_a_causal_mask_leaves_out_all_that_it_can(rows: int, keys: int) -> None:
     assert found is not None
     for row in range(rows):
         assert found.of(row, row + 1) == (0, min((row // found.grain + 1) * found.grain, keys))
+
+
+@pytest.mark.parametrize("kind", ["int32", "float32"])
+def test_a_window_on_both_sides_is_as_one_of_two_bounds(kind: str) -> None:
+    one, two = (
+        seen(attention_of(mask, 300, 300, kind))
+        for mask in (lambda r, k: jnp.abs(r - k) < 40, lambda r, k: (r - k < 40) & (k - r < 40))
+    )
+    assert one is not None and two is not None
+    assert one.first.tolist() == two.first.tolist() and one.end.tolist() == two.end.tolist()
+    assert one.of(150, 160) == (96, 208)
 
 
 def test_blocks_grow_with_the_rows() -> None:
