@@ -130,7 +130,7 @@ def _along(dim: BoxDim, e: Emitter, spacing: Spacing | None) -> tuple[Expr, int,
     at, extent = e.at(dim.axis), e.tile[dim.axis]
     if spacing is None or spacing.axis != dim.axis:
         return at * dim.step + dim.start, extent, dim.step
-    return spacing.place(at), spacing.length(extent), 1
+    return spacing.place(at, extent), spacing.length(extent), 1
 
 
 @build_stage.register
@@ -176,7 +176,8 @@ def _(op: Extract, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Seque
     (kind,) = e.types(stage)
     taken = {axis: (start, step) for axis, start, step in op.taken}
     starts, steps = zip(*(taken.get(a, (0, 1)) for a in range(len(e.tile))), strict=True)
-    indices, offsets = pack([Expr(start) for start in starts])
+    ends = (start - min(step, 0) * (n - 1) for start, step, n in zip(starts, steps, kind.shape, strict=True))
+    indices, offsets = pack([Expr(end) for end in ends])
     sizes, steps = ints(kind.shape), ints(steps)
     return e.builder.add(
         ops.ExtractOp, [*tiles, *indices], [kind], offsets=offsets, sizes=sizes, steps=steps

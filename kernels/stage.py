@@ -36,18 +36,22 @@ OPERANDS: Mapping[StageKind, tuple[int, int | None]] = {
 @dataclass(frozen=True)
 class Spacing:
     """Along `axis` a tile is longer or shorter than others: it has all elements between those of which `step` takes one
-    in so many, or one element for each pair."""
+    in so many, or one element for each pair. A negative step takes them from the end of an axis of `of` elements on."""
 
     axis: int
     step: int = 1
     pairs: bool = False
+    of: int = 0
 
     def length(self, extent: int) -> int:
         """Its elements where others have so many."""
-        return extent // 2 if self.pairs else (extent - 1) * self.step + 1
+        return extent // 2 if self.pairs else (extent - 1) * abs(self.step) + 1
 
-    def place(self, at: Expr) -> Expr:
-        """Where it begins where others begin at a place, which is even where there is one element for each pair."""
+    def place(self, at: Expr, extent: int) -> Expr:
+        """Where it begins where others of so many elements begin at a place, which is even where there is one element
+        for each pair."""
+        if self.step < 0:
+            return (at + extent - self.of) * self.step
         if not self.pairs:
             return at * self.step
         return Expr(at.constant // 2, {v: c // 2 for v, c in at.terms})
@@ -285,8 +289,8 @@ class Transpose(StageOp):
 
 @dataclass(frozen=True)
 class Extract(StageOp):
-    """Elements of a tile: along each axis that is `taken` from a start on, one in so many: (axis, start, step). picks:
-    whether the vector unit picks them one by one."""
+    """Elements of a tile: along each axis that is `taken` from a start on, one in so many: (axis, start, step); with a
+    negative step from the last one on. picks: whether the vector unit picks them one by one."""
 
     NAME = "extract"
 

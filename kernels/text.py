@@ -88,7 +88,8 @@ def ref_text(ref: Ref, results: int) -> str:
 
 
 def _spacing(spacing: Spacing) -> str:
-    return f"{spacing.axis} pairs" if spacing.pairs else f"{spacing.axis} by {spacing.step}"
+    of = f" of {spacing.of}" if spacing.of else ""
+    return f"{spacing.axis} pairs" if spacing.pairs else f"{spacing.axis} by {spacing.step}{of}"
 
 
 def _fields(of: StageOp | OperandDim | PlaceRead) -> Iterator[str]:
@@ -138,7 +139,7 @@ stage: [refs "="] NAME ["(" refs ")"] ["{" [field ("," field)*] "}"] [":" dtypes
 refs: ref ("," ref)*
 ref: "%" NUMBER ["#" NUMBER]
 dtypes: NAME ("," NAME)*
-spaced: "spaced" NUMBER (PAIRS | "by" NUMBER)
+spaced: "spaced" NUMBER (PAIRS | "by" NUMBER ["of" NUMBER])
 windows: "windows" list
 field: NAME "=" value
 ?value: dim | number | STRING -> string | list | tuple | record | NAME -> name
@@ -251,8 +252,10 @@ class _Reader(Transformer[Token, Any]):
         except (KeyError, ValueError):
             raise StageError(f"line {name.line}: there is no element type {name}") from None
 
-    def spaced(self, axis: Token, step: Token) -> Spacing:
-        return Spacing(int(axis), pairs=True) if step.type == "PAIRS" else Spacing(int(axis), int(step))
+    def spaced(self, axis: Token, step: Token, of: Token | None = None) -> Spacing:
+        if step.type == "PAIRS":
+            return Spacing(int(axis), pairs=True)
+        return Spacing(int(axis), int(step), of=0 if of is None else int(of))
 
     def windows(self, axes: tuple[int, ...]) -> tuple[int, ...]:
         return axes

@@ -338,6 +338,14 @@ def load(
             x = boxes.load(source, view, offsets, spans, box.steps, fill, whole)
             return Wide(x, tuple(shape), tile)
     sizes = box.sizes
+    # along a dimension in which an index moves boxes to the front, it is counted from its last place, and the boxes are
+    # turned around
+    turned = [{index for c, index, _ in move if c < 0} for move in moves]
+    offsets = [
+        o.scaled(1, sum(c * (count - 1) for c, _, count in move if c < 0))
+        for o, move in zip(offsets, moves, strict=True)
+    ]
+    moves = [[(abs(c), index, count) for c, index, count in move] for move in moves]
     backwards = [s < 0 for s in box.steps]
     steps = [abs(s) for s in box.steps]
     # what is walked backwards is taken from its other end and turned around: no batched index moves it
@@ -364,6 +372,8 @@ def load(
                 rest = c
             seen.append(count)
             order.append(index)
+            if index in turned[d]:
+                x = lax.rev(lax.reshape(x, (*seen, rest, *spans[d + 1 :])), [len(seen) - 1])
         thin = bool(move) and s > 1
         if thin or back:
             x = lax.reshape(x, (*seen, rest, *spans[d + 1 :]))

@@ -156,8 +156,9 @@ class FusionStages(FusionAxes):
         return self.loads[key]
 
     def _spacing(self, dims: Sequence[BoxDim], load: Load, element: Attribute) -> Spacing | None:
-        """How far apart the elements are of which a load takes one in so many along the last axis of a tile, where a
-        run of all between two of them takes no longer than one: they are picked on chip then."""
+        """How far apart the elements are of which a load takes one in so many along the last axis of a tile, or takes
+        them the other way round, where a run of all between two of them takes no longer than one: they are picked on
+        chip then."""
         last = dims[-1] if dims else None
         if load.fill is not None or last is None or last.axis is None:
             return None
@@ -166,16 +167,20 @@ class FusionStages(FusionAxes):
         if any(is_open(n) for d in dims for n in (d.extent, d.stride)) or last.extent == 1:
             return None
         near = min((abs(d.stride) for d in dims if d.extent > 1 and d.stride), default=1)
-        whole_lines = last.stride * itemsize(element) <= self.machine.gm_align
+        step = last.stride
+        whole_lines = abs(step) * itemsize(element) <= self.machine.gm_align
         picks = self.machine.vector.supports("gather", dtype_name(element))
-        return Spacing(last.axis, last.stride) if last.stride == near > 1 and whole_lines and picks else None
+        if abs(step) != near or step in (0, 1) or not (whole_lines and picks):
+            return None
+        return Spacing(last.axis, step, of=last.extent if step < 0 else 0)
 
     def _picked(
         self, dims: Sequence[BoxDim], load: Load, element: Attribute, source: int, spacing: Spacing
     ) -> Ref:
         """Loads all elements between those that are taken, and picks these on chip."""
-        run = BoxDim(spacing.length(dims[-1].extent), 1, spacing.axis)
-        op = LoadBox(source, (*dims[:-1], run), load.offset)
+        length = spacing.length(dims[-1].extent)
+        run = BoxDim(length, 1, spacing.axis)
+        op = LoadBox(source, (*dims[:-1], run), load.offset - (length - 1 if spacing.step < 0 else 0))
         brought = self._stage(Stage(op, [element], op.moves, spacing=spacing))
         pick = Extract(((spacing.axis, 0, spacing.step),), picks=True)
         return self._stage(Stage(pick, [element], op.moves, [brought]))

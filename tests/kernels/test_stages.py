@@ -128,7 +128,10 @@ def graphs(draw: st.DrawFn) -> StageGraph:
         )
         spans = frozenset(draw(st.sets(axes))) | {d.axis for d in op.dims if d.axis is not None}
         spacing = draw(
-            st.none() | st.builds(Spacing, axes, st.integers(1, 4)) | st.just(Spacing(1, pairs=True))
+            st.none()
+            | st.builds(Spacing, axes, st.integers(1, 4))
+            | st.builds(Spacing, axes, st.integers(-4, -1), st.just(False), st.integers(1, 99))
+            | st.just(Spacing(1, pairs=True))
         )
         pooled = draw(st.frozensets(axes, max_size=2))
         refs += [(len(found), j) for j, _ in enumerate(elements)]
