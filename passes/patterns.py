@@ -93,6 +93,7 @@ _OURS = (
     "simplify.products:SwapContractOperands",
     "simplify.reductions:SplitReduce",
     "simplify.reductions:SplitArgReduce",
+    "simplify.picking:GatherAsSlice",
     "simplify.picking:GatherBeforeElementwise",
     "simplify.picking:SliceBeforeConvert",
     "simplify.picking:ScatterAsSelect",

@@ -3,17 +3,28 @@ ask for: what is taken of each row, or put into each, keeps the rest from being 
 
 from __future__ import annotations
 
+import numpy as np
 from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 
-from ...dialects.base import integer_attr, text, to_ints
+from ...dialects.base import integer_attr, ints, text, to_ints
 from ...dialects.dtypes import itemsize, size, tensor
 from ...dialects.elementwise import REDUCTION_FUNCTION
-from ...dialects.graph import ELEMENTWISE, BroadcastOp, ElementwiseOp, GatherOp, IotaOp, ScatterOp, SliceOp
+from ...dialects.graph import (
+    ELEMENTWISE,
+    BroadcastOp,
+    ElementwiseOp,
+    GatherOp,
+    IotaOp,
+    ReverseOp,
+    ScatterOp,
+    SliceOp,
+)
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.open_sizes import any_open
 from ..forms.access import splat_of
+from ..forms.known_numbers import known_numbers
 from ..forms.tensor_builder import RewriteBuilder, TensorBuilder
 from ..patterns import GraphPattern
 
@@ -41,6 +52,61 @@ class GatherBeforeElementwise(GraphPattern):
         properties = dict(maker.properties)
         result = build.add(type(maker), operands, tensor(shape, element_of(op.x)), **properties)
         rewriter.replace(op, (), [result])
+
+
+class GatherAsSlice(GraphPattern):
+    """A gather at evenly spaced places, each of them once or equally often in turn, is a slice that is repeated.
+
+    Before:  %r = graph.gather %x, %places {...} : 0, 0, 2, 2, 4, 4... along a dimension
+    After:   %s = graph.slice %x {starts = [0], strides = [2], ...} ; %r = graph.broadcast %s, reshaped
+    """
+
+    name = "gather-as-slice"
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GatherOp, rewriter: PatternRewriter, /) -> None:
+        moved, shape = to_ints(op.start_map), shape_of(op.x)
+        batch = op.batch_shape()
+        if len(moved) != 1 or len(batch) != 1 or to_ints(op.x_batch) or any_open((*shape, *batch)):
+            return
+        (d,) = moved
+        if list(to_ints(op.collapsed_dims)) != [d] or not batch[0] or not shape[d]:
+            return
+        if any(z != n for i, (z, n) in enumerate(zip(to_ints(op.slice_sizes), shape, strict=True)) if i != d):
+            return
+        numbers = known_numbers(op.indices)
+        steps = None if numbers is None else _even(np.clip(numbers.reshape(-1).astype(np.int64), 0, shape[d] - 1))
+        if steps is None:
+            return
+        first, step, count, repeats = steps
+        build = RewriteBuilder(rewriter)
+        last = first + (count - 1) * step
+        found = build.part(op.x, d, min(first, last), count, max(abs(step), 1))
+        if step < 0:
+            found = build.add(ReverseOp, [found], found.type, dims=ints([d]))
+        kept = [i for i in range(len(shape_of(op.result))) if i not in to_ints(op.offset_dims)]
+        perm = [i for i in range(len(shape)) if i != d]
+        perm.insert(kept[0], d)
+        found = build.transpose(found, perm)
+        if repeats > 1:
+            wide = [*shape_of(found)[: kept[0] + 1], repeats, *shape_of(found)[kept[0] + 1 :]]
+            found = build.broadcast(found, wide, [i for i in range(len(wide)) if i != kept[0] + 1])
+            found = build.reshape(found, shape_of(op.result))
+        rewriter.replace(op, (), [found])
+
+
+def _even(places: np.ndarray) -> tuple[int, int, int, int] | None:
+    """The first one of evenly spaced places, how far they are apart, how many different ones there are and how often
+    each follows itself; None where they are not such."""
+    first = int(places[0])
+    others = np.flatnonzero(places != first)
+    repeats = int(others[0]) if len(others) else len(places)
+    if len(places) % repeats:
+        return None
+    count = len(places) // repeats
+    step = int(places[repeats]) - first if count > 1 else 0
+    even = np.repeat(first + step * np.arange(count), repeats)
+    return (first, step, count, repeats) if (places == even).all() else None
 
 
 class SliceBeforeConvert(GraphPattern):

@@ -93,3 +93,35 @@ func.func @main(%x: tensor<90x8xf32>, %i: tensor<6xi32>) -> (tensor<6x8xf32>, te
 // CHECK-NEXT: %[[B:.*]] = graph.broadcast %i {dims = [0]}
 // CHECK-NEXT: graph.gather %x, %[[I]]
 // CHECK-NEXT: graph.add %[[B]], %[[B]]
+
+// -----
+
+// Places that follow from positions, 0, 0, 2, 2, 4, 4, and one place from the end on: slices, repeated and turned around.
+func.func @main(%x: tensor<7x3xf32>) -> (tensor<6x3xf32>, tensor<4x3xf32>) {
+  %p = graph.iota {dim = 0} : () -> tensor<6xi32>
+  %c = graph.constant {value = #graph.data<i32, [6], splat 2>} : () -> tensor<6xi32>
+  %d = graph.div %p, %c : tensor<6xi32>
+  %e = graph.mul %d, %c : tensor<6xi32>
+  %i = graph.reshape %e : (tensor<6xi32>) -> tensor<6x1xi32>
+  %g = graph.gather %x, %i {offset_dims = [1], collapsed_dims = [0], x_batch = [], indices_batch = [], start_map = [0], index_dim = 1, slice_sizes = [1, 3]} : (tensor<7x3xf32>, tensor<6x1xi32>) -> tensor<6x3xf32>
+  %j = graph.constant {value = #graph.data<i32, [4, 1], (6, 5, 4, 3)>} : () -> tensor<4x1xi32>
+  %h = graph.gather %x, %j {offset_dims = [1], collapsed_dims = [0], x_batch = [], indices_batch = [], start_map = [0], index_dim = 1, slice_sizes = [1, 3]} : (tensor<7x3xf32>, tensor<4x1xi32>) -> tensor<4x3xf32>
+  func.return %g, %h : tensor<6x3xf32>, tensor<4x3xf32>
+}
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: %[[S:.*]] = graph.slice %x {limits = [5, 3], starts = [0, 0], strides = [2, 1]}
+// CHECK-NEXT: %[[B:.*]] = graph.broadcast %[[S]] {dims = [0, 2]} : (tensor<3x3xf32>) -> tensor<3x2x3xf32>
+// CHECK-NEXT: %[[G:.*]] = graph.reshape %[[B]] : (tensor<3x2x3xf32>) -> tensor<6x3xf32>
+// CHECK-NEXT: %[[T:.*]] = graph.slice %x {limits = [7, 3], starts = [3, 0], strides = [1, 1]}
+// CHECK-NEXT: %[[H:.*]] = graph.reverse %[[T]] {dims = [0]}
+// CHECK-NEXT: func.return %[[G]], %[[H]]
+
+// -----
+
+// Uneven places are read.
+func.func @main(%x: tensor<7x3xf32>) -> tensor<3x3xf32> {
+  %j = graph.constant {value = #graph.data<i32, [3, 1], (0, 1, 3)>} : () -> tensor<3x1xi32>
+  %h = graph.gather %x, %j {offset_dims = [1], collapsed_dims = [0], x_batch = [], indices_batch = [], start_map = [0], index_dim = 1, slice_sizes = [1, 3]} : (tensor<7x3xf32>, tensor<3x1xi32>) -> tensor<3x3xf32>
+  func.return %h : tensor<3x3xf32>
+}
+// CHECK: graph.gather
