@@ -100,16 +100,6 @@ class FusionOp(RegionOp):
     traits = traits_def(IsolatedFromAbove(), Pure())
 
     @property
-    def prepared(self) -> object:
-        """What a pass learnt of it and keeps for the next one. It is no part of the IR: nothing depends on it, and a
-        copy does not have it."""
-        return vars(self).get("_prepared")
-
-    @prepared.setter
-    def prepared(self, known: object) -> None:
-        vars(self)["_prepared"] = known
-
-    @property
     def on_host(self) -> bool:
         """Whether the host runs it: no kernel, and operands and results are numbers in the host's memory."""
         return text(self.kind) == "scalar"

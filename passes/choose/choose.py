@@ -51,7 +51,7 @@ from ..order.launch_order import FREE
 from ..pins import Pins, parse_pins, pinned_for
 from ..pins import Schedule as Pin
 from .attention_ways import AttentionWays
-from .launches import LaunchPlan, keep, launches_of
+from .launches import LaunchPlan, launches_of
 from .layout_choice import LayoutChooser, LayoutJudge
 from .names import KernelNames, Memo
 from .operand_layouts import LAYOUTS, LayoutKinds, LayoutName
@@ -424,8 +424,6 @@ class Scheduler:
             schedule = kernel.completed(name, schedule)
             if asked.chosen():
                 kernel.check(name, schedule)
-            else:
-                keep(kernel, schedule)
             return schedule
 
         return self.front(kernel, tried, us, complete(best), complete)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from operator import is_
 from typing import Any
 
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
@@ -104,8 +103,6 @@ def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
     is_decode = chained is not None and chained.is_decode
 
     def kernel(name: str, asked: Schedule | None) -> ScheduledKernel:
-        if isinstance(fusion.prepared, _Kept) and fusion.prepared.serves(key, details, asked):
-            return fusion.prepared.kernel
         if is_decode:
             return RowAttentionKernel(fusion, machine, as_row_attention(name, asked))
         if chained is not None:
@@ -144,36 +141,6 @@ def banded(fusion: FusionOp, bands: Sequence[Band], machine: Machine) -> list[La
         )
 
     return [of(band) for band in bands]
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """The kernel for which a schedule was chosen, and what its fusion was then, with the places in the source."""
-
-    key: tuple
-    details: tuple
-    places: list[Attribute | None]
-    schedule: Schedule
-    kernel: ScheduledKernel
-
-    def serves(self, key: tuple, details: tuple, asked: Schedule | None) -> bool:
-        """Whether it is the kernel for a schedule of a fusion that is still the same."""
-        if asked != self.schedule or key != self.key or details[1:] != self.details[1:]:
-            return False
-        return all(map(is_, self.places, _places(self.kernel.fusion)))
-
-
-def _places(fusion: FusionOp) -> list[Attribute | None]:
-    return [fusion.location, *(op.location for op in fusion.body.block.ops)]
-
-
-def keep(kernel: ScheduledKernel, schedule: Schedule) -> None:
-    """Keeps a kernel with the schedule that was chosen for it, so that graph-to-tile need not look at the fusion
-    again."""
-    if not isinstance(kernel, CopyKernel) and (not isinstance(kernel, ChainKernel) or kernel.band.of == 1):
-        kernel.proven = schedule
-        fusion = kernel.fusion
-        fusion.prepared = _Kept(*structure(fusion), _places(fusion), schedule, kernel)
 
 
 # -- kernels by the op that gives a fusion its class --------------------------------------------------------------

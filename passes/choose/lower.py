@@ -202,8 +202,7 @@ class Lowering:
         if found is None:
             name = self.names.next(f"{part_of}_{plan.stem}" if part_of else plan.stem)
             kernel = plan.kernel(name, schedule)
-            if kernel.proven != schedule:
-                kernel.check(name, schedule)
+            kernel.check(name, schedule)
             op = kernel.build(name, schedule)
             note_plan(name, partial(kernel.plan_with, schedule))
             found = Built(op, SymbolRefAttr(name), kernel, schedule)

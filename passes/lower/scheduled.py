@@ -55,8 +55,6 @@ class ScheduledKernel(ABC):
     machine: Machine
     warm: frozenset[int] = frozenset()
     """Inputs that L2 is known to have, as the launch right before wrote them."""
-    proven: Schedule | None = None
-    """A complete schedule that is known to be obeyed."""
 
     @abstractmethod
     def candidates(self, name: str) -> Iterator[Schedule]:

@@ -215,7 +215,6 @@ def test_kernels_are_built_of_what_is_read(name: str, target: str) -> None:
     for fusion in fusions(fn, args, target):
         schedules = to_schedules(fusion.schedule)
         for plan, schedule in zip(launches_of(fusion, machine), schedules, strict=False):
-            fusion.prepared = None
             kernel, other = (plan.kernel(plan.stem, schedule) for _ in range(2))
             if not isinstance(kernel, FusionStages):
                 continue
