@@ -180,7 +180,7 @@ OURS = (
         name=PLACED,
         does="kernels store the parts of a concatenation where it has them",
         without="copy the parts of a concatenation to their places, whoever makes them",
-        stages=("graph-to-tile",),
+        stages=("graph-schedule",),
         modules=("placed",),
         former="placed",
     ),

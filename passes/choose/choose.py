@@ -8,7 +8,8 @@ Equal fusions are judged once. How a kernel is cut depends on its neighbours, as
 (pareto.py), unless `join` is left out. Operands of products get another layout first where that takes less time
 (layout_choice.py). Then come the alternatives that put other fusions in the place of some (rewrites.py). What is
 pinned, by the option `schedule` or by a schedule that a fusion has already, is obeyed or refused. A fusion whose values
-do not fit on chip together is split in two (oversized.py).
+do not fit on chip together is split in two (oversized.py). Last, kernels store parts of concatenations where these have
+them, as far as their schedules allow it (placed.py).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import Schedule, all_complete, schedule_attr, to_schedules
 from ...dialects.open_sizes import choosing, example, example_sizes
 from ...machine import Machine
-from ..alternatives import JOIN, PREFETCH
+from ..alternatives import JOIN, PLACED, PREFETCH
 from ..base import ChoosingPass
 from ..errors import PassError, TooLarge, attempted
 from ..instantiation import Instantiation, has_open_sizes
@@ -57,6 +58,7 @@ from .names import KernelNames, Memo
 from .operand_layouts import LAYOUTS, LayoutKinds, LayoutName
 from .oversized import split_in_two
 from .pareto import Chosen, ParetoFront, Runs, apart, fixed, pareto_points, together
+from .placed import place_parts
 from .product_ways import Kinds, ProductWays, say_cut
 from .rewrites import Rewrites, rewrites_of
 
@@ -75,6 +77,8 @@ class GraphSchedulePass(ChoosingPass):
         scheduler = Scheduler(machine, oracle_of(self.oracle), parse_pins(self.schedule), without=self.without)
         scheduler.choose_layouts(module, LayoutKinds.without(self.without))
         scheduler.module(module)
+        if self.may(PLACED):
+            place_parts(module, machine)
 
 
 class Scheduler:

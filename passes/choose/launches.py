@@ -24,6 +24,7 @@ from ...dialects.graph import (
     FusionOp,
     GatherOp,
     GraphOp,
+    PlaceOp,
     ReduceOp,
     ReduceWindowOp,
     RowAttentionSchedule,
@@ -93,7 +94,7 @@ class LaunchPlan:
 def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
     """The launches of a fusion for a kernel or copies, in order."""
     if text(fusion.kind) in ("move", "index"):
-        special = next((op for op in fusion.body.block.ops if type(op) in COPIES), None)
+        special = next((op for op in fusion.body.block.ops if _is_copy(op)), None)
         if special is not None:
             return COPIES[type(special)](fusion, special, machine)
     key, details = structure(fusion)
@@ -222,9 +223,7 @@ def _copy(
     def kernel(name: str, asked: Schedule | None) -> ScheduledKernel:
         return CopyKernel(copy, fusion, machine, as_vector(name, asked))
 
-    return LaunchPlan(
-        stem, ("copy", copy), (), kernel, operands, result=result, begins=begins, goes_on=goes_on
-    )
+    return LaunchPlan(stem, ("copy", copy), (), kernel, operands, result=result, begins=begins, goes_on=goes_on)
 
 
 def outside(fusion: FusionOp, value: SSAValue) -> SSAValue:
@@ -254,26 +253,44 @@ def _starts(
 
 
 def _concat(fusion: FusionOp, op: ConcatOp, machine: Machine) -> list[LaunchPlan]:
-    out, dim = shape_of(op.result), integer(op.dim)
-    rank, found, at = len(out), [], 0
+    dim, at, found = integer(op.dim), 0, list[LaunchPlan]()
     for part in op.parts:
-        box = shape_of(part)
-        if 0 in box:
-            continue
-        copy = BoxCopy(
-            source=box,
-            dest=out,
-            box=box,
-            element=element_of(part),
-            scalars=(),
-            source_starts=(0,) * rank,
-            dest_starts=tuple(at if d == dim else 0 for d in range(rank)),
-            dest_steps=(1,) * rank,
-        )
-        operands = [outside(fusion, part)]
-        found.append(_copy(fusion, "concat", copy, machine, operands, op.result.type, goes_on=bool(found)))
-        at += box[dim]
+        if 0 not in shape_of(part):
+            found.append(_part(fusion, op, part, dim, at, machine, goes_on=bool(found)))
+        at += shape_of(part)[dim]
     return found
+
+
+def _place(fusion: FusionOp, op: PlaceOp, machine: Machine) -> list[LaunchPlan]:
+    begins = [] if op.base is None else [outside(fusion, op.base)]
+    return [_part(fusion, op, op.x, integer(op.dim), integer(op.start), machine, begins)]
+
+
+def _part(
+    fusion: FusionOp,
+    op: ConcatOp | PlaceOp,
+    part: SSAValue,
+    dim: int,
+    start: int,
+    machine: Machine,
+    begins: Sequence[SSAValue] = (),
+    goes_on: bool = False,
+) -> LaunchPlan:
+    """Copies a part of a tensor to its places, those of a dimension from `start` on."""
+    out, box = shape_of(op.result), shape_of(part)
+    rank = len(out)
+    copy = BoxCopy(
+        source=box,
+        dest=out,
+        box=box,
+        element=element_of(part),
+        scalars=(),
+        source_starts=(0,) * rank,
+        dest_starts=tuple(start if d == dim else 0 for d in range(rank)),
+        dest_steps=(1,) * rank,
+    )
+    operands = [outside(fusion, part)]
+    return _copy(fusion, "concat", copy, machine, operands, op.result.type, begins, goes_on)
 
 
 def _dynamic_slice(fusion: FusionOp, op: DynamicSliceOp, machine: Machine) -> list[LaunchPlan]:
@@ -313,6 +330,12 @@ def _update(fusion: FusionOp, op: DynamicUpdateSliceOp, machine: Machine) -> lis
 
 COPIES: dict[type[Operation], Callable[[FusionOp, Any, Machine], list[LaunchPlan]]] = {
     ConcatOp: _concat,
+    PlaceOp: _place,
     DynamicSliceOp: _dynamic_slice,
     DynamicUpdateSliceOp: _update,
 }
+
+
+def _is_copy(op: Operation) -> bool:
+    """Whether an op of a fusion is done by copies: not where the kernel that makes a value puts it in its place."""
+    return type(op) in COPIES and not (isinstance(op, PlaceOp) and isinstance(op.x.owner, Operation))

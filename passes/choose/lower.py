@@ -11,7 +11,7 @@ the host are then ordered last (launch_order.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from xdsl.dialects.builtin import FloatAttr, ModuleOp, SymbolRefAttr
@@ -21,7 +21,6 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ...dialects import tile as ops
 from ...dialects.base import describe, ints, text
 from ...dialects.graph import FusionOp, GraphOp
-from ...dialects.graph.interface import shape_of
 from ...dialects.graph.schedules import (
     Schedule,
     all_complete,
@@ -33,8 +32,7 @@ from ...dialects.graph.schedules import (
 )
 from ...dialects.open_sizes import choosing
 from ...machine import Machine
-from ..alternatives import PLACED
-from ..base import ChoosingPass
+from ..base import TargetPass
 from ..errors import PassError
 from ..lower.chains.attention import AttentionKernel
 from ..lower.chains.attention_parts import is_chained
@@ -48,12 +46,11 @@ from ..rewriting import inline_for
 from .epilogue_fusion import is_for_split_sums
 from .launches import LaunchPlan, banded, launches_of
 from .names import KernelNames
-from .placed import concatenation, place_parts
 from .stream import cut_fusion
 
 
 @dataclass(frozen=True)
-class GraphToTilePass(ChoosingPass):
+class GraphToTilePass(TargetPass):
     """Lowers fusions to tile kernels for a target. memory_limit: where there is one, each kernel says for tile-fit how
     long a launch of it takes."""
 
@@ -61,7 +58,7 @@ class GraphToTilePass(ChoosingPass):
     memory_limit: int | None = None
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
-        lowering = Lowering(module, machine, self.may(PLACED))
+        lowering = Lowering(module, machine)
         for func in list(module.ops):
             if isinstance(func, FuncOp) and func.body.blocks:
                 lowering.block(func.body.block)
@@ -94,16 +91,12 @@ class Built:
 class Lowering:
     """Lowers all fusions of a module, keeping one kernel for equal ones."""
 
-    def __init__(self, module: ModuleOp, machine: Machine, places: bool = True):
-        """places: whether kernels store parts of concatenations where they belong."""
+    def __init__(self, module: ModuleOp, machine: Machine):
         self.module = module
         self.machine = machine
-        self.places = places
         self.names: KernelNames[Built] = KernelNames()
         self.launched: dict[Operation, Built] = {}
         """The kernel of each launch."""
-        self.placed: dict[FusionOp, frozenset[int]] = {}
-        """The parts of concatenations that kernels store where they belong."""
         self.split_in: dict[Block, None] = {}
         """Blocks of which a fusion became several launches, one behind the other."""
 
@@ -113,8 +106,6 @@ class Lowering:
         return None if built is None else built.microseconds
 
     def block(self, block: Block) -> None:
-        if self.places:
-            self.placed |= place_parts(block, self.machine)
         for op in list(block.ops):
             if not isinstance(op, FusionOp):
                 for region in op.regions:
@@ -145,27 +136,7 @@ class Lowering:
             return
         if is_for_split_sums(fusion):
             raise PassError(f"{describe(fusion)} is for split sums, and its schedule has no split_k")
-        launches = launches_of(fusion, self.machine)
-        if fusion in self.placed:
-            launches, schedules = self.left_to_copy(fusion, launches, schedules)
-            if not launches:
-                self.replace(fusion, [fusion.inputs[-1]])
-                return
-        self.launches(fusion, launches, schedules, part_of)
-
-    def left_to_copy(
-        self, fusion: FusionOp, launches: Sequence[LaunchPlan], schedules: Sequence[Schedule]
-    ) -> tuple[list[LaunchPlan], list[Schedule]]:
-        """The copies of a concatenation of parts that are not in place yet, and their schedules."""
-        op = concatenation(fusion)
-        assert op is not None and len(launches) == len(schedules)
-        numbers = [i for i, part in enumerate(op.parts) if 0 not in shape_of(part)]
-        each = zip(numbers, launches, schedules, strict=True)
-        left = [(plan, schedule) for i, plan, schedule in each if i not in self.placed[fusion]]
-        plans = [replace(plan, goes_on=i > 0) for i, (plan, _) in enumerate(left)]
-        if plans:
-            plans[0] = replace(plans[0], begins=[fusion.inputs[-1]])
-        return plans, [schedule for _, schedule in left]
+        self.launches(fusion, launches_of(fusion, self.machine), schedules, part_of)
 
     def launches(
         self,

@@ -1,20 +1,30 @@
 """Has kernels store what they make where a concatenation has it, so that it need not be copied there.
 
-Before:  %x = fusion of a product ; %y = fusion of the vector cores ; %r = concat %x, %y : two copies
-After:   %x and %y store into one tensor, the second behind the first, and there is nothing to copy
+Before:  %x = fusion of a product ; %y = fusion of the vector cores ; %r = fusion {concat %x, %y, %z} : three copies
+After:   %p = fusion of a product, {place} ; %q = fusion of the vector cores, {place} behind what is in %p ;
+         %r = fusion {place %z} behind what is in %q : one copy
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass
 
-from xdsl.ir import Block, Operation, OpResult, SSAValue
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Block, OpResult, Region, SSAValue
 
 from ...dialects.base import integer, text
-from ...dialects.graph import ConcatOp, FusionOp
+from ...dialects.graph import ConcatOp, FusionOp, YieldOp
 from ...dialects.graph.interface import shape_of
-from ...dialects.graph.schedules import all_complete, bands_of, parts_of_sums, to_schedules
+from ...dialects.graph.schedules import (
+    Schedule,
+    all_complete,
+    bands_of,
+    parts_of_sums,
+    schedule_attr,
+    to_schedules,
+)
 from ...machine import Machine
 from ..errors import PassError
 from ..instantiation import has_open_sizes
@@ -36,50 +46,91 @@ def concatenation(fusion: FusionOp) -> ConcatOp | None:
     return first if text(fusion.kind) == "move" and isinstance(first, ConcatOp) else None
 
 
-def place_parts(block: Block, machine: Machine) -> dict[FusionOp, frozenset[int]]:
-    """Has the kernels of a block store parts of concatenations where these have them, each into what the one before it
-    left. The fusion of a concatenation then takes that tensor as one more input, the last one. Gives those fusions, and
-    the numbers of the parts that are in place."""
-    found: dict[FusionOp, frozenset[int]] = {}
-    position: dict[Operation, int] = {op: i for i, op in enumerate(block.ops)}
-    for fusion in [op for op in block.ops if isinstance(op, FusionOp)]:
-        op = concatenation(fusion)
-        if op is None or has_open_sizes(fusion):
+def place_parts(module: ModuleOp, machine: Machine) -> None:
+    """Has kernels of a module whose schedules are chosen store parts of concatenations where these have them, each into
+    what the one before it left. The other parts are copied behind those, each by a fusion of its own."""
+    position = {op: i for i, op in enumerate(module.walk()) if isinstance(op, FusionOp)}
+    for fusion in position:
+        op, schedules = concatenation(fusion), to_schedules(fusion.schedule)
+        if op is None or has_open_sizes(fusion) or not all_complete(schedules):
             continue
-        dim, extent, at = integer(op.dim), shape_of(op.result)[integer(op.dim)], 0
-        places: dict[int, tuple[OpResult, int]] = {}
-        values = [outside(fusion, part) for part in op.parts]
-        for number, (part, value) in enumerate(zip(op.parts, values, strict=True)):
-            # a kernel stores what it makes once: a part at two places is copied to both
-            once = values.count(value) == 1
-            if once and isinstance(value, OpResult) and _may_be_placed(value, block, dim, at, extent, machine):
-                places[number] = value, at
-            at += shape_of(part)[dim]
-        if places:
-            base = _placed_in_order(places, position, dim, extent)
-            fusion.operands = [*fusion.operands, base]
-            fusion.body.block.insert_arg(base.type, len(fusion.body.block.args))
-            found[fusion] = frozenset(places)
+        parts = _parts(fusion, op)
+        # a kernel stores what it makes once: a part at two places is copied to both
+        many = Counter(part.value for part in parts)
+        made = [p for p in parts if many[p.value] == 1 and _may_be_placed(p, fusion, machine)]
+        if not made or len(parts) != len(schedules):
+            continue
+        base: SSAValue | None = None
+        for part in sorted(made, key=lambda part: position[part.maker]):
+            base = part.placed(part.value, base)
+        assert base is not None
+        for part, schedule in zip(parts, schedules, strict=True):
+            if part not in made:
+                base = _copied(part, fusion, base, schedule)
+        base.name_hint = fusion.results[0].name_hint
+        fusion.results[0].replace_all_uses_with(base)
+        fusion.detach()
+        fusion.erase()
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A value that is a part of a concatenation: the places of dimension `dim` from `start` on, of `extent`."""
+
+    value: SSAValue
+    dim: int
+    start: int
+    extent: int
+
+    @property
+    def maker(self) -> FusionOp:
+        """The fusion that gives it."""
+        assert isinstance(self.value.owner, FusionOp)
+        return self.value.owner
+
+    def placed(self, value: SSAValue, base: SSAValue | None) -> SSAValue:
+        """Has a fusion give its result as this part of a tensor whose other places are those of `base`."""
+        return placed(value, self.dim, self.start, self.extent, base)
+
+
+def _parts(fusion: FusionOp, op: ConcatOp) -> list[_Part]:
+    """The parts of a concatenation that have elements, in order."""
+    dim, extent, at = integer(op.dim), shape_of(op.result)[integer(op.dim)], 0
+    found: list[_Part] = []
+    for part in op.parts:
+        if 0 not in shape_of(part):
+            found.append(_Part(outside(fusion, part), dim, at, extent))
+        at += shape_of(part)[dim]
     return found
 
 
-def _placed_in_order(
-    places: Mapping[int, tuple[OpResult, int]], position: Mapping[Operation, int], dim: int, extent: int
-) -> SSAValue:
-    """Has each part be stored into what the one before it left, in the order of the block; what the last one leaves."""
-    base: SSAValue | None = None
-    for value, start in sorted(places.values(), key=lambda place: position[place[0].op]):
-        base = placed(value, dim, start, extent, base)
-    assert base is not None
-    return base
+def _copied(part: _Part, fusion: FusionOp, base: SSAValue, schedule: Schedule) -> SSAValue:
+    """Copies a part into what is there, with a schedule, by a fusion in front of that of the concatenation."""
+    assert fusion.parent is not None
+    block = Block(arg_types=[part.value.type])
+    block.add_op(YieldOp.create(operands=[block.args[0]], location=fusion.location))
+    copy = FusionOp.create(
+        operands=[part.value],
+        result_types=[part.value.type],
+        properties={
+            "kind": StringAttr("move"),
+            "domain": fusion.domain,
+            "schedule": schedule_attr([schedule]),
+        },
+        regions=[Region(block)],
+        location=fusion.location,
+    )
+    fusion.parent.insert_op_before(copy, fusion)
+    return part.placed(copy.results[0], base)
 
 
-def _may_be_placed(
-    value: OpResult, block: Block, dim: int, start: int, extent: int, machine: Machine
-) -> bool:
-    """Whether a kernel makes a value for a concatenation alone, and may store it with the strides that it has there."""
-    fusion = value.op
-    if not isinstance(fusion, FusionOp) or fusion.parent is not block or fusion.on_host:
+def _may_be_placed(part: _Part, reader: FusionOp, machine: Machine) -> bool:
+    """Whether a kernel makes a part for its concatenation alone, and may store it with the strides that it has
+    there."""
+    value, fusion = part.value, part.value.owner
+    if not isinstance(value, OpResult) or not isinstance(fusion, FusionOp):
+        return False
+    if fusion.parent is not reader.parent or fusion.on_host:
         return False
     schedules = to_schedules(fusion.schedule)
     cut = parts_of_sums(schedules) is not None or bands_of(schedules) is not None
@@ -87,12 +138,12 @@ def _may_be_placed(
         return False
     if len(fusion.results) != 1 or has_open_sizes(fusion) or is_chained(fusion) or is_for_split_sums(fusion):
         return False
-    if 0 in shape_of(value) or not is_member(behind_merges(fusion.yielded(0).values[0])[0]):
+    if not is_member(behind_merges(fusion.yielded(0).values[0])[0]):
         return False
     copied = fusion.clone()
     try:
         with suppress(PassError):
-            placed(copied.results[0], dim, start, extent, None)
+            part.placed(copied.results[0], None)
             (plan,) = launches_of(copied, machine)
             kernel = plan.kernel(plan.stem, schedules[0])
             if type(kernel) in KERNELS:

@@ -1,5 +1,5 @@
 // RUN: tilewright-opt %s -p graph-fuse,graph-schedule,graph-to-tile --split-input-file | filecheck %s
-// RUN: tilewright-opt %s -p 'graph-fuse,graph-schedule,graph-to-tile{without=placed}' --split-input-file | filecheck %s --check-prefix=COPIED
+// RUN: tilewright-opt %s -p 'graph-fuse,graph-schedule{without=placed},graph-to-tile' --split-input-file | filecheck %s --check-prefix=COPIED
 
 // Two products and a kernel of the vector cores store into one tensor, each into what the one before it left.
 func.func @main(%x: tensor<64x32xf16>, %w: tensor<32x48xf16>, %y: tensor<64x48xf16>) -> tensor<192x48xf16> {
