@@ -87,11 +87,12 @@ class ChainApart(Rewrites):
         apart = self.scheduler.price(proposal.fusions, warm=False, cut=True)
         whole = self.scheduler.price(offer.fusions)
         parts = len(proposal.fusions)
-        taken = whole >= (apart + self._waiting(parts, kind)) * margin
+        among = apart + self._waiting(parts, kind)
+        taken = whole >= among * margin
         if kind is AttentionKernel and parts > MOST_PARTS:
             taken = False
         said = f"{of} {apart:.1f} us in parts, and {whole:.1f} us as one kernel"
-        return Verdict(taken, f"{said}, which is not clearly less" if taken and margin < 1 else said)
+        return Verdict(taken, f"{said}, which is not clearly less" if taken and margin < 1 else said, among)
 
     def _waiting(self, parts: int, kind: type) -> float:
         """Microseconds of barriers between the parts of attention among its neighbours, which occupy all cores: a group

@@ -60,7 +60,7 @@ from .oversized import split_in_two
 from .pareto import Chosen, ParetoFront, Runs, apart, fixed, pareto_points, together
 from .placed import place_parts
 from .product_ways import Kinds, ProductWays, say_cut
-from .rewrites import Rewrites, rewrites_of
+from .rewrites import Rewrites, replaced, rewrites_of
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,6 @@ class Scheduler:
         self.names: KernelNames[Chosen] = KernelNames()
         self.unasked: Memo[Chosen] = Memo()
         """The best schedules of kernels of vector cores of which nothing is asked, as `price` asks for them."""
-        self.kept: list[Block] = []
-        """Fusions that were judged: what is known of their schedules refers to them."""
         self.runs = Runs(machine, self.may(PREFETCH))
         self.finish: list[Callable[[], None]] = []
         """What gives fusions their schedules once those are known."""
@@ -178,11 +176,12 @@ class Scheduler:
         try:
             return [self._unasked(judged, plan, before, kinds) for plan in launches_of(judged, self.machine)]
         except TooLarge:
-            block = Block([copy := fusion.clone()])
-            parts = split_in_two(copy) if cut and not self.no_further_cuts else []
+            parts: list[FusionOp] = []
+            if cut and not self.no_further_cuts:
+                Block([copy := fusion.clone()])
+                parts = split_in_two(copy)
             if not parts:
                 raise
-            self.kept.append(block)
             return [chosen for part in parts for chosen in self.alone(part, before, cut)]
 
     def _unasked(self, fusion: FusionOp, plan: LaunchPlan, before: Sequence[Operation], kinds: Kinds) -> Chosen:
@@ -205,13 +204,13 @@ class Scheduler:
 
     def block(self, block: Block, times: int = 1) -> None:
         """Finds schedules for the fusions of a block and of the control flow in it, which runs so many times."""
-        for rewrites in (each for each in self.rewrites if each.EARLY):
-            for op in list(block.ops):
-                if isinstance(op, FusionOp) and not op.on_host and op.parent is not None:
-                    rewrites.rewritten(op, {})
+        position: dict[Operation, float] = {op: i for i, op in enumerate(block.ops)}
+        for op in list(block.ops):
+            if isinstance(op, FusionOp) and not op.on_host and op.parent is not None:
+                self.rewritten(op, position, early=True)
         if self.join:
             order_independent(block)
-        position: dict[Operation, float] = {op: i for i, op in enumerate(block.ops)}
+        position = {op: i for i, op in enumerate(block.ops)}
         self.runs.begin(times)
         for op in list(block.ops):
             if isinstance(op, FusionOp) and not op.on_host:
@@ -230,18 +229,23 @@ class Scheduler:
                     self.block(inner, times * max(trips, 1))
             self.runs.begin(times)
 
-    def rewritten(self, fusion: FusionOp, position: dict[Operation, float]) -> Sequence[FusionOp]:
-        """The fusions that stand in the place of one, and of some behind it, where alternatives take less time. What
-        they are replaced by may take in others, and be replaced in turn."""
-        for rewrites in (each for each in self.rewrites if not each.EARLY):
-            while (found := rewrites.rewritten(fusion, position)) is not None:
-                place = position[fusion]
-                position.update((piece, place + i / len(found)) for i, piece in enumerate(found))
-                if len(found) != 1:
-                    # a piece may have been taken in by one before it
-                    pieces = (self.rewritten(piece, position) for piece in found if piece.parent is not None)
-                    return [piece for each in pieces for piece in each]
-                (fusion,) = found
+    def rewritten(
+        self, fusion: FusionOp, position: dict[Operation, float], early: bool = False
+    ) -> Sequence[FusionOp]:
+        """The fusions that stand in the place of one, and of some behind it, where alternatives take less time: those
+        that come before the order of launches, or those behind. What they are replaced by may take in others, and be
+        replaced in turn."""
+        left = [each for each in self.rewrites if early == each.EARLY]
+        while (rewrite := replaced(left, fusion, position)) is not None:
+            number, found = rewrite
+            place = position[fusion]
+            position.update((piece, place + i / len(found)) for i, piece in enumerate(found))
+            if len(found) != 1:
+                # a piece may have been taken in by one before it
+                pieces = (self.rewritten(piece, position, early) for piece in found if piece.parent is not None)
+                return [piece for each in pieces for piece in each]
+            (fusion,) = found
+            left = left[number:]
         return [fusion]
 
     def check_names(self) -> None:

@@ -29,7 +29,7 @@ from ..lower.cube.pooling import pooling_in
 from ..lower.cube.spreading import Prologue, spread, why_not_spread
 from ..rewriting import erase_dead
 from .oversized import FusionParts, members_of
-from .rewrites import Offer, Proposal, Rewrites, Verdict
+from .rewrites import Offer, Proposal, Rewrites
 
 
 class _PrologueOfProduct(Rewrites):
@@ -72,20 +72,6 @@ class PrologueOnVector(_PrologueOfProduct):
 
     def may_take(self, reader: FusionOp) -> bool:
         return why_not_spread(reader, self.machine) is None
-
-    def judge(self, offer: Offer, proposal: Proposal) -> Verdict:
-        """On the vector cores, unless the cube with a prologue takes clearly less."""
-        verdict = super().judge(offer, proposal)
-        other = next((each for each in self.scheduler.rewrites if isinstance(each, PrologueOnCube)), None)
-        beside = other.offer(offer.fusions[0], {}) if other is not None and verdict.taken else None
-        if other is None or beside is None:
-            return verdict
-        made = beside.make()
-        on_cube, on_vector = (self.scheduler.price(each.fusions, each.free, self.WARM) for each in (made, proposal))
-        other.put_aside(made.fusions)
-        if on_cube < self.MARGIN * on_vector:
-            return Verdict(False, "the cube takes less, of which vector cores make an operand")
-        return verdict
 
     def joined(self, reader: FusionOp, prologue: Prologue) -> Proposal:
         fusion = prologue.fusion

@@ -2,16 +2,19 @@
 
 A subclass of `Rewrites` says which fusions might stand for which (`offer`). All else is the same for all of them: equal
 offers are judged once, both sides are priced alike, what is taken or not is said where somebody asks for reasons, and a
-fault in one of them leaves it out with a warning. `passes/alternatives.py` lists them by name, with those of plugins.
+fault in one of them leaves it out with a warning. Of several that offer for the same fusions and pay, the one with
+which they take least is taken. `passes/alternatives.py` lists them by name, with those of plugins.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from math import isinf
+from math import inf, isinf
+from operator import is_
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from xdsl.ir import Block, Operation, OpResult
@@ -65,10 +68,34 @@ class Offer:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a proposal is taken, and how long both sides take or why not, a clause."""
+    """Whether a proposal is taken, and how long both sides take or why not, a clause. microseconds: of the proposal;
+    infinity where that is not known, so that another one for the same fusions goes first if it is taken, too."""
 
     taken: bool
     said: str
+    microseconds: float = inf
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The offer of an alternative, and what is known of it. proposal: what was judged; None where it was an equal one
+    before."""
+
+    by: Rewrites
+    offer: Offer
+    verdict: Verdict
+    proposal: Proposal | None
+
+    def take(self) -> Sequence[FusionOp]:
+        """Puts what is offered in place, and gives the fusions that are there then."""
+        placed = (self.proposal or self.offer.make()).replace()
+        self.by.took(placed, self.verdict.said)
+        return placed
+
+    def leave(self) -> None:
+        """Leaves what was there."""
+        if self.proposal is not None:
+            let_go(self.proposal.fusions)
 
 
 class Rewrites(ABC):
@@ -88,8 +115,6 @@ class Rewrites(ABC):
     def __init__(self, scheduler: Scheduler, name: str, considered: bool = True) -> None:
         self.scheduler, self.machine, self.name, self.considered = scheduler, scheduler.machine, name, considered
         self.known: Memo[Verdict] = Memo()
-        self.set_aside: list[FusionOp] = []
-        """Fusions that were judged and not taken: what is known of their schedules refers to them."""
 
     @abstractmethod
     def offer(self, fusion: FusionOp, position: Mapping[Operation, float]) -> Offer | None:
@@ -101,7 +126,8 @@ class Rewrites(ABC):
         be."""
         now = self.scheduler.price(offer.fusions, warm=self.WARM)
         made = self.scheduler.price(proposal.fusions, proposal.free, self.WARM)
-        return Verdict(self.pays(made, now), self.comparison(len(proposal.fusions), made, len(offer.fusions), now))
+        said = self.comparison(len(proposal.fusions), made, len(offer.fusions), now)
+        return Verdict(self.pays(made, now), said, made)
 
     def pays(self, made: float, now: float) -> bool:
         """Whether fusions that take `made` microseconds stand for those that take `now`."""
@@ -120,16 +146,16 @@ class Rewrites(ABC):
         """Notes why these fusions are there now, where somebody asks: nothing, for most."""
         del fusions, why
 
-    def rewritten(self, fusion: FusionOp, position: Mapping[Operation, float]) -> Sequence[FusionOp] | None:
-        """The fusions that stand in the place of one now, in order; None where it stays."""
+    def offered(self, fusion: FusionOp, position: Mapping[Operation, float]) -> Offer | None:
+        """What it offers for a fusion; None where it offers nothing, or must not."""
         if self.scheduler.pins is not None and not self.OBEYS_PINS:
             return None
-        offer = self._attempted(fusion, partial(self.offer, fusion, position), None)
-        if offer is None:
-            return None
+        return self._attempted(fusion, partial(self.offer, fusion, position), None)
+
+    def judged(self, fusion: FusionOp, offer: Offer) -> Judged | None:
+        """What is known of its offer for a fusion; None where making what it offers fails."""
         if offer.obstacle:
-            self.refused(offer, offer.obstacle)
-            return None
+            return Judged(self, offer, Verdict(False, offer.obstacle), None)
         verdict, proposal = self.known.find(offer.key, offer.details), None
         if verdict is None:
             proposal = self._attempted(fusion, offer.make, None)
@@ -138,26 +164,75 @@ class Rewrites(ABC):
             failed = Verdict(False, "judging it failed")
             found = self._attempted(fusion, partial(self.judge, offer, proposal), failed)
             verdict = self.known.keep(offer.key, offer.details, found)
-            if not verdict.taken:
-                self.put_aside(proposal.fusions)
-        if not verdict.taken:
-            self.refused(offer, verdict.said)
-            return None
-        placed = (proposal or offer.make()).replace()
-        self.took(placed, verdict.said)
-        return placed
+        return Judged(self, offer, verdict, proposal)
 
     def _attempted(self, fusion: FusionOp, attempt: Callable[[], T], otherwise: T) -> T:
         return attempted(f"the alternative {self.name!r} of {describe(fusion)}", attempt, otherwise)
 
-    def put_aside(self, fusions: Sequence[FusionOp]) -> None:
-        """Lets fusions use nothing of the program."""
-        made = set(fusions)
-        for fusion in fusions:
-            for i, value in enumerate(fusion.operands):
-                if not (isinstance(value, OpResult) and value.op in made) and not _inside(fusion, value.owner):
-                    fusion.operands[i] = Block(arg_types=[value.type]).args[0]
-        self.set_aside += fusions
+
+def let_go(fusions: Sequence[FusionOp]) -> None:
+    """Has fusions that are not taken use nothing of the program, so that they do not count as readers of it. What is
+    known of their schedules may still refer to them."""
+    made = set(fusions)
+    for fusion in fusions:
+        for i, value in enumerate(fusion.operands):
+            if not (isinstance(value, OpResult) and value.op in made) and not _inside(fusion, value.owner):
+                fusion.operands[i] = Block(arg_types=[value.type]).args[0]
+
+
+def replaced(
+    among: Sequence[Rewrites], fusion: FusionOp, position: Mapping[Operation, float]
+) -> tuple[int, Sequence[FusionOp]] | None:
+    """The fusions that stand in the place of one, and of some behind it, now, in order; None where it stays. They are
+    those of the first alternative that pays, whose number comes first, or of another one for the same fusions."""
+    offers = _Offers(among, fusion, position)
+    for number, rewrites in enumerate(among):
+        offer = offers.of(number)
+        if offer is None:
+            continue
+        others = offers.instead(number, offer)  # they look at the program before anything is made of it
+        judged = rewrites.judged(fusion, offer)
+        if judged is None:
+            continue
+        if not judged.verdict.taken:
+            judged.leave()
+            rewrites.refused(offer, judged.verdict.said)
+            continue
+        found = [judged, *filter(None, (among[i].judged(fusion, other) for i, other in others))]
+        best = min((each for each in found if each.verdict.taken), key=lambda each: each.verdict.microseconds)
+        for each in found:
+            if each is not best:
+                each.leave()
+        return number, best.take()
+    return None
+
+
+class _Offers:
+    """What alternatives offer for a fusion, each asked once."""
+
+    def __init__(self, among: Sequence[Rewrites], fusion: FusionOp, position: Mapping[Operation, float]) -> None:
+        self.among, self.fusion, self.position = among, fusion, position
+        self.known: dict[int, Offer | None] = {}
+
+    def of(self, number: int) -> Offer | None:
+        """The offer of one of them. Raises PassError where something is pinned that cannot be."""
+        if number not in self.known:
+            self.known[number] = self.among[number].offered(self.fusion, self.position)
+        return self.known[number]
+
+    def instead(self, number: int, offer: Offer) -> list[tuple[int, Offer]]:
+        """The offers for the same fusions of those behind one, with their numbers."""
+        found: list[tuple[int, Offer]] = []
+        for i in range(number + 1, len(self.among)):
+            with suppress(PassError):  # it is raised when its turn comes
+                other = self.of(i)
+                if other is not None and _same(other.fusions, offer.fusions):
+                    found.append((i, other))
+        return found
+
+
+def _same(some: Sequence[FusionOp], others: Sequence[FusionOp]) -> bool:
+    return len(some) == len(others) and all(map(is_, some, others))
 
 
 def _inside(fusion: FusionOp, owner: Operation | Block) -> bool:

@@ -79,7 +79,8 @@ class _Judged:
     def verdict(self) -> Verdict:
         """Whether they take less time as one fusion. Kernels of few vector cores cost their neighbours little, which
         is not known here: so one kernel has to be clearly better."""
-        return Verdict(self.one < self.two * CLEARLY_BETTER or self.split < self.two, self._said)
+        made = min(self.one if self.one < self.two * CLEARLY_BETTER else inf, self.split)
+        return Verdict(made < self.two, self._said, made)
 
     @property
     def _said(self) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ from xdsl.ir import Block, Operation
 
 import tilewright as tw
 from tilewright.cli.dispatch import dispatch
+from tilewright.dialects.base import text
 from tilewright.dialects.graph import FusionOp
 from tilewright.passes import alternatives as table
 from tilewright.passes.alternatives import (
@@ -30,7 +32,7 @@ from tilewright.passes.alternatives import (
 )
 from tilewright.passes.choose import rewrites
 from tilewright.passes.choose.oversized import FusionParts, members_of
-from tilewright.passes.choose.rewrites import Offer, Proposal, Rewrites, rewrites_of
+from tilewright.passes.choose.rewrites import Offer, Proposal, Rewrites, Verdict
 from tilewright.passes.errors import FusionWarning, PassError
 from tilewright.passes.forms.fingerprint import structure
 from tilewright.passes.pipeline import PIPELINE
@@ -197,20 +199,65 @@ class FailsToJudge(Halves):
         raise ValueError("judge")
 
 
+class InThree(Rewrites):
+    """A fusion of six ops as three, whatever that costs."""
+
+    MARGIN = 1e9
+    PARTS = (0, 1, 2, 6)
+
+    def offer(self, fusion: FusionOp, position: Mapping[Operation, float]) -> Offer | None:
+        members = members_of(fusion)
+        if len(members) != 6 or text(fusion.kind) != "vector":
+            return None
+
+        def make() -> Proposal:
+            parts = FusionParts(fusion, [set(members[i:j]) for i, j in pairwise(self.PARTS)])
+
+            def replace() -> list[FusionOp]:
+                parts.replace()
+                return parts.fusions
+
+            return Proposal(parts.fusions, replace)
+
+        return Offer([fusion], *structure(fusion), make)
+
+
+class InTwo(InThree):
+    """The same as two, which take less."""
+
+    PARTS = (0, 2, 6)
+
+
+class NeverInTwo(InTwo):
+    """The same, and never taken."""
+
+    MARGIN = 0.0
+
+
+class InTwoOfUnknownTime(InTwo):
+    """The same, and does not say how long they take."""
+
+    def judge(self, offer: Offer, proposal: Proposal) -> Verdict:
+        return Verdict(True, "")
+
+
 @contextmanager
-def added(monkeypatch: pytest.MonkeyPatch, cls: type[Rewrites], place: str = "") -> Iterator[str]:
-    """One more alternative in the list."""
-    given = Alternative(
-        name="added",
-        does="",
-        without="",
-        stages=("graph-schedule",),
-        rewrites=place or f"{__name__}:{cls.__name__}",
-    )
+def added(monkeypatch: pytest.MonkeyPatch, *classes: type[Rewrites], place: str = "") -> Iterator[str]:
+    """More alternatives in the list; gives the name of the first."""
+    given = [
+        Alternative(
+            name="added" if number == 0 else f"added_{number}",
+            does="",
+            without="",
+            stages=("graph-schedule",),
+            rewrites=place or f"{__name__}:{cls.__name__}",
+        )
+        for number, cls in enumerate(classes)
+    ]
     with monkeypatch.context() as patch:
         for module in (table, rewrites):
-            patch.setattr(module, "alternatives", lambda: (*OURS, given))
-        yield given.name
+            patch.setattr(module, "alternatives", lambda: (*OURS, *given))
+        yield given[0].name
 
 
 def softened(x: Any) -> Any:
@@ -235,6 +282,42 @@ def test_what_is_taken_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
         assert fusions() == plain
 
 
+@pytest.mark.parametrize(
+    ("classes", "many"),
+    [
+        ((InThree,), 3),
+        ((InTwo,), 2),
+        ((InThree, InTwo), 2),
+        ((InTwo, InThree), 2),
+        ((InThree, NeverInTwo), 3),
+        ((NeverInTwo, InThree), 3),
+        ((InThree, InTwoOfUnknownTime), 3),
+        ((InTwoOfUnknownTime, InThree), 3),
+        ((NeverInTwo, InTwoOfUnknownTime), 2),
+        ((FailsToOffer, InThree, FailsToMake, FailsToJudge, InTwo), 2),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:the alternative 'added:tilewright.passes.errors.FusionWarning")
+def test_of_those_for_the_same_fusions_the_one_that_takes_least_is_taken(
+    classes: tuple[type[Rewrites], ...], many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it is in the list, if it pays."""
+    assert fusions() == 1
+    with added(monkeypatch, *classes):
+        assert fusions() == many
+
+
+@pytest.mark.parametrize("classes", [(InThree, InTwo), (InTwo, InThree)])
+def test_what_another_is_taken_for_uses_nothing_of_the_program(
+    classes: tuple[type[Rewrites], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aside = put_aside(monkeypatch)
+    with added(monkeypatch, *classes):
+        assert fusions() == 2
+    assert aside, "both were judged"
+    uses_nothing(aside)
+
+
 @pytest.mark.parametrize("cls", [FailsToOffer, FailsToMake, FailsToJudge])
 def test_a_fault_is_left_out_with_a_warning(cls: type[Rewrites], monkeypatch: pytest.MonkeyPatch) -> None:
     plain = fusions()
@@ -244,26 +327,35 @@ def test_a_fault_is_left_out_with_a_warning(cls: type[Rewrites], monkeypatch: py
 
 @pytest.mark.parametrize("place", ["nowhere:Rewrites", "json:loads", f"{__name__}:X"])
 def test_what_cannot_be_loaded(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with added(monkeypatch, Halves, place), pytest.raises(tw.CompileError, match="the alternative added: "):
+    with added(monkeypatch, Halves, place=place), pytest.raises(tw.CompileError, match="the alternative added: "):
         fusions()
 
 
 @whole()
 def test_what_is_not_taken_uses_nothing_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its operands would count as readers of what others look at."""
-    found: list[Rewrites] = []
-    load: Callable[..., list[Rewrites]] = rewrites_of
-
-    def noted(*args: Any) -> list[Rewrites]:
-        made = load(*args)
-        found.extend(made)
-        return made
-
-    monkeypatch.setattr("tilewright.passes.choose.choose.rewrites_of", noted)
+    aside = put_aside(monkeypatch)
     wide = [jax.ShapeDtypeStruct(shape, "float16") for shape in ((512, 3072), (3072, 768))]
     tw.compile(lambda x, w: jax.nn.standardize(x @ w), *wide)
-    aside = [fusion for each in found for fusion in each.set_aside]
     assert aside, "nothing was judged"
+    uses_nothing(aside)
+
+
+def put_aside(monkeypatch: pytest.MonkeyPatch) -> list[FusionOp]:
+    """The fusions that are judged from now on and not taken."""
+    found: list[FusionOp] = []
+    let_go = rewrites.let_go
+
+    def noted(made: Sequence[FusionOp]) -> None:
+        found.extend(made)
+        let_go(made)
+
+    monkeypatch.setattr(rewrites, "let_go", noted)
+    return found
+
+
+def uses_nothing(aside: Sequence[FusionOp]) -> None:
+    """Raises AssertionError where one of these fusions uses something of a program."""
     for value in (value for fusion in aside for value in fusion.operands):
         owner = value.owner
         assert owner in aside or (isinstance(owner, Block) and owner.parent_op() is None)
