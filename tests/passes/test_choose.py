@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -21,11 +22,14 @@ from hypothesis import strategies as st
 from tiers import examples, sampled
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.printer import Printer
 
 import tilewright as tw
 from tilewright import Machine
+from tilewright.dialects import make_context
 from tilewright.dialects.graph import CubeSchedule, FusionOp, VectorSchedule
 from tilewright.dialects.graph.schedules import Schedule, schedule_attr, to_schedules
+from tilewright.dialects.text import parse_module
 from tilewright.frontends import lower_function
 from tilewright.passes import oracle
 from tilewright.passes.choose import pareto
@@ -422,3 +426,45 @@ def test_passes_below_are_left_to_run() -> None:
     run_stage(_stage("graph-schedule"), module)
     assert "graph-schedule" not in {s.name for s in remaining(module)}
     run_pipeline(module, until="tile")
+
+
+# -- what is chosen is in the text -----------------------------------------------------------------------------
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    return jax.nn.softmax(q @ k.swapaxes(-1, -2), axis=-1) @ v
+
+
+LOWERED: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
+    "equal layers": (lambda x, w, b: jax.nn.relu(jax.nn.relu(x @ w + b) @ w + b), [(64, 64), (64, 64), (64,)]),
+    "split sums": (lambda x, w: jax.nn.standardize(x @ w), [(64, 8192), (8192, 64)]),
+    "last tiles": (lambda x, w: x @ w, [(1280, 16384), (16384, 640)]),
+    "attention": (attention, [(2, 256, 64), (2, 256, 64), (2, 256, 64)]),
+    "attention of one row": (attention, [(8, 1, 64), (8, 2048, 64), (8, 2048, 64)]),
+    "concatenation": (lambda x, w, y: jnp.concatenate((y, x @ w, jnp.tanh(y))), [(64, 32), (32, 48), (64, 48)]),
+}
+
+
+def with_places(module: ModuleOp) -> str:
+    """A module as text, with the places of its ops in the source."""
+    out = io.StringIO()
+    Printer(out, print_debuginfo=True).print_op(module)
+    return out.getvalue()
+
+
+@sampled(4)
+@pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310p3"])
+@pytest.mark.parametrize("name", LOWERED)
+def test_graph_to_tile_needs_nothing_but_the_text(name: str, target: str) -> None:
+    """A module that is read back becomes the same kernels; a copy becomes those with the same places in the source."""
+    function, shapes = LOWERED[name]
+    module = fused(function, *(jax.ShapeDtypeStruct(shape, "float16") for shape in shapes), target=target)
+    stages = [stage_of(name) for name in ("graph-schedule", "graph-to-tile")]
+    assert stages[0] is not None and stages[1] is not None
+    run_stage(stages[0], module, target)
+    copied, again = module.clone(), parse_module(make_context(), str(module), "again.mlir")
+    for each in (module, copied, again):
+        run_stage(stages[1], each, target)
+    assert str(again) == str(module)
+    assert with_places(copied) == with_places(module)
+    assert with_places(module).count("loc(unknown)") < with_places(module).count("loc(")
