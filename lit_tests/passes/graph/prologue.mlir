@@ -1,5 +1,6 @@
-// RUN: tilewright-opt %s -p graph-schedule | filecheck %s
-// RUN: tilewright-opt %s -p graph-schedule | tilewright-opt | filecheck %s
+// RUN: tilewright-opt %s -p 'graph-schedule{without=cube-prologue}' | filecheck %s
+// RUN: tilewright-opt %s -p 'graph-schedule{without=cube-prologue}' | tilewright-opt | filecheck %s
+// RUN: tilewright-opt %s -p graph-schedule | filecheck %s --check-prefix=LEAST
 // RUN: tilewright-opt %s -p 'graph-schedule{without=prologue,cube-prologue}' | filecheck %s --check-prefix=APART
 
 // Weights that are widened and scaled before a product of one row: vector cores do all of it where they load them.
@@ -32,3 +33,6 @@ module attributes {tilewright.target = "ascend-910b1", tilewright.states = ["fus
 
 // APART:      %w = graph.fusion %q, %s {domain = [4096, 4096], kind = "vector", schedule
 // APART:      graph.contract
+
+// With both prologues the one that takes least is taken, though it is not the first: on the cube.
+// LEAST:      %r = graph.fusion %q, %s, %x {domain = [1, 4096], kind = "mix", schedule = #graph.cube_schedule<
