@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from ..dialects.dtypes import itemsize
 from ..dialects.graph.schedules import Schedule
-from ..dialects.npu.types import Pipe
+from ..dialects.npu.types import Pipe, padded_size
 from .builder import may_repeat
 from .graph import StageGraph
-from .stage import Given, Stage, spanning, tile_bytes
+from .stage import Given, Stage
 
 Binding = Literal["cores", "units", "loop"]
 """What takes the parts of an axis: cores, the vector cores beside a cube core, or the turns of a loop."""
@@ -102,12 +103,12 @@ class PlannedGraph:
 
     def shape(self, stage: Stage) -> Sequence[int]:
         """Elements of the results of a stage along each axis."""
-        return spanning(self.stages.extents(stage, self.tile), stage.axes, stage.spacing)
+        return stage.extents(self.stages.extents(stage, self.tile))
 
     def bytes(self, stage: Stage, result: int) -> int:
         """Bytes of ub that one slot of a result of a stage takes."""
-        tile, elements = self.stages.extents(stage, self.tile), stage.elements[result : result + 1]
-        return tile_bytes(tile, stage.axes, elements, stage.spacing)
+        scalar = stage.kind == "scalar"
+        return 0 if scalar else padded_size(self.shape(stage), itemsize(stage.elements[result]))
 
     def rooms(self) -> list[Room]:
         """Where the results of each stage are kept."""
@@ -121,7 +122,7 @@ class PlannedGraph:
                 if maker.inside != place.inside or not {*place.walks} <= {*maker.walks}:
                     apart.add(j)
         for i, (stage, place) in enumerate(zip(self.stages, self.places, strict=True)):
-            if not stage.elements:
+            if not stage.elements or stage.kind == "scalar":
                 found.append("none")
             elif place.carried:
                 found.append("carried")

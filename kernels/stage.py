@@ -19,12 +19,23 @@ from ..dialects.npu.types import GmType, Pipe, padded_size
 Ref = tuple[int, int]
 """A stage's number and which of its results."""
 
-StageKind = Literal["load", "drain", "given", "fill", "op", "reduce", "store"]
+StageKind = Literal["scalar", "load", "drain", "given", "fill", "op", "reduce", "store"]
 """When a stage is built, and which pipe it is on: loads first, stores last; a drain brings what the cube has; another
-part of the kernel has made what is given."""
+part of the kernel has made what is given; a scalar is a number that the core itself reads, and no tile."""
 
-PIPES: Mapping[StageKind, Pipe] = {"load": Pipe.MTE2, "store": Pipe.MTE3}
+PIPES: Mapping[StageKind, Pipe] = {"scalar": Pipe.S, "load": Pipe.MTE2, "store": Pipe.MTE3}
 """The pipe that stages of a kind are on; all others are on the vector unit's."""
+
+TAKES: Mapping[StageKind, int] = {
+    "scalar": 0,
+    "load": 0,
+    "drain": 0,
+    "given": 0,
+    "fill": 0,
+    "reduce": 1,
+    "store": 1,
+}
+"""How many operands stages of a kind take; others take any number."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +61,15 @@ class Spacing:
 @dataclass(frozen=True)
 class BoxDim:
     """One dimension of what is loaded or stored: its extent, its stride in elements, and the axis that it is walked
-    along, None where there is one place; `step` elements at a time from `start` on."""
+    along, None where there is one place; `step` elements at a time from `start` on. plus: the number of the operand, a
+    scalar, that says how much further on."""
 
     extent: int
     stride: int
     axis: int | None
     step: int = 1
     start: int = 0
+    plus: int | None = None
 
 
 # -- what a stage does ---------------------------------------------------------------------------------------
@@ -69,6 +82,8 @@ class StageOp:
     NAME: ClassVar[str]
     """What text calls it."""
     KIND: ClassVar[StageKind] = "op"
+    OPERANDS: ClassVar[int | None] = None
+    """How many it takes, if its kind does not say so and it does not take any number."""
 
     @property
     def kind(self) -> StageKind:
@@ -93,6 +108,18 @@ class StageOp:
     def reduces(self) -> frozenset[int]:
         """Axes that it reduces."""
         return frozenset()
+
+    @property
+    def carries(self) -> frozenset[int]:
+        """Axes along which a tile goes from each piece to the next; its first operand is then what the first piece
+        begins with, unless loops.py says otherwise."""
+        return frozenset()
+
+    @property
+    def takes(self) -> int | None:
+        """How many operands it takes; None for any number."""
+        takes = TAKES.get(self.kind) if self.OPERANDS is None else self.OPERANDS
+        return None if takes is None else takes + sum(d.plus is not None for d in self.dims)
 
     @property
     def combines(self) -> str | None:
@@ -260,13 +287,19 @@ class Transpose(StageOp):
 
 @dataclass(frozen=True)
 class Extract(StageOp):
-    """Elements of a tile: along each axis that is `taken` from a start on, one in so many: (axis, start, step). picks:
-    whether the vector unit picks them one by one."""
+    """Elements of a tile: along each dimension that is `taken` from a start on, one in so many: (dimension, start,
+    step). moved: (dimension, axis, elements) where it starts so many elements further for each place along an axis.
+    picks: whether the vector unit picks them one by one."""
 
     NAME = "extract"
 
     taken: tuple[tuple[int, int, int], ...]
     picks: bool = False
+    moved: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def moves(self) -> frozenset[int]:
+        return frozenset(axis for _, axis, _ in self.moved)
 
     @property
     def function(self) -> str | None:
@@ -380,7 +413,8 @@ class Stage:
     """One tile op: what it does, to which results of stages before it. elements: the element types of its results,
     which span the domain's `axes`. spacing: the axis along which its results have other lengths than what else spans
     it. pooled: axes along which it has windows in the place of their elements. location: where the graph op that it
-    belongs to came from, which does not count in comparisons.
+    belongs to came from, which does not count in comparisons. tile_axes: the axes that the dimensions of its results
+    are, in order, of which those that it does not span have one element; empty where these are all of the domain's.
 
     kind, function, moves, reduces, combines, source and target are what `op` says. view, along: what a load or store
     moves in all, and the axis of each of its dimensions.
@@ -393,10 +427,12 @@ class Stage:
     spacing: Spacing | None = None
     pooled: frozenset[int] = frozenset()
     location: LocationAttr | None = field(default=None, compare=False)
+    tile_axes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         op, self.elements, self.operands = self.op, tuple(self.elements), tuple(self.operands)
-        self.kind, self.function, self.combines, self.source = op.kind, op.function, op.combines, op.source
+        self.kind: StageKind = op.kind
+        self.function, self.combines, self.source = op.function, op.combines, op.source
         self.moves, self.reduces, self.target = op.moves, op.reduces, op.target
         self.along: Sequence[int | None] = [d.axis for d in op.dims]
         self.view: GmType | None = None
@@ -409,6 +445,22 @@ class Stage:
     def pipe(self) -> Pipe:
         """The pipe that it is on."""
         return PIPES.get(self.kind, Pipe.V)
+
+    @property
+    def space(self) -> str:
+        """Where its results are: on chip, or in the core's own registers."""
+        return "scalar" if self.kind == "scalar" else "ub"
+
+    def extents(self, tile: Sequence[int]) -> list[int]:
+        """Elements of its results along each of their dimensions, for the extents of a tile."""
+        extents = spanning(tile, self.axes, self.spacing)
+        if self.kind == "scalar":
+            return []
+        return [extents[a] for a in self.tile_axes] if self.tile_axes else extents
+
+    def dimension(self, axis: int) -> int:
+        """Which dimension of its results an axis is."""
+        return self.tile_axes.index(axis) if self.tile_axes else axis
 
     def box(self, tile: Sequence[int]) -> list[int]:
         """What it loads or stores at once, for the extents of a tile."""

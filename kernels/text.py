@@ -7,7 +7,8 @@
       store(%2) {output = 0, box = [1024 by 1 at 0], element = f16} over [0]
     }
 
-A field that has its usual value is left out. Sizes that are open stand as `<8*s + 1>`; numbers that JSON does not have
+A graph that has axes of its own begins with them: `axis 2 {what = "kept", least = 8}`. A field that has its usual value
+is left out. Sizes that are open stand as `<8*s + 1>`; numbers that JSON does not have
 are their bits, as in MLIR. Locations are no part of the text.
 """
 
@@ -19,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import cache
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import LarkError, UnexpectedInput, VisitError
@@ -28,8 +29,11 @@ from xdsl.ir import Attribute
 from ..dialects.dtypes import dtype_name, element_type
 from ..dialects.open_sizes import OpenSize
 from ..dialects.sizes import Names, SizeError, parse_size, size_text
-from .graph import StageGraph
+from . import indexed
+from .graph import OwnAxis, StageGraph
 from .stage import BoxDim, Ref, Spacing, Stage, StageOp
+
+Made = TypeVar("Made", StageOp, OwnAxis)
 
 
 class StageError(ValueError):
@@ -46,7 +50,8 @@ def stage_ops() -> Mapping[str, type[StageOp]]:
 
 def text_of(graph: StageGraph) -> str:
     """The text of a graph."""
-    return "\n".join(["stages {", *(f"  {stage_text(i, stage)}" for i, stage in enumerate(graph)), "}"])
+    own = (f"  axis {number} {{{', '.join(_fields(axis))}}}" for number, axis in graph.own.items())
+    return "\n".join(["stages {", *own, *(f"  {stage_text(i, stage)}" for i, stage in enumerate(graph)), "}"])
 
 
 def stage_text(number: int, stage: Stage) -> str:
@@ -61,6 +66,7 @@ def stage_text(number: int, stage: Stage) -> str:
         f" {{{given}}}" if given else "",
         f" : {', '.join(map(dtype_name, stage.elements))}" if stage.elements else "",
         f" over {_value(tuple(sorted(stage.axes)))}" if stage.axes else "",
+        f" as {_value(stage.tile_axes)}" if stage.tile_axes else "",
         "" if stage.spacing is None else f" spaced {_spacing(stage.spacing)}",
         f" windows {_value(tuple(sorted(stage.pooled)))}" if stage.pooled else "",
     ]
@@ -81,7 +87,7 @@ def _spacing(spacing: Spacing) -> str:
     return f"{spacing.axis} pairs" if spacing.pairs else f"{spacing.axis} by {spacing.step}"
 
 
-def _fields(op: StageOp) -> Iterator[str]:
+def _fields(op: StageOp | OwnAxis) -> Iterator[str]:
     for each in fields(op):
         value = getattr(op, each.name)
         if each.default is MISSING or repr(value) != repr(each.default):
@@ -100,7 +106,8 @@ def _value(value: Any) -> str:
             walked = "" if value.axis is None else f" at {value.axis}"
             step = "" if value.step == 1 else f" step {_value(value.step)}"
             start = "" if value.start == 0 else f" from {_value(value.start)}"
-            return f"{_value(value.extent)} by {_value(value.stride)}{walked}{step}{start}"
+            plus = "" if value.plus is None else f" plus {value.plus}"
+            return f"{_value(value.extent)} by {_value(value.stride)}{walked}{step}{start}{plus}"
         case float():
             return repr(value) if isfinite(value) else f"0x{struct.pack('>d', value).hex().upper()}"
         case int():
@@ -120,8 +127,10 @@ def _value(value: Any) -> str:
 # -- reading -------------------------------------------------------------------------------------------------
 
 GRAMMAR = r"""
-graph: "stages" "{" stage* "}"
-stage: [refs "="] NAME ["(" refs ")"] ["{" [field ("," field)*] "}"] [":" dtypes] ["over" list] [spaced] [windows]
+graph: "stages" "{" own* stage* "}"
+own: "axis" NUMBER fields
+stage: [refs "="] NAME ["(" refs ")"] [fields] [":" dtypes] ["over" list] ["as" list] [spaced] [windows]
+fields: "{" [field ("," field)*] "}"
 refs: ref ("," ref)*
 ref: "%" NUMBER ["#" NUMBER]
 dtypes: NAME ("," NAME)*
@@ -131,7 +140,7 @@ field: NAME "=" value
 ?value: dim | number | STRING -> string | list | tuple | NAME -> name
 list: "[" [value ("," value)*] "]"
 tuple: "(" value ("," value)+ ")"
-dim: number "by" number ["at" NUMBER] ["step" number] ["from" number]
+dim: number "by" number ["at" NUMBER] ["step" number] ["from" number] ["plus" NUMBER]
 ?number: NUMBER -> decimal | BITS -> bits | SIZE -> open_size
 PAIRS: "pairs"
 NUMBER: /-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?/
@@ -173,9 +182,10 @@ class _Reader(Transformer[Token, Any]):
         super().__init__()
         self.symbols = symbols
 
-    def graph(self, *stages: tuple[int, Sequence[Ref], Stage]) -> StageGraph:
+    def graph(self, *lines: Any) -> StageGraph:
         found = StageGraph()
-        for line, results, stage in stages:
+        found.own = dict(line for line in lines if len(line) == 2)
+        for line, results, stage in (line for line in lines if len(line) == 3):
             if results and list(results) != [(len(found), j) for j, _ in enumerate(stage.elements)]:
                 raise StageError(f"line {line}: results of stage {len(found)} are called %{len(found)}")
             found.append(stage)
@@ -183,33 +193,44 @@ class _Reader(Transformer[Token, Any]):
 
     @v_args(meta=True, inline=False)
     def stage(self, meta: Any, parts: list[Any]) -> tuple[int, Sequence[Ref], Stage]:
-        results, name, operands, *given, elements, axes, spaced, pooled = parts
+        results, name, operands, given, elements, axes, tile_axes, spaced, pooled = parts
         cls = stage_ops().get(str(name))
         if cls is None:
             raise StageError(
                 f"line {meta.line}: there is no stage {name}; there are {', '.join(stage_ops())}"
             )
-        known = {each.name: each for each in fields(cls)}
-        said = dict(pair for pair in given if pair is not None)
-        for each in said:
-            if each not in known:
-                raise StageError(
-                    f"line {meta.line}: {name} has no {each}; it has {', '.join(known) or 'nothing'}"
-                )
-        for each in known.values():
-            if each.default is MISSING and each.name not in said:
-                raise StageError(f"line {meta.line}: {name} has no {each.name}")
+        op = self._made(cls, name, given or (), meta.line)
         if (elements is None) != (not results):
             raise StageError(f"line {meta.line}: {name} has results, or element types, but not both")
         stage = Stage(
-            cls(**said),
+            op,
             elements or (),
             frozenset(axes or ()),
             operands or (),
             spaced,
             frozenset(pooled or ()),
+            tile_axes=tuple(tile_axes or ()),
         )
         return meta.line, results or (), stage
+
+    @v_args(meta=True, inline=False)
+    def own(self, meta: Any, parts: list[Any]) -> tuple[int, OwnAxis]:
+        return int(parts[0]), self._made(OwnAxis, "axis", parts[1], meta.line)
+
+    def _made(self, cls: type[Made], name: str, given: Sequence[tuple[str, Any]], line: int) -> Made:
+        """What these fields are of. Raises StageError where it has others."""
+        known = {each.name: each for each in fields(cls)}
+        said = dict(given)
+        for each in said:
+            if each not in known:
+                raise StageError(f"line {line}: {name} has no {each}; it has {', '.join(known) or 'nothing'}")
+        for each in known.values():
+            if each.default is MISSING and each.name not in said:
+                raise StageError(f"line {line}: {name} has no {each.name}")
+        return cls(**said)
+
+    def fields(self, *given: tuple[str, Any] | None) -> Sequence[tuple[str, Any]]:
+        return [pair for pair in given if pair is not None]
 
     def refs(self, *refs: Ref) -> Sequence[Ref]:
         return refs
@@ -242,10 +263,18 @@ class _Reader(Transformer[Token, Any]):
         return values
 
     def dim(
-        self, extent: int, stride: int, axis: Token | None, step: int | None, start: int | None
+        self,
+        extent: int,
+        stride: int,
+        axis: Token | None,
+        step: int | None,
+        start: int | None,
+        plus: Token | None,
     ) -> BoxDim:
-        walked = None if axis is None else int(axis)
-        return BoxDim(extent, stride, walked, 1 if step is None else step, 0 if start is None else start)
+        walked, plus_ = (None if number is None else int(number) for number in (axis, plus))
+        return BoxDim(
+            extent, stride, walked, 1 if step is None else step, 0 if start is None else start, plus_
+        )
 
     def decimal(self, value: Token) -> float | int:
         return float(value) if set(value) & set(".eE") else int(value)
@@ -270,19 +299,36 @@ class _Reader(Transformer[Token, Any]):
 # -- rules ---------------------------------------------------------------------------------------------------
 
 
+_COUNTS = ("none", "one", "two", "three")
+
+
 def check(graph: StageGraph) -> None:
     """Raises StageError where a graph is none that a kernel could have."""
+    first = min(graph.own, default=0)
+    for number, (axis, own) in enumerate(graph.own.items(), start=first):
+        if axis != number:
+            raise StageError(f"axis {axis} is called {number}")
+        if own.of is not None and not 0 <= own.of < first:
+            raise StageError(f"axis {axis} goes along {own.of}, which is none of the domain's")
     for i, stage in enumerate(graph):
         said = f"stage {i} ({stage.op.NAME})"
+        if graph.own and max(stage.axes | stage.moves, default=0) >= first + len(graph.own):
+            raise StageError(f"{said} has an axis that there is not")
         for j, which in stage.operands:
             if not 0 <= j < i:
                 raise StageError(f"{said} reads %{j}, which is not before it")
             if which >= len(graph[j].elements):
                 raise StageError(f"{said} reads %{j}#{which}, and %{j} has {len(graph[j].elements)} results")
-        if stage.kind in ("load", "fill", "given", "drain") and stage.operands:
-            raise StageError(f"{said} has operands, and takes none")
-        if stage.kind in ("reduce", "store") and len(stage.operands) != 1:
-            raise StageError(f"{said} has {len(stage.operands)} operands, and takes one")
+        takes, given = stage.op.takes, len(stage.operands)
+        if takes is not None and given != takes:
+            has = f"{given} operands" if takes else "operands"
+            raise StageError(
+                f"{said} has {has}, and takes {_COUNTS[takes] if takes < len(_COUNTS) else takes}"
+            )
+        moving = {d.plus for d in stage.op.dims if d.plus is not None}
+        for number, (j, _) in enumerate(stage.operands):
+            if isinstance(graph[j].op, indexed.Scalar) != (number in moving):
+                raise StageError(f"{said} reads %{j}, which is {'no' if number in moving else 'a'} scalar")
         if (stage.kind == "store") != (not stage.elements):
             raise StageError(f"{said} must have {'no results' if stage.elements else 'a result'}")
         if stage.reduces & stage.axes:
