@@ -198,6 +198,7 @@ class BoxKernel(ScheduledKernel):
     def planned_axes(self, schedule: Schedule) -> list[PlannedAxis]:
         placed, loops, _ = self._placed(schedule)
         inside = {loop.axis: loop.trips for loop in loops[len(placed.loops()) :]}
+        met = dict(pair for others in placed.beside.values() for pair in others)
         found: list[PlannedAxis] = []
         tiles = zip([*self.domain, *self._own_extents(inside)], self.stages.tile_of(placed.tile), strict=True)
         for a, (extent, tile) in enumerate(tiles):
@@ -207,7 +208,7 @@ class BoxKernel(ScheduledKernel):
             role = own.what if own is not None else "in order" if a in self.in_order else ""
             pieces = (Cut("loop", inside[a], tile, "piece"),) if a in inside else ()
             cuts = cuts_of(*placed.shares[a], tile) if a in placed.shares else pieces
-            found.append(PlannedAxis(f"d{a}", role, extent, tile, cuts))
+            found.append(PlannedAxis(f"d{a}", role, met.get(a, extent), tile, cuts))
         return found
 
     def _own_extents(self, inside: Mapping[int, int]) -> list[int]:

@@ -288,14 +288,62 @@ def test_attention_of_few_rows() -> None:
     assert "exponentials" in [n["does"] for n in values["nodes"]]
 
 
-@pytest.mark.parametrize(
-    ("name", "stem", "why"), [("copy", "update", "moves a box"), ("sort", "sort", "written out")]
-)
-def test_kernels_without_stages(name: str, stem: str, why: str) -> None:
-    found = plan(name, stem)
-    assert found["graphs"] == [] and why in found["unstaged"]
-    assert [a["tile"] for a in found["axes"]] == found["schedule"]["fields"]["tile"]
-    assert [m["space"] for m in found["memory"]] == ["ub"]
+def test_a_copy_of_a_box() -> None:
+    """Where it begins is a number that the core reads itself; the tile is loaded, and stored as it is."""
+    found = plan("copy", "update")
+    (graph,) = found["graphs"]
+    start, load, store = graph["nodes"]
+    assert (start["does"], start["unit"], start["room"]) == ("scalar", "S", "none")
+    assert start["results"] == [{"element": "i32", "tile": [], "space": "scalar", "bytes": 0}]
+    assert (load["room"], load["operands"], store["operands"]) == ("slots", [], [[1, 0], [0, 0]])
+    assert load["results"][0]["tile"] == found["schedule"]["fields"]["tile"]
+    assert found["unstaged"] == "" and [m["space"] for m in found["memory"]] == ["ub"]
+
+
+def test_a_sort() -> None:
+    """It has axes that its tiles have besides those that it walks: the elements that are kept, and what it works in."""
+    found = plan("sort", "sort")
+    rows, columns, kept, work = found["axes"]
+    assert [rows["tile"], columns["tile"]] == found["schedule"]["fields"]["tile"]
+    assert (kept["role"], kept["tile"], kept["cuts"]) == ("kept", 512, [])
+    assert (work["role"], work["tile"], work["cuts"]) == ("worked in", 4 * 512, [])
+    (graph,) = found["graphs"]
+    load, made, store = graph["nodes"]
+    assert (load["axes"], made["axes"]) == ([rows["name"], columns["name"]], [rows["name"], kept["name"]])
+    assert [load["unit"], made["unit"], store["unit"]] == ["MTE2", "V", "MTE3"]
+    assert all(node["inside"] == [rows["name"]][: len(found["loops"])] for node in graph["nodes"])
+
+
+@pytest.mark.parametrize(("name", "axis", "does"), [("running", 1, "running sum"), ("scattered", 2, "scatter by set")])
+def test_tiles_carried_along_an_axis(name: str, axis: int, does: str) -> None:
+    """What goes from piece to piece is what the loop of the text carries; all of a piece is in that loop."""
+    found = plan(name, {"running": "cumulate", "scattered": "scatter"}[name])
+    along = found["axes"][axis]
+    ((by, trips, piece),) = cuts(found, along["name"])
+    assert (by, along["role"], piece) == ("loop", "in order", found["schedule"]["fields"]["tile"][axis])
+    (graph,), loop = found["graphs"], found["loops"][-1]
+    assert loop["trips"] == trips and len(loop["carries"]) == 1
+    (carrying,) = (node for node in graph["nodes"] if node["carried_bytes"])
+    assert carrying["does"] == does and carrying["room"] == "carried"
+    shape, element = loop["carries"][0].removesuffix(" in ub").rsplit("x", 1)
+    elements = math.prod(map(int, shape.split("x")))
+    width = {"f16": 2, "f32": 4}[element]
+    assert 0 <= carrying["carried_bytes"] - elements * width < 32 * int(shape.split("x")[0])
+    store = graph["nodes"][-1]
+    assert (along["name"] in store["inside"]) == (name == "running")
+
+
+def test_windows_and_what_they_reach() -> None:
+    """A tile of results, the border that is loaded around it, and the loops through the places of a window."""
+    found = plan("windows", "reduce_window")
+    (graph,) = found["graphs"]
+    load, fill, piece, made, _ = graph["nodes"]
+    tile = found["schedule"]["fields"]["tile"]
+    assert load["results"][0]["tile"] == [tile[0] + 8, tile[1] + 4]
+    assert all(node["results"][0]["tile"] == tile for node in (fill, piece, made))
+    places = [each["name"] for each in found["axes"] if each["role"] == "place in the window"]
+    assert [cuts(found, name) for name in places] == [[("loop", 9, 1)], [("loop", 5, 1)]]
+    assert piece["inside"][-2:] == places and not set(places) & {*load["inside"], *graph["nodes"][-1]["inside"]}
 
 
 # -- other programs ------------------------------------------------------------------------------------------
