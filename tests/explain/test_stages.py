@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,23 @@ def test_stages_know_their_op_and_line(name: str) -> None:
             place = graph.places[node["origin"]]
             assert node["source"] == (None if place is None else str(place))
             assert place is None or place.file == str(HERE)
+
+
+@cases
+def test_units_are_those_of_the_schema(name: str) -> None:
+    schema = json.loads((HERE.parents[2] / "docs" / "schemas" / "cli.json").read_text())
+
+    def units(part: Any) -> Iterator[Any]:
+        for key, value in part.items() if isinstance(part, dict) else enumerate(part):
+            if key == "unit" and "anyOf" in value:
+                yield value["anyOf"]
+            elif isinstance(value, dict | list):
+                yield from units(value)
+
+    ((named, none),) = units(schema)
+    assert none == {"type": "null"}
+    nodes = [node for found in plans(name).values() for each in found["graphs"] for node in each["nodes"]]
+    assert {node["unit"] for node in nodes} <= {*named["enum"], None}
 
 
 def test_what_is_loaded_is_in_slots_and_fits() -> None:
