@@ -111,7 +111,12 @@ class LoopNest:
     def __post_init__(self) -> None:
         self.pending = list(self.order)
 
-    def emit(self, depth: int = 0) -> None:
+    def emit(self) -> None:
+        """Builds all of it."""
+        self._inside(0)
+        assert not self.pending, "a stage has an operand that is made behind it"
+
+    def _inside(self, depth: int) -> None:
         """Builds all from a level on."""
         self._stages(depth)
         if depth == len(self.loops):
@@ -121,7 +126,7 @@ class LoopNest:
             self._carried(depth, carrying)
         else:
             with self._turns(self.loops[depth]):
-                self.emit(depth + 1)
+                self._inside(depth + 1)
         self._stages(depth)
 
     @contextmanager

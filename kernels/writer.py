@@ -52,11 +52,13 @@ class StageWriter:
     def load(
         self, op: LoadBox, element: Attribute, shape: Sequence[int] = (), scalars: Sequence[Ref] = ()
     ) -> Ref:
+        """What a load brings, as a tile with these dimensions. scalars: what says where it begins, if anything does."""
         return self.put(op, [element], op.moves, scalars, shape)
 
     def store(
         self, output: int, box: Sequence[BoxDim], tile: Ref, offset: int = 0, scalars: Sequence[Ref] = ()
     ) -> None:
+        """Stores a tile into a box of an output, `offset` elements behind its first one."""
         op = StoreBox(output, tuple(box), self.element(tile), offset)
         self.put(op, [], op.moves, [tile, *scalars])
 
@@ -67,12 +69,15 @@ class StageWriter:
         shape: Sequence[int] = (),
         axes: frozenset[int] = frozenset(),
     ) -> Ref:
+        """One number in a tile with these dimensions, along `axes` of which there are several elements."""
         return self.put(Fill(value), [element], axes, (), shape)
 
     def element(self, ref: Ref) -> Attribute:
+        """The element type of a result."""
         return self.graph[ref[0]].elements[ref[1]]
 
     def shape(self, ref: Ref) -> tuple[int, ...]:
+        """The axes that the dimensions of a result are."""
         return self.graph[ref[0]].tile_axes
 
     def apply(self, function: str, *operands: Ref, element: Attribute | None = None) -> Ref:

@@ -198,31 +198,32 @@ class BoxKernel(ScheduledKernel):
     def planned_axes(self, schedule: Schedule) -> list[PlannedAxis]:
         placed, loops, _ = self._placed(schedule)
         inside = {loop.axis: loop.trips for loop in loops[len(placed.loops()) :]}
-        met = dict(pair for others in placed.beside.values() for pair in others)
+        extents = dict(enumerate(self.domain))
+        extents.update(pair for others in placed.beside.values() for pair in others)
+        extents.update((a, own.least * inside.get(a, 1)) for a, own in self.stages.own.items())
+        roles = {
+            **dict.fromkeys(self.in_order, "in order"),
+            **{a: o.what for a, o in self.stages.own.items()},
+        }
         found: list[PlannedAxis] = []
-        tiles = zip([*self.domain, *self._own_extents(inside)], self.stages.tile_of(placed.tile), strict=True)
-        for a, (extent, tile) in enumerate(tiles):
-            own = self.stages.own.get(a)
-            if own is not None and own.of is not None:
+        for a, tile in enumerate(self.stages.tile_of(placed.tile)):
+            if a in self._along:
                 continue
-            role = own.what if own is not None else "in order" if a in self.in_order else ""
             pieces = (Cut("loop", inside[a], tile, "piece"),) if a in inside else ()
             cuts = cuts_of(*placed.shares[a], tile) if a in placed.shares else pieces
-            found.append(PlannedAxis(f"d{a}", role, met.get(a, extent), tile, cuts))
+            found.append(PlannedAxis(f"d{a}", roles.get(a, ""), extents[a], tile, cuts))
         return found
 
-    def _own_extents(self, inside: Mapping[int, int]) -> list[int]:
-        """Elements along the axes of its stages' own."""
-        return [own.least * inside.get(a, 1) for a, own in self.stages.own.items()]
+    @property
+    def _along(self) -> Mapping[int, int]:
+        """Axes of its stages' own that go along one of the domain, and which."""
+        return {a: own.of for a, own in self.stages.own.items() if own.of is not None}
 
     def planned_graphs(self, schedule: Schedule) -> list[PlannedGraph]:
         placed, loops, levels = self._placed(schedule)
         tile = self.stages.tile_of(placed.tile)
-        walked = [a for a, _ in enumerate(tile) if a not in self.stages.own or self.stages.own[a].of is None]
-        axes = [
-            own.of if own is not None and own.of is not None else walked.index(a)
-            for a, own in ((a, self.stages.own.get(a)) for a, _ in enumerate(tile))
-        ]
+        walked = [a for a, _ in enumerate(tile) if a not in self._along]
+        axes = [self._along[a] if a in self._along else walked.index(a) for a, _ in enumerate(tile)]
         pieces = {loop.axis for loop in loops[len(placed.loops()) :]}
         places: list[StagePlace] = []
         for stage, level in zip(self.stages, levels, strict=True):
