@@ -332,7 +332,9 @@ def test_a_sort() -> None:
     assert all(node["inside"] == [rows["name"]][: len(found["loops"])] for node in graph["nodes"])
 
 
-@pytest.mark.parametrize(("name", "axis", "does"), [("running", 1, "running sum"), ("scattered", 2, "scatter by set")])
+@pytest.mark.parametrize(
+    ("name", "axis", "does"), [("running", 1, "running sum"), ("scattered", 2, "scatter by set")]
+)
 def test_tiles_carried_along_an_axis(name: str, axis: int, does: str) -> None:
     """What goes from piece to piece is what the loop of the text carries; all of a piece is in that loop."""
     found = plan(name, {"running": "cumulate", "scattered": "scatter"}[name])
@@ -361,7 +363,10 @@ def test_windows_and_what_they_reach() -> None:
     assert all(node["results"][0]["tile"] == tile for node in (fill, piece, made))
     places = [each["name"] for each in found["axes"] if each["role"] == "place in the window"]
     assert [cuts(found, name) for name in places] == [[("loop", 9, 1)], [("loop", 5, 1)]]
-    assert piece["inside"][-2:] == places and not set(places) & {*load["inside"], *graph["nodes"][-1]["inside"]}
+    assert piece["inside"][-2:] == places and not set(places) & {
+        *load["inside"],
+        *graph["nodes"][-1]["inside"],
+    }
 
 
 # -- other programs ------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from xdsl.ir import Attribute
 
@@ -124,13 +124,9 @@ class CopyKernel(BoxKernel):
     def write(self, w: StageWriter) -> None:
         copy, ones = self.copy, (1,) * len(self.copy.box)
         known: dict[Start, Ref] = {}
-        source = self._box(w, known, copy.source, copy.source_starts, ones)
-        dest = self._box(w, known, copy.dest, copy.dest_starts, copy.dest_steps)
-        (box, behind, at), (to, to_behind, to_at) = (
-            _moved(*each, tile) for each, tile in ((source, 0), (dest, 1))
-        )
-        data = w.load(LoadBox(0, box, behind), self.element, scalars=at)
-        w.store(0, to, data, to_behind, to_at)
+        box, behind, at = self._box(w, known, copy.source, copy.source_starts, ones, 0)
+        to, to_behind, to_at = self._box(w, known, copy.dest, copy.dest_starts, copy.dest_steps, 1)
+        w.store(0, to, w.load(LoadBox(0, box, behind), self.element, scalars=at), to_behind, to_at)
 
     def _box(
         self,
@@ -139,35 +135,27 @@ class CopyKernel(BoxKernel):
         shape: Sequence[int],
         starts: Sequence[Start],
         steps: Sequence[int],
-    ) -> tuple[list[tuple[BoxDim, Ref | None]], int]:
-        """The dimensions of what is moved in one tensor, each with what says where it begins if that is known at run
-        time, and how many elements behind the first one all is. The view ends with the box where it is known, so that
-        its edge masks the last tile."""
-        strides, found, behind = row_strides(shape), list[tuple[BoxDim, Ref | None]](), 0
+        operands: int,
+    ) -> tuple[tuple[BoxDim, ...], int, list[Ref]]:
+        """The dimensions of what is moved in one tensor, how many elements behind the first one it begins, and what
+        says at run time how much further on, behind so many other operands. The view ends with the box where that is
+        known, so that its edge masks the last tile."""
+        strides, box, behind, scalars = row_strides(shape), list[BoxDim](), 0, list[Ref]()
         for a, (group, extent) in enumerate(zip(self.groups, self.domain, strict=True)):
             if not group:
-                found.append((BoxDim(extent, 1, a), None))
+                box.append(BoxDim(extent, 1, a))
                 continue
             last = group[-1]
             first, step = starts[last], steps[last]
             if isinstance(first, tuple):
                 if first not in known:
                     known[first] = w.put(Scalar(*first), [self.copy.scalars[first[0] - 1]])
-                found.append((BoxDim(shape[last], strides[last], a, step), known[first]))
+                box.append(BoxDim(shape[last], strides[last], a, step, plus=operands + len(scalars)))
+                scalars.append(known[first])
             else:
                 behind += first * strides[last]
-                found.append((BoxDim((extent - 1) * step + 1, strides[last], a, step), None))
-        return found, behind
-
-
-def _moved(
-    dims: Sequence[tuple[BoxDim, Ref | None]], behind: int, operands: int
-) -> tuple[tuple[BoxDim, ...], int, list[Ref]]:
-    """The same, where a stage takes so many other operands in front of these."""
-    scalars = [ref for _, ref in dims if ref is not None]
-    numbers = iter(range(operands, operands + len(scalars)))
-    box = tuple(dim if ref is None else replace(dim, plus=next(numbers)) for dim, ref in dims)
-    return box, behind, scalars
+                box.append(BoxDim((extent - 1) * step + 1, strides[last], a, step))
+        return tuple(box), behind, scalars
 
 
 def _groups(box: Sequence[int], whole: set[int], strides: Sequence[dict[int, int]]) -> list[list[int]]:

@@ -128,20 +128,10 @@ class SelectAndScatterKernel(BoxKernel):
 
     def write(self, w: StageWriter) -> None:
         op, axes, rank = self.op, self.axes, len(self.axes)
-        windows = w.own(
-            [OwnAxis("windows", 1 + a.behind, d, 1, a.first - a.behind) for d, a in enumerate(axes)]
-        )
+        counted = [(d, a, a.behind + 1, a.first - a.behind) for d, a in enumerate(axes)]
+        windows = w.own([OwnAxis("windows", n, d, 1, at) for d, _, n, at in counted])
         reached = w.own(
-            [
-                OwnAxis(
-                    "reached by windows",
-                    a.reach(1 + a.behind),
-                    d,
-                    a.stride,
-                    (a.first - a.behind) * a.stride - a.low,
-                )
-                for d, a in enumerate(axes)
-            ]
+            [OwnAxis("in windows", a.reach(n), d, a.stride, at * a.stride - a.low) for d, a, n, at in counted]
         )
         neutral, tile, total = identity(self.kind, self.dtype), range(rank), self.total
         data = w.load(_operand(op.x, reached, 0), self.element, reached)
