@@ -199,7 +199,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
         lambda x, w: (x @ w).reshape(24, 4, 48).max(1),
         [struct(96, 32), struct(32, 48)],
     ),
-    "rows of a table": (lambda x, i: jnp.take(x, i, axis=0), [struct(101, 37), struct(53, dtype="int32")]),
+    "rows of a table": (
+        lambda x, i: jnp.take(x, i, axis=0, mode="clip"),
+        [struct(101, 37), struct(53, dtype="int32")],
+    ),
     "in batches": (
         lambda x, i: jax.vmap(lambda a, b: a[b])(x, i),
         [struct(6, 40, 48), struct(6, 19, dtype="int32")],
