@@ -159,7 +159,7 @@ def _node(planned: PlannedGraph, i: int, room: Room, shape: list[int | str], nam
             {
                 "element": dtype_name(e),
                 "tile": shape,
-                "space": op.space,
+                "space": stage.space,
                 "bytes": _number(planned.bytes(i, j)),
             }
             for j, e in enumerate(stage.elements)

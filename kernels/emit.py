@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import singledispatch
 
@@ -43,19 +44,22 @@ from .stage import (
 @dataclass
 class Emitter:
     """What stages need while they are built: tile extents, loop positions, and what gives the tiles that other parts of
-    the kernel make, by name."""
+    the kernel make, by name. together: for an axis, others that are gone along with it, and by how many elements for
+    each tile."""
 
     builder: KernelBuilder
     tile: Sequence[int]
     position: dict[int, Expr] = field(default_factory=dict)
     given: Mapping[str, Callable[[Emitter, Stage], SSAValue]] = field(default_factory=dict)
+    together: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
 
     def type(self, axes: frozenset[int], element: Attribute, spacing: Spacing | None = None) -> TileType:
         return TileType.of(spanning(self.tile, axes, spacing), element, "ub")
 
     def types(self, stage: Stage) -> list[TileType]:
         """Of the results of a stage."""
-        return [self.type(stage.axes, element, stage.spacing) for element in stage.elements]
+        extents = stage.extents(self.tile)
+        return [TileType.of(extents, element, "ub") for element in stage.elements]
 
     def at(self, axis: int) -> Expr:
         return self.position.get(axis, Expr())
@@ -63,6 +67,11 @@ class Emitter:
     def handed(self, axis: int) -> Expr:
         """Where what the cube hands over is."""
         return self.at(axis)
+
+    def advance(self, axis: int, tiles: Expr) -> None:
+        """Goes so many tiles ahead along an axis, and along those that go with it."""
+        for a, elements in ((axis, self.tile[axis]), *self.together.get(axis, ())):
+            self.position[a] = self.at(a) + tiles * elements
 
     def move(self, axis: int, index: Expr, extent: int, whole: bool) -> Expr:
         """Goes so many tiles, which are `whole` or parts of one, of this extent ahead along an axis; the elements from
@@ -75,11 +84,17 @@ class Emitter:
         """Builds a stage from the tiles of its operands; its results."""
         return build_stage(stage.op, self, stage, tiles)
 
+    @contextmanager
+    def located(self, stage: Stage) -> Iterator[None]:
+        """What is built inside comes from where a stage does."""
+        outer, self.builder.location = self.builder.location, stage.location
+        yield
+        self.builder.location = outer
+
     def emit(self, i: int, stage: Stage, done: dict[Ref, SSAValue]) -> None:
         """Builds stage number `i` from the tiles in `done`, and adds its own."""
-        outer, self.builder.location = self.builder.location, stage.location
-        results = self.build(stage, [done[r] for r in stage.operands])
-        self.builder.location = outer
+        with self.located(stage):
+            results = self.build(stage, [done[r] for r in stage.operands])
         done.update({(i, j): r for j, r in enumerate(results)})
 
     def emit_level(
@@ -93,7 +108,8 @@ class Emitter:
 
 @singledispatch
 def build_stage(op: StageOp, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
-    """The results of a stage with this op."""
+    """The results of a stage with this op, from the tiles of its operands: a function for each class of ops, which a
+    module that has ops of its own registers."""
     raise TypeError(f"no tile ops are known for {op.NAME}")
 
 
@@ -105,7 +121,7 @@ def _(op: Fill, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence
 @build_stage.register
 def _(op: Iota, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     indices, rows = pack([e.at(op.axis) * op.step + op.start])
-    dim, step = integer_attr(op.axis), integer_attr(op.step)
+    dim, step = integer_attr(stage.dimension(op.axis)), integer_attr(op.step)
     return e.builder.add(ops.IotaOp, indices, e.types(stage), offsets=rows, dim=dim, step=step).results
 
 
@@ -115,7 +131,7 @@ def _(op: LoadBox, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Seque
     dims = [op.box[d] for d in op.order] or op.box
     view = b.view(b.gm(op.input), [d.extent for d in dims], [d.stride for d in dims], op.offset)
     places, sizes, steps = (
-        zip(*(_along(d, e, stage.spacing) for d in dims), strict=True) if dims else ((), (), ())
+        zip(*(_along(d, e, tiles, stage.spacing) for d in dims), strict=True) if dims else ((), (), ())
     )
     if op.order:
         *outer, lines, columns = kind.shape
@@ -123,23 +139,25 @@ def _(op: LoadBox, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Seque
     return [b.load(view, places, sizes, kind, steps, op.fill)]
 
 
-def _along(dim: BoxDim, e: Emitter, spacing: Spacing | None) -> tuple[Expr, int, int]:
-    """Where a load begins along a dimension, how much it takes, and every which element."""
+def _along(
+    dim: BoxDim, e: Emitter, tiles: Sequence[SSAValue], spacing: Spacing | None = None
+) -> tuple[Expr, int, int]:
+    """Where a load or store begins along a dimension, how much it takes, and every which element."""
+    start = Expr(dim.start) if dim.plus is None else Expr.of(tiles[dim.plus]) + dim.start
     if dim.axis is None:
-        return Expr() + dim.start, 1, 1
+        return start, 1, 1
     at, extent = e.at(dim.axis), e.tile[dim.axis]
     if spacing is None or spacing.axis != dim.axis:
-        return at * dim.step + dim.start, extent, dim.step
+        return at * dim.step + start, extent, dim.step
     return spacing.place(at, extent), spacing.length(extent), 1
 
 
 @build_stage.register
 def _(op: StoreBox, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
-    b, axes = e.builder, [d.axis for d in op.box if d.axis is not None]
-    dest = b.view(
-        b.output(op.output), [d.extent for d in op.box] or [1], [d.stride for d in op.box] or [1], op.offset
-    )
-    b.store(tiles[0], dest, [e.at(a) for a in axes] or [Expr()], [e.tile[a] for a in axes] or [1])
+    b, dims = e.builder, op.box or (BoxDim(1, 1, None),)
+    dest = b.view(b.output(op.output), [d.extent for d in dims], [d.stride for d in dims], op.offset)
+    places, sizes, steps = zip(*(_along(d, e, tiles) for d in dims), strict=True)
+    b.store(tiles[0], dest, places, sizes, steps)
     return ()
 
 
@@ -174,10 +192,14 @@ def _(op: Transpose, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Seq
 @build_stage.register
 def _(op: Extract, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     (kind,) = e.types(stage)
-    taken = {axis: (start, step) for axis, start, step in op.taken}
-    starts, steps = zip(*(taken.get(a, (0, 1)) for a in range(len(e.tile))), strict=True)
+    taken = {d: (start, step) for d, start, step in op.taken}
+    starts, steps = zip(*(taken.get(d, (0, 1)) for d in range(len(kind.shape))), strict=True)
     ends = (start - min(step, 0) * (n - 1) for start, step, n in zip(starts, steps, kind.shape, strict=True))
-    indices, offsets = pack([Expr(end) for end in ends])
+    moved = {d: e.at(axis) * elements for d, axis, elements in op.moved}
+    places = [moved.get(d, Expr()) + end for d, end in enumerate(ends)]
+    if kind == tiles[0].type and all(place == Expr() for place in places):
+        return tiles
+    indices, offsets = pack(places)
     sizes, steps = ints(kind.shape), ints(steps)
     return e.builder.add(
         ops.ExtractOp, [*tiles, *indices], [kind], offsets=offsets, sizes=sizes, steps=steps

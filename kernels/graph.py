@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..dialects.dtypes import itemsize
-from .stage import Stage, bytes_of_widths
+from ..dialects.npu.types import padded_size
+from .stage import Stage
 
 _ORDER = {"load": 0, "store": 2}
 """When the kinds of stages of one loop depth are emitted; others come between."""
@@ -23,15 +24,38 @@ class _Layout:
     widths: Sequence[tuple[int, ...]]
 
 
-class StageGraph(list[Stage]):
-    """Stages in an order in which each comes after what it uses."""
+@dataclass(frozen=True)
+class OwnAxis:
+    """An axis that stages have besides those of their domain: a tile has `least` elements along it, or so many for the
+    first element along the axis `of` of the domain and `step` more for each other one; it begins at `start` where the
+    domain begins. what: what lies along it, for people."""
 
+    what: str
+    least: int = 1
+    of: int | None = None
+    step: int = 1
+    start: int = 0
+
+    def length(self, tile: Sequence[int]) -> int:
+        """Its elements for a tile of the domain."""
+        return self.least if self.of is None else (tile[self.of] - 1) * self.step + self.least
+
+
+class StageGraph(list[Stage]):
+    """Stages in an order in which each comes after what it uses. own: the axes that they have behind those of their
+    domain, by number."""
+
+    own: Mapping[int, OwnAxis] = {}
     _known: _Layout | None = None
     _places: Sequence[tuple[int, frozenset[int]]] = ()
 
     def extents(self, stage: Stage, tile: Sequence[int]) -> Sequence[int]:
         """The extents of a stage's results along all axes, for those of a tile."""
         return tile
+
+    def tile_of(self, tile: Sequence[int]) -> tuple[int, ...]:
+        """The extents of a tile along all axes, for those along the axes of the domain."""
+        return (*tile, *(axis.length(tile) for axis in self.own.values()))
 
     def rows(self) -> frozenset[int]:
         """The axes that are reduced."""
@@ -67,10 +91,13 @@ class StageGraph(list[Stage]):
         sizes: dict[tuple[object, ...], int] = {}  # many stages have results of one kind
         for i, stage in enumerate(self):
             extents = self.extents(stage, tile)
-            kind = (*extents, stage.axes, layout.widths[i], stage.spacing)
+            kind = (*extents, stage.axes, stage.tile_axes, layout.widths[i], stage.spacing)
             need = sizes.get(kind)
             if need is None:
-                need = sizes[kind] = bytes_of_widths(extents, stage.axes, layout.widths[i], stage.spacing)
+                shape = stage.extents(extents)
+                need = sizes[kind] = sum(padded_size(shape, width) for width in layout.widths[i])
+            if stage.kind == "scalar":
+                continue
             if i in layout.crossing:
                 total += need * slots
             elif stage.kind == "fill" or i in layout.kept:
@@ -117,11 +144,14 @@ class StageGraph(list[Stage]):
         return 0
 
     def levels(self, depth: dict[int, int]) -> list[int]:
-        """The loop depth each stage belongs to: the deepest that anything it uses varies with."""
+        """The loop depth each stage belongs to: the deepest that anything it uses varies with. What is reduced along
+        the axis of a loop is known behind it."""
         level: list[int] = []
+        along: list[frozenset[int]] = []
         for stage in self:
-            own = max((depth.get(a, 0) for a in stage.moves), default=0)
-            level.append(max([own, *(level[j] for j, _ in stage.operands)]))
+            moved = stage.moves.union(*(along[j] - self[j].reduces for j, _ in stage.operands))
+            along.append(moved)
+            level.append(max((depth.get(a, 0) for a in moved), default=0))
         return level
 
     def ordered(self, stages: Iterable[int]) -> list[int]:

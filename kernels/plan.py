@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from ..dialects.dtypes import itemsize
 from ..dialects.graph.schedules import Schedule
-from ..dialects.npu.types import Pipe, padded_bytes
+from ..dialects.npu.types import Pipe, padded_size
 from .builder import may_repeat
 from .graph import StageGraph
-from .stage import Given, Stage, spanning
+from .stage import Given, Stage
 
 Binding = Literal["cores", "units", "loop"]
 """What takes the parts of an axis: cores, the vector cores beside a cube core, or the turns of a loop."""
@@ -103,18 +104,14 @@ class PlannedGraph:
         return self.brought[stage.op.name].pipe if isinstance(stage.op, Given) else stage.pipe
 
     def shape(self, i: int) -> Sequence[int]:
-        """Elements of the results of a stage along each of their axes."""
-        stage, tile = self.stages[i], self._tile(i)
-        own = stage.op.shape(tile)
-        return spanning(self.stages.extents(stage, tile), stage.axes, stage.spacing) if own is None else own
+        """Elements of the results of a stage along each of their dimensions."""
+        tile = self.tiles[i] if self.tiles else self.tile
+        return self.stages[i].extents(self.stages.extents(self.stages[i], tile))
 
     def bytes(self, i: int, result: int) -> int:
-        """Bytes on chip that one slot of a result of a stage takes, its rows padded to blocks; 0 for a number."""
-        shape = self.shape(i)
-        return padded_bytes(shape, self.stages[i].elements[result]) if shape else 0
-
-    def _tile(self, i: int) -> Sequence[int]:
-        return self.tiles[i] if self.tiles else self.tile
+        """Bytes on chip that one slot of a result of a stage takes, its rows padded to blocks; 0 for a scalar."""
+        stage = self.stages[i]
+        return 0 if stage.kind == "scalar" else padded_size(self.shape(i), itemsize(stage.elements[result]))
 
     def rooms(self) -> list[Room]:
         """Where the results of each stage are kept."""
@@ -129,7 +126,7 @@ class PlannedGraph:
                 if maker.inside != place.inside or not {*place.walks} <= {*maker.walks}:
                     apart.add(j)
         for i, (stage, place) in enumerate(zip(self.stages, self.places, strict=True)):
-            if not stage.elements:
+            if not stage.elements or stage.kind == "scalar":
                 found.append("none")
             elif place.carried:
                 found.append("carried")

@@ -97,8 +97,7 @@ class ReadPlace(StageOp):
     """The number that says where a slice begins."""
 
     NAME = "read_place"
-    KIND = "load"
-    PIPE = Pipe.S
+    KIND = "scalar"
 
     place: PlaceRead
 
@@ -110,9 +109,6 @@ class ReadPlace(StageOp):
     def source(self) -> int | None:
         return self.place.input
 
-    def shape(self, tile: Sequence[int]) -> Sequence[int]:
-        return []
-
 
 @dataclass(frozen=True)
 class LoadOperand(StageOp):
@@ -122,11 +118,18 @@ class LoadOperand(StageOp):
     NAME = "load_l1"
     KIND = "load"
     SPACE = "l1"
-    TAKES = (0, None)
 
     input: int
     box: tuple[OperandDim, ...]
     offset: int = 0
+
+    @property
+    def takes(self) -> tuple[int, int | None]:
+        return len(self.scalars), len(self.scalars)
+
+    @property
+    def scalars(self) -> frozenset[int]:
+        return frozenset(range(sum(dim.begins is not None for dim in self.box)))
 
     @property
     def moves(self) -> frozenset[int]:

@@ -19,18 +19,18 @@ from ..dialects.npu.types import GmType, Pipe, padded_size
 Ref = tuple[int, int]
 """A stage's number and which of its results."""
 
-StageKind = Literal["load", "drain", "given", "fill", "op", "reduce", "store"]
+StageKind = Literal["scalar", "load", "drain", "given", "fill", "op", "reduce", "store"]
 """When a stage is built, and which pipe it is on: loads first, stores last; a drain brings what the cube has; another
-part of the kernel has made what is given."""
+part of the kernel has made what is given; a scalar is a number that the core itself reads, and no tile."""
 
-PIPES: Mapping[StageKind, Pipe] = {"load": Pipe.MTE2, "store": Pipe.MTE3}
+PIPES: Mapping[StageKind, Pipe] = {"scalar": Pipe.S, "load": Pipe.MTE2, "store": Pipe.MTE3}
 """The pipe that stages of a kind are on; all others are on the vector unit's."""
 
-OPERANDS: Mapping[StageKind, tuple[int, int | None]] = {
-    **dict.fromkeys(("load", "fill", "given", "drain"), (0, 0)),
+TAKES: Mapping[StageKind, tuple[int, int | None]] = {
+    **dict.fromkeys(("scalar", "load", "drain", "given", "fill"), (0, 0)),
     **dict.fromkeys(("reduce", "store"), (1, 1)),
 }
-"""How many operands stages of a kind have at least and at most; others have any number."""
+"""How many operands stages of a kind take at least and at most; others take any number."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,15 @@ class Spacing:
 @dataclass(frozen=True)
 class BoxDim:
     """One dimension of what is loaded or stored: its extent, its stride in elements, and the axis that it is walked
-    along, None where there is one place; `step` elements at a time from `start` on."""
+    along, None where there is one place; `step` elements at a time from `start` on. plus: the number of the operand, a
+    scalar, that says how much further on."""
 
     extent: int
     stride: int
     axis: int | None
     step: int = 1
     start: int = 0
+    plus: int | None = None
 
 
 # -- what a stage does ---------------------------------------------------------------------------------------
@@ -84,7 +86,7 @@ class StageOp:
     SPACE: ClassVar[str] = "ub"
     """The memory that has its results."""
     TAKES: ClassVar[tuple[int, int | None] | None] = None
-    """How many operands it has at least and at most, None for no limit; None where its kind says so."""
+    """How many operands it takes at least and at most, None for no limit; None where its kind says so."""
 
     @property
     def kind(self) -> StageKind:
@@ -96,8 +98,15 @@ class StageOp:
 
     @property
     def takes(self) -> tuple[int, int | None]:
-        """How many operands it has at least and at most; None for no limit."""
-        return OPERANDS.get(self.kind, (0, None)) if self.TAKES is None else self.TAKES
+        """How many operands it takes at least and at most; None for no limit."""
+        least, most = TAKES.get(self.kind, (0, None)) if self.TAKES is None else self.TAKES
+        also = sum(d.plus is not None for d in self.dims)
+        return least + also, None if most is None else most + also
+
+    @property
+    def scalars(self) -> frozenset[int]:
+        """The numbers of its operands that are scalars, which say where it begins."""
+        return frozenset(d.plus for d in self.dims if d.plus is not None)
 
     def shape(self, tile: Sequence[int]) -> Sequence[int] | None:
         """The extents of its results for a tile of the axes; None where they are those of the axes that it spans."""
@@ -121,6 +130,12 @@ class StageOp:
     @property
     def reduces(self) -> frozenset[int]:
         """Axes that it reduces."""
+        return frozenset()
+
+    @property
+    def carries(self) -> frozenset[int]:
+        """Axes along which a tile goes from each piece to the next; its first operand is then what the first piece
+        begins with, unless loops.py says otherwise."""
         return frozenset()
 
     @property
@@ -289,13 +304,19 @@ class Transpose(StageOp):
 
 @dataclass(frozen=True)
 class Extract(StageOp):
-    """Elements of a tile: along each axis that is `taken` from a start on, one in so many: (axis, start, step); with a
-    negative step from the last one on. picks: whether the vector unit picks them one by one."""
+    """Elements of a tile: along each dimension that is `taken` from a start on, one in so many: (dimension, start,
+    step); with a negative step from the last one on. moved: (dimension, axis, elements) where it starts so many
+    elements further for each place along an axis. picks: whether the vector unit picks them one by one."""
 
     NAME = "extract"
 
     taken: tuple[tuple[int, int, int], ...]
     picks: bool = False
+    moved: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def moves(self) -> frozenset[int]:
+        return frozenset(axis for _, axis, _ in self.moved)
 
     @property
     def function(self) -> str | None:
@@ -409,7 +430,8 @@ class Stage:
     """One tile op: what it does, to which results of stages before it. elements: the element types of its results,
     which span the domain's `axes`. spacing: the axis along which its results have other lengths than what else spans
     it. pooled: axes along which it has windows in the place of their elements. location: where the graph op that it
-    belongs to came from, which does not count in comparisons.
+    belongs to came from, which does not count in comparisons. tile_axes: the axes that the dimensions of its results
+    are, in order, of which those that it does not span have one element; empty where these are all of the domain's.
 
     kind, function, moves, reduces, combines, source and target are what `op` says. view, along: what a load or store
     moves in all, and the axis of each of its dimensions.
@@ -422,10 +444,12 @@ class Stage:
     spacing: Spacing | None = None
     pooled: frozenset[int] = frozenset()
     location: LocationAttr | None = field(default=None, compare=False)
+    tile_axes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         op, self.elements, self.operands = self.op, tuple(self.elements), tuple(self.operands)
-        self.kind, self.function, self.combines, self.source = op.kind, op.function, op.combines, op.source
+        self.kind: StageKind = op.kind
+        self.function, self.combines, self.source = op.function, op.combines, op.source
         self.moves, self.reduces, self.target = op.moves, op.reduces, op.target
         self.along: Sequence[int | None] = [d.axis for d in op.dims]
         self.view: GmType | None = None
@@ -438,6 +462,25 @@ class Stage:
     def pipe(self) -> Pipe:
         """The pipe that it is on."""
         return self.op.PIPE or PIPES.get(self.op.kind, Pipe.V)
+
+    @property
+    def space(self) -> str:
+        """Where its results are: on chip, or in the core's own registers."""
+        return "scalar" if self.kind == "scalar" else self.op.space
+
+    def extents(self, tile: Sequence[int]) -> list[int]:
+        """Elements of its results along each of their dimensions, for the extents of a tile."""
+        if self.kind == "scalar":
+            return []
+        own = self.op.shape(tile)
+        if own is not None:
+            return list(own)
+        extents = spanning(tile, self.axes, self.spacing)
+        return [extents[a] for a in self.tile_axes] if self.tile_axes else extents
+
+    def dimension(self, axis: int) -> int:
+        """Which dimension of its results an axis is."""
+        return self.tile_axes.index(axis) if self.tile_axes else axis
 
     def box(self, tile: Sequence[int]) -> list[int]:
         """What it loads or stores at once, for the extents of a tile."""

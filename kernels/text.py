@@ -7,7 +7,8 @@
       store(%2) {output = 0, box = [1024 by 1 at 0], element = f16} over [0]
     }
 
-A field that has its usual value is left out. Sizes that are open stand as `<8*s + 1>`; numbers that JSON does not have
+A graph that has axes of its own begins with them: `axis 2 {what = "kept", least = 8}`. A field that has its usual value
+is left out. Sizes that are open stand as `<8*s + 1>`; numbers that JSON does not have
 are their bits, as in MLIR. Locations are no part of the text.
 """
 
@@ -15,11 +16,11 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import cache
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import LarkError, UnexpectedInput, VisitError
@@ -28,11 +29,17 @@ from xdsl.ir import Attribute
 from ..dialects.dtypes import dtype_name, element_type
 from ..dialects.open_sizes import OpenSize
 from ..dialects.sizes import Names, SizeError, parse_size, size_text
-from .graph import StageGraph
+from . import indexed, product_stages
+from .graph import OwnAxis, StageGraph
 from .product_stages import OperandDim, PlaceRead
 from .stage import BoxDim, Ref, Spacing, Stage, StageOp
 
-RECORDS = {"dim": OperandDim, "place": PlaceRead}
+OPS_IN = (indexed, product_stages)
+"""Modules besides stage.py that have ops of stages."""
+
+Made = TypeVar("Made", StageOp, OwnAxis, OperandDim, PlaceRead)
+
+RECORDS: Mapping[str, type[OperandDim | PlaceRead]] = {"dim": OperandDim, "place": PlaceRead}
 """What stages have as values that have fields of their own, by the names that text calls them."""
 
 
@@ -56,7 +63,8 @@ def stage_ops() -> Mapping[str, type[StageOp]]:
 
 def text_of(graph: StageGraph) -> str:
     """The text of a graph."""
-    return "\n".join(["stages {", *(f"  {stage_text(i, stage)}" for i, stage in enumerate(graph)), "}"])
+    own = (f"  axis {number} {{{', '.join(_fields(axis))}}}" for number, axis in graph.own.items())
+    return "\n".join(["stages {", *own, *(f"  {stage_text(i, stage)}" for i, stage in enumerate(graph)), "}"])
 
 
 def stage_text(number: int, stage: Stage) -> str:
@@ -71,6 +79,7 @@ def stage_text(number: int, stage: Stage) -> str:
         f" {{{given}}}" if given else "",
         f" : {', '.join(map(dtype_name, stage.elements))}" if stage.elements else "",
         f" over {_value(tuple(sorted(stage.axes)))}" if stage.axes else "",
+        f" as {_value(stage.tile_axes)}" if stage.tile_axes else "",
         "" if stage.spacing is None else f" spaced {_spacing(stage.spacing)}",
         f" windows {_value(tuple(sorted(stage.pooled)))}" if stage.pooled else "",
     ]
@@ -92,7 +101,7 @@ def _spacing(spacing: Spacing) -> str:
     return f"{spacing.axis} pairs" if spacing.pairs else f"{spacing.axis} by {spacing.step}{of}"
 
 
-def _fields(of: StageOp | OperandDim | PlaceRead) -> Iterator[str]:
+def _fields(of: StageOp | OwnAxis | OperandDim | PlaceRead) -> Iterator[str]:
     for each in fields(of):
         value = getattr(of, each.name)
         if each.default is MISSING or repr(value) != repr(each.default):
@@ -111,7 +120,8 @@ def _value(value: Any) -> str:
             walked = "" if value.axis is None else f" at {value.axis}"
             step = "" if value.step == 1 else f" step {_value(value.step)}"
             start = "" if value.start == 0 else f" from {_value(value.start)}"
-            return f"{_value(value.extent)} by {_value(value.stride)}{walked}{step}{start}"
+            plus = "" if value.plus is None else f" plus {value.plus}"
+            return f"{_value(value.extent)} by {_value(value.stride)}{walked}{step}{start}{plus}"
         case OperandDim() | PlaceRead():
             name = next(name for name, cls in RECORDS.items() if isinstance(value, cls))
             return f"{name} {{{', '.join(_fields(value))}}}"
@@ -134,8 +144,10 @@ def _value(value: Any) -> str:
 # -- reading -------------------------------------------------------------------------------------------------
 
 GRAMMAR = r"""
-graph: "stages" "{" stage* "}"
-stage: [refs "="] NAME ["(" refs ")"] ["{" [field ("," field)*] "}"] [":" dtypes] ["over" list] [spaced] [windows]
+graph: "stages" "{" own* stage* "}"
+own: "axis" NUMBER fields
+stage: [refs "="] NAME ["(" refs ")"] [fields] [":" dtypes] ["over" list] ["as" list] [spaced] [windows]
+fields: "{" [field ("," field)*] "}"
 refs: ref ("," ref)*
 ref: "%" NUMBER ["#" NUMBER]
 dtypes: NAME ("," NAME)*
@@ -143,10 +155,10 @@ spaced: "spaced" NUMBER (PAIRS | "by" NUMBER ["of" NUMBER])
 windows: "windows" list
 field: NAME "=" value
 ?value: dim | number | STRING -> string | list | tuple | record | NAME -> name
-record: NAME "{" [field ("," field)*] "}"
+record: NAME fields
 list: "[" [value ("," value)*] "]"
 tuple: "(" value ("," value)+ ")"
-dim: number "by" number ["at" NUMBER] ["step" number] ["from" number]
+dim: number "by" number ["at" NUMBER] ["step" number] ["from" number] ["plus" NUMBER]
 ?number: NUMBER -> decimal | BITS -> bits | SIZE -> open_size
 PAIRS: "pairs"
 NUMBER: /-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?/
@@ -188,9 +200,10 @@ class _Reader(Transformer[Token, Any]):
         super().__init__()
         self.symbols = symbols
 
-    def graph(self, *stages: tuple[int, Sequence[Ref], Stage]) -> StageGraph:
+    def graph(self, *lines: Any) -> StageGraph:
         found = StageGraph()
-        for line, results, stage in stages:
+        found.own = dict(line for line in lines if len(line) == 2)
+        for line, results, stage in (line for line in lines if len(line) == 3):
             if results and list(results) != [(len(found), j) for j, _ in enumerate(stage.elements)]:
                 raise StageError(f"line {line}: results of stage {len(found)} are called %{len(found)}")
             found.append(stage)
@@ -198,44 +211,50 @@ class _Reader(Transformer[Token, Any]):
 
     @v_args(meta=True, inline=False)
     def stage(self, meta: Any, parts: list[Any]) -> tuple[int, Sequence[Ref], Stage]:
-        results, name, operands, *given, elements, axes, spaced, pooled = parts
+        results, name, operands, given, elements, axes, tile_axes, spaced, pooled = parts
         cls = stage_ops().get(str(name))
         if cls is None:
             raise StageError(
                 f"line {meta.line}: there is no stage {name}; there are {', '.join(stage_ops())}"
             )
-        said = self._said(name, cls, given)
+        op = self._made(cls, name, given or (), meta.line)
         if (elements is None) != (not results):
             raise StageError(f"line {meta.line}: {name} has results, or element types, but not both")
         stage = Stage(
-            cls(**said),
+            op,
             elements or (),
             frozenset(axes or ()),
             operands or (),
             spaced,
             frozenset(pooled or ()),
+            tile_axes=tuple(tile_axes or ()),
         )
         return meta.line, results or (), stage
 
-    def record(self, name: Token, *given: tuple[str, Any] | None) -> OperandDim | PlaceRead:
+    def record(self, name: Token, given: Sequence[tuple[str, Any]]) -> OperandDim | PlaceRead:
         cls = RECORDS.get(str(name))
         if cls is None:
             raise StageError(f"line {name.line}: there is no {name} with fields; there are {', '.join(RECORDS)}")
-        return cls(**self._said(name, cls, given))
+        return self._made(cls, str(name), given, name.line or 0)
 
-    def _said(self, name: Token, cls: type, given: Iterable[tuple[str, Any] | None]) -> dict[str, Any]:
-        """The fields of a stage op or a record that are given, if all are there that it must have."""
+    @v_args(meta=True, inline=False)
+    def own(self, meta: Any, parts: list[Any]) -> tuple[int, OwnAxis]:
+        return int(parts[0]), self._made(OwnAxis, "axis", parts[1], meta.line)
+
+    def _made(self, cls: type[Made], name: str, given: Sequence[tuple[str, Any]], line: int) -> Made:
+        """What these fields are of. Raises StageError where it has others."""
         known = {each.name: each for each in fields(cls)}
-        said = dict(pair for pair in given if pair is not None)
+        said = dict(given)
         for each in said:
             if each not in known:
-                raise StageError(
-                    f"line {name.line}: {name} has no {each}; it has {', '.join(known) or 'nothing'}"
-                )
+                raise StageError(f"line {line}: {name} has no {each}; it has {', '.join(known) or 'nothing'}")
         for each in known.values():
             if each.default is MISSING and each.name not in said:
-                raise StageError(f"line {name.line}: {name} has no {each.name}")
-        return said
+                raise StageError(f"line {line}: {name} has no {each.name}")
+        return cls(**said)
+
+    def fields(self, *given: tuple[str, Any] | None) -> Sequence[tuple[str, Any]]:
+        return [pair for pair in given if pair is not None]
 
     def refs(self, *refs: Ref) -> Sequence[Ref]:
         return refs
@@ -270,10 +289,18 @@ class _Reader(Transformer[Token, Any]):
         return values
 
     def dim(
-        self, extent: int, stride: int, axis: Token | None, step: int | None, start: int | None
+        self,
+        extent: int,
+        stride: int,
+        axis: Token | None,
+        step: int | None,
+        start: int | None,
+        plus: Token | None,
     ) -> BoxDim:
-        walked = None if axis is None else int(axis)
-        return BoxDim(extent, stride, walked, 1 if step is None else step, 0 if start is None else start)
+        walked, plus_ = (None if number is None else int(number) for number in (axis, plus))
+        return BoxDim(
+            extent, stride, walked, 1 if step is None else step, 0 if start is None else start, plus_
+        )
 
     def decimal(self, value: Token) -> float | int:
         return float(value) if set(value) & set(".eE") else int(value)
@@ -298,19 +325,41 @@ class _Reader(Transformer[Token, Any]):
 # -- rules ---------------------------------------------------------------------------------------------------
 
 
+_COUNTS = ("none", "one", "two", "three")
+
+
+def _range(least: int, most: int | None) -> str:
+    """So many, in words."""
+    few = _COUNTS[least] if least < len(_COUNTS) else str(least)
+    return few if least == most else f"at least {few}" if most is None else f"{few} to {most}"
+
+
+
 def check(graph: StageGraph) -> None:
     """Raises StageError where a graph is none that a kernel could have."""
+    first = min(graph.own, default=0)
+    for number, (axis, own) in enumerate(graph.own.items(), start=first):
+        if axis != number:
+            raise StageError(f"axis {axis} is called {number}")
+        if own.of is not None and not 0 <= own.of < first:
+            raise StageError(f"axis {axis} goes along {own.of}, which is none of the domain's")
     for i, stage in enumerate(graph):
         said = f"stage {i} ({stage.op.NAME})"
+        if graph.own and max(stage.axes | stage.moves, default=0) >= first + len(graph.own):
+            raise StageError(f"{said} has an axis that there is not")
         for j, which in stage.operands:
             if not 0 <= j < i:
                 raise StageError(f"{said} reads %{j}, which is not before it")
             if which >= len(graph[j].elements):
                 raise StageError(f"{said} reads %{j}#{which}, and %{j} has {len(graph[j].elements)} results")
-        least, most = stage.op.takes
-        if len(stage.operands) < least or (most is not None and len(stage.operands) > most):
-            many = f"{least}" if least == most else f"{least} to {most}" if most else f"at least {least}"
-            raise StageError(f"{said} has {len(stage.operands)} operands, and takes {many}")
+        (least, most), given = stage.op.takes, len(stage.operands)
+        if given < least or (most is not None and given > most):
+            has = f"{given} operands" if most else "operands"
+            raise StageError(f"{said} has {has}, and takes {_range(least, most)}")
+        scalars = stage.op.scalars
+        for number, (j, _) in enumerate(stage.operands):
+            if (graph[j].kind == "scalar") != (number in scalars):
+                raise StageError(f"{said} reads %{j}, which is {'no' if number in scalars else 'a'} scalar")
         if (stage.kind == "store") != (not stage.elements):
             raise StageError(f"{said} must have {'no results' if stage.elements else 'a result'}")
         if stage.reduces & stage.axes:

@@ -79,7 +79,7 @@
   function lines(node) {
     const [r] = node.results;
     const end = node.input !== null ? ` input ${node.input}` : node.output !== null ? ` output ${node.output}` : "";
-    const kept = !r ? "" : node.room === "slots" && node.slots > 1 ? `${node.slots} slots of ${size(r.bytes)}`
+    const kept = !r || node.room === "none" ? "" : node.room === "slots" && node.slots > 1 ? `${node.slots} slots of ${size(r.bytes)}`
       : [size(r.bytes), node.room === "carried" ? `${size(node.carried_bytes)} carried` : ROOM[node.room]].filter(Boolean).join(", ");
     const walks = node.walks.length ? `, ${node.walks.length > 1 ? "walks" : "walk"} ${node.walks.join(", ")}` : "";
     return [`${node.does}${end}`, node.results.map((x) => `${x.tile.join("\u00d7")} ${x.element}`).join(", "), kept, node.inside.length ? `in ${node.inside.join(", ")}${walks}` : "once"].filter(Boolean);

@@ -1,25 +1,27 @@
 """`BoxKernel`: the skeleton of kernels that cut a box of elements into tiles, one after the other on each core.
 
 Gathers, windows, running sums, sorts, scatters and copies share it: a class says what fits ub, how much work there is
-and what is done with one tile; plan, builder, grid and loops are here.
+and what its stages are; plan, grid and loops are here.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 
 from ...dialects import tile as ops
-from ...dialects.base import Expr
 from ...dialects.dtypes import size
 from ...dialects.graph import FusionOp, VectorSchedule
 from ...dialects.graph.schedules import Schedule
-from ...dialects.npu.types import GmType
+from ...dialects.npu.types import GmType, padded_bytes
 from ...dialects.open_sizes import is_open
-from ...kernels.builder import KernelBuilder, divide_grid, may_repeat
-from ...kernels.plan import PlannedAxis, cuts_of
+from ...kernels.builder import divide_grid
+from ...kernels.graph import StageGraph
+from ...kernels.loops import AxisLoop, LoopNest, VectorPlan, vector_kernel
+from ...kernels.plan import Cut, PlannedAxis, PlannedGraph, StagePlace, cuts_of
+from ...kernels.writer import StageWriter
 from ...machine import Machine
 from ..errors import PassError
 from ..fusion.long_rows import UB_FRACTION
@@ -28,24 +30,11 @@ from .schedule import cut_tile, largest_tile, share
 from .scheduled import ScheduledKernel, as_vector, cannot_obey
 
 
-@dataclass(frozen=True)
-class TilePlace:
-    """Where one tile is: its extents, and its number along each axis."""
-
-    tile: Sequence[int]
-    numbers: Sequence[Expr]
-
-    @property
-    def position(self) -> list[Expr]:
-        """Its first element along each axis."""
-        return [n * t for n, t in zip(self.numbers, self.tile, strict=True)]
-
-
 class BoxKernel(ScheduledKernel):
     """A kernel over a box of `domain` elements.
 
-    `whole` axes are not cut where their tiles fit; along axes `in_order`, one core walks all tiles itself, inside
-    `body`. `width` is the bytes of the element that is copied. `tensors` are the types of the inputs and the outputs.
+    `whole` axes are not cut where their tiles fit; along axes `in_order`, one core walks all tiles itself, in loops of
+    `pieces`. `width` is the bytes of the element that is copied. `tensors` are the types of the inputs and the outputs.
     """
 
     domain: Sequence[int]
@@ -63,17 +52,26 @@ class BoxKernel(ScheduledKernel):
 
     # -- what a class says -------------------------------------------------------------------------------------
 
-    @abstractmethod
     def ub_bytes(self, tile: Sequence[int]) -> int:
-        """Bytes of ub that a tile needs, its buffers in flight included."""
+        """Bytes of ub that a tile needs, its buffers in flight included: those of its stages, unless a class counts
+        more, as tiles that an instruction works in or that are not written over others."""
+        return self.stages.ub_bytes(self.stages.tile_of(tile), self.slots)
 
     @abstractmethod
     def work(self, tile: Sequence[int]) -> VectorWork:
         """What all of it would take one core, in such tiles."""
 
     @abstractmethod
-    def body(self, b: KernelBuilder, place: TilePlace) -> None:
-        """Emits what is done with one tile."""
+    def write(self, w: StageWriter) -> None:
+        """Writes the stages down that it is made of, in the order in which a tile goes through them."""
+
+    def pieces(self, tile: Sequence[int]) -> Sequence[AxisLoop]:
+        """The loops inside of a tile, the outermost first: those along axes in order, and along axes of its stages."""
+        return ()
+
+    def beside(self, tile: Sequence[int]) -> Mapping[int, Sequence[tuple[int, int]]]:
+        """For an axis, others that are gone along with it, and by how many elements for each tile."""
+        return {}
 
     @abstractmethod
     def too_large(self) -> str:
@@ -101,9 +99,7 @@ class BoxKernel(ScheduledKernel):
             return []
         work = self.work(largest)
         pieces = work.pieces(self.machine)
-        return [
-            (self.cut(largest, n, pieces), n) for n in work.numbers_of_cores(cores, self.machine)
-        ]
+        return [(self.cut(largest, n, pieces), n) for n in work.numbers_of_cores(cores, self.machine)]
 
     def largest(self) -> tuple[int, ...] | None:
         """The largest tile that fits; None where not even single rows do."""
@@ -170,43 +166,84 @@ class BoxKernel(ScheduledKernel):
         tile, grid = plan.tile or (), plan.grid or ()
         return self.work(tile).microseconds(self._counts(tile), grid, self.machine)
 
-    def planned_axes(self, schedule: Schedule) -> list[PlannedAxis]:
+    # -- stages, and their places ------------------------------------------------------------------------------
+
+    @cached_property
+    def stages(self) -> StageGraph:
+        """What is done with a tile."""
+        w = StageWriter(len(self.domain), self.fusion.location)
+        self.write(w)
+        return w.graph
+
+    @property
+    def unstaged(self) -> str:
+        return ""
+
+    def stage_graphs(self) -> Mapping[str, StageGraph]:
+        return {"": self.stages}
+
+    def _placed(self, schedule: Schedule) -> tuple[VectorPlan, list[AxisLoop], list[int]]:
+        """What cores share and the loops of a core with a complete schedule, and in how many of these each stage is: in
+        all over tiles at least."""
         plan = as_vector("", schedule)
-        assert plan.tile is not None and plan.grid is not None
-        counts = self._counts(plan.tile)
+        assert plan.tile is not None and plan.grid is not None and plan.ub is not None
+        shared = zip(self._counts(plan.tile), plan.grid, strict=True)
+        shares = {a: share(*both) for a, both in enumerate(shared) if a not in self.in_order}
+        placed = VectorPlan(plan.tile, plan.ub, shares, self.beside(plan.tile))
+        tiles = placed.loops()
+        loops = [*tiles, *self.pieces(plan.tile)]
+        levels = self.stages.levels({loop.axis: i for i, loop in enumerate(loops, start=1)})
+        return placed, loops, [max(level, len(tiles)) for level in levels]
+
+    def planned_axes(self, schedule: Schedule) -> list[PlannedAxis]:
+        placed, loops, _ = self._placed(schedule)
+        inside = {loop.axis: loop.trips for loop in loops[len(placed.loops()) :]}
+        extents = dict(enumerate(self.domain))
+        extents.update(pair for others in placed.beside.values() for pair in others)
+        extents.update((a, own.least * inside.get(a, 1)) for a, own in self.stages.own.items())
+        roles = {
+            **dict.fromkeys(self.in_order, "in order"),
+            **{a: o.what for a, o in self.stages.own.items()},
+        }
         found: list[PlannedAxis] = []
-        for a, (extent, tile) in enumerate(zip(self.domain, plan.tile, strict=True)):
-            role = "in order" if a in self.in_order else ""
-            found.append(PlannedAxis(f"d{a}", role, extent, tile, cuts_of(*share(counts[a], plan.grid[a]), tile)))
+        for a, tile in enumerate(self.stages.tile_of(placed.tile)):
+            if a in self._along:
+                continue
+            pieces = (Cut("loop", inside[a], tile, "piece"),) if a in inside else ()
+            cuts = cuts_of(*placed.shares[a], tile) if a in placed.shares else pieces
+            found.append(PlannedAxis(f"d{a}", roles.get(a, ""), extents[a], tile, cuts))
         return found
+
+    @property
+    def _along(self) -> Mapping[int, int]:
+        """Axes of its stages' own that go along one of the domain, and which."""
+        return {a: own.of for a, own in self.stages.own.items() if own.of is not None}
+
+    def planned_graphs(self, schedule: Schedule) -> list[PlannedGraph]:
+        placed, loops, levels = self._placed(schedule)
+        tile = self.stages.tile_of(placed.tile)
+        walked = [a for a, _ in enumerate(tile) if a not in self._along]
+        axes = [self._along[a] if a in self._along else walked.index(a) for a, _ in enumerate(tile)]
+        pieces = {loop.axis for loop in loops[len(placed.loops()) :]}
+        places: list[StagePlace] = []
+        for stage, level in zip(self.stages, levels, strict=True):
+            handed = stage.op.carries & pieces
+            edge = replace(stage, axes=stage.axes - handed).extents(tile)
+            carried = sum(padded_bytes(edge, e) for e in stage.elements) if handed else 0
+            places.append(StagePlace(tuple(axes[loop.axis] for loop in loops[:level]), (), carried))
+        return [PlannedGraph("", self.stages, tuple(axes), tile, {"ub": placed.slots}, tuple(places))]
 
     # -- build -------------------------------------------------------------------------------------------------
 
     def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
-        plan = as_vector(name, schedule)
-        assert plan.tile is not None and plan.grid is not None and plan.ub is not None
-        inputs, outputs = self.tensors
-        counts = self._counts(plan.tile)
-        shares = [share(tiles, cores) for tiles, cores in zip(counts, plan.grid, strict=True)]
-        on_grid = [a for a, (cores, _) in enumerate(shares) if may_repeat(cores)]
-        b = KernelBuilder(
+        placed, loops, levels = self._placed(as_vector(name, schedule))
+        order = range(len(self.stages))
+        return vector_kernel(
+            name,
             self.machine,
-            "vector",
-            [shares[a][0] for a in on_grid],
-            inputs,
-            outputs,
-            slots={"ub": plan.ub},
+            self.tensors,
+            self.fusion.location,
+            self.stages,
+            placed,
+            lambda e: LoopNest(e, self.stages, loops, levels, order).emit(),
         )
-        b.location = self.fusion.location
-        with b.section("fused" if self.machine.fused else "vector"), ExitStack() as stack:
-            numbers: list[Expr] = []
-            for a, (_, trips) in enumerate(shares):
-                number = Expr()
-                if a not in self.in_order:
-                    if a in on_grid:
-                        number = Expr.of(b.coordinates[on_grid.index(a)]) * trips
-                    if may_repeat(trips):
-                        number = number + stack.enter_context(b.loop(trips))
-                numbers.append(number)
-            self.body(b, TilePlace(plan.tile, numbers))
-        return b.finish(name)

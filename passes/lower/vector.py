@@ -7,20 +7,18 @@ pins; then each step is emitted in the outermost loop where all its operands are
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from functools import cache, cached_property
 
-from xdsl.ir import SSAValue
-
 from ...dialects import tile as ops
-from ...dialects.base import Expr, describe, to_ints
+from ...dialects.base import describe, to_ints
 from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.graph import FusionOp, VectorSchedule
 from ...dialects.graph.schedules import Schedule
 from ...dialects.open_sizes import any_open, is_open
-from ...kernels.builder import KernelBuilder, divide_grid, gm_of, may_repeat
+from ...kernels.builder import divide_grid, gm_of, may_repeat
 from ...kernels.emit import Emitter
-from ...kernels.stage import Ref, Stage, tile_bytes
+from ...kernels.loops import AxisLoop, LoopNest, VectorPlan, vector_kernel
+from ...kernels.stage import Stage, tile_bytes
 from ...machine import Machine
 from ..errors import TooLarge
 from ..fusion.long_rows import UB_FRACTION
@@ -453,47 +451,26 @@ class VectorKernel(PlannedVector):
     def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
         plan = as_vector(name, schedule)
         assert plan.tile is not None and plan.grid is not None and plan.ub is not None
-        tile, rows, outer = plan.tile, self.rows, self.outer
-        in_pieces, counts = self._in_pieces(tile), self._counts(tile)
-        split = {a: share(counts[a], plan.grid[a]) for a in outer}
-        axes_on_grid = [a for a in outer if may_repeat(split[a][0])]
-        builder = KernelBuilder(
-            self.machine,
-            "vector",
-            [split[a][0] for a in axes_on_grid],
-            [gm_of(a) for a in self.inputs],
-            [gm_of(v) for v in self.yielded],
-            slots={"ub": plan.ub},
-        )
-        builder.location = self.fusion.location
-        emitter = Emitter(builder, tile)
-        core = "fused" if self.machine.fused else "vector"
-        loops = [(a, split[a][1]) for a in outer if may_repeat(split[a][1])]
+        tile, counts = plan.tile, self._counts(plan.tile)
+        in_pieces = self._in_pieces(tile)
+        placed = VectorPlan(tile, plan.ub, {a: share(counts[a], plan.grid[a]) for a in self.outer})
+        loops = placed.loops()
         if in_pieces:
-            loops += [(a, counts[a]) for a in sorted(rows) if may_repeat(counts[a])]
-        with builder.section(core):
-            for a in outer:
-                on_grid = Expr.of(builder.coordinates[axes_on_grid.index(a)]) if a in axes_on_grid else Expr()
-                emitter.position[a] = on_grid * (split[a][1] * tile[a])
+            loops += [AxisLoop(a, counts[a]) for a in sorted(self.rows) if may_repeat(counts[a])]
+
+        def emit(emitter: Emitter) -> None:
             if in_pieces:
-                self._pieces_of(tile, plan.ub).emit(emitter, loops)
-            else:
-                self._emit_loops(emitter, loops)
-        return builder.finish(name)
+                pieces = self._pieces_of(tile, placed.slots)
+                pieces.emit(emitter, [(loop.axis, loop.trips) for loop in loops])
+                return
+            level = self.stages.levels({loop.axis: i for i, loop in enumerate(loops, start=1)})
+            order = self.stages.ordered(range(len(self.stages)))
+            LoopNest(emitter, self.stages, loops, level, order).emit()
+
+        tensors = [gm_of(a) for a in self.inputs], [gm_of(v) for v in self.yielded]
+        return vector_kernel(name, self.machine, tensors, self.fusion.location, self.stages, placed, emit)
 
     @cached_property
     def pieces(self) -> RowPieces:
         """What emits the steps where rows are read in pieces, and there is room."""
         return RowPieces(self.stages, self.extents, lanewise=not self.asked.piecewise)
-
-    def _emit_loops(self, emitter: Emitter, loops: Sequence[tuple[int, int]]) -> None:
-        """Each step in the outermost of `loops` (axis, trips) that knows everything it depends on."""
-        level = self.stages.levels({a: i + 1 for i, (a, _) in enumerate(loops)})
-        done: dict[Ref, SSAValue] = {}
-        with ExitStack() as stack:
-            for depth in range(len(loops) + 1):
-                if depth:
-                    axis, trips = loops[depth - 1]
-                    index = stack.enter_context(emitter.builder.loop(trips))
-                    emitter.position[axis] = emitter.position[axis] + index * emitter.tile[axis]
-                emitter.emit_level(self.stages, level, depth, done)

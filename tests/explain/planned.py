@@ -50,6 +50,18 @@ def sort(x: jax.Array) -> jax.Array:
     return jnp.sort(x)
 
 
+def running(x: jax.Array) -> jax.Array:
+    return jnp.cumsum(x, 1)
+
+
+def scattered(x: jax.Array, at: jax.Array, updates: jax.Array) -> jax.Array:
+    return x.at[at].set(updates)
+
+
+def windows(x: jax.Array) -> jax.Array:
+    return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (9, 5), (1, 1), "SAME")
+
+
 heads = jax.vmap(attention)
 
 CASES: dict[str, tuple[Callable[..., Any], list[Any], str]] = {
@@ -63,6 +75,13 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any], str]] = {
     "decoding": (heads, arrays((16, 1, 64), (16, 2048, 64), (16, 2048, 64)), "ascend-910b1"),
     "copy": (copy, [*arrays((64, 512)), *arrays((), dtype=jnp.int32)], "ascend-910b1"),
     "sort": (sort, arrays((64, 512)), "ascend-910b1"),
+    "running": (running, arrays((3, 300_000)), "ascend-910b1"),
+    "scattered": (
+        scattered,
+        [*arrays((101, 37)), *arrays((5300,), dtype=jnp.int32), *arrays((5300, 37))],
+        "ascend-910b1",
+    ),
+    "windows": (windows, arrays((57, 61)), "ascend-910b1"),
 }
 cases = pytest.mark.parametrize("name", CASES)
 

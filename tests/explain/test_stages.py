@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,23 @@ def test_stages_know_their_op_and_line(name: str) -> None:
             place = graph.places[node["origin"]]
             assert node["source"] == (None if place is None else str(place))
             assert place is None or place.file == str(HERE)
+
+
+@cases
+def test_units_are_those_of_the_schema(name: str) -> None:
+    schema = json.loads((HERE.parents[2] / "docs" / "schemas" / "cli.json").read_text())
+
+    def units(part: Any) -> Iterator[Any]:
+        for key, value in part.items() if isinstance(part, dict) else enumerate(part):
+            if key == "unit" and "anyOf" in value:
+                yield value["anyOf"]
+            elif isinstance(value, dict | list):
+                yield from units(value)
+
+    ((named, none),) = units(schema)
+    assert none == {"type": "null"}
+    nodes = [node for found in plans(name).values() for each in found["graphs"] for node in each["nodes"]]
+    assert {node["unit"] for node in nodes} <= {*named["enum"], None}
 
 
 def test_what_is_loaded_is_in_slots_and_fits() -> None:
@@ -302,14 +320,67 @@ def test_attention_of_few_rows() -> None:
     assert "exponentials" in [n["does"] for n in values["nodes"]]
 
 
+def test_a_copy_of_a_box() -> None:
+    """Where it begins is a number that the core reads itself; the tile is loaded, and stored as it is."""
+    found = plan("copy", "update")
+    (graph,) = found["graphs"]
+    start, load, store = graph["nodes"]
+    assert (start["does"], start["unit"], start["room"]) == ("scalar", "S", "none")
+    assert start["results"] == [{"element": "i32", "tile": [], "space": "scalar", "bytes": 0}]
+    assert (load["room"], load["operands"], store["operands"]) == ("slots", [], [[1, 0], [0, 0]])
+    assert load["results"][0]["tile"] == found["schedule"]["fields"]["tile"]
+    assert found["unstaged"] == "" and [m["space"] for m in found["memory"]] == ["ub"]
+
+
+def test_a_sort() -> None:
+    """It has axes that its tiles have besides those that it walks: the elements that are kept, and what it works in."""
+    found = plan("sort", "sort")
+    rows, columns, kept, work = found["axes"]
+    assert [rows["tile"], columns["tile"]] == found["schedule"]["fields"]["tile"]
+    assert (kept["role"], kept["tile"], kept["cuts"]) == ("kept", 512, [])
+    assert (work["role"], work["tile"], work["cuts"]) == ("worked in", 4 * 512, [])
+    (graph,) = found["graphs"]
+    load, made, store = graph["nodes"]
+    assert (load["axes"], made["axes"]) == ([rows["name"], columns["name"]], [rows["name"], kept["name"]])
+    assert [load["unit"], made["unit"], store["unit"]] == ["MTE2", "V", "MTE3"]
+    assert all(node["inside"] == [rows["name"]][: len(found["loops"])] for node in graph["nodes"])
+
+
 @pytest.mark.parametrize(
-    ("name", "stem", "why"), [("copy", "update", "moves a box"), ("sort", "sort", "written out")]
+    ("name", "axis", "does"), [("running", 1, "running sum"), ("scattered", 2, "scatter by set")]
 )
-def test_kernels_without_stages(name: str, stem: str, why: str) -> None:
-    found = plan(name, stem)
-    assert found["graphs"] == [] and why in found["unstaged"]
-    assert [a["tile"] for a in found["axes"]] == found["schedule"]["fields"]["tile"]
-    assert [m["space"] for m in found["memory"]] == ["ub"]
+def test_tiles_carried_along_an_axis(name: str, axis: int, does: str) -> None:
+    """What goes from piece to piece is what the loop of the text carries; all of a piece is in that loop."""
+    found = plan(name, {"running": "cumulate", "scattered": "scatter"}[name])
+    along = found["axes"][axis]
+    ((by, trips, piece),) = cuts(found, along["name"])
+    assert (by, along["role"], piece) == ("loop", "in order", found["schedule"]["fields"]["tile"][axis])
+    (graph,), loop = found["graphs"], found["loops"][-1]
+    assert loop["trips"] == trips and len(loop["carries"]) == 1
+    (carrying,) = (node for node in graph["nodes"] if node["carried_bytes"])
+    assert carrying["does"] == does and carrying["room"] == "carried"
+    shape, element = loop["carries"][0].removesuffix(" in ub").rsplit("x", 1)
+    elements = math.prod(map(int, shape.split("x")))
+    width = {"f16": 2, "f32": 4}[element]
+    assert 0 <= carrying["carried_bytes"] - elements * width < 32 * int(shape.split("x")[0])
+    store = graph["nodes"][-1]
+    assert (along["name"] in store["inside"]) == (name == "running")
+
+
+def test_windows_and_what_they_reach() -> None:
+    """A tile of results, the border that is loaded around it, and the loops through the places of a window."""
+    found = plan("windows", "reduce_window")
+    (graph,) = found["graphs"]
+    load, fill, piece, made, _ = graph["nodes"]
+    tile = found["schedule"]["fields"]["tile"]
+    assert load["results"][0]["tile"] == [tile[0] + 8, tile[1] + 4]
+    assert all(node["results"][0]["tile"] == tile for node in (fill, piece, made))
+    places = [each["name"] for each in found["axes"] if each["role"] == "place in the window"]
+    assert [cuts(found, name) for name in places] == [[("loop", 9, 1)], [("loop", 5, 1)]]
+    assert piece["inside"][-2:] == places and not set(places) & {
+        *load["inside"],
+        *graph["nodes"][-1]["inside"],
+    }
 
 
 # -- other programs ------------------------------------------------------------------------------------------

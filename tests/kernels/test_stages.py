@@ -20,9 +20,10 @@ from tilewright.dialects.graph.schedules import to_schedules
 from tilewright.dialects.open_sizes import OpenSize
 from tilewright.dialects.sizes import Symbol, floordiv
 from tilewright.frontends import lower_function
+from tilewright.kernels import indexed
 from tilewright.kernels import product_stages as products
 from tilewright.kernels import stage as kinds
-from tilewright.kernels.graph import StageGraph
+from tilewright.kernels.graph import OwnAxis, StageGraph
 from tilewright.kernels.stage import (
     BoxDim,
     Fill,
@@ -37,6 +38,7 @@ from tilewright.kernels.stage import (
 from tilewright.kernels.text import StageError, check, fingerprint, parse, stage_ops, text_of
 from tilewright.machine import Machine
 from tilewright.passes.choose.launches import launches_of
+from tilewright.passes.lower.boxes import BoxKernel
 from tilewright.passes.lower.fusion_stages import FusionStages
 from tilewright.passes.pipeline import PIPELINE, run_stage
 
@@ -93,7 +95,12 @@ OPS: dict[type[StageOp], st.SearchStrategy[StageOp]] = {
     kinds.Round: st.builds(kinds.Round, st.sampled_from(["even", "down"])),
     kinds.Spread: st.builds(kinds.Spread),
     kinds.Transpose: st.builds(kinds.Transpose, st.permutations(range(3)).map(tuple)),
-    kinds.Extract: st.builds(kinds.Extract, extents(st.tuples(axes, numbers, numbers)), st.booleans()),
+    kinds.Extract: st.builds(
+        kinds.Extract,
+        extents(st.tuples(axes, numbers, numbers)),
+        st.booleans(),
+        st.just(()) | extents(st.tuples(axes, axes, numbers)),
+    ),
     kinds.Unpack: st.builds(kinds.Unpack),
     kinds.Mask: st.builds(kinds.Mask, extents(st.tuples(axes, sizes)), values),
     kinds.Reduce: st.builds(kinds.Reduce, st.sampled_from(["sum", "max"]), extents(st.tuples(axes, sizes))),
@@ -110,37 +117,70 @@ OPS: dict[type[StageOp], st.SearchStrategy[StageOp]] = {
     products.Multiply: st.builds(products.Multiply, some, some, some),
     products.StoreSums: st.builds(products.StoreSums, *leaving, axes, boxes, numbers),
     products.HandOver: st.builds(products.HandOver, *leaving, some),
+    indexed.Scalar: st.builds(indexed.Scalar, axes, numbers, sizes),
+    indexed.LoadIndirect: st.builds(indexed.LoadIndirect, axes, boxes),
+    indexed.Gather: st.builds(indexed.Gather),
+    indexed.Count: st.builds(
+        indexed.Count, sizes, st.just(()) | extents(st.tuples(axes, sizes)), st.none() | axes, numbers
+    ),
+    indexed.TileExtent: st.builds(indexed.TileExtent, axes),
+    indexed.Cumulate: st.builds(
+        indexed.Cumulate, st.sampled_from(["sum", "max"]), axes, values, st.booleans()
+    ),
+    indexed.Accumulate: st.builds(
+        indexed.Accumulate, st.sampled_from(["sum", "max"]), extents(st.tuples(axes, sizes))
+    ),
+    indexed.ScatterRows: st.builds(indexed.ScatterRows, st.sampled_from(["set", "add"]), axes, axes, sizes),
+    indexed.Sort: st.builds(indexed.Sort, *[extents(axes)] * 3, axes),
 }
+
+own_axes = st.lists(
+    st.builds(
+        OwnAxis, st.sampled_from(["kept", "border"]), sizes, st.none() | axes, numbers, st.integers(-9, 9)
+    ),
+    max_size=2,
+).map(lambda found: dict(enumerate(found, start=4)))
 
 
 @st.composite
 def graphs(draw: st.DrawFn) -> StageGraph:
-    found, refs = StageGraph(), list[Ref]()
+    found, refs, scalars = StageGraph(), list[Ref](), list[Ref]()
+    found.own = draw(own_axes)
+    spanned = axes | st.sampled_from(sorted(found.own)) if found.own else axes
     for _ in range(draw(st.integers(0, 6))):
         op = draw(st.one_of(*OPS.values()))
         least, most = op.takes
         count = draw(st.integers(least, least + 2 if most is None else most))
-        if count and not refs:
+        if (count and not refs) or (op.scalars and not scalars):
             continue
-        operands = [draw(st.sampled_from(refs)) for _ in range(count)]
+        operands = [draw(st.sampled_from(scalars if n in op.scalars else refs)) for n in range(count)]
+        if isinstance(op, LoadBox | StoreBox) and op.box and scalars and draw(st.booleans()):
+            op = dataclasses.replace(op, box=(dataclasses.replace(op.box[0], plus=count), *op.box[1:]))
+            operands.append(draw(st.sampled_from(scalars)))
         elements = (
             draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=2)) if op.kind != "store" else []
         )
-        spans = frozenset(draw(st.sets(axes))) | {d.axis for d in op.dims if d.axis is not None}
+        spans = frozenset(draw(st.sets(spanned))) | {d.axis for d in op.dims if d.axis is not None}
         spacing = draw(
             st.none()
             | st.builds(Spacing, axes, st.integers(1, 4))
             | st.builds(Spacing, axes, st.integers(-4, -1), st.just(False), st.integers(1, 99))
             | st.just(Spacing(1, pairs=True))
         )
-        pooled = draw(st.frozensets(axes, max_size=2))
-        refs += [(len(found), j) for j, _ in enumerate(elements)]
-        found.append(Stage(op, elements, spans - op.reduces, operands, spacing, pooled))
+        pooled, shape = draw(st.frozensets(axes, max_size=2)), draw(st.lists(spanned, max_size=3))
+        made = scalars if op.kind == "scalar" else refs
+        made += [(len(found), j) for j, _ in enumerate(elements)]
+        found.append(
+            Stage(op, elements, spans - op.reduces, operands, spacing, pooled, tile_axes=tuple(shape))
+        )
     return found
 
 
 def test_every_op_is_tried() -> None:
-    assert set(OPS) == set(stage_ops().values())
+    ours = {
+        op for op in stage_ops().values() if op.__module__.startswith("tilewright.")
+    }  # plugins have others
+    assert set(OPS) == ours
 
 
 @given(graphs())
@@ -149,13 +189,16 @@ def test_text_reads_back(graph: StageGraph) -> None:
     text = text_of(graph)
     again = parse(text, {"n": N})
     assert text_of(again) == text and fingerprint(again) == fingerprint(graph)
+    assert dict(again.own) == dict(graph.own)
     for a, b in zip(again, graph, strict=True):
-        assert (a.kind, a.function, a.moves, a.reduces, a.axes) == (
+        assert (a.kind, a.function, a.moves, a.reduces, a.axes, a.tile_axes, a.op.carries) == (
             b.kind,
             b.function,
             b.moves,
             b.reduces,
             b.axes,
+            b.tile_axes,
+            b.op.carries,
         )
 
 
@@ -192,6 +235,40 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
         lambda x, w: (x @ w).reshape(24, 4, 48).max(1),
         [struct(96, 32), struct(32, 48)],
     ),
+    "rows of a table": (
+        lambda x, i: jnp.take(x, i, axis=0, mode="clip"),
+        [struct(101, 37), struct(53, dtype="int32")],
+    ),
+    "in batches": (
+        lambda x, i: jax.vmap(lambda a, b: a[b])(x, i),
+        [struct(6, 40, 48), struct(6, 19, dtype="int32")],
+    ),
+    "picked": (
+        lambda x, i: jnp.take_along_axis(x, i, axis=0, mode="clip"),
+        [struct(40, 70), struct(9, 70, dtype="int32")],
+    ),
+    "running": (lambda x: jax.lax.cumsum(x, 1, reverse=True), [struct(3, 300_000)]),
+    "windows": (
+        lambda x: jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 9, 5), (1, 2, 1), "SAME"),
+        [struct(3, 57, 61, dtype="bfloat16")],
+    ),
+    "sorted": (lambda x: jax.lax.top_k(x, 5), [struct(33, 301)]),
+    "scattered": (
+        lambda x, i, u: x.at[i].add(u),
+        [struct(101, 37), struct(5300, dtype="int32"), struct(5300, 37)],
+    ),
+    "moved": (
+        lambda x, u, i, j: jax.lax.dynamic_update_slice(x, u, (i, j)),
+        [struct(64, 257), struct(13, 40), struct(dtype="int32"), struct(dtype="int32")],
+    ),
+    "selected": (
+        jax.grad(
+            lambda x: jax.lax.reduce_window(
+                x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME"
+            ).sum()
+        ),
+        [struct(2, 23, 31, 17, dtype="float32")],
+    ),
     "bits": (lambda x: (x > 1) & (jnp.abs(x) < 2), [struct(19, 33, dtype="int32")]),
 }
 
@@ -216,12 +293,16 @@ def test_kernels_are_built_of_what_is_read(name: str, target: str) -> None:
         schedules = to_schedules(fusion.schedule)
         for plan, schedule in zip(launches_of(fusion, machine), schedules, strict=False):
             kernel, other = (plan.kernel(plan.stem, schedule) for _ in range(2))
-            if not isinstance(kernel, FusionStages):
+            if not isinstance(kernel, FusionStages | BoxKernel):
                 continue
             seen += 1
             read = parse(text_of(kernel.stages))
             assert list(read) == list(kernel.stages)
-            assert isinstance(other, FusionStages)
+            assert isinstance(other, FusionStages | BoxKernel)
+            if isinstance(other, BoxKernel):
+                other.stages = read
+                assert str(other.build("k", schedule)) == str(kernel.build("k", schedule))
+                continue
             for before, after in zip(other.stages, read, strict=True):
                 before.op, before.spacing, before.operands = after.op, after.spacing, after.operands
             assert str(other.build("k", schedule)) == str(kernel.build("k", schedule))
@@ -242,10 +323,33 @@ def test_kernels_are_built_of_what_is_read(name: str, target: str) -> None:
         ("%1 = fill {value = 1.0} : f32", "line 2: results of stage 0 are called %0"),
         ('%0 = apply(%0) {of = "exp"} : f32', "stage 0 (apply) reads %0, which is not before it"),
         ('%0 = fill {value = 1.0} : f32 %1 = apply(%0#1) {of = "exp"} : f32', "and %0 has 1 results"),
-        ('%0 = reduce {by = "sum", axes = [(0, 3)]} : f32', "stage 0 (reduce) has 0 operands, and takes 1"),
+        ('%0 = reduce {by = "sum", axes = [(0, 3)]} : f32', "stage 0 (reduce) has 0 operands, and takes one"),
         ("%0 = fill {value = <m>} : f32", "line 2: "),
         ("%0 = fill {value = ", "cannot be read"),
         ("%0 = load {input = 0, box = [3 by 1 at 0]} : f32", "moves along an axis that it does not span"),
+        (
+            "%0 = load {input = 0, box = [3 by 1 plus 0]} : f32",
+            "stage 0 (load) has 0 operands, and takes one",
+        ),
+        (
+            "%0 = fill {value = 1.0} : i32 %1 = load(%0) {input = 0, box = [3 by 1 plus 0]} : f32",
+            "stage 1 (load) reads %0, which is no scalar",
+        ),
+        (
+            '%0 = scalar {input = 1, low = 0, high = 9} : i32 %1 = apply(%0) {of = "exp"} : f32',
+            "stage 1 (apply) reads %0, which is a scalar",
+        ),
+        (
+            "%0 = fill {value = 1.0} : f32 %1 = gather(%0) : f32",
+            "stage 1 (gather) has 1 operands, and takes two",
+        ),
+        ('axis 2 {what = "kept"} axis 4 {what = "kept"}', "axis 4 is called 3"),
+        ('axis 2 {what = "border", of = 2}', "axis 2 goes along 2, which is none of the domain's"),
+        ("axis 2 {least = 3}", "line 2: axis has no what"),
+        (
+            'axis 2 {what = "kept"} %0 = fill {value = 1.0} : f32 over [3]',
+            "stage 0 (fill) has an axis that there is not",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_sentence(line: str, said: str) -> None:
@@ -260,7 +364,7 @@ def test_a_graph_is_checked() -> None:
     reduced = Stage(kinds.Reduce("sum", ((0, 4),)), [f32], frozenset({0}), [(0, 0)])
     with pytest.raises(StageError, match="spans an axis that it reduces"):
         check(StageGraph([fill, reduced]))
-    with pytest.raises(StageError, match="has 1 operands, and takes 0"):
+    with pytest.raises(StageError, match="has operands, and takes none"):
         check(StageGraph([fill, Stage(Fill(1.0), [f32], frozenset(), [(0, 0)])]))
     with pytest.raises(StageError, match="must have a result"):
         check(StageGraph([Stage(Fill(1.0), [], frozenset())]))

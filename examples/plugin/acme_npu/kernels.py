@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
 
 from tilewright.dialects.base import describe
 from tilewright.dialects.dtypes import itemsize, size
 from tilewright.dialects.graph import FusionOp, VectorSchedule
 from tilewright.dialects.graph.interface import element_of, shape_of
-from tilewright.dialects.npu.types import padded_bytes, row_strides
+from tilewright.dialects.npu.types import padded_bytes
 from tilewright.dialects.tile import TileType
-from tilewright.kernels.builder import KernelBuilder, dense, gm_of
+from tilewright.kernels.builder import dense, gm_of
+from tilewright.kernels.emit import Emitter, build_stage
+from tilewright.kernels.stage import BoxDim, LoadBox, Stage, StageOp
+from tilewright.kernels.writer import StageWriter
 from tilewright.machine import Machine
 from tilewright.passes.errors import PassError
 from tilewright.passes.lower.bound import VectorWork
-from tilewright.passes.lower.boxes import BoxKernel, TilePlace
+from tilewright.passes.lower.boxes import BoxKernel
 
 from .ops import PrefixXorOp, TileCopyPxOp, TilePrefixXorOp
 
@@ -35,9 +41,6 @@ class PrefixXorKernel(BoxKernel):
         self.domain, self.width = [size(outer), n], itemsize(self.element)
         self.tensors = [gm_of(a) for a in fusion.body.block.args], [gm_of(op.result)]
 
-    def ub_bytes(self, tile: Sequence[int]) -> int:
-        return 2 * self.slots * padded_bytes(tile, self.element)
-
     def fits(self, tile: Sequence[int]) -> bool:
         room = self.machine.spaces["px"].bytes // self.slots
         return padded_bytes(tile, self.element) <= room and super().fits(tile)
@@ -56,9 +59,23 @@ class PrefixXorKernel(BoxKernel):
     def too_large(self) -> str:
         return f"{describe(self.op)}: a row of {self.domain[1]} does not fit px of {self.machine.name}"
 
-    def body(self, b: KernelBuilder, place: TilePlace) -> None:
-        in_ub, in_px = (TileType.of(place.tile, self.element, space) for space in ("ub", "px"))
-        source, dest = (b.view(t, self.domain, row_strides(self.domain)) for t in (b.gm(0), b.output(0)))
-        x = b.load(source, place.position, place.tile, in_ub)
-        staged = b.add(TileCopyPxOp, [x], [in_px]).results[0]
-        b.store(b.add(TilePrefixXorOp, [staged], [in_ub]).results[0], dest, place.position, place.tile)
+    def write(self, w: StageWriter) -> None:
+        (rows, n), axes = self.domain, frozenset({0, 1})
+        box = BoxDim(rows, n, 0), BoxDim(n, 1, 1)
+        x = w.load(LoadBox(0, box), self.element)
+        w.store(0, box, w.put(PrefixXorRows(), [self.element], axes, [x]))
+
+
+@dataclass(frozen=True)
+class PrefixXorRows(StageOp):
+    """The prefix-xor of each row of its operand, computed in px."""
+
+    NAME = "acme_prefix_xor"
+    OPERANDS = 1
+
+
+@build_stage.register
+def _(op: PrefixXorRows, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    (in_ub,) = e.types(stage)
+    staged = e.builder.add(TileCopyPxOp, tiles, [TileType.of(in_ub.shape, in_ub.element, "px")])
+    return e.builder.add(TilePrefixXorOp, staged.results, [in_ub]).results

@@ -36,6 +36,11 @@ func.func @main(%x: tensor<64x512xf16>, %w: tensor<512x256xf16>, %i: tensor<i32>
 // CHECK-NEXT:   %1 = apply(%0) {of = "exp"} : f16 over [0, 1]
 // CHECK-NOT:  not of stages
 // CHECK:      slice
-// CHECK-NEXT: // not of stages: it moves a box and computes nothing
+// CHECK-NEXT: // {{[0-9a-f]{16}$}}
+// CHECK-NEXT: stages {
+// CHECK-NEXT:   %0 = scalar {input = 1, low = 0, high = 56} : i32
+// CHECK-NEXT:   %1 = load(%0) {input = 0, box = [64 by 512 at 0 plus 0, 512 by 1 at 1]} : f16 over [0, 1]
+// CHECK-NEXT:   store(%1) {output = 0, box = [8 by 512 at 0, 512 by 1 at 1], element = f16} over [0, 1]
+// CHECK-NOT:  not of stages
 
 // FUSED: %0 = given {name = "accumulator", counts_as = "drain", along = [0, 1]} : f16 over [0, 1]

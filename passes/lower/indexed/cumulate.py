@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import f32
-from xdsl.ir import SSAValue
 
-from ....dialects import tile as ops
-from ....dialects.base import Expr, describe, integer, integer_attr, ints, pack, text
+from ....dialects.base import describe, integer, text
 from ....dialects.dtypes import dtype_name, element_type, is_float, itemsize, size
 from ....dialects.elementwise import REDUCTION_FUNCTION, identity
 from ....dialects.graph import CumulateOp, FusionOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.types import padded_bytes, row_strides
-from ....dialects.tile import TileType
-from ....kernels.builder import KernelBuilder, dense, gm_of, number
+from ....kernels.builder import dense, gm_of
+from ....kernels.indexed import Cumulate
+from ....kernels.loops import AxisLoop
+from ....kernels.stage import LoadBox
+from ....kernels.writer import StageWriter, boxed
 from ....machine import Machine
 from ..bound import VectorWork, copy_cycles
-from ..boxes import BoxKernel, TilePlace
+from ..boxes import BoxKernel
 from ..schedule import choose_tile
 
 
@@ -84,40 +85,15 @@ class CumulateKernel(BoxKernel):
             found.append((tile, n))
         return [choice for choice in found if self.fits(choice[0])]
 
-    def body(self, b: KernelBuilder, place: TilePlace) -> None:
-        op, tile, position = self.op, place.tile, place.position
-        pieces, backwards = -(-self.domain[1] // tile[1]), bool(integer(op.reverse))
-        cls, neutral = ops.ELEMENTWISE[self.function], identity(text(op.kind), self.dtype)
-        box, dim = self._box(tile), 1 if self.flat else 0
-        whole = TileType.of(box, self.work_type, "ub")
-        edge = [1 if d == dim else n for d, n in enumerate(box)]
-        carry = TileType.of(edge, self.work_type, "ub")
-        state: list[SSAValue] = []
-        if pieces > 1:
-            state = [b.add(ops.FillOp, [], [carry], value=number(neutral)).results[0]]
-        with b.loop(pieces, state) as i:
-            position[1] = (i * -1 + (pieces - 1) if backwards else i) * tile[1]
-            source, dest = (b.view(t, self.domain, row_strides(self.domain)) for t in (b.gm(0), b.output(0)))
-            loaded = TileType.of(box, self.element, "ub")
-            x = _converted(b, b.load(source, position, tile, loaded, fill=neutral), whole)
-            made = b.add(
-                ops.CumulateOp, [x], [whole], kind=op.kind, dim=integer_attr(dim), reverse=op.reverse
-            ).results[0]
-            if state:
-                before = b.add(ops.BroadcastOp, state, [whole]).results[0]
-                made = b.add(cls, [before, made], [whole]).results[0]
-                last = [0 if d != dim or backwards else n - 1 for d, n in enumerate(box)]
-                indices, offsets = pack([Expr(n) for n in last])
-                state[0] = b.add(
-                    ops.ExtractOp,
-                    [made, *indices],
-                    [carry],
-                    offsets=offsets,
-                    sizes=ints(edge),
-                    steps=ints([1, 1]),
-                ).results[0]
-            b.store(_converted(b, made, loaded), dest, position, tile)
+    def pieces(self, tile: Sequence[int]) -> Sequence[AxisLoop]:
+        pieces = -(-self.domain[1] // tile[1])
+        return [AxisLoop(1, pieces, bool(integer(self.op.reverse)))] if pieces > 1 else []
 
-
-def _converted(b: KernelBuilder, x: SSAValue, wanted: TileType) -> SSAValue:
-    return x if x.type == wanted else b.add(ops.ELEMENTWISE["convert"], [x], [wanted]).results[0]
+    def write(self, w: StageWriter) -> None:
+        kind, shape = text(self.op.kind), (0, 1) if self.flat else (1, 2)
+        neutral = identity(kind, self.dtype)
+        box = boxed(self.domain, row_strides(self.domain))
+        x = w.converted(w.load(LoadBox(0, box, fill=neutral), self.element, shape), self.work_type)
+        op = Cumulate(kind, 1, neutral, bool(integer(self.op.reverse)))
+        made = w.put(op, [self.work_type], frozenset({0, 1, 2}), [x], shape)
+        w.store(0, box, w.converted(made, self.element))

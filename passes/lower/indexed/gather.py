@@ -7,20 +7,22 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
-from ....dialects import tile as ops
-from ....dialects.base import Expr, describe, integer, integer_attr, ints, pack, to_ints
+from ....dialects.base import describe, integer, to_ints
 from ....dialects.dtypes import itemsize, size
 from ....dialects.graph import FusionOp, GatherOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.interface import gm_traffic
 from ....dialects.npu.types import GmType, padded_bytes, row_strides
 from ....dialects.open_sizes import choosing, is_open
-from ....dialects.tile import TileType
-from ....kernels.builder import KernelBuilder, dense, gm_of, number
+from ....kernels.builder import dense, gm_of
+from ....kernels.graph import OwnAxis
+from ....kernels.indexed import Count, LoadIndirect
+from ....kernels.stage import BoxDim, LoadBox, Ref
+from ....kernels.writer import StageWriter, boxed
 from ....machine import Machine
 from ...errors import PassError
 from ..bound import VectorWork, copy_cycles
-from ..boxes import BoxKernel, TilePlace
+from ..boxes import BoxKernel
 from ..schedule import cut_tile, divisor, merge_axes
 
 LARGEST_OFFSET = 2**31 - 1
@@ -95,75 +97,58 @@ class GatherKernel(BoxKernel):
             return "slices are cut into equal parts: an indirect load has no edge to mask"
         return None
 
-    def body(self, b: KernelBuilder, place: TilePlace) -> None:
-        element, kept, tile = self.element, self.kept, place.tile
-        n_batch, position = len(self.batch), place.position
-        x, _ = self._operands(b)
-        strides = row_strides(self.table)
-        total = self._offsets(b, place)
-        view = b.view(x, [self.table[d] for d in kept] or [1], [strides[d] for d in kept] or [1])
-        box = [tile[n_batch + k] for k in range(len(kept))] or [1]
-        data = b.add(
-            ops.LoadIndirectOp,
-            [view, total],
-            [TileType.of([tile[self.inner], *box], element, "ub")],
-            sizes=ints(box),
-        ).results[0]
-        b.store(data, b.view(b.output(0), self.domain, self.strides), position, tile)
+    def write(self, w: StageWriter) -> None:
+        element, strides, n_batch = self.element, row_strides(self.table), len(self.batch)
+        slices = [n_batch + k for k, _ in enumerate(self.kept)] or w.own([OwnAxis("element")])
+        begins = self._offsets(w)
+        dims = zip(self.kept, slices, strict=False)
+        box = tuple(BoxDim(self.table[d], strides[d], a) for d, a in dims) or (BoxDim(1, 1, slices[0]),)
+        shape = (self.inner, *slices)
+        op = LoadIndirect(self._input(self.op.x), box)
+        self._store(w, w.put(op, [element], frozenset(shape), [begins], shape))
 
-    def _operands(self, b: KernelBuilder) -> tuple[SSAValue, SSAValue]:
-        """The table and the indices."""
-        x, indices = (b.gm(self.args.index(v)) for v in (self.op.x, self.op.indices))
-        return x, indices
+    def _store(self, w: StageWriter, tile: Ref) -> None:
+        w.store(0, boxed(self.domain, self.strides), tile)
 
-    def _starts(
-        self, b: KernelBuilder, view: SSAValue, offsets: Sequence[Expr], sizes: Sequence[int], kind: TileType
-    ) -> SSAValue:
-        """Indices as i32, in a tile of this kind."""
-        given = element_of(self.op.indices)
-        loaded = b.load(view, offsets, sizes, TileType.of(kind.shape, given, "ub"))
-        return loaded if given == i32 else b.add(ops.ELEMENTWISE["convert"], [loaded], [kind]).results[0]
+    def _input(self, value: SSAValue) -> int:
+        return self.args.index(value)
 
-    def _offsets(self, b: KernelBuilder, place: TilePlace) -> SSAValue:
+    def _starts(self, w: StageWriter, behind: int, shape: Sequence[int]) -> Ref:
+        """Indices as i32, in a tile with these dimensions."""
+        op = LoadBox(self._input(self.op.indices), boxed(self.batch, self.batch_strides), behind)
+        loaded = w.load(op, element_of(self.op.indices), shape)
+        return w.converted(loaded, i32)
+
+    def _offsets(self, w: StageWriter) -> Ref:
         """The first element of each slice of a tile: indices clamped and multiplied, and what is fixed."""
-        op, position = self.op, place.position
-        n_batch, inner = len(self.batch), self.inner
-        table, strides, (_, indices) = self.table, row_strides(self.table), self._operands(b)
-        index_shape = shape_of(op.indices)
-        row = TileType.of([place.tile[inner]], i32, "ub")
-        total: SSAValue | None = None
+        op, n_batch, inner = self.op, len(self.batch), self.inner
+        table, strides, index_shape = self.table, row_strides(self.table), shape_of(op.indices)
+        row, total = (inner,), list[Ref]()
 
-        def vector(function: str, *operands: SSAValue) -> SSAValue:
-            return b.add(ops.ELEMENTWISE[function], operands, [row]).results[0]
+        def scalar(value: int) -> Ref:
+            return w.put(Count(value), [i32], shape=row) if is_open(value) else w.fill(value, i32, row)
 
-        def scalar(value: int) -> SSAValue:
-            if is_open(value):
-                return counted(b, TileType.of([1], i32, "ub"), Expr(value), 0)
-            return b.add(ops.FillOp, [], [TileType.of([1], i32, "ub")], value=number(value)).results[0]
-
-        def plus(part: SSAValue) -> SSAValue:
-            return part if total is None else vector("add", total, part)
+        def add(part: Ref) -> None:
+            total[:] = [w.apply("add", *total, part) if total else part]
 
         for j, d in enumerate(to_ints(op.start_map)):
-            view = b.view(indices, self.batch, self.batch_strides, self.along * j)
-            starts = self._starts(b, view, position[:n_batch], place.tile[:n_batch], row)
-            starts = vector("max", starts, scalar(0))
-            starts = vector("min", starts, scalar(table[d] - self.sizes[d]))
-            total = plus(vector("mul", starts, scalar(strides[d])))
-        fixed = Expr()
+            starts = self._starts(w, self.along * j, row)
+            starts = w.apply("max", starts, scalar(0))
+            starts = w.apply("min", starts, scalar(table[d] - self.sizes[d]))
+            add(w.apply("mul", starts, scalar(strides[d])))
+        fixed: list[tuple[int, int]] = []
         for d, i in zip(to_ints(op.x_batch), to_ints(op.indices_batch), strict=True):
             if index_shape[i] == 1:
                 continue
-            axis = self.groups.index([self.batch_dims.index(i)])
+            axis, place = self.groups.index([self.batch_dims.index(i)]), strides[d]
             if axis == inner:
-                total = plus(counted(b, row, position[axis] * strides[d], strides[d]))
+                add(w.put(Count(0, ((axis, place),), axis, place), [i32], frozenset(row), (), row))
             else:
-                fixed = fixed + position[axis] * strides[d]
-        for k, d in enumerate(self.kept):
-            fixed = fixed + position[n_batch + k] * strides[d]
-        if fixed.terms or fixed.constant or total is None:
-            total = plus(counted(b, row if total is None else TileType.of([1], i32, "ub"), fixed, 0))
-        return total
+                fixed.append((axis, place))
+        fixed += [(n_batch + k, strides[d]) for k, d in enumerate(self.kept)]
+        if total and not fixed:
+            return total[0]
+        return w.put(Count(0, tuple(fixed)), [i32], frozenset(row), total, row)
 
 
 def _positions(
@@ -183,14 +168,5 @@ def _positions(
 def _whole_slices(domain: Sequence[int], tile: Sequence[int], n_batch: int) -> tuple[int, ...]:
     """Slice dimensions are cut into exact parts: an indirect load has no edge to mask."""
     return tuple(
-        t if d < n_batch else divisor(n, t)
-        for d, (n, t) in enumerate(zip(domain, tile, strict=True))
+        t if d < n_batch else divisor(n, t) for d, (n, t) in enumerate(zip(domain, tile, strict=True))
     )
-
-
-def counted(b: KernelBuilder, kind: TileType, start: Expr, step: int, dim: int = 0) -> SSAValue:
-    """Numbers that count along a dimension of a tile."""
-    indices, rows = pack([start])
-    return b.add(
-        ops.IotaOp, indices, [kind], offsets=rows, dim=integer_attr(dim), step=integer_attr(step)
-    ).results[0]

@@ -15,22 +15,21 @@ from functools import cached_property
 from math import inf
 
 from xdsl.dialects.builtin import i32
-from xdsl.ir import SSAValue
 
-from ....dialects import tile as ops
-from ....dialects.base import Expr, to_ints
+from ....dialects.base import to_ints
 from ....dialects.dtypes import dtype_name, itemsize, size
 from ....dialects.graph import FusionOp, GatherOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.types import ROW_BYTES, GmType, padded_bytes, row_strides
 from ....dialects.open_sizes import any_open
-from ....dialects.tile import TileType
-from ....kernels.builder import KernelBuilder, number
+from ....kernels.graph import OwnAxis
+from ....kernels.indexed import Count, Gather, TileExtent
+from ....kernels.stage import LoadBox, Ref
+from ....kernels.writer import StageWriter, boxed
 from ....machine import Machine
 from ...errors import PassError
 from ..bound import VectorWork, copy_cycles
-from ..boxes import TilePlace
-from .gather import GatherKernel, counted
+from .gather import GatherKernel
 
 PLACES = 5
 """Tiles of places that are held at once: what is loaded, twice, and what is computed of it."""
@@ -131,7 +130,9 @@ class GatherElementsKernel(GatherKernel):
                 return None
             places = -(-places // 2)
         most = 0 if self.columns is None else -(-self.batch[self.columns] // self.block)
-        blocks = max((n for n in range(1, most + 1) if self.fits(self._tile(places, n * self.block))), default=1)
+        blocks = max(
+            (n for n in range(1, most + 1) if self.fits(self._tile(places, n * self.block))), default=1
+        )
         return self._tile(places, blocks * self.block)
 
     def cut(self, largest: Sequence[int], cores: int, pieces: int) -> Sequence[int]:
@@ -160,38 +161,26 @@ class GatherElementsKernel(GatherKernel):
 
     # -- build -------------------------------------------------------------------------------------------------
 
-    def body(self, b: KernelBuilder, place: TilePlace) -> None:
-        tile, position = place.tile, place.position
-        x, indices = self._operands(b)
-        rows, source = self._view_of_rows(), self._source(tile)
-        view = b.view(x, rows.shape, rows.strides)
-        offsets = [*(position[a] for a in self._others()), Expr()]
-        if self.columns is not None:
-            offsets.append(position[self.columns])
-        sizes = [*(1 for _ in self._others()), *source]
-        data = b.load(view, offsets, sizes, TileType.of(source, self.element, "ub"))
-        picked = TileType.of(self._places(tile), self.element, "ub")
-        found = b.add(ops.GatherOp, [data, self._counted(b, place, indices)], [picked]).results[0]
-        b.store(found, b.view(b.output(0), self.domain, self.strides), position, tile)
+    def write(self, w: StageWriter) -> None:
+        (row,) = w.own([OwnAxis("picked from", self.table[self.along_dim])])
+        cut = self._cut_axes() or w.own([OwnAxis("element")])
+        columns = [] if self.columns is None else [self.columns]
+        view = self._view_of_rows()
+        box = boxed(view.shape, view.strides, [*self._others(), row, *columns])
+        rows = LoadBox(self._input(self.op.x), box)
+        data = w.load(rows, self.element, (row, *columns))
+        places = self._counted(w, cut)
+        self._store(w, w.put(Gather(), [self.element], frozenset(cut), [data, places], cut))
 
-    def _counted(self, b: KernelBuilder, place: TilePlace, indices: SSAValue) -> SSAValue:
+    def _counted(self, w: StageWriter, cut: Sequence[int]) -> Ref:
         """The places of a tile among the elements of its rows: indices within the table, through so many columns."""
-        tile, shape = place.tile, self._places(place.tile)
-        kind, one = TileType.of(shape, i32, "ub"), TileType.of([1] * len(shape), i32, "ub")
-
-        def vector(function: str, value: SSAValue, by: int) -> SSAValue:
-            scalar = b.add(ops.FillOp, [], [one], value=number(by)).results[0]
-            return b.add(ops.ELEMENTWISE[function], [value, scalar], [kind]).results[0]
-
-        view = b.view(indices, self.batch, self.batch_strides)
-        found = self._starts(b, view, place.position, tile, kind)
-        found = vector("max", found, 0)
-        found = vector("min", found, self.table[self.along_dim] - 1)
+        found = w.apply("max", self._starts(w, 0, cut), w.fill(0, i32, cut))
+        found = w.apply("min", found, w.fill(self.table[self.along_dim] - 1, i32, cut))
         if self.columns is None:
             return found
-        found = vector("mul", found, tile[self.columns])
-        column = counted(b, kind, Expr(), 1, self._cut_axes().index(self.columns))
-        return b.add(ops.ELEMENTWISE["add"], [found, column], [kind]).results[0]
+        found = w.apply("mul", found, w.put(TileExtent(self.columns), [i32], shape=cut))
+        column = w.put(Count(axis=self.columns, step=1), [i32], frozenset(cut), (), cut)
+        return w.apply("add", found, column)
 
 
 def gather_kernel(op: GatherOp, fusion: FusionOp, machine: Machine, asked: VectorSchedule) -> GatherKernel:
@@ -207,7 +196,9 @@ def _is_better(op: GatherOp, fusion: FusionOp, machine: Machine) -> bool:
     picking = GatherElementsKernel(op, fusion, machine, VectorSchedule())
     if not _lies_well(picking):
         return False
-    return _least_microseconds(picking) < _least_microseconds(GatherKernel(op, fusion, machine, VectorSchedule()))
+    return _least_microseconds(picking) < _least_microseconds(
+        GatherKernel(op, fusion, machine, VectorSchedule())
+    )
 
 
 def _least_microseconds(kernel: GatherKernel) -> float:

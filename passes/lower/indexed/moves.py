@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from xdsl.ir import Attribute
 
-from ....dialects import tile as ops
-from ....dialects.base import Expr, integer_attr, pack
 from ....dialects.dtypes import itemsize, size
 from ....dialects.graph import FusionOp, VectorSchedule
 from ....dialects.graph.schedules import Schedule
-from ....dialects.npu.types import GmType, padded_bytes, row_strides
+from ....dialects.npu.types import GmType, row_strides
 from ....dialects.open_sizes import certain, is_open
-from ....dialects.tile import TileType
-from ....kernels.builder import KernelBuilder, dense, divide_grid
+from ....kernels.builder import dense, divide_grid
+from ....kernels.indexed import Scalar
+from ....kernels.stage import BoxDim, LoadBox, Ref
+from ....kernels.writer import StageWriter
 from ....machine import Machine
 from ..bound import VectorWork, copy_cycles
-from ..boxes import BoxKernel, TilePlace
+from ..boxes import BoxKernel
 from ..schedule import divisor, merge_axes
 from ..scheduled import as_vector, cannot_obey
 
@@ -62,16 +62,7 @@ class CopyKernel(BoxKernel):
         self.domain = [size([box[d] for d in g]) for g in self.groups]
         # A box at a start known only at run time has no view whose edge could mask the last tile: tiles must divide it,
         # and cores the tiles.
-        self.moving = [
-            any(isinstance(s[g[-1]], tuple) for s in starts) if g else False for g in self.groups
-        ]
-
-    @property
-    def unstaged(self) -> str:
-        return "it moves a box and computes nothing: each tile is loaded, and stored as it is"
-
-    def ub_bytes(self, tile: Sequence[int]) -> int:
-        return padded_bytes(tile, self.element) * self.slots
+        self.moving = [any(isinstance(s[g[-1]], tuple) for s in starts) if g else False for g in self.groups]
 
     def work(self, tile: Sequence[int]) -> VectorWork:
         read, write = (
@@ -130,52 +121,41 @@ class CopyKernel(BoxKernel):
             return f"tiles must divide {self.domain} along the axes whose start is known at run time"
         return None
 
-    def body(self, b: KernelBuilder, place: TilePlace) -> None:
-        copy, position = self.copy, place.position
-        known: dict[Start, Expr] = {}
+    def write(self, w: StageWriter) -> None:
+        copy, ones = self.copy, (1,) * len(self.copy.box)
+        known: dict[Start, Ref] = {}
+        box, behind, at = self._box(w, known, copy.source, copy.source_starts, ones, 0)
+        to, to_behind, to_at = self._box(w, known, copy.dest, copy.dest_starts, copy.dest_steps, 1)
+        w.store(0, to, w.load(LoadBox(0, box, behind), self.element, scalars=at), to_behind, to_at)
 
-        def start(at: Start) -> Expr:
-            if not isinstance(at, tuple):
-                return Expr(at)
-            if at not in known:
-                which, low, high = at
-                found = b.add(
-                    ops.ScalarOp,
-                    [b.gm(which)],
-                    [b.coordinates[0].type],
-                    offsets=pack([])[1],
-                    low=integer_attr(low),
-                    high=integer_attr(high),
-                )
-                known[at] = Expr.of(found.results[0])
-            return known[at]
-
-        ones = (1,) * len(copy.box)
-        tensors = (
-            (b.gm(0), copy.source, copy.source_starts, ones),
-            (b.output(0), copy.dest, copy.dest_starts, copy.dest_steps),
-        )
-        views, offsets = [], []
-        for tensor, shape, starts, steps in tensors:
-            strides = row_strides(shape)
-            sizes, jumps, at, skipped = [], [], [], 0
-            for g, extent, p in zip(self.groups, self.domain, position, strict=True):
-                last = g[-1] if g else 0
-                first, step = (starts[last], steps[last]) if g else (0, 1)
-                stride = strides[last] if g else 1
-                jumps.append(stride)
-                if not isinstance(first, tuple):  # The view ends with the box, so that its edge masks the last tile.
-                    skipped += first * stride
-                    sizes.append((extent - 1) * step + 1)
-                    at.append(p * step)
-                else:
-                    sizes.append(shape[last])
-                    at.append(p * step + start(first))
-            views.append(b.view(tensor, sizes, jumps, skipped))
-            offsets.append(at)
-        data = b.load(views[0], offsets[0], place.tile, TileType.of(place.tile, self.element, "ub"))
-        steps = [copy.dest_steps[g[-1]] if g else 1 for g in self.groups]
-        b.store(data, views[1], offsets[1], place.tile, steps)
+    def _box(
+        self,
+        w: StageWriter,
+        known: dict[Start, Ref],
+        shape: Sequence[int],
+        starts: Sequence[Start],
+        steps: Sequence[int],
+        operands: int,
+    ) -> tuple[tuple[BoxDim, ...], int, list[Ref]]:
+        """The dimensions of what is moved in one tensor, how many elements behind the first one it begins, and what
+        says at run time how much further on, behind so many other operands. The view ends with the box where that is
+        known, so that its edge masks the last tile."""
+        strides, box, behind, scalars = row_strides(shape), list[BoxDim](), 0, list[Ref]()
+        for a, (group, extent) in enumerate(zip(self.groups, self.domain, strict=True)):
+            if not group:
+                box.append(BoxDim(extent, 1, a))
+                continue
+            last = group[-1]
+            first, step = starts[last], steps[last]
+            if isinstance(first, tuple):
+                if first not in known:
+                    known[first] = w.put(Scalar(*first), [self.copy.scalars[first[0] - 1]])
+                box.append(BoxDim(shape[last], strides[last], a, step, plus=operands + len(scalars)))
+                scalars.append(known[first])
+            else:
+                behind += first * strides[last]
+                box.append(BoxDim((extent - 1) * step + 1, strides[last], a, step))
+        return tuple(box), behind, scalars
 
 
 def _groups(box: Sequence[int], whole: set[int], strides: Sequence[dict[int, int]]) -> list[list[int]]:

@@ -7,23 +7,25 @@ batches and reads only their updates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from xdsl.dialects.builtin import i32
 from xdsl.ir import Attribute, SSAValue
 
-from ....dialects import tile as ops
-from ....dialects.base import Expr, describe, pack
+from ....dialects.base import describe, text
 from ....dialects.dtypes import dtype_name, itemsize
 from ....dialects.graph import FusionOp, ScatterOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.scatter import combining, row_cycles
-from ....dialects.tile import TileType
-from ....kernels.builder import KernelBuilder, gm_of
+from ....kernels.builder import gm_of, may_repeat
+from ....kernels.indexed import ScatterRows
+from ....kernels.loops import AxisLoop
+from ....kernels.stage import BoxDim, LoadBox, Ref
+from ....kernels.writer import StageWriter
 from ....machine import Machine
 from ...fusion.long_rows import UB_FRACTION
 from ..bound import VectorWork
-from ..boxes import BoxKernel, TilePlace
+from ..boxes import BoxKernel
 
 LONGEST_PART = 1024
 """Updates that are loaded at once, at most."""
@@ -118,34 +120,33 @@ class ScatterKernel(BoxKernel):
     def too_large(self) -> str:
         return f"{describe(self.op)}: one row does not fit ub of {self.machine.name}"
 
-    def body(self, b: KernelBuilder, place: TilePlace) -> None:
-        high, wide, chunk = place.tile
-        element, flat, met = self.element, self.columns == 1, self._met(high)
+    def pieces(self, tile: Sequence[int]) -> Sequence[AxisLoop]:
+        trips = -(-self._met(tile[0]) // tile[2])
+        return [AxisLoop(2, trips)] if may_repeat(trips) else []
 
-        def shape(n: int) -> Sequence[int]:
-            return [n] if flat else [n, wide]
+    def beside(self, tile: Sequence[int]) -> Mapping[int, Sequence[tuple[int, int]]]:
+        met = self._met(tile[0])
+        return {0: [(2, met)]} if met < self.count else {}
 
-        def view(tensor: SSAValue, n: int) -> SSAValue:
-            return b.view(tensor, [n], [1]) if flat else tensor
+    def write(self, w: StageWriter) -> None:
+        op, flat = self.op, self.columns == 1
 
-        op, position = self.op, place.position[:2]
-        x, index, updates = (b.gm(self.args.index(v)) for v in (op.x, op.index, op.updates))
-        target = TileType.of(shape(high), element, "ub")
-        first_update = place.numbers[0] * met if met < self.count else Expr()
-        where = position[:1] if flat else position
-        state = [b.load(view(x, self.rows), where, shape(high), target)]
-        with b.loop(-(-met // chunk), state) as i:
-            at = first_update + i * chunk
-            places = b.load(index, [at], [chunk], TileType.of([chunk], i32, "ub"), fill=-1)
-            from_here = [at] if flat else [at, position[1]]
-            part = b.load(
-                view(updates, self.count), from_here, shape(chunk), TileType.of(shape(chunk), element, "ub")
+        def box(axis: int, n: int) -> tuple[BoxDim, ...]:
+            return (
+                (BoxDim(n, 1, axis),) if flat else (BoxDim(n, self.columns, axis), BoxDim(self.columns, 1, 1))
             )
-            first, offsets = pack(position[:1])
-            state[0] = b.add(
-                ops.ScatterOp, [state[0], places, part, *first], [target], offsets=offsets, kind=op.kind
-            ).results[0]
-        b.store(state[0], view(b.output(0), self.rows), where, shape(high))
+
+        def load(value: SSAValue, axis: int, n: int) -> Ref:
+            op = LoadBox(self.args.index(value), box(axis, n))
+            return w.load(op, self.element, [d.axis for d in op.box if d.axis is not None])
+
+        target = load(op.x, 0, self.rows)
+        index = LoadBox(self.args.index(op.index), (BoxDim(self.count, 1, 2),), fill=-1)
+        into = w.load(index, i32, (2,))
+        updates, shape = load(op.updates, 2, self.count), w.shape(target)
+        scattered = ScatterRows(text(op.kind), 0, 2, self.count)
+        made = w.put(scattered, [self.element], frozenset(shape), [target, into, updates], shape)
+        w.store(0, box(0, self.rows), made)
 
 
 def scatter_cycles(

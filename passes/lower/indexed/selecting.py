@@ -13,21 +13,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import i1, i32
-from xdsl.ir import Attribute, BlockArgument, SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
-from ....dialects import tile as ops
-from ....dialects.base import Expr, describe, integer_attr, ints, pack, text, to_ints
+from ....dialects.base import Expr, describe, text, to_ints
 from ....dialects.dtypes import dtype_name, element_type, itemsize, size
 from ....dialects.elementwise import REDUCTION_FUNCTION, identity
 from ....dialects.graph import FusionOp, SelectAndScatterOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.types import padded_bytes, row_strides
-from ....dialects.tile import TileType
-from ....kernels.builder import KernelBuilder, dense, gm_of, number
+from ....kernels.builder import dense, gm_of
+from ....kernels.graph import OwnAxis
+from ....kernels.stage import BoxDim, Extract, Iota, LoadBox, Ref
+from ....kernels.writer import StageWriter
 from ....machine import Machine
 from ...forms.access import resolve
 from ..bound import VectorWork, copy_cycles
-from ..boxes import BoxKernel, TilePlace
+from ..boxes import BoxKernel
 from ..schedule import choose_tile
 
 
@@ -73,83 +74,6 @@ class Along:
         q = max(self.first, -((r - self.low) // self.stride))
         start = q * self.stride + r - self.low
         return start, max(0, -(-(self.extent - start) // self.stride)), q - self.first
-
-
-class _Operand:
-    """What is loaded of an operand: a box of its dimensions, through the layout ops and the pad before it."""
-
-    def __init__(self, b: KernelBuilder, fusion: FusionOp, value: SSAValue):
-        shape = shape_of(value)
-        self.b, self.element = b, element_of(value)
-        load = resolve(
-            value,
-            [Expr.of(-1 - d) for d in range(len(shape))],
-            {-1 - d: n for d, n in enumerate(shape)},
-            lambda v: isinstance(v, BlockArgument),
-        )
-        self.fill, extents = load.fill, list(shape)
-        strides, self.shifts = [0] * len(shape), [0] * len(shape)
-        for index, n, step in zip(load.indices, load.shape, load.strides, strict=True):
-            d = -1 - index.terms[0][0]
-            extents[d], strides[d], self.shifts[d] = n, step, index.constant
-        assert isinstance(load.base, BlockArgument)
-        self.view = b.view(b.gm(load.base.index), extents, strides, load.offset)
-
-    def box(self, at: Sequence[Expr], sizes: Sequence[int], fill: float | int) -> SSAValue:
-        where = [p + shift for p, shift in zip(at, self.shifts, strict=True)]
-        known = fill if self.fill is None else self.fill
-        return self.b.load(self.view, where, sizes, TileType.of(sizes, self.element, "ub"), fill=known)
-
-
-class _Tiles:
-    """Ops on tiles in ub."""
-
-    def __init__(self, b: KernelBuilder):
-        self.b = b
-
-    def apply(self, name: str, *tiles: SSAValue, element: Attribute | None = None) -> SSAValue:
-        like = tiles[-1].type
-        for t in tiles:
-            assert isinstance(t.type, TileType) and isinstance(like, TileType)
-            like = t.type if size(t.type.shape) > size(like.shape) else like
-        assert isinstance(like, TileType) and isinstance(tiles[-1].type, TileType)
-        out = TileType.of(like.shape, element or tiles[-1].type.element, "ub")
-        return self.b.add(ops.ELEMENTWISE[name], tiles, [out]).results[0]
-
-    def convert(self, tile: SSAValue, element: Attribute) -> SSAValue:
-        assert isinstance(tile.type, TileType)
-        return tile if tile.type.element == element else self.apply("convert", tile, element=element)
-
-    def fill(self, value: float | int, shape: Sequence[int], element: Attribute) -> SSAValue:
-        out = TileType.of(shape, element, "ub")
-        return self.b.add(ops.FillOp, [], [out], value=number(value)).results[0]
-
-    def extract(
-        self, tile: SSAValue, at: Sequence[int], shape: Sequence[int], steps: Sequence[int]
-    ) -> SSAValue:
-        assert isinstance(tile.type, TileType)
-        if not any(at) and tuple(shape) == tile.type.shape:
-            return tile
-        indices, rows = pack([Expr(p) for p in at])
-        out = TileType.of(shape, tile.type.element, "ub")
-        return self.b.add(
-            ops.ExtractOp, [tile, *indices], [out], offsets=rows, sizes=ints(shape), steps=ints(steps)
-        ).results[0]
-
-    def exists(self, at: Expr, along: Along, d: int, shape: Sequence[int]) -> SSAValue:
-        """Whether positions from `at` on, a stride apart along dimension d, are elements; i1 of `shape`."""
-        row = [n if i == d else 1 for i, n in enumerate(shape)]
-        indices, rows = pack([at])
-        out = TileType.of(row, i32, "ub")
-        place = self.b.add(
-            ops.IotaOp, indices, [out], offsets=rows, dim=integer_attr(d), step=integer_attr(along.stride)
-        ).results[0]
-        one = [1] * len(shape)
-        above = self.apply("ge", place, self.fill(0, one, i32), element=i1)
-        below = self.apply("lt", place, self.fill(along.extent, one, i32), element=i1)
-        inside = self.apply("and", above, below)
-        full = TileType.of(shape, i1, "ub")
-        return inside if inside.type == full else self.b.add(ops.BroadcastOp, [inside], [full]).results[0]
 
 
 class SelectAndScatterKernel(BoxKernel):
@@ -202,98 +126,110 @@ class SelectAndScatterKernel(BoxKernel):
         tile = choose_tile(self.domain, self.whole, self.fits, self.width, cores)
         return [] if tile is None else [(tile, cores)]
 
-    def body(self, b: KernelBuilder, place: TilePlace) -> None:
-        op, axes, tile, at = self.op, self.axes, place.tile, place.position
-        t, x, source = _Tiles(b), _Operand(b, self.fusion, op.x), _Operand(b, self.fusion, op.source)
-        windows = self._windows(tile)
-        window_at = [p + (a.first - a.behind) for p, a in zip(at, axes, strict=True)]
-        starts = [p * a.stride + -a.low for p, a in zip(window_at, axes, strict=True)]
-        data = x.box(starts, [a.reach(n) for a, n in zip(axes, windows, strict=True)], 0)
-        given = source.box(window_at, windows, identity(self.kind, self.dtype))
-        chosen = _select(t, text(op.select), axes, t.convert(data, self.best), starts, windows)
-        given = t.convert(given, self.total)
-        neutral = t.fill(identity(self.kind, self.dtype), [1] * len(axes), self.total)
-        results: list[tuple[SSAValue, SSAValue, list[Expr]]] = []
+    def write(self, w: StageWriter) -> None:
+        op, axes, rank = self.op, self.axes, len(self.axes)
+        counted = [(d, a, a.behind + 1, a.first - a.behind) for d, a in enumerate(axes)]
+        windows = w.own([OwnAxis("windows", n, d, 1, at) for d, _, n, at in counted])
+        reached = w.own(
+            [OwnAxis("in windows", a.reach(n), d, a.stride, at * a.stride - a.low) for d, a, n, at in counted]
+        )
+        neutral, tile, total = identity(self.kind, self.dtype), range(rank), self.total
+        data = w.load(_operand(op.x, reached, 0), self.element, reached)
+        given = w.load(_operand(op.source, windows, neutral), self.element, windows)
+        chosen = _select(w, text(op.select), axes, w.converted(data, self.best), windows)
+        given = w.converted(given, total)
+        nothing = w.fill(neutral, total, tile)
+        results: list[tuple[Ref, list[BoxDim], int]] = []
+        rows = row_strides(shape_of(op.x))
         for rest in itertools.product(*(range(a.stride) for a in axes)):
             places = [a.places(r) for a, r in zip(axes, rest, strict=True)]
             if any(count == 0 for _, count, _ in places):
                 continue
-            combine = REDUCTION_FUNCTION[self.kind]
-            result = _gathered(t, combine, axes, rest, chosen, given, neutral, tile)
-            rows = row_strides(shape_of(op.x))
-            view = b.view(
-                b.output(0),
-                [count for _, count, _ in places],
-                [s * a.stride for s, a in zip(rows, axes, strict=True)],
-                sum(s * p for s, (p, _, _) in zip(rows, places, strict=True)),
-            )
-            where = [p + -q for p, (_, _, q) in zip(at, places, strict=True)]
-            results.append((t.convert(result, self.element), view, where))
+            result = _gathered(w, REDUCTION_FUNCTION[self.kind], axes, rest, chosen, given, nothing)
+            dims = enumerate(zip(places, rows, axes, strict=True))
+            box = [BoxDim(n, s * a.stride, d, 1, -q) for d, ((_, n, q), s, a) in dims]
+            behind = sum(s * p for s, (p, _, _) in zip(rows, places, strict=True))
+            results.append((w.converted(result, self.element), box, behind))
         # the last one first: who waits for it has waited for all, which takes one event
-        for result, view, where in reversed(results):
-            b.store(result, view, where, tile)
+        for result, box, behind in reversed(results):
+            w.store(0, box, result, behind)
 
 
-def _select(
-    t: _Tiles,
-    select: str,
-    axes: Sequence[Along],
-    data: SSAValue,
-    starts: Sequence[Expr],
-    windows: Sequence[int],
-) -> SSAValue:
+def _operand(value: SSAValue, axes: Sequence[int], fill: float | int) -> LoadBox:
+    """What loads a box of an operand's dimensions along these axes, through the layout ops and the pad before it."""
+    shape = shape_of(value)
+    load = resolve(
+        value,
+        [Expr.of(-1 - d) for d in range(len(shape))],
+        {-1 - d: n for d, n in enumerate(shape)},
+        lambda v: isinstance(v, BlockArgument),
+    )
+    box = [BoxDim(n, 0, a) for n, a in zip(shape, axes, strict=True)]
+    for index, n, step in zip(load.indices, load.shape, load.strides, strict=True):
+        d = -1 - index.terms[0][0]
+        box[d] = BoxDim(n, step, axes[d], 1, index.constant)
+    assert isinstance(load.base, BlockArgument)
+    return LoadBox(load.base.index, tuple(box), load.offset, fill if load.fill is None else load.fill)
+
+
+def _exists(w: StageWriter, k: int, along: Along, axis: int, windows: Sequence[int]) -> Ref:
+    """Whether place k of each window along an axis is an element; for all windows of a tile."""
+    row = frozenset({axis})
+    place = w.put(Iota(axis, along.stride, k - along.low), [i32], row, (), windows)
+    above = w.apply("ge", place, w.fill(0, i32, windows), element=i1)
+    below = w.apply("lt", place, w.fill(along.extent, i32, windows), element=i1)
+    return w.spread(w.apply("and", above, below), windows)
+
+
+def _select(w: StageWriter, select: str, axes: Sequence[Along], data: Ref, windows: Sequence[int]) -> Ref:
     """Which of its elements, in row order, each window selects; i32, -1 where all are in the border."""
     bordered = [d for d, a in enumerate(axes) if a.bordered]
-    inside: dict[tuple[int, int], SSAValue] = {}
+    inside: dict[tuple[int, int], Ref] = {}
     for d in bordered:
         for k in range(axes[d].window):
-            inside[d, k] = t.exists(starts[d] + k, axes[d], d, windows)
-    one, steps = [1] * len(axes), [a.stride for a in axes]
-    best: SSAValue | None = None
-    place = t.fill(-1, windows, i32) if bordered else t.fill(0, windows, i32)
-    none = t.fill(0, one, i32)
+            inside[d, k] = _exists(w, k, axes[d], windows[d], windows)
+    best: Ref | None = None
+    place = w.fill(-1 if bordered else 0, i32, windows, frozenset(windows))
+    none = w.fill(0, i32, windows)
     for i, tap in enumerate(itertools.product(*(range(a.window) for a in axes))):
-        new = t.extract(data, tap, windows, steps)
-        exists: SSAValue | None = None
+        taken = tuple((d, k, a.stride) for d, (k, a) in enumerate(zip(tap, axes, strict=True)))
+        new = w.extract(Extract(taken), data, windows)
+        exists: Ref | None = None
         for d in bordered:
-            exists = inside[d, tap[d]] if exists is None else t.apply("and", exists, inside[d, tap[d]])
+            exists = inside[d, tap[d]] if exists is None else w.apply("and", exists, inside[d, tap[d]])
         if best is None:
             best = new
             if exists is not None:
-                place = t.apply("select", exists, t.fill(0, one, i32), place)
+                place = w.apply("select", exists, w.fill(0, i32, windows), place)
             continue
-        keep = t.apply(select, best, new, element=i1)
+        keep = w.apply(select, best, new, element=i1)
         if exists is not None:
-            keep = t.apply("and", keep, t.apply("ge", place, none, element=i1))
-            keep = t.apply("or", keep, t.apply("not", exists))
-        best = t.apply("select", keep, best, new)
-        place = t.apply("select", keep, place, t.fill(i, one, i32))
+            keep = w.apply("and", keep, w.apply("ge", place, none, element=i1))
+            keep = w.apply("or", keep, w.apply("not", exists))
+        best = w.apply("select", keep, best, new)
+        place = w.apply("select", keep, place, w.fill(i, i32, windows))
     return place
 
 
 def _gathered(
-    t: _Tiles,
+    w: StageWriter,
     combine: str,
     axes: Sequence[Along],
     rest: Sequence[int],
-    place: SSAValue,
-    given: SSAValue,
-    neutral: SSAValue,
-    tile: Sequence[int],
-) -> SSAValue:
+    place: Ref,
+    given: Ref,
+    neutral: Ref,
+) -> Ref:
     """What the windows that cover the elements at `rest` have for them."""
-    result: SSAValue | None = None
-    one = [1] * len(axes)
+    result: Ref | None = None
+    tile = range(len(axes))
     for taps in itertools.product(*(a.taps(r) for a, r in zip(axes, rest, strict=True))):
         i = 0
         for a, (_, k) in zip(axes, taps, strict=True):
             i = i * a.window + k
-        corner = [a.behind - m for a, (m, _) in zip(axes, taps, strict=True)]
-        here = t.extract(place, corner, tile, one)
-        hit = t.apply("eq", here, t.fill(i, one, i32), element=i1)
-        part = t.apply("select", hit, t.extract(given, corner, tile, one), neutral)
-        result = part if result is None else t.apply(combine, result, part)
-    if result is None:
-        assert isinstance(neutral.type, TileType)
-        return t.b.add(ops.BroadcastOp, [neutral], [TileType.of(tile, neutral.type.element, "ub")]).results[0]
-    return result
+        corner = tuple((d, a.behind - m, 1) for d, (a, (m, _)) in enumerate(zip(axes, taps, strict=True)))
+        here = w.extract(Extract(corner), place, tile)
+        hit = w.apply("eq", here, w.fill(i, i32, tile), element=i1)
+        part = w.apply("select", hit, w.extract(Extract(corner), given, tile), neutral)
+        result = part if result is None else w.apply(combine, result, part)
+    return w.spread(neutral, tile) if result is None else result

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import IntegerType, Signedness
 from xdsl.ir import Attribute, OpResult, SSAValue
 
-from ....dialects import tile as ops
-from ....dialects.base import describe
+from ....dialects.base import describe, to_ints
 from ....dialects.dtypes import itemsize, size
 from ....dialects.graph import FusionOp, SortOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.types import padded_bytes
-from ....dialects.tile import TileType
-from ....kernels.builder import KernelBuilder, dense, gm_of
+from ....kernels.builder import dense, gm_of
+from ....kernels.graph import OwnAxis
+from ....kernels.indexed import WORD, Sort
+from ....kernels.stage import BoxDim, LoadBox
+from ....kernels.writer import StageWriter
 from ....machine import Machine
 from ...fusion.long_rows import UB_FRACTION
 from ..bound import VectorWork, copy_cycles
-from ..boxes import BoxKernel, TilePlace
+from ..boxes import BoxKernel
 from ..schedule import choose_tile
-
-WORD = IntegerType(32, Signedness.UNSIGNED)
 
 
 def fitting_slots(rows: int, n: int, keep: int, elements: Sequence[Attribute], machine: Machine) -> int:
@@ -74,30 +73,16 @@ class SortKernel(BoxKernel):
         tile = choose_tile(self.domain, self.whole, self.fits, self.width, cores)
         return [] if tile is None else [(tile, cores)]
 
-    def body(self, b: KernelBuilder, place: TilePlace) -> None:
-        op, (rows, n), several = self.op, self.domain, place.tile[0]
-        position = place.position
+    def write(self, w: StageWriter) -> None:
+        op, (rows, n) = self.op, self.domain
+        kept, work = w.own([OwnAxis("kept", self.keep), OwnAxis("worked in", 4 * n)])
+        box = BoxDim(rows, n, 0), BoxDim(n, 1, 1)
         loaded = [
-            b.load(
-                b.view(b.gm(self.args.index(x)), [rows, n], [n, 1]),
-                position,
-                [several, n],
-                TileType.of([several, n], e, "ub"),
-            )
+            w.load(LoadBox(self.args.index(x), box), e, (0, 1))
             for x, e in zip(op.xs, self.elements, strict=True)
         ]
-        made = b.add(
-            ops.SortOp,
-            loaded,
-            [
-                *(TileType.of([several, self.keep], e, "ub") for e in self.elements),
-                TileType.of([several, 4 * n], WORD, "ub"),
-            ],
-            keys=op.keys,
-            descending=op.descending,
-            total=op.total,
-        ).results
+        sort = Sort(to_ints(op.keys), to_ints(op.descending), to_ints(op.total), work)
+        made, _ = w.put(sort, self.elements, frozenset({0, kept}), loaded, (0, kept))
         for i, value in enumerate(self.yielded):
             assert isinstance(value, OpResult)
-            dest = b.view(b.output(i), [rows, self.keep], [self.keep, 1])
-            b.store(made[value.index], dest, position, [several, self.keep])
+            w.store(i, [BoxDim(rows, self.keep, 0), BoxDim(self.keep, 1, kept)], (made, value.index))

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from contextlib import ExitStack
 
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import BlockArgument
 
-from ....dialects import tile as ops
-from ....dialects.base import Expr, describe, ints, pack, text, to_ints
+from ....dialects.base import Expr, describe, text, to_ints
 from ....dialects.dtypes import dtype_name, element_type, itemsize, size
 from ....dialects.elementwise import FUNCTIONS, REDUCTION_FUNCTION, identity
 from ....dialects.graph import FusionOp, ReduceWindowOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
-from ....dialects.npu.types import GmType, padded_bytes
-from ....dialects.tile import TileType
-from ....kernels.builder import KernelBuilder, dense, gm_of, hand_back, number
+from ....dialects.npu.types import GmType, padded_bytes, row_strides
+from ....kernels.builder import dense, gm_of, may_repeat
+from ....kernels.graph import OwnAxis
+from ....kernels.indexed import Accumulate
+from ....kernels.loops import AxisLoop
+from ....kernels.stage import Extract, LoadBox, Ref
+from ....kernels.writer import StageWriter, boxed
 from ....machine import Machine
 from ...forms.access import resolve
 from ..bound import VectorWork, copy_cycles
-from ..boxes import BoxKernel, TilePlace
+from ..boxes import BoxKernel
 
 UNROLLED_TAPS = 16
 """Windows of more positions than this are walked by loops instead of being written out."""
@@ -78,55 +81,50 @@ class WindowKernel(BoxKernel):
         window = list(self.window)
         return f"{describe(self.op)}: a window of {window} does not fit ub of {self.machine.name}"
 
-    def body(self, b: KernelBuilder, place: TilePlace) -> None:
-        tile, halo, native = place.tile, self._halo(place.tile), self.native
+    @property
+    def looped(self) -> bool:
+        """Whether loops go through the places of a window."""
+        return size(self.window) > UNROLLED_TAPS
+
+    def pieces(self, tile: Sequence[int]) -> Sequence[AxisLoop]:
+        first = 2 * len(self.domain)
+        loops = (AxisLoop(first + d, n) for d, n in enumerate(self.window) if self.looped)
+        return [loop for loop in loops if may_repeat(loop.trips)]
+
+    def write(self, w: StageWriter) -> None:
+        spec = enumerate(zip(self.strides, self.window, self.dilation, self.low, strict=True))
+        border = w.own(
+            [OwnAxis("border", (n - 1) * dilation + 1, d, s, -low) for d, (s, n, dilation, low) in spec]
+        )
+        box = boxed(self.source, self.strided, border)
         assert isinstance(self.load.base, BlockArgument)
-        view = b.view(b.gm(self.load.base.index), self.source, self.strided, self.load.offset)
-        offsets = [p * s + -lo for p, s, lo in zip(place.position, self.strides, self.low, strict=True)]
-        data = b.load(view, offsets, halo, TileType.of(halo, self.element, "ub"), fill=self.neutral)
-        if native != self.element:
-            data = b.add(ops.ELEMENTWISE["convert"], [data], [TileType.of(halo, native, "ub")]).results[0]
-        total = self._combined(b, data, tile)
-        if native != self.element:
-            out = TileType.of(tile, self.element, "ub")
-            total = b.add(ops.ELEMENTWISE["convert"], [total], [out]).results[0]
-        b.store(total, b.output(0), place.position, tile)
+        op = LoadBox(self.load.base.index, box, self.load.offset, self.neutral)
+        data = w.converted(w.load(op, self.element, border), self.native)
+        total = self._looped(w, data) if self.looped else self._written(w, data)
+        w.store(0, boxed(self.domain, row_strides(self.domain)), w.converted(total, self.element))
 
-    def _combined(self, b: KernelBuilder, data: SSAValue, tile: Sequence[int]) -> SSAValue:
-        """The shifted boxes of a tile's input, combined: written out where the window is small, else by loops."""
-        part = TileType.of(tile, self.native, "ub")
-        cls = ops.ELEMENTWISE[REDUCTION_FUNCTION[self.kind]]
-        window, dilation, rank = self.window, self.dilation, len(self.domain)
+    def _written(self, w: StageWriter, data: Ref) -> Ref:
+        """The shifted boxes of a tile's input, combined one by one."""
+        total: Ref | None = None
+        for place in itertools.product(*map(range, self.window)):
+            lists = zip(place, self.dilation, self.strides, strict=True)
+            taken = tuple((d, k * dilation, s) for d, (k, dilation, s) in enumerate(lists))
+            piece = w.extract(Extract(taken), data, self._shape)
+            total = piece if total is None else w.apply(REDUCTION_FUNCTION[self.kind], total, piece)
+        assert total is not None
+        return total
 
-        def tap(where: list[Expr]) -> SSAValue:
-            indices, rows = pack(where)
-            return b.add(
-                ops.ExtractOp,
-                [data, *indices],
-                [part],
-                offsets=rows,
-                sizes=ints(tile),
-                steps=ints(self.strides),
-            ).results[0]
+    def _looped(self, w: StageWriter, data: Ref) -> Ref:
+        """The same by loops through the places of a window."""
+        total = w.fill(self.neutral, self.native, self._shape, frozenset(self._shape))
+        places = w.own([OwnAxis("place in the window") for _ in self.window])
+        taken = tuple((d, 0, s) for d, s in enumerate(self.strides))
+        moved = tuple((d, a, n) for d, (a, n) in enumerate(zip(places, self.dilation, strict=True)))
+        piece = w.extract(Extract(taken, moved=moved), data, self._shape)
+        op = Accumulate(self.kind, tuple(zip(places, self.window, strict=True)))
+        return w.put(op, [self.native], frozenset(self._shape), [total, piece], self._shape)
 
-        if size(window) <= UNROLLED_TAPS:
-            total = None
-            for n in range(size(window)):
-                where, rest = [], n
-                for d in reversed(range(rank)):
-                    where.insert(0, Expr(rest % window[d] * dilation[d]))
-                    rest //= window[d]
-                piece = tap(where)
-                total = piece if total is None else b.add(cls, [total, piece], [part]).results[0]
-            assert total is not None
-            return total
-        carried: list[SSAValue] = [b.add(ops.FillOp, [], [part], value=number(self.neutral)).results[0]]
-        first = carried
-        with ExitStack() as nest:
-            where = []
-            for d in range(rank):
-                outside, carried = carried, list(carried)
-                nest.callback(hand_back, outside, carried)
-                where.append(nest.enter_context(b.loop(window[d], carried)) * dilation[d])
-            carried[0] = b.add(cls, [carried[0], tap(where)], [part]).results[0]
-        return first[0]
+    @property
+    def _shape(self) -> Sequence[int]:
+        """The axes of a tile of results."""
+        return range(len(self.domain))
