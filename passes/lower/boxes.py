@@ -20,10 +20,11 @@ from ...dialects.npu.types import GmType
 from ...dialects.open_sizes import is_open
 from ...kernels.builder import KernelBuilder, divide_grid, may_repeat
 from ...kernels.plan import PlannedAxis, cuts_of
+from ...kernels.price import Price
+from ...kernels.vector_cost import VectorWork
 from ...machine import Machine
 from ..errors import PassError
 from ..fusion.long_rows import UB_FRACTION
-from .bound import VectorWork
 from .schedule import cut_tile, largest_tile, share
 from .scheduled import ScheduledKernel, as_vector, cannot_obey
 
@@ -165,10 +166,10 @@ class BoxKernel(ScheduledKernel):
                 why = "its tiles are walked in order" if a in self.in_order else f"it has {tiles} tiles"
                 raise cannot_obey(name, f"axis {a} cannot be split over {cores} cores, as {why}")
 
-    def bound(self, schedule: Schedule) -> float:
+    def price(self, schedule: Schedule) -> Price:
         plan = as_vector("", schedule)
         tile, grid = plan.tile or (), plan.grid or ()
-        return self.work(tile).microseconds(self._counts(tile), grid, self.machine)
+        return self.work(tile).price(self._counts(tile), grid, self.machine)
 
     def planned_axes(self, schedule: Schedule) -> list[PlannedAxis]:
         plan = as_vector("", schedule)

@@ -17,22 +17,18 @@ from ...dialects.base import Expr, describe, to_ints
 from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.graph import FusionOp, VectorSchedule
 from ...dialects.graph.schedules import Schedule
+from ...dialects.npu.types import Pipe
 from ...dialects.open_sizes import any_open, is_open
 from ...kernels.builder import KernelBuilder, divide_grid, gm_of, may_repeat
 from ...kernels.emit import Emitter
-from ...kernels.stage import Ref, Stage, tile_bytes
+from ...kernels.price import Price
+from ...kernels.stage import PIPES, Ref, Stage, tile_bytes
+from ...kernels.vector_cost import VectorWork, copy_cycles
 from ...machine import Machine
 from ..errors import TooLarge
 from ..fusion.long_rows import UB_FRACTION
 from ..npu.trial import allocated
-from .bound import VectorWork, copy_cycles
-from .schedule import (
-    cut_tile,
-    equal_piece,
-    largest_tile,
-    reaches_over,
-    share,
-)
+from .schedule import cut_tile, equal_piece, largest_tile, reaches_over, share
 from .scheduled import as_vector, cannot_obey
 from .streaming import RowPieces
 from .vector_plan import PlannedVector
@@ -62,6 +58,8 @@ class VectorKernel(PlannedVector):
         self.slots = asked.ub or 2
         self.built: dict[tuple[tuple[int, ...], int], bool] = {}
         """Whether kernels with a tile and so many buffers have room, of those that were built to see."""
+        self.works: dict[tuple[tuple[int, ...], bool, frozenset[int]], VectorWork] = {}
+        """What there is to do with a tile, with its starts or without, as far as known."""
         self.build_stages()
         self.rows = self.stages.rows()
         self.outer = [a for a in range(len(self.extents)) if a not in self.rows]
@@ -145,11 +143,11 @@ class VectorKernel(PlannedVector):
         """Microseconds with this tile where the slowest pipe hides what the others do for all tiles but one."""
         plan = self._schedule(name, tile, cores)
         counts, grid = self._counts(tile), plan.grid or ()
-        pipes = self._pipes(tile, starts=True).values()
-        own = size([-(-n // g) for n, g in zip(counts, grid, strict=True)])
-        cycles = max(pipes) + (sum(pipes) - max(pipes)) / max(own, 1)
+        pipes = self._work(tile, starts=True).pipes
+        own, slowest = size([-(-n // g) for n, g in zip(counts, grid, strict=True)]), max(pipes, key=pipes.__getitem__)
+        shown = {pipe: n if pipe is slowest else n / max(own, 1) for pipe, n in pipes.items()}
         counts, grid = ([numbers[a] for a in self.outer] for numbers in (counts, grid))
-        return VectorWork(cycles).microseconds(counts, grid, self.machine)
+        return VectorWork(shown).price(counts, grid, self.machine).microseconds
 
     def _fits_built(self, tile: Sequence[int]) -> bool:
         """Whether a kernel with this tile has room, tried."""
@@ -237,21 +235,20 @@ class VectorKernel(PlannedVector):
     def walked(self) -> list[list[int]]:
         return self.merged
 
-    def bound(self, schedule: Schedule) -> float:
+    def price(self, schedule: Schedule) -> Price:
+        return self._price(schedule, overlap=False)
+
+    def _price(self, schedule: Schedule, overlap: bool) -> Price:
+        """overlap: where loads, stores and arithmetic go on at the same time."""
         plan = as_vector("", schedule)
         tile, grid = plan.tile or (), plan.grid or ()
-        counts = self._counts(tile)
-        counts, grid = ([numbers[a] for a in self.outer] for numbers in (counts, grid))
-        return self._work(tile).microseconds(counts, grid, self.machine)
+        counts, grid = ([numbers[a] for a in self.outer] for numbers in (self._counts(tile), grid))
+        return self._work(tile, starts=overlap).price(counts, grid, self.machine, overlap)
 
     def overlapped(self, schedule: Schedule) -> float:
         """The estimate of `bound` where loads, stores and arithmetic go on at the same time: for comparisons with
         kernels of other kinds, whose bounds have their pipes side by side."""
-        plan = as_vector("", schedule)
-        tile, grid = plan.tile or (), plan.grid or ()
-        work = VectorWork(max(self._pipes(tile, starts=True).values()))
-        counts, grid = ([numbers[a] for a in self.outer] for numbers in (self._counts(tile), grid))
-        return work.microseconds(counts, grid, self.machine)
+        return self._price(schedule, overlap=True).microseconds
 
     def check(self, name: str, schedule: Schedule) -> None:
         plan = as_vector(name, schedule)
@@ -281,25 +278,29 @@ class VectorKernel(PlannedVector):
     def _in_pieces(self, tile: Sequence[int]) -> bool:
         return any(tile[a] < self.extents[a] for a in self.rows)
 
-    def _work(self, tile: Sequence[int]) -> VectorWork:
-        """What there is to do with this tile."""
-        return VectorWork(sum(self._pipes(tile).values()))
+    def _work(self, tile: Sequence[int], starts: bool = False) -> VectorWork:
+        """What there is to do with this tile. starts: with what every instruction of the vector unit takes to start,
+        for each tile."""
+        key = tuple(tile), starts, self.warm
+        if key not in self.works:
+            self.works[key] = VectorWork(self._pipes(tile, starts))
+        return self.works[key]
 
-    def _pipes(self, tile: Sequence[int], starts: bool = False) -> dict[str, float]:
-        """The cycles that each pipe is busy with this tile, by the kinds of steps. starts: with what every instruction
-        of the vector unit takes to start, for each tile."""
+    def _pipes(self, tile: Sequence[int], starts: bool) -> dict[Pipe, float]:
+        """The cycles that each pipe is busy with this tile."""
         unit = self.machine.vector
-        cycles: dict[str, float] = {"load": 0.0, "op": 0.0, "store": 0.0}
+        cycles: dict[Pipe, float] = {Pipe.MTE2: 0.0, Pipe.V: 0.0, Pipe.MTE3: 0.0}
         started = unit.streamed_cycles * (size(self._counts(tile)) - 1) if starts else 0
         again, kept = self._again(tile), self._rows_kept(tile)
         for i, step in enumerate(self.stages):
             if step.view is not None:
                 box = step.box(tile)
                 warm = step.source in self.warm
-                cycles[step.kind] += copy_cycles(step.kind, step.view, box, self.machine, warm)
+                cycles[PIPES[step.kind]] += copy_cycles(step.kind, step.view, box, self.machine, warm)
                 if again[i]:
                     hits = warm or kept
-                    cycles[step.kind] += again[i] * copy_cycles(step.kind, step.view, box, self.machine, hits)
+                    copied = copy_cycles(step.kind, step.view, box, self.machine, hits)
+                    cycles[PIPES[step.kind]] += again[i] * copied
             elif step.function is not None:
                 elements = size([n for a, n in enumerate(self.extents) if a in step.axes | step.reduces])
                 dtype = dtype_name(step.elements[0])
@@ -307,7 +308,7 @@ class VectorKernel(PlannedVector):
                 once = started + (unit.cycles(known[0], dtype, elements) if known else elements)
                 if self._masked(step, tile):
                     once += started + (unit.cycles("select", dtype, elements) if known else elements)
-                cycles["op"] += (1 + again[i]) * once
+                cycles[Pipe.V] += (1 + again[i]) * once
         return cycles
 
     def _masked(self, step: Stage, tile: Sequence[int]) -> bool:

@@ -18,7 +18,8 @@ import tilewright as tw
 from tilewright import Machine
 from tilewright.dialects.graph import CubeSchedule
 from tilewright.kernels.builder import divide_grid
-from tilewright.passes.lower.bound import CubeProblem, VectorWork
+from tilewright.kernels.product import CubeProblem
+from tilewright.kernels.vector_cost import VectorWork
 from tilewright.passes.lower.cube.cube_refusal import refusal
 from tilewright.passes.lower.cube.cube_schedule import CubePlan, cube_schedules
 from tilewright.passes.lower.schedule import choose_tile, merge_axes

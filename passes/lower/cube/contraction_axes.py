@@ -20,13 +20,13 @@ from ....dialects.npu.interface import gm_traffic
 from ....dialects.npu.types import GmType, row_strides
 from ....dialects.open_sizes import certain
 from ....dialects.sparsity import INDEXED, KEPT_OF
+from ....kernels.product_cost import LoadCost
 from ....machine import Machine
 from ...forms.access import resolve
 from ...forms.gathered_operands import gathers_of
 from ...forms.nests import Product, nest_of
 from ...forms.sparse_products import expansion_of
 from ..axes import behind_transposes, is_base
-from ..bound import LoadCost
 from ..fusion_stages import FusionStages
 from ..schedule import merge_axes
 
