@@ -69,7 +69,9 @@ class ChainFacts:
         turns = s.pieces + late
         counts = (parts(n, s.rows) if a == self.row else n for a, n in enumerate(self.outer))
         tiles = size([parts(n, cut) for n, cut in zip(counts, s.grid, strict=True)])
-        crossing = 2 * s.rows * (s.keys * (sum(self.scored) + self.width) + (self.wide * 4 if self.softmax else 0))
+        crossing = (
+            2 * s.rows * (s.keys * (sum(self.scored) + self.width) + (self.wide * 4 if self.softmax else 0))
+        )
         each = sum(shared * q for shared, q in self.loaded) + self.wide * self.width
         moved = tiles * turns * (crossing + s.keys * each) * cores
         return Price(

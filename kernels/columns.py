@@ -47,7 +47,9 @@ def pick(condition: Number, this: Number, that: Number) -> Number:
 
 def both(*conditions: Number) -> Number:
     """Whether all conditions hold."""
-    return np.logical_and.reduce(np.broadcast_arrays(*conditions)) if is_many(*conditions) else all(conditions)
+    return (
+        np.logical_and.reduce(np.broadcast_arrays(*conditions)) if is_many(*conditions) else all(conditions)
+    )
 
 
 def whole(number: Number) -> Number:

@@ -107,7 +107,11 @@ class Price:
         """What takes longest: the name of a pipe, of what is shared, or launches; for each plan where there are many.
         Among equals the first of launches, what is shared, and pipes in their order."""
         names = [LAUNCH, SHARED, *map(str, self.pipes)]
-        times = [(self.launch + self.further) * self.clock_mhz, self.shared.cycles, *map(self.busy, self.pipes)]
+        times = [
+            (self.launch + self.further) * self.clock_mhz,
+            self.shared.cycles,
+            *map(self.busy, self.pipes),
+        ]
         if not is_many(*times):
             return names[max(range(len(times)), key=times.__getitem__)]
         return np.array(names)[np.argmax(np.array(np.broadcast_arrays(*times)), axis=0)]

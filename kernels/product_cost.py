@@ -1,7 +1,7 @@
 """What the kernel of a product costs: a tile of the result with a step and its loads, and a grid of tiles on cores.
 
 `CubeCost` is what a tile costs, `TileCosts` what is known before its cores are, `ProductRun` the tiles on their cores.
-What `tiles_of` gathers, and all that comes of it, has a number for each of many plans.
+What `ProductPlans` has, and all that comes of it, has a number for each of many plans.
 """
 
 from __future__ import annotations
@@ -193,8 +193,8 @@ class CubeCost:
     @staticmethod
     def of_columns(numbers: Sequence[Number]) -> CubeCost:
         """What has these numbers, of which each may be many."""
-        lhs, rhs = (OperandLoads(LoadCost(*numbers[i : i + 4]), numbers[i + 4]) for i in (0, 5))
-        return CubeCost((lhs, rhs), *numbers[10:])
+        lhs, rhs = (OperandLoads(LoadCost(*numbers[i : i + 4]), numbers[i + 4]) for i in (0, LOADS // 2))
+        return CubeCost((lhs, rhs), *numbers[LOADS:])
 
     def price(self, cores: Number, tiles: Number, drain_overlaps: Number, machine: Machine) -> Price:
         """Of the kernel on `cores` cores, the busiest of which has `tiles` tiles."""
@@ -223,7 +223,13 @@ class CubeCost:
         )
 
     def behind_barrier(
-        self, side: int, cores: Number, tiles: Number, drain_overlaps: Number, waited: Number, machine: Machine
+        self,
+        side: int,
+        cores: Number,
+        tiles: Number,
+        drain_overlaps: Number,
+        waited: Number,
+        machine: Machine,
     ) -> Number:
         """Microseconds behind a barrier until a core with so many tiles is done, that waits for so many microseconds
         and meanwhile loads an operand (0: lhs, 1: rhs), once."""
@@ -238,9 +244,7 @@ class CubeCost:
         late = (tiles - 1) * most(most(self.fix, self.epilogue, self.stored) - one, 0.0)
         return machine.cycles_to_microseconds(products + late + self.fix + self.epilogue + self.tail)
 
-    def _parts(
-        self, cores: Number, tiles: Number, machine: Machine
-    ) -> list[tuple[Number, Number, Number]]:
+    def _parts(self, cores: Number, tiles: Number, machine: Machine) -> list[tuple[Number, Number, Number]]:
         """What the loads of both operands take, in parts."""
         return [each.parts(cores, tiles, machine) for each in self.loads]
 
@@ -265,6 +269,9 @@ class CubeCost:
 
 FIELDS = ("wait", "also", "also_bytes", "mte1", "mma", "fix", "epilogue", "held", "stored", "turn", "tail")
 """The numbers of a `CubeCost` besides its loads, in their order."""
+
+LOADS = 10
+"""How many numbers its loads have."""
 
 
 @dataclass(frozen=True)
@@ -294,14 +301,27 @@ class TileCosts:
         return [*self.cost.row, *self.counts, *self.shared[0], *self.shared[1], self.block]
 
 
-def tiles_of(known: Sequence[TileCosts], numbers: Sequence[int] | np.ndarray) -> TileCosts:
-    """Those of plans of which each has the tiles of this number."""
-    if len(numbers) == 1:
-        return known[int(numbers[0])]
-    axes, first = len(known[0].counts), 10 + len(FIELDS)
-    table = list(np.array([each.row for each in known]).T[:, np.asarray(numbers)])
-    counts, lhs, rhs = (table[first + i * axes : first + (i + 1) * axes] for i in range(3))
-    return TileCosts(CubeCost.of_columns(table[:first]), counts, (lhs, rhs), table[-1])
+@dataclass(frozen=True)
+class ProductPlans:
+    """Plans of a product with one inner loop over tiles, `inner` ("m" or "n"). known: tiles that some of them have;
+    numbers: which of these each plan has; grid: cores along each axis of the result; overlaps: whether the next tile
+    begins while the sums of one leave."""
+
+    known: Sequence[TileCosts]
+    numbers: Sequence[int] | np.ndarray
+    grid: Sequence[Number]
+    inner: str
+    overlaps: Number
+
+    @property
+    def tiles(self) -> TileCosts:
+        """The tiles of each plan."""
+        if len(self.numbers) == 1:
+            return self.known[int(self.numbers[0])]
+        axes, first = len(self.known[0].counts), LOADS + len(FIELDS)
+        table = list(np.array([each.row for each in self.known], float).T[:, np.asarray(self.numbers)])
+        counts, lhs, rhs = (table[first + i * axes : first + (i + 1) * axes] for i in range(3))
+        return TileCosts(CubeCost.of_columns(table[:first]), counts, (lhs, rhs), table[-1])
 
 
 @dataclass(frozen=True)
@@ -330,17 +350,9 @@ class ProductRun:
         return total / sum(times)
 
 
-def on_cores(
-    known: TileCosts,
-    grid: Sequence[Number],
-    inner: str,
-    overlaps: Number,
-    problem: CubeProblem,
-    outside: Outside,
-    machine: Machine,
-) -> ProductRun:
-    """Tiles on a grid of cores along each axis of the result, with `inner` ("m" or "n") as the inner loop over
-    tiles."""
+def on_cores(plans: ProductPlans, problem: CubeProblem, outside: Outside, machine: Machine) -> ProductRun:
+    """The tiles of plans on their cores."""
+    known, grid, inner = plans.tiles, plans.grid, plans.inner
     cost, points = known.cost, size(grid)
     cores = least(points, machine.cube_cores)
     tiles = dict(zip(problem.out, known.counts, strict=True))
@@ -356,7 +368,7 @@ def on_cores(
     if outside.reduces:
         each = known.block / size([own[a] for a in problem.whole])
         cost = replace(cost, epilogue=each, tail=known.block - each)
-    return ProductRun(cost, cores, size([*own.values()]) * parts(points, cores), overlaps)
+    return ProductRun(cost, cores, size([*own.values()]) * parts(points, cores), plans.overlaps)
 
 
 def shared_loops(

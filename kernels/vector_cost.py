@@ -34,7 +34,9 @@ class VectorWork:
         """Its pipes one after the other."""
         return sum(self.pipes.values())
 
-    def price(self, counts: Sequence[Number], grid: Sequence[Number], machine: Machine, overlap: bool = False) -> Price:
+    def price(
+        self, counts: Sequence[Number], grid: Sequence[Number], machine: Machine, overlap: bool = False
+    ) -> Price:
         """Of the kernel with so many tiles along each axis, and so many cores; overlap: its pipes side by side."""
         busiest = size([parts(n, cores) for n, cores in zip(counts, grid, strict=True)])
         return self.on(size(grid), busiest / most(size(counts), 1), machine, overlap)

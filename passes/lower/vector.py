@@ -22,7 +22,7 @@ from ...dialects.open_sizes import any_open, is_open
 from ...kernels.builder import KernelBuilder, divide_grid, gm_of, may_repeat
 from ...kernels.emit import Emitter
 from ...kernels.price import Price
-from ...kernels.stage import PIPES, Ref, Stage, tile_bytes
+from ...kernels.stage import Ref, Stage, tile_bytes
 from ...kernels.vector_cost import VectorWork, copy_cycles
 from ...machine import Machine
 from ..errors import TooLarge
@@ -296,11 +296,11 @@ class VectorKernel(PlannedVector):
             if step.view is not None:
                 box = step.box(tile)
                 warm = step.source in self.warm
-                cycles[PIPES[step.kind]] += copy_cycles(step.kind, step.view, box, self.machine, warm)
+                cycles[step.pipe] += copy_cycles(step.kind, step.view, box, self.machine, warm)
                 if again[i]:
                     hits = warm or kept
                     copied = copy_cycles(step.kind, step.view, box, self.machine, hits)
-                    cycles[PIPES[step.kind]] += again[i] * copied
+                    cycles[step.pipe] += again[i] * copied
             elif step.function is not None:
                 elements = size([n for a, n in enumerate(self.extents) if a in step.axes | step.reduces])
                 dtype = dtype_name(step.elements[0])

@@ -27,15 +27,15 @@ class AttentionCosts(AttentionChoice):
     """The price of chained products."""
 
     def price(self, schedule: Schedule) -> Price:
-        return self.facts.price(self._plans([as_attention("", schedule)]))
+        return self.facts.price(self.plans([as_attention("", schedule)]))
 
     def price_many(self, schedules: Sequence[Schedule]) -> np.ndarray:
         if self._is_open or not schedules:
             return super().price_many(schedules)
-        price = self.facts.price(self._plans([as_attention("", s) for s in schedules]))
+        price = self.facts.price(self.plans([as_attention("", s) for s in schedules]))
         return np.array(as_list(price.microseconds, len(schedules)))
 
-    def _plans(self, schedules: Sequence[AttentionSchedule]) -> ChainPlans:
+    def plans(self, schedules: Sequence[AttentionSchedule]) -> ChainPlans:
         """The numbers of schedules, as columns."""
         rows = [(*CHOSEN(s), *self._pieces_of(s)) for s in schedules]
         return ChainPlans(*columns(rows), grid=columns([s.grid or () for s in schedules]))
@@ -56,7 +56,7 @@ class AttentionCosts(AttentionChoice):
         together = [[s] for s in schedules] if self._is_open or not schedules else [schedules]
         found: list[float] = []
         for several in together:
-            pipes = self.facts.cube(self._plans(several))
+            pipes = self.facts.cube(self.plans(several))
             found += as_list(most(*pipes.values()), len(several))
         return found
 
@@ -77,7 +77,9 @@ class AttentionCosts(AttentionChoice):
             scored=[itemsize(kind) for kind in self.scored],
             width=self.width,
             wide=self.wide,
-            rates=[machine.cube[dtype_name(element_of(part.anchor.lhs))] for part in (*self.scores, self.values)],
+            rates=[
+                machine.cube[dtype_name(element_of(part.anchor.lhs))] for part in (*self.scores, self.values)
+            ],
             units=self.units,
             steps=sum(step.kind == "op" for chain in self.chains for step in chain.stages),
             softmax=self.softmax is not None,

@@ -23,10 +23,10 @@ from ....kernels.product_cost import (
     CubeCost,
     LoadCost,
     Outside,
+    ProductPlans,
     ProductRun,
     TileCosts,
     on_cores,
-    tiles_of,
 )
 from ....machine import Machine
 from ...errors import PassError, TooLarge
@@ -246,6 +246,10 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
 
     def _run(self, schedules: Sequence[CubeSchedule], problem: CubeProblem) -> ProductRun:
         """Schedules with the same inner loop, on their cores."""
+        return on_cores(self.plans(schedules, problem), problem, self.outside, self.machine)
+
+    def plans(self, schedules: Sequence[CubeSchedule], problem: CubeProblem) -> ProductPlans:
+        """The numbers of schedules with the same inner loop."""
         number: dict[tuple, int] = {}
         numbers, known = list[int](), list[TileCosts]()
         for s in schedules:
@@ -260,15 +264,14 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
         grids = [s.grid or () for s in schedules]
         grid = columns([[each[a] for a in problem.out] for each in grids])
         overlaps = column((s.l0c or 1) > 1 for s in schedules)
-        inner = schedules[0].inner or "m"
-        return on_cores(tiles_of(known, numbers), grid, inner, overlaps, problem, self._outside, self.machine)
+        return ProductPlans(known, numbers, grid, schedules[0].inner or "m", overlaps)
 
     def _tile_costs(self, plan: CubePlan, problem: CubeProblem) -> TileCosts:
         """What is known of the tiles of a plan, whatever its grid is."""
         fused, pieces = self._fused_epilogue(plan), self._epilogue_pieces(plan)
         cost = CubeCost.of(problem, plan.l0, plan.lhs, plan.rhs, self.machine, self._loads, fused, pieces)
         shared = self._sharing(0, plan), self._sharing(1, plan)
-        block = self._row_cycles(plan) if self._outside.reduces else 0.0
+        block = self._row_cycles(plan) if self.outside.reduces else 0.0
         return TileCosts(self._costed(cost, plan), problem.counts(plan.l0), shared, block)
 
     def _costed(self, cost: CubeCost, plan: CubePlan) -> CubeCost:
@@ -293,7 +296,7 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
         return None
 
     @cached_property
-    def _outside(self) -> Outside:
+    def outside(self) -> Outside:
         """What is moved outside of tiles."""
         reduces = bool(self.whole) and not self.machine.fused
         return Outside(self._operand_bytes, self._epilogue_traffic, reduces)
