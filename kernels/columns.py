@@ -6,7 +6,6 @@ quotients are Python's operators; here is what Python has no operator for.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -27,34 +26,24 @@ def is_many(*numbers: Number) -> bool:
 def most(first: Number, *others: Number) -> Number:
     """The largest."""
     for other in others:
-        first = np.maximum(first, other) if is_many(first, other) else max(first, other)
+        many = isinstance(first, np.ndarray) or isinstance(other, np.ndarray)
+        first = np.maximum(first, other) if many else max(first, other)
     return first
 
 
 def least(first: Number, *others: Number) -> Number:
     """The smallest."""
     for other in others:
-        first = np.minimum(first, other) if is_many(first, other) else min(first, other)
+        many = isinstance(first, np.ndarray) or isinstance(other, np.ndarray)
+        first = np.minimum(first, other) if many else min(first, other)
     return first
 
 
 def pick(condition: Number, this: Number, that: Number) -> Number:
     """One of two numbers that are both known."""
-    if is_many(condition):
+    if isinstance(condition, np.ndarray):
         return np.where(condition, this, that)
     return this if condition else that
-
-
-def both(*conditions: Number) -> Number:
-    """Whether all conditions hold."""
-    return (
-        np.logical_and.reduce(np.broadcast_arrays(*conditions)) if is_many(*conditions) else all(conditions)
-    )
-
-
-def whole(number: Number) -> Number:
-    """The next whole number that is not smaller."""
-    return np.ceil(number) if is_many(number) else math.ceil(number)
 
 
 def parts(count: Number, each: Number) -> Number:

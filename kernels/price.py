@@ -46,7 +46,7 @@ class Price:
         before, behind: Cycles before the first turn, and behind the last one: loads that nothing hides, and what is
             late of the last turn.
         overlap: Whether pipes go on at the same time; else one behind the other.
-        waits: Cycles that a turn behind the first one takes at least, whatever pipes do.
+        waits: Cycles that a turn takes at least while something is late of the one before.
         shared: What all cores move through L2 or HBM.
         further: Microseconds of the launches that this one needs behind it.
         clock_mhz: Cycles in a microsecond.
@@ -68,13 +68,11 @@ class Price:
     def cycles(self) -> Number:
         """Cycles of the busiest core: the pipe that is busiest in a turn hides all others. What is late of a turn is
         hidden by the next one, or hides it."""
-        if not self.overlap:
-            return self.before + sum(self.turn.values()) * self.turns + self.behind
-        one = most(*self.turn.values())
-        if not self.late and not is_many(self.waits) and not self.waits:
-            busy = self.before + self.turns * one
-        else:
+        one = most(*self.turn.values()) if self.overlap else sum(self.turn.values())
+        if self.late:
             busy = self.before + one + (self.turns - 1) * most(one, *self.late.values(), self.waits)
+        else:
+            busy = self.before + self.turns * one
         return most(busy + self.behind, self.shared.cycles)
 
     @property

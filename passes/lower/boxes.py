@@ -20,13 +20,12 @@ from ...dialects.npu.types import GmType
 from ...dialects.open_sizes import is_open
 from ...kernels.builder import KernelBuilder, divide_grid, may_repeat
 from ...kernels.plan import PlannedAxis, cuts_of
-from ...kernels.price import Price
-from ...kernels.vector_cost import VectorWork
 from ...machine import Machine
 from ..errors import PassError
 from ..fusion.long_rows import UB_FRACTION
 from .schedule import cut_tile, largest_tile, share
-from .scheduled import ScheduledKernel, as_vector, cannot_obey
+from .scheduled import as_vector, cannot_obey
+from .work_priced import WorkPriced
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class TilePlace:
         return [n * t for n, t in zip(self.numbers, self.tile, strict=True)]
 
 
-class BoxKernel(ScheduledKernel):
+class BoxKernel(WorkPriced):
     """A kernel over a box of `domain` elements.
 
     `whole` axes are not cut where their tiles fit; along axes `in_order`, one core walks all tiles itself, inside
@@ -67,10 +66,6 @@ class BoxKernel(ScheduledKernel):
     @abstractmethod
     def ub_bytes(self, tile: Sequence[int]) -> int:
         """Bytes of ub that a tile needs, its buffers in flight included."""
-
-    @abstractmethod
-    def work(self, tile: Sequence[int]) -> VectorWork:
-        """What all of it would take one core, in such tiles."""
 
     @abstractmethod
     def body(self, b: KernelBuilder, place: TilePlace) -> None:
@@ -166,10 +161,8 @@ class BoxKernel(ScheduledKernel):
                 why = "its tiles are walked in order" if a in self.in_order else f"it has {tiles} tiles"
                 raise cannot_obey(name, f"axis {a} cannot be split over {cores} cores, as {why}")
 
-    def price(self, schedule: Schedule) -> Price:
-        plan = as_vector("", schedule)
-        tile, grid = plan.tile or (), plan.grid or ()
-        return self.work(tile).price(self._counts(tile), grid, self.machine)
+    def shared(self, tile: Sequence[int], grid: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+        return self._counts(tile), grid
 
     def planned_axes(self, schedule: Schedule) -> list[PlannedAxis]:
         plan = as_vector("", schedule)

@@ -21,7 +21,6 @@ from ...dialects.npu.types import Pipe
 from ...dialects.open_sizes import any_open, is_open
 from ...kernels.builder import KernelBuilder, divide_grid, gm_of, may_repeat
 from ...kernels.emit import Emitter
-from ...kernels.price import Price
 from ...kernels.stage import Ref, Stage, tile_bytes
 from ...kernels.vector_cost import VectorWork, copy_cycles
 from ...machine import Machine
@@ -32,6 +31,7 @@ from .schedule import cut_tile, equal_piece, largest_tile, reaches_over, share
 from .scheduled import as_vector, cannot_obey
 from .streaming import RowPieces
 from .vector_plan import PlannedVector
+from .work_priced import WorkPriced
 
 ACROSS = (64, 128, 256, 512, 1024)
 """Bytes of a run along the axis of a tile that is not its last one, where accesses have their elements side by side
@@ -45,7 +45,7 @@ CLEARLY_LESS = 0.9
 """The share of the estimated time of pieces of rows below which whole rows take less, beyond the estimate's error."""
 
 
-class VectorKernel(PlannedVector):
+class VectorKernel(PlannedVector, WorkPriced):
     """Lowers one vector or move fusion."""
 
     def __init__(self, fusion: FusionOp, machine: Machine, asked: VectorSchedule):
@@ -114,7 +114,7 @@ class VectorKernel(PlannedVector):
 
     def _cut_for_cores(self, largest: Sequence[int], cores: int) -> list[tuple[tuple[int, ...], int]]:
         """Tiles cut from the largest one, and on how many cores each, the one best for a launch of its own first."""
-        work, numbers = self._work(self._whole_pairs(largest)), [cores]
+        work, numbers = self.work(self._whole_pairs(largest)), [cores]
         if self.asked.cores is None and self.asked.grid is None:
             numbers = work.numbers_of_cores(cores, self.machine)
         pieces = work.pieces(self.machine)
@@ -143,11 +143,10 @@ class VectorKernel(PlannedVector):
         """Microseconds with this tile where the slowest pipe hides what the others do for all tiles but one."""
         plan = self._schedule(name, tile, cores)
         counts, grid = self._counts(tile), plan.grid or ()
-        pipes = self._work(tile, starts=True).pipes
+        pipes = self.work(tile, starts=True).pipes
         own, slowest = size([-(-n // g) for n, g in zip(counts, grid, strict=True)]), max(pipes, key=pipes.__getitem__)
         shown = {pipe: n if pipe is slowest else n / max(own, 1) for pipe, n in pipes.items()}
-        counts, grid = ([numbers[a] for a in self.outer] for numbers in (counts, grid))
-        return VectorWork(shown).price(counts, grid, self.machine).microseconds
+        return VectorWork(shown).price(*self.shared(tile, grid), self.machine).microseconds
 
     def _fits_built(self, tile: Sequence[int]) -> bool:
         """Whether a kernel with this tile has room, tried."""
@@ -181,7 +180,7 @@ class VectorKernel(PlannedVector):
                 tile = largest_tile(caps, frozenset({across}), lambda t: self._ub_bytes(t) <= self._capacity)
                 if tile is None:
                     break
-                work = self._work(tile)
+                work = self.work(tile)
                 pieces = work.pieces(self.machine)
                 for n in work.numbers_of_cores(cores, self.machine) if self.asked.cores is None else [cores]:
                     found[cut_tile(tile, self.extents, frozenset(), self._width, n, pieces), n] = None
@@ -235,20 +234,17 @@ class VectorKernel(PlannedVector):
     def walked(self) -> list[list[int]]:
         return self.merged
 
-    def price(self, schedule: Schedule) -> Price:
-        return self._price(schedule, overlap=False)
-
-    def _price(self, schedule: Schedule, overlap: bool) -> Price:
-        """overlap: where loads, stores and arithmetic go on at the same time."""
-        plan = as_vector("", schedule)
-        tile, grid = plan.tile or (), plan.grid or ()
-        counts, grid = ([numbers[a] for a in self.outer] for numbers in (self._counts(tile), grid))
-        return self._work(tile, starts=overlap).price(counts, grid, self.machine, overlap)
+    def shared(self, tile: Sequence[int], grid: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+        counts, cores = ([numbers[a] for a in self.outer] for numbers in (self._counts(tile), grid))
+        return counts, cores
 
     def overlapped(self, schedule: Schedule) -> float:
         """The estimate of `bound` where loads, stores and arithmetic go on at the same time: for comparisons with
         kernels of other kinds, whose bounds have their pipes side by side."""
-        return self._price(schedule, overlap=True).microseconds
+        plan = as_vector("", schedule)
+        tile, grid = plan.tile or (), plan.grid or ()
+        work = self.work(tile, starts=True)
+        return work.price(*self.shared(tile, grid), self.machine, overlap=True).microseconds
 
     def check(self, name: str, schedule: Schedule) -> None:
         plan = as_vector(name, schedule)
@@ -278,7 +274,7 @@ class VectorKernel(PlannedVector):
     def _in_pieces(self, tile: Sequence[int]) -> bool:
         return any(tile[a] < self.extents[a] for a in self.rows)
 
-    def _work(self, tile: Sequence[int], starts: bool = False) -> VectorWork:
+    def work(self, tile: Sequence[int], starts: bool = False) -> VectorWork:
         """What there is to do with this tile. starts: with what every instruction of the vector unit takes to start,
         for each tile."""
         key = tuple(tile), starts, self.warm

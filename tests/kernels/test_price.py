@@ -66,7 +66,6 @@ def same(left: float, right: float) -> bool:
 
 @given(prices())
 def test_no_price_is_below_its_roofline(price: Price) -> None:
-    price = replace(price, shared=price.shared if price.overlap else Traffic())
     assert price.microseconds >= price.least_microseconds * (1 - 1e-12)
 
 

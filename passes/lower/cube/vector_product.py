@@ -6,17 +6,21 @@ load faster than the cubes that are their share of the launch, and no sums leave
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from typing import NamedTuple
+
+import numpy as np
 
 from ....dialects.dtypes import itemsize, size
 from ....dialects.graph import ContractOp, FusionOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.graph.schedules import Schedule
 from ....dialects.npu.types import Pipe
-from ....kernels.columns import launching_vectors
+from ....dialects.open_sizes import any_open
+from ....kernels.columns import Number, columns, launching_vectors, most, parts
 from ....kernels.price import Price
 from ....kernels.product import grids
 from ....kernels.stage import spanning, tile_bytes
@@ -172,14 +176,28 @@ class VectorProductKernel(VectorKernel):
 
     def price(self, schedule: Schedule) -> Price:
         """The pipes overlap; the first loads, the work on the last piece and the last store do not."""
-        plan, machine = as_vector("", schedule), self.machine
-        tile, grid = plan.tile or (), plan.grid or ()
-        own = [-(-n // g) for n, g in zip(self._counts(tile), grid, strict=True)]
+        plan = as_vector("", schedule)
+        return self._priced(plan.tile or (), plan.grid or ())
+
+    def price_many(self, schedules: Sequence[Schedule]) -> np.ndarray:
+        found, alike = np.empty(len(schedules)), defaultdict[object, list[int]](list)
+        plans, is_open = [as_vector("", schedule) for schedule in schedules], any_open(self.extents)
+        for i, plan in enumerate(plans):
+            alike[i if is_open else plan.tile].append(i)
+        for numbers in alike.values():
+            grid = columns([plans[i].grid or () for i in numbers])
+            found[numbers] = self._priced(plans[numbers[0]].tile or (), grid).microseconds
+        return found
+
+    def _priced(self, tile: Sequence[int], grid: Sequence[Number]) -> Price:
+        """What one tile costs on a grid of cores, or on each of many."""
+        machine = self.machine
+        own = [parts(n, g) for n, g in zip(self._counts(tile), grid, strict=True)]
         pieces, results = size(own), size([n for a, n in enumerate(own) if a not in self.rows])
         known, times = self._tile_cycles(tile), (pieces, results)
         pipes = {pipe: sum(n * each for n, each in zip(times, both, strict=True)) for pipe, both in known.pipes.items()}
         crossing = sum(n * each for n, each in zip(times, known.crossing, strict=True)) * size(grid)
-        loading = max(pipes[Pipe.MTE2], crossing / machine.hbm_bytes_per_cycle)
+        loading = most(pipes[Pipe.MTE2], crossing / machine.hbm_bytes_per_cycle)
         pipes[Pipe.MTE2] = loading + machine.wait_cycles.get("MTE2", 0) * pieces
         launch = launching_vectors(machine, size(grid))
         return Price(launch, pipes, 1, machine.clock_mhz, behind=known.ends)
