@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -295,7 +296,7 @@ class TileCosts:
     shared: tuple[Sequence[Number], Sequence[Number]]
     block: Number = 0.0
 
-    @property
+    @cached_property
     def row(self) -> list[float]:
         """All its numbers."""
         return [*self.cost.row, *self.counts, *self.shared[0], *self.shared[1], self.block]

@@ -81,6 +81,8 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
             raise TooLarge(f"{describe(fusion)} reduces along rows of its product, of which each core has some")
         self.tile_costs: dict[tuple, TileCosts] = {}
         """What tiles with a step and its loads cost, as far as known."""
+        self.known: dict[bool, dict[Schedule, float]] = {True: {}, False: {}}
+        """Microseconds of schedules, of the product as it leaves the cube and otherwise, as far as known."""
         self.ahead: dict[tuple[CubeSchedule, int], tuple[Sequence[CubeSchedule], ProductRun, float]] = {}
         """What `_loads_ahead` found."""
         element = self.anchor.result if self.drain is not None and not self.members else self.drained
@@ -184,14 +186,17 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
         return self._priced([as_cube("", schedule) for schedule in schedules], self.problem)
 
     def _priced(self, schedules: Sequence[CubeSchedule], problem: CubeProblem) -> np.ndarray:
-        """Microseconds of each schedule; alike where they have one inner loop, or sizes are open."""
-        found, alike = np.empty(len(schedules)), defaultdict[object, list[int]](list)
-        for i, schedule in enumerate(schedules):
-            alike[i if any_open(self.extents) else schedule.inner].append(i)
+        """Microseconds of each schedule: those with one inner loop are priced together, unless sizes are open."""
+        known = self.known[problem is self.problem]
+        found = np.array([known.get(schedule, np.nan) for schedule in schedules])
+        alike, is_open = defaultdict[object, list[int]](list), any_open(self.extents)
+        for i in np.flatnonzero(np.isnan(found)).tolist():
+            alike[i if is_open else schedules[i].inner].append(i)
         with np.errstate(invalid="ignore"):  # what does not fit takes forever
             for numbers in alike.values():
-                run = self._run([schedules[i] for i in numbers], problem)
-                found[numbers] = run.price(self.machine).microseconds
+                some = [schedules[i] for i in numbers]
+                found[numbers] = self._run(some, problem).price(self.machine).microseconds
+                known.update(zip(some, found[numbers].tolist(), strict=True))
         return found
 
     def idle_behind(self, schedule: Schedule) -> float:
