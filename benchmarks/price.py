@@ -220,7 +220,9 @@ def priced_arrays(kernel: ScheduledKernel, tried: Sequence[Any]) -> Callable[[],
         numbers = np.arange(MANY) % len(few.numbers)
         grid = [each[numbers] for each in few.grid]
         many = replace(few, numbers=np.array(few.numbers)[numbers], grid=grid, overlaps=few.overlaps[numbers])
-        return lambda: on_cores(many, kernel.problem, kernel.outside, kernel.machine).price(kernel.machine).microseconds
+        return lambda: (
+            on_cores(many, kernel.problem, kernel.outside, kernel.machine).price(kernel.machine).microseconds
+        )
     assert isinstance(kernel, AttentionCosts)
     plans = kernel.plans(tried)
     names = [f.name for f in fields(plans) if f.name != "grid"]

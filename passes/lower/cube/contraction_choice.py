@@ -78,7 +78,9 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
         self.box_bytes: dict[tuple[int, tuple[int, ...]], int] = {}
         """Bytes of a load of an operand in l1, by its number and the box, as far as known."""
         if not self.whole <= {*self.n_axes}:
-            raise TooLarge(f"{describe(fusion)} reduces along rows of its product, of which each core has some")
+            raise TooLarge(
+                f"{describe(fusion)} reduces along rows of its product, of which each core has some"
+            )
         self.tile_costs: dict[tuple, TileCosts] = {}
         """What tiles with a step and its loads cost, as far as known."""
         self.known: dict[bool, dict[Schedule, float]] = {True: {}, False: {}}
@@ -119,7 +121,9 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
         of_step = {tried[i].step: i for i in reversed(order)}
         best = sorted(of_step.values(), key=us.__getitem__)[:REFINED]
         others = [o for i in best for o in other_loads(tried[i], self.problem, self._l1_bytes, room)]
-        yield from (o for o, each in zip(others, self.price_many(others), strict=True) if each < us.min() - barrier)
+        yield from (
+            o for o, each in zip(others, self.price_many(others), strict=True) if each < us.min() - barrier
+        )
 
     def _tried_at_first(self, name: str) -> Iterator[CubeSchedule]:
         axes = tuple(map(tuple, self.merged))
