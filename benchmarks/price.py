@@ -2,6 +2,7 @@
 kernels.
 
 python benchmarks/price.py [MODEL ...] [--target T] [--rows RECORDS.json] [--most N] [--page docs/price.md]
+python benchmarks/price.py --speed                     # plans that are priced in a second, instead
 
 Of each kernel of the examples, and of rows of the vendor's benchmark, up to N of the schedules that graph-schedule
 tries are priced and simulated. The rank correlation is Spearman's; the regret is what the schedule of the least price
@@ -13,10 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +39,14 @@ from tilewright.dialects.graph import FusionOp
 from tilewright.dialects.graph.schedules import Schedule, schedule_attr
 from tilewright.dialects.module import set_target
 from tilewright.frontends import lower_function
+from tilewright.kernels.product_cost import on_cores
 from tilewright.machine import Machine
 from tilewright.passes.choose.launches import LaunchPlan, launches_of
 from tilewright.passes.errors import PassError
 from tilewright.passes.forms.fingerprint import fingerprint
+from tilewright.passes.lower.chains.attention_costs import AttentionCosts
+from tilewright.passes.lower.cube.contraction_choice import ContractionChoice
+from tilewright.passes.lower.scheduled import ScheduledKernel
 from tilewright.passes.pipeline import PIPELINE, run_stage
 from tilewright.support.files import write_part
 
@@ -170,6 +177,84 @@ def families(found: Iterable[tuple[Any, Sequence[Any], str, Any]], most: int) ->
     return out
 
 
+# -- how fast plans are priced ---------------------------------------------------------------------------------
+
+SPEED = (
+    "| kernel | schedules that are tried | one by one | as a list | as arrays |",
+    "|---|---:|---:|---:|---:|",
+)
+MANY, LEAST_SECONDS = 100_000, 0.5
+"""Plans of an array, and how long each way is tried, at least."""
+
+
+def product(x: jax.Array, w: jax.Array) -> jax.Array:
+    return x @ w
+
+
+def attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    return jax.nn.softmax(q @ k.swapaxes(-1, -2) / 8, axis=-1) @ v
+
+
+def anew(kernel: ScheduledKernel, tried: Sequence[Schedule]) -> Any:
+    """Prices of schedules of which none is known."""
+    if isinstance(kernel, ContractionChoice):
+        kernel.known = {True: {}, False: {}}
+    return kernel.price_many(tried)
+
+
+def per_second(count: int, price: Callable[[], Any]) -> float:
+    """Plans in a processor second where each call prices so many."""
+    price()
+    begin, calls = time.process_time(), 0
+    while time.process_time() - begin < LEAST_SECONDS:
+        price()
+        calls += 1
+    return count * calls / (time.process_time() - begin)
+
+
+def priced_arrays(kernel: ScheduledKernel, tried: Sequence[Any]) -> Callable[[], Any]:
+    """What prices MANY plans that are arrays: those that are tried, over and over."""
+    numbers = np.arange(MANY) % len(tried)
+    if isinstance(kernel, ContractionChoice):
+        few = kernel.plans([s for s in tried if s.inner == tried[0].inner], kernel.problem)
+        numbers = np.arange(MANY) % len(few.numbers)
+        grid = [each[numbers] for each in few.grid]
+        many = replace(few, numbers=np.array(few.numbers)[numbers], grid=grid, overlaps=few.overlaps[numbers])
+        return lambda: (
+            on_cores(many, kernel.problem, kernel.outside, kernel.machine).price(kernel.machine).microseconds
+        )
+    assert isinstance(kernel, AttentionCosts)
+    plans = kernel.plans(tried)
+    names = [f.name for f in fields(plans) if f.name != "grid"]
+    many = {name: np.broadcast_to(getattr(plans, name), len(tried))[numbers] for name in names}
+    arrays = replace(plans, **many, grid=[each[numbers] for each in plans.grid])
+    return lambda: kernel.facts.price(arrays).microseconds
+
+
+def speeds(target: str) -> Iterator[str]:
+    """How many plans are priced in a second, of a large product and of attention."""
+    machine = Machine.load(target)
+
+    def operands(*shapes: Sequence[int]) -> list[jax.ShapeDtypeStruct]:
+        return [jax.ShapeDtypeStruct(shape, "float16") for shape in shapes]
+
+    heads = (1, 16, 4096, 128)
+    for name, function, args in (
+        ("product, 4096 x 4096 x 4096", product, operands((4096, 4096), (4096, 4096))),
+        ("attention, 16 heads, 4096 x 128", attention, operands(heads, heads, heads)),
+    ):
+        fusion = max(fusions_of(function, args, target), key=FusionOp.flops)
+        (plan,) = launches_of(fusion, machine)
+        kernel = plan.kernel(plan.stem, None)
+        tried = list(kernel.candidates(plan.stem))
+        found = (
+            per_second(len(tried), lambda kernel=kernel, tried=tried: [kernel.bound(s) for s in tried]),
+            per_second(len(tried), partial(anew, kernel, tried)),
+            per_second(MANY, priced_arrays(kernel, tried)),
+        )
+        yield f"| {name} | {len(tried)} | {' | '.join(f'{n:,.0f}' for n in found)} |"
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -181,7 +266,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--most", type=int, default=12, help="schedules of a kernel that are judged (default 12)"
     )
     parser.add_argument("--page", help="a Markdown file whose part of results is written anew")
+    parser.add_argument("--speed", action="store_true", help="how many plans are priced in a second")
     args = parser.parse_args(argv)
+    if args.speed:
+        print(*SPEED, *speeds(args.target), sep="\n")
+        return
     found = families(programs(args.models, args.target, args.rows), args.most)
     lines = [*HEADER, *(family.line(name) for name, family in sorted(found.items()))]
     print(*lines, sep="\n")

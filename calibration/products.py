@@ -7,8 +7,8 @@ import functools
 import re
 from typing import Any
 
+from ..kernels.product import round_up
 from ..machine import Machine
-from ..passes.lower.bound import round_up
 from ..passes.pins import Schedule
 from . import functions
 from .expressed import (

@@ -17,8 +17,8 @@ from ..backends.simulator import HBM, KernelRun, Launch, TimedKernel
 from ..dialects import npu as ops
 from ..dialects.dtypes import dtype_name, itemsize
 from ..dialects.npu import Pipe, buffer, gm
+from ..kernels.product import round_up
 from ..machine import Machine
-from ..passes.lower.bound import round_up
 from ..support.sentences import counted
 from .units import data_size, duration, percent
 

@@ -37,7 +37,7 @@ from .stage import BoxDim, Ref, Spacing, Stage, StageOp
 OPS_IN = (indexed, product_stages)
 """Modules besides stage.py that have ops of stages."""
 
-Made = TypeVar("Made", StageOp, OwnAxis, OperandDim, PlaceRead)
+Made = TypeVar("Made", bound=StageOp | OwnAxis | OperandDim | PlaceRead)
 
 RECORDS: Mapping[str, type[OperandDim | PlaceRead]] = {"dim": OperandDim, "place": PlaceRead}
 """What stages have as values that have fields of their own, by the names that text calls them."""

@@ -6,7 +6,8 @@ name to graph-schedule as its option `oracle`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ..dialects.graph.schedules import Schedule
 from .errors import PassError
@@ -26,11 +27,30 @@ class Oracle(Protocol):
         ...
 
 
+@runtime_checkable
+class OracleOfMany(Oracle, Protocol):
+    """Judges many schedules of a kernel together in less time than one by one."""
+
+    def each(self, kernel: ScheduledKernel, schedules: Sequence[Schedule]) -> Sequence[float]:
+        """What `microseconds` says of each."""
+        ...
+
+
+def judged(oracle: Oracle, kernel: ScheduledKernel, schedules: Sequence[Schedule]) -> Sequence[float]:
+    """What an oracle says of each of some schedules."""
+    if isinstance(oracle, OracleOfMany):
+        return oracle.each(kernel, schedules)
+    return [oracle.microseconds(kernel, schedule) for schedule in schedules]
+
+
 class AnalyticBound:
-    """The estimate in closed form of passes/lower/bound.py."""
+    """The price in closed form of kernels/price.py."""
 
     def microseconds(self, kernel: ScheduledKernel, schedule: Schedule) -> float:
         return kernel.bound(schedule)
+
+    def each(self, kernel: ScheduledKernel, schedules: Sequence[Schedule]) -> Sequence[float]:
+        return kernel.price_many(schedules).tolist()
 
 
 BOUND = "bound"

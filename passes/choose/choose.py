@@ -46,7 +46,7 @@ from ..instantiation import Instantiation, has_open_sizes
 from ..launch_groups import LaunchPoint
 from ..lower.cube.draining import pack_for_drain
 from ..lower.scheduled import ScheduledKernel, cannot_obey
-from ..oracle import BOUND, Oracle, oracle_of
+from ..oracle import BOUND, Oracle, judged, oracle_of
 from ..order.independent_order import order_independent
 from ..order.launch_order import FREE
 from ..pins import Pins, parse_pins, pinned_for
@@ -425,7 +425,7 @@ class Scheduler:
             kernel.check(name, asked)
             return self.front(kernel, [asked], [self.oracle.microseconds(kernel, asked)], asked, None)
         tried = list(kernel.candidates(name))
-        us = [self.oracle.microseconds(kernel, schedule) for schedule in tried]
+        us = judged(self.oracle, kernel, tried)
         best = tried[min(range(len(tried)), key=us.__getitem__)]
 
         def complete(schedule: Schedule) -> Schedule:

@@ -25,12 +25,12 @@ from ...kernels.writer import StageWriter
 from ...machine import Machine
 from ..errors import PassError
 from ..fusion.long_rows import UB_FRACTION
-from .bound import VectorWork
 from .schedule import cut_tile, largest_tile, share
-from .scheduled import ScheduledKernel, as_vector, cannot_obey
+from .scheduled import as_vector, cannot_obey
+from .work_priced import WorkPriced
 
 
-class BoxKernel(ScheduledKernel):
+class BoxKernel(WorkPriced):
     """A kernel over a box of `domain` elements.
 
     `whole` axes are not cut where their tiles fit; along axes `in_order`, one core walks all tiles itself, in loops of
@@ -56,10 +56,6 @@ class BoxKernel(ScheduledKernel):
         """Bytes of ub that a tile needs, its buffers in flight included: those of its stages, unless a class counts
         more, as tiles that an instruction works in or that are not written over others."""
         return self.stages.ub_bytes(self.stages.tile_of(tile), self.slots)
-
-    @abstractmethod
-    def work(self, tile: Sequence[int]) -> VectorWork:
-        """What all of it would take one core, in such tiles."""
 
     @abstractmethod
     def write(self, w: StageWriter) -> None:
@@ -161,10 +157,8 @@ class BoxKernel(ScheduledKernel):
                 why = "its tiles are walked in order" if a in self.in_order else f"it has {tiles} tiles"
                 raise cannot_obey(name, f"axis {a} cannot be split over {cores} cores, as {why}")
 
-    def bound(self, schedule: Schedule) -> float:
-        plan = as_vector("", schedule)
-        tile, grid = plan.tile or (), plan.grid or ()
-        return self.work(tile).microseconds(self._counts(tile), grid, self.machine)
+    def shared(self, tile: Sequence[int], grid: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+        return self._counts(tile), grid
 
     # -- stages, and their places ------------------------------------------------------------------------------
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 from ...dialects.dtypes import size
 from ...dialects.open_sizes import certain, is_open
+from ...kernels.vector_cost import COPY_BYTES
 
-COPY_BYTES = 16384
-"""A single copy this long runs near the best bandwidth (documented rule of thumb for all Ascend chips)."""
 
 def choose_tile(
     domain: Sequence[int],

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects import tile as ops
@@ -22,6 +23,7 @@ from ...dialects.graph.schedules import Schedule, kind_of
 from ...dialects.npu.occupancy import Occupancy
 from ...kernels.graph import StageGraph
 from ...kernels.plan import KernelPlan, PlannedAxis, PlannedGraph
+from ...kernels.price import Price
 from ...machine import Machine
 from ..errors import PassError
 
@@ -90,8 +92,16 @@ class ScheduledKernel(ABC):
         return Occupancy(min(blocks, self.machine.cube_cores), kinds)
 
     @abstractmethod
+    def price(self, schedule: Schedule) -> Price:
+        """What a launch with a complete schedule costs."""
+
     def bound(self, schedule: Schedule) -> float:
-        """Microseconds of a launch with a complete schedule by the analytic bound of bound.py."""
+        """Microseconds of a launch with a complete schedule, by its price."""
+        return self.price(schedule).microseconds
+
+    def price_many(self, schedules: Sequence[Schedule]) -> np.ndarray:
+        """The `bound` of each schedule."""
+        return np.array([self.bound(schedule) for schedule in schedules])
 
     def idle_behind(self, schedule: Schedule) -> float:
         """Microseconds at the end of a launch in which its cube cores have nothing left to do, at least."""

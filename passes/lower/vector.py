@@ -14,26 +14,22 @@ from ...dialects.base import describe, to_ints
 from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.graph import FusionOp, VectorSchedule
 from ...dialects.graph.schedules import Schedule
+from ...dialects.npu.types import Pipe
 from ...dialects.open_sizes import any_open, is_open
 from ...kernels.builder import divide_grid, gm_of, may_repeat
 from ...kernels.emit import Emitter
 from ...kernels.loops import AxisLoop, LoopNest, VectorPlan, vector_kernel
 from ...kernels.stage import Stage, tile_bytes
+from ...kernels.vector_cost import VectorWork, copy_cycles
 from ...machine import Machine
 from ..errors import TooLarge
 from ..fusion.long_rows import UB_FRACTION
 from ..npu.trial import allocated
-from .bound import VectorWork, copy_cycles
-from .schedule import (
-    cut_tile,
-    equal_piece,
-    largest_tile,
-    reaches_over,
-    share,
-)
+from .schedule import cut_tile, equal_piece, largest_tile, reaches_over, share
 from .scheduled import as_vector, cannot_obey
 from .streaming import RowPieces
 from .vector_plan import PlannedVector
+from .work_priced import WorkPriced
 
 ACROSS = (64, 128, 256, 512, 1024)
 """Bytes of a run along the axis of a tile that is not its last one, where accesses have their elements side by side
@@ -47,7 +43,7 @@ CLEARLY_LESS = 0.9
 """The share of the estimated time of pieces of rows below which whole rows take less, beyond the estimate's error."""
 
 
-class VectorKernel(PlannedVector):
+class VectorKernel(PlannedVector, WorkPriced):
     """Lowers one vector or move fusion."""
 
     def __init__(self, fusion: FusionOp, machine: Machine, asked: VectorSchedule):
@@ -60,6 +56,8 @@ class VectorKernel(PlannedVector):
         self.slots = asked.ub or 2
         self.built: dict[tuple[tuple[int, ...], int], bool] = {}
         """Whether kernels with a tile and so many buffers have room, of those that were built to see."""
+        self.works: dict[tuple[tuple[int, ...], bool, frozenset[int]], VectorWork] = {}
+        """What there is to do with a tile, with its starts or without, as far as known."""
         self.build_stages()
         self.rows = self.stages.rows()
         self.outer = [a for a in range(len(self.extents)) if a not in self.rows]
@@ -114,7 +112,7 @@ class VectorKernel(PlannedVector):
 
     def _cut_for_cores(self, largest: Sequence[int], cores: int) -> list[tuple[tuple[int, ...], int]]:
         """Tiles cut from the largest one, and on how many cores each, the one best for a launch of its own first."""
-        work, numbers = self._work(self._whole_pairs(largest)), [cores]
+        work, numbers = self.work(self._whole_pairs(largest)), [cores]
         if self.asked.cores is None and self.asked.grid is None:
             numbers = work.numbers_of_cores(cores, self.machine)
         pieces = work.pieces(self.machine)
@@ -143,11 +141,10 @@ class VectorKernel(PlannedVector):
         """Microseconds with this tile where the slowest pipe hides what the others do for all tiles but one."""
         plan = self._schedule(name, tile, cores)
         counts, grid = self._counts(tile), plan.grid or ()
-        pipes = self._pipes(tile, starts=True).values()
-        own = size([-(-n // g) for n, g in zip(counts, grid, strict=True)])
-        cycles = max(pipes) + (sum(pipes) - max(pipes)) / max(own, 1)
-        counts, grid = ([numbers[a] for a in self.outer] for numbers in (counts, grid))
-        return VectorWork(cycles).microseconds(counts, grid, self.machine)
+        pipes = self.work(tile, starts=True).pipes
+        own, slowest = size([-(-n // g) for n, g in zip(counts, grid, strict=True)]), max(pipes, key=pipes.__getitem__)
+        shown = {pipe: n if pipe is slowest else n / max(own, 1) for pipe, n in pipes.items()}
+        return VectorWork(shown).price(*self.shared(tile, grid), self.machine).microseconds
 
     def _fits_built(self, tile: Sequence[int]) -> bool:
         """Whether a kernel with this tile has room, tried."""
@@ -181,7 +178,7 @@ class VectorKernel(PlannedVector):
                 tile = largest_tile(caps, frozenset({across}), lambda t: self._ub_bytes(t) <= self._capacity)
                 if tile is None:
                     break
-                work = self._work(tile)
+                work = self.work(tile)
                 pieces = work.pieces(self.machine)
                 for n in work.numbers_of_cores(cores, self.machine) if self.asked.cores is None else [cores]:
                     found[cut_tile(tile, self.extents, frozenset(), self._width, n, pieces), n] = None
@@ -235,21 +232,17 @@ class VectorKernel(PlannedVector):
     def walked(self) -> list[list[int]]:
         return self.merged
 
-    def bound(self, schedule: Schedule) -> float:
-        plan = as_vector("", schedule)
-        tile, grid = plan.tile or (), plan.grid or ()
-        counts = self._counts(tile)
-        counts, grid = ([numbers[a] for a in self.outer] for numbers in (counts, grid))
-        return self._work(tile).microseconds(counts, grid, self.machine)
+    def shared(self, tile: Sequence[int], grid: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+        counts, cores = ([numbers[a] for a in self.outer] for numbers in (self._counts(tile), grid))
+        return counts, cores
 
     def overlapped(self, schedule: Schedule) -> float:
         """The estimate of `bound` where loads, stores and arithmetic go on at the same time: for comparisons with
         kernels of other kinds, whose bounds have their pipes side by side."""
         plan = as_vector("", schedule)
         tile, grid = plan.tile or (), plan.grid or ()
-        work = VectorWork(max(self._pipes(tile, starts=True).values()))
-        counts, grid = ([numbers[a] for a in self.outer] for numbers in (self._counts(tile), grid))
-        return work.microseconds(counts, grid, self.machine)
+        work = self.work(tile, starts=True)
+        return work.price(*self.shared(tile, grid), self.machine, overlap=True).microseconds
 
     def check(self, name: str, schedule: Schedule) -> None:
         plan = as_vector(name, schedule)
@@ -279,25 +272,29 @@ class VectorKernel(PlannedVector):
     def _in_pieces(self, tile: Sequence[int]) -> bool:
         return any(tile[a] < self.extents[a] for a in self.rows)
 
-    def _work(self, tile: Sequence[int]) -> VectorWork:
-        """What there is to do with this tile."""
-        return VectorWork(sum(self._pipes(tile).values()))
+    def work(self, tile: Sequence[int], starts: bool = False) -> VectorWork:
+        """What there is to do with this tile. starts: with what every instruction of the vector unit takes to start,
+        for each tile."""
+        key = tuple(tile), starts, self.warm
+        if key not in self.works:
+            self.works[key] = VectorWork(self._pipes(tile, starts))
+        return self.works[key]
 
-    def _pipes(self, tile: Sequence[int], starts: bool = False) -> dict[str, float]:
-        """The cycles that each pipe is busy with this tile, by the kinds of steps. starts: with what every instruction
-        of the vector unit takes to start, for each tile."""
+    def _pipes(self, tile: Sequence[int], starts: bool) -> dict[Pipe, float]:
+        """The cycles that each pipe is busy with this tile."""
         unit = self.machine.vector
-        cycles: dict[str, float] = {"load": 0.0, "op": 0.0, "store": 0.0}
+        cycles: dict[Pipe, float] = {Pipe.MTE2: 0.0, Pipe.V: 0.0, Pipe.MTE3: 0.0}
         started = unit.streamed_cycles * (size(self._counts(tile)) - 1) if starts else 0
         again, kept = self._again(tile), self._rows_kept(tile)
         for i, step in enumerate(self.stages):
             if step.view is not None:
                 box = step.box(tile)
                 warm = step.source in self.warm
-                cycles[step.kind] += copy_cycles(step.kind, step.view, box, self.machine, warm)
+                cycles[step.pipe] += copy_cycles(step.kind, step.view, box, self.machine, warm)
                 if again[i]:
                     hits = warm or kept
-                    cycles[step.kind] += again[i] * copy_cycles(step.kind, step.view, box, self.machine, hits)
+                    copied = copy_cycles(step.kind, step.view, box, self.machine, hits)
+                    cycles[step.pipe] += again[i] * copied
             elif step.function is not None:
                 elements = size([n for a, n in enumerate(self.extents) if a in step.axes | step.reduces])
                 dtype = dtype_name(step.elements[0])
@@ -305,7 +302,7 @@ class VectorKernel(PlannedVector):
                 once = started + (unit.cycles(known[0], dtype, elements) if known else elements)
                 if self._masked(step, tile):
                     once += started + (unit.cycles("select", dtype, elements) if known else elements)
-                cycles["op"] += (1 + again[i]) * once
+                cycles[Pipe.V] += (1 + again[i]) * once
         return cycles
 
     def _masked(self, step: Stage, tile: Sequence[int]) -> bool:

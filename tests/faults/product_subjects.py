@@ -13,9 +13,9 @@ import numpy as np
 from subject_types import TARGETS, Subject
 
 import tilewright as tw
+from tilewright.kernels.product_cost import CubeCost
 from tilewright.passes.choose.pooling_choice import PooledProduct
 from tilewright.passes.choose.prologue import PrologueOnCube
-from tilewright.passes.lower.bound import CubeCost
 from tilewright.passes.simplify import grouped_products
 
 

@@ -185,6 +185,10 @@ TABLE: dict[str, Tests] = {
         ("passes/lower/cube/prologue.py", "passes/choose/prologue.py"),
         ("lit/passes/graph", "tests/ops/test_cube_prologue.py", "tests/ops/test_prologue.py"),
     ),
+    **dict.fromkeys(
+        [f"kernels/{name}.py" for name in ("price", "columns", "product_cost", "chain_cost", "vector_cost")],
+        ("tests/kernels/test_price.py", "tests/passes/test_schedules.py", "tests/passes/test_product_choice.py"),
+    ),
     **dict.fromkeys(("kernels/", "passes/lower/", "passes/choose/", "passes/order/"), LOWER),
     **dict.fromkeys(
         (f"passes/{r}/" for r in "forms fusion numbers program quantized simplify strips".split()), GRAPH

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -17,11 +18,16 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright import Machine
 from tilewright.dialects.graph import CubeSchedule
+from tilewright.dialects.graph.schedules import Schedule
+from tilewright.dialects.npu.types import Pipe
 from tilewright.kernels.builder import divide_grid
-from tilewright.passes.lower.bound import CubeProblem, VectorWork
+from tilewright.kernels.product import CubeProblem
+from tilewright.kernels.vector_cost import VectorWork
+from tilewright.passes import oracle
 from tilewright.passes.lower.cube.cube_refusal import refusal
 from tilewright.passes.lower.cube.cube_schedule import CubePlan, cube_schedules
 from tilewright.passes.lower.schedule import choose_tile, merge_axes
+from tilewright.passes.lower.scheduled import ScheduledKernel
 
 EXTENTS = st.sampled_from([1, 2, 3, 5, 7, 13, 16, 31, 64, 97, 128, 257, 3000, 50257])
 MACHINES = st.sampled_from(["ascend-910b1", "ascend-310"]).map(Machine.load)
@@ -122,7 +128,7 @@ def test_no_cube_schedule_without_room() -> None:
 def test_worth_waking(cycles: float, machine: Machine) -> None:
     """No other number of cores ends sooner."""
     work = machine.cycles_to_microseconds(cycles)
-    cores = VectorWork(cycles).worth_waking(machine)
+    cores = VectorWork({Pipe.V: cycles}).worth_waking(machine)
     least = machine.vector_launch_microseconds(cores) + work / cores
     for n in range(1, machine.vector_cores + 1):
         assert least <= machine.vector_launch_microseconds(n) + work / n
@@ -167,3 +173,76 @@ def test_gathers_do_not_go_one_by_one() -> None:
     assert flat.cores > 4
     assert picked.microseconds < flat.microseconds
     assert rows.microseconds < 1.3 * flat.microseconds
+
+
+class Together:
+    """Judges schedules together, and holds that against the price of each. kernels: the classes of what it judged;
+    most: schedules of one kernel."""
+
+    def __init__(self) -> None:
+        self.kernels: set[str] = set()
+        self.most = 0
+
+    def microseconds(self, kernel: ScheduledKernel, schedule: Schedule) -> float:
+        return kernel.bound(schedule)
+
+    def each(self, kernel: ScheduledKernel, schedules: Sequence[Schedule]) -> Sequence[float]:
+        found, apart = kernel.price_many(schedules), [kernel.price(s) for s in schedules]
+        np.testing.assert_allclose(found, [price.microseconds for price in apart], rtol=1e-12)
+        for price in apart:
+            if math.isfinite(price.microseconds):
+                assert price.least_microseconds <= price.microseconds * (1 + 1e-12), type(kernel).__name__
+        self.kernels.add(type(kernel).__name__)
+        self.most = max(self.most, len(schedules))
+        return list(found)
+
+
+def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    return jax.nn.softmax(q @ k.swapaxes(-1, -2) / 8, axis=-1) @ v
+
+
+def normed_product(x: jax.Array, w: jax.Array) -> jax.Array:
+    y = x @ w
+    return (y - y.mean(-1, keepdims=True)) * jax.lax.rsqrt(y.var(-1, keepdims=True) + 1e-3)
+
+
+PRICED = {
+    "ContractKernel": (lambda x, w: jax.nn.relu(x @ w) + 1, [(300, 520), (520, 640)]),
+    "AttentionKernel": (attend, [(2, 512, 64)] * 3),
+    "RowAttentionKernel": (attend, [(2, 1, 64), (2, 1024, 64), (2, 1024, 64)]),
+    "BackToBackKernel": (lambda x, w, v: jax.nn.relu(x @ w.T) @ v, [(512, 64), (1024, 64), (1024, 64)]),
+    "VectorKernel": (lambda x: jax.nn.softmax(x, axis=-1), [(700, 900)]),
+    "VectorProductKernel": (lambda x, w: x @ w, [(1, 4096), (4096, 1024)]),
+    "CumulateKernel": (lambda x: jnp.cumsum(x, axis=1), [(400, 300)]),
+}
+"""Programs of which one kernel is of a class."""
+
+
+@pytest.mark.parametrize("name", PRICED)
+@pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310p3"])
+def test_schedules_are_priced_together_as_one_by_one(name: str, target: str) -> None:
+    """And no price is below its roofline."""
+    fn, shapes = PRICED[name]
+    judge = Together()
+    oracle.register("together", judge)
+    try:
+        args = [jax.ShapeDtypeStruct(shape, "float16") for shape in shapes]
+        tw.compile(fn, *args, target=target, options=tw.Options(oracle="together"))
+    finally:
+        oracle.unregister("together")
+    assert judge.kernels
+    if target == "ascend-910b1":
+        assert name in judge.kernels
+        assert judge.most > 1
+
+
+def test_rows_behind_a_product_are_priced_together() -> None:
+    """Their epilogue waits for all columns of a block of rows, and may have no room."""
+    judge = Together()
+    oracle.register("together", judge)
+    try:
+        args = [jax.ShapeDtypeStruct(shape, "float16") for shape in ((512, 256), (256, 768))]
+        tw.compile(normed_product, *args, options=tw.Options(oracle="together"))
+    finally:
+        oracle.unregister("together")
+    assert "ContractKernel" in judge.kernels and judge.most > 8

@@ -11,15 +11,15 @@ from tilewright.dialects.base import describe
 from tilewright.dialects.dtypes import itemsize, size
 from tilewright.dialects.graph import FusionOp, VectorSchedule
 from tilewright.dialects.graph.interface import element_of, shape_of
-from tilewright.dialects.npu.types import padded_bytes
+from tilewright.dialects.npu.types import Pipe, padded_bytes
 from tilewright.dialects.tile import TileType
 from tilewright.kernels.builder import dense, gm_of
 from tilewright.kernels.emit import Emitter, build_stage
 from tilewright.kernels.stage import BoxDim, LoadBox, Stage, StageOp
+from tilewright.kernels.vector_cost import VectorWork
 from tilewright.kernels.writer import StageWriter
 from tilewright.machine import Machine
 from tilewright.passes.errors import PassError
-from tilewright.passes.lower.bound import VectorWork
 from tilewright.passes.lower.boxes import BoxKernel
 
 from .ops import PrefixXorOp, TileCopyPxOp, TilePrefixXorOp
@@ -53,8 +53,9 @@ class PrefixXorKernel(BoxKernel):
     def work(self, tile: Sequence[int]) -> VectorWork:
         """Each byte is loaded, copied to px, computed at the copy's rate, and stored."""
         total = dense(self.domain, self.element).bytes
-        paths = (("gm", "ub"), ("ub", "px"), ("ub", "px"), ("ub", "gm"))
-        return VectorWork(sum(total / self.machine.moves[path].bytes_per_cycle for path in paths))
+        load, copy, store = (self.machine.moves[path] for path in (("gm", "ub"), ("ub", "px"), ("ub", "gm")))
+        cycles = {move.pipe: total / move.bytes_per_cycle for move in (load, copy, store)}
+        return VectorWork({Pipe(pipe): n * (2 if pipe == copy.pipe else 1) for pipe, n in cycles.items()})
 
     def too_large(self) -> str:
         return f"{describe(self.op)}: a row of {self.domain[1]} does not fit px of {self.machine.name}"

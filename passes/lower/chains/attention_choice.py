@@ -23,13 +23,13 @@ from ....kernels.builder import divide_grid, may_repeat
 from ....kernels.emit import Emitter
 from ....kernels.graph import StageGraph
 from ....kernels.plan import Brought, PlannedGraph, StagePlace
+from ....kernels.product import FRACTAL, round_up
 from ....kernels.stage import Stage, tile_bytes
 from ....machine import Machine
 from ...errors import TooLarge
 from ...forms.attention import Attention
 from ...forms.layout_axes import base_of
 from ...forms.visible_keys import VisibleKeys, visible_keys
-from ..bound import FRACTAL, round_up
 from ..scheduled import as_attention, cannot_obey
 from .attention_parts import ProductPart, ScoreStages, chained_in, result_dims
 from .row_tiles import RowTiles
@@ -37,9 +37,6 @@ from .row_tiles import RowTiles
 ROWS = (128, 112, 96, 80, 64, 48, 32, 16)
 KEYS = (512, 384, 320, 256, 192, 128, 96, 64, 48, 32, 16)
 """Rows and keys of a tile that are tried."""
-
-BEHIND = 2
-"""Pieces of the keys behind the last one: parts of the result are added two pieces late."""
 
 MOST_BANDS = 8
 """Bands of rows that are tried, at most."""
@@ -180,27 +177,31 @@ class AttentionChoice(RowTiles):
         """Brings a vector core's tile of what a first product gives."""
 
     @abstractmethod
-    def _cube_cycles(self, s: AttentionSchedule) -> float:
-        """Cycles of the slowest pipe of a cube core for one piece of the keys."""
+    def _cube_cycles(self, schedules: Sequence[AttentionSchedule]) -> Sequence[float]:
+        """Cycles of the slowest pipe of a cube core for one piece of the keys, of each schedule."""
 
     def candidates(self, name: str) -> Iterator[AttentionSchedule]:
         asked, found = self.asked, False
-        for rows in (asked.rows,) if asked.rows else ROWS:
-            if not asked.rows and (
-                rows > max(round_up(self.extents[self.row]), ROWS[-1]) or not self._fits_band(rows)
-            ):
-                continue
-            for keys in (asked.keys,) if asked.keys else self._keys_tried():
-                for places in self._places_tried(keys):
-                    for buffered in (asked.buffered,) if asked.buffered else (2, 1):
-                        first = self._schedule(rows, keys, buffered, places)
-                        if self._refusal(first) is None:
-                            found = True
-                            yield from (replace(first, grid=grid) for grid in self._grids(rows))
-                            break
+        longest = max(round_up(self.extents[self.row]), ROWS[-1])
+        tried = [
+            (rows, keys, places)
+            for rows in ((asked.rows,) if asked.rows else ROWS)
+            if asked.rows or (rows <= longest and self._fits_band(rows))
+            for keys in ((asked.keys,) if asked.keys else self._keys_tried())
+            for places in self._places_tried(keys)
+        ]
+        for first in self._cheapest(tried):
+            assert first.rows
+            for buffered in (asked.buffered,) if asked.buffered else (2, 1):
+                schedule = replace(first, buffered=buffered)
+                if self._refusal(schedule) is None:
+                    found = True
+                    yield from (replace(schedule, grid=grid) for grid in self._grids(first.rows))
+                    break
         if not found:
             if asked.chosen():
-                least = self._schedule(asked.rows or 16, asked.keys or 16, asked.buffered or 2, asked.places or 1)
+                (least,) = self._cheapest([(asked.rows or 16, asked.keys or 16, asked.places or 1)])
+                least = replace(least, buffered=asked.buffered or 2)
                 raise cannot_obey(name, self._refusal(least) or "")
             raise TooLarge(f"{describe(self.at.product)}: 16 rows and keys do not fit on chip")
 
@@ -221,19 +222,26 @@ class AttentionChoice(RowTiles):
             return (self.asked.places,)
         return (1,) if self.pieces(keys) == 1 else (2, 1)
 
-    def _schedule(self, rows: int, keys: int, buffered: int, places: int) -> AttentionSchedule:
-        asked = self.asked
-        counts = [self._tiles(a, rows) for a in self.outer]
-        cores = min(asked.cores or self.machine.cube_cores, self.machine.cube_cores)
-        grid = asked.grid or tuple(n for n, _ in divide_grid(counts, cores))
+    def _cheapest(self, tried: Sequence[tuple[int, int, int]]) -> list[AttentionSchedule]:
+        """For rows, keys and places the schedule of which the cube takes least, with the first of its grids."""
         found = [
-            self._completed(rows, keys, scored, columns, sums, buffered, places)
-            for scored, columns, sums in self._summed_at_once(rows, keys, places)
+            [self._completed(*each, *summed) for summed in self._summed_at_once(*each)] for each in tried
         ]
-        return replace(min(found, key=self._cube_cycles), grid=grid)
+        cycles = iter(self._cube_cycles([s for several in found for s in several]))
+        least: list[AttentionSchedule] = []
+        for (rows, _, _), several in zip(tried, found, strict=True):
+            us = [next(cycles) for _ in several]
+            least.append(replace(several[us.index(min(us))], grid=self._first_grid(rows)))
+        return least
+
+    def _first_grid(self, rows: int) -> tuple[int, ...]:
+        """Cores along each axis of tiles, as asked for, or as many as there are."""
+        counts = [self._tiles(a, rows) for a in self.outer]
+        cores = min(self.asked.cores or self.machine.cube_cores, self.machine.cube_cores)
+        return self.asked.grid or tuple(n for n, _ in divide_grid(counts, cores))
 
     def _completed(
-        self, rows: int, keys: int, scored: int, columns: int, sums: int, buffered: int, places: int
+        self, rows: int, keys: int, places: int, scored: int, columns: int, sums: int
     ) -> AttentionSchedule:
         """A schedule without a grid."""
         features, summed, buffers = self._steps(rows, keys, scored, columns, places)
@@ -241,7 +249,7 @@ class AttentionChoice(RowTiles):
         cores = self.asked.cores
         bands = self.asked.bands
         return AttentionSchedule(
-            rows, keys, scored, columns, buffered, features, summed, None, bands, places, **slots, cores=cores
+            rows, keys, scored, columns, None, features, summed, None, bands, places, **slots, cores=cores
         )
 
     def _summed_at_once(self, rows: int, keys: int, places: int) -> list[tuple[int, int, int]]:

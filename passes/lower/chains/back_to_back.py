@@ -29,13 +29,16 @@ from ....dialects.dtypes import dtype_name, itemsize, size
 from ....dialects.graph import AttentionSchedule, FusionOp
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.graph.schedules import Schedule
+from ....dialects.npu.types import Pipe
 from ....dialects.tile import TileType
 from ....kernels.builder import KernelBuilder, gm_of, hand_back, may_repeat
+from ....kernels.price import Price, Traffic, handed_on
+from ....kernels.product import FRACTAL, round_up
+from ....kernels.product_cost import LoadCost
 from ....machine import Machine
 from ...errors import TooLarge
 from ...forms.back_to_back import is_relu
 from ...forms.layout_axes import base_of
-from ..bound import FRACTAL, LoadCost, round_up
 from ..cube.cube_schedule import CubePlan
 from ..scheduled import as_attention, cannot_obey
 from .attention_choice import ROWS
@@ -50,9 +53,6 @@ STEPS = (256, 128, 64, 48, 32, 16)
 
 PARTS, MOST_STEPS = 2, 3
 """Parts of a piece, and steps of the first product that are tried, at most."""
-
-STALLS = 1.12
-"""How much longer a piece takes as its pipes wait for each other: fitted to the simulator."""
 
 
 class BackToBackKernel(RowTiles):
@@ -200,7 +200,7 @@ class BackToBackKernel(RowTiles):
         assert s.features
         return -(-self.shared // s.features) * s.features
 
-    def bound(self, schedule: Schedule) -> float:
+    def price(self, schedule: Schedule) -> Price:
         s, machine = as_attention("", schedule), self.machine
         assert s.rows and s.keys and s.scored and s.features and s.summed and s.grid
         width, wide, cores = itemsize(self.weighed), self.wide, size(s.grid)
@@ -224,15 +224,20 @@ class BackToBackKernel(RowTiles):
         handed = machine.moves["l0c", "l1"].cycles(s.rows * s.scored * width)
         # the moves of the next scores stand behind those of the weights, which wait for the fixpipe
         late = handed + left.cycles(s.rows * s.summed * width) + step if parts == 1 else 0
-        drain = machine.moves["l0c", "gm"].cycles(
-            s.rows * wide * itemsize(element_of(self.at.product.result))
-        )
-        piece = (max(mma, parts * moves, parts * handed) + late) * STALLS
-        tile = max(pieces * piece, query + pieces * load, drain)
-        cycles = begin + tiles * tile + drain
+        drain = machine.moves["l0c", "gm"].cycles(s.rows * wide * itemsize(element_of(self.at.product.result)))
+        piece = {Pipe.M: mma, Pipe.MTE1: parts * moves, Pipe.FIX: parts * handed}
+        turn = {pipe: pieces * handed_on(cycles + late) for pipe, cycles in piece.items()}
+        turn |= {Pipe.FIX: max(turn[Pipe.FIX], drain), Pipe.MTE2: query + pieces * load}
         moved = queries.bytes + pieces * sum(each.bytes for each in others) + s.rows * wide * width
-        cycles = max(cycles, tiles * moved * cores / machine.l2_bytes_per_cycle)
-        return machine.cycles_to_microseconds(cycles) + machine.launch_microseconds(cores)
+        return Price(
+            launch=machine.launch_microseconds(cores),
+            turn=turn,
+            turns=tiles,
+            clock_mhz=machine.clock_mhz,
+            before=begin,
+            behind=drain,
+            shared=Traffic(tiles * moved * cores, machine.l2_bytes_per_cycle),
+        )
 
     def _loads(self, s: AttentionSchedule) -> list[LoadCost]:
         """What a tile of rows loads, and what a piece of the keys does."""

@@ -37,12 +37,12 @@ from ....dialects.npu.types import GmType
 from ....dialects.tile import TileType
 from ....dialects.tile.vector import IN_PLACE
 from ....kernels.builder import KernelBuilder, dense, gm_of, hand_back, may_repeat, number
+from ....kernels.chain_cost import BEHIND
 from ....kernels.emit import Emitter
+from ....kernels.product import round_up
 from ....kernels.stage import Ref, Stage
-from ..bound import round_up
 from ..cube.cube_schedule import CubePlan
 from ..scheduled import as_attention
-from .attention_choice import BEHIND
 from .attention_costs import AttentionCosts
 from .attention_parts import ProductPart, ScoreStages, result_strides
 

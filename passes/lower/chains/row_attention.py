@@ -27,20 +27,21 @@ from ....dialects.graph import FusionOp, RowAttentionSchedule
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.graph.schedules import Schedule
 from ....dialects.npu.occupancy import Occupancy
-from ....dialects.npu.types import GmType
+from ....dialects.npu.types import GmType, Pipe
 from ....dialects.tile import TileType
 from ....kernels.builder import KernelBuilder, dense, gm_of, may_repeat, number
 from ....kernels.emit import Emitter
 from ....kernels.graph import StageGraph
 from ....kernels.plan import Brought, Cut, PlannedAxis, PlannedGraph, StagePlace, cuts_of
+from ....kernels.price import Price
+from ....kernels.product import grids
 from ....kernels.stage import Apply, Ref, Stage
+from ....kernels.vector_cost import computing, copying
 from ....machine import Machine
 from ...errors import TooLarge
 from ...fusion.long_rows import UB_FRACTION
-from ..bound import grids
 from ..schedule import share
 from ..scheduled import ScheduledKernel, as_row_attention, cannot_obey
-from ..stage_costs import computing, copying
 from .attention import LOWEST
 from .attention_parts import attention_in, result_dims, result_strides
 from .row_attention_parts import WEIGHTS, WIDE, score_stages, value_stages
@@ -215,7 +216,7 @@ class RowAttentionKernel(ScheduledKernel):
         if reason is not None:
             raise cannot_obey(name, reason)
 
-    def bound(self, schedule: Schedule) -> float:
+    def price(self, schedule: Schedule) -> Price:
         """The pipes overlap; the first loads and the last piece do not. What combines parts is a launch on one core and
         a stage of it, whose loads come from L2."""
         s, machine = as_row_attention("", schedule), self.machine
@@ -223,18 +224,24 @@ class RowAttentionKernel(ScheduledKernel):
         cores = size(s.grid) * (s.split_keys or 1)
         tiles = size([share(n, g)[1] for n, g in zip(self._counts(s), s.grid, strict=True)])
         piece = self._tiles(s)[0][-2]
-        pieces = -(-self._part(s) // piece)
         cost = self._cost(s.rows or 1, piece)
         loading = max(cost.loading, cost.bytes * cores / machine.hbm_bytes_per_cycle)
         loading += machine.wait_cycles.get("MTE2", 0)
-        cycles = tiles * (pieces * max(loading, cost.working) + cost.head) + cost.working
-        behind = 0.0
+        further = combining = 0.0
         if s.split_keys:
             rows = size([self.extents[a] for a in self.outer])
             moved = s.split_keys * rows * (self.at.domain[-1] + 2) * 4
-            behind = 2 * machine.vector_launch_microseconds(1)
-            cycles += moved / machine.moves["gm", "ub"].bytes_per_cycle
-        return machine.vector_launch_microseconds(cores) + machine.cycles_to_microseconds(cycles) + behind
+            further = 2 * machine.vector_launch_microseconds(1)
+            combining = moved / machine.moves["gm", "ub"].bytes_per_cycle
+        return Price(
+            launch=machine.vector_launch_microseconds(cores),
+            turn={Pipe.MTE2: loading, Pipe.V: cost.working},
+            turns=tiles * -(-self._part(s) // piece),
+            clock_mhz=machine.clock_mhz,
+            before=tiles * cost.head,
+            behind=cost.working + combining,
+            further=further,
+        )
 
     def _cost(self, rows: int, keys: int) -> _PieceCost:
         """What a piece of so many keys costs."""

@@ -15,7 +15,7 @@ from ....dialects.graph.schedules import Schedule
 from ....dialects.open_sizes import certain
 from ....kernels.builder import KernelBuilder, may_repeat
 from ....kernels.plan import Cut, PlannedAxis, cuts_of
-from ..bound import grids
+from ....kernels.product import grids
 from ..schedule import share
 from ..scheduled import ScheduledKernel, as_attention, cannot_obey
 

@@ -20,6 +20,7 @@ from ....dialects.npu.interface import gm_traffic
 from ....dialects.npu.types import GmType, row_strides
 from ....dialects.open_sizes import certain
 from ....dialects.sparsity import INDEXED, KEPT_OF
+from ....kernels.product_cost import LoadCost
 from ....kernels.product_stages import Extents, OperandDim, PlaceRead, Terms, lengths
 from ....machine import Machine
 from ...forms.access import resolve
@@ -27,7 +28,6 @@ from ...forms.gathered_operands import gathers_of
 from ...forms.nests import Product, nest_of
 from ...forms.sparse_products import expansion_of
 from ..axes import behind_transposes, is_base
-from ..bound import LoadCost
 from ..fusion_stages import FusionStages
 from ..schedule import merge_axes
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
 from xdsl.ir import SSAValue
 
 from ....dialects.base import describe
@@ -13,10 +15,22 @@ from ....dialects.dtypes import dtype_name, itemsize, size
 from ....dialects.graph import CubeSchedule, FusionOp
 from ....dialects.graph.interface import element_of
 from ....dialects.graph.schedules import Schedule
+from ....dialects.open_sizes import any_open
+from ....kernels.columns import as_list, column, columns
+from ....kernels.price import Price
+from ....kernels.product import CubeProblem
+from ....kernels.product_cost import (
+    CubeCost,
+    LoadCost,
+    Outside,
+    ProductPlans,
+    ProductRun,
+    TileCosts,
+    on_cores,
+)
 from ....machine import Machine
 from ...errors import PassError, TooLarge
 from ..axes import behind_layout
-from ..bound import CubeCost, CubeProblem, LoadCost, OperandLoads
 from ..scheduled import BarrierIdle, ScheduledKernel, as_cube, cannot_obey, is_made
 from .contraction_axes import Operand
 from .cube_loads import L1_FRACTION, other_loads
@@ -31,10 +45,6 @@ CLEARLY_BETTER = 0.9
 
 REFINED = 8
 """How many steps are tried with other loads, those with the best schedules."""
-
-
-Costed = tuple[CubeCost, int, int, bool]
-"""What a tile costs, on how many cores, the tiles of the busiest one, whether the next begins while its sums leave."""
 
 
 class ContractionChoice(EpilogueStages, ScheduledKernel):
@@ -67,11 +77,11 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
             raise TooLarge(
                 f"{describe(fusion)} reduces along rows of its product, of which each core has some"
             )
-        self.costs: dict[tuple, CubeCost] = {}
-        """What a step and its loads cost, as far as known."""
-        self.bounds: dict[tuple[Schedule, bool], float] = {}
-        """The bound of each schedule, as far as known."""
-        self.costed: dict[tuple[CubeSchedule, int], Sequence[tuple[CubeSchedule, Costed]]] = {}
+        self.tile_costs: dict[tuple, TileCosts] = {}
+        """What tiles with a step and its loads cost, as far as known."""
+        self.known: dict[bool, dict[Schedule, float]] = {True: {}, False: {}}
+        """Microseconds of schedules, of the product as it leaves the cube and otherwise, as far as known."""
+        self.ahead: dict[tuple[CubeSchedule, int], tuple[Sequence[CubeSchedule], ProductRun, float]] = {}
         """What `_loads_ahead` found."""
         element = self.anchor.result if self.drain is not None and not self.members else self.drained
         self.made[self.drained] = self._accumulator(element_of(element))
@@ -87,9 +97,9 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
         # The drain takes less time than an epilogue with any schedule, with another one not always where the bound says
         # so by little.
         tried = list(tried)
-        usual = min(tried, key=lambda schedule: self._bound(schedule, self.with_epilogue))
-        limit = self.bound(usual) * CLEARLY_BETTER
-        yield from [s for s in tried if s is usual or self.bound(s) < limit]
+        usual, us = int(np.argmin(self._priced(tried, self.with_epilogue))), self.price_many(tried)
+        limit = us[usual] * CLEARLY_BETTER
+        yield from [s for i, s in enumerate(tried) if i == usual or us[i] < limit]
 
     def _tried(self, name: str) -> Iterator[CubeSchedule]:
         """The schedules that are worth judging; the best of them with other loads, too, where nothing is pinned."""
@@ -100,15 +110,16 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
         room = self.machine.spaces["l1"].bytes
         if self.drain is not None:
             room = int(room * L1_FRACTION)
-        tried.sort(key=self.bound)
-        # shorter loads bring less ahead of a barrier, and the bound does not know the neighbours
+        us = self.price_many(tried)
+        order = np.argsort(us, kind="stable")
+        # shorter loads bring less ahead of a barrier, and the price does not know the neighbours
         barrier = self.machine.barrier_microseconds(self.machine.cube_cores, not self.plain)
-        limit = self.bound(tried[0]) - barrier
-        of_step = {schedule.step: schedule for schedule in reversed(tried)}
-        for schedule in sorted(of_step.values(), key=self.bound)[:REFINED]:
-            for other in other_loads(schedule, self.problem, self._l1_bytes, room):
-                if self.bound(other) < limit:
-                    yield other
+        of_step = {tried[i].step: i for i in reversed(order)}
+        best = sorted(of_step.values(), key=us.__getitem__)[:REFINED]
+        others = [o for i in best for o in other_loads(tried[i], self.problem, self._l1_bytes, room)]
+        yield from (
+            o for o, each in zip(others, self.price_many(others), strict=True) if each < us.min() - barrier
+        )
 
     def _tried_at_first(self, name: str) -> Iterator[CubeSchedule]:
         axes = tuple(map(tuple, self.merged))
@@ -168,21 +179,30 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
     def walked(self) -> list[list[int]]:
         return self.merged
 
-    def bound(self, schedule: Schedule) -> float:
-        return self._bound(schedule, self.problem)
+    def price(self, schedule: Schedule) -> Price:
+        return self._run([as_cube("", schedule)], self.problem).price(self.machine)
 
-    def _bound(self, schedule: Schedule, problem: CubeProblem) -> float:
-        key = schedule, problem is self.problem
-        known = self.bounds.get(key)
-        if known is None:
-            cost, cores, tiles, overlaps = self._cost(schedule, problem)
-            known = self.bounds[key] = cost.microseconds(cores, tiles, overlaps, self.machine)
-        return known
+    def price_many(self, schedules: Sequence[Schedule]) -> np.ndarray:
+        return self._priced([as_cube("", schedule) for schedule in schedules], self.problem)
+
+    def _priced(self, schedules: Sequence[CubeSchedule], problem: CubeProblem) -> np.ndarray:
+        """Microseconds of each schedule: those with one inner loop are priced together, unless sizes are open."""
+        known = self.known[problem is self.problem]
+        found = np.array([known.get(schedule, np.nan) for schedule in schedules])
+        alike, is_open = defaultdict[object, list[int]](list), any_open(self.extents)
+        for i in np.flatnonzero(np.isnan(found)).tolist():
+            alike[i if is_open else schedules[i].inner].append(i)
+        with np.errstate(invalid="ignore"):  # what does not fit takes forever
+            for numbers in alike.values():
+                some = [schedules[i] for i in numbers]
+                found[numbers] = self._run(some, problem).price(self.machine).microseconds
+                known.update(zip(some, found[numbers].tolist(), strict=True))
+        return found
 
     def idle_behind(self, schedule: Schedule) -> float:
         if self.machine.fused:
             return 0.0
-        cost, *_ = self._cost(schedule, self.problem)
+        cost = self._run([as_cube("", schedule)], self.problem).cost
         return self.machine.cycles_to_microseconds(cost.epilogue + cost.tail)
 
     def loading_ahead(
@@ -192,22 +212,18 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
         if not is_free(self.asked) or sides[0] == sides[1] or self.problem.pooled or self.problem.sparse:
             return schedule, 0.0
         side = int(sides[1])
-        tried = self._loads_ahead(as_cube("", schedule), side)
+        tried, run, usual = self._loads_ahead(as_cube("", schedule), side)
+        times, waited = [wait.times for wait in waits], [wait.microseconds for wait in waits]
+        us = as_list(run.behind_barriers(side, times, waited, self.machine), len(tried))
+        best = min(range(len(tried)), key=us.__getitem__)
+        return tried[best], usual - us[best]
 
-        def microseconds(number: int, meanwhile: bool) -> float:
-            cost, cores, tiles, overlaps = tried[number][1]
-            total = 0.0
-            for times, waited in waits:
-                waited *= meanwhile
-                total += times * cost.behind_barrier(side, cores, tiles, overlaps, waited, self.machine)
-            return total / sum(wait.times for wait in waits)
-
-        least, best = min((microseconds(number, True), number) for number in range(len(tried)))
-        return tried[best][0], microseconds(0, False) - least
-
-    def _loads_ahead(self, schedule: CubeSchedule, side: int) -> Sequence[tuple[CubeSchedule, Costed]]:
-        """A schedule, and those with one load of an operand (0: lhs, 1: rhs); what each costs."""
-        known = self.costed.get((schedule, side))
+    def _loads_ahead(
+        self, schedule: CubeSchedule, side: int
+    ) -> tuple[Sequence[CubeSchedule], ProductRun, float]:
+        """A schedule, and those with one load of an operand (0: lhs, 1: rhs); what each costs, and what the first one
+        takes behind a barrier that it does not wait for, in microseconds."""
+        known = self.ahead.get((schedule, side))
         if known is None:
             room = self.machine.spaces["l1"].bytes
 
@@ -217,10 +233,10 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
                     return False
                 return refusal(plan, self.problem, self.machine, self._l1_bytes, self.asked) is None
 
-            others = loads_ahead(schedule, side, self.problem, self.machine, fits)
-            known = self.costed[schedule, side] = [
-                (s, self._cost(s, self.problem)) for s in (schedule, *others)
-            ]
+            tried = [schedule, *loads_ahead(schedule, side, self.problem, self.machine, fits)]
+            run = self._run(tried, self.problem)
+            usual = as_list(run.behind_barriers(side, [1], [0.0], self.machine), len(tried))[0]
+            known = self.ahead[schedule, side] = tried, run, usual
         return known
 
     def loaded_first(self) -> Sequence[int]:
@@ -233,44 +249,47 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
         """Whether an operand is what another op of the program makes."""
         return 0 <= o.source < len(self.fusion.inputs) and is_made(self.fusion.inputs[o.source])
 
-    def _cost(self, schedule: Schedule, problem: CubeProblem) -> Costed:
-        """What a tile costs, on how many cores, the tiles of the busiest one, and whether the next one begins while its
-        sums leave."""
-        plan = as_cube("", schedule)
-        step, lhs, rhs, grid = plan.step, plan.lhs, plan.rhs, plan.grid
-        assert step is not None and lhs is not None and rhs is not None and grid is not None
-        loads, inner, whole = (step, lhs, rhs), plan.inner or "m", CubePlan.of(plan)
-        key = (*loads, plan.inner, problem is self.problem)
-        cost = self.costs.get(key)
-        if cost is None:
-            fused, pieces = self._fused_epilogue(whole), self._epilogue_pieces(whole)
-            cost = self._costed(CubeCost.of(problem, *loads, self.machine, self._loads, fused, pieces), whole)
-            self.costs[key] = cost
-        points, counts = size(grid), problem.counts(step)
-        cores = min(points, self.machine.cube_cores)
-        tiles = dict(zip(problem.out, counts, strict=True))
-        own = {a: -(-n // grid[a]) for a, n in tiles.items()}
-        mine = size([*own.values()]) * -(-points // cores)
-        cost = replace(cost, loads=self._read(cost, tiles, own, cores, inner))
-        loops = [a for a in self.walk(inner) if own[a] > 1]
-        once = self.loaded_once(whole, loops)
-        if once is not None:
-            place, side = once
-            cost = cost.loading_once(side, size([own[a] for a in loops[place:]]))
-        if self.whole and not self.machine.fused:
-            block, tiles_of = self._row_cycles(whole), size([own[a] for a in self.whole])
-            cost = replace(cost, epilogue=block / tiles_of, tail=block - block / tiles_of)
-        return cost, cores, mine, (plan.l0c or 1) > 1
+    def _run(self, schedules: Sequence[CubeSchedule], problem: CubeProblem) -> ProductRun:
+        """Schedules with the same inner loop, on their cores."""
+        return on_cores(self.plans(schedules, problem), problem, self.outside, self.machine)
+
+    def plans(self, schedules: Sequence[CubeSchedule], problem: CubeProblem) -> ProductPlans:
+        """The numbers of schedules with the same inner loop."""
+        number: dict[tuple, int] = {}
+        numbers, known = list[int](), list[TileCosts]()
+        for s in schedules:
+            key = s.step, s.lhs, s.rhs, s.inner, problem is self.problem
+            at = number.get(key)
+            if at is None:
+                at = number[key] = len(known)
+                if key not in self.tile_costs:
+                    self.tile_costs[key] = self._tile_costs(CubePlan.of(s), problem)
+                known.append(self.tile_costs[key])
+            numbers.append(at)
+        grids = [s.grid or () for s in schedules]
+        grid = columns([[each[a] for a in problem.out] for each in grids])
+        overlaps = column((s.l0c or 1) > 1 for s in schedules)
+        return ProductPlans(known, numbers, grid, schedules[0].inner or "m", overlaps)
+
+    def _tile_costs(self, plan: CubePlan, problem: CubeProblem) -> TileCosts:
+        """What is known of the tiles of a plan, whatever its grid is."""
+        fused, pieces = self._fused_epilogue(plan), self._epilogue_pieces(plan)
+        cost = CubeCost.of(problem, plan.l0, plan.lhs, plan.rhs, self.machine, self._loads, fused, pieces)
+        shared = self._sharing(0, plan), self._sharing(1, plan)
+        block = self._row_cycles(plan) if self.outside.reduces else 0.0
+        return TileCosts(self._costed(cost, plan), problem.counts(plan.l0), shared, block)
 
     def _costed(self, cost: CubeCost, plan: CubePlan) -> CubeCost:
         """The cost of a tile with what is known better than from the product alone."""
         return cost
 
+    def _sharing(self, side: int, plan: CubePlan) -> list[int]:
+        """Along which axes of the result one load of an operand has what all tiles take of it: 1, else 0."""
+        return [int(plan.shares(side, {a}, self.problem)) for a in self.problem.out]
+
     def walk(self, inner: str) -> list[int]:
         """The axes of the result in the order of the loops over tiles, the inner one last."""
-        outer, last = (self.n_axes, self.m_axes) if inner == "m" else (self.m_axes, self.n_axes)
-        order = [*self.b_axes, *outer, *last]
-        return sorted(order, key=self.whole.__contains__) if self.whole else order
+        return self.problem.walk(inner)
 
     def loaded_once(self, plan: CubePlan, loops: Sequence[int]) -> tuple[int, int] | None:
         """An operand (0: lhs, 1: rhs) that is one load, and the same for all tiles of the loops further in: with the
@@ -281,34 +300,11 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
                 return i, side
         return None
 
-    def _read(
-        self, cost: CubeCost, tiles: Mapping[int, int], own: Mapping[int, int], cores: int, inner: str
-    ) -> tuple[OperandLoads, OperandLoads]:
-        """What the loads of both operands take where a core has its `own` tiles along each axis of the result: cores
-        side by side along the axes of one operand read the same of the other. What L2 has no room for beside all that
-        the cores move in a sweep of a loop over tiles is read again in the next one, as in
-        backends/simulator/reuse.py."""
-        stored = self._epilogue_traffic / size([*tiles.values()])
-        sides = [[*self.b_axes, *self.m_axes], [*self.b_axes, *self.n_axes]]
-        beside = {a: -(-n // own[a]) for a, n in tiles.items()}
-        each = [
-            load.times * load.each.bytes * size([beside[a] for a in axes])
-            for load, axes in zip(cost.loads, sides, strict=True)
-        ]
-        sweeps = [size([own[a] for a in axes]) for axes in (self.m_axes, self.n_axes)]
-        swept, kept = (0, 1) if inner == "m" else (1, 0)
-        one = each[0] + each[1] + stored * cores
-        sweep = each[swept] * sweeps[swept] + each[kept] + stored * cores * sweeps[swept]
-        room = self.machine.l2_bytes
-        again = [1.0, 1.0]
-        again[swept] = 1.0 if sweep <= room else sweeps[kept]
-        again[kept] = 1.0 if one <= room else sweeps[swept]
-        sharers = [size([beside[a] for a in axes]) for axes in (self.n_axes, self.m_axes)]
-        lhs, rhs = (
-            replace(load, sharers=same, crossing=whole * times)
-            for load, same, whole, times in zip(cost.loads, sharers, self._operand_bytes, again, strict=True)
-        )
-        return lhs, rhs
+    @cached_property
+    def outside(self) -> Outside:
+        """What is moved outside of tiles."""
+        reduces = bool(self.whole) and not self.machine.fused
+        return Outside(self._operand_bytes, self._epilogue_traffic, reduces)
 
     @cached_property
     def _epilogue_traffic(self) -> float:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from ....dialects.graph import CubeSchedule
 from ....dialects.open_sizes import is_open
+from ....kernels.product import FRACTAL, CubeProblem, Extents
 from ....machine import Machine
-from ..bound import FRACTAL, CubeProblem, Extents
 
 L1_FRACTION = 0.9
 LONGEST_LOAD = 8

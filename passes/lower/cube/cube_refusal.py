@@ -6,8 +6,8 @@ from ....dialects.dtypes import size
 from ....dialects.graph import CubeSchedule
 from ....dialects.npu.types import ROW_BYTES
 from ....dialects.open_sizes import certain, is_open
+from ....kernels.product import FRACTAL, CubeProblem, round_up
 from ....machine import Machine
-from ..bound import FRACTAL, CubeProblem, round_up
 from ..schedule import share
 from .cube_loads import LoadBytes
 from .cube_schedule import CubePlan

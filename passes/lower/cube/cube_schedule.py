@@ -13,8 +13,8 @@ from ....dialects.graph.schedules import SPACES
 from ....dialects.npu.types import ROW_BYTES
 from ....dialects.open_sizes import is_open
 from ....kernels.builder import divide_grid, may_repeat
+from ....kernels.product import FRACTAL, CubeProblem, Extents, grids, round_up, sides
 from ....machine import Machine
-from ..bound import FRACTAL, CubeProblem, Extents, grids, round_up, sides
 from ..schedule import share
 from .cube_loads import LoadBytes, even, extents_of, loads_of
 from .pooled_tiles import tiles_of_rows

@@ -20,11 +20,11 @@ from ....dialects.graph.interface import element_of
 from ....kernels.builder import KernelBuilder
 from ....kernels.emit import Emitter
 from ....kernels.graph import StageGraph
+from ....kernels.product_cost import FusedEpilogue
 from ....kernels.stage import Given, Ref, Stage, spanning
 from ...errors import TooLarge
 from ...fusion.long_rows import UB_FRACTION
 from ..axes import reduced_dims
-from ..bound import FusedEpilogue
 from .contraction_axes import ContractionStages
 from .cube_schedule import CubePlan
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from ....dialects.graph import CubeSchedule
 from ....dialects.open_sizes import is_open
+from ....kernels.product import FRACTAL, CubeProblem
 from ....machine import Machine
-from ..bound import FRACTAL, CubeProblem
 from .cube_schedule import CubePlan, accumulators
 
 

@@ -32,12 +32,13 @@ from ....kernels.builder import KernelBuilder, dense
 from ....kernels.emit import Emitter
 from ....kernels.emit_looped import LoopEmitter
 from ....kernels.graph import StageGraph
+from ....kernels.pooled_axes import PooledAxis, scaled
+from ....kernels.product import CubeProblem
+from ....kernels.product_cost import CubeCost
 from ....kernels.stage import Extract, Mask, ReduceWindows, Ref, Stage, spanning
 from ....machine import Machine
 from ...errors import PassError, TooLarge
-from ..bound import CubeCost, CubeProblem
 from ..indexed.windows import UNROLLED_TAPS
-from ..pooled_axes import PooledAxis, scaled
 from .contract import ContractKernel
 from .cube_schedule import CubePlan
 from .epilogue import ACCUMULATOR

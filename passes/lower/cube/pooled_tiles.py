@@ -7,7 +7,7 @@ from itertools import product
 from operator import itemgetter
 
 from ....dialects.dtypes import size
-from ..bound import CubeProblem, round_up
+from ....kernels.product import CubeProblem, round_up
 from .cube_loads import even
 
 

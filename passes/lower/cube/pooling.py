@@ -15,12 +15,12 @@ from ....dialects.base import ints, text, to_ints
 from ....dialects.graph import BroadcastOp, ElementwiseOp, FusionOp, ReduceOp, ReduceWindowOp
 from ....dialects.graph.control import AXES, axes_of
 from ....dialects.graph.interface import shape_of
+from ....kernels.pooled_axes import PooledAxis
 from ...forms.access import is_layout, splat_of
 from ...forms.nests import Nest, nest_of
 from ...fusion.merged import MergedBody
 from ..axes import behind_merges, reduced_dims
 from ..indexed.windows import UNROLLED_TAPS
-from ..pooled_axes import PooledAxis
 from .contraction_axes import product_in
 
 PoolOp = ReduceWindowOp | ReduceOp

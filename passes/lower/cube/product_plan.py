@@ -10,7 +10,7 @@ from ....dialects.npu.types import Pipe
 from ....kernels.builder import may_repeat
 from ....kernels.graph import StageGraph
 from ....kernels.plan import Brought, Cut, PlannedAxis, PlannedGraph, StagePlace, cuts_of
-from ..bound import sides
+from ....kernels.product import sides
 from ..schedule import share
 from .cube_schedule import CubePlan
 from .epilogue import ACCUMULATOR

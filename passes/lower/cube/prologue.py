@@ -40,17 +40,18 @@ from ....kernels.emit import Emitter
 from ....kernels.emit_looped import LoopEmitter
 from ....kernels.graph import StageGraph
 from ....kernels.plan import PlannedGraph, StagePlace
+from ....kernels.product import Extents
+from ....kernels.product_cost import CubeCost, LoadCost
 from ....kernels.product_stages import lengths
 from ....kernels.stage import Ref, Stage
+from ....kernels.vector_cost import computing, copying
 from ....machine import Machine
 from ...errors import NoKernel
 from ...forms.copied_fusion import CopiedFusion
 from ...fusion.long_rows import UB_FRACTION
 from ..axes import StoredPart, behind_transposes
-from ..bound import CubeCost, Extents, LoadCost
 from ..fusion_stages import FusionStages
 from ..scheduled import BarrierIdle
-from ..stage_costs import computing, copying
 from .contract import ContractKernel
 from .contraction_axes import PROLOGUE, Operand, is_prologue, made_operand, product_in
 from .cube_schedule import CubePlan

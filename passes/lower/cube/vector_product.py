@@ -6,21 +6,29 @@ load faster than the cubes that are their share of the launch, and no sums leave
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
+from typing import NamedTuple
+
+import numpy as np
 
 from ....dialects.dtypes import itemsize, size
 from ....dialects.graph import ContractOp, FusionOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.graph.schedules import Schedule
+from ....dialects.npu.types import Pipe
+from ....dialects.open_sizes import any_open
+from ....kernels.columns import Number, columns, launching_vectors, most, parts
+from ....kernels.price import Price
+from ....kernels.product import grids
 from ....kernels.stage import spanning, tile_bytes
+from ....kernels.vector_cost import computing, copying
 from ....machine import Machine
 from ...errors import TooLarge
-from ..bound import grids
 from ..schedule import largest_tile
 from ..scheduled import as_vector
-from ..stage_costs import computing, copying
 from ..streaming import PeeledPieces, RowPieces
 from ..vector import VectorKernel
 from .contraction_axes import product_in
@@ -72,6 +80,15 @@ def vector_parts(fusion: FusionOp, machine: Machine) -> list[int]:
     return sorted(tried, key=lambda parts: (microseconds(parts), parts))[:MOST_SPLITS]
 
 
+class _TileCycles(NamedTuple):
+    """What the steps of a tile take, of those for every piece of what is summed over, and of those for every result:
+    cycles by pipe, and bytes that come from HBM; ends: cycles of all, once."""
+
+    pipes: Mapping[Pipe, Sequence[float]]
+    crossing: Sequence[float]
+    ends: float
+
+
 class VectorProductKernel(VectorKernel):
     """A product and its epilogue as one kernel of the vector cores."""
 
@@ -83,6 +100,8 @@ class VectorProductKernel(VectorKernel):
             loads, key=lambda s: size(s.view.shape) * itemsize(s.view.element) if s.view else 0
         )
         """The load of what is read once: the weights."""
+        self.cycles_known: dict[tuple[int, ...], _TileCycles] = {}
+        """What the steps take on a tile, as far as known."""
 
     def candidates(self, name: str) -> Iterator[VectorSchedule]:
         pinned = self._pinned_tile(name)
@@ -155,33 +174,53 @@ class VectorProductKernel(VectorKernel):
         kind = PeeledPieces if len(self.rows) == 1 else RowPieces
         return kind(self.stages, self.extents)
 
-    def bound(self, schedule: Schedule) -> float:
+    def price(self, schedule: Schedule) -> Price:
         """The pipes overlap; the first loads, the work on the last piece and the last store do not."""
-        plan, machine = as_vector("", schedule), self.machine
-        tile, grid = plan.tile or (), plan.grid or ()
-        own = [-(-n // g) for n, g in zip(self._counts(tile), grid, strict=True)]
-        cores, results = size(grid), size([n for a, n in enumerate(own) if a not in self.rows])
-        pieces = size(own)
-        waiting = machine.wait_cycles.get("MTE2", 0) * pieces
-        loading = working = storing = missed = ends = 0.0
+        plan = as_vector("", schedule)
+        return self._priced(plan.tile or (), plan.grid or ())
+
+    def price_many(self, schedules: Sequence[Schedule]) -> np.ndarray:
+        found, alike = np.empty(len(schedules)), defaultdict[object, list[int]](list)
+        plans, is_open = [as_vector("", schedule) for schedule in schedules], any_open(self.extents)
+        for i, plan in enumerate(plans):
+            alike[i if is_open else plan.tile].append(i)
+        for numbers in alike.values():
+            grid = columns([plans[i].grid or () for i in numbers])
+            found[numbers] = self._priced(plans[numbers[0]].tile or (), grid).microseconds
+        return found
+
+    def _priced(self, tile: Sequence[int], grid: Sequence[Number]) -> Price:
+        """What one tile costs on a grid of cores, or on each of many."""
+        machine = self.machine
+        own = [parts(n, g) for n, g in zip(self._counts(tile), grid, strict=True)]
+        pieces, results = size(own), size([n for a, n in enumerate(own) if a not in self.rows])
+        known, times = self._tile_cycles(tile), (pieces, results)
+        pipes = {pipe: sum(n * each for n, each in zip(times, both, strict=True)) for pipe, both in known.pipes.items()}
+        crossing = sum(n * each for n, each in zip(times, known.crossing, strict=True)) * size(grid)
+        loading = most(pipes[Pipe.MTE2], crossing / machine.hbm_bytes_per_cycle)
+        pipes[Pipe.MTE2] = loading + machine.wait_cycles.get("MTE2", 0) * pieces
+        launch = launching_vectors(machine, size(grid))
+        return Price(launch, pipes, 1, machine.clock_mhz, behind=known.ends)
+
+    def _tile_cycles(self, tile: Sequence[int]) -> _TileCycles:
+        """What the steps take on a tile."""
+        known = self.cycles_known.get(tuple(tile))
+        if known is not None:
+            return known
+        pipes, crossing, ends = {pipe: [0.0, 0.0] for pipe in (Pipe.MTE2, Pipe.V, Pipe.MTE3)}, [0.0, 0.0], 0.0
         for i, step in enumerate(self.stages):
-            times = pieces if i in self._of_pieces else results
+            which = 0 if i in self._of_pieces else 1
             if step.view is None:
-                cycles = computing(step, tile, machine)
-                working += times * cycles
+                cycles = computing(step, tile, self.machine)
             else:
-                cycles, bus = copying(step, tile, machine)
+                cycles, bus = copying(step, tile, self.machine)
                 if step is self.longest:
-                    missed = times * bus
-                    cycles += bus * machine.moves["gm", "ub"].miss_cycles
-                if step.kind == "store":
-                    storing += times * cycles
-                else:
-                    loading += times * cycles
+                    crossing[which] = bus
+                    cycles += bus * self.machine.moves["gm", "ub"].miss_cycles
+            pipes[step.pipe][which] += cycles
             ends += cycles
-        loading = max(loading, missed * cores / machine.hbm_bytes_per_cycle) + waiting
-        cycles = max(loading, working, storing) + ends
-        return machine.vector_launch_microseconds(cores) + machine.cycles_to_microseconds(cycles)
+        known = self.cycles_known[tuple(tile)] = _TileCycles(pipes, crossing, ends)
+        return known
 
     @cached_property
     def _of_pieces(self) -> frozenset[int]:

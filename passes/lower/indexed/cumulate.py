@@ -11,14 +11,14 @@ from ....dialects.dtypes import dtype_name, element_type, is_float, itemsize, si
 from ....dialects.elementwise import REDUCTION_FUNCTION, identity
 from ....dialects.graph import CumulateOp, FusionOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
-from ....dialects.npu.types import padded_bytes, row_strides
+from ....dialects.npu.types import Pipe, padded_bytes, row_strides
 from ....kernels.builder import dense, gm_of
 from ....kernels.indexed import Cumulate
 from ....kernels.loops import AxisLoop
 from ....kernels.stage import LoadBox
+from ....kernels.vector_cost import VectorWork, copy_cycles
 from ....kernels.writer import StageWriter, boxed
 from ....machine import Machine
-from ..bound import VectorWork, copy_cycles
 from ..boxes import BoxKernel
 from ..schedule import choose_tile
 
@@ -67,8 +67,8 @@ class CumulateKernel(BoxKernel):
         every = dense(self.domain, self.element)
         added = size(self.domain) * itemsize(self.work_type) / self.machine.vector.repeat_bytes
         added *= self.domain[1].bit_length()
-        copies = (copy_cycles(kind, every, self.domain, self.machine) for kind in ("load", "store"))
-        return VectorWork(sum(copies) + added)
+        load, store = (copy_cycles(kind, every, self.domain, self.machine) for kind in ("load", "store"))
+        return VectorWork({Pipe.MTE2: load, Pipe.V: added, Pipe.MTE3: store})
 
     def too_large(self) -> str:
         return f"{describe(self.op)}: one element does not fit ub of {self.machine.name}"

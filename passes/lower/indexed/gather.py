@@ -12,16 +12,16 @@ from ....dialects.dtypes import itemsize, size
 from ....dialects.graph import FusionOp, GatherOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.interface import gm_traffic
-from ....dialects.npu.types import GmType, padded_bytes, row_strides
+from ....dialects.npu.types import GmType, Pipe, padded_bytes, row_strides
 from ....dialects.open_sizes import choosing, is_open
 from ....kernels.builder import dense, gm_of
 from ....kernels.graph import OwnAxis
 from ....kernels.indexed import Count, LoadIndirect
 from ....kernels.stage import BoxDim, LoadBox, Ref
+from ....kernels.vector_cost import VectorWork, copy_cycles
 from ....kernels.writer import StageWriter, boxed
 from ....machine import Machine
 from ...errors import PassError
-from ..bound import VectorWork, copy_cycles
 from ..boxes import BoxKernel
 from ..schedule import cut_tile, divisor, merge_axes
 
@@ -77,7 +77,8 @@ class GatherKernel(BoxKernel):
 
     def work(self, tile: Sequence[int]) -> VectorWork:
         out = GmType.of(self.domain, self.element, self.strides)
-        return VectorWork(size(self.batch) * self.each + copy_cycles("store", out, tile, self.machine))
+        store = copy_cycles("store", out, tile, self.machine)
+        return VectorWork({Pipe.MTE2: size(self.batch) * self.each, Pipe.MTE3: store})
 
     def too_large(self) -> str:
         return f"{describe(self.op)}: one element does not fit ub of {self.machine.name}"

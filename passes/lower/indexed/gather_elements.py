@@ -20,15 +20,15 @@ from ....dialects.base import to_ints
 from ....dialects.dtypes import dtype_name, itemsize, size
 from ....dialects.graph import FusionOp, GatherOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
-from ....dialects.npu.types import ROW_BYTES, GmType, padded_bytes, row_strides
+from ....dialects.npu.types import ROW_BYTES, GmType, Pipe, padded_bytes, row_strides
 from ....dialects.open_sizes import any_open
 from ....kernels.graph import OwnAxis
 from ....kernels.indexed import Count, Gather, TileExtent
 from ....kernels.stage import LoadBox, Ref
+from ....kernels.vector_cost import VectorWork, copy_cycles
 from ....kernels.writer import StageWriter, boxed
 from ....machine import Machine
 from ...errors import PassError
-from ..bound import VectorWork, copy_cycles
 from .gather import GatherKernel
 
 PLACES = 5
@@ -92,12 +92,13 @@ class GatherElementsKernel(GatherKernel):
         rows = self._view_of_rows()
         again = 1 if self.picking is None else -(-self.batch[self.picking] // tile[self.picking])
         box = [*(1 for _ in self._others()), *self._source(tile)]
-        cycles = again * copy_cycles("load", rows, box, self.machine)
-        cycles += copy_cycles("load", GmType.of(whole, i32, [1]), [size(tile)], self.machine)
-        cycles += copy_cycles("store", GmType.of(self.domain, self.element, self.strides), tile, self.machine)
-        cycles += size(self.batch) * (self._each() + PLACES * itemsize(i32) / unit.repeat_bytes)
+        load = again * copy_cycles("load", rows, box, self.machine)
+        load += copy_cycles("load", GmType.of(whole, i32, [1]), [size(tile)], self.machine)
+        store = copy_cycles("store", GmType.of(self.domain, self.element, self.strides), tile, self.machine)
+        picked = size(self.batch) * (self._each() + PLACES * itemsize(i32) / unit.repeat_bytes)
         tiles = size([-(-n // t) for n, t in zip(self.batch, tile, strict=True)])
-        return VectorWork(cycles + tiles * INSTRUCTIONS * unit.cycles("add", "i32", 1))
+        picked += tiles * INSTRUCTIONS * unit.cycles("add", "i32", 1)
+        return VectorWork({Pipe.MTE2: load, Pipe.V: picked, Pipe.MTE3: store})
 
     def _each(self) -> float:
         """Cycles of the vector unit to pick an element."""

@@ -10,14 +10,14 @@ from xdsl.ir import Attribute
 from ....dialects.dtypes import itemsize, size
 from ....dialects.graph import FusionOp, VectorSchedule
 from ....dialects.graph.schedules import Schedule
-from ....dialects.npu.types import GmType, row_strides
+from ....dialects.npu.types import GmType, Pipe, row_strides
 from ....dialects.open_sizes import certain, is_open
 from ....kernels.builder import dense, divide_grid
 from ....kernels.indexed import Scalar
 from ....kernels.stage import BoxDim, LoadBox, Ref
+from ....kernels.vector_cost import VectorWork, copy_cycles
 from ....kernels.writer import StageWriter
 from ....machine import Machine
-from ..bound import VectorWork, copy_cycles
 from ..boxes import BoxKernel
 from ..schedule import divisor, merge_axes
 from ..scheduled import as_vector, cannot_obey
@@ -69,9 +69,10 @@ class CopyKernel(BoxKernel):
             GmType.of(self.domain, self.element, [s[g[-1]] if g else 1 for g in self.groups])
             for s in self.strides
         )
-        return VectorWork(
-            copy_cycles("load", read, tile, self.machine) + copy_cycles("store", write, tile, self.machine)
+        load, store = (
+            copy_cycles(kind, view, tile, self.machine) for kind, view in (("load", read), ("store", write))
         )
+        return VectorWork({Pipe.MTE2: load, Pipe.MTE3: store})
 
     def too_large(self) -> str:
         return f"a copy of {self.copy.box}: one element does not fit ub of {self.machine.name}"

@@ -17,14 +17,15 @@ from ....dialects.dtypes import dtype_name, itemsize
 from ....dialects.graph import FusionOp, ScatterOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.scatter import combining, row_cycles
+from ....dialects.npu.types import Pipe
 from ....kernels.builder import gm_of, may_repeat
 from ....kernels.indexed import ScatterRows
 from ....kernels.loops import AxisLoop
 from ....kernels.stage import BoxDim, LoadBox, Ref
+from ....kernels.vector_cost import VectorWork
 from ....kernels.writer import StageWriter
 from ....machine import Machine
 from ...fusion.long_rows import UB_FRACTION
-from ..bound import VectorWork
 from ..boxes import BoxKernel
 
 LONGEST_PART = 1024
@@ -115,7 +116,8 @@ class ScatterKernel(BoxKernel):
     def work(self, tile: Sequence[int]) -> VectorWork:
         high, wide, _ = tile
         tiles = -(-self.rows // high) * -(-self.columns // wide)
-        return VectorWork(tiles * part_cycles(high, wide * self.width, self._met(high), self.machine))
+        each = part_cycles(high, wide * self.width, self._met(high), self.machine)
+        return VectorWork({Pipe.MTE2: tiles * each})
 
     def too_large(self) -> str:
         return f"{describe(self.op)}: one row does not fit ub of {self.machine.name}"

@@ -20,14 +20,14 @@ from ....dialects.dtypes import dtype_name, element_type, itemsize, size
 from ....dialects.elementwise import REDUCTION_FUNCTION, identity
 from ....dialects.graph import FusionOp, SelectAndScatterOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
-from ....dialects.npu.types import padded_bytes, row_strides
+from ....dialects.npu.types import Pipe, padded_bytes, row_strides
 from ....kernels.builder import dense, gm_of
 from ....kernels.graph import OwnAxis
 from ....kernels.stage import BoxDim, Extract, Iota, LoadBox, Ref
+from ....kernels.vector_cost import VectorWork, copy_cycles
 from ....kernels.writer import StageWriter
 from ....machine import Machine
 from ...forms.access import resolve
-from ..bound import VectorWork, copy_cycles
 from ..boxes import BoxKernel
 from ..schedule import choose_tile
 
@@ -113,10 +113,10 @@ class SelectAndScatterKernel(BoxKernel):
         """Copies of both operands and the result, and a comparison for each place of each window."""
         op, machine = self.op, self.machine
         whole = dense(shape_of(op.x), self.element)
-        moved = copy_cycles("load", whole, shape_of(op.x), machine)
-        moved += copy_cycles("store", whole, shape_of(op.x), machine)
+        load, store = (copy_cycles(kind, whole, shape_of(op.x), machine) for kind in ("load", "store"))
         places = size(self._windows(self.domain)) * size([a.window for a in self.axes])
-        return VectorWork(moved + places * itemsize(self.best) / machine.vector.repeat_bytes)
+        compared = places * itemsize(self.best) / machine.vector.repeat_bytes
+        return VectorWork({Pipe.MTE2: load, Pipe.V: compared, Pipe.MTE3: store})
 
     def too_large(self) -> str:
         window = list(to_ints(self.op.window))

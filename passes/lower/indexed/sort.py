@@ -10,15 +10,15 @@ from ....dialects.base import describe, to_ints
 from ....dialects.dtypes import itemsize, size
 from ....dialects.graph import FusionOp, SortOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
-from ....dialects.npu.types import padded_bytes
+from ....dialects.npu.types import Pipe, padded_bytes
 from ....kernels.builder import dense, gm_of
 from ....kernels.graph import OwnAxis
 from ....kernels.indexed import WORD, Sort
 from ....kernels.stage import BoxDim, LoadBox
+from ....kernels.vector_cost import VectorWork, copy_cycles
 from ....kernels.writer import StageWriter
 from ....machine import Machine
 from ...fusion.long_rows import UB_FRACTION
-from ..bound import VectorWork, copy_cycles
 from ..boxes import BoxKernel
 from ..schedule import choose_tile
 
@@ -64,7 +64,7 @@ class SortKernel(BoxKernel):
         every = (copy_cycles("load", dense(self.domain, e), tile, self.machine) for e in self.elements)
         # each merge of lists twice as long reads and writes all keys with their places
         merged = size((rows, 4 * n)) * itemsize(WORD) / self.machine.vector.repeat_bytes * n.bit_length()
-        return VectorWork(sum(every) + merged)
+        return VectorWork({Pipe.MTE2: sum(every), Pipe.V: merged})
 
     def too_large(self) -> str:
         return f"{describe(self.op)}: a row of {self.domain[1]} does not fit ub of {self.machine.name}"

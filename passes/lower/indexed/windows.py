@@ -12,16 +12,16 @@ from ....dialects.dtypes import dtype_name, element_type, itemsize, size
 from ....dialects.elementwise import FUNCTIONS, REDUCTION_FUNCTION, identity
 from ....dialects.graph import FusionOp, ReduceWindowOp, VectorSchedule
 from ....dialects.graph.interface import element_of, shape_of
-from ....dialects.npu.types import GmType, padded_bytes, row_strides
+from ....dialects.npu.types import GmType, Pipe, padded_bytes, row_strides
 from ....kernels.builder import dense, gm_of, may_repeat
 from ....kernels.graph import OwnAxis
 from ....kernels.indexed import Accumulate
 from ....kernels.loops import AxisLoop
 from ....kernels.stage import Extract, LoadBox, Ref
+from ....kernels.vector_cost import VectorWork, copy_cycles
 from ....kernels.writer import StageWriter, boxed
 from ....machine import Machine
 from ...forms.access import resolve
-from ..bound import VectorWork, copy_cycles
 from ..boxes import BoxKernel
 
 UNROLLED_TAPS = 16
@@ -73,9 +73,10 @@ class WindowKernel(BoxKernel):
         taps = (
             size(self.domain) * size(self.window) * itemsize(self.native) / self.machine.vector.repeat_bytes
         )
-        copies = copy_cycles("load", read, self._halo(tile), self.machine)
-        copies += copy_cycles("store", write, tile, self.machine)
-        return VectorWork(copies + taps)
+        load = copy_cycles("load", read, self._halo(tile), self.machine)
+        return VectorWork(
+            {Pipe.MTE2: load, Pipe.V: taps, Pipe.MTE3: copy_cycles("store", write, tile, self.machine)}
+        )
 
     def too_large(self) -> str:
         window = list(self.window)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...dialects.base import Expr
+from ..dialects.base import Expr
 
 
 @dataclass(frozen=True)
