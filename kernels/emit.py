@@ -135,11 +135,12 @@ def _along(dim: BoxDim, e: Emitter, spacing: Spacing | None) -> tuple[Expr, int,
 
 @_build.register
 def _(op: StoreBox, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
-    b, axes = e.builder, [d.axis for d in op.box if d.axis is not None]
+    b = e.builder
     dest = b.view(
         b.output(op.output), [d.extent for d in op.box] or [1], [d.stride for d in op.box] or [1], op.offset
     )
-    b.store(tiles[0], dest, [e.at(a) for a in axes] or [Expr()], [e.tile[a] for a in axes] or [1])
+    places, sizes, _ = zip(*(_along(d, e, None) for d in op.box), strict=True) if op.box else ([Expr()], [1], [1])
+    b.store(tiles[0], dest, places, sizes)
     return ()
 
 

@@ -178,6 +178,15 @@ class FusionAxes:
                 found.append((part.value, list(range(len(self.domain)))))
         return found
 
+    def places_taken(self, load: Load) -> dict[int, int]:
+        """The one place that is read of what a member makes, by the axis of the kernel along which it lies: where the
+        reader has no such axis."""
+        if not is_member(load.base):
+            return {}
+        assert isinstance(load.base.owner, Operation)
+        both = zip(self._result_axes(load.base.owner), load.position, strict=True)
+        return {self.new_axis[a]: at.constant for a, at in both if a in self.new_axis and a is not None and not at.terms}
+
     def _member_of(self, value: SSAValue) -> SSAValue | None:
         """The member result a yielded value is, seen through transposes; None for loaded data."""
         value, _ = behind_merges(value)
