@@ -5,7 +5,7 @@ Their own domain has no axis along which these numbers lie. The dimension of col
 is one: the epilogue has all of it in its tiles, and each op takes one place along it.
 
 Before:  %y = graph.fusion %x, %w {x @ w} : tensor<128x1024xf16>
-         %z = graph.fusion %y, %c, %s {domain = [128, 8, 64]; of heads of 2 x 64 columns, a * c - b * s and b * c + a * s}
+         %z = graph.fusion %y, %c, %s {domain = [128, 8, 64]} of heads of two halves: a * c - b * s, b * c + a * s
 After:   %z = graph.fusion %x, %w, %c, %s {domain = [128, 8, 2, 64], kind = "mix"} of the ops of both
 """
 
@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from ...dialects.base import Expr, ints, text, to_ints
-from ...dialects.dtypes import size, tensor
-from ...dialects.graph import ContractOp, ElementwiseOp, FusionOp
+from ...dialects.dtypes import tensor
+from ...dialects.graph import ELEMENTWISE, ConcatOp, ContractOp, ElementwiseOp, FusionOp, YieldOp
 from ...dialects.graph.control import AXES, axes_of, besides_axes
 from ...dialects.graph.interface import element_of, shape_of
 from ...machine import Machine
@@ -27,14 +27,15 @@ from ..forms.fingerprint import structure
 from ..forms.tensor_builder import BlockBuilder
 from ..fusion.merged import MergedBody, put_in_place
 from ..instantiation import has_open_sizes
-from ..lower.axes import FusionAxes, is_member
+from ..lower.axes import FusionAxes, behind_merges, is_member
 from ..lower.cube.contraction_axes import product_in
 from ..lower.cube.split import product_of
 from .oversized import members_of
 from .rewrites import Offer, Proposal, Rewrites
 
-OTHER_READERS = "something else reads the product"
-SCATTERED = "it reads the product at places that are no part of its rows, or along an axis that the product has not"
+SCATTERED = (
+    "it reads the product at places that are no part of its rows, or along an axis that the product has not"
+)
 EVERY_OTHER = "it takes every other column of the product, and tiles of the vector cores have whole runs"
 
 
@@ -74,7 +75,12 @@ class ColumnEpilogue(Rewrites):
         value, shape = fusion.yielded(0).values[0], shape_of(product.result)
         others = [op for op in members_of(fusion) if op is not product]
         alike = all(isinstance(op, ElementwiseOp) and shape_of(op.results[0]) == shape for op in others)
-        return alike and is_member(value) and len(members_of(fusion)) == len(others) + 1 and not has_open_sizes(fusion)
+        return (
+            alike
+            and is_member(value)
+            and len(members_of(fusion)) == len(others) + 1
+            and not has_open_sizes(fusion)
+        )
 
 
 def _is_elementwise(fusion: FusionOp) -> bool:
@@ -152,7 +158,9 @@ def _as_one(fusion: FusionOp, reader: FusionOp, parts: Sequence[Sequence[_Part]]
     assert isinstance(product, ContractOp)
     flat = [part for each in parts for part in each]
     body = MergedBody(v for v in (*fusion.inputs, *reader.inputs) if v is not made)
-    inside = {a: body.known[v] for a, v in zip(fusion.body.block.args, fusion.inputs, strict=True)}
+    inside: dict[SSAValue, SSAValue] = {
+        a: body.known[v] for a, v in zip(fusion.body.block.args, fusion.inputs, strict=True)
+    }
     build = BlockBuilder(body.block, product.location)
     shape = [part.extent for part in flat]
     split: dict[SSAValue, SSAValue] = {}
@@ -178,19 +186,39 @@ def _as_one(fusion: FusionOp, reader: FusionOp, parts: Sequence[Sequence[_Part]]
     body.known[made] = build.reshape(split[fusion.yielded(0).values[0]], shape_of(made))
     number = {part.axis: i for i, part in enumerate(flat) if part.axis >= 0}
 
-    def renumbered(op: Operation) -> Mapping[str, object]:
+    def renumbered(op: Operation) -> Mapping[str, Attribute]:
         axes = axes_of(op)
-        return op.attributes if axes is None else {**besides_axes(op), AXES: ints([number.get(a, -1) for a in axes])}
+        return (
+            op.attributes
+            if axes is None
+            else {**besides_axes(op), AXES: ints([number.get(a, -1) for a in axes])}
+        )
 
     body.add(reader, renumbered)
     one = body.fusion(reader.results, reader)
     one.properties["domain"] = ints(shape)
+    _compute_all(one, [number.get(a, -1) for a, _ in enumerate(to_ints(reader.domain))])
 
     def replace() -> list[FusionOp]:
         put_in_place(one, (fusion, reader), reader.results, at=reader)
         return [one]
 
     return Proposal([one], replace)
+
+
+def _compute_all(fusion: FusionOp, axes: Sequence[int]) -> None:
+    """Makes members, with these axes, of what a fusion stores as it is read: conversions, which compute nothing."""
+    for op in list(fusion.body.block.ops):
+        for i, value in enumerate(op.operands if isinstance(op, ConcatOp | YieldOp) else ()):
+            if not isinstance(value.owner, ConcatOp) and not is_member(behind_merges(value)[0]):
+                copy = ELEMENTWISE["convert"].create(
+                    operands=[value],
+                    result_types=[value.type],
+                    attributes={AXES: ints(axes)},
+                    location=op.location,
+                )
+                fusion.body.block.insert_op_before(copy, op)
+                op.operands[i] = copy.results[0]
 
 
 def _split_product(
@@ -208,9 +236,13 @@ def _split_product(
             extents = [part.extent for part in along[d]] if d in along else [extent]
             dims.append(list(range(len(shape), len(shape) + len(extents))))
             shape += extents
-        operands.append(inside[value] if tuple(shape) == shape_of(value) else build.reshape(inside[value], shape))
+        operands.append(
+            inside[value] if tuple(shape) == shape_of(value) else build.reshape(inside[value], shape)
+        )
         for what in ("batch", "contract"):
-            properties[f"{side}_{what}"] = ints([i for d in to_ints(getattr(op, f"{side}_{what}")) for i in dims[d]])
+            properties[f"{side}_{what}"] = ints(
+                [i for d in to_ints(getattr(op, f"{side}_{what}")) for i in dims[d]]
+            )
     shape = [part.extent for each in parts for part in each]
     result = build.add(ContractOp, operands, tensor(shape, element_of(op.result)), **properties)
     assert isinstance(result.owner, Operation)

@@ -185,7 +185,8 @@ class FusionAxes:
             return {}
         assert isinstance(load.base.owner, Operation)
         both = zip(self._result_axes(load.base.owner), load.position, strict=True)
-        return {self.new_axis[a]: at.constant for a, at in both if a in self.new_axis and a is not None and not at.terms}
+        places = ((a, at.constant) for a, at in both if a is not None and not at.terms)
+        return {self.new_axis[a]: place for a, place in places if a in self.new_axis}
 
     def _member_of(self, value: SSAValue) -> SSAValue | None:
         """The member result a yielded value is, seen through transposes; None for loaded data."""
