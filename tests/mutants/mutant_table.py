@@ -185,6 +185,7 @@ TABLE: dict[str, Tests] = {
         ("passes/lower/cube/prologue.py", "passes/choose/prologue.py"),
         ("lit/passes/graph", "tests/ops/test_cube_prologue.py", "tests/ops/test_prologue.py"),
     ),
+    "passes/choose/column_epilogue.py": ("lit/passes/graph", "tests/ops/test_column_epilogue.py"),
     **dict.fromkeys(("kernels/", "passes/lower/", "passes/choose/", "passes/order/"), LOWER),
     **dict.fromkeys(
         (f"passes/{r}/" for r in "forms fusion numbers program quantized simplify strips".split()), GRAPH
