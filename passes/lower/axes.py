@@ -27,7 +27,7 @@ from ...dialects.graph.interface import shape_of
 from ...dialects.npu.types import row_strides
 from ...machine import Machine
 from ..errors import PassError
-from ..forms.access import Load, reshape_groups, resolve, splat_of
+from ..forms.access import Load, behind_ones, reshape_groups, resolve, splat_of
 from .schedule import merge_axes
 
 
@@ -53,7 +53,9 @@ def stored_parts(output: int, value: SSAValue, strides: Sequence[int], offset: i
         return
     dim = integer(op.dim)
     for part in op.parts:
-        yield from stored_parts(output, part, strides, offset)
+        wide = iter([s for s, n in zip(strides, shape_of(part), strict=True) if n != 1])
+        own = behind_ones(part)
+        yield from stored_parts(output, own, [1 if n == 1 else next(wide) for n in shape_of(own)], offset)
         offset += strides[dim] * shape_of(part)[dim]
 
 

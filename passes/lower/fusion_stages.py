@@ -363,10 +363,10 @@ class FusionStages(FusionAxes):
         by_axis = {self.new_axis[a]: s for a, s in sorted(strides.items()) if a in self.new_axis}
         if self._span(ref) != axes:
             ref = self._materialise(ref, axes)
-        beside, offset = self._beside(part)
-        box = (*beside, *(BoxDim(self._stored_extent(a), by_axis[a], a) for a in sorted(by_axis)))
+        place, offset = self._place_of(part)
+        box = (*place, *(BoxDim(self._stored_extent(a), by_axis[a], a) for a in sorted(by_axis)))
         self._stage(Stage(StoreBox(part.output, box, self._element(ref), offset), [], axes, [ref]))
 
-    def _beside(self, part: StoredPart) -> tuple[Sequence[BoxDim], int]:
+    def _place_of(self, part: StoredPart) -> tuple[Sequence[BoxDim], int]:
         """The dimensions of what is stored along which a part has one place, and where the first element of that is."""
         return (), part.offset

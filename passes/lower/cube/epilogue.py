@@ -64,12 +64,12 @@ class EpilogueStages(ContractionStages):
         traced = (self._trace(v, axes) for v, axes in self._uses() if splat_of(v) is None)
         return frozenset[int]().union(*map(self.places_taken, traced))
 
-    def _beside(self, part: StoredPart) -> tuple[Sequence[BoxDim], int]:
+    def _place_of(self, part: StoredPart) -> tuple[Sequence[BoxDim], int]:
         """Parts of equal size that lie side by side are places along a dimension: so all are boxes of one view."""
         offsets = [other.offset for other in self.stored if other.output == part.output]
         step = gcd(*offsets)
         if not self.taken or not step:
-            return super()._beside(part)
+            return super()._place_of(part)
         return (BoxDim(max(offsets) // step + 1, step, None, start=part.offset // step),), 0
 
     def _epilogue_cycles(self) -> tuple[float, float]:
