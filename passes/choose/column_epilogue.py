@@ -33,9 +33,6 @@ from ..lower.cube.split import product_of
 from .oversized import members_of
 from .rewrites import Offer, Proposal, Rewrites
 
-SCATTERED = (
-    "it reads the product at places that are no part of its rows, or along an axis that the product has not"
-)
 EVERY_OTHER = "it takes every other column of the product, and tiles of the vector cores have whole runs"
 
 
@@ -58,9 +55,10 @@ class ColumnEpilogue(Rewrites):
         if reader.parent is not fusion.parent or has_open_sizes(reader):
             return None
         parts = _parted(fusion, reader, self.machine)
-        if parts is None or isinstance(parts, str):
-            obstacle = parts or ""
-            return Offer((fusion, reader), (), (), lambda: Proposal([], list), obstacle) if obstacle else None
+        if parts is None:
+            return None
+        if isinstance(parts, str):
+            return Offer((fusion, reader), (), (), lambda: Proposal([], list), obstacle=parts)
         (key, details), (more, others) = structure(fusion), structure(reader)
         same = tuple(fusion.operands.index(v) if v in fusion.operands else -1 for v in reader.operands)
         return Offer(
@@ -112,17 +110,14 @@ def _parted(fusion: FusionOp, reader: FusionOp, machine: Machine) -> Sequence[Se
     rows = len(to_ints(product.lhs_batch)) + len(product.free_dims()[0])
     for d, extent in enumerate(shape_of(given)):
         parts = _parts_of(extent, [load.position[d] for load in loads], domain)
-        if parts is None:
-            return SCATTERED
-        if d < rows and any(part.axis < 0 and part.extent != 1 for part in parts):
-            return SCATTERED
+        if parts is None or (d < rows and any(part.axis < 0 and part.extent != 1 for part in parts)):
+            return None
         found.append(parts)
     flat = [part for parts in found for part in parts]
-    if not any(part.axis < 0 and part.extent != 1 for part in flat):
-        return None
     walked = sorted(part.axis for part in flat if part.axis >= 0)
-    if walked != [a for a, n in enumerate(domain) if n != 1]:
-        return SCATTERED
+    combines = any(part.axis < 0 and part.extent != 1 for part in flat)
+    if not combines or walked != [a for a, n in enumerate(domain) if n != 1]:
+        return None
     return EVERY_OTHER if flat[-1].axis < 0 else found
 
 
