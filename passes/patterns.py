@@ -94,6 +94,8 @@ _OURS = (
     "simplify.reductions:SplitArgReduce",
     "simplify.picking:GatherBeforeElementwise",
     "simplify.picking:SliceBeforeConvert",
+    "simplify.concatenations:ConcatLast",
+    "simplify.concatenations:ConcatOfEqualParts",
     "simplify.picking:ScatterAsSelect",
     "simplify.sorted_scatter:SortScatter",
     "simplify.reductions:SplitScatter",

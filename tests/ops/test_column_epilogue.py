@@ -78,8 +78,23 @@ def from_f32(x: Any, w: Any, cos: Any, sin: Any) -> Any:
     return turned(y, cos[:, None].astype("float32"), sin[:, None].astype("float32")).astype(x.dtype)
 
 
+def by_halves(x: Any, w: Any, cos: Any, sin: Any) -> Any:
+    """The same, written with a rotation of the halves."""
+    y = (x @ w).reshape(*x.shape[:2], -1, 2 * cos.shape[-1])
+    a, b = jnp.split(y, 2, axis=-1)
+    cos, sin = (jnp.concatenate([angles, angles], axis=-1)[:, None] for angles in (cos, sin))
+    return y * cos + jnp.concatenate([-b, a], axis=-1) * sin
+
+
+def in_part(x: Any, w: Any, cos: Any, sin: Any) -> Any:
+    """The same of heads that have as many features again, which are not rotated."""
+    y = (x @ w).reshape(*x.shape[:2], -1, 4 * cos.shape[-1])
+    each = 2 * cos.shape[-1]
+    return jnp.concatenate([turned(y[..., :each], cos[:, None], sin[:, None]), y[..., each:]], axis=-1)
+
+
 LAYOUTS: dict[str, Callable[..., Any]] = {
-    fn.__name__: fn for fn in (rotary, heads_first, stored_first, of_heads, biased, from_f32)
+    fn.__name__: fn for fn in (rotary, heads_first, stored_first, of_heads, biased, from_f32, by_halves)
 }
 
 
@@ -107,6 +122,32 @@ def test_rotary(b: int, t: int, k: int, heads: int, d: int, dtype: str, name: st
     # the transpose of a concatenation is a kernel of its own
     assert combined(program) == 1 and len(program.report().kernels) == 1 + (name == "stored_first")
     assert hazards(program.module(), Machine.load(target)) == []
+
+
+@covering(4)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize(("t", "k", "heads", "d"), [(64, 96, 2, 32), (37, 64, 3, 64)])
+def test_rotary_of_a_part(t: int, k: int, heads: int, d: int, dtype: str, target: str) -> None:
+    x, w, cos, sin = inputs(dtype, 1, t, k, 2 * heads, d)
+    program = check(in_part, x, w, cos, sin, length=k, target=target)
+    assert combined(program) == 1 and len(program.report().kernels) == 1
+
+
+def interleaved(x: Any, cos: Any, sin: Any) -> Any:
+    a, b = x[..., ::2], x[..., 1::2]
+    return jnp.stack([a * cos - b * sin, b * cos + a * sin], axis=-1).reshape(x.shape)
+
+
+@covering(4)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+@pytest.mark.parametrize("shape", [(2, 37, 3, 32), (1, 64, 2, 128), (5, 6)])
+def test_pairs_of_neighbours(shape: tuple[int, ...], dtype: str, target: str) -> None:
+    """Numbers that alternate are stored by the kernel that computes them."""
+    angles = [data(dtype, (shape[-1] // 2,), i) for i in (1, 2)]
+    program = check(interleaved, data(dtype, shape), *angles, target=target)
+    assert len(program.report().kernels) == 1
 
 
 def gated(x: Any, w: Any) -> Any:
