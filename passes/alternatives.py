@@ -51,6 +51,7 @@ PROLOGUE = "prologue"
 CUBE_PROLOGUE = "cube-prologue"
 POOLED = "pooled"
 ROW_EPILOGUE = "row-epilogue"
+COLUMN_EPILOGUE = "column-epilogue"
 STREAM_K = "stream-k"
 SPLIT_K = "split-k"
 VECTOR_PRODUCTS = "vector-products"
@@ -146,6 +147,14 @@ OURS = (
         modules=("row_epilogue", "epilogue_fusion"),
         rewrites=f"{_CHOOSE}.row_epilogue:RowEpilogue",
         former="tails",
+    ),
+    Alternative(
+        name=COLUMN_EPILOGUE,
+        does="what combines columns of a product, as a rotary embedding behind it, is part of its kernel",
+        without="leave what combines columns of a product, as a rotary embedding behind it, a kernel of its own",
+        stages=("graph-schedule",),
+        modules=("column_epilogue",),
+        rewrites=f"{_CHOOSE}.column_epilogue:ColumnEpilogue",
     ),
     Alternative(
         name=SPLIT_K,

@@ -96,6 +96,8 @@ _OURS = (
     "simplify.picking:GatherAsSlice",
     "simplify.picking:GatherBeforeElementwise",
     "simplify.picking:SliceBeforeConvert",
+    "simplify.concatenations:ConcatLast",
+    "simplify.concatenations:ConcatOfEqualParts",
     "simplify.picking:ScatterAsSelect",
     "simplify.sorted_scatter:SortScatter",
     "simplify.reductions:SplitScatter",

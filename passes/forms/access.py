@@ -25,7 +25,7 @@ from ...dialects.base import to_ints
 from ...dialects.graph import BroadcastOp, ConstantOp, PadOp, ReshapeOp, ReverseOp, SliceOp, TransposeOp
 from ...dialects.graph.interface import shape_of
 from ...dialects.npu.types import row_strides
-from ...dialects.open_sizes import any_open
+from ...dialects.open_sizes import any_open, is_open
 
 Axis = int
 
@@ -162,6 +162,18 @@ def splat_of(value: SSAValue) -> float | int | None:
         number = float if literal.dtype[0] in "fb" else int
         return number(literal.elements()[0])
     return None
+
+
+def behind_ones(value: SSAValue) -> SSAValue:
+    """The value that reshapes give other dimensions of size 1, as those of a stack are given; else the value itself."""
+    while isinstance(op := value.owner, ReshapeOp) and _wide(op.x) == _wide(value):
+        value = op.x
+    return value
+
+
+def _wide(value: SSAValue) -> list[int]:
+    """The extents of a value's dimensions but those of size 1."""
+    return [n for n in shape_of(value) if is_open(n) or n != 1]
 
 
 def is_plain_pad(op: object) -> bool:

@@ -28,7 +28,7 @@ from ...dialects.graph import (
 from ...dialects.graph.interface import GraphOp, Grouping, element_of, shape_of
 from ...dialects.open_sizes import any_open, choosing
 from ...machine import Machine
-from ..forms.access import is_layout
+from ..forms.access import behind_ones, is_layout
 from ..forms.chained import Chained
 from ..forms.gathered_operands import gathers_of
 from ..forms.layout_axes import Axes, Broadcast, backward_axes, behind
@@ -427,6 +427,7 @@ class Grouper(ValuePlaces):
 
     def _stored(self, part: SSAValue) -> list[SSAValue]:
         """The values that a part of a tensor is stored from: of one that is stored in parts itself, those."""
+        part = behind_ones(part)
         op = part.owner
         if isinstance(op, ConcatOp) and part in self.owner and self.owner[part].find().stacked:
             return [v for inner in op.parts for v in self._stored(inner)]

@@ -27,7 +27,7 @@ from ...dialects.graph.interface import shape_of
 from ...dialects.npu.types import row_strides
 from ...machine import Machine
 from ..errors import PassError
-from ..forms.access import Load, reshape_groups, resolve, splat_of
+from ..forms.access import Load, behind_ones, reshape_groups, resolve, splat_of
 from .schedule import merge_axes
 
 
@@ -53,7 +53,9 @@ def stored_parts(output: int, value: SSAValue, strides: Sequence[int], offset: i
         return
     dim = integer(op.dim)
     for part in op.parts:
-        yield from stored_parts(output, part, strides, offset)
+        wide = iter([s for s, n in zip(strides, shape_of(part), strict=True) if n != 1])
+        own = behind_ones(part)
+        yield from stored_parts(output, own, [1 if n == 1 else next(wide) for n in shape_of(own)], offset)
         offset += strides[dim] * shape_of(part)[dim]
 
 
@@ -177,6 +179,16 @@ class FusionAxes:
             if self._member_of(part.value) is None:
                 found.append((part.value, list(range(len(self.domain)))))
         return found
+
+    def places_taken(self, load: Load) -> dict[int, int]:
+        """The one place that is read of what a member makes, by the axis of the kernel along which it lies: where the
+        reader has no such axis."""
+        if not is_member(load.base):
+            return {}
+        assert isinstance(load.base.owner, Operation)
+        both = zip(self._result_axes(load.base.owner), load.position, strict=True)
+        places = ((a, at.constant) for a, at in both if a is not None and not at.terms)
+        return {self.new_axis[a]: place for a, place in places if a in self.new_axis}
 
     def _member_of(self, value: SSAValue) -> SSAValue | None:
         """The member result a yielded value is, seen through transposes; None for loaded data."""

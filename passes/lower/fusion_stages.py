@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import f16
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
@@ -199,7 +199,17 @@ class FusionStages(FusionAxes):
         maker = load.base.owner
         if load.base not in self.made and isinstance(maker, Operation):
             raise NoKernel(f"{describe(maker)} cannot be part of a load of its kernel")
-        return self.made[load.base]
+        return self._taken(self.made[load.base], self.places_taken(load))
+
+    def _taken(self, ref: Ref, places: Mapping[int, int]) -> Ref:
+        """What a stage gives at one place along each of some axes."""
+        taken = tuple((axis, place, 1) for axis, place in sorted(places.items()) if axis in self._span(ref))
+        if not taken:
+            return ref
+        if (ref, taken) not in self.casts:
+            axes = self._span(ref).difference(places)
+            self.casts[ref, taken] = self._stage(Stage(Extract(taken), [self._element(ref)], axes, [ref]))
+        return self.casts[ref, taken]
 
     def _span(self, ref: Ref) -> frozenset[int]:
         return self.stages[ref[0]].axes
@@ -358,5 +368,10 @@ class FusionStages(FusionAxes):
         by_axis = {self.new_axis[a]: s for a, s in sorted(strides.items()) if a in self.new_axis}
         if self._span(ref) != axes:
             ref = self._materialise(ref, axes)
-        box = tuple(BoxDim(self._stored_extent(a), by_axis[a], a) for a in sorted(by_axis))
-        self._stage(Stage(StoreBox(part.output, box, self._element(ref), part.offset), [], axes, [ref]))
+        place, offset = self._place_of(part)
+        box = (*place, *(BoxDim(self._stored_extent(a), by_axis[a], a) for a in sorted(by_axis)))
+        self._stage(Stage(StoreBox(part.output, box, self._element(ref), offset), [], axes, [ref]))
+
+    def _place_of(self, part: StoredPart) -> tuple[Sequence[BoxDim], int]:
+        """The dimensions of what is stored along which a part has one place, and where the first element of that is."""
+        return (), part.offset

@@ -431,6 +431,7 @@ def tasks(args: argparse.Namespace, claims: str) -> list[Task]:
     sources += [(f"decoding {i}", TARGETS[0]) for i in range(args.decoding)]
     sources += [(f"skinny {i}", TARGETS[0]) for i in range(args.skinny)]
     sources += [(f"made {i}", ("ascend-910b1", "ascend-950pr")[i % 2]) for i in range(args.made)]
+    sources += [(f"rotated {i}", ("ascend-910b1", "ascend-950pr")[i % 2]) for i in range(args.rotated)]
     sources += [(f"elements {i}", TARGETS[i % 2]) for i in range(args.elements)]
     sources += [(f"recomputed {i}", TARGETS[0]) for i in range(args.recomputed)]
     sources += [(f"padded {i}", TARGETS[i % 2]) for i in range(args.padded)]
@@ -473,6 +474,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--decoding", type=int, default=8, help="attention of few rows")
     parser.add_argument("--skinny", type=int, default=8, help="products of few rows on the vector cores")
     parser.add_argument("--made", type=int, default=6, help="products of which vector cores make an operand")
+    parser.add_argument("--rotated", type=int, default=6, help="products of which columns are combined")
     parser.add_argument("--elements", type=int, default=4, help="elements of rows and columns picked on chip")
     parser.add_argument("--recomputed", type=int, default=4, help="rows that their readers make themselves")
     parser.add_argument("--padded", type=int, default=4, help="rows that are padded in memory")

@@ -14,6 +14,7 @@ from subject_types import TARGETS, Subject
 
 import tilewright as tw
 from tilewright.kernels.product_cost import CubeCost
+from tilewright.passes.choose.column_epilogue import ColumnEpilogue
 from tilewright.passes.choose.pooling_choice import PooledProduct
 from tilewright.passes.choose.prologue import PrologueOnCube
 from tilewright.passes.simplify import grouped_products
@@ -255,6 +256,31 @@ def made_subject(number: int, target: str) -> Subject:
     with patch.object(PrologueOnCube, "pays", lambda self, made, now: made < inf):
         module = tw.compile(normed if number % 3 == 2 else scaled, x, w, s, target=target, options=options).module()
     return Subject(f"made {number} for {target}", module, target)
+
+
+def rotated_subject(number: int, target: str) -> Subject:
+    """A product whose heads are rotated in its epilogue, over several tiles on each core; of odd numbers with heads
+    before rows."""
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(number)
+    rows, summed, heads, half = int(rng.integers(33, 90)), 48, int(rng.integers(2, 5)), 16 * int(rng.integers(1, 3))
+
+    def rotary(x: Any, w: Any, cos: Any, sin: Any) -> Any:
+        y = (x @ w).reshape(rows, heads, 2 * half)
+        if number % 2:
+            y = y.transpose(1, 0, 2)
+        else:
+            cos, sin = cos[:, None], sin[:, None]
+        a, b = jnp.split(y, 2, axis=-1)
+        return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+
+    shapes = (rows, summed), (summed, heads * 2 * half), (rows, half), (rows, half)
+    args = [rng.standard_normal(shape).astype("f2") for shape in shapes]
+    options = tw.Options(without={"split-k", "stream-k"})
+    with patch.object(ColumnEpilogue, "pays", lambda self, made, now: made < inf):
+        module = tw.compile(rotary, *args, target=target, options=options).module()
+    return Subject(f"rotated {number} for {target}", module, target)
 
 
 def recomputed_subject(number: int, target: str) -> Subject:

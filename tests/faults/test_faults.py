@@ -225,6 +225,13 @@ def test_no_mutant_of_operands_that_vector_cores_make_escapes() -> None:
     assert sum(sample(s, 20, 4) for s in found) >= 40
 
 
+def test_no_mutant_of_columns_that_are_combined_escapes() -> None:
+    """Both halves of each head are boxes of one view, which two vector cores store."""
+    found = [subject(f"rotated {i}", ("ascend-910b1", "ascend-950pr")[i % 2]) for i in range(3)]
+    assert all(any(isinstance(op, VExtractOp) for op in s.module.walk()) for s in found)
+    assert sum(sample(s, 20, 4) for s in found) >= 40
+
+
 def test_no_mutant_of_elements_that_are_picked_on_chip_escapes() -> None:
     """Rows and places are double-buffered; the last tile is shorter."""
     found = [subject(f"elements {i}", TARGETS[0]) for i in (0, 3)]

@@ -189,6 +189,7 @@ TABLE: dict[str, Tests] = {
         [f"kernels/{name}.py" for name in ("price", "columns", "product_cost", "chain_cost", "vector_cost")],
         ("tests/kernels/test_price.py", "tests/passes/test_schedules.py", "tests/passes/test_product_choice.py"),
     ),
+    "passes/choose/column_epilogue.py": ("lit/passes/graph", "tests/ops/test_column_epilogue.py"),
     **dict.fromkeys(("kernels/", "passes/lower/", "passes/choose/", "passes/order/"), LOWER),
     **dict.fromkeys(
         (f"passes/{r}/" for r in "forms fusion numbers program quantized simplify strips".split()), GRAPH

@@ -38,6 +38,12 @@ STORED: dict[str, Callable[..., Any]] = {
         jnp.concatenate([x + y, x * y], 0),
         jnp.concatenate([x * y, x + y], 1),
     ),
+    "a stack": lambda x, y: jnp.stack([x + y, x * y, x], 0),
+    "a stack of columns": lambda x, y: jnp.stack([x + y, y], 2),
+    "numbers that alternate": lambda x, y: jnp.stack([x + y, x * y], -1).reshape(x.shape[0], 2 * x.shape[1]),
+    "ops of concatenations": lambda x, y: (
+        jnp.concatenate([x + y, x], 0) * jnp.concatenate([y, y], 0) + jnp.concatenate([x, y], 0)
+    ),
     "parts that share nothing": lambda x, y: jnp.concatenate([jnp.exp(x), jnp.tanh(y)], 0),
 }
 

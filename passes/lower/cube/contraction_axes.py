@@ -13,7 +13,8 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from ....dialects.base import Expr, integer, to_ints
 from ....dialects.dtypes import is_float, itemsize, size
-from ....dialects.graph import ExpandOp, FusionOp, GatherOp
+from ....dialects.graph import ElementwiseOp, ExpandOp, FusionOp, GatherOp
+from ....dialects.graph.control import axes_of
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.fractals import matrix_bytes
 from ....dialects.npu.interface import gm_traffic
@@ -27,7 +28,7 @@ from ...forms.access import resolve
 from ...forms.gathered_operands import gathers_of
 from ...forms.nests import Product, nest_of
 from ...forms.sparse_products import expansion_of
-from ..axes import behind_transposes, is_base
+from ..axes import behind_merges, behind_transposes, is_base, stored_parts
 from ..fusion_stages import FusionStages
 from ..schedule import merge_axes
 
@@ -54,6 +55,16 @@ def made_operand(fusion: FusionOp) -> int | None:
 def is_prologue(op: object) -> bool:
     """Whether an op is part of a prologue."""
     return isinstance(op, Operation) and PROLOGUE in op.attributes
+
+
+def takes_places(fusion: FusionOp) -> bool:
+    """Whether what stands behind the product of a fusion takes single places along an axis of its result: no result of
+    the fusion has that axis (choose/column_epilogue.py)."""
+    wide = {a for a, n in enumerate(to_ints(fusion.domain)) if n != 1}
+    parts = (part for v in fusion.yielded(0).values for part in stored_parts(0, v, row_strides(shape_of(v))))
+    made = (behind_merges(part.value)[0].owner for part in parts)
+    axes = [{*(axes_of(op) or ())} for op in made if isinstance(op, ElementwiseOp)]
+    return bool(axes) and not wide <= set[int]().union(*axes)
 
 
 def accumulated_in(op: Product) -> Attribute:

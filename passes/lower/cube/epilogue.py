@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf
+from math import gcd, inf
 
 from xdsl.ir import Attribute, SSAValue
 
@@ -21,10 +21,11 @@ from ....kernels.builder import KernelBuilder
 from ....kernels.emit import Emitter
 from ....kernels.graph import StageGraph
 from ....kernels.product_cost import FusedEpilogue
-from ....kernels.stage import Given, Ref, Stage, spanning
+from ....kernels.stage import BoxDim, Given, Ref, Stage, spanning
 from ...errors import TooLarge
+from ...forms.access import splat_of
 from ...fusion.long_rows import UB_FRACTION
-from ..axes import reduced_dims
+from ..axes import StoredPart, reduced_dims
 from .contraction_axes import ContractionStages
 from .cube_schedule import CubePlan
 
@@ -53,10 +54,23 @@ class EpilogueStages(ContractionStages):
 
     @cached_property
     def whole(self) -> frozenset[int]:
-        """The axes that the epilogue reduces along: a core has all of them of its rows."""
-        return frozenset[int]().union(
-            *(self._new([self._axes_of(op)[d] for d in reduced_dims(op)]) for op in self.members)
-        )
+        """The axes that the epilogue reduces along, or takes single places of: a core has all of them of its rows."""
+        reduced = (self._new([self._axes_of(op)[d] for d in reduced_dims(op)]) for op in self.members)
+        return self.taken.union(*reduced)
+
+    @cached_property
+    def taken(self) -> frozenset[int]:
+        """The axes that the epilogue takes single places of."""
+        traced = (self._trace(v, axes) for v, axes in self._uses() if splat_of(v) is None)
+        return frozenset[int]().union(*map(self.places_taken, traced))
+
+    def _place_of(self, part: StoredPart) -> tuple[Sequence[BoxDim], int]:
+        """Parts of equal size that lie side by side are places along a dimension: so all are boxes of one view."""
+        offsets = [other.offset for other in self.stored if other.output == part.output]
+        step = gcd(*offsets)
+        if not self.taken or not step:
+            return super()._place_of(part)
+        return (BoxDim(max(offsets) // step + 1, step, None, start=part.offset // step),), 0
 
     def _epilogue_cycles(self) -> tuple[float, float]:
         """Cycles of a vector core beside a cube for each element of the result, and for each piece of a tile on top: an

@@ -28,7 +28,7 @@ from ...forms.nests import Nest, nest_of_contract
 from ...forms.sparse_products import expansion_of
 from ...forms.tensor_builder import BlockBuilder
 from ..axes import is_member
-from .contraction_axes import made_operand, product_in
+from .contraction_axes import made_operand, product_in, takes_places
 from .pooling import pooling_in
 
 MOST_ROWS = 4
@@ -61,6 +61,8 @@ def why_not_spread(fusion: FusionOp, machine: Machine) -> str | None:
         return f"its product has more than {MOST_ROWS} rows and columns"
     if any(isinstance(inside, ReduceOp | ArgReduceOp) for inside in fusion.body.block.ops):
         return "rows of its result are reduced behind it"
+    if takes_places(fusion):
+        return "what stands behind its product takes single places along an axis of its result"
     if 0 in out or size([shape_of(op.lhs)[d] for d in to_ints(op.lhs_contract)]) < 2:
         return "its product adds nothing up"
     if pooling_in(fusion) is not None:
