@@ -50,6 +50,7 @@ from ..order.independent_order import order_independent
 from ..order.launch_order import FREE
 from ..pins import Pins, parse_pins, pinned_for
 from ..pins import Schedule as Pin
+from ..program.partition import blocks_of
 from .attention_ways import AttentionWays
 from .launches import LaunchPlan, keep, launches_of
 from .layout_choice import LayoutChooser, LayoutJudge
@@ -120,6 +121,11 @@ class Scheduler:
             self.runs.choose()
         for finish in self.finish:
             finish()
+        for rewrites in (each for each in self.rewrites if each.LATE):
+            for func in module.ops:
+                if isinstance(func, FuncOp) and func.body.blocks:
+                    for block in blocks_of(func.body.block):
+                        rewrites.finish(block)
 
     def choose_layouts(self, module: ModuleOp, kinds: LayoutKinds) -> None:
         """Gives operands of products other layouts, of these kinds, where that takes less time with the schedules that
@@ -229,7 +235,7 @@ class Scheduler:
     def rewritten(self, fusion: FusionOp, position: dict[Operation, float]) -> Sequence[FusionOp]:
         """The fusions that stand in the place of one, and of some behind it, where alternatives take less time. What
         they are replaced by may take in others, and be replaced in turn."""
-        for rewrites in (each for each in self.rewrites if not each.EARLY):
+        for rewrites in (each for each in self.rewrites if not (each.EARLY or each.LATE)):
             while (found := rewrites.rewritten(fusion, position)) is not None:
                 place = position[fusion]
                 position.update((piece, place + i / len(found)) for i, piece in enumerate(found))

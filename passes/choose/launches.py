@@ -64,6 +64,7 @@ from ..lower.indexed.scatter import ScatterKernel
 from ..lower.indexed.selecting import SelectAndScatterKernel
 from ..lower.indexed.sort import SortKernel
 from ..lower.indexed.windows import WindowKernel
+from ..lower.recomputed import RecomputingKernel, inputs_of, nested_in
 from ..lower.scheduled import ScheduledKernel, as_attention, as_cube, as_row_attention, as_vector, cannot_obey
 from ..lower.vector import VectorKernel
 
@@ -93,6 +94,8 @@ class LaunchPlan:
 
 def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
     """The launches of a fusion for a kernel or copies, in order."""
+    if nested := nested_in(fusion):
+        return [_recomputing(fusion, nested, machine)]
     if text(fusion.kind) in ("move", "index"):
         special = next((op for op in fusion.body.block.ops if type(op) in COPIES), None)
         if special is not None:
@@ -119,7 +122,29 @@ def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
     choices = own if chained is not None else CubeSchedule if cube else VectorSchedule
     operands = [fusion.inputs[a.index] for a in read_by(fusion.body.block)]
     obeys_all = cube or shaping is None
-    return [LaunchPlan(stem_of(fusion), key, details, kernel, operands, choices, obeys_all, begins=begun_as(fusion))]
+    return [
+        LaunchPlan(
+            stem_of(fusion), key, details, kernel, operands, choices, obeys_all, begins=begun_as(fusion)
+        )
+    ]
+
+
+def _recomputing(fusion: FusionOp, nested: Sequence[FusionOp], machine: Machine) -> LaunchPlan:
+    """The launch of a fusion that makes rows itself which the last of the fusions inside it reads."""
+    *makers, reader = nested
+    (plan,), (key, details) = launches_of(reader, machine), structure(fusion)
+
+    def kernel(name: str, asked: Schedule | None) -> ScheduledKernel:
+        return RecomputingKernel(fusion, machine, plan.kernel(name, asked), plan.operands)
+
+    return replace(
+        plan,
+        key=("recomputing", key),
+        details=details,
+        kernel=kernel,
+        operands=[outside(fusion, v) for v in inputs_of(makers, plan.operands)],
+        begins=[outside(fusion, v) for v in plan.begins],
+    )
 
 
 def kind_of_chain(chained: Chained, machine: Machine) -> type[ChainKernel | BackToBackKernel]:

@@ -19,7 +19,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialects import tile as ops
-from ...dialects.base import describe, ints, text
+from ...dialects.base import describe, ints
 from ...dialects.graph import FusionOp, GraphOp
 from ...dialects.graph.interface import shape_of
 from ...dialects.graph.schedules import (
@@ -27,7 +27,6 @@ from ...dialects.graph.schedules import (
     all_complete,
     bands_of,
     parts_of_sums,
-    schedule_attr,
     stream_of,
     to_schedules,
 )
@@ -50,6 +49,7 @@ from .launches import LaunchPlan, banded, launches_of
 from .names import KernelNames
 from .placed import concatenation, place_parts
 from .stream import cut_fusion
+from .sums_in_parts import give_pieces, named_in, part_named
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,7 @@ class Lowering:
 
     def fusion(self, fusion: FusionOp, part_of: str = "") -> None:
         """Replaces a fusion by its launches. `part_of`: the kernel of whose split sums it is a part."""
+        part_of = part_of or part_named(fusion)
         schedules = to_schedules(fusion.schedule)
         if not all_complete(schedules):
             lacks = "not all of its schedule is chosen" if schedules else "has no schedule"
@@ -257,19 +258,11 @@ class Lowering:
     ) -> None:
         """Lowers a block of fusions in the place of one, with the schedules that are left for them; `given` are its
         arguments."""
-        many_schedules = len(to_schedules(fusion.schedule))
-        fusions = [op for op in block.ops if isinstance(op, FusionOp)]
-        for op in fusions:
-            many = len(launches_of(op, self.machine))
-            if not left[:many]:
-                raise PassError(f"{describe(fusion)} has {many_schedules} schedules, and its parts need more")
-            op.schedule, left = schedule_attr(left[:many]), left[many:]
-        if left:
-            raise PassError(f"{describe(fusion)} has {many_schedules} schedules, and its parts need fewer")
+        fusions = give_pieces(fusion, block, left, self.machine)
         assert fusion.parent is not None
         self.split_in[fusion.parent] = None
         inline_for(fusion, block, given)
         for op in fusions:
-            self.fusion(op, part_of="" if text(op.kind) in ("cube", "mix") else f"{stem}_part")
+            self.fusion(op, part_of=named_in(op, stem))
         fusion.detach()
         fusion.operands = ()

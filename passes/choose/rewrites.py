@@ -76,6 +76,8 @@ class Rewrites(ABC):
 
     EARLY: ClassVar[bool] = False
     """Whether it is for all fusions of a block before the launches of the block are ordered."""
+    LATE: ClassVar[bool] = False
+    """Whether it is for all fusions of a block once they have schedules, which those that it proposes keep."""
     OBEYS_PINS: ClassVar[bool] = False
     """Whether it is considered where choices are pinned, as pins are for kernels that there are."""
     ASKED_FOR: ClassVar[bool] = False
@@ -90,6 +92,12 @@ class Rewrites(ABC):
         self.known: Memo[Verdict] = Memo()
         self.set_aside: list[FusionOp] = []
         """Fusions that were judged and not taken: what is known of their schedules refers to them."""
+
+    def finish(self, block: Block) -> None:
+        """Tries all fusions of a block, where it is `LATE`."""
+        for op in list(block.ops):
+            if isinstance(op, FusionOp) and not op.on_host and op.parent is not None:
+                self.rewritten(op, {})
 
     @abstractmethod
     def offer(self, fusion: FusionOp, position: Mapping[Operation, float]) -> Offer | None:
