@@ -12,40 +12,33 @@ and a norm become parts of the next product one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue, Use
 
 from ...dialects.base import text
 from ...dialects.dtypes import itemsize, size
-from ...dialects.graph import FusionOp, ReshapeOp, WhileOp, YieldOp
+from ...dialects.graph import FusionOp, ReshapeOp, WhileOp
 from ...dialects.graph.donation import donated
 from ...dialects.graph.interface import element_of, shape_of
-from ...dialects.graph.schedules import (
-    Schedule,
-    all_complete,
-    bands_of,
-    parts_of_sums,
-    stream_of,
-    to_schedules,
-)
+from ...dialects.graph.schedules import all_complete, bands_of, parts_of_sums, stream_of, to_schedules
 from ..errors import PassError, attempted
 from ..forms.fingerprint import structure
 from ..fusion.merged import put_in_place
 from ..instantiation import has_open_sizes
 from ..launch_groups import Groups, LaunchPoint, Neighbour, Together
 from ..lower.chains.attention_parts import is_chained
-from ..lower.recomputed import RecomputingKernel, RowStages, nested_in, source_of
+from ..lower.recomputed import RecomputingKernel, RowStages, source_of, with_rows
 from ..lower.vector import VectorKernel
 from ..order.independent_order import FEW_BYTES, order_independent
 from ..order.launch_order import FREE, base, uses_of
 from ..reasons import say_apart
-from .launches import LaunchPlan, launches_of
+from .launches import launches_of
 from .names import Memo
 from .pareto import fixed, starts_group
 from .rewrites import Offer, Proposal, Rewrites, Verdict
@@ -63,33 +56,14 @@ SMALL_BYTES = 1 << 16
 NO_ROOM = "it does more with it than to load runs of it, or has no room for it on chip"
 
 
-class _Stage(NamedTuple):
-    """A launch among others: what it occupies, how long each of its cores works, whether it can only begin a group, and
-    whether no barrier parts it from those before it."""
-
-    point: LaunchPoint
-    first: bool
-    free: bool
-
-
 @dataclass(frozen=True)
-class _Around:
-    """The launches around a fusion, as they are and where its readers make its rows. readers: the numbers of these
-    among the latter."""
-
-    before: tuple[_Stage, ...]
-    after: tuple[_Stage, ...]
-    readers: tuple[int, ...]
-
-
-@dataclass
 class _Facts:
     """What is known of a fusion: the results that are rows, the points of its launches, and the numbers of the inputs
     as which results begin."""
 
     rows: frozenset[int]
     points: tuple[LaunchPoint, ...]
-    begins: frozenset[int] = frozenset()
+    begins: frozenset[int]
 
 
 class Recompute(Rewrites):
@@ -113,11 +87,10 @@ class Recompute(Rewrites):
             attempted("the sums in parts of a fusion", partial(put_pieces, op, self.machine), ())
         if cut and self.scheduler.join:
             order_independent(block, FEW_BYTES)
-        self.depths = {}
-        for op in _fusions(block):
+        self.now, self.depths = {}, {}
+        pending = _fusions(block)[::-1]
+        for op in reversed(pending):
             self.depths[op] = self._depth(op)
-        self.now.clear()
-        pending = list(reversed(_fusions(block)))
         while pending:
             op = pending.pop()
             while op in self.now:
@@ -132,21 +105,14 @@ class Recompute(Rewrites):
     # -- what may be inside what ---------------------------------------------------------------------------------
 
     def offer(self, fusion: FusionOp, position: Mapping[Operation, float]) -> Offer | None:
-        if not _is_plain(fusion) or not self._facts(fusion).rows:
-            return None
-        readers = self._readers(fusion)
+        readers = self._readers(fusion) if _is_plain(fusion) and self._facts(fusion).rows else None
         if not readers or any(self._is_overwritten(v) for v in fusion.inputs):
             return None
-        around = self._around(fusion, list(readers))
         fusions = [fusion, *readers]
         known = [structure(each) for each in fusions]
         wiring = tuple(tuple(_number(v, fusion) for v in reader.inputs) for reader in readers)
-        return Offer(
-            fusions,
-            (tuple(key for key, _ in known), wiring, around),
-            [details for _, details in known],
-            lambda: self._inside(fusion, list(readers)),
-        )
+        key = tuple(key for key, _ in known), wiring, *self._around(fusion, readers)
+        return Offer(fusions, key, [details for _, details in known], lambda: self._inside(fusion, readers))
 
     def _inside(self, fusion: FusionOp, readers: Sequence[FusionOp]) -> Proposal:
         made = [with_rows(reader, fusion) for reader in readers]
@@ -155,7 +121,7 @@ class Recompute(Rewrites):
             for reader, one in zip(readers, made, strict=True):
                 put_in_place(one, (reader,), reader.results)
                 self.depths[one], self.now[reader] = self._depth(one), one
-            if not any(True for result in fusion.results for _ in uses_of(result, (ReshapeOp,))):
+            if not any(map(_uses, fusion.results)):
                 for result in fusion.results:
                     _drop_shapes(result)
                 fusion.detach()
@@ -164,30 +130,30 @@ class Recompute(Rewrites):
 
         return Proposal(made, replace)
 
-    def _readers(self, fusion: FusionOp) -> dict[FusionOp, None] | None:
+    def _readers(self, fusion: FusionOp) -> list[FusionOp] | None:
         """The fusions that wait for one and for nothing that is made later; None where something else of the block
         waits for it, or needs a result that is no row."""
         found: dict[FusionOp, None] = {}
-        rows = self._facts(fusion).rows
         for result in fusion.results:
-            for use in uses_of(result, (ReshapeOp,)):
+            for use in _uses(result):
                 op = use.operation
+                if op.parent is fusion.parent and op.next_op is None:
+                    continue  # what the block gives
                 if op.parent is not fusion.parent or not isinstance(op, FusionOp):
-                    if op.parent is fusion.parent and op.next_op is None:
-                        continue  # what the block gives
                     return None
                 if self._depth(op) > self.depths[fusion] + 1:
                     continue
-                if not _is_plain(op) or result.index not in rows or use.index in self._facts(op).begins:
+                is_row = result.index in self._facts(fusion).rows
+                if not is_row or not _is_plain(op) or use.index in self._facts(op).begins:
                     return None
                 found[op] = None
-        return found
+        return list(found)
 
     def _is_overwritten(self, value: SSAValue) -> bool:
         """Whether a kernel writes over a tensor, or may: over an argument that is donated, or that a loop carries and
         gives another value. It would be copied before, or what comes after it would not take its place."""
         tensor = base(value)
-        for use in uses_of(tensor, (ReshapeOp,)):
+        for use in _uses(tensor):
             op = use.operation
             if isinstance(op, FusionOp) and not op.on_host and use.index in self._facts(op).begins:
                 return True
@@ -206,168 +172,123 @@ class Recompute(Rewrites):
 
     def _facts(self, fusion: FusionOp) -> _Facts:
         key, details = structure(fusion)
-        found = self.facts.find(key, details)
-        if found is None:
-            found = self.facts.keep(key, details, self._found(fusion))
-        return found
+        return self.facts.find(key, details) or self.facts.keep(key, details, self._found(fusion))
 
     def _found(self, fusion: FusionOp) -> _Facts:
-        schedules = to_schedules(fusion.schedule)
-        try:
-            plans = launches_of(fusion, self.machine)
-        except PassError:
-            plans = []
+        schedules, rows = to_schedules(fusion.schedule), frozenset[int]()
+        plans, points = launches_of(fusion, self.machine), list[LaunchPoint]()
         begins = frozenset(fusion.inputs.index(v) for plan in plans for v in plan.begins)
         if len(plans) != len(schedules):
-            return _Facts(frozenset(), fixed(schedules[0], text(fusion.kind), self.machine).points, begins)
-        points = tuple(self._point(fusion, plan, s) for plan, s in zip(plans, schedules, strict=True))
-        *_, last = nested_in(fusion) or [fusion]
-        rows: frozenset[int] = frozenset()
-        if len(plans) == 1 and all(_bytes(r) <= SMALL_BYTES for r in fusion.results):
-            kernel = plans[0].kernel(plans[0].stem, schedules[0])
-            inner = kernel.reader if isinstance(kernel, RecomputingKernel) else kernel
-            if type(inner) is VectorKernel and not plans[0].begins:
-                rows = frozenset(RowStages(last, self.machine).along)
-        return _Facts(rows, points, begins)
-
-    def _point(self, fusion: FusionOp, plan: LaunchPlan, schedule: Schedule) -> LaunchPoint:
-        """What a launch occupies, and how long its cores work where they are vector cores alone."""
-        kernel = plan.kernel(plan.stem, schedule)
-        occupancy = kernel.occupancy(schedule)
-        if "cube" in occupancy.kinds:
-            return LaunchPoint(occupancy)
-        return LaunchPoint(
-            occupancy, max(kernel.bound(schedule) - occupancy.launch_microseconds(self.machine), 0.0)
-        )
+            return _Facts(rows, fixed(schedules[0], text(fusion.kind), self.machine).points, begins)
+        for plan, schedule in zip(plans, schedules, strict=True):
+            kernel, us = plan.kernel(plan.stem, schedule), 0.0
+            occupancy = kernel.occupancy(schedule)
+            if "cube" not in occupancy.kinds:
+                us = max(kernel.bound(schedule) - occupancy.launch_microseconds(self.machine), 0.0)
+            points.append(LaunchPoint(occupancy, us))
+            last = kernel.reader if isinstance(kernel, RecomputingKernel) else kernel
+            if (
+                type(last) is VectorKernel
+                and all(_bytes(r) <= SMALL_BYTES for r in fusion.results)
+                and not begins
+            ):
+                rows = frozenset(RowStages(last.fusion, self.machine).along)
+        return _Facts(rows, tuple(points), begins)
 
     # -- what it takes -------------------------------------------------------------------------------------------
 
     def judge(self, offer: Offer, proposal: Proposal) -> Verdict:
-        around = self._around(offer.fusions[0], offer.fusions[1:])
-        after, longest = list(around.after), 0.0
-        for number, fusion in zip(around.readers, proposal.fusions, strict=True):
-            longer = self._longer(fusion)
-            if longer is None:
+        fusion, *readers = offer.fusions
+        before, after = self._around(fusion, readers)
+        places = [i for i, (_, reads) in enumerate(after) if reads]
+        longer = [self._longer(each) for each in proposal.fusions]
+        stages = [stage for stage, _ in after]
+        for place, us in zip(places, longer, strict=True):
+            if us is None:
                 return Verdict(False, NO_ROOM)
-            stage, longest = after[number], max(longest, longer)
-            after[number] = stage._replace(
-                point=stage.point._replace(microseconds=max(stage.point.microseconds + longer, 0.0))
+            (point,) = stages[place].points
+            stages[place] = stages[place]._replace(
+                points=(point._replace(microseconds=point.microseconds + us),)
             )
-        before, made = self._microseconds(around.before), self._microseconds(after)
-        said = (
-            f"its cores would work {longest:.1f} us longer: the launches around take {made:.1f} us then, and "
-        )
-        return Verdict(made < before, f"{said}{before:.1f} as they are")
+        now, made = (Groups(self.machine, each).least()[0] for each in ([s for s, _ in before], stages))
+        more = max(us or 0.0 for us in longer)
+        said = f"its cores would work {more:.1f} us longer: the launches around take {made:.1f} us then, and "
+        return Verdict(self.pays(made, now), f"{said}{now:.1f} as they are")
 
     def _longer(self, fusion: FusionOp) -> float | None:
         """By how many microseconds the cores of a fusion work longer that makes rows itself; None where it cannot."""
         key, details = structure(fusion)
-        found = self.longer.find(key, details)
-        if found is None:
-            (schedule,) = to_schedules(fusion.schedule)
-            (plan,) = launches_of(fusion, self.machine)
-            kernel, longer = plan.kernel(plan.stem, schedule), None
+        known = self.longer.find(key, details)
+        if known is None:
+            (schedule,), (plan,) = to_schedules(fusion.schedule), launches_of(fusion, self.machine)
+            kernel, us = plan.kernel(plan.stem, schedule), None
             assert isinstance(kernel, RecomputingKernel)
             with suppress(PassError, KeyError):  # what the machine cannot run is for npu-check to say
-                longer = kernel.longer(schedule)
-            found = self.longer.keep(key, details, (longer,))
-        return found[0]
+                us = kernel.longer(schedule)
+            known = self.longer.keep(key, details, (us,))
+        return known[0]
 
-    def _microseconds(self, stages: Sequence[_Stage]) -> float:
-        join = self.scheduler.join
-        neighbours = [Neighbour((s.point,), s.first or not join, s.free and join) for s in stages]
-        return Groups(self.machine, neighbours).least()[0]
+    def _around(self, fusion: FusionOp, readers: Sequence[FusionOp]) -> tuple[_Line, _Line]:
+        """The launches from some before a fusion to some behind the last one of its readers, and whether each is one of
+        these: as they are, and where the readers make its rows, which takes them longer."""
+        stays = any(use.operation not in readers for result in fusion.results for use in _uses(result))
+        line: list[tuple[FusionOp, bool]] = []
+        waiting, left, parted = set(readers), AROUND, False
+        op: Operation | None = _first_before(fusion)
+        while op is not None and (waiting or left):
+            if isinstance(op, FusionOp) and not op.on_host:
+                line.append((op, parted or starts_group(op)))
+                left, parted = left - (not waiting), False
+                waiting.discard(op)
+            elif not isinstance(op, FREE):
+                parted = True
+            op = op.next_op
+        return self._line(line), self._line(line, readers, fusion, stays)
 
-    def _around(self, fusion: FusionOp, readers: Sequence[FusionOp]) -> _Around:
-        """The launches around a fusion, before and after its readers make its rows."""
-        stays = any(use.operation not in readers for r in fusion.results for use in uses_of(r, (ReshapeOp,)))
-        before, after, numbers = _Line(), _Line(), list[int]()
-        parted = False
-        for op, first in _neighbours(fusion, readers):
-            points = self._facts(op).points
-            reads, writes = frozenset(map(base, op.inputs)), frozenset(op.results)
-            before.add(points, first, reads, writes)
-            if op is fusion and not stays:
+    def _line(
+        self,
+        fusions: Sequence[tuple[FusionOp, bool]],
+        readers: Collection[FusionOp] = (),
+        maker: FusionOp | None = None,
+        stays: bool = True,
+    ) -> _Line:
+        """Fusions as neighbours, each with whether something stands before it. readers: those that make what they read
+        of one, which may stay."""
+        together, found, parted = Together[SSAValue](), list[tuple[Neighbour, bool]](), False
+        for op, first in fusions:
+            if op is maker and not stays:
                 parted = first
                 continue
-            if op in readers:
-                numbers.append(len(after.stages))
-                reads = (reads - set(fusion.results)) | frozenset(map(base, fusion.inputs))
-            after.add(points, first or parted, reads, writes)
+            reads = set(map(base, op.inputs))
+            if maker is not None and op in readers:
+                reads = (reads - set(maker.results)) | set(map(base, maker.inputs))
+            if first or parted or not self.scheduler.join:
+                together.clear()
+            free = together.joined_by(reads, set(op.results))
+            for i, point in enumerate(self._facts(op).points):
+                alone = not self.scheduler.join or (not i and (first or parted))
+                found.append((Neighbour((point,), alone, free and not i), op in readers))
             parted = False
-        return _Around(tuple(before.stages), tuple(after.stages), tuple(numbers))
+        return tuple(found)
 
     def refused(self, offer: Offer, why: str) -> None:
         maker, *readers = offer.fusions
         for reader in readers:
-            numbers = sorted({n for v in reader.inputs if (n := _number(v, maker)) >= 0})
+            numbers = sorted({_number(v, maker) for v in reader.inputs} - {-1})
             say_apart(maker, reader, why, numbers, "not recomputed")
 
 
-@dataclass
-class _Line:
-    """Launches in order."""
-
-    stages: list[_Stage] = field(default_factory=list)
-    together: Together[SSAValue] = field(default_factory=Together[SSAValue])
-
-    def add(
-        self,
-        points: Sequence[LaunchPoint],
-        first: bool,
-        reads: frozenset[SSAValue],
-        writes: frozenset[SSAValue],
-    ) -> None:
-        """The launches of one more fusion. first: whether something stands before it."""
-        if first:
-            self.together.clear()
-        free = self.together.joined_by(reads, writes)
-        self.stages += [_Stage(p, first and not i, free and not i) for i, p in enumerate(points)]
-
-
-def with_rows(reader: FusionOp, maker: FusionOp) -> FusionOp:
-    """A fusion like a reader, which makes what it reads of another one itself; in no block yet."""
-    own = [v for v in reader.inputs if source_of(v).owner is not maker]
-    inputs = list(dict.fromkeys((*maker.inputs, *own)))
-    block = Block(arg_types=[v.type for v in inputs])
-    known: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
-
-    def shaped(value: SSAValue) -> SSAValue:
-        if value not in known:
-            assert isinstance(value.owner, ReshapeOp)
-            copy = value.owner.clone({value.owner.x: shaped(value.owner.x)})
-            block.add_op(copy)
-            known[value] = copy.result
-        return known[value]
-
-    for fusion in (maker, reader):
-        given = [shaped(v) for v in fusion.inputs]
-        if nested_in(fusion):
-            inside: dict[SSAValue, SSAValue] = dict(zip(fusion.body.block.args, given, strict=True))
-            for op in fusion.body.block.ops:
-                if isinstance(op, YieldOp):
-                    known.update(zip(fusion.results, (inside[v] for v in op.values), strict=True))
-                else:
-                    block.add_op(op.clone(inside))
-        else:
-            copy = fusion.clone(dict(zip(fusion.inputs, given, strict=True)))
-            copy.schedule = None
-            block.add_op(copy)
-            known.update(zip(fusion.results, copy.results, strict=True))
-    block.add_op(YieldOp.create(operands=[known[r] for r in reader.results]))
-    return FusionOp.create(
-        operands=inputs,
-        result_types=list(reader.result_types),
-        properties=dict(reader.properties),
-        attributes=dict(reader.attributes),
-        regions=[Region(block)],
-        location=reader.location,
-    )
+_Line = tuple[tuple[Neighbour, bool], ...]
 
 
 def _fusions(block: Block) -> list[FusionOp]:
     """The fusions of a block that become kernels."""
     return [op for op in block.ops if isinstance(op, FusionOp) and not op.on_host]
+
+
+def _uses(value: SSAValue) -> list[Use]:
+    """The uses of a value, and of it in other shapes."""
+    return list(uses_of(value, (ReshapeOp,)))
 
 
 def _is_plain(fusion: FusionOp) -> bool:
@@ -386,9 +307,7 @@ def _may_be_in_pieces(fusion: FusionOp) -> bool:
         return False
     if not all_complete(schedules) or has_open_sizes(fusion):
         return False
-    uses = (
-        use.operation for r in fusion.results if _bytes(r) <= SMALL_BYTES for use in uses_of(r, (ReshapeOp,))
-    )
+    uses = (use.operation for r in fusion.results if _bytes(r) <= SMALL_BYTES for use in _uses(r))
     makers = (base(v).owner for v in fusion.inputs if _bytes(v) <= SMALL_BYTES)
     return any(isinstance(op, FusionOp) for op in (*uses, *makers))
 
@@ -403,24 +322,14 @@ def _number(value: SSAValue, maker: FusionOp) -> int:
     return found.index if isinstance(found, OpResult) and found.op is maker else -1
 
 
-def _neighbours(fusion: FusionOp, readers: Sequence[FusionOp]) -> Iterator[tuple[FusionOp, bool]]:
-    """The fusions from some before one to some behind the last one of its readers, and whether something stands between
-    each and the one before it."""
+def _first_before(fusion: FusionOp) -> FusionOp:
+    """The first of some fusions before one."""
     first, left, op = fusion, AROUND, fusion.prev_op
     while op is not None and left:
         if isinstance(op, FusionOp) and not op.on_host:
             first, left = op, left - 1
         op = op.prev_op
-    waiting, parted, left, op = set(readers), False, AROUND, first
-    while op is not None and (waiting or left):
-        if isinstance(op, FusionOp) and not op.on_host:
-            yield op, parted or starts_group(op)
-            left -= not waiting
-            waiting.discard(op)
-            parted = False
-        elif not isinstance(op, FREE):
-            parted = True
-        op = op.next_op
+    return first
 
 
 def _drop_shapes(value: SSAValue) -> None:

@@ -74,6 +74,11 @@ def _transfers(tensor: SSAValue) -> Iterator[Operation]:
             yield op
 
 
+def loads_of(tensor: SSAValue) -> list[ops.LoadOp]:
+    """The loads of a tensor, or of views of all of it."""
+    return [op for op in _transfers(tensor) if isinstance(op, ops.LoadOp)]
+
+
 def _counts(kernel: ops.KernelOp) -> dict[SSAValue, int]:
     """How many values each coordinate of a core and each index of a loop takes in a kernel."""
     loops = (op for op in kernel.walk() if isinstance(op, ForOp))
