@@ -78,6 +78,7 @@ class LaunchPlan:
     obeys_all: whether pins for all kernels are for it too. operands: what the launch reads, in order.
     result: its one result where it makes one tensor of several launches; None where it makes all of the fusion's.
     begins: the tensors that its results begin as, if any; `goes_on`: these are the results of the launch before it.
+    reader: of a kernel that makes rows itself, the launch of what reads them.
     """
 
     stem: str
@@ -90,6 +91,7 @@ class LaunchPlan:
     result: Attribute | None = None
     begins: Sequence[SSAValue] = ()
     goes_on: bool = False
+    reader: LaunchPlan | None = None
 
 
 def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
@@ -122,11 +124,7 @@ def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
     choices = own if chained is not None else CubeSchedule if cube else VectorSchedule
     operands = [fusion.inputs[a.index] for a in read_by(fusion.body.block)]
     obeys_all = cube or shaping is None
-    return [
-        LaunchPlan(
-            stem_of(fusion), key, details, kernel, operands, choices, obeys_all, begins=begun_as(fusion)
-        )
-    ]
+    return [LaunchPlan(stem_of(fusion), key, details, kernel, operands, choices, obeys_all, begins=begun_as(fusion))]
 
 
 def _recomputing(fusion: FusionOp, nested: Sequence[FusionOp], machine: Machine) -> LaunchPlan:
@@ -144,6 +142,7 @@ def _recomputing(fusion: FusionOp, nested: Sequence[FusionOp], machine: Machine)
         kernel=kernel,
         operands=[outside(fusion, v) for v in inputs_of(makers, plan.operands)],
         begins=[outside(fusion, v) for v in plan.begins],
+        reader=plan,
     )
 
 

@@ -46,7 +46,7 @@ from ..plans import note_plan
 from ..rewriting import inline_for
 from .epilogue_fusion import is_for_split_sums
 from .launches import LaunchPlan, banded, launches_of
-from .names import KernelNames
+from .names import KernelNames, Memo
 from .placed import concatenation, place_parts
 from .stream import cut_fusion
 from .sums_in_parts import give_pieces, named_in, part_named
@@ -100,6 +100,8 @@ class Lowering:
         self.machine = machine
         self.places = places
         self.names: KernelNames[Built] = KernelNames()
+        self.readers: Memo[str] = Memo()
+        """The first kernel of each launch, with or without rows that it makes itself."""
         self.launched: dict[Operation, Built] = {}
         """The kernel of each launch."""
         self.placed: dict[FusionOp, frozenset[int]] = {}
@@ -201,7 +203,7 @@ class Lowering:
         key, details = (part_of, plan.key), (plan.details, schedule)
         found = self.names.find(key, details)
         if found is None:
-            name = self.names.next(f"{part_of}_{plan.stem}" if part_of else plan.stem)
+            name = self.named(plan, schedule, part_of)
             kernel = plan.kernel(name, schedule)
             if kernel.proven != schedule:
                 kernel.check(name, schedule)
@@ -211,6 +213,17 @@ class Lowering:
             self.names.give(name, key, details, found)
             self.module.body.block.add_op(op)
         return found
+
+    def named(self, plan: LaunchPlan, schedule: Schedule, part_of: str) -> str:
+        """The name of the next kernel. One that makes rows itself has the name of its reader, as graph-schedule knows
+        it, and the next ones of the same reader are numbered behind that."""
+        like = plan.reader or plan
+        key, details = (part_of, like.key), (like.details[1:], schedule)
+        taken = self.readers.find(key, details)
+        if taken is not None:
+            return self.names.next(f"{taken}_rows")
+        name = self.names.next(f"{part_of}_{plan.stem}" if part_of else plan.stem)
+        return self.readers.keep(key, details, name)
 
     def launch(
         self,
