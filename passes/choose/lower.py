@@ -39,6 +39,7 @@ from ..lower.chains.attention import AttentionKernel
 from ..lower.chains.attention_parts import is_chained
 from ..lower.chains.row_attention import RowAttentionKernel
 from ..lower.chains.row_attention_parts import parts_combined
+from ..lower.recomputed import nested_in
 from ..lower.scheduled import ScheduledKernel
 from ..order.independent_order import FEW_BYTES, order_independent
 from ..order.launch_order import MICROSECONDS, order_launches
@@ -107,7 +108,7 @@ class Lowering:
         self.placed: dict[FusionOp, frozenset[int]] = {}
         """The parts of concatenations that kernels store where they belong."""
         self.split_in: dict[Block, None] = {}
-        """Blocks of which a fusion became several launches, one behind the other."""
+        """Blocks of which a fusion became several launches, one behind the other, here or in graph-schedule."""
 
     def microseconds(self, op: Operation) -> float | None:
         """How long a launch takes by the analytic bound; None for another op."""
@@ -131,6 +132,8 @@ class Lowering:
     def fusion(self, fusion: FusionOp, part_of: str = "") -> None:
         """Replaces a fusion by its launches. `part_of`: the kernel of whose split sums it is a part."""
         part_of = part_of or part_named(fusion)
+        if fusion.parent is not None and (part_of or nested_in(fusion)):
+            self.split_in[fusion.parent] = None
         schedules = to_schedules(fusion.schedule)
         if not all_complete(schedules):
             lacks = "not all of its schedule is chosen" if schedules else "has no schedule"

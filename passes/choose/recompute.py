@@ -12,7 +12,7 @@ and a norm become parts of the next product one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +35,8 @@ from ..launch_groups import Groups, LaunchPoint, Neighbour, Together
 from ..lower.chains.attention_parts import is_chained
 from ..lower.recomputed import RecomputingKernel, RowStages, source_of, with_rows
 from ..lower.vector import VectorKernel
+from ..npu.busy import work_microseconds
+from ..npu.trial import allocated
 from ..order.independent_order import FEW_BYTES, order_independent
 from ..order.launch_order import FREE, base, uses_of
 from ..reasons import say_apart
@@ -58,11 +60,9 @@ NO_ROOM = "it does more with it than to load runs of it, or has no room for it o
 
 @dataclass(frozen=True)
 class _Facts:
-    """What is known of a fusion: the results that are rows, the points of its launches, and the numbers of the inputs
-    as which results begin."""
+    """What is known of a fusion: the results that are rows, and the numbers of the inputs as which results begin."""
 
     rows: frozenset[int]
-    points: tuple[LaunchPoint, ...]
     begins: frozenset[int]
 
 
@@ -74,6 +74,7 @@ class Recompute(Rewrites):
     def __init__(self, scheduler: Scheduler, name: str, considered: bool = True) -> None:
         super().__init__(scheduler, name, considered)
         self.facts: Memo[_Facts] = Memo()
+        self.points: Memo[tuple[LaunchPoint, ...]] = Memo()
         self.longer: Memo[tuple[float | None]] = Memo()
         self.depths: dict[Operation, int] = {}
         """How many fusions of a block run one after the other up to each."""
@@ -82,10 +83,10 @@ class Recompute(Rewrites):
 
     def finish(self, block: Block) -> None:
         """Tries all fusions of a block, and those before one again whose place its readers take."""
-        cut = [op for op in _fusions(block) if _may_be_in_pieces(op)]
-        for op in cut:
+        cut = [op for op in _fusions(block) if _is_in_parts(op)]
+        for op in cut if any(map(_touches_rows, cut)) else ():
             attempted("the sums in parts of a fusion", partial(put_pieces, op, self.machine), ())
-        if cut and self.scheduler.join:
+        if any(op.parent is None for op in cut) and self.scheduler.join:
             order_independent(block, FEW_BYTES)
         self.now, self.depths = {}, {}
         pending = _fusions(block)[::-1]
@@ -175,25 +176,39 @@ class Recompute(Rewrites):
         return self.facts.find(key, details) or self.facts.keep(key, details, self._found(fusion))
 
     def _found(self, fusion: FusionOp) -> _Facts:
-        schedules, rows = to_schedules(fusion.schedule), frozenset[int]()
-        plans, points = launches_of(fusion, self.machine), list[LaunchPoint]()
-        begins = frozenset(fusion.inputs.index(v) for plan in plans for v in plan.begins)
+        (plan, *others), rows = launches_of(fusion, self.machine), frozenset[int]()
+        begins = frozenset(fusion.inputs.index(v) for each in (plan, *others) for v in each.begins)
+        if (
+            _is_plain(fusion)
+            and not others
+            and not begins
+            and all(_bytes(r) <= SMALL_BYTES for r in fusion.results)
+        ):
+            kernel = plan.kernel(plan.stem, *to_schedules(fusion.schedule))
+            last = kernel.reader if isinstance(kernel, RecomputingKernel) else kernel
+            rows = frozenset(RowStages(last.fusion, self.machine).along if type(last) is VectorKernel else ())
+        return _Facts(rows, begins)
+
+    def _points(self, fusion: FusionOp) -> tuple[LaunchPoint, ...]:
+        """What the launches of a fusion occupy, and how long their cores work where these are vector cores alone."""
+        key, details = structure(fusion)
+        return self.points.find(key, details) or self.points.keep(
+            key, details, tuple(self._found_points(fusion))
+        )
+
+    def _found_points(self, fusion: FusionOp) -> Iterator[LaunchPoint]:
+        schedules, plans = to_schedules(fusion.schedule), launches_of(fusion, self.machine)
         if len(plans) != len(schedules):
-            return _Facts(rows, fixed(schedules[0], text(fusion.kind), self.machine).points, begins)
+            yield from fixed(schedules[0], text(fusion.kind), self.machine).points
+            return
         for plan, schedule in zip(plans, schedules, strict=True):
             kernel, us = plan.kernel(plan.stem, schedule), 0.0
             occupancy = kernel.occupancy(schedule)
-            if "cube" not in occupancy.kinds:
-                us = max(kernel.bound(schedule) - occupancy.launch_microseconds(self.machine), 0.0)
-            points.append(LaunchPoint(occupancy, us))
-            last = kernel.reader if isinstance(kernel, RecomputingKernel) else kernel
-            if (
-                type(last) is VectorKernel
-                and all(_bytes(r) <= SMALL_BYTES for r in fusion.results)
-                and not begins
-            ):
-                rows = frozenset(RowStages(last.fusion, self.machine).along)
-        return _Facts(rows, tuple(points), begins)
+            if "cube" not in occupancy.kinds and _is_plain(fusion):
+                with suppress(PassError, KeyError):  # what the machine cannot run is for npu-check to say
+                    lowered = allocated(kernel.build(plan.stem, schedule), self.machine)
+                    us = 0.0 if lowered is None else work_microseconds(lowered, self.machine)
+            yield LaunchPoint(occupancy, us)
 
     # -- what it takes -------------------------------------------------------------------------------------------
 
@@ -265,7 +280,7 @@ class Recompute(Rewrites):
             if first or parted or not self.scheduler.join:
                 together.clear()
             free = together.joined_by(reads, set(op.results))
-            for i, point in enumerate(self._facts(op).points):
+            for i, point in enumerate(self._points(op)):
                 alone = not self.scheduler.join or (not i and (first or parted))
                 found.append((Neighbour((point,), alone, free and not i), op in readers))
             parted = False
@@ -299,14 +314,16 @@ def _is_plain(fusion: FusionOp) -> bool:
     return parts_of_sums(schedules) is None and (bands_of(schedules) or 1) == 1
 
 
-def _may_be_in_pieces(fusion: FusionOp) -> bool:
-    """Whether one of the pieces of a fusion whose sums are cut may make a row that another fusion reads, or read one
-    that another fusion makes."""
+def _is_in_parts(fusion: FusionOp) -> bool:
+    """Whether the sums of a product are cut, all alike, so that its pieces are fusions without open sizes."""
     schedules = to_schedules(fusion.schedule)
     if parts_of_sums(schedules) is None or stream_of(schedules) is not None or is_chained(fusion):
         return False
-    if not all_complete(schedules) or has_open_sizes(fusion):
-        return False
+    return all_complete(schedules) and not has_open_sizes(fusion)
+
+
+def _touches_rows(fusion: FusionOp) -> bool:
+    """Whether a piece of a fusion may make a row that another fusion reads, or read one that another fusion makes."""
     uses = (use.operation for r in fusion.results if _bytes(r) <= SMALL_BYTES for use in _uses(r))
     makers = (base(v).owner for v in fusion.inputs if _bytes(v) <= SMALL_BYTES)
     return any(isinstance(op, FusionOp) for op in (*uses, *makers))

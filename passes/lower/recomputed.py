@@ -123,14 +123,11 @@ class RowStages(VectorKernel):
         """The axis of each result that is a row."""
         self.made_by: dict[int, list[int]] = {}
         """The stages of each result, with its tile last."""
-        for at, op in ((i, s.op) for i, s in enumerate(self.stages)):
+        stores = {i: s.op for i, s in enumerate(self.stages) if isinstance(s.op, StoreBox)}
+        for at, op in stores.items():
             wide = [d for d in op.dims if d.extent != 1]
-            if (
-                isinstance(op, StoreBox)
-                and len(wide) <= 1
-                and all(d.stride == 1 for d in wide)
-                and not op.offset
-            ):
+            whole = sum(other.output == op.output for other in stores.values()) == 1 and not op.offset
+            if whole and len(wide) <= 1 and all(d.stride == 1 for d in wide):
                 last = len(self.extents) - 1
                 self.along[op.output] = next((d.axis for d in wide if d.axis is not None), last)
                 self.made_by[op.output] = self.stages.ordered(self.stages.ancestors(at))
@@ -216,7 +213,7 @@ class RecomputingKernel(ScheduledKernel):
         args = kernel.body.block.args[len(to_ints(kernel.grid)) :]
         ranks = [len(tile_type(load.result).shape) for i in rows for load in loads_of(args[i])]
         for maker in reversed(self.makers):
-            values = _with_rows(kernel, values, RowStages(maker, self.machine, max(axes, *ranks)))
+            values = _with_rows(kernel, values, RowStages(maker, self.machine, max([axes, *ranks])))
         return kernel
 
 
