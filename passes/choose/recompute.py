@@ -35,8 +35,6 @@ from ..launch_groups import Groups, LaunchPoint, Neighbour, Together
 from ..lower.chains.attention_parts import is_chained
 from ..lower.recomputed import RecomputingKernel, RowStages, source_of, with_rows
 from ..lower.vector import VectorKernel
-from ..npu.busy import work_microseconds
-from ..npu.trial import allocated
 from ..order.independent_order import FEW_BYTES, order_independent
 from ..order.launch_order import FREE, base, uses_of
 from ..reasons import say_apart
@@ -204,10 +202,8 @@ class Recompute(Rewrites):
         for plan, schedule in zip(plans, schedules, strict=True):
             kernel, us = plan.kernel(plan.stem, schedule), 0.0
             occupancy = kernel.occupancy(schedule)
-            if "cube" not in occupancy.kinds and _is_plain(fusion):
-                with suppress(PassError, KeyError):  # what the machine cannot run is for npu-check to say
-                    lowered = allocated(kernel.build(plan.stem, schedule), self.machine)
-                    us = 0.0 if lowered is None else work_microseconds(lowered, self.machine)
+            if "cube" not in occupancy.kinds:
+                us = max(kernel.bound(schedule) - occupancy.launch_microseconds(self.machine), 0.0)
             yield LaunchPoint(occupancy, us)
 
     # -- what it takes -------------------------------------------------------------------------------------------

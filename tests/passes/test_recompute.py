@@ -90,7 +90,10 @@ def scaled(x: jax.Array, y: jax.Array) -> jax.Array:
 
 READERS: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
     "batch norm": (batch_norm, (data("f32", (16, 64, 128)), data("f32", (128,), seed=1))),
-    "epilogue": (weighted, tuple(data("f16", s, seed=i) for i, s in enumerate([(512, 256), (1, 512), (256, 512)]))),
+    "epilogue": (
+        weighted,
+        tuple(data("f16", s, seed=i) for i, s in enumerate([(512, 256), (1, 512), (256, 512)])),
+    ),
     "number": (scaled, (data("f32", (4, 256)), data("f32", (64, 256), seed=1))),
 }
 
@@ -131,7 +134,12 @@ def test_rows_with_a_place_in_a_cache() -> None:
         y = x @ w
         return jax.lax.dynamic_update_slice(cache, y * 2, (at, 0)), (y @ w.T)
 
-    args = data("f32", (1, 512)), data("f32", (512, 384), seed=1) * 0.1, data("f32", (64, 384), seed=2), jnp.int32(5)
+    args = (
+        data("f32", (1, 512)),
+        data("f32", (512, 384), seed=1) * 0.1,
+        data("f32", (64, 384), seed=2),
+        jnp.int32(5),
+    )
     for got, want in zip(outputs(tw.compile(fn, *args), args), fn(*args), strict=True):
         assert_close(got, want, tolerance([jnp.float32], 1024))
 
