@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
 
 from ..dialects.open_sizes import choosing
 from ..kernels.plan import KernelPlan
@@ -30,13 +29,3 @@ def note_plan(kernel: str, plan: Callable[[], KernelPlan]) -> None:
     if plans is not None:
         with choosing():  # it decides nothing
             plans[kernel] = plan()
-
-
-def plan_as(kernel: str, other: str, more: str) -> None:
-    """Lets a kernel have the plan of the one that it is made of. more: a clause on what it has besides. Nothing is done
-    where nobody asks for plans."""
-    plans = _ASKED.get()
-    if plans is not None and other in plans:
-        plan = plans[other]
-        said = [*filter(None, [plan.unstaged]), *([more] if more not in plan.unstaged else [])]
-        plans[kernel] = replace(plan, unstaged="; ".join(said))

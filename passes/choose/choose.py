@@ -51,6 +51,7 @@ from ..order.independent_order import order_independent
 from ..order.launch_order import FREE
 from ..pins import Pins, parse_pins, pinned_for
 from ..pins import Schedule as Pin
+from ..program.partition import blocks_of
 from .attention_ways import AttentionWays
 from .launches import LaunchPlan, launches_of
 from .layout_choice import LayoutChooser, LayoutJudge
@@ -122,6 +123,11 @@ class Scheduler:
             self.runs.choose()
         for finish in self.finish:
             finish()
+        for rewrites in (each for each in self.rewrites if each.LATE):
+            for func in module.ops:
+                if isinstance(func, FuncOp) and func.body.blocks:
+                    for block in blocks_of(func.body.block):
+                        rewrites.finish(block)
 
     def choose_layouts(self, module: ModuleOp, kinds: LayoutKinds) -> None:
         """Gives operands of products other layouts, of these kinds, where that takes less time with the schedules that
@@ -235,7 +241,7 @@ class Scheduler:
         """The fusions that stand in the place of one, and of some behind it, where alternatives take less time: those
         that come before the order of launches, or those behind. What they are replaced by may take in others, and be
         replaced in turn."""
-        left = [each for each in self.rewrites if early == each.EARLY]
+        left = [each for each in self.rewrites if early == each.EARLY and not each.LATE]
         while (rewrite := replaced(left, fusion, position)) is not None:
             number, found = rewrite
             place = position[fusion]

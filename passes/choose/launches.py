@@ -64,6 +64,7 @@ from ..lower.indexed.scatter import ScatterKernel
 from ..lower.indexed.selecting import SelectAndScatterKernel
 from ..lower.indexed.sort import SortKernel
 from ..lower.indexed.windows import WindowKernel
+from ..lower.recomputed import RecomputingKernel, inputs_of, nested_in
 from ..lower.scheduled import ScheduledKernel, as_attention, as_cube, as_row_attention, as_vector, cannot_obey
 from ..lower.vector import VectorKernel
 
@@ -77,6 +78,7 @@ class LaunchPlan:
     obeys_all: whether pins for all kernels are for it too. operands: what the launch reads, in order.
     result: its one result where it makes one tensor of several launches; None where it makes all of the fusion's.
     begins: the tensors that its results begin as, if any; `goes_on`: these are the results of the launch before it.
+    reader: of a kernel that makes rows itself, the launch of what reads them.
     """
 
     stem: str
@@ -89,10 +91,13 @@ class LaunchPlan:
     result: Attribute | None = None
     begins: Sequence[SSAValue] = ()
     goes_on: bool = False
+    reader: LaunchPlan | None = None
 
 
 def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
     """The launches of a fusion for a kernel or copies, in order."""
+    if nested := nested_in(fusion):
+        return [_recomputing(fusion, nested, machine)]
     if text(fusion.kind) in ("move", "index"):
         special = next((op for op in fusion.body.block.ops if _is_copy(op)), None)
         if special is not None:
@@ -118,6 +123,25 @@ def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
     operands = [fusion.inputs[a.index] for a in read_by(fusion.body.block)]
     obeys_all = cube or shaping is None
     return [LaunchPlan(stem_of(fusion), key, details, kernel, operands, choices, obeys_all, begins=begun_as(fusion))]
+
+
+def _recomputing(fusion: FusionOp, nested: Sequence[FusionOp], machine: Machine) -> LaunchPlan:
+    """The launch of a fusion that makes rows itself which the last of the fusions inside it reads."""
+    *makers, reader = nested
+    (plan,), (key, details) = launches_of(reader, machine), structure(fusion)
+
+    def kernel(name: str, asked: Schedule | None) -> ScheduledKernel:
+        return RecomputingKernel(fusion, machine, plan.kernel(name, asked), plan.operands)
+
+    return replace(
+        plan,
+        key=("recomputing", key),
+        details=details,
+        kernel=kernel,
+        operands=[outside(fusion, v) for v in inputs_of(makers, plan.operands)],
+        begins=[outside(fusion, v) for v in plan.begins],
+        reader=plan,
+    )
 
 
 def kind_of_chain(chained: Chained, machine: Machine) -> type[ChainKernel | BackToBackKernel]:

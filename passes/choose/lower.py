@@ -19,14 +19,13 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialects import tile as ops
-from ...dialects.base import describe, ints, text
+from ...dialects.base import describe, ints
 from ...dialects.graph import FusionOp, GraphOp
 from ...dialects.graph.schedules import (
     Schedule,
     all_complete,
     bands_of,
     parts_of_sums,
-    schedule_attr,
     stream_of,
     to_schedules,
 )
@@ -38,6 +37,7 @@ from ..lower.chains.attention import AttentionKernel
 from ..lower.chains.attention_parts import is_chained
 from ..lower.chains.row_attention import RowAttentionKernel
 from ..lower.chains.row_attention_parts import parts_combined
+from ..lower.recomputed import nested_in
 from ..lower.scheduled import ScheduledKernel
 from ..order.independent_order import FEW_BYTES, order_independent
 from ..order.launch_order import MICROSECONDS, order_launches
@@ -45,8 +45,9 @@ from ..plans import note_plan
 from ..rewriting import inline_for
 from .epilogue_fusion import is_for_split_sums
 from .launches import LaunchPlan, banded, launches_of
-from .names import KernelNames
+from .names import KernelNames, Memo
 from .stream import cut_fusion
+from .sums_in_parts import give_pieces, named_in, part_named
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,12 @@ class Lowering:
         self.module = module
         self.machine = machine
         self.names: KernelNames[Built] = KernelNames()
+        self.readers: Memo[str] = Memo()
+        """The first kernel of each launch, with or without rows that it makes itself."""
         self.launched: dict[Operation, Built] = {}
         """The kernel of each launch."""
         self.split_in: dict[Block, None] = {}
-        """Blocks of which a fusion became several launches, one behind the other."""
+        """Blocks of which a fusion became several launches, one behind the other, here or in graph-schedule."""
 
     def microseconds(self, op: Operation) -> float | None:
         """How long a launch takes by the analytic bound; None for another op."""
@@ -119,6 +122,9 @@ class Lowering:
 
     def fusion(self, fusion: FusionOp, part_of: str = "") -> None:
         """Replaces a fusion by its launches. `part_of`: the kernel of whose split sums it is a part."""
+        part_of = part_of or part_named(fusion)
+        if fusion.parent is not None and (part_of or nested_in(fusion)):
+            self.split_in[fusion.parent] = None
         schedules = to_schedules(fusion.schedule)
         if not all_complete(schedules):
             lacks = "not all of its schedule is chosen" if schedules else "has no schedule"
@@ -171,7 +177,7 @@ class Lowering:
         key, details = (part_of, plan.key), (plan.details, schedule)
         found = self.names.find(key, details)
         if found is None:
-            name = self.names.next(f"{part_of}_{plan.stem}" if part_of else plan.stem)
+            name = self.named(plan, schedule, part_of)
             kernel = plan.kernel(name, schedule)
             kernel.check(name, schedule)
             op = kernel.build(name, schedule)
@@ -180,6 +186,17 @@ class Lowering:
             self.names.give(name, key, details, found)
             self.module.body.block.add_op(op)
         return found
+
+    def named(self, plan: LaunchPlan, schedule: Schedule, part_of: str) -> str:
+        """The name of the next kernel. One that makes rows itself has the name of its reader, as graph-schedule knows
+        it, and the next ones of the same reader are numbered behind that."""
+        like = plan.reader or plan
+        key, details = (part_of, like.key), (like.details[1:], schedule)
+        taken = self.readers.find(key, details)
+        if taken is not None:
+            return self.names.next(f"{taken}_rows")
+        name = self.names.next(f"{part_of}_{plan.stem}" if part_of else plan.stem)
+        return self.readers.keep(key, details, name)
 
     def launch(
         self,
@@ -227,19 +244,11 @@ class Lowering:
     ) -> None:
         """Lowers a block of fusions in the place of one, with the schedules that are left for them; `given` are its
         arguments."""
-        many_schedules = len(to_schedules(fusion.schedule))
-        fusions = [op for op in block.ops if isinstance(op, FusionOp)]
-        for op in fusions:
-            many = len(launches_of(op, self.machine))
-            if not left[:many]:
-                raise PassError(f"{describe(fusion)} has {many_schedules} schedules, and its parts need more")
-            op.schedule, left = schedule_attr(left[:many]), left[many:]
-        if left:
-            raise PassError(f"{describe(fusion)} has {many_schedules} schedules, and its parts need fewer")
+        fusions = give_pieces(fusion, block, left, self.machine)
         assert fusion.parent is not None
         self.split_in[fusion.parent] = None
         inline_for(fusion, block, given)
         for op in fusions:
-            self.fusion(op, part_of="" if text(op.kind) in ("cube", "mix") else f"{stem}_part")
+            self.fusion(op, part_of=named_in(op, stem))
         fusion.detach()
         fusion.operands = ()

@@ -103,6 +103,8 @@ class Rewrites(ABC):
 
     EARLY: ClassVar[bool] = False
     """Whether it is for all fusions of a block before the launches of the block are ordered."""
+    LATE: ClassVar[bool] = False
+    """Whether it is for all fusions of a block once they have schedules, which those that it proposes keep."""
     OBEYS_PINS: ClassVar[bool] = False
     """Whether it is considered where choices are pinned, as pins are for kernels that there are."""
     ASKED_FOR: ClassVar[bool] = False
@@ -115,6 +117,12 @@ class Rewrites(ABC):
     def __init__(self, scheduler: Scheduler, name: str, considered: bool = True) -> None:
         self.scheduler, self.machine, self.name, self.considered = scheduler, scheduler.machine, name, considered
         self.known: Memo[Verdict] = Memo()
+
+    def finish(self, block: Block) -> None:
+        """Tries all fusions of a block, where it is `LATE`."""
+        for op in list(block.ops):
+            if isinstance(op, FusionOp) and not op.on_host and op.parent is not None:
+                replaced([self], op, {})
 
     @abstractmethod
     def offer(self, fusion: FusionOp, position: Mapping[Operation, float]) -> Offer | None:

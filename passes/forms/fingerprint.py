@@ -25,6 +25,10 @@ def structure(fusion: FusionOp) -> tuple[tuple, tuple]:
     for op in block.ops:
         shape += (op.name, tuple(numbers[v] for v in op.operands))
         details += (op.properties, op.attributes, op.result_types)
+        if isinstance(op, FusionOp):
+            key, inside = structure(op)
+            shape.append(key)
+            details.append(inside)
         for r in op.results:
             numbers[r] = len(numbers)
     return tuple(shape), tuple(details)
@@ -44,6 +48,7 @@ def fingerprint(fusion: FusionOp, machine: Machine) -> str:
         words = [op.name, *(str(numbers[v]) for v in op.operands)]
         for named in (op.properties, op.attributes):
             words += [f"{name}={named[name]}" for name in sorted(named)]
+        words += [fingerprint(op, machine)] if isinstance(op, FusionOp) else []
         lines.append(" ".join([*words, *(str(t) for t in op.result_types)]))
         for r in op.results:
             numbers[r] = len(numbers)

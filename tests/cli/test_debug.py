@@ -20,7 +20,7 @@ from tilewright.debugger.prompt import PROMPT
 
 PROGRAM = """
 builtin.module attributes {tilewright.target = "ascend-910b1", tilewright.states = ["stored", "real",
-    "partitioned", "fused", "scheduled", "tiled", "inlined", "bufferized", "addressed", "synchronized",
+    "partitioned", "fused", "scheduled", "tiled", "bufferized", "addressed", "synchronized",
     "planned", "ordered", "joined", "checked"]} {
   func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32>
       attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 512 : i64} {

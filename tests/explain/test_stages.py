@@ -30,7 +30,7 @@ from tilewright.explain import compile_with_levels, page_data
 from tilewright.explain.levels import views_of
 from tilewright.explain.stages import UNPLANNED, kernel_plans
 from tilewright.kernels.text import parse
-from tilewright.passes.order.recompute import MADE_HERE
+from tilewright.passes.lower.recomputed import MADE_HERE
 from tilewright.passes.pipeline import PIPELINE, run_pipeline
 from tilewright.passes.plans import note_plan, plans_asked
 
@@ -387,7 +387,7 @@ def test_windows_and_what_they_reach() -> None:
 
 
 def test_kernels_that_make_rows_themselves_have_plans() -> None:
-    """tile-inline makes kernels of others, under names of their own or those of what they replace."""
+    """They are placed as the kernels of their readers are."""
     fn, args = load("gpt2:tiny_token")
     compiled, views = compile_with_levels(fn, *args)
     found = page_data(compiled, views=views)["kernels"]

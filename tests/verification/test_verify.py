@@ -79,7 +79,7 @@ def test_a_correct_program_has_a_row_for_each_pass_and_memory(dtype: Any) -> Non
     assert names == [
         ("source", "typed"),
         *((s, "typed") for s in ("graph-simplify", "graph-strips", "graph-hoist", "graph-partition")),
-        *((s, "typed") for s in ("graph-fuse", "graph-schedule", "graph-to-tile", "tile-inline", "tile-to-npu")),
+        *((s, "typed") for s in ("graph-fuse", "graph-schedule", "graph-to-tile", "tile-to-npu")),
         *(
             (s, m)
             for s in (*ON_DEVICE, "run")

@@ -520,7 +520,7 @@ CASES = (
     Case("tile-swaps-launch-arguments", TILE_, "apart", launch_arguments_swapped, ("tile.launch",)),
     Case("tile-mask-short", TILE_, "long", mask_short, ("graph.reduce",)),
     Case("fit-swaps-launch-arguments", "tile-fit", "apart", launch_arguments_swapped, ("tile.launch",)),
-    Case("inline-reads-off-by-one", "tile-inline", "token", shifted(tile.ExtractOp), ("graph.contract",)),
+    Case("recomputed-reads-off-by-one", TILE_, "token", shifted(tile.ExtractOp), ("graph.contract",)),
     Case("winograd-swaps-sub", "graph-winograd", "window", swapped(GRAPH["sub"]), ("graph.sub", "graph.conv")),
     Case("tile-drops-exp", TILE_, "softmax", dropped(TILE["exp"]), ("graph.exp",)),
     Case("npu-reads-next-slot", NPU, "deep", slot_behind, ("graph.contract",)),

@@ -1,7 +1,7 @@
 // RUN: tilewright-opt %s -p npu-check --verify-diagnostics | filecheck %s
 
 // The bytes that an instruction says it works in hold nothing behind it.
-builtin.module attributes {tilewright.target = "ascend-910b1", tilewright.states = ["stored", "real", "partitioned", "fused", "scheduled", "tiled", "inlined", "bufferized", "addressed", "synchronized", "planned", "ordered", "joined"]} {
+builtin.module attributes {tilewright.target = "ascend-910b1", tilewright.states = ["stored", "real", "partitioned", "fused", "scheduled", "tiled", "bufferized", "addressed", "synchronized", "planned", "ordered", "joined"]} {
   npu.kernel @k {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
   ^bb0(%core: index, %x: !npu.gm<8x64xf32>, %y: !npu.gm<8x64xf32>):
     npu.section {core = "vector", units = 1} {

@@ -1,4 +1,4 @@
-builtin.module attributes {tilewright.target = "ascend-910b1", tilewright.states = ["stored", "real", "partitioned", "fused", "scheduled", "tiled", "inlined", "bufferized", "addressed", "synchronized", "planned", "ordered", "joined", "checked"], tilewright.hivm} {
+builtin.module attributes {tilewright.target = "ascend-910b1", tilewright.states = ["stored", "real", "partitioned", "fused", "scheduled", "tiled", "bufferized", "addressed", "synchronized", "planned", "ordered", "joined", "checked"], tilewright.hivm} {
   func.func @main(%x: !npu.gm<150xf32>, %y: !npu.gm<60xf32>) -> !npu.gm<60xf32> attributes {npu.addresses = array<i64: 0, 1024>, npu.arena_bytes = 2048 : i64} {
     %0 = npu.gm_alloc {address = 1536} : () -> !npu.gm<60xf32>
     npu.copy %y, %0 : (!npu.gm<60xf32>, !npu.gm<60xf32>)

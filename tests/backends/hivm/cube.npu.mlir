@@ -1,4 +1,4 @@
-builtin.module attributes {tilewright.target = "ascend-910b1", tilewright.states = ["stored", "real", "partitioned", "fused", "scheduled", "tiled", "inlined", "bufferized", "addressed", "synchronized", "planned", "ordered", "joined", "checked"], tilewright.hivm} {
+builtin.module attributes {tilewright.target = "ascend-910b1", tilewright.states = ["stored", "real", "partitioned", "fused", "scheduled", "tiled", "bufferized", "addressed", "synchronized", "planned", "ordered", "joined", "checked"], tilewright.hivm} {
   func.func @main(%a: !npu.gm<256x512xf16>, %b: !npu.gm<512x256xf16>) -> !npu.gm<256x256xf16> attributes {npu.addresses = array<i64: 0, 262144>, npu.arena_bytes = 655360 : i64} {
     %0 = npu.gm_alloc {address = 524288} : () -> !npu.gm<256x256xf16>
     npu.launch @contract_0 %a, %b, %0 {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<256x512xf16>, !npu.gm<512x256xf16>, !npu.gm<256x256xf16>)

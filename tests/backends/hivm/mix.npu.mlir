@@ -1,4 +1,4 @@
-builtin.module attributes {tilewright.target = "ascend-910b1", tilewright.states = ["stored", "real", "partitioned", "fused", "scheduled", "tiled", "inlined", "bufferized", "addressed", "synchronized", "planned", "ordered", "joined", "checked"], tilewright.hivm} {
+builtin.module attributes {tilewright.target = "ascend-910b1", tilewright.states = ["stored", "real", "partitioned", "fused", "scheduled", "tiled", "bufferized", "addressed", "synchronized", "planned", "ordered", "joined", "checked"], tilewright.hivm} {
   func.func @main(%a: !npu.gm<64x128xf16>, %b: !npu.gm<128x64xf16>, %c: !npu.gm<64xf16>) -> !npu.gm<64x64xf16> attributes {npu.addresses = array<i64: 0, 16384, 32768>, npu.arena_bytes = 49664 : i64} {
     %0 = npu.gm_alloc {address = 33280} : () -> !npu.gm<64x64xf16>
     %1 = npu.gm_alloc {address = 41472} : () -> !npu.gm<64x64xf16>

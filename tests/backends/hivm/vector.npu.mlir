@@ -1,4 +1,4 @@
-builtin.module attributes {tilewright.target = "ascend-910b1", tilewright.states = ["stored", "real", "partitioned", "fused", "scheduled", "tiled", "inlined", "bufferized", "addressed", "synchronized", "planned", "ordered", "joined", "checked"], tilewright.hivm} {
+builtin.module attributes {tilewright.target = "ascend-910b1", tilewright.states = ["stored", "real", "partitioned", "fused", "scheduled", "tiled", "bufferized", "addressed", "synchronized", "planned", "ordered", "joined", "checked"], tilewright.hivm} {
   func.func @main(%x: !npu.gm<50x100xf32>, %m: !npu.gm<50x100xi1>) -> !npu.gm<50x100xf32> attributes {npu.addresses = array<i64: 0, 20480>, npu.arena_bytes = 46080 : i64} {
     %0 = npu.gm_alloc {address = 25600} : () -> !npu.gm<50x100xf32>
     npu.launch @reduce_0 %m, %x, %0 {outputs = 1, stream = "compute", workspaces = 0} : (!npu.gm<50x100xi1>, !npu.gm<50x100xf32>, !npu.gm<50x100xf32>)
