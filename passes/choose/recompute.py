@@ -27,6 +27,7 @@ from ...dialects.graph import FusionOp, ReshapeOp, WhileOp
 from ...dialects.graph.donation import donated
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import all_complete, bands_of, parts_of_sums, stream_of, to_schedules
+from ...dialects.open_sizes import choosing
 from ..errors import PassError, attempted
 from ..forms.fingerprint import structure
 from ..fusion.merged import put_in_place
@@ -86,6 +87,11 @@ class Recompute(Rewrites):
             attempted("the sums in parts of a fusion", partial(put_pieces, op, self.machine), ())
         if any(op.parent is None for op in cut) and self.scheduler.join:
             order_independent(block, FEW_BYTES)
+        with choosing():  # of fusions with open sizes it is only judged how long they take
+            self._walk(block)
+
+    def _walk(self, block: Block) -> None:
+        """Tries the fusions of a block, the first one first."""
         self.now, self.depths = {}, {}
         pending = _fusions(block)[::-1]
         for op in reversed(pending):

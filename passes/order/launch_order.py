@@ -319,7 +319,8 @@ class Ordering:
         return made + sum(self.times.workspaces(o) for o in inner if isinstance(o, tile.LaunchOp))
 
     def rebuild(self, order: Sequence[Operation], last: Operation) -> None:
-        """Puts the ops in order; what only names memory goes right before its first use."""
+        """Puts the ops in order; what only names memory goes right before its first use, and behind all if it has
+        none."""
         done: list[Operation] = []
         placed: set[Operation] = set()
 
@@ -336,4 +337,5 @@ class Ordering:
         unused = [op for op in self.block.ops if op not in placed]
         for op in list(self.block.ops):
             op.detach()
-        self.block.add_ops([*unused, *done])
+        *before, end = done
+        self.block.add_ops([*before, *unused, end])

@@ -57,8 +57,9 @@ class ConcatLast(GraphPattern):
 
 
 class ConcatOfEqualParts(GraphPattern):
-    """A concatenation of parts that are computed, all of one size, and of slices that are several times as long, has
-    slices of that size: then one kernel stores all of them."""
+    """Slices beside computed parts, all of one size, are cut into that size, so that one kernel stores all.
+
+    A slice that is several times as long as the parts becomes several slices."""
 
     name = "concat-of-equal-parts"
 

@@ -16,6 +16,7 @@ from ...dialects.graph import (
     ConstantOp,
     DataAttr,
     DynamicUpdateSliceOp,
+    ElementwiseOp,
     IotaOp,
     PadOp,
     ReshapeOp,
@@ -24,7 +25,7 @@ from ...dialects.graph import movement as canonical
 from ...dialects.graph.interface import INDEX_TENSOR, GraphOp, element_of, shape_of
 from ...dialects.npu.types import ROW_BYTES
 from ...dialects.open_sizes import any_open, certain
-from ..forms.access import is_layout, splat_of
+from ..forms.access import behind_ones, is_layout, splat_of
 from ..forms.tensor_builder import RewriteBuilder
 from ..patterns import GraphPattern
 
@@ -171,6 +172,8 @@ class InterleaveAsSelect(GraphPattern):
         few = certain(size(shape[:dim]), "<", FEW_RUNS)
         if not alike or few or not self._pays(len(op.parts), size(first[dim:]), element):
             return
+        if all(isinstance(behind_ones(x).owner, ElementwiseOp) for x in op.parts):
+            return  # the kernel that computes them stores them
         build, many = RewriteBuilder(rewriter), len(op.parts)
         target = [*shape[:dim], many, *first[dim:]]
         dims = [d for d in range(len(target)) if d != dim]

@@ -300,7 +300,7 @@ def test_kernels_that_place_parts_show_the_concatenation() -> None:
     placing = [name for name in found["kernels"] if name.startswith("concat")]
     assert len(placing) > 1
     for name in placing:
-        assert any("graph.concat" in line for line in shown(found, "graph", name))
+        assert any("graph.place" in line for line in shown(found, "graph", name))
 
 
 @cases

@@ -180,7 +180,8 @@ def test_the_plan() -> None:
         program = tw.compile(dequantised, *args)
     assert made(program) == [1]
     ((plan,),) = [[*plans.values()]]
-    (graph,) = plan.graphs
+    graph, product = plan.graphs
+    assert product.part == "product" and plan.unstaged == ""
     assert graph.part == "prologue" and [plan.axes[a].name for a in graph.axes] == ["k", "n"]
     assert {place.inside for place in graph.places} == {(2,)}
     assert graph.tile[1] == plan.axes[1].tile
