@@ -3,7 +3,7 @@ gather picks, as resizing an image says by arithmetic on positions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
@@ -80,23 +80,33 @@ def _computed(op: Operation, given: list[np.ndarray], kind: np.dtype) -> np.ndar
         return np.asarray(function(*given)).astype(kind)
 
 
-def _broadcast(op: Operation, x: np.ndarray, shape: list[int]) -> np.ndarray:
+def _broadcast(op: Operation, x: np.ndarray, shape: Sequence[int]) -> np.ndarray:
     assert isinstance(op, BroadcastOp)
     own = dict(zip(to_ints(op.dims), x.shape, strict=True))
     order = np.argsort(to_ints(op.dims), kind="stable")
     return np.broadcast_to(x.transpose(order).reshape([own.get(d, 1) for d in range(len(shape))]), shape)
 
 
-def _slice(op: Operation, x: np.ndarray, shape: list[int]) -> np.ndarray:
+def _reverse(op: Operation, x: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    assert isinstance(op, ReverseOp)
+    return np.flip(x, to_ints(op.dims))
+
+
+def _transpose(op: Operation, x: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    assert isinstance(op, TransposeOp)
+    return x.transpose(to_ints(op.perm))
+
+
+def _slice(op: Operation, x: np.ndarray, shape: Sequence[int]) -> np.ndarray:
     assert isinstance(op, SliceOp)
     return x[tuple(map(slice, to_ints(op.starts), to_ints(op.limits), to_ints(op.strides)))]
 
 
-MOVES: dict[type[Operation], Callable[[Operation, np.ndarray, list[int]], np.ndarray]] = {
+MOVES: dict[type[Operation], Callable[[Operation, np.ndarray, Sequence[int]], np.ndarray]] = {
     BroadcastOp: _broadcast,
     SliceOp: _slice,
     ReshapeOp: lambda op, x, shape: x.reshape(shape),
-    ReverseOp: lambda op, x, shape: np.flip(x, to_ints(op.dims)),
-    TransposeOp: lambda op, x, shape: x.transpose(to_ints(op.perm)),
+    ReverseOp: _reverse,
+    TransposeOp: _transpose,
 }
 """What moves numbers, and how."""
