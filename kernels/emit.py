@@ -16,6 +16,7 @@ from ..dialects.open_sizes import is_open
 from ..dialects.tile import TileType
 from .builder import KernelBuilder, number
 from .graph import StageGraph
+from .product_stages import OperandDim
 from .stage import (
     Apply,
     ArgReduce,
@@ -63,6 +64,28 @@ class Emitter:
 
     def at(self, axis: int) -> Expr:
         return self.position.get(axis, Expr())
+
+    def view(self, source: SSAValue, dims: Sequence[BoxDim | OperandDim], offset: int = 0) -> SSAValue:
+        """A tensor of device memory as these dimensions."""
+        return self.builder.view(source, [d.extent for d in dims], [d.stride for d in dims], offset)
+
+    def taken(
+        self, dims: Sequence[BoxDim], tiles: Sequence[SSAValue] = (), spacing: Spacing | None = None
+    ) -> tuple[list[Expr], list[int], list[int]]:
+        """Where a load or store begins along each dimension, how much it takes, and every which element."""
+        found = [self._taken_along(dim, tiles, spacing) for dim in dims]
+        return [place for place, _, _ in found], [n for _, n, _ in found], [step for _, _, step in found]
+
+    def _taken_along(
+        self, dim: BoxDim, tiles: Sequence[SSAValue], spacing: Spacing | None
+    ) -> tuple[Expr, int, int]:
+        start = Expr(dim.start) if dim.plus is None else Expr.of(tiles[dim.plus]) + dim.start
+        if dim.axis is None:
+            return start, 1, 1
+        at, extent = self.at(dim.axis), self.tile[dim.axis]
+        if spacing is None or spacing.axis != dim.axis:
+            return at * dim.step + start, extent, dim.step
+        return spacing.place(at, extent), spacing.length(extent), 1
 
     def handed(self, axis: int) -> Expr:
         """Where what the cube hands over is."""
@@ -129,35 +152,18 @@ def _(op: Iota, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence
 def _(op: LoadBox, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     b, (kind,) = e.builder, e.types(stage)
     dims = [op.box[d] for d in op.order] or op.box
-    view = b.view(b.gm(op.input), [d.extent for d in dims], [d.stride for d in dims], op.offset)
-    places, sizes, steps = (
-        zip(*(_along(d, e, tiles, stage.spacing) for d in dims), strict=True) if dims else ((), (), ())
-    )
+    view = e.view(b.gm(op.input), dims, op.offset)
+    places, sizes, steps = e.taken(dims, tiles, stage.spacing)
     if op.order:
         *outer, lines, columns = kind.shape
         kind = TileType.of([*outer, columns, lines], kind.element, kind.space)
     return [b.load(view, places, sizes, kind, steps, op.fill)]
 
 
-def _along(
-    dim: BoxDim, e: Emitter, tiles: Sequence[SSAValue], spacing: Spacing | None = None
-) -> tuple[Expr, int, int]:
-    """Where a load or store begins along a dimension, how much it takes, and every which element."""
-    start = Expr(dim.start) if dim.plus is None else Expr.of(tiles[dim.plus]) + dim.start
-    if dim.axis is None:
-        return start, 1, 1
-    at, extent = e.at(dim.axis), e.tile[dim.axis]
-    if spacing is None or spacing.axis != dim.axis:
-        return at * dim.step + start, extent, dim.step
-    return spacing.place(at, extent), spacing.length(extent), 1
-
-
 @build_stage.register
 def _(op: StoreBox, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     b, dims = e.builder, op.box or (BoxDim(1, 1, None),)
-    dest = b.view(b.output(op.output), [d.extent for d in dims], [d.stride for d in dims], op.offset)
-    places, sizes, steps = zip(*(_along(d, e, tiles) for d in dims), strict=True)
-    b.store(tiles[0], dest, places, sizes, steps)
+    b.store(tiles[0], e.view(b.output(op.output), dims, op.offset), *e.taken(dims, tiles))
     return ()
 
 

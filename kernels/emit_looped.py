@@ -148,7 +148,7 @@ def _(op: ReadPlace, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
 @build_stage.register
 def _(op: LoadOperand, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
     b, numbers = e.builder, iter(tiles)
-    view = b.view(b.gm(op.input), [d.extent for d in op.box], [d.stride for d in op.box], op.offset)
+    view = e.view(b.gm(op.input), op.box, op.offset)
     offsets: list[Expr] = []
     for dim in op.box:
         at = Expr() if dim.begins is None else Expr.of(next(numbers))
@@ -209,11 +209,9 @@ def _taken(
 
 @build_stage.register
 def _(op: LoadRow, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
-    b = e.builder
-    view = b.view(b.gm(op.input), [d.extent for d in op.box], [d.stride for d in op.box], op.offset)
-    offsets = [Expr() if d.axis is None else e.at(d.axis) for d in op.box]
-    kind = _kind(stage, e)
-    return [b.load(view, offsets, kind.shape, kind)]
+    b, (offsets, sizes, steps) = e.builder, e.taken(op.box)
+    view = e.view(b.gm(op.input), op.box, op.offset)
+    return [b.load(view, offsets, sizes, _kind(stage, e), steps)]
 
 
 @build_stage.register
@@ -244,10 +242,8 @@ def _(op: Multiply, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
 
 @build_stage.register
 def _(op: StoreSums, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
-    b = e.builder
-    view = b.view(b.output(op.output), [d.extent for d in op.box], [d.stride for d in op.box], op.offset)
-    offsets = [Expr() if d.axis is None else e.at(d.axis) for d in op.box]
-    return _leave(op, e, tiles, view, offsets, [1 if d.axis is None else e.tile[d.axis] for d in op.box])
+    view = e.view(e.builder.output(op.output), op.box, op.offset)
+    return _leave(op, e, tiles, view, *e.taken(op.box))
 
 
 @build_stage.register
@@ -261,10 +257,16 @@ def _(op: HandOver, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
 
 
 def _leave(
-    op: LeavingSums, e: Emitter, tiles: Tiles, view: SSAValue, offsets: Sequence[Expr], sizes: Sequence[int]
+    op: LeavingSums,
+    e: Emitter,
+    tiles: Tiles,
+    view: SSAValue,
+    offsets: Sequence[Expr],
+    sizes: Sequence[int],
+    steps: Sequence[int] | None = None,
 ) -> Tiles:
     sums, *scales = tiles
     e.builder.store(
-        sums, view, offsets, sizes, None, op.factor, op.zero, op.relu, scales[0] if scales else None
+        sums, view, offsets, sizes, steps, op.factor, op.zero, op.relu, scales[0] if scales else None
     )
     return ()

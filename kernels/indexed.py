@@ -15,7 +15,7 @@ from ..dialects.tile import TileType, tile_type
 from .builder import number
 from .emit import Emitter, build_stage
 from .loops import begun, continued
-from .stage import BoxDim, Stage, StageOp
+from .stage import FromBox, Stage, StageOp
 
 WORD = IntegerType(32, Signedness.UNSIGNED)
 """What a sort works in."""
@@ -46,31 +46,17 @@ def _(op: Scalar, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequen
 
 
 @dataclass(frozen=True)
-class LoadIndirect(StageOp):
+class LoadIndirect(FromBox):
     """For each element of its operand, the box of an input that begins so many elements behind its first one."""
 
     NAME = "load_indirect"
-    KIND = "load"
     TAKES = (1, 1)
-
-    input: int
-    box: tuple[BoxDim, ...]
-
-    @property
-    def dims(self) -> Sequence[BoxDim]:
-        return self.box
-
-    @property
-    def source(self) -> int | None:
-        return self.input
 
 
 @build_stage.register
 def _(op: LoadIndirect, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
-    b = e.builder
-    view = b.view(b.gm(op.input), [d.extent for d in op.box], [d.stride for d in op.box])
-    sizes = ints([1 if d.axis is None else e.tile[d.axis] for d in op.box])
-    return b.add(ops.LoadIndirectOp, [view, *tiles], e.types(stage), sizes=sizes).results
+    view, (_, sizes, _) = e.view(e.builder.gm(op.input), op.box), e.taken(op.box)
+    return e.builder.add(ops.LoadIndirectOp, [view, *tiles], e.types(stage), sizes=ints(sizes)).results
 
 
 @dataclass(frozen=True)

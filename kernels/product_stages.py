@@ -15,13 +15,18 @@ from typing import ClassVar
 from ..dialects.base import Expr
 from ..dialects.dtypes import size
 from ..dialects.npu.types import Pipe
-from .stage import BoxDim, StageKind, StageOp
+from .stage import BoxDim, FromBox, IntoBox, StageKind, StageOp
 
 Terms = tuple[tuple[int, int], ...]
 """Axes with their coefficients: what a place along a dimension is the sum of."""
 
 Extents = Mapping[int, int] | Sequence[int]
 """Elements of a tile along each axis."""
+
+
+def matrix(tile: Extents, rows: Sequence[int], columns: Sequence[int]) -> list[int]:
+    """Rows and columns of a matrix for a tile of such extents, with these axes as its rows and as its columns."""
+    return [size([tile[a] for a in rows]), size([tile[a] for a in columns])]
 
 
 @dataclass(frozen=True)
@@ -170,29 +175,18 @@ class MoveOperand(StageOp):
         return self.columns if self.to == "l0a" else self.rows
 
     def shape(self, tile: Sequence[int]) -> Sequence[int]:
-        each = max(dim.each for dim in self.box)
-        return [size([tile[a] for a in self.rows]) // each, size([tile[a] for a in self.columns])]
+        rows, columns = matrix(tile, self.rows, self.columns)
+        return [rows // max(dim.each for dim in self.box), columns]
 
 
 @dataclass(frozen=True)
-class LoadRow(StageOp):
+class LoadRow(FromBox):
     """What there is for each column of a product, to l1."""
 
     NAME = "load_row"
-    KIND = "load"
     SPACE = "l1"
 
-    input: int
-    box: tuple[BoxDim, ...]
     offset: int = 0
-
-    @property
-    def dims(self) -> Sequence[BoxDim]:
-        return self.box
-
-    @property
-    def source(self) -> int | None:
-        return self.input
 
     def shape(self, tile: Sequence[int]) -> Sequence[int]:
         return [1 if dim.axis is None else tile[dim.axis] for dim in self.box]
@@ -213,7 +207,7 @@ class MoveRow(StageOp):
         return self.to
 
     def shape(self, tile: Sequence[int]) -> Sequence[int]:
-        return [1, size([tile[a] for a in self.columns])]
+        return matrix(tile, (), self.columns)
 
 
 @dataclass(frozen=True)
@@ -228,7 +222,7 @@ class NoSums(StageOp):
     columns: tuple[int, ...]
 
     def shape(self, tile: Sequence[int]) -> Sequence[int]:
-        return [size([tile[a] for a in self.rows]), size([tile[a] for a in self.columns])]
+        return matrix(tile, self.rows, self.columns)
 
 
 @dataclass(frozen=True)
@@ -250,7 +244,7 @@ class Multiply(StageOp):
         return frozenset(self.summed)
 
     def shape(self, tile: Sequence[int]) -> Sequence[int]:
-        return [size([tile[a] for a in self.rows]), size([tile[a] for a in self.columns])]
+        return matrix(tile, self.rows, self.columns)
 
 
 @dataclass(frozen=True)
@@ -268,7 +262,7 @@ class LeavingSums(StageOp):
 
 
 @dataclass(frozen=True)
-class StoreSums(LeavingSums):
+class StoreSums(IntoBox, LeavingSums):
     """Sums into a box of an output, `offset` elements behind its first one."""
 
     NAME = "store_sums"
@@ -276,14 +270,6 @@ class StoreSums(LeavingSums):
     output: int = 0
     box: tuple[BoxDim, ...] = ()
     offset: int = 0
-
-    @property
-    def dims(self) -> Sequence[BoxDim]:
-        return self.box
-
-    @property
-    def target(self) -> int | None:
-        return self.output
 
 
 @dataclass(frozen=True)

@@ -189,19 +189,13 @@ class Iota(StageOp):
 
 
 @dataclass(frozen=True)
-class LoadBox(StageOp):
-    """A box of an input, `offset` elements behind its first one. fill: what places outside of the input give; None
-    where there are none. order: the order in which the dimensions are moved, where that is not theirs: the tile's last
-    two axes are then swapped."""
+class FromBox(StageOp):
+    """Loads a box of an input."""
 
-    NAME = "load"
-    KIND = "load"
+    KIND: ClassVar[StageKind] = "load"
 
     input: int
     box: tuple[BoxDim, ...]
-    offset: int = 0
-    fill: float | int | None = None
-    order: tuple[int, ...] = ()
 
     @property
     def dims(self) -> Sequence[BoxDim]:
@@ -213,16 +207,13 @@ class LoadBox(StageOp):
 
 
 @dataclass(frozen=True)
-class StoreBox(StageOp):
-    """Its operand, into a box of an output, `offset` elements behind its first one, whose elements are `element`s."""
+class IntoBox(StageOp):
+    """Stores its first operand into a box of an output."""
 
-    NAME = "store"
-    KIND = "store"
+    KIND: ClassVar[StageKind] = "store"
 
     output: int
     box: tuple[BoxDim, ...]
-    element: Attribute
-    offset: int = 0
 
     @property
     def dims(self) -> Sequence[BoxDim]:
@@ -231,6 +222,29 @@ class StoreBox(StageOp):
     @property
     def target(self) -> int | None:
         return self.output
+
+
+@dataclass(frozen=True)
+class LoadBox(FromBox):
+    """A box of an input, `offset` elements behind its first one. fill: what places outside of the input give; None
+    where there are none. order: the order in which the dimensions are moved, where that is not theirs: the tile's last
+    two axes are then swapped."""
+
+    NAME = "load"
+
+    offset: int = 0
+    fill: float | int | None = None
+    order: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class StoreBox(IntoBox):
+    """Its operand, into a box of an output, `offset` elements behind its first one, whose elements are `element`s."""
+
+    NAME = "store"
+
+    element: Attribute
+    offset: int = 0
 
 
 @dataclass(frozen=True)
