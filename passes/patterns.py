@@ -74,7 +74,7 @@ _OURS = (
     "simplify.movement:SimplifyReshapes",
     "simplify.movement:DropIdentityReshape",
     "simplify.movement:PadAsUpdate",
-    "simplify.movement:InterleaveAsSelect",
+    "simplify.concatenations:InterleaveAsSelect",
     "quantized.integer_products:ProductOfStored",
     "forms.sparse_products:ExpandElsewhere",
     "simplify.products:ConvDilationAsPad",

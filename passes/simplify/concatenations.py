@@ -1,5 +1,5 @@
 """Concatenations behind what is elementwise, rather than before it: one kernel computes all parts and stores them side
-by side, and none of them is stored to be read again.
+by side, and none of them is stored to be read again. Concatenations of runs shorter than a block of memory are selects.
 
 Before:  %r = graph.concat %n, %a ; %y = x * concat(c, c) + %r * concat(s, s), as a rotary embedding is often written
 After:   %y = graph.concat of (a * c + n * s) and (b * c + a * s), where a and b are the halves of x
@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import ComplexType, i1, i32
+from xdsl.ir import Attribute, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 
 from ...dialects.base import integer, integer_attr, to_ints
-from ...dialects.dtypes import tensor
-from ...dialects.graph import BroadcastOp, ConcatOp, ElementwiseOp, SliceOp
+from ...dialects.dtypes import dtype_name, itemsize, size, tensor
+from ...dialects.graph import ELEMENTWISE, BroadcastOp, ConcatOp, ElementwiseOp, IotaOp, SliceOp
 from ...dialects.graph.interface import element_of, shape_of
-from ...dialects.open_sizes import any_open
-from ..forms.access import splat_of
+from ...dialects.npu.types import ROW_BYTES
+from ...dialects.open_sizes import any_open, certain
+from ..forms.access import behind_ones, splat_of
 from ..forms.tensor_builder import RewriteBuilder, TensorBuilder
 from ..patterns import GraphPattern
 
@@ -29,6 +31,13 @@ MOST_EQUAL = 16
 
 MOST_DEEP = 8
 """Ops between a concatenation and the op of which there is one for each part."""
+
+FEW_RUNS = 64
+"""So few runs are moved one by one."""
+
+LOADED_TOO = 3
+"""How many times the cycles of its selects a kernel takes that has each number in a block of its own: by the
+simulator's figures for two to eight parts of 2 and 4 bytes."""
 
 
 class _Cut(NamedTuple):
@@ -81,6 +90,59 @@ class ConcatOfEqualParts(GraphPattern):
         both = zip(parts, counts, strict=True)
         made = [build.part(part, dim, i * each, each) for part, n in both for i in range(n)]
         rewriter.replace(op, (), [build.add(ConcatOp, made, op.result.type, dim=op.dim)])
+
+
+class InterleaveAsSelect(GraphPattern):
+    """A concatenation of runs shorter than a block of memory takes each element of one of its parts.
+
+    Before:  %r = graph.concat %a, %b {dim = 2} : (tensor<8x64x1xf16>, tensor<8x64x1xf16>) -> tensor<8x64x2xf16>
+    After:   %r = graph.select %first, %wide_a, %wide_b, where %first says of the last dimension which place is 0
+
+    Each run would be moved by itself, and take as long as a whole block.
+    """
+
+    name = "interleave-as-select"
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ConcatOp, rewriter: PatternRewriter, /) -> None:
+        dim, shape, element = integer(op.dim), shape_of(op.result), element_of(op.result)
+        first = shape_of(op.parts[0])
+        if any_open(shape[dim:]) or isinstance(element, ComplexType):
+            return
+        alike = all(certain(n, "==", m) for x in op.parts for n, m in zip(shape_of(x), first, strict=True))
+        few = certain(size(shape[:dim]), "<", FEW_RUNS)
+        if not alike or few or not self._pays(len(op.parts), size(first[dim:]), element):
+            return
+        if all(isinstance(behind_ones(x).owner, ElementwiseOp) for x in op.parts):
+            return  # the kernel that computes them stores them
+        build, many = RewriteBuilder(rewriter), len(op.parts)
+        target = [*shape[:dim], many, *first[dim:]]
+        dims = [d for d in range(len(target)) if d != dim]
+        places = build.add(IotaOp, [], tensor([many], i32), dim=integer_attr(0))
+        found: SSAValue | None = None
+        for number in reversed(range(many)):
+            part = build.broadcast(op.parts[number], target, dims)
+            if found is None:
+                found = part
+                continue
+            here = build.constant(number, [many], i32)
+            mask = build.add(ELEMENTWISE["eq"], [places, here], tensor([many], i1))
+            found = build.add(
+                ELEMENTWISE["select"], [build.broadcast(mask, target, [dim]), part, found], found.type
+            )
+        assert found is not None
+        rewriter.replace(op, (), [build.reshape(found, shape)])
+
+    def _pays(self, parts: int, run: int, element: Attribute) -> bool:
+        """Whether to look at each element of so many parts takes less than to store runs of so many, each as long as a
+        burst: for a thousand runs of each."""
+        unit, name, width = self.machine.vector, dtype_name(element), itemsize(element)
+        if not 0 < run * width < ROW_BYTES or unit.computes("select", name) != name:
+            return False
+        lanes = 1000 * (-(-parts * run * width // ROW_BYTES) * ROW_BYTES // width)
+        selects = parts * unit.cycles("broadcast", name, lanes) + (parts - 1) * unit.cycles("select", name, lanes)
+        stores = 1000 * parts * self.machine.burst_bytes / self.machine.moves["ub", "gm"].bytes_per_cycle
+        return LOADED_TOO * selects < stores
 
 
 def _inner_parts(part: SSAValue, dim: int) -> list[SSAValue]:

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from xdsl.dialects.builtin import ComplexType, i1, i32
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation
 from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 
-from ...dialects.base import integer, integer_attr, ints, to_ints
-from ...dialects.dtypes import dtype_name, itemsize, size, tensor
-from ...dialects.graph import (
-    ELEMENTWISE,
-    BroadcastOp,
-    ConcatOp,
-    ConstantOp,
-    DataAttr,
-    DynamicUpdateSliceOp,
-    ElementwiseOp,
-    IotaOp,
-    PadOp,
-    ReshapeOp,
-)
+from ...dialects.base import ints, to_ints
+from ...dialects.dtypes import tensor
+from ...dialects.graph import BroadcastOp, ConstantOp, DataAttr, DynamicUpdateSliceOp, PadOp, ReshapeOp
 from ...dialects.graph import movement as canonical
 from ...dialects.graph.interface import INDEX_TENSOR, GraphOp, element_of, shape_of
-from ...dialects.npu.types import ROW_BYTES
-from ...dialects.open_sizes import any_open, certain
-from ..forms.access import behind_ones, is_layout, splat_of
+from ...dialects.open_sizes import certain
+from ..forms.access import is_layout, splat_of
 from ..forms.tensor_builder import RewriteBuilder
 from ..patterns import GraphPattern
 
@@ -141,64 +128,3 @@ class PadAsUpdate(GraphPattern):
             limits = [n - max(-hi, 0) for n, hi in zip(spread, high, strict=True)]
             updated = build.slice(updated, [max(-lo, 0) for lo in low], limits, [1] * len(shape))
         rewriter.replace(op, (), [updated])
-
-
-FEW_RUNS = 64
-"""So few runs are moved one by one."""
-
-LOADED_TOO = 3
-"""How many times the cycles of its selects a kernel takes that has each number in a block of its own: by the
-simulator's figures for two to eight parts of 2 and 4 bytes."""
-
-
-class InterleaveAsSelect(GraphPattern):
-    """A concatenation of runs shorter than a block of memory takes each element of one of its parts.
-
-    Before:  %r = graph.concat %a, %b {dim = 2} : (tensor<8x64x1xf16>, tensor<8x64x1xf16>) -> tensor<8x64x2xf16>
-    After:   %r = graph.select %first, %wide_a, %wide_b, where %first says of the last dimension which place is 0
-
-    Each run would be moved by itself, and take as long as a whole block.
-    """
-
-    name = "interleave-as-select"
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: ConcatOp, rewriter: PatternRewriter, /) -> None:
-        dim, shape, element = integer(op.dim), shape_of(op.result), element_of(op.result)
-        first = shape_of(op.parts[0])
-        if any_open(shape[dim:]) or isinstance(element, ComplexType):
-            return
-        alike = all(certain(n, "==", m) for x in op.parts for n, m in zip(shape_of(x), first, strict=True))
-        few = certain(size(shape[:dim]), "<", FEW_RUNS)
-        if not alike or few or not self._pays(len(op.parts), size(first[dim:]), element):
-            return
-        if all(isinstance(behind_ones(x).owner, ElementwiseOp) for x in op.parts):
-            return  # the kernel that computes them stores them
-        build, many = RewriteBuilder(rewriter), len(op.parts)
-        target = [*shape[:dim], many, *first[dim:]]
-        dims = [d for d in range(len(target)) if d != dim]
-        places = build.add(IotaOp, [], tensor([many], i32), dim=integer_attr(0))
-        found: SSAValue | None = None
-        for number in reversed(range(many)):
-            part = build.broadcast(op.parts[number], target, dims)
-            if found is None:
-                found = part
-                continue
-            here = build.constant(number, [many], i32)
-            mask = build.add(ELEMENTWISE["eq"], [places, here], tensor([many], i1))
-            found = build.add(
-                ELEMENTWISE["select"], [build.broadcast(mask, target, [dim]), part, found], found.type
-            )
-        assert found is not None
-        rewriter.replace(op, (), [build.reshape(found, shape)])
-
-    def _pays(self, parts: int, run: int, element: Attribute) -> bool:
-        """Whether to look at each element of so many parts takes less than to store runs of so many, each as long as a
-        burst: for a thousand runs of each."""
-        unit, name, width = self.machine.vector, dtype_name(element), itemsize(element)
-        if not 0 < run * width < ROW_BYTES or unit.computes("select", name) != name:
-            return False
-        lanes = 1000 * (-(-parts * run * width // ROW_BYTES) * ROW_BYTES // width)
-        selects = parts * unit.cycles("broadcast", name, lanes) + (parts - 1) * unit.cycles("select", name, lanes)
-        stores = 1000 * parts * self.machine.burst_bytes / self.machine.moves["ub", "gm"].bytes_per_cycle
-        return LOADED_TOO * selects < stores
