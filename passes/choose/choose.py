@@ -203,10 +203,7 @@ class Scheduler:
         if plan.choices is AttentionSchedule:
             return self.attention.in_bands(fusion, plan, name, None)
         key = plan.key, tuple(v.owner in before for v in fusion.inputs)
-        known = self.unasked.find(key, plan.details)
-        if known is None:
-            known = self.unasked.keep(key, plan.details, self.best_behind(fusion, plan, name, before))
-        return known
+        return self.unasked.known(key, plan.details, lambda: self.best_behind(fusion, plan, name, before))
 
     def block(self, block: Block, times: int = 1) -> None:
         """Finds schedules for the fusions of a block and of the control flow in it, which runs so many times."""

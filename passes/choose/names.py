@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -17,6 +17,13 @@ class Memo(Generic[T]):
 
     def find(self, key: Hashable, details: object) -> T | None:
         return next((known for other, known in self._found.get(key, ()) if other == details), None)
+
+    def known(self, key: Hashable, details: object, make: Callable[[], T]) -> T:
+        """What is known, which `make` finds the first time."""
+        for other, known in self._found.get(key, ()):
+            if other == details:
+                return known
+        return self.keep(key, details, make())
 
     def keep(self, key: Hashable, details: object, known: T) -> T:
         self._found.setdefault(key, []).append((details, known))

@@ -22,10 +22,8 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue, Use
 
 from ...dialects.base import text
-from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import FusionOp, ReshapeOp, WhileOp
 from ...dialects.graph.donation import donated
-from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import all_complete, bands_of, parts_of_sums, stream_of, to_schedules
 from ...dialects.open_sizes import choosing
 from ..errors import PassError, attempted
@@ -37,7 +35,7 @@ from ..lower.chains.attention_parts import is_chained
 from ..lower.recomputed import RecomputingKernel, RowStages, source_of, with_rows
 from ..lower.vector import VectorKernel
 from ..order.independent_order import FEW_BYTES, order_independent
-from ..order.launch_order import FREE, base, uses_of
+from ..order.launch_order import FREE, base, bytes_of, uses_of
 from ..reasons import say_apart
 from .launches import launches_of
 from .names import Memo
@@ -74,7 +72,7 @@ class Recompute(Rewrites):
         super().__init__(scheduler, name, considered)
         self.facts: Memo[_Facts] = Memo()
         self.points: Memo[tuple[LaunchPoint, ...]] = Memo()
-        self.longer: Memo[tuple[float | None]] = Memo()
+        self.longer: Memo[float | None] = Memo()
         self.depths: dict[Operation, int] = {}
         """How many fusions of a block run one after the other up to each."""
         self.now: dict[FusionOp, FusionOp] = {}
@@ -177,7 +175,7 @@ class Recompute(Rewrites):
 
     def _facts(self, fusion: FusionOp) -> _Facts:
         key, details = structure(fusion)
-        return self.facts.find(key, details) or self.facts.keep(key, details, self._found(fusion))
+        return self.facts.known(key, details, lambda: self._found(fusion))
 
     def _found(self, fusion: FusionOp) -> _Facts:
         (plan, *others), rows = launches_of(fusion, self.machine), frozenset[int]()
@@ -186,7 +184,7 @@ class Recompute(Rewrites):
             _is_plain(fusion)
             and not others
             and not begins
-            and all(_bytes(r) <= SMALL_BYTES for r in fusion.results)
+            and all(bytes_of(r.type) <= SMALL_BYTES for r in fusion.results)
         ):
             kernel = plan.kernel(plan.stem, *to_schedules(fusion.schedule))
             last = kernel.reader if isinstance(kernel, RecomputingKernel) else kernel
@@ -196,9 +194,7 @@ class Recompute(Rewrites):
     def _points(self, fusion: FusionOp) -> tuple[LaunchPoint, ...]:
         """What the launches of a fusion occupy, and how long their cores work where these are vector cores alone."""
         key, details = structure(fusion)
-        return self.points.find(key, details) or self.points.keep(
-            key, details, tuple(self._found_points(fusion))
-        )
+        return self.points.known(key, details, lambda: tuple(self._found_points(fusion)))
 
     def _found_points(self, fusion: FusionOp) -> Iterator[LaunchPoint]:
         schedules, plans = to_schedules(fusion.schedule), launches_of(fusion, self.machine)
@@ -235,15 +231,15 @@ class Recompute(Rewrites):
     def _longer(self, fusion: FusionOp) -> float | None:
         """By how many microseconds the cores of a fusion work longer that makes rows itself; None where it cannot."""
         key, details = structure(fusion)
-        known = self.longer.find(key, details)
-        if known is None:
-            (schedule,), (plan,) = to_schedules(fusion.schedule), launches_of(fusion, self.machine)
-            kernel, us = plan.kernel(plan.stem, schedule), None
-            assert isinstance(kernel, RecomputingKernel)
-            with suppress(PassError, KeyError):  # what the machine cannot run is for npu-check to say
-                us = kernel.longer(schedule)
-            known = self.longer.keep(key, details, (us,))
-        return known[0]
+        return self.longer.known(key, details, lambda: self._found_longer(fusion))
+
+    def _found_longer(self, fusion: FusionOp) -> float | None:
+        (schedule,), (plan,) = to_schedules(fusion.schedule), launches_of(fusion, self.machine)
+        kernel = plan.kernel(plan.stem, schedule)
+        assert isinstance(kernel, RecomputingKernel)
+        with suppress(PassError, KeyError):  # what the machine cannot run is for npu-check to say
+            return kernel.longer(schedule)
+        return None
 
     def _around(self, fusion: FusionOp, readers: Sequence[FusionOp]) -> tuple[_Line, _Line]:
         """The launches from some before a fusion to some behind the last one of its readers, and whether each is one of
@@ -326,13 +322,9 @@ def _is_in_parts(fusion: FusionOp) -> bool:
 
 def _touches_rows(fusion: FusionOp) -> bool:
     """Whether a piece of a fusion may make a row that another fusion reads, or read one that another fusion makes."""
-    uses = (use.operation for r in fusion.results if _bytes(r) <= SMALL_BYTES for use in _uses(r))
-    makers = (base(v).owner for v in fusion.inputs if _bytes(v) <= SMALL_BYTES)
+    uses = (use.operation for r in fusion.results if bytes_of(r.type) <= SMALL_BYTES for use in _uses(r))
+    makers = (base(v).owner for v in fusion.inputs if bytes_of(v.type) <= SMALL_BYTES)
     return any(isinstance(op, FusionOp) for op in (*uses, *makers))
-
-
-def _bytes(value: SSAValue) -> int:
-    return size(shape_of(value)) * itemsize(element_of(value))
 
 
 def _number(value: SSAValue, maker: FusionOp) -> int:

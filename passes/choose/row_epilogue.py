@@ -104,7 +104,7 @@ class RowEpilogue(Rewrites):
 
     def __init__(self, scheduler: Scheduler, name: str, considered: bool = True) -> None:
         super().__init__(scheduler, name, considered)
-        self.apart: Memo[tuple[str | None]] = Memo()
+        self.apart: Memo[str | None] = Memo()
         """Why no kernel has whole rows of fusions and their epilogues; None for those that one may have."""
         self.fused: set[FusionOp] = set()
         """Those that have an epilogue already: no other has to be."""
@@ -131,10 +131,7 @@ class RowEpilogue(Rewrites):
         )
 
     def _why_apart(self, fusion: FusionOp, epilogue: FusionOp, key: Hashable, details: object) -> str | None:
-        known = self.apart.find(key, details)
-        if known is None:
-            known = self.apart.keep(key, details, (why_no_rows(fusion, epilogue, self.machine),))
-        return known[0]
+        return self.apart.known(key, details, lambda: why_no_rows(fusion, epilogue, self.machine))
 
     def _as_one(self, fusion: FusionOp, epilogue: FusionOp, rows: bool) -> Proposal:
         """A contraction and its epilogue as one fusion. rows: whether one kernel may be made of it."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
@@ -174,6 +175,11 @@ class RecomputingKernel(ScheduledKernel):
         self.fusion, self.machine, self.reader, self.operands = fusion, machine, reader, operands
         self.makers, self.kinds = nested_in(fusion)[:-1], reader.kinds
 
+    @cached_property
+    def _rows(self) -> Sequence[RowStages]:
+        """The stages of what it makes itself, in order."""
+        return [RowStages(maker, self.machine) for maker in self.makers]
+
     def candidates(self, name: str) -> Iterator[Schedule]:
         return self.reader.candidates(name)
 
@@ -203,7 +209,7 @@ class RecomputingKernel(ScheduledKernel):
         return works[1] - works[0]
 
     def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
-        reader, axes = self.reader, max(len(RowStages(maker, self.machine).extents) for maker in self.makers)
+        reader, axes = self.reader, max(len(row.extents) for row in self._rows)
         if isinstance(reader, VectorKernel) and isinstance(schedule, VectorSchedule):
             ones = (1,) * (axes - len(reader.extents))
             merged = ((),) * len(ones) + tuple(map(tuple, reader.merged))
@@ -214,8 +220,10 @@ class RecomputingKernel(ScheduledKernel):
         rows = [i for i, v in enumerate(values) if source_of(v).owner in self.makers]
         args = kernel.body.block.args[len(to_ints(kernel.grid)) :]
         ranks = [len(tile_type(load.result).shape) for i in rows for load in loads_of(args[i])]
-        for maker in reversed(self.makers):
-            values = _with_rows(kernel, values, RowStages(maker, self.machine, max([axes, *ranks])))
+        most = max([axes, *ranks])
+        for row in reversed(self._rows):
+            wide = row if len(row.extents) == most else RowStages(row.fusion, self.machine, most)
+            values = _with_rows(kernel, values, wide)
         return kernel
 
 
