@@ -169,10 +169,6 @@ class BoxKernel(WorkPriced):
         self.write(w)
         return w.graph
 
-    @property
-    def unstaged(self) -> str:
-        return ""
-
     def stage_graphs(self) -> Mapping[str, StageGraph]:
         return {"": self.stages}
 

@@ -120,7 +120,7 @@ class ScheduledKernel(ABC):
     @property
     def unstaged(self) -> str:
         """What of it is not made of stages, and why, as a clause; empty where all is."""
-        return "what it does with a tile is written out for its op"
+        return ""
 
     def planned_axes(self, schedule: Schedule) -> Sequence[PlannedAxis]:
         """What the axes are bound to that it walks with a complete schedule; none where it does not say."""

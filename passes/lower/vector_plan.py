@@ -21,10 +21,6 @@ class PlannedVector(FusionStages, ScheduledKernel):
     rows: frozenset[int]
     outer: Sequence[int]
 
-    @property
-    def unstaged(self) -> str:
-        return ""
-
     @abstractmethod
     def _counts(self, tile: Sequence[int]) -> list[int]:
         """Tiles along each axis."""

@@ -29,13 +29,9 @@ class ContractKernel(PlannedProduct):
         element = self.anchor.result if self.plain else self.drained
         return self._emit_kernel(name, self.plan, element_of(element))
 
-    def _tiles(self, axis: int) -> int:
-        """Tiles along an axis of the result."""
-        return self.problem.tiles(axis, self.plan.l0[axis])
-
     def _emit_kernel(self, name: str, plan: CubePlan, element: Attribute) -> ops.KernelOp:
         order = [*self.b_axes, *self.m_axes, *self.n_axes]
-        split = {a: share(self._tiles(a), plan.grid[a]) for a in order}
+        split = {a: share(self.problem.tiles(a, plan.l0[a]), plan.grid[a]) for a in order}
         on_grid = [a for a in order if may_repeat(split[a][0])]
         lead = [split[a][0] for a in on_grid]
         workspaces = self._handed_operands(lead, plan)

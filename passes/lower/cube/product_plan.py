@@ -27,10 +27,6 @@ EPILOGUE = "epilogue"
 class PlannedProduct(StagedProduct):
     """A product as far as its plan needs it."""
 
-    @property
-    def unstaged(self) -> str:
-        return ""
-
     def planned_axes(self, schedule: Schedule) -> list[PlannedAxis]:
         plan = CubePlan.of(self.completed("", schedule))
         behind = self._cuts_behind(plan)
