@@ -152,9 +152,9 @@ def _node(planned: PlannedGraph, i: int, room: Room, shape: list[int | str], nam
         "text": stage_text(i, stage),
         "unit": planned.pipe(stage),
         "operands": [list(ref) for ref in stage.operands],
-        "axes": [names[planned.axes[a]] for a in sorted(stage.axes)],
-        "input": stage.source,
-        "output": stage.target,
+        "axes": list(dict.fromkeys(names[planned.axes[a]] for a in sorted(stage.axes))),
+        "input": planned.source(stage),
+        "output": planned.target(stage),
         "results": [
             {
                 "element": dtype_name(e),

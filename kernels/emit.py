@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import singledispatch
 
-from xdsl.dialects.builtin import DenseArrayBase, StringAttr
+from xdsl.dialects.builtin import DenseArrayBase, StringAttr, UnitAttr
 from xdsl.ir import Attribute, SSAValue
 
 from ..dialects import tile as ops
 from ..dialects.base import Expr, integer_attr, ints, pack
 from ..dialects.open_sizes import is_open
 from ..dialects.tile import TileType
+from ..dialects.tile.vector import IN_PLACE
 from .builder import KernelBuilder, number
 from .graph import StageGraph
 from .product_stages import OperandDim
@@ -174,7 +175,10 @@ def _(op: Given, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequenc
 
 @build_stage.register
 def _(op: Apply, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
-    return e.builder.add(ops.ELEMENTWISE[op.of], tiles, e.types(stage)).results
+    made = e.builder.add(ops.ELEMENTWISE[op.of], tiles, e.types(stage))
+    if op.over:
+        made.attributes[IN_PLACE] = UnitAttr()
+    return made.results
 
 
 @build_stage.register
@@ -219,21 +223,21 @@ def _(op: Unpack, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequen
 
 @build_stage.register
 def _(op: Mask, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
-    bounds, rank = dict(op.bounds), range(len(e.tile))
-    indices, rows = pack([e.at(a) if a in bounds else Expr() for a in rank])
+    bounds, dims = dict(op.bounds), stage.tile_axes or range(len(e.tile))
+    indices, rows = pack([e.at(a) if a in bounds else Expr() for a in dims])
     return e.builder.add(
         ops.MaskOp,
         [*tiles, *indices],
         [tiles[0].type],
         offsets=rows,
-        bounds=ints([bounds.get(a, e.tile[a]) for a in rank]),
+        bounds=ints([bounds.get(a, e.tile[a]) for a in dims]),
         value=number(op.value),
     ).results
 
 
 @build_stage.register
 def _(op: Reduce, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
-    dims, kind = ints([a for a, _ in op.axes]), StringAttr(op.by)
+    dims, kind = ints([stage.dimension(a) for a, _ in op.axes]), StringAttr(op.by)
     counted = _counted(e, op.axes)
     return e.builder.add(ops.ReduceOp, tiles, e.types(stage), kind=kind, dims=dims, counted=counted).results
 
@@ -241,13 +245,13 @@ def _(op: Reduce, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequen
 @build_stage.register
 def _(op: ReduceWindows, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return e.builder.add(
-        ops.ReduceOp, tiles, e.types(stage), kind=StringAttr(op.by), dims=ints(op.axes)
+        ops.ReduceOp, tiles, e.types(stage), kind=StringAttr(op.by), dims=ints([stage.dimension(a) for a in op.axes])
     ).results
 
 
 @build_stage.register
 def _(op: ArgReduce, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
-    kind, dim, counted = StringAttr(op.by), integer_attr(op.axis), _counted(e, [(op.axis, op.extent)])
+    kind, dim, counted = StringAttr(op.by), integer_attr(stage.dimension(op.axis)), _counted(e, [(op.axis, op.extent)])
     return e.builder.add(ops.ArgReduceOp, tiles, e.types(stage), kind=kind, dim=dim, counted=counted).results
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from xdsl.dialects.builtin import IndexType
+from xdsl.dialects.builtin import IndexType, UnitAttr
 from xdsl.ir import SSAValue
 from xdsl.utils.hints import isa
 
@@ -17,8 +17,10 @@ from ..dialects.tile import TileType
 from .emit import Emitter, build_stage
 from .looped import LoopedStages, LoopOf
 from .product_stages import (
+    HandOn,
     HandOver,
     LeavingSums,
+    LoadHanded,
     LoadOperand,
     LoadRow,
     MoveOperand,
@@ -67,11 +69,14 @@ class LoopEmitter(Emitter):
 
     def emit_one(self, looped: LoopedStages, i: int, done: dict[Ref, SSAValue]) -> None:
         """Builds one stage of a nest, where the emitter is, and adds its results."""
-        stage = looped.stages[i]
         tile, self.tile = self.tile, looped.tiles[i]
-        self.emit(i, stage, done)
+        self.emit_placed(i, looped.stages[i], done)
         self.tile = tile
-        if stage.kind in ("load", "given"):
+
+    def emit_placed(self, i: int, stage: Stage, done: dict[Ref, SSAValue]) -> None:
+        """Builds a stage with the tile that there is; what it brings to l1 begins where the emitter is."""
+        self.emit(i, stage, done)
+        if stage.kind in ("load", "given") or stage.op.space == "l1":
             self.origins |= {done[i, j]: dict(self.position) for j, _ in enumerate(stage.elements)}
 
 
@@ -230,6 +235,8 @@ def _(op: MoveRow, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
 
 @build_stage.register
 def _(op: NoSums, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+    assert isinstance(e, LoopEmitter)
+    e.steps = Expr()
     return e.builder.add(ops.ZeroOp, [], [_kind(stage, e)]).results
 
 
@@ -238,6 +245,18 @@ def _(op: Multiply, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
     assert isinstance(e, LoopEmitter)
     indices, offsets = pack([e.steps])
     return e.builder.add(ops.MmaOp, [*tiles, *indices], [tiles[2].type], offsets=offsets).results
+
+
+@build_stage.register
+def _(op: HandOn, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+    relu = UnitAttr() if op.relu else None
+    return e.builder.add(ops.HandOnOp, tiles, [_kind(stage, e)], relu=relu).results
+
+
+@build_stage.register
+def _(op: LoadHanded, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+    offsets, sizes, _ = e.taken(op.box)
+    return [e.builder.load(e.view(e.builder.gm(op.input), op.box), offsets, sizes, _kind(stage, e))]
 
 
 @build_stage.register

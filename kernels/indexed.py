@@ -15,7 +15,7 @@ from ..dialects.tile import TileType, tile_type
 from .builder import number
 from .emit import Emitter, build_stage
 from .loops import begun, continued
-from .stage import FromBox, Stage, StageOp
+from .stage import Axis, FromBox, Stage, StageOp
 
 WORD = IntegerType(32, Signedness.UNSIGNED)
 """What a sort works in."""
@@ -84,8 +84,8 @@ class Count(StageOp):
     NAME = "count"
 
     start: int = 0
-    places: tuple[tuple[int, int], ...] = ()
-    axis: int | None = None
+    places: tuple[tuple[Axis, int], ...] = ()
+    axis: Axis | None = None
     step: int = 0
 
     @property
@@ -112,7 +112,7 @@ class TileExtent(StageOp):
     NAME = "tile_extent"
     KIND = "fill"
 
-    axis: int
+    axis: Axis
 
 
 @build_stage.register
@@ -129,7 +129,7 @@ class Cumulate(StageOp):
     TAKES = (1, 1)
 
     by: str
-    axis: int
+    axis: Axis
     neutral: float | int
     reverse: bool = False
 
@@ -188,7 +188,7 @@ class Accumulate(StageOp):
     TAKES = (2, 2)
 
     by: str
-    axes: tuple[tuple[int, int], ...]
+    axes: tuple[tuple[Axis, int], ...]
 
     @property
     def function(self) -> str | None:
@@ -217,8 +217,8 @@ class ScatterRows(StageOp):
     TAKES = (3, 3)
 
     by: str
-    rows: int
-    updates: int
+    rows: Axis
+    updates: Axis
     extent: int
 
     @property
@@ -255,7 +255,7 @@ class Sort(StageOp):
     keys: tuple[int, ...]
     descending: tuple[int, ...]
     total: tuple[int, ...]
-    work: int
+    work: Axis
 
 
 @build_stage.register

@@ -83,7 +83,8 @@ class PlannedGraph:
     part: what they are part of; empty where they are all of a kernel. axes: for each axis of the stages, which of the
     plan's it is; tile: elements of a tile along each; slots: buffers in flight of what goes from one pipe to another,
     by memory; brought: what other parts of the kernel give, by the names that stages know it by; tiles: the tile of
-    each stage, where these are not all the same.
+    each stage, where these are not all the same; tensors: how many inputs and outputs there are, where what is behind
+    these are workspaces.
     """
 
     part: str
@@ -94,10 +95,33 @@ class PlannedGraph:
     places: tuple[StagePlace, ...]
     brought: Mapping[str, Brought] = field(default_factory=dict[str, Brought])
     tiles: Sequence[Sequence[int]] = ()
+    tensors: tuple[int, int] | None = None
 
     def does(self, stage: Stage) -> str:
         """What a stage does, in a word or two."""
-        return self.brought[stage.op.name].what if isinstance(stage.op, Given) else stage.op.does
+        if isinstance(stage.op, Given):
+            return self.brought[stage.op.name].what
+        read, written = self._workspace(stage)
+        if read is not None or written is not None:
+            return f"{stage.op.does} " + (f"of workspace {read}" if written is None else f"to workspace {written}")
+        return stage.op.does
+
+    def source(self, stage: Stage) -> int | None:
+        """The number of the input that a stage loads."""
+        return stage.source if self._workspace(stage)[0] is None else None
+
+    def target(self, stage: Stage) -> int | None:
+        """The number of the output that a stage stores."""
+        return stage.target if self._workspace(stage)[1] is None else None
+
+    def _workspace(self, stage: Stage) -> tuple[int | None, int | None]:
+        """The numbers of the workspaces that a stage loads and stores."""
+        if self.tensors is None:
+            return None, None
+        inputs, outputs = self.tensors
+        read = None if stage.source is None else stage.source - inputs - outputs
+        written = None if stage.target is None else stage.target - outputs
+        return None if read is None or read < 0 else read, None if written is None or written < 0 else written
 
     def pipe(self, stage: Stage) -> Pipe | None:
         """The pipe that a stage is on; None where its result is there already."""

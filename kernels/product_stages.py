@@ -15,9 +15,9 @@ from typing import ClassVar
 from ..dialects.base import Expr
 from ..dialects.dtypes import size
 from ..dialects.npu.types import Pipe
-from .stage import BoxDim, FromBox, IntoBox, StageKind, StageOp
+from .stage import Axis, BoxDim, FromBox, IntoBox, StageKind, StageOp
 
-Terms = tuple[tuple[int, int], ...]
+Terms = tuple[tuple[Axis, int], ...]
 """Axes with their coefficients: what a place along a dimension is the sum of."""
 
 Extents = Mapping[int, int] | Sequence[int]
@@ -157,8 +157,8 @@ class MoveOperand(StageOp):
 
     to: str
     box: tuple[OperandDim, ...]
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
     transpose: bool = False
 
     @property
@@ -200,7 +200,7 @@ class MoveRow(StageOp):
     PIPE = Pipe.MTE1
 
     to: str
-    columns: tuple[int, ...]
+    columns: tuple[Axis, ...]
 
     @property
     def space(self) -> str:
@@ -218,8 +218,8 @@ class NoSums(StageOp):
     PIPE = Pipe.M
     SPACE = "l0c"
 
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
 
     def shape(self, tile: Sequence[int]) -> Sequence[int]:
         return matrix(tile, self.rows, self.columns)
@@ -235,13 +235,44 @@ class Multiply(StageOp):
     SPACE = "l0c"
     TAKES = (3, 5)
 
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
-    summed: tuple[int, ...]
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+    summed: tuple[Axis, ...]
 
     @property
     def reduces(self) -> frozenset[int]:
         return frozenset(self.summed)
+
+    def shape(self, tile: Sequence[int]) -> Sequence[int]:
+        return matrix(tile, self.rows, self.columns)
+
+
+@dataclass(frozen=True)
+class LoadHanded(FromBox):
+    """What vector cores have handed over, to l1, with these axes as its rows and as its columns."""
+
+    NAME = "load_handed"
+    SPACE = "l1"
+
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+
+    def shape(self, tile: Sequence[int]) -> Sequence[int]:
+        return matrix(tile, self.rows, self.columns)
+
+
+@dataclass(frozen=True)
+class HandOn(StageOp):
+    """Sums by the fixpipe to l1, as an operand of the next product. relu: whether negative ones become 0."""
+
+    NAME = "hand_on"
+    PIPE = Pipe.FIX
+    SPACE = "l1"
+    TAKES = (1, 1)
+
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+    relu: bool = False
 
     def shape(self, tile: Sequence[int]) -> Sequence[int]:
         return matrix(tile, self.rows, self.columns)
@@ -279,7 +310,7 @@ class HandOver(LeavingSums):
 
     NAME = "hand_over"
 
-    order: tuple[int, ...] = ()
+    order: tuple[Axis, ...] = ()
 
     @property
     def moves(self) -> frozenset[int]:

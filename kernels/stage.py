@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Attribute
@@ -18,6 +18,9 @@ from ..dialects.npu.types import GmType, Pipe, padded_size
 
 Ref = tuple[int, int]
 """A stage's number and which of its results."""
+
+Axis = Annotated[int, "axis"]
+"""The number of an axis. Stages can be told other numbers for what has this type (renumber.py)."""
 
 StageKind = Literal["scalar", "load", "drain", "given", "fill", "op", "reduce", "store"]
 """When a stage is built, and which pipe it is on: loads first, stores last; a drain brings what the cube has; another
@@ -38,7 +41,7 @@ class Spacing:
     """Along `axis` a tile is longer or shorter than others: it has all elements between those of which `step` takes one
     in so many, or one element for each pair. A negative step takes them from the end of an axis of `of` elements on."""
 
-    axis: int
+    axis: Axis
     step: int = 1
     pairs: bool = False
     of: int = 0
@@ -65,7 +68,7 @@ class BoxDim:
 
     extent: int
     stride: int
-    axis: int | None
+    axis: Axis | None
     step: int = 1
     start: int = 0
     plus: int | None = None
@@ -179,7 +182,7 @@ class Iota(StageOp):
 
     NAME = "iota"
 
-    axis: int
+    axis: Axis
     step: int = 1
     start: int = 0
 
@@ -255,7 +258,7 @@ class Given(StageOp):
 
     name: str
     counts_as: StageKind = "given"
-    along: tuple[int, ...] = ()
+    along: tuple[Axis, ...] = ()
 
     @property
     def kind(self) -> StageKind:
@@ -268,11 +271,12 @@ class Given(StageOp):
 
 @dataclass(frozen=True)
 class Apply(StageOp):
-    """An elementwise function of its operands."""
+    """An elementwise function of its operands. over: whether its result takes the place of the first one."""
 
     NAME = "apply"
 
     of: str
+    over: bool = False
 
     @property
     def does(self) -> str:
@@ -326,7 +330,7 @@ class Extract(StageOp):
 
     taken: tuple[tuple[int, int, int], ...]
     picks: bool = False
-    moved: tuple[tuple[int, int, int], ...] = ()
+    moved: tuple[tuple[int, Axis, int], ...] = ()
 
     @property
     def moves(self) -> frozenset[int]:
@@ -354,7 +358,7 @@ class Mask(StageOp):
 
     NAME = "mask"
 
-    bounds: tuple[tuple[int, int], ...]
+    bounds: tuple[tuple[Axis, int], ...]
     value: float | int
 
     @property
@@ -374,7 +378,7 @@ class Reduce(StageOp):
     KIND = "reduce"
 
     by: str
-    axes: tuple[tuple[int, int], ...]
+    axes: tuple[tuple[Axis, int], ...]
 
     @property
     def does(self) -> str:
@@ -401,7 +405,7 @@ class ReduceWindows(StageOp):
     KIND = "reduce"
 
     by: str
-    axes: tuple[int, ...]
+    axes: tuple[Axis, ...]
 
     @property
     def does(self) -> str:
@@ -420,7 +424,7 @@ class ArgReduce(StageOp):
     KIND = "reduce"
 
     by: str
-    axis: int
+    axis: Axis
     extent: int
 
     @property

@@ -364,5 +364,6 @@ def check(graph: StageGraph) -> None:
             raise StageError(f"{said} must have {'no results' if stage.elements else 'a result'}")
         if stage.reduces & stage.axes:
             raise StageError(f"{said} spans an axis that it reduces")
-        if stage.view is not None and not {a for a in stage.along if a is not None} <= stage.axes:
+        moved = {a for a in stage.along if a is not None}
+        if stage.view is not None and not stage.tile_axes and not moved <= stage.axes:
             raise StageError(f"{said} moves along an axis that it does not span")

@@ -12,7 +12,7 @@ elements that it reads, and each load of the row takes them from there:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -31,6 +31,7 @@ from ...dialects.tile.interface import is_updated
 from ...dialects.tile.vector import IN_PLACE
 from ...kernels.builder import KernelBuilder, gm_of
 from ...kernels.emit import Emitter
+from ...kernels.graph import StageGraph
 from ...kernels.plan import KernelPlan
 from ...kernels.price import Price
 from ...kernels.stage import Ref, StoreBox
@@ -193,9 +194,17 @@ class RecomputingKernel(ScheduledKernel):
         price, longer = self.reader.price(schedule), (self.longer(schedule) or 0.0) * self.machine.clock_mhz
         return replace(price, before=price.before + longer)
 
+    @property
+    def unstaged(self) -> str:
+        return "; ".join(filter(None, [self.reader.unstaged, MADE_HERE]))
+
+    def stage_graphs(self) -> Mapping[str, StageGraph]:
+        """Those of the reader, and those of what it makes itself."""
+        rows = {f"made here {i}" if i else "made here": row.stages for i, row in enumerate(self._rows)}
+        return {**self.reader.stage_graphs(), **rows}
+
     def plan_with(self, schedule: Schedule) -> KernelPlan:
-        plan = self.reader.plan_with(schedule)
-        return replace(plan, unstaged="; ".join(filter(None, [plan.unstaged, MADE_HERE])))
+        return replace(self.reader.plan_with(schedule), unstaged=self.unstaged)
 
     def longer(self, schedule: Schedule) -> float | None:
         """By how many microseconds each core works longer for the rows; None where they have no room on chip. Raises

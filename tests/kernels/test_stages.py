@@ -23,7 +23,9 @@ from tilewright.frontends import lower_function
 from tilewright.kernels import indexed
 from tilewright.kernels import product_stages as products
 from tilewright.kernels import stage as kinds
+from tilewright.kernels.emit_nest import nested_kernel
 from tilewright.kernels.graph import OwnAxis, StageGraph
+from tilewright.kernels.renumber import renumbered
 from tilewright.kernels.stage import (
     BoxDim,
     Fill,
@@ -40,6 +42,7 @@ from tilewright.machine import Machine
 from tilewright.passes.choose.launches import launches_of
 from tilewright.passes.lower.boxes import BoxKernel
 from tilewright.passes.lower.fusion_stages import FusionStages
+from tilewright.passes.lower.nested import NestedKernel
 from tilewright.passes.pipeline import PIPELINE, run_stage
 
 TYPES = [element_type(name) for name in ("f32", "f16", "bf16", "i8", "ui8", "i1", "i32", "i64")]
@@ -91,7 +94,7 @@ OPS: dict[type[StageOp], st.SearchStrategy[StageOp]] = {
     Given: st.builds(
         Given, st.sampled_from(["accumulator", "product0"]), st.sampled_from(["load", "drain", "given"])
     ),
-    kinds.Apply: st.builds(kinds.Apply, st.sampled_from(["exp", "add", "convert"])),
+    kinds.Apply: st.builds(kinds.Apply, st.sampled_from(["exp", "add", "convert"]), st.booleans()),
     kinds.Round: st.builds(kinds.Round, st.sampled_from(["even", "down"])),
     kinds.Spread: st.builds(kinds.Spread),
     kinds.Transpose: st.builds(kinds.Transpose, st.permutations(range(3)).map(tuple)),
@@ -113,6 +116,8 @@ OPS: dict[type[StageOp], st.SearchStrategy[StageOp]] = {
     ),
     products.LoadRow: st.builds(products.LoadRow, axes, boxes, numbers),
     products.MoveRow: st.builds(products.MoveRow, st.sampled_from(["bt", "fb"]), some),
+    products.LoadHanded: st.builds(products.LoadHanded, axes, boxes, some, some),
+    products.HandOn: st.builds(products.HandOn, some, some, st.booleans()),
     products.NoSums: st.builds(products.NoSums, some, some),
     products.Multiply: st.builds(products.Multiply, some, some, some),
     products.StoreSums: st.builds(products.StoreSums, *leaving, axes, boxes, numbers),
@@ -202,6 +207,26 @@ def test_text_reads_back(graph: StageGraph) -> None:
         )
 
 
+@examples(60)
+@given(graphs(), st.permutations(range(12)))
+def test_other_numbers_of_axes_and_back(graph: StageGraph, numbers: list[int]) -> None:
+    """A stage with other numbers does the same along other axes; with the first ones again it is what it was."""
+    for stage in graph:
+        whole = dataclasses.replace(stage, tile_axes=stage.tile_axes or tuple(range(12)))
+        other = renumbered(whole, numbers, stage.operands)
+        for before, after in (
+            (whole.axes, other.axes),
+            (whole.moves, other.moves),
+            (whole.reduces, other.reduces),
+            (whole.pooled, other.pooled),
+            (whole.op.carries, other.op.carries),
+        ):
+            assert {numbers[a] for a in before} == after
+        again = renumbered(other, [numbers.index(a) for a in range(12)], stage.operands)
+        assert (again.op, again.axes, again.spacing) == (stage.op, stage.axes, stage.spacing)
+        assert again.tile_axes in (whole.tile_axes, ())
+
+
 def test_fingerprints_tell_bits_apart_and_no_locations() -> None:
     f32 = element_type("f32")
 
@@ -269,6 +294,24 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
         ),
         [struct(2, 23, 31, 17, dtype="float32")],
     ),
+    "attention": (
+        lambda q, k, v: jax.nn.softmax((q @ k.T).astype("float32") * 0.125, -1).astype(v.dtype) @ v,
+        [struct(300, 64), struct(777, 64), struct(777, 64)],
+    ),
+    "one row": (
+        lambda q, k, v: jnp.einsum(
+            "hk,hkd->hd", jax.nn.softmax(jnp.einsum("hd,hkd->hk", q, k).astype("float32"), -1).astype(v.dtype), v
+        ),
+        [struct(8, 64), struct(8, 1000, 64), struct(8, 1000, 64)],
+    ),
+    "back to back": (
+        lambda x, a, b: jax.nn.relu(x @ a) @ b,
+        [struct(4096, 64), struct(64, 256), struct(256, 64)],
+    ),
+    "gated": (
+        lambda x, a, b, c: (jax.nn.silu(x @ a) * (x @ b)) @ c,
+        [struct(4096, 64), struct(64, 256), struct(64, 256), struct(256, 64)],
+    ),
     "bits": (lambda x: (x > 1) & (jnp.abs(x) < 2), [struct(19, 33, dtype="int32")]),
 }
 
@@ -293,11 +336,17 @@ def test_kernels_are_built_of_what_is_read(name: str, target: str) -> None:
         schedules = to_schedules(fusion.schedule)
         for plan, schedule in zip(launches_of(fusion, machine), schedules, strict=False):
             kernel, other = (plan.kernel(plan.stem, schedule) for _ in range(2))
+            for stages in kernel.stage_graphs().values():
+                seen += 1
+                assert list(parse(text_of(stages))) == list(stages)
+            if isinstance(kernel, NestedKernel):
+                nest, frame = kernel.nest(schedule), kernel.frame(schedule)
+                again = parse(text_of(nest.stages))
+                made = nested_kernel("k", frame, dataclasses.replace(nest, stages=again))
+                assert str(made) == str(kernel.build("k", schedule))
             if not isinstance(kernel, FusionStages | BoxKernel):
                 continue
-            seen += 1
             read = parse(text_of(kernel.stages))
-            assert list(read) == list(kernel.stages)
             assert isinstance(other, FusionStages | BoxKernel)
             if isinstance(other, BoxKernel):
                 other.stages = read

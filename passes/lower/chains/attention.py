@@ -17,15 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 
-from ....dialects import tile as ops
-from ....dialects.base import Expr, ints
+from ....dialects.graph import AttentionSchedule
 from ....dialects.graph.interface import element_of
-from ....dialects.tile import TileType
+from ....dialects.graph.schedules import Schedule
+from ....kernels.nest import Nest
+from ....kernels.stage import BoxDim, LoadBox, Reduce, Ref
+from ..scheduled import as_attention
 from .attention_parts import result_strides
-from .chain import F32, Between, ChainKernel, write_over
+from .chain import ChainKernel, ChainNest, f32
 
 LOWEST = -3.4028234663852886e38
 """The least finite f32: what a maximum begins as, so that minus infinity less it is not NaN."""
@@ -34,122 +35,113 @@ LOWEST = -3.4028234663852886e38
 class AttentionKernel(ChainKernel):
     """Lowers attention on a chip whose cube and vector cores exchange tiles through device memory."""
 
-    @property
-    def _part_rooms(self) -> int:
-        return self._rooms
+    def _rooms(self, s: AttentionSchedule) -> tuple[int, int]:
+        rooms, _ = super()._rooms(s)
+        return rooms, rooms
 
-    def _between(self, position: Mapping[int, Expr], slot: Expr) -> Between:
-        return _Softmax(self, position, slot)
+    def nest(self, schedule: Schedule) -> Nest:
+        return AttentionNest(self, as_attention("", schedule)).written()
 
-    def _begin(self) -> list[SSAValue]:
-        """The state before the first piece: maximum, sum, the last two corrections and sums of pieces, result."""
-        row = self.tile(1, F32)
-        states = [self.fill(value, row) for value in (LOWEST, 0.0, 1.0, 1.0, 0.0, 0.0)]
-        return [*states, self.fill(0.0, self.tile(self.wide, F32))]
 
-    def _add_part(
-        self, state: list[SSAValue], position: Mapping[int, Expr], keys: Expr, slot: Expr, turn: Expr
-    ) -> None:
+class AttentionNest(ChainNest):
+    """Attention on its way into a nest. Its state is the maximum of each row, the sum, the last two corrections, the
+    last two sums of pieces, and the result."""
+
+    def _begin(self) -> list[Ref]:
+        k = self.k
+        states = [self.row_of(value) for value in (LOWEST, 0.0, 1.0, 1.0, 0.0, 0.0)]
+        return [*states, self.w.fill(0.0, f32, self.shape(k.feature), frozenset({k.feature, k.row}))]
+
+    def _add_part(self, state: list[Ref]) -> None:
         """Weights by values of a piece of the keys, to their workspace, from where the vector cores add them."""
-        self._sum(position, keys, slot)
+        self._sum()
 
-    def _behind_scores(self, state: Sequence[SSAValue], slot: Expr) -> list[SSAValue]:
+    def _behind_scores(self, state: Sequence[Ref]) -> list[Ref]:
         peak, total, last, correction, sums, due, result = state
-        total, due = self.op("add", self.op("mul", total, correction), due), self.copied(sums)
-        result = self._corrected(result, correction, slot)
-        return [peak, total, last, self.copied(last), sums, due, result]
+        with self._vector_cores():
+            total, due = self._added(total, correction, due), self._copied(sums)
+            result = self._corrected(result, correction)
+            return [peak, total, last, self._copied(last), sums, due, result]
 
-    def _end(self, position: Mapping[int, Expr], state: Sequence[SSAValue]) -> None:
-        self._finish(position, state[-1], state[:2])
+    def _end(self, state: Sequence[Ref]) -> None:
+        with self._vector_cores():
+            self._finish(state[-1], state[:2])
 
-    def _store_statistics(self, position: Mapping[int, Expr], statistics: Sequence[SSAValue]) -> None:
+    def _store_statistics(self, statistics: Sequence[Ref]) -> None:
         """Stores the maximum and the sum of each row, where something else needs them."""
-        assert self.softmax is not None
-        b, ones = self.b, [1 for _ in self.others]
+        k, w, softmax = self.k, self.w, self.k.softmax
+        assert softmax is not None
         peak, total = statistics
-        made: dict[SSAValue, SSAValue] = {self.softmax.peak.result: peak, self.softmax.total.result: total}
-        axes = [*self.others, self.row]
-        for i, value, base in self.statistics:
-            strides = result_strides(self.at, value)
-            *outer, rows = [self.whole.get(a, 1) for a in axes]
-            *steps, step = [strides.get(a, 1) for a in axes]
-            view = b.view(b.output(i), [*outer, 1, rows], [*steps, 1, step])
-            at = [*(position[a] for a in self.others), Expr(), position[self.row] + self.unit]
-            b.store(self.cast(made[base], element_of(base)), view, at, [*ones, 1, self._extent(self.row)])
+        made: Mapping[SSAValue, Ref] = {softmax.peak.result: peak, softmax.total.result: total}
+        for i, value, base in k.statistics:
+            strides = result_strides(k.at, value)
+            *outer, rows = [BoxDim(k.whole.get(a, 1), strides.get(a, 1), a) for a in (*k.others, k.row)]
+            w.store(i, (*outer, BoxDim(1, 1, None), rows), w.converted(made[base], element_of(base)))
 
-    def copied(self, value: SSAValue) -> SSAValue:
-        """The same numbers in a tile of their own, which a loop needs to carry them twice."""
-        return self.op("max", value, value)
+    # -- the softmax -------------------------------------------------------------------------------------------
 
-    def _corrected(self, result: SSAValue, correction: SSAValue, slot: Expr) -> SSAValue:
-        """The result with the part that is in its workspace."""
-        return self.op("add", write_over(self.op("mul", result, correction)), self._load_part(slot))
+    def _scored(self) -> Ref:
+        """What the softmax is of, of one tile of scores."""
+        k, w, done = self.k, self.w, self.taken(self.k.chain)
+        if self.s.buffered == 1 and k.chain.over is not None and k.chain.stages[k.chain.over[0]].kind != "load":
+            w.over(done[k.chain.over])
+        x = w.converted(done[k.chain.result], f32)
+        return self.masked(x, float("-inf")) if k.is_masked(self.s) else x
 
-
-class _Softmax(Between):
-    """The softmax of one tile of scores."""
-
-    k: AttentionKernel
-
-    def __init__(self, kernel: AttentionKernel, position: Mapping[int, Expr], slot: Expr) -> None:
-        super().__init__(kernel, position, slot)
-        k, done, steps = kernel, self.done, kernel.chain.stages
-        if k.s.buffered == 1 and k.chain.over is not None and steps[k.chain.over[0]].kind != "load":
-            write_over(done[k.chain.over])
-        x = k.cast(done[k.chain.result], F32)
-        self.x = self.masked(x, float("-inf")) if k.is_masked(k.s) else x
-
-    def reduced(self, kind: str, x: SSAValue) -> SSAValue:
+    def _reduced(self, kind: str, x: Ref) -> Ref:
         k = self.k
-        return k.b.add(
-            ops.ReduceOp,
-            [x],
-            [k.tile(1, F32)],
-            kind=StringAttr(kind),
-            dims=ints([k._chain_axes.index(k.keys)]),
-        ).results[0]
+        return self.w.put(Reduce(kind, ((k.keys, self.keys),)), [f32], frozenset({k.row}), [x], self.shape(k.keys))
 
-    def exponentials(self, peak: SSAValue) -> SSAValue:
-        k = self.k
-        difference = k.op("sub", self.x, peak)
-        loaded = isinstance(self.x.owner, ops.LoadOp)
-        if not loaded or k.s.buffered == 1:
-            write_over(difference)
-        return write_over(k.op("exp", difference))
+    def _exponentials(self, x: Ref, peak: Ref) -> Ref:
+        w = self.w
+        difference = w.apply("sub", x, peak)
+        if not isinstance(w.graph[x[0]].op, LoadBox) or self.s.buffered == 1:
+            w.over(difference)
+        return w.over(w.apply("exp", difference))
 
-    def weights(self, e: SSAValue) -> SSAValue:
+    def _weights_of(self, e: Ref) -> Ref:
         """What the second product takes, of exponentials that are not divided by their sum."""
-        k = self.k
+        k, w = self.k, self.w
         assert k.softmax is not None and k.behind is not None
-        k.given = k.cast(e, element_of(k.softmax.quotient.results[0]))
-        weights = k.emitted(k.behind)[k.behind.result]
+        given = w.converted(e, element_of(k.softmax.quotient.results[0]))
+        weights = self.taken(k.behind, given)[k.behind.result]
         # of what is behind the last key, it may make anything
-        if k.is_masked(k.s) and k.behind.computes:
+        if k.is_masked(self.s) and k.behind.computes:
             weights = self.masked(weights, 0.0)
-        return k.cast(weights, k.weighed)
+        return w.converted(weights, k.weighed)
 
-    def alone(self) -> tuple[SSAValue, Sequence[SSAValue]]:
-        k = self.k
-        peak = k.op(
-            "max",
-            self.reduced("max", self.x),
-            k.fill(LOWEST, TileType.of([1] * len(k._chain_axes), F32, "ub")),
-        )
-        e = self.exponentials(peak)
-        return self.weights(e), (peak, self.reduced("sum", e))
+    def _alone(self) -> tuple[Ref, Sequence[Ref]]:
+        x, w = self._scored(), self.w
+        least = self._reduced("max", x), w.fill(LOWEST, f32, self.shape(self.k.keys))
+        peak = w.apply("max", *least)
+        e = self._exponentials(x, peak)
+        return self._weights_of(e), (peak, self._reduced("sum", e))
 
-    def step(self, state: Sequence[SSAValue], slot: Expr) -> list[SSAValue]:
+    def _step(self, state: Sequence[Ref]) -> list[Ref]:
         """The state behind this piece. What it writes over is read before: a loop has one place for each tile."""
-        k = self.k
+        x, w = self._scored(), self.w
         peak, total, last, correction, sums, due, result = state
-        here = self.reduced("max", self.x)
-        now = k.op("max", peak, here)
-        change = k.op("sub", peak, now)
-        e = self.exponentials(now)
-        k._hand_over(self.weights(e), slot, Expr())
-        total, due = k.op("add", k.op("mul", total, correction), due), k.copied(sums)
-        sums = self.reduced("sum", e)
-        result = k._corrected(result, correction, slot)
-        correction = k.copied(last)
-        peak = k.op("max", peak, here)
-        return [peak, total, k.op("exp", change), correction, sums, due, result]
+        here = self._reduced("max", x)
+        now = w.apply("max", peak, here)
+        change = w.apply("sub", peak, now)
+        e = self._exponentials(x, now)
+        self._hand_over(self._weights_of(e))
+        total, due = self._added(total, correction, due), self._copied(sums)
+        sums = self._reduced("sum", e)
+        result = self._corrected(result, correction)
+        correction = self._copied(last)
+        peak = w.apply("max", peak, here)
+        return [peak, total, w.apply("exp", change), correction, sums, due, result]
+
+    def _added(self, total: Ref, correction: Ref, due: Ref) -> Ref:
+        """The sum with that of a piece."""
+        return self.w.apply("add", self.w.apply("mul", total, correction), due)
+
+    def _copied(self, ref: Ref) -> Ref:
+        """The same numbers in a tile of their own, which a loop needs to carry them twice."""
+        return self.w.apply("max", ref, ref)
+
+    def _corrected(self, result: Ref, correction: Ref) -> Ref:
+        """The result with the part that is in its workspace."""
+        w = self.w
+        return w.apply("add", w.over(w.apply("mul", result, correction)), self._load_part())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from math import gcd
 
@@ -16,21 +16,17 @@ from ....dialects.base import describe, to_ints
 from ....dialects.dtypes import itemsize, size
 from ....dialects.graph import AttentionSchedule, ContractOp, FusionOp
 from ....dialects.graph.interface import element_of, shape_of
-from ....dialects.graph.schedules import Schedule
-from ....dialects.npu.types import Pipe, padded_bytes
+from ....dialects.npu.types import padded_bytes
 from ....dialects.open_sizes import any_open, certain, example
-from ....kernels.builder import divide_grid, may_repeat
-from ....kernels.emit import Emitter
-from ....kernels.graph import StageGraph
-from ....kernels.plan import Brought, PlannedGraph, StagePlace
+from ....kernels.builder import divide_grid
 from ....kernels.product import FRACTAL, round_up
-from ....kernels.stage import Stage, tile_bytes
+from ....kernels.stage import tile_bytes
 from ....machine import Machine
 from ...errors import TooLarge
 from ...forms.attention import Attention
 from ...forms.layout_axes import base_of
 from ...forms.visible_keys import VisibleKeys, visible_keys
-from ..scheduled import as_attention, cannot_obey
+from ..scheduled import cannot_obey
 from .attention_parts import ProductPart, ScoreStages, chained_in, result_dims
 from .row_tiles import RowTiles
 
@@ -79,8 +75,6 @@ class AttentionChoice(RowTiles):
     while its schedule is chosen. It is that of a `band` of the rows, which may be all of them."""
 
     kinds = frozenset({"cube", "vector"})
-    given: SSAValue
-    """A vector core's tile of exponentials, while their weights are written."""
 
     def __init__(
         self, fusion: FusionOp, machine: Machine, asked: AttentionSchedule, band: Band | None = None
@@ -116,13 +110,12 @@ class AttentionChoice(RowTiles):
         self.units = machine.vector_cores // machine.cube_cores
         self.values.takes(self.row)
         order = [*(a for a in order if a not in (self.keys, self.row)), self.keys, self.row]
-        first, brought = [op.result for op in at.first], [partial(self._load_scores, i) for i, _ in enumerate(at.first)]
-        self.chain = ScoreStages.of(fusion, at, first, at.x, order, machine, brought)
+        self.chain = ScoreStages.of(fusion, at, [op.result for op in at.first], at.x, order, machine)
         self.behind = None
         """What becomes of the weights of a softmax: it is linear, so that exponentials are not divided before."""
         if self.softmax is not None:
             quotient = self.softmax.quotient.results[0]
-            self.behind = ScoreStages.of(fusion, at, [quotient], weights, order, machine, [lambda *_: self.given])
+            self.behind = ScoreStages.of(fusion, at, [quotient], weights, order, machine)
         self.chains = [self.chain] if self.behind is None else [self.chain, self.behind]
         self.scored = [element_of(op.result) for op in at.first]
         self.weighed = element_of(weights)
@@ -171,10 +164,6 @@ class AttentionChoice(RowTiles):
         if most == 1 or len(self._yielded) > 1 or self.visible is None:
             return []
         return sorted({most, (most + 1) // 2} - {1})
-
-    @abstractmethod
-    def _load_scores(self, i: int, e: Emitter, stage: Stage) -> SSAValue:
-        """Brings a vector core's tile of what a first product gives."""
 
     @abstractmethod
     def _cube_cycles(self, schedules: Sequence[AttentionSchedule]) -> Sequence[float]:
@@ -371,7 +360,7 @@ class AttentionChoice(RowTiles):
         the softmax and what follows it, or of the end."""
         assert s.rows and s.keys
         h, keys, wide, once = s.rows // self.units, s.keys, self.wide, self.pieces(s.keys) == 1
-        tile = self._chain_tile(s)
+        tile = self.chain_tile(s)
         loads = [_loaded(chain, tile) for chain in self.chains]
         scores = max(self.chain.stages.ub_bytes(tile, 1, in_place=True) - loads[0], 0)
         held, wideness = padded_bytes([keys, h], f32), padded_bytes([wide, h], f32)
@@ -418,37 +407,13 @@ class AttentionChoice(RowTiles):
     def summed(self) -> list[int]:
         return [shared for shared, _ in self.loaded]
 
-    @property
-    def unstaged(self) -> str:
-        carried = " and the softmax, with what it carries over the keys," if self.softmax is not None else ""
-        return f"the two products{carried} are written out in the loop over the keys, around these stages"
-
-    def stage_graphs(self) -> Mapping[str, StageGraph]:
-        return {part: chain.stages for part, chain in zip(("scores", "weights"), self.chains, strict=False)}
-
-    def planned_graphs(self, schedule: Schedule) -> list[PlannedGraph]:
-        s = as_attention("", schedule)
-        assert s.keys and s.ub
-        walked = [*self.outer, self.keys]
-        repeated = [a for a, (_, trips) in self._split(s).items() if may_repeat(trips)]
-        repeated += [self.keys] if may_repeat(self.pieces(s.keys)) else []
-        inside = tuple(walked.index(a) for a in repeated)
-        axes, tile = tuple(map(walked.index, self._chain_axes)), tuple(self._chain_tile(s))
-        found: list[PlannedGraph] = []
-        given = Brought("scores of the cube", Pipe.MTE2), Brought("exponentials", None)
-        for (part, stages), chain, each in zip(self.stage_graphs().items(), self.chains, given, strict=False):
-            places = tuple(StagePlace(() if stage.kind == "fill" else inside) for stage in stages)
-            brought = dict.fromkeys(chain.given, each)
-            found.append(PlannedGraph(part, stages, axes, tile, {"ub": s.ub}, places, brought))
-        return found
-
-    def _chain_tile(self, s: AttentionSchedule) -> list[int]:
+    def chain_tile(self, s: AttentionSchedule) -> list[int]:
         """Elements of a vector core's tile of scores along each axis of the steps between the products."""
         assert s.rows and s.keys
         lengths = {self.row: s.rows // self.units, self.keys: s.keys}
-        return [lengths.get(a, 1) for a in self._chain_axes]
+        return [lengths.get(a, 1) for a in self.chain_axes]
 
     @cached_property
-    def _chain_axes(self) -> list[int]:
+    def chain_axes(self) -> list[int]:
         """The axis of the whole of each axis of the steps between the products."""
         return [*self.others, self.keys, self.row]

@@ -7,22 +7,19 @@ what each row has, as its maximum, is one row of numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from xdsl.ir import Attribute, SSAValue
 
-from ....dialects import tile as ops
-from ....dialects.base import Expr, ints, to_ints
+from ....dialects.base import ints, to_ints
 from ....dialects.dtypes import tensor
 from ....dialects.graph import ContractOp, CubeSchedule, FusionOp
 from ....dialects.graph.control import AXES
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.types import row_strides
-from ....dialects.tile import TileType
-from ....kernels.builder import KernelBuilder
-from ....kernels.emit import Emitter
-from ....kernels.emit_looped import LoopEmitter
+from ....kernels.graph import OwnAxis
+from ....kernels.nest import NestWriter
 from ....kernels.product_stages import OperandDim
 from ....kernels.stage import Given, LoadBox, Ref, Stage, Transpose
 from ....machine import Machine
@@ -78,64 +75,13 @@ class ProductPart(ContractKernel):
     def _as_asked(self, most: list[list[int]]) -> list[list[int]]:
         return [[axis] for group in most for axis in group]
 
-    def left(self, b: KernelBuilder, plan: CubePlan, position: dict[int, Expr]) -> Sequence[SSAValue]:
-        """The left operand in l1."""
-        return self._loaded_at(b, plan, position, 0)
-
-    def right(self, b: KernelBuilder, plan: CubePlan, position: dict[int, Expr]) -> Sequence[SSAValue]:
-        """The right operand in l1."""
-        return self._loaded_at(b, plan, position, 1)
-
-    def _loaded_at(
-        self, b: KernelBuilder, plan: CubePlan, position: dict[int, Expr], side: int
-    ) -> list[SSAValue]:
-        """The parts of an operand (0: lhs, 1: rhs) in l1, from a position on."""
-        looped, stages = self.looped_sums(plan, plan.lhs)
-        done, emitter = dict[Ref, SSAValue](), LoopEmitter(b, (), dict(position))
-        for i, _ in stages.loaded[side]:
-            emitter.emit_one(looped, i, done)
-        return [done[ref] for ref in stages.loaded[side]]
-
-    def left_moved(self, b: KernelBuilder, plan: CubePlan, left: Sequence[SSAValue]) -> SSAValue:
-        """The left operand of one step, in l0a."""
-        looped, stages = self.looped_sums(plan, plan.lhs)
-        done = dict(zip(stages.loaded[0], left, strict=True))
-        LoopEmitter(b, ()).emit_one(looped, stages.moved[0][0], done)
-        return done[stages.moved[0]]
-
-    def nothing(self, b: KernelBuilder, rows: int, columns: int) -> SSAValue:
-        """An accumulator without sums."""
-        return b.add(ops.ZeroOp, [], [TileType.of([rows, columns], self.acc_type, "l0c")]).results[0]
-
-    def sums(
-        self,
-        b: KernelBuilder,
-        plan: CubePlan,
-        left: Sequence[SSAValue],
-        right: Sequence[SSAValue],
-        begin: Mapping[int, Expr] | None = None,
-        onto: tuple[SSAValue, Expr] | None = None,
-        begin_right: Expr | None = None,
-        moved: SSAValue | None = None,
-    ) -> SSAValue:
-        """The accumulator of a tile whose operands are in l1; `begin`: where in them, along an axis of the whole;
-        begin_right: where in the right one, along the summed axis; moved: the left one in l0a, where it is there whole;
-        onto: one to go on with, and the steps before."""
-        looped, stages = self.looped_sums(plan, plan.lhs)
-        done = dict(zip((*stages.loaded[0], *stages.loaded[1]), (*left, *right), strict=True))
-        emitter = LoopEmitter(b, (), {self.number[a]: place for a, place in (begin or {}).items()})
-        if moved is not None:
-            done[stages.moved[0]] = moved
-        if onto is not None:
-            done[stages.before], emitter.steps = onto
-        if begin_right is not None:
-            emitter.origins = {tile: {self.k_axes[-1]: begin_right * -1} for tile in right}
-        emitter.emit_looped(looped, done)
-        return done[stages.behind]
-
-    def named(self, position: Mapping[int, Expr]) -> dict[int, Expr]:
-        """Positions along axes of the whole, by what these are called here."""
-        return {own: position[a] for a, own in self.number.items() if a in position}
+    def axes_in(self, w: NestWriter, summed: int | None = None) -> Sequence[int]:
+        """What its axes are called in a nest: those of the whole as there, and what it sums up as said, or by a number
+        of its own."""
+        named = {own: axis for axis, own in self.number.items()}
+        if summed is not None:
+            named |= dict.fromkeys(self.k_axes, summed)
+        return [named[a] if a in named else w.own([OwnAxis("summed up")])[0] for a, _ in enumerate(self.extents)]
 
     def takes(self, row: int, side: int = 1) -> None:
         """Makes an operand (0: lhs, 1: rhs) a tile in l1 that another part brings: keys by rows, or rows by keys where
@@ -180,6 +126,43 @@ class ProductPart(ContractKernel):
         )
 
 
+class NestedProduct:
+    """A product on its way into a nest, with loads and steps as a plan says. axes: what its axes are called there."""
+
+    def __init__(self, w: NestWriter, part: ProductPart, axes: Sequence[int], plan: CubePlan):
+        self.w, self.axes, self.plan, self.part = w, axes, plan, part
+        self._looped, self._stages = part.looped_sums(plan, plan.lhs)
+
+    def load(self, side: int) -> list[Ref]:
+        """What of an operand (0: lhs, 1: rhs) comes to l1, from where the nest is."""
+        return [self._taken(ref) for ref in self._stages.loaded[side]]
+
+    def move_left(self, left: Sequence[Ref]) -> Ref:
+        """The left operand of one step, in l0a."""
+        return self._taken(self._stages.moved[0], dict(zip(self._stages.loaded[0], left, strict=True)))
+
+    def nothing(self) -> Ref:
+        """An accumulator without sums."""
+        return self._taken(self._stages.before)
+
+    def sums(
+        self, left: Sequence[Ref], right: Sequence[Ref], onto: Ref | None = None, moved: Ref | None = None
+    ) -> Ref:
+        """The accumulator of a tile whose operands are in l1, from where the nest is; onto: one to go on with; moved:
+        the left operand in l0a, where it is there whole."""
+        looped, stages = self._looped, self._stages
+        known = dict(zip((*stages.loaded[0], *stages.loaded[1]), (*left, *right), strict=True))
+        known |= {} if onto is None else {stages.before: onto}
+        known |= {} if moved is None else {stages.moved[0]: moved}
+        self.w.looped(looped, self.axes, known)
+        return known[stages.behind]
+
+    def _taken(self, ref: Ref, known: Mapping[Ref, Ref] | None = None) -> Ref:
+        looped, there = self._looped, dict(known or {})
+        self.w.take_known(looped.stages, ref[0], self.axes, looped.tiles[ref[0]], there)
+        return there[ref]
+
+
 def result_strides(at: Chained, value: SSAValue) -> dict[int, int]:
     """Elements between neighbours of a stored result of attention along each axis."""
     made, strides = behind_merges(value, row_strides(shape_of(value)))
@@ -195,23 +178,20 @@ def result_dims(op: ContractOp, swapped: bool) -> list[int]:
     return [*range(batch), *free]
 
 
-Bring = Callable[[Emitter, Stage], SSAValue]
-"""Gives a tile that another part of the kernel makes."""
-
-
 class ScoreStages(FusionStages):
     """What becomes of a tile of one number for each score: of scores before the softmax, or of weights behind it.
-    `load` brings the tile, one for each product; `result` is the step that gives what becomes of them. The last two
-    axes are those of keys and rows."""
+    The last `given` block arguments are these numbers; `result` is the step that gives what becomes of them. The last
+    two axes are those of keys and rows."""
 
-    def __init__(self, fusion: FusionOp, machine: Machine, load: Sequence[Bring]):
+    def __init__(self, fusion: FusionOp, machine: Machine, given: int):
         super().__init__(fusion, machine, apart=True)
         self.scored: dict[SSAValue, Ref] = {}
         """The loads of tiles of products."""
-        given = fusion.body.block.args[-len(load) :]
-        self.named: Mapping[SSAValue, str] = {value: f"product{i}" for i, value in enumerate(given)}
+        values = fusion.body.block.args[-given:]
+        self.named: Mapping[SSAValue, str] = {value: f"product{i}" for i, value in enumerate(values)}
         """What stages know the products by."""
-        self.given: Mapping[str, Bring] = dict(zip(self.named.values(), load, strict=True))
+        self.products: Mapping[str, int] = {name: i for i, name in enumerate(self.named.values())}
+        """Their numbers."""
         self.result: Ref = (-1, 0)
         self.transposed: dict[Ref, Ref] = {}
         self.build_stages()
@@ -296,9 +276,8 @@ class ScoreStages(FusionStages):
         last: SSAValue,
         order: Sequence[int],
         machine: Machine,
-        load: Sequence[Bring],
     ) -> ScoreStages:
         """The ops of a fusion from some values on to another, over the dimensions of the scores in this order."""
         copied = CopiedFusion(fusion, first, {axis: i for i, axis in enumerate(order)})
         shape = [shape_of(at.scores.result)[d] for d in order]
-        return ScoreStages(copied.fusion("vector", shape, copied.value(last)), machine, load)
+        return ScoreStages(copied.fusion("vector", shape, copied.value(last)), machine, len(first))

@@ -16,25 +16,24 @@ A piece has two parts where that fits: while the weights of one are on their way
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 
-from xdsl.dialects.builtin import UnitAttr
-from xdsl.ir import SSAValue
-
-from ....dialects import tile as ops
-from ....dialects.base import Expr, describe, to_ints
+from ....dialects.base import describe, to_ints
 from ....dialects.dtypes import dtype_name, itemsize, size
 from ....dialects.graph import AttentionSchedule, FusionOp
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.graph.schedules import Schedule
 from ....dialects.npu.types import Pipe
-from ....dialects.tile import TileType
-from ....kernels.builder import KernelBuilder, gm_of, hand_back, may_repeat
+from ....kernels.builder import gm_of
+from ....kernels.emit_nest import Frame
+from ....kernels.nest import Along, Nest, NestWriter
 from ....kernels.price import Price, Traffic, handed_on
 from ....kernels.product import FRACTAL, round_up
 from ....kernels.product_cost import LoadCost
+from ....kernels.product_stages import HandOn, StoreSums
+from ....kernels.stage import Ref
+from ....kernels.writer import boxed
 from ....machine import Machine
 from ...errors import TooLarge
 from ...forms.back_to_back import is_relu
@@ -42,8 +41,8 @@ from ...forms.layout_axes import base_of
 from ..cube.cube_schedule import CubePlan
 from ..scheduled import as_attention, cannot_obey
 from .attention_choice import ROWS
-from .attention_parts import ProductPart, chained_in, result_dims, result_strides
-from .row_tiles import RowTiles
+from .attention_parts import NestedProduct, ProductPart, chained_in, result_dims, result_strides
+from .row_tiles import SPACES, RowTiles
 
 SCORED = (256, 192, 128, 96, 64, 48, 32, 16)
 """Keys of a part of a piece that are tried."""
@@ -61,9 +60,6 @@ class BackToBackKernel(RowTiles):
     A schedule's `keys` are those of a piece, `scored` those of a part of it, `columns` all columns of the result."""
 
     kinds = frozenset({"cube"})
-    s: AttentionSchedule
-    """The schedule that is built."""
-    b: KernelBuilder
 
     def __init__(self, fusion: FusionOp, machine: Machine, asked: AttentionSchedule) -> None:
         self.fusion, self.machine, self.asked = fusion, machine, asked
@@ -92,10 +88,6 @@ class BackToBackKernel(RowTiles):
     @property
     def summed(self) -> list[int]:
         return [self.shared]
-
-    @property
-    def unstaged(self) -> str:
-        return "the cube makes both products, and what is between them is done on the way out of l0c"
 
     # -- choice ------------------------------------------------------------------------------------------------
 
@@ -205,7 +197,7 @@ class BackToBackKernel(RowTiles):
         assert s.rows and s.keys and s.scored and s.features and s.summed and s.grid
         width, wide, cores = itemsize(self.weighed), self.wide, size(s.grid)
         parts, pieces = s.keys // s.scored, self.extents[self.keys] // s.keys
-        tiles = size([own for _, own in self._split(s).values()])
+        tiles = size([own for _, own in self.split(s).values()])
         left, right = machine.moves["l1", "l0a"], machine.moves["l1", "l0b"]
         steps = self._whole(s) // s.features, s.scored // s.summed
         blocks = s.rows * s.keys * (self._whole(s) + wide) / machine.cube[dtype_name(self.weighed)].macs
@@ -252,24 +244,19 @@ class BackToBackKernel(RowTiles):
 
     # -- the kernel --------------------------------------------------------------------------------------------
 
-    def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
-        s = self.s = as_attention(name, schedule)
-        lead = [cores for cores, _ in self._split(s).values() if may_repeat(cores)]
-        b = self.b = KernelBuilder(
-            self.machine,
-            "cube",
-            lead,
-            [gm_of(v) for v in self.fusion.body.block.args],
-            [gm_of(v) for v in self._yielded],
-            [],
-            {space: getattr(s, space) for space in ("l1", "l0a", "l0b", "l0c", "ub")},
-        )
-        b.location = self.fusion.location
-        with b.section("cube"), ExitStack() as stack:
-            position = self._of_core([Expr.of(b.coordinates[i]) for i in range(len(lead))], s)
-            self._loops(b, stack, position, s)
-            self._tile(position)
-        return b.finish(name)
+    def frame(self, schedule: Schedule) -> Frame:
+        s = as_attention("", schedule)
+        arguments, slots = self.fusion.body.block.args, {space: getattr(s, space) for space in SPACES}
+        tensors = [gm_of(v) for v in arguments], [gm_of(v) for v in self._yielded]
+        return Frame(self.machine, "cube", *tensors, [], slots, "cube", location=self.fusion.location)
+
+    def nest(self, schedule: Schedule) -> Nest:
+        s = as_attention("", schedule)
+        assert s.rows and s.keys and s.scored
+        w = NestWriter(self.feature + 1, self.fusion.location)
+        with self.in_cores(w, s, {}), self.in_loops(w, s):
+            self._tile(w, s)
+        return w.nest()
 
     def _plans_of(self, s: AttentionSchedule) -> tuple[CubePlan, CubePlan]:
         """The steps and loads of both products."""
@@ -291,51 +278,41 @@ class BackToBackKernel(RowTiles):
         whole = -(-self.first.extents[last] // s.features) * s.features
         return plan(self.first, s.features, whole), plan(self.second, s.summed, s.scored)
 
-    def _tile(self, position: Mapping[int, Expr]) -> None:
+    def _tile(self, w: NestWriter, s: AttentionSchedule) -> None:
         """All keys for one tile of rows."""
-        b, s, first, second = self.b, self.s, self.first, self.second
         assert s.rows and s.keys and s.scored
         for_first, for_second = self._plans_of(s)
-        moved = None
-        parts = s.keys // s.scored
-        queries = first.left(b, for_first, first.named(position))
-        if self._stays(s):
-            moved = first.left_moved(b, for_first, queries)
         once = replace(for_second, rhs=for_second.lhs)  # a part of a piece that is loaded as one
-        outer = [second.nothing(b, s.rows, self.wide)]
-        inner = list(outer)
-        with b.loop(self.extents[self.keys] // s.keys, inner) as index:
-            at = index * s.keys
-            where = first.named({**position, self.keys: at})
-            summed = second.named(position) | dict.fromkeys(second.k_axes, at)
-            keys, values = first.right(b, for_first, where), second.right(b, for_second, summed)
-            begins = [Expr(part * s.scored) for part in range(parts)]
-            weights = [
-                self._handed_on(first.sums(b, for_first, queries, keys, {self.keys: begin}, moved=moved))
-                for begin in begins
-            ]
-            for part, begin in enumerate(begins):
-                onto = inner[0], index * parts + part
-                taken = [weights[part]]
-                inner[0] = second.sums(b, once, taken, values, None, onto, begin)
-        hand_back(outer, inner)
-        self._store(position, outer[0])
+        first = NestedProduct(w, self.first, self.first.axes_in(w), for_first)
+        axes = self.second.axes_in(w, self.keys)
+        whole, second = (NestedProduct(w, self.second, axes, plan) for plan in (for_second, once))
+        parts, queries = s.keys // s.scored, first.load(0)
+        moved = first.move_left(queries) if self._stays(s) else None
+        sums = [second.nothing()]
+        with w.turns(self.pieces(s.keys), Along(self.keys, s.keys), state=sums, steps=(parts, 0)):
+            keys, values = first.load(1), whole.load(1)
+            weights: list[Ref] = []
+            for part in range(parts):
+                with w.turns(1, Along(self.keys, 0, part * s.scored)):
+                    weights.append(self._handed_on(w, first, first.sums(queries, keys, moved=moved)))
+            for part in range(parts):
+                with w.turns(1, Along(self.keys, 0, part * s.scored), steps=(0, part)):
+                    sums[0] = second.sums([weights[part]], values, sums[0])
+        self._store(w, s, sums[0])
 
-    def _handed_on(self, sums: SSAValue) -> SSAValue:
-        kind = TileType.of(ops.tile_type(sums).shape, self.weighed, "l1")
-        relu = UnitAttr() if self.relu else None
-        return self.b.add(ops.HandOnOp, [sums], [kind], relu=relu).results[0]
+    def _handed_on(self, w: NestWriter, product: NestedProduct, sums: Ref) -> Ref:
+        """Scores as what the second product takes."""
+        rows, columns = (tuple(product.axes[a] for a in axes) for axes in (self.first.m_axes, self.first.n_axes))
+        with w.tiled(dict(zip(product.axes, product.plan.l0, strict=True))):
+            op = HandOn(rows, columns, self.relu)
+            return w.put(op, [self.weighed], frozenset((*rows, *columns)), [sums])
 
-    def _store(self, position: Mapping[int, Expr], sums: SSAValue) -> None:
-        b, s = self.b, self.s
+    def _store(self, w: NestWriter, s: AttentionSchedule, sums: Ref) -> None:
         assert s.rows
-        others = [a for a in self.outer if a != self.row]
-        axes = [*others, self.row, self.feature]
-        sizes = [*(1 for _ in others), s.rows, self.wide]
-        for i, value in enumerate(self._yielded):
-            assert base_of(value) is self.at.product.result
-            strides = result_strides(self.at, value)
-            view = b.view(
-                b.output(i), [self.extents.get(a, 1) for a in axes], [strides.get(a, 1) for a in axes]
-            )
-            b.store(sums, view, [position.get(a, Expr()) for a in axes], sizes)
+        axes = [*(a for a in self.outer if a != self.row), self.row, self.feature]
+        with w.tiled({self.row: s.rows, self.feature: self.wide}):
+            for i, value in enumerate(self._yielded):
+                assert base_of(value) is self.at.product.result
+                strides = result_strides(self.at, value)
+                box = boxed([self.extents.get(a, 1) for a in axes], [strides.get(a, 1) for a in axes], axes)
+                w.put(StoreSums(output=i, box=box), [], frozenset(axes), [sums])

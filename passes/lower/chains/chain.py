@@ -20,189 +20,226 @@ scores nobody uses (`places`). Attention carries more over the keys, and keeps i
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 
-from xdsl.dialects.builtin import Float32Type, UnitAttr
-from xdsl.ir import Attribute, SSAValue
-from xdsl.utils.hints import isa
+from xdsl.dialects.builtin import f32
+from xdsl.ir import Attribute
 
-from ....dialects import tile as ops
-from ....dialects.base import Expr, ints, pack
 from ....dialects.graph import AttentionSchedule
 from ....dialects.graph.schedules import Schedule
 from ....dialects.npu.legality import MIXED
-from ....dialects.npu.types import GmType
-from ....dialects.tile import TileType
-from ....dialects.tile.vector import IN_PLACE
-from ....kernels.builder import KernelBuilder, dense, gm_of, hand_back, may_repeat, number
+from ....kernels.builder import dense, gm_of, may_repeat
 from ....kernels.chain_cost import BEHIND
-from ....kernels.emit import Emitter
+from ....kernels.emit_nest import Frame
+from ....kernels.graph import OwnAxis
+from ....kernels.nest import Along, Nest, NestWriter
 from ....kernels.product import round_up
-from ....kernels.stage import Ref, Stage
+from ....kernels.product_stages import LoadHanded, StoreSums
+from ....kernels.stage import BoxDim, Extract, Given, LoadBox, Mask, Ref, Transpose
+from ....kernels.writer import boxed
 from ..cube.cube_schedule import CubePlan
 from ..scheduled import as_attention
 from .attention_costs import AttentionCosts
-from .attention_parts import ProductPart, ScoreStages, result_strides
-
-F32 = Float32Type()
+from .attention_parts import NestedProduct, ProductPart, ScoreStages, result_strides
+from .row_tiles import SPACES
 
 
 class ChainKernel(AttentionCosts):
-    """Lowers chained products on a chip whose cube and vector cores exchange tiles through device memory. `slot`: where
-    in their workspaces the tiles are that are worked on."""
+    """Lowers chained products on a chip whose cube and vector cores exchange tiles through device memory."""
 
-    slot: Expr
+    def frame(self, schedule: Schedule) -> Frame:
+        """Its workspaces are those of scores, of weights, and of parts of the result."""
+        s = as_attention("", schedule)
+        assert s.rows and s.keys
+        lead, own = [cores for cores, _ in self.split(s).values() if may_repeat(cores)], s.rows // self.units
+        rooms, parts = self._rooms(s)
+        workspaces = [
+            *(dense([*lead, rooms, self.units, s.keys, own], e) for e in self.scored),
+            dense([*lead, rooms, s.keys, s.rows], self.weighed),
+            dense([*lead, parts, self.units, self.wide, own], f32),
+        ]
+        tensors = [gm_of(v) for v in self.fusion.body.block.args], [gm_of(v) for v in self._yielded]
+        slots = {space: getattr(s, space) for space in SPACES}
+        return Frame(self.machine, "mix", *tensors, workspaces, slots, MIXED, self.units, self.fusion.location)
 
-    def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
-        s = as_attention(name, schedule)
+    def _rooms(self, s: AttentionSchedule) -> tuple[int, int]:
+        """Pieces of the keys that are in the workspaces at once, and parts of the result."""
+        assert s.keys
+        return 1 if self.pieces(s.keys) == 1 else BEHIND, 1
+
+    def nest(self, schedule: Schedule) -> Nest:
+        return ChainNest(self, as_attention("", schedule)).written()
+
+
+class ChainNest:
+    """A kernel of chained products on its way into a nest. Besides the axes of the whole there are those of its
+    workspaces: where a core is (`here`), the room of a piece, the line of a tile by keys and by columns, the number of
+    a vector core, its rows and all rows of a tile."""
+
+    def __init__(self, kernel: ChainKernel, s: AttentionSchedule):
         assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed and s.grid
-        self.s, self.count = s, self.pieces(s.keys)
-        lead = [cores for cores, _ in self._split(s).values() if may_repeat(cores)]
-        b = self.b = KernelBuilder(
-            self.machine,
-            "mix",
-            lead,
-            [gm_of(v) for v in self.fusion.body.block.args],
-            [gm_of(v) for v in self._yielded],
-            [
-                *(
-                    dense([*lead, self._rooms, self.units, s.keys, s.rows // self.units], e)
-                    for e in self.scored
-                ),
-                dense([*lead, self._rooms, s.keys, s.rows], self.weighed),
-                dense([*lead, self._part_rooms, self.units, self.wide, s.rows // self.units], F32),
-            ],
-            {space: getattr(s, space) for space in ("l1", "l0a", "l0b", "l0c", "ub")},
+        self.k, self.s, self.frame, self.count = kernel, s, kernel.frame(s), kernel.pieces(s.keys)
+        k, own, w = kernel, s.rows // kernel.units, NestWriter(kernel.feature + 1, kernel.fusion.location)
+        self.w, self.keys, self.rows, self.own_rows = w, s.keys, s.rows, own
+        on_grid = [a for a, (cores, _) in k.split(s).items() if may_repeat(cores)]
+        self.here: Mapping[int, int] = dict(
+            zip(on_grid, w.own([OwnAxis("core", of=a, step=0) for a in on_grid]), strict=True)
         )
-        b.location = self.fusion.location
-        self.here = [Expr.of(b.coordinates[i]) for i in range(len(lead))]
-        self._plan(s)
-        with b.section(MIXED, self.units) as unit, ExitStack() as stack:
-            self.number = Expr.of(unit)
-            self.unit = self.number * (s.rows // self.units)
-            position = self._of_core(self.here, s)
-            position[self.row] = position[self.row] + self.band.begin
-            self.emitter = Emitter(b, [self._extent(a) for a in self._chain_axes])
-            self.filled = {chain: self._fill_of(chain) for chain in self.chains}
-            self._loops(b, stack, position, s)
-            self._rows(position)
-        return b.finish(name)
+        self.room, self.line, self.column, self.unit, self.row_of_unit, self.row_of_tile = w.own(
+            [
+                OwnAxis("room of a piece", of=k.keys, step=0),
+                OwnAxis("line of scores", s.keys, of=k.keys, step=0),
+                OwnAxis("line of a part of the result", k.wide, of=k.feature, step=0),
+                OwnAxis("vector core", of=k.row, step=0),
+                OwnAxis("row of a vector core", own, of=k.row, step=0),
+                OwnAxis("row of a tile", s.rows, of=k.row, step=0),
+            ]
+        )
+        w.tile = {
+            k.row: own,
+            k.keys: s.keys,
+            k.feature: k.wide,
+            self.line: s.keys,
+            self.column: k.wide,
+            self.row_of_unit: own,
+            self.row_of_tile: own,
+        }
+        self._plan()
 
-    def _fill_of(self, chain: ScoreStages) -> dict[Ref, SSAValue]:
-        """The numbers that steps take, once for all tiles."""
-        filled: dict[Ref, SSAValue] = {}
-        self.emitter.given = chain.given
-        for i, step in enumerate(chain.stages):
-            if step.kind == "fill":
-                self.emitter.emit(i, step, filled)
-        return filled
-
-    def emitted(self, chain: ScoreStages) -> dict[Ref, SSAValue]:
-        """The tiles of all steps, where the emitter is."""
-        done = dict(self.filled[chain])
-        self.emitter.given = chain.given
-        for i in chain.stages.ordered(i for i, _ in enumerate(chain.stages) if (i, 0) not in done):
-            self.emitter.emit(i, chain.stages[i], done)
-        return done
-
-    def _extent(self, axis: int) -> int:
-        """Elements of a vector core's tile along an axis of the whole."""
-        assert self.s.rows and self.s.keys
-        if axis == self.row:
-            return self.s.rows // self.units
-        return self.s.keys if axis == self.keys else 1
-
-    def _plan(self, s: AttentionSchedule) -> None:
+    def _plan(self) -> None:
         """How the products are cut."""
+        s, k = self.s, self.k
         assert s.rows and s.keys and s.scored and s.columns and s.features and s.summed
         keys = s.keys
-        tile: dict[int, int] = {self.row: s.rows, self.keys: s.scored, self.feature: s.columns}
-        wholes = {**tile, self.feature: self.wide}
+        tile: dict[int, int] = {k.row: s.rows, k.keys: s.scored, k.feature: s.columns}
+        wholes = {**tile, k.feature: k.wide}
 
         def plan(part: ProductPart, step: int) -> CubePlan:
             l0, load = [1] * len(part.extents), [1] * len(part.extents)
             for axis, a in part.number.items():
                 l0[a], load[a] = tile.get(axis, 1), wholes.get(axis, 1)
             for a in part.k_axes:
-                whole = keys if part is self.values else part.extents[a]
+                whole = keys if part is k.values else part.extents[a]
                 l0[a] = min(step, round_up(whole)) if a == part.k_axes[-1] else whole
                 load[a] = -(-whole // l0[a]) * l0[a]
             return CubePlan(tuple(l0), tuple(load), tuple(load), (), "m", {}, None)
 
-        self.score_plans = [plan(part, s.features) for part in self.scores]
-        self.value_plan = plan(self.values, s.summed)
+        w = self.w
+        self.scores = [NestedProduct(w, part, part.axes_in(w), plan(part, s.features)) for part in k.scores]
+        self.values = NestedProduct(w, k.values, k.values.axes_in(w, k.keys), plan(k.values, s.summed))
 
-    def _rows(self, position: dict[int, Expr]) -> None:
+    def written(self) -> Nest:
+        """All of it."""
+        k, w, s = self.k, self.w, self.s
+        begins = Along(k.row, 0, k.band.begin), Along(k.keys, 0, k.band.first)
+        with k.in_cores(w, s, self.here), w.turns(1, *begins):
+            self.filled = {chain: self._filled(chain) for chain in k.chains}
+            with k.in_loops(w, s):
+                self._rows()
+        return w.nest()
+
+    def _filled(self, chain: ScoreStages) -> dict[Ref, Ref]:
+        """The numbers that stages take, once for all tiles."""
+        filled: dict[Ref, Ref] = {}
+        for i, stage in enumerate(chain.stages):
+            if stage.kind == "fill":
+                self._take(chain, i, filled)
+        return filled
+
+    def _take(self, chain: ScoreStages, i: int, known: dict[Ref, Ref]) -> None:
+        self.w.take_known(chain.stages, i, self.k.chain_axes, self.k.chain_tile(self.s), known)
+
+    def taken(self, chain: ScoreStages, given: Ref | None = None) -> dict[Ref, Ref]:
+        """All stages between the products, or behind the softmax, where the nest is. given: exponentials, of which the
+        latter are."""
+        done = dict(self.filled[chain])
+        for i in chain.stages.ordered(i for i, _ in enumerate(chain.stages) if (i, 0) not in done):
+            op = chain.stages[i].op
+            if not isinstance(op, Given):
+                self._take(chain, i, done)
+            elif given is not None:
+                done[i, 0] = given
+            else:
+                done[i, 0] = self._load_scores(chain.products[op.name])
+        return done
+
+    def _rows(self) -> None:
         """All keys for one tile of rows."""
-        b, loaded, first = self.b, self._load_queries(position), Expr(self.band.first)
+        w, k, each, room = self.w, self.k, self.keys, self.room
+        loaded = [product.load(1) for product in self.scores]
         if self.count == 1:
-            self._score(position, first, Expr(), loaded)
-            weights, statistics = self._between({**position, self.keys: first}, Expr()).alone()
-            self._hand_over(weights, Expr(), Expr())
-            self._sum(position, first, Expr())
-            self._finish(position, self._load_part(Expr()), statistics)
+            self._score(loaded)
+            with self._vector_cores():
+                weights, statistics = self._alone()
+                self._hand_over(weights)
+            self._sum()
+            with self._vector_cores():
+                self._finish(self._load_part(), statistics)
             return
         self._zero_weights()
-        outer, each, apart = self._begin(), self._piece_keys, self.s.places == 2
-        inner = list(outer)
-        with b.loop(self.count // 2 if apart else (self.count + BEHIND) // 2, inner) as pair:
-            state = list(inner)
-            with b.loop(2, state) as slot:
-                turn = pair * 2 + slot
-                self._score(position, first + turn * each, slot, loaded)
-                self._add_part(state, position, first + (turn - BEHIND) * each, slot, turn)
-                state[:] = self._between({**position, self.keys: first + turn * each}, slot).step(state, slot)
-            hand_back(inner, state)
-        hand_back(outer, inner)
+        state, apart = self._begin(), self.s.places == 2
+        turns = self.count // 2 if apart else (self.count + BEHIND) // 2
+        with (
+            w.turns(turns, Along(k.keys, 2 * each), state=state, steps=(2, 0)),
+            w.turns(2, Along(k.keys, each), Along(room, 1), state=state, steps=(1, 0)),
+        ):
+            self._score(loaded)
+            with w.turns(1, Along(k.keys, 0, -BEHIND * each)):
+                self._add_part(state)
+            with self._vector_cores():
+                state[:] = self._step(state)
         if apart:
-            last = list(outer)
-            with b.loop(BEHIND, last) as slot:
-                turn = slot + self.count
-                self._add_part(last, position, first + (turn - BEHIND) * each, slot, turn)
-                last[:] = self._behind_scores(last, slot)
-            hand_back(outer, last)
+            late = Along(k.keys, each, (self.count - BEHIND) * each)
+            with w.turns(BEHIND, late, Along(room, 1), state=state, steps=(1, self.count)):
+                self._add_part(state)
+                state[:] = self._behind_scores(state)
         else:
-            with b.loop(BEHIND) as slot:  # weights of what lies behind the last piece
-                self._load_weights(slot)
-        self._end(position, outer)
+            with w.turns(BEHIND, Along(room, 1)):  # weights of what lies behind the last piece
+                self._load_weights()
+        self._end(state)
+
+    def _vector_cores(self) -> AbstractContextManager[None]:
+        """What is written inside each vector core does for its own rows."""
+        own = self.own_rows
+        along = Along(self.k.row, own), Along(self.unit, 1), Along(self.row_of_tile, own)
+        return self.w.turns(self.k.units, *along, by="units")
 
     # -- without a softmax -------------------------------------------------------------------------------------
 
-    @property
-    def _rooms(self) -> int:
-        """Pieces of the keys that are in the workspaces at once."""
-        return 1 if self.count == 1 else BEHIND
+    def _weights(self) -> Ref:
+        """What the second product takes of one tile of scores."""
+        k = self.k
+        x = self.w.converted(self.taken(k.chain)[k.chain.result], k.weighed)
+        return self.masked(x, 0.0) if k.is_masked(self.s) else x
 
-    @property
-    def _part_rooms(self) -> int:
-        """Parts of the result that are in their workspace at once."""
-        return 1
+    def _alone(self) -> tuple[Ref, Sequence[Ref]]:
+        """Weights where there is one piece, and the maxima and sums of rows if the result is divided by the latter."""
+        return self._weights(), ()
 
-    def _between(self, position: Mapping[int, Expr], slot: Expr) -> Between:
-        """What is between the products, of one tile of scores."""
-        return Elementwise(self, position, slot)
+    def _step(self, state: Sequence[Ref]) -> list[Ref]:
+        """Hands weights over; the state behind this piece."""
+        self._hand_over(self._weights())
+        return list(state)
 
-    def _begin(self) -> list[SSAValue]:
+    def _begin(self) -> list[Ref]:
         """The state before the first piece: the sums in l0c."""
-        assert self.s.rows
-        return [self.values.nothing(self.b, self.wide, self.s.rows)]
+        return [self.values.nothing()]
 
-    def _add_part(
-        self, state: list[SSAValue], position: Mapping[int, Expr], keys: Expr, slot: Expr, turn: Expr
-    ) -> None:
+    def _add_part(self, state: list[Ref]) -> None:
         """Weights by values of a piece of the keys, onto the sums of those before."""
-        state[0] = self._product(position, keys, slot, (state[0], turn))(Expr())
+        values, weights = self._operands()
+        state[0] = self.values.sums(values, weights, state[0])
 
-    def _behind_scores(self, state: Sequence[SSAValue], slot: Expr) -> list[SSAValue]:
+    def _behind_scores(self, state: Sequence[Ref]) -> list[Ref]:
         """The state with the part of one of the last pieces, behind all scores."""
         return list(state)
 
-    def _end(self, position: Mapping[int, Expr], state: Sequence[SSAValue]) -> None:
+    def _end(self, state: Sequence[Ref]) -> None:
         """The result of a state behind all pieces."""
-        self._drain(state[0], self._of_parts, Expr(), Expr())
-        self._finish(position, self._load_part(Expr()), ())
+        self._drain(state[0], self._of_parts, self.column, self.k.wide)
+        with self._vector_cores():
+            self._finish(self._load_part(), ())
 
     @property
     def _of_weights(self) -> int:
@@ -213,203 +250,117 @@ class ChainKernel(AttentionCosts):
     def _of_parts(self) -> int:
         return self._of_weights + 1
 
-    @property
-    def _piece_keys(self) -> int:
-        assert self.s.keys
-        return self.s.keys
-
     # -- the cube core -----------------------------------------------------------------------------------------
 
-    def _load_queries(self, position: Mapping[int, Expr]) -> list[Sequence[SSAValue]]:
-        """What each first product has of a tile of rows."""
-        parts = zip(self.scores, self.score_plans, strict=True)
-        return [part.right(self.b, plan, part.named(position)) for part, plan in parts]
-
-    def _score(
-        self, position: Mapping[int, Expr], keys: Expr, slot: Expr, queries: Sequence[Sequence[SSAValue]]
-    ) -> None:
+    def _score(self, queries: Sequence[Sequence[Ref]]) -> None:
         """The scores of a piece of the keys, of each first product to its workspace."""
-        b, scored = self.b, self.s.scored
+        w, scored = self.w, self.s.scored
         assert scored
-        for i, (part, plan, query) in enumerate(zip(self.scores, self.score_plans, queries, strict=True)):
-            with b.loop(self._piece_keys // scored) as index:
-                where = part.named({**position, self.keys: keys + index * scored})
-                sums = part.sums(b, plan, part.left(b, plan, where), query)
-                self._drain(sums, i, slot, index * scored)
+        for i, (product, query) in enumerate(zip(self.scores, queries, strict=True)):
+            with w.turns(self.keys // scored, Along(self.k.keys, scored), Along(self.line, scored)):
+                self._drain(product.sums(product.load(0), query), i, self.line, scored)
 
-    def _sum(self, position: Mapping[int, Expr], keys: Expr, slot: Expr) -> None:
+    def _sum(self) -> None:
         """Weights by values of a piece of the keys, to their workspace."""
-        product, columns = self._product(position, keys, slot), self.s.columns
+        columns = self.s.columns
         assert columns
-        with self.b.loop(self.wide // columns) as index:
-            self._drain(product(index * columns), self._of_parts, slot, index * columns)
+        values, weights = self._operands()
+        with self.w.turns(self.k.wide // columns, Along(self.k.feature, columns), Along(self.column, columns)):
+            self._drain(self.values.sums(values, weights), self._of_parts, self.column, columns)
 
-    def _product(
-        self, position: Mapping[int, Expr], keys: Expr, slot: Expr, onto: tuple[SSAValue, Expr] | None = None
-    ) -> Callable[[Expr], SSAValue]:
-        """Loads weights and values of a piece of the keys; what is given multiplies them, for columns from a place on.
-        onto: sums to go on with, and the steps before."""
-        part, b = self.values, self.b
-        where = part.named(position) | dict.fromkeys(part.k_axes, keys)
-        # before the weights, which the vector cores may still work on
-        values = part.left(b, self.value_plan, where)
-        weights = [self._load_weights(slot)]
-        return lambda column: part.sums(b, self.value_plan, values, weights, {self.feature: column}, onto)
+    def _operands(self) -> tuple[list[Ref], list[Ref]]:
+        """Loads values and weights of a piece of the keys: values first, as the vector cores may still work on the
+        weights."""
+        return self.values.load(0), [self._load_weights()]
 
-    def _load_weights(self, slot: Expr) -> SSAValue:
-        b, s = self.b, self.s
-        assert s.rows and s.keys
-        kind = TileType.of([s.keys, s.rows], self.weighed, "l1")
-        place = [*self.here, slot, Expr(), Expr()]
-        return b.load(b.workspace(self._of_weights), place, self._box(1, s.keys, s.rows), kind)
+    def _load_weights(self) -> Ref:
+        with self.w.tiled({self.row_of_tile: self.rows}):
+            box = self._box(self._of_weights, [self.line, self.row_of_tile])
+            op = LoadHanded(self._input(self._of_weights), box, (self.line,), (self.row_of_tile,))
+            return self.w.put(op, [self.k.weighed], op.moves)
 
-    def _drain(self, sums: SSAValue, workspace: int, slot: Expr, line: Expr) -> None:
-        """Stores what the cube has summed up from a line of a tile on, the rows of each vector core side by side."""
-        lines, rows = ops.tile_type(sums).shape
-        each = rows // self.units
-        whole = self.b.workspace(workspace)
-        assert isa(whole.type, GmType)
-        outer, all_lines = len(self.here), whole.type.shape[-2]
-        strides = [*whole.type.strides[: outer + 1], each, all_lines * each, 1]
-        view = self.b.view(whole, [*whole.type.shape[: outer + 1], all_lines, self.units, each], strides)
-        self.b.store(
-            sums, view, [*self.here, slot, line, Expr(), Expr()], self._box(1, lines, self.units, each)
-        )
+    def _drain(self, sums: Ref, workspace: int, along: int, lines: int) -> None:
+        """Stores so many lines that the cube has summed up, the rows of each vector core side by side."""
+        whole, each, units = self.frame.workspaces[workspace], self.own_rows, self.k.units
+        *lead, _, all_lines, _ = whole.shape
+        axes = [*self.here.values(), self.room, along, self.unit, self.row_of_unit]
+        strides = [*whole.strides[: len(lead)], each, all_lines * each, 1]
+        with self.w.tiled({along: lines, self.unit: units}):
+            op = StoreSums(output=self._output(workspace), box=boxed([*lead, all_lines, units, each], strides, axes))
+            self.w.put(op, [], op.moves, [sums])
 
-    def _box(self, *extents: int) -> list[int]:
-        return [*(1 for _ in self.here), *extents]
+    # -- workspaces --------------------------------------------------------------------------------------------
+
+    def _output(self, workspace: int) -> int:
+        """The number of a workspace among what is stored; `_input`: among all tensors."""
+        return len(self.frame.outputs) + workspace
+
+    def _input(self, workspace: int) -> int:
+        return len(self.frame.inputs) + self._output(workspace)
+
+    def _box(self, workspace: int, axes: Sequence[int]) -> tuple[BoxDim, ...]:
+        """A workspace, walked along the cores, its rooms and these axes."""
+        whole = self.frame.workspaces[workspace]
+        return boxed(whole.shape, whole.strides, [*self.here.values(), self.room, *axes])
 
     # -- the vector cores --------------------------------------------------------------------------------------
 
-    def tile(self, lines: int, element: Attribute) -> TileType:
-        """The type of a vector core's tile with so many numbers for each row of scores, which is a column of it."""
-        return TileType.of([*(1 for _ in self.others), lines, self._extent(self.row)], element, "ub")
+    def shape(self, lines: int) -> tuple[int, ...]:
+        """The axes of a vector core's tile that has its lines along this one, and a row of scores in each column."""
+        return (*self.k.others, lines, self.k.row)
 
-    def op(self, name: str, *operands: SSAValue, result: TileType | None = None) -> SSAValue:
-        return self.b.add(ops.ELEMENTWISE[name], operands, [result or operands[0].type]).results[0]
+    def row_of(self, value: float) -> Ref:
+        """A number for each row of scores."""
+        return self.w.fill(value, f32, self.shape(self.k.keys), frozenset({self.k.row}))
 
-    def fill(self, value: float, kind: TileType) -> SSAValue:
-        return self.b.add(ops.FillOp, [], [kind], value=number(value)).results[0]
+    def masked(self, x: Ref, value: float) -> Ref:
+        """A tile with a value in the place of keys behind the last one."""
+        k, stage = self.k, self.w.graph[x[0]]
+        op = Mask(((k.keys, k.whole[k.keys]),), value)
+        return self.w.put(op, stage.elements, stage.axes, [x], stage.tile_axes)
 
-    def cast(self, value: SSAValue, element: Attribute) -> SSAValue:
-        kind = ops.tile_type(value)
-        if kind.element == element:
-            return value
-        return self.op("convert", value, result=TileType.of(kind.shape, element, "ub"))
+    def _load_scores(self, i: int) -> Ref:
+        return self._load_own(i, self.k.keys, self.line, self.k.scored[i])
 
-    def _load_scores(self, i: int, e: Emitter, stage: Stage) -> SSAValue:
-        return self._load_own(i, self.slot, self._piece_keys, self.scored[i])
+    def _load_part(self) -> Ref:
+        return self._load_own(self._of_parts, self.k.feature, self.column, f32)
 
-    def _load_part(self, slot: Expr) -> SSAValue:
-        return self._load_own(self._of_parts, slot, self.wide, F32)
-
-    def _load_own(self, workspace: int, slot: Expr, lines: int, element: Attribute) -> SSAValue:
+    def _load_own(self, workspace: int, lines: int, along: int, element: Attribute) -> Ref:
         """This vector core's part of what the cube has summed up."""
-        b = self.b
-        box = self._box(1, 1, lines, self._extent(self.row))
-        at = [*self.here, slot, self.number, Expr(), Expr()]
-        return b.load(b.workspace(workspace), at, box, self.tile(lines, element))
+        op = LoadBox(self._input(workspace), self._box(workspace, [self.unit, along, self.row_of_unit]))
+        return self.w.put(op, [element], frozenset({lines, self.k.row}), (), self.shape(lines))
 
-    def _hand_over(self, weights: SSAValue, slot: Expr, line: Expr) -> None:
-        """Stores weights from a line of a tile on."""
-        box = self._box(1, *ops.tile_type(weights).shape[-2:])
-        self.b.store(weights, self.b.workspace(self._of_weights), [*self.here, slot, line, self.unit], box)
+    def _hand_over(self, weights: Ref) -> None:
+        """Stores weights from the line on where the nest is."""
+        workspace = self._of_weights
+        self.w.store(self._output(workspace), self._box(workspace, [self.line, self.row_of_tile]), weights)
 
     def _zero_weights(self) -> None:
         """Weights of zero in the place of those before the first piece."""
-        few = self.zeros_stored(self._piece_keys)
-        nothing = self.fill(0.0, self.tile(few, self.weighed))
-        with self.b.loop(BEHIND) as slot, self.b.loop(self._piece_keys // few) as index:
-            self._hand_over(nothing, slot, index * few)
+        k, w, few = self.k, self.w, self.k.zeros_stored(self.keys)
+        with self._vector_cores(), w.tiled({k.keys: few, self.line: few}):
+            nothing = w.fill(0.0, k.weighed, self.shape(k.keys), frozenset({k.keys, k.row}))
+            with w.turns(BEHIND, Along(self.room, 1)), w.turns(self.keys // few, Along(self.line, few)):
+                self._hand_over(nothing)
 
-    def _store_statistics(self, position: Mapping[int, Expr], statistics: Sequence[SSAValue]) -> None:
+    def _store_statistics(self, statistics: Sequence[Ref]) -> None:
         """Stores what else is needed of each row: nothing."""
 
-    def _finish(self, position: Mapping[int, Expr], result: SSAValue, statistics: Sequence[SSAValue]) -> None:
+    def _finish(self, result: Ref, statistics: Sequence[Ref]) -> None:
         """Divides by the sums if there are some, turns rows of scores into rows, and stores: a part of the columns
         after the other, as each takes room until it is stored. statistics: the maximum and the sum of each row."""
-        self._store_statistics(position, statistics)
-        total = statistics[1] if statistics else None
-        b, rank, each = self.b, len(self.others), self.columns_stored
-        ones = [1 for _ in self.others]
-        with b.loop(self.wide // each) as index:
-            indices, offsets = pack([*(Expr() for _ in ones), index * each, Expr()])
-            kind = self.tile(each, F32)
+        self._store_statistics(statistics)
+        k, w, each, rank = self.k, self.w, self.k.columns_stored, len(self.k.others)
+        lines, rows = self.shape(k.feature), (*k.others, k.row, k.feature)
+        with w.turns(k.wide // each, Along(k.feature, each)), w.tiled({k.feature: each}):
             part = result
-            if kind != result.type:
-                part = b.add(
-                    ops.ExtractOp,
-                    [result, *indices],
-                    [kind],
-                    offsets=offsets,
-                    sizes=ints(kind.shape),
-                    steps=ints([1] * (rank + 2)),
-                ).results[0]
-            quotient = self.cast(part if total is None else self.op("div", part, total), self.result)
-            transposed = TileType.of([*ones, self._extent(self.row), each], self.result, "ub")
-            perm = ints([*range(rank), rank + 1, rank])
-            out = b.add(ops.TransposeOp, [quotient], [transposed], perm=perm).results[0]
-            axes = [*self.others, self.row, self.feature]
-            at = [*(position[a] for a in self.others), position[self.row] + self.unit, index * each]
-            for i, value, base in self.results:
-                if base is not self.at.product.result:
-                    continue
-                strides = result_strides(self.at, value)
-                view = b.view(
-                    b.output(i), [self.whole.get(a, 1) for a in axes], [strides.get(a, 1) for a in axes]
-                )
-                b.store(out, view, at, [*ones, self._extent(self.row), each])
-
-
-def write_over(value: SSAValue) -> SSAValue:
-    """Marks what an elementwise op gives as taking the place of its first operand."""
-    assert isinstance(value.owner, ops.ElementwiseTileOp)
-    value.owner.attributes[IN_PLACE] = UnitAttr()
-    return value
-
-
-class Between(ABC):
-    """What is between the products, of one tile of scores."""
-
-    def __init__(self, kernel: ChainKernel, position: Mapping[int, Expr], slot: Expr) -> None:
-        self.k = k = kernel
-        k.slot = slot
-        k.emitter.position = {i: position.get(a, Expr()) for i, a in enumerate(k._chain_axes)}
-        rows = k._chain_axes.index(k.row)
-        k.emitter.position[rows] = k.emitter.position[rows] + k.unit
-        self.done = k.emitted(k.chain)
-
-    def masked(self, x: SSAValue, value: float) -> SSAValue:
-        """A tile with a value in the place of keys behind the last one."""
-        k = self.k
-        at = [k.emitter.at(i) if a == k.keys else Expr() for i, a in enumerate(k._chain_axes)]
-        indices, offsets = pack(at)
-        bounds = [k.whole[a] if a == k.keys else k._extent(a) for a in k._chain_axes]
-        return k.b.add(
-            ops.MaskOp, [x, *indices], [x.type], offsets=offsets, bounds=ints(bounds), value=number(value)
-        ).results[0]
-
-    @abstractmethod
-    def alone(self) -> tuple[SSAValue, Sequence[SSAValue]]:
-        """Weights where there is one piece, and the maxima and sums of rows if the result is divided by the latter."""
-
-    @abstractmethod
-    def step(self, state: Sequence[SSAValue], slot: Expr) -> list[SSAValue]:
-        """Hands the weights over; the state behind this piece."""
-
-
-class Elementwise(Between):
-    """What is computed element by element."""
-
-    def weights(self) -> SSAValue:
-        """What the second product takes."""
-        k = self.k
-        x = k.cast(self.done[k.chain.result], k.weighed)
-        return self.masked(x, 0.0) if k.is_masked(k.s) else x
-
-    def alone(self) -> tuple[SSAValue, Sequence[SSAValue]]:
-        return self.weights(), ()
-
-    def step(self, state: Sequence[SSAValue], slot: Expr) -> list[SSAValue]:
-        self.k._hand_over(self.weights(), slot, Expr())
-        return list(state)
+            if each != k.wide:
+                part = w.put(Extract((), moved=((rank, k.feature, 1),)), [f32], frozenset(lines), [result], lines)
+            quotient = w.converted(w.apply("div", part, statistics[1]) if statistics else part, k.result)
+            perm = (*range(rank), rank + 1, rank)
+            out = w.put(Transpose(perm), [k.result], frozenset(rows), [quotient], rows)
+            for i, value, base in k.results:
+                if base is k.at.product.result:
+                    strides = result_strides(k.at, value)
+                    whole = [k.whole.get(a, 1) for a in rows]
+                    w.store(i, boxed(whole, [strides.get(a, 1) for a in rows], rows), out)

@@ -17,34 +17,34 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute
 
-from ....dialects import tile as ops
-from ....dialects.base import Expr, describe, ints, to_ints
+from ....dialects.base import describe, to_ints
 from ....dialects.dtypes import itemsize, size, tensor
 from ....dialects.graph import FusionOp, RowAttentionSchedule
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.graph.schedules import Schedule
 from ....dialects.npu.occupancy import Occupancy
-from ....dialects.npu.types import GmType, Pipe
-from ....dialects.tile import TileType
-from ....kernels.builder import KernelBuilder, dense, gm_of, may_repeat, number
-from ....kernels.emit import Emitter
-from ....kernels.graph import StageGraph
-from ....kernels.plan import Brought, Cut, PlannedAxis, PlannedGraph, StagePlace, cuts_of
+from ....dialects.npu.types import GmType, Pipe, row_strides
+from ....kernels.builder import dense, gm_of, may_repeat
+from ....kernels.emit_nest import Frame
+from ....kernels.graph import OwnAxis
+from ....kernels.nest import Along, Nest, NestWriter
+from ....kernels.plan import Cut, PlannedAxis, cuts_of
 from ....kernels.price import Price
 from ....kernels.product import grids
-from ....kernels.stage import Apply, Ref, Stage
+from ....kernels.stage import Apply, Reduce, Ref, Spread, Stage
 from ....kernels.vector_cost import computing, copying
+from ....kernels.writer import boxed
 from ....machine import Machine
 from ...errors import TooLarge
 from ...fusion.long_rows import UB_FRACTION
+from ..nested import NestedKernel
 from ..schedule import share
-from ..scheduled import ScheduledKernel, as_row_attention, cannot_obey
+from ..scheduled import as_row_attention, cannot_obey
 from .attention import LOWEST
 from .attention_parts import attention_in, result_dims, result_strides
-from .row_attention_parts import WEIGHTS, WIDE, score_stages, value_stages
+from .row_attention_parts import WIDE, HalfStages, score_stages, value_stages
 
 KEYS = (256, 192, 128, 96, 64, 56, 48, 40, 32, 24, 16, 8)
 """Keys of a tile that are tried."""
@@ -70,14 +70,8 @@ class _PieceCost:
     head: float = 0.0
 
 
-class RowAttentionKernel(ScheduledKernel):
+class RowAttentionKernel(NestedKernel):
     """Lowers attention of few rows. `outer` are the axes of its tiles, `row` the longest one that keys do not have."""
-
-    s: RowAttentionSchedule
-    """The schedule that is built."""
-    b: KernelBuilder
-    weights: SSAValue
-    """The exponentials of the piece that is built."""
 
     def __init__(self, fusion: FusionOp, machine: Machine, asked: RowAttentionSchedule):
         self.fusion, self.machine, self.asked = fusion, machine, asked
@@ -104,7 +98,7 @@ class RowAttentionKernel(ScheduledKernel):
             for rows in [asked.rows] if asked.rows else sorted({1, longest}, reverse=True):
                 for keys in [asked.keys] if asked.keys else self._keys_tried(rows, parts):
                     first = RowAttentionSchedule(rows, keys, None, parts, asked.ub or 2, asked.cores)
-                    tried = [asked.grid] if asked.grid else grids(self._counts(first), max(most, 1))
+                    tried = [asked.grid] if asked.grid else grids(self.counts(first), max(most, 1))
                     for grid in tried:
                         schedule = replace(first, grid=tuple(grid))
                         if self._refusal(schedule) is None:
@@ -143,7 +137,7 @@ class RowAttentionKernel(ScheduledKernel):
         even = next((n for n in fitting if (self.keys // (parts or 1)) % n == 0), None)
         return [n for n in (first, even) if n is not None]
 
-    def _counts(self, s: RowAttentionSchedule) -> list[int]:
+    def counts(self, s: RowAttentionSchedule) -> list[int]:
         """Tiles along each axis of the result but the last."""
         return [
             -(-self.extents[a] // (s.rows or 1)) if a == self.row else self.extents[a] for a in self.outer
@@ -163,7 +157,7 @@ class RowAttentionKernel(ScheduledKernel):
         if cores > self.machine.vector_cores:
             there = f"{self.machine.vector_cores} vector cores of {self.machine.name}"
             return f"a grid of {cores} is more than the {there}"
-        for a, n, tiles in zip(self.outer, s.grid, self._counts(s), strict=True):
+        for a, n, tiles in zip(self.outer, s.grid, self.counts(s), strict=True):
             if share(tiles, n)[0] != n:
                 return f"axis {a} of {tiles} tiles cannot be split over {n} cores"
         need, room = self._bytes(s), self.machine.spaces["ub"].bytes
@@ -171,22 +165,22 @@ class RowAttentionKernel(ScheduledKernel):
             return f"a tile of {s.rows} rows and {s.keys} keys takes {need} bytes of ub, of {room} there are"
         return None
 
-    def _part(self, s: RowAttentionSchedule) -> int:
+    def part(self, s: RowAttentionSchedule) -> int:
         """The keys of a part."""
         return self.keys // (s.split_keys or 1)
 
-    def _tiles(self, s: RowAttentionSchedule, keys: int | None = None) -> tuple[list[int], list[int]]:
+    def tiles(self, s: RowAttentionSchedule, keys: int | None = None) -> tuple[list[int], list[int]]:
         """Extents of the tiles of both halves along their axes, with so many keys."""
         lead = [s.rows or 1 if a == self.row else 1 for a in self.outer]
-        piece = keys or min(s.keys or 1, self._part(s))
+        piece = keys or min(s.keys or 1, self.part(s))
         return [*lead, piece, self.scores.last], [*lead, piece, self.values.last]
 
     def _bytes(self, s: RowAttentionSchedule) -> int:
         """Bytes of ub: tiles of both halves, once more for the loads of what is left behind the last whole piece,
         columns of a piece, and what is carried."""
-        first, second = self._tiles(s)
+        first, second = self.tiles(s)
         rows, keys, slots = s.rows or 1, first[-2], s.ub or 2
-        rest, largest = self._part(s) % keys, 4 * max(size(first), size(second))
+        rest, largest = self.part(s) % keys, 4 * max(size(first), size(second))
         loads = sum(
             slots * half.last * itemsize(half.loaded) * (keys + rest) for half in (self.scores, self.values)
         )
@@ -222,8 +216,8 @@ class RowAttentionKernel(ScheduledKernel):
         s, machine = as_row_attention("", schedule), self.machine
         assert s.grid is not None
         cores = size(s.grid) * (s.split_keys or 1)
-        tiles = size([share(n, g)[1] for n, g in zip(self._counts(s), s.grid, strict=True)])
-        piece = self._tiles(s)[0][-2]
+        tiles = size([share(n, g)[1] for n, g in zip(self.counts(s), s.grid, strict=True)])
+        piece = self.tiles(s)[0][-2]
         cost = self._cost(s.rows or 1, piece)
         loading = max(cost.loading, cost.bytes * cores / machine.hbm_bytes_per_cycle)
         loading += machine.wait_cycles.get("MTE2", 0)
@@ -236,7 +230,7 @@ class RowAttentionKernel(ScheduledKernel):
         return Price(
             launch=machine.vector_launch_microseconds(cores),
             turn={Pipe.MTE2: loading, Pipe.V: cost.working},
-            turns=tiles * -(-self._part(s) // piece),
+            turns=tiles * -(-self.part(s) // piece),
             clock_mhz=machine.clock_mhz,
             before=tiles * cost.head,
             behind=cost.working + combining,
@@ -273,19 +267,15 @@ class RowAttentionKernel(ScheduledKernel):
 
     # -- plan --------------------------------------------------------------------------------------------------
 
-    @property
-    def unstaged(self) -> str:
-        return "the softmax and what it carries over the keys are written out in the loop over these, around the stages"
-
     def planned_axes(self, schedule: Schedule) -> list[PlannedAxis]:
         s = as_row_attention("", schedule)
         assert s.grid is not None
         found: list[PlannedAxis] = []
-        for a, tiles, cores in zip(self.outer, self._counts(s), s.grid, strict=True):
+        for a, tiles, cores in zip(self.outer, self.counts(s), s.grid, strict=True):
             rows, length = a == self.row, s.rows or 1 if a == self.row else 1
             name, role = ("rows", "rows") if rows else (f"b{a}", "batch")
             found.append(PlannedAxis(name, role, self.extents[a], length, cuts_of(*share(tiles, cores), length)))
-        part, piece = self._part(s), self._tiles(s)[0][-2]
+        part, piece = self.part(s), self.tiles(s)[0][-2]
         cuts = (
             Cut("cores", s.split_keys or 1, part, "part of the keys"),
             Cut("loop", -(-part // piece), piece, "piece of the keys"),
@@ -295,25 +285,9 @@ class RowAttentionKernel(ScheduledKernel):
         found.append(PlannedAxis("features", "summed", self.scores.last, self.scores.last))
         return found
 
-    def stage_graphs(self) -> Mapping[str, StageGraph]:
-        return {"scores": self.scores.stages, "values": self.values.stages}
-
-    def planned_graphs(self, schedule: Schedule) -> list[PlannedGraph]:
-        s = as_row_attention("", schedule)
-        assert s.grid is not None and s.ub
+    def planned(self, nest: Nest) -> list[int]:
         keys = len(self.outer)
-        shares = (share(n, g) for n, g in zip(self._counts(s), s.grid, strict=True))
-        around = tuple(i for i, (_, trips) in enumerate(shares) if may_repeat(trips))
-        inside = (*around, keys) if may_repeat(-(-self._part(s) // self._tiles(s)[0][-2])) else around
-        found: list[PlannedGraph] = []
-        brought = {WEIGHTS: Brought("exponentials", None)}
-        parts = zip(self.stage_graphs(), (self.scores, self.values), self._tiles(s), (keys + 2, keys + 1), strict=True)
-        for part, half, tile, last in parts:
-            constant = set(half.constant(keys))
-            places = tuple(StagePlace(around if i in constant else inside) for i in range(len(half.stages)))
-            axes = (*range(keys + 1), last)
-            found.append(PlannedGraph(part, half.stages, axes, tuple(tile), {"ub": s.ub}, places, brought))
-        return found
+        return [keys if number > keys + 2 else number for number in range(keys + 3 + len(nest.stages.own))]
 
     # -- build -------------------------------------------------------------------------------------------------
 
@@ -322,34 +296,11 @@ class RowAttentionKernel(ScheduledKernel):
         lead = [parts, *(self.extents[a] for a in self.outer)]
         return [tensor(shape, WIDE) for shape in ([*lead, self.at.domain[-1]], lead, lead)]
 
-    def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
-        s = self.s = as_row_attention(name, schedule)
-        assert s.grid is not None and s.ub and s.rows
-        split = {a: share(n, g) for a, n, g in zip(self.outer, self._counts(s), s.grid, strict=True)}
-        on_grid = [a for a in self.outer if may_repeat(split[a][0])]
-        cut = [s.split_keys] if s.split_keys else []
-        b = self.b = KernelBuilder(
-            self.machine,
-            "vector",
-            [*cut, *(split[a][0] for a in on_grid)],
-            [gm_of(v) for v in self.fusion.body.block.args],
-            self._outputs(s),
-            slots={"ub": s.ub},
-        )
-        b.location = self.fusion.location
-        part = Expr.of(b.coordinates[0]) if cut else None
-        with b.section("vector"), ExitStack() as stack:
-            position: dict[int, Expr] = {}
-            for a in self.outer:
-                length = s.rows if a == self.row else 1
-                at = Expr.of(b.coordinates[len(cut) + on_grid.index(a)]) if a in on_grid else Expr()
-                position[a] = at * (split[a][1] * length)
-            for a in self.outer:
-                if may_repeat(split[a][1]):
-                    index = stack.enter_context(b.loop(split[a][1]))
-                    position[a] = position[a] + index * (s.rows if a == self.row else 1)
-            self._rows(position, part)
-        return b.finish(name)
+    def frame(self, schedule: Schedule) -> Frame:
+        s = as_row_attention("", schedule)
+        inputs, slots = [gm_of(v) for v in self.fusion.body.block.args], {"ub": s.ub or 2}
+        location = self.fusion.location
+        return Frame(self.machine, "vector", inputs, self._outputs(s), [], slots, "vector", location=location)
 
     def _outputs(self, s: RowAttentionSchedule) -> list[GmType]:
         if s.split_keys is None:
@@ -359,110 +310,139 @@ class RowAttentionKernel(ScheduledKernel):
         lead = [s.split_keys, *(self.extents[a] for a in self.outer)]
         return [dense(shape, WIDE) for shape in ([*lead, self.at.domain[-1]], lead, lead)]
 
-    def _rows(self, position: Mapping[int, Expr], part: Expr | None) -> None:
+    def nest(self, schedule: Schedule) -> Nest:
+        return RowNest(self, as_row_attention("", schedule)).written()
+
+
+class RowNest:
+    """Attention of few rows on its way into a nest. Its axes are `outer`, the keys, the columns of the values, and what
+    a score sums."""
+
+    def __init__(self, kernel: RowAttentionKernel, s: RowAttentionSchedule):
+        self.k, self.s, self.keys = kernel, s, len(kernel.outer)
+        w = self.w = NestWriter(self.keys + 3, kernel.fusion.location)
+        self.part = w.own([OwnAxis("part of the keys", of=self.keys, step=0)])[0] if s.split_keys else None
+        self.rows, self.columns = tuple(range(self.keys)), self.keys + 1
+        self.first, self.second = kernel.tiles(s)
+
+    def written(self) -> Nest:
+        """All of it."""
+        s, k, w = self.s, self.k, self.w
+        assert s.grid is not None and s.rows
+        shares = [share(n, g) for n, g in zip(k.counts(s), s.grid, strict=True)]
+        lengths = [s.rows if a == k.row else 1 for a in k.outer]
+        with ExitStack() as stack:
+            if self.part is not None and s.split_keys:
+                along = Along(self.keys, k.part(s)), Along(self.part, 1)
+                stack.enter_context(w.turns(s.split_keys, *along, by="cores"))
+            for i, ((cores, trips), length) in enumerate(zip(shares, lengths, strict=True)):
+                if may_repeat(cores):
+                    stack.enter_context(w.turns(cores, Along(i, trips * length), by="cores"))
+            for i, ((_, trips), length) in enumerate(zip(shares, lengths, strict=True)):
+                if may_repeat(trips):
+                    stack.enter_context(w.turns(trips, Along(i, length)))
+            self._rows()
+        return w.nest()
+
+    def _rows(self) -> None:
         """All keys of a part, or all there are, for one tile of rows."""
-        s, b = self.s, self.b
-        first, second = self._tiles(s)
-        piece = first[-2]
-        whole, rest = divmod(self._part(s), piece)
-        start = Expr() if part is None else part * self._part(s)
-        given = {WEIGHTS: lambda *_: self.weights}
-        emitters = tuple(Emitter(b, tile, given=given) for tile in (first, second))
-        known: list[dict[Ref, SSAValue]] = []
-        for half, emitter in zip((self.scores, self.values), emitters, strict=True):
-            emitter.position = {i: position[a] for i, a in enumerate(self.outer)}
-            done: dict[Ref, SSAValue] = {}
-            for i in half.stages.ordered(half.constant(len(self.outer))):
-                emitter.emit(i, half.stages[i], done)
-            known.append(done)
-        column, wide = self._columns(s)
-        state = [self._fill(LOWEST, column), self._fill(0.0, column), self._fill(0.0, wide)]
-        with b.loop(whole, state) as index:
-            state[:] = self._piece(emitters, known, start + index * piece, state)
-        if rest:
-            short = tuple(Emitter(b, tile, given=given) for tile in self._tiles(s, rest))
-            for emitter in short:
-                emitter.position = {i: position[a] for i, a in enumerate(self.outer)}
-            halves = zip((self.scores, self.values), known, strict=True)
-            left = [
-                {ref: v for ref, v in done.items() if len(self.outer) not in half.stages[ref[0]].axes}
-                for half, done in halves
-            ]
-            state = self._piece(short, left, start + whole * piece, state)
-        self._finish(position, part, state)
+        w, k, keys, piece = self.w, self.k, self.keys, self.first[-2]
+        whole, rest = divmod(k.part(self.s), piece)
+        halves = [
+            _Half(w, half, [*range(keys + 1), last], tile)
+            for half, last, tile in ((k.scores, keys + 2, self.first), (k.values, self.columns, self.second))
+        ]
+        with w.tiled(dict(enumerate([*self.second, 1]))):
+            for half in halves:
+                half.take(half.half.constant(keys))
+            state = [self._fill(LOWEST), self._fill(0.0), self._fill(0.0, wide=True)]
+            with w.turns(whole, Along(keys, piece), state=state):
+                state[:] = self._piece(halves, piece, state)
+            if rest:
+                shorter = [half.of_piece(keys, rest) for half in halves]
+                with w.tiled({keys: rest}), w.turns(1, Along(keys, 0, whole * piece)):
+                    state = self._piece(shorter, rest, state)
+            self._finish(state)
 
-    def _piece(
-        self,
-        emitters: Sequence[Emitter],
-        known: Sequence[dict[Ref, SSAValue]],
-        keys: Expr,
-        state: Sequence[SSAValue],
-    ) -> list[SSAValue]:
-        """The state (maximum, sum, result) behind a piece. What it writes over is read before: a loop has one place for
-        each tile."""
-        peak, total, result = state
-        for emitter in emitters:
-            emitter.position[len(self.outer)] = keys
-        x = self._wide(self.scores.emit(emitters[0], dict(known[0])))
-        here = self._reduced("max", x)
-        now = self._op("max", peak, here)
-        e = self._op("exp", self._op("sub", x, self._spread(now, x.type)))
-        change = self._op("exp", self._op("sub", peak, now))
-        self.weights = e
-        part = self.values.emit(emitters[1], dict(known[1]))
-        total = self._op("add", self._op("mul", total, change), self._reduced("sum", e))
-        result = self._op("add", self._op("mul", result, self._spread(change, result.type)), part)
-        return [self._op("max", peak, here), total, result]
+    def _piece(self, halves: Sequence[_Half], piece: int, state: Sequence[Ref]) -> list[Ref]:
+        """The state (maximum, sum, result) behind a piece of so many keys. What it writes over is read before: a loop
+        has one place for each tile."""
+        w, (peak, total, result), (scores, values) = self.w, state, halves
+        x = w.converted(scores.whole(), WIDE)
+        here = self._reduced("max", x, piece)
+        now = w.apply("max", peak, here)
+        e = w.apply("exp", w.apply("sub", x, self._like(now, x)))
+        change = w.apply("exp", w.apply("sub", peak, now))
+        part = values.whole(e)
+        total = w.apply("add", w.apply("mul", total, change), self._reduced("sum", e, piece))
+        result = w.apply("add", w.apply("mul", result, self._like(change, result)), part)
+        return [w.apply("max", peak, here), total, result]
 
-    def _finish(self, position: Mapping[int, Expr], part: Expr | None, state: Sequence[SSAValue]) -> None:
+    def _finish(self, state: Sequence[Ref]) -> None:
         """Divides by the sums and stores; of a part, stores all three."""
-        b, s = self.b, self.s
-        peak, total, result = state
-        lead = [s.rows or 1 if a == self.row else 1 for a in self.outer]
-        at, columns = [position[a] for a in self.outer], self.at.domain[-1]
-        if part is not None:
-            b.store(result, b.output(0), [part, *at, Expr()], [1, *lead, columns])
-            b.store(peak, b.output(1), [part, *at], [1, *lead])
-            b.store(total, b.output(2), [part, *at], [1, *lead])
+        (peak, total, result), w, k, rows = state, self.w, self.k, self.rows
+        extents, wide = [k.extents[a] for a in k.outer], k.at.domain[-1]
+        if self.part is not None:
+            self._store_part(0, result, (*rows, self.columns), [*extents, wide])
+            self._store_part(1, peak, rows, extents)
+            self._store_part(2, total, rows, extents)
             return
-        out = self._op("div", result, self._spread(total, result.type))
-        kind = element_of(self.at.product.result)
-        if kind != WIDE:
-            out = self._op("convert", out, kind=TileType.of(ops.tile_type(out).shape, kind, "ub"))
-        axes = [*self.outer, len(shape_of(self.at.scores.result))]
-        last = self.fusion.body.block.last_op
+        kind = element_of(k.at.product.result)
+        out = w.converted(w.apply("div", result, self._like(total, result)), kind)
+        axes = [*k.outer, len(shape_of(k.at.scores.result))]
+        last = k.fusion.body.block.last_op
         assert last is not None
         for i, value in enumerate(last.operands):
-            strides = result_strides(self.at, value)
-            view = b.view(b.output(i), [self.extents[a] for a in axes], [strides.get(a, 1) for a in axes])
-            b.store(out, view, [*at, Expr()], [*lead, columns])
+            strides = result_strides(k.at, value)
+            shape = [k.extents[a] for a in axes]
+            w.store(i, boxed(shape, [strides.get(a, 1) for a in axes], [*rows, self.columns]), out)
 
-    # -- tiles -------------------------------------------------------------------------------------------------
+    def _store_part(self, output: int, tile: Ref, axes: Sequence[int], extents: Sequence[int]) -> None:
+        """Stores what a part of the keys gives beside that of the others."""
+        assert self.part is not None
+        whole = [self.s.split_keys or 1, *extents]
+        self.w.store(output, boxed(whole, row_strides(whole), [self.part, *axes]), tile)
 
-    def _columns(self, s: RowAttentionSchedule) -> tuple[TileType, TileType]:
-        """The types of a number for each row, and of a row of the result for each."""
-        lead = [s.rows or 1 if a == self.row else 1 for a in self.outer]
-        return TileType.of([*lead, 1, 1], WIDE, "ub"), TileType.of([*lead, 1, self.at.domain[-1]], WIDE, "ub")
+    def _fill(self, value: float, wide: bool = False) -> Ref:
+        """A number for each row, or a row of the result for each."""
+        spans = frozenset([*self.rows, self.columns] if wide else self.rows)
+        return self.w.fill(value, WIDE, (*self.rows, self.keys, self.columns), spans)
 
-    def _fill(self, value: float, kind: TileType) -> SSAValue:
-        return self.b.add(ops.FillOp, [], [kind], value=number(value)).results[0]
-
-    def _op(self, name: str, *operands: SSAValue, kind: Attribute | None = None) -> SSAValue:
-        return self.b.add(ops.ELEMENTWISE[name], operands, [kind or operands[0].type]).results[0]
-
-    def _wide(self, x: SSAValue) -> SSAValue:
-        kind = ops.tile_type(x)
-        if kind.element == WIDE:
-            return x
-        return self._op("convert", x, kind=TileType.of(kind.shape, WIDE, "ub"))
-
-    def _spread(self, x: SSAValue, kind: Attribute) -> SSAValue:
-        return x if x.type == kind else self.b.add(ops.BroadcastOp, [x], [kind]).results[0]
-
-    def _reduced(self, kind: str, x: SSAValue) -> SSAValue:
+    def _reduced(self, kind: str, x: Ref, piece: int) -> Ref:
         """The maximum or the sum over the keys of a piece."""
-        column, _ = self._columns(self.s)
-        if x.type == column:
+        if piece == 1:
             return x
-        dims = ints([len(self.outer)])
-        return self.b.add(ops.ReduceOp, [x], [column], kind=StringAttr(kind), dims=dims).results[0]
+        shape = self.w.shape(x)
+        return self.w.put(Reduce(kind, ((self.keys, piece),)), [WIDE], frozenset(self.rows), [x], shape)
+
+    def _like(self, ref: Ref, other: Ref) -> Ref:
+        """A number for each row, repeated over what another result spans."""
+        stage = self.w.graph[other[0]]
+        return self.w.put(Spread(), [WIDE], stage.axes, [ref], stage.tile_axes)
+
+
+class _Half:
+    """The stages of a half on their way into a nest, where its axes are called so, with a tile of these extents."""
+
+    def __init__(self, w: NestWriter, half: HalfStages, axes: Sequence[int], tile: Sequence[int]):
+        self.w, self.half, self.axes, self.tile = w, half, axes, tile
+        self.known: dict[Ref, Ref] = {}
+        """What is there before the pieces."""
+
+    def take(self, stages: Sequence[int], known: dict[Ref, Ref] | None = None) -> None:
+        for i in self.half.stages.ordered(stages):
+            self.w.take_known(self.half.stages, i, self.axes, self.tile, self.known if known is None else known)
+
+    def of_piece(self, keys: int, length: int) -> _Half:
+        """The same with a piece of other length along the axis of the keys."""
+        half = self.half
+        found = _Half(self.w, half, self.axes, [length if a == keys else n for a, n in enumerate(self.tile)])
+        found.known = {ref: at for ref, at in self.known.items() if keys not in half.stages[ref[0]].axes}
+        return found
+
+    def whole(self, given: Ref | None = None) -> Ref:
+        """The result of a piece, by the stages that are not there before; given: the weights."""
+        half, known = self.half, dict(self.known)
+        known |= {(i, 0): given for i, stage in enumerate(half.stages) if stage.kind == "given" and given is not None}
+        self.take([i for i, _ in enumerate(half.stages) if (i, 0) not in known], known)
+        return known[half.result]

@@ -15,7 +15,6 @@ from ....dialects.dtypes import element_type, size, tensor
 from ....dialects.graph import ContractOp, FusionOp, ReshapeOp, YieldOp
 from ....dialects.graph.control import AXES
 from ....dialects.graph.interface import element_of, shape_of
-from ....kernels.emit import Emitter
 from ....kernels.stage import Given, Ref, Stage
 from ....machine import Machine
 from ...forms.access import Load
@@ -86,12 +85,6 @@ class HalfStages(FusionStages):
             else:
                 found.append(i)
         return found
-
-    def emit(self, emitter: Emitter, done: dict[Ref, SSAValue]) -> SSAValue:
-        """The tile of the result, by the stages that are not done."""
-        for i in self.stages.ordered(i for i, _ in enumerate(self.stages) if (i, 0) not in done):
-            emitter.emit(i, self.stages[i], done)
-        return done[self.result]
 
 
 def score_stages(fusion: FusionOp, at: Attention, outer: Sequence[int], machine: Machine) -> HalfStages:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
 from xdsl.ir import SSAValue
 
-from ....dialects.base import Expr
 from ....dialects.dtypes import size
 from ....dialects.graph import AttentionSchedule
 from ....dialects.graph.schedules import Schedule
 from ....dialects.open_sizes import certain
-from ....kernels.builder import KernelBuilder, may_repeat
+from ....kernels.builder import may_repeat
+from ....kernels.nest import Along, Nest, NestWriter
 from ....kernels.plan import Cut, PlannedAxis, cuts_of
 from ....kernels.product import grids
+from ..nested import NestedKernel
 from ..schedule import share
-from ..scheduled import ScheduledKernel, as_attention, cannot_obey
+from ..scheduled import as_attention, cannot_obey
+
+SPACES = ("l1", "l0a", "l0b", "l0c", "ub")
+"""The memories whose buffers a schedule counts."""
 
 
-class RowTiles(ScheduledKernel):
+class RowTiles(NestedKernel):
     """A launch for chained products. `outer` are the axes of its tiles, all of the result's but the last, and `row` is
     the one along which a tile has more than one place; the second product sums up along `keys`, and its columns are
     along `feature`; `extents` are those of what is computed here. units: vector cores that share a tile of rows. wide:
@@ -56,7 +60,7 @@ class RowTiles(ScheduledKernel):
         s = as_attention("", schedule)
         assert s.rows and s.keys and s.scored and s.columns and s.features
         found: list[PlannedAxis] = []
-        for a, (cores, trips) in self._split(s).items():
+        for a, (cores, trips) in self.split(s).items():
             length, cuts = self._length(a, s), cuts_of(cores, trips, self._length(a, s))
             if a == self.row and self.units > 1:
                 cuts = (*cuts, Cut("units", self.units, length // self.units, "part of a vector core"))
@@ -118,26 +122,37 @@ class RowTiles(ScheduledKernel):
                 return f"a tile of {s.rows} rows and {s.keys} keys takes {need} bytes of {space}, of {room} there are"
         return None
 
-    def _split(self, s: AttentionSchedule) -> dict[int, tuple[int, int]]:
+    def split(self, s: AttentionSchedule) -> dict[int, tuple[int, int]]:
         """For each axis of tiles the cores along it, and the tiles of each."""
         assert s.rows and s.grid
         return {a: share(self._tiles(a, s.rows), n) for a, n in zip(self.outer, s.grid, strict=True)}
 
-    def _of_core(self, here: Sequence[Expr], s: AttentionSchedule) -> dict[int, Expr]:
-        """Where the tiles of a core begin; here: its coordinates, of the axes along which there are several cores."""
-        split, coordinates = self._split(s), iter(here)
-        position: dict[int, Expr] = {}
-        for a in self.outer:
-            core = next(coordinates) if may_repeat(split[a][0]) else Expr()
-            position[a] = core * (split[a][1] * self._length(a, s))
-        return position
+    def planned(self, nest: Nest) -> list[int]:
+        order = [*self.outer, self.keys, self.feature]
+        axes = [order.index(a) if a in order else 0 for a in range(self.feature + 1)]
+        summed = iter(range(len(order), len(order) + len(self.summed)))
+        for own in nest.stages.own.values():
+            axes.append(next(summed) if own.of is None else axes[own.of])
+        return axes
 
-    def _loops(self, b: KernelBuilder, stack: ExitStack, position: dict[int, Expr], s: AttentionSchedule) -> None:
-        """Opens the loops over the tiles of a core, which move its position."""
-        split = self._split(s)
-        for a in self.outer:
-            if may_repeat(split[a][1]):
-                position[a] = position[a] + stack.enter_context(b.loop(split[a][1])) * self._length(a, s)
+    @contextmanager
+    def in_cores(self, w: NestWriter, s: AttentionSchedule, here: Mapping[int, int]) -> Iterator[None]:
+        """What is written inside is what each core does. here: axes that are where a core is along an axis."""
+        with ExitStack() as stack:
+            for a, (cores, trips) in self.split(s).items():
+                if may_repeat(cores):
+                    along = [Along(a, trips * self._length(a, s)), *([Along(here[a], 1)] if a in here else [])]
+                    stack.enter_context(w.turns(cores, *along, by="cores"))
+            yield
+
+    @contextmanager
+    def in_loops(self, w: NestWriter, s: AttentionSchedule) -> Iterator[None]:
+        """What is written inside is in loops over the tiles of a core."""
+        with ExitStack() as stack:
+            for a, (_, trips) in self.split(s).items():
+                if may_repeat(trips):
+                    stack.enter_context(w.turns(trips, Along(a, self._length(a, s))))
+            yield
 
     def _length(self, axis: int, s: AttentionSchedule) -> int:
         assert s.rows

@@ -1,0 +1,93 @@
+"""Builds kernels of nests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import LocationAttr
+from xdsl.ir import SSAValue
+
+from ..dialects import tile as ops
+from ..dialects.base import Expr
+from ..dialects.npu.types import GmType
+from ..machine import Machine
+from .builder import KernelBuilder, may_repeat
+from .emit_looped import LoopEmitter
+from .nest import Nest, Turns
+from .stage import Ref
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a kernel has around its stages: cores of which `kind` it is for; inputs, outputs and workspaces; buffers in
+    flight by memory; the section that it is in, and the vector cores that share it."""
+
+    machine: Machine
+    kind: str
+    inputs: Sequence[GmType]
+    outputs: Sequence[GmType]
+    workspaces: Sequence[GmType]
+    slots: Mapping[str, int]
+    section: str
+    units: int = 1
+    location: LocationAttr | None = None
+
+
+def nested_kernel(name: str, frame: Frame, nest: Nest) -> ops.KernelOp:
+    """A kernel of a nest."""
+    grid = [trips for trips in nest.grid() if may_repeat(trips)]
+    tensors = frame.inputs, frame.outputs, frame.workspaces
+    b = KernelBuilder(frame.machine, frame.kind, grid, *tensors, slots=dict(frame.slots))
+    b.location = frame.location
+    with b.section(frame.section, frame.units) as unit:
+        emitter = NestEmitter(b, (), cores=iter(list(b.coordinates)), unit=unit)
+        emitter.build_all(nest, nest.body, {})
+    return b.finish(name)
+
+
+@dataclass
+class NestEmitter(LoopEmitter):
+    """Builds a nest. cores: where the core is along each axis of the grid that is still to come; unit: the number of
+    the vector core."""
+
+    cores: Iterator[SSAValue] = field(default_factory=lambda: iter(()))
+    unit: SSAValue | None = None
+
+    def build_all(self, nest: Nest, body: Sequence[int | Turns], done: dict[Ref, SSAValue]) -> None:
+        """Builds stages and loops in order, and adds the results of the stages."""
+        for item in body:
+            if isinstance(item, Turns):
+                self._turns(nest, item, done)
+            else:
+                self.tile = nest.tiles[item]
+                self.emit_placed(item, nest.stages[item], done)
+
+    def _turns(self, nest: Nest, loop: Turns, done: dict[Ref, SSAValue]) -> None:
+        position, steps = dict(self.position), self.steps
+        first = {before: done[before] for before, _ in loop.carried}
+        carried = [first[before] for before, _ in loop.carried]
+        with self._index(loop, carried) as index:
+            for axis, apart, ahead in loop.along:
+                self.position[axis] = self.at(axis) + index * apart + ahead
+            each, begun = loop.steps
+            self.steps = steps + index * each + begun
+            done.update(zip(first, carried, strict=True))
+            self.build_all(nest, loop.body, done)
+            carried[:] = [done[after] for _, after in loop.carried]
+        done.update(first)
+        done.update((after, value) for (_, after), value in zip(loop.carried, carried, strict=True))
+        self.position, self.steps = position, steps
+
+    @contextmanager
+    def _index(self, loop: Turns, carried: list[SSAValue]) -> Iterator[Expr]:
+        """Which turn it is."""
+        if loop.by == "units":
+            assert self.unit is not None
+            yield Expr.of(self.unit)
+        elif loop.by == "cores":
+            yield Expr.of(next(self.cores)) if may_repeat(loop.trips) else Expr()
+        else:
+            with self.builder.loop(loop.trips, carried) as index:
+                yield index

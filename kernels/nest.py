@@ -1,0 +1,195 @@
+"""Stages in loops: a kernel as a tree, of which the leaves are stages, in the order in which they are built.
+
+A loop goes along axes, and carries results from turn to turn. Each stage has a tile of extents of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from xdsl.ir import Attribute
+
+from ..dialects.npu.types import padded_bytes
+from .builder import may_repeat
+from .graph import StageGraph
+from .looped import LoopedStages
+from .plan import Binding, PlannedGraph, StagePlace
+from .renumber import renumbered
+from .stage import Apply, Ref, Stage, StageOp
+from .writer import StageWriter
+
+
+class Along(NamedTuple):
+    """An axis that a loop goes along: from turn to turn so many elements, from so many `ahead` of where it is on."""
+
+    axis: int
+    apart: int
+    ahead: int = 0
+
+
+@dataclass(frozen=True)
+class Turns:
+    """A loop, and what is in it, in order: stages by their numbers, and further loops.
+
+    by: what takes the turns: one loop after the other, the cores of the grid, or the vector cores beside a cube core.
+    carried: what goes from turn to turn, as what it is before the loop, which inside stands for what the turn before
+    has made, and as what a turn makes of it, which behind the loop stands for what the last one has made. steps: how
+    many mma steps a turn adds to the sums, and how many there were before.
+    """
+
+    trips: int
+    along: tuple[Along, ...]
+    body: tuple[int | Turns, ...]
+    by: Binding = "loop"
+    carried: tuple[tuple[Ref, Ref], ...] = ()
+    steps: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Stages in loops. tiles: the extents of the tile of each along all axes."""
+
+    stages: StageGraph
+    tiles: Sequence[Sequence[int]]
+    body: tuple[int | Turns, ...]
+
+    def around(self) -> Mapping[int, tuple[Turns, ...]]:
+        """The loops that each stage is in, the outermost first."""
+        found: dict[int, tuple[Turns, ...]] = {}
+        left: list[tuple[int | Turns, tuple[Turns, ...]]] = [(item, ()) for item in self.body]
+        while left:
+            item, loops = left.pop()
+            if isinstance(item, Turns):
+                left += [(inner, (*loops, item)) for inner in item.body]
+            else:
+                found[item] = loops
+        return found
+
+    def placed(
+        self, axes: Sequence[int], slots: Mapping[str, int], tensors: tuple[int, int] | None = None
+    ) -> PlannedGraph:
+        """The stages in their places. axes: for each axis, which of the plan's it is; slots: buffers in flight, by
+        memory; tensors: how many inputs and outputs there are."""
+        around, carried = self.around(), {after: loop for loop in self._loops() for _, after in loop.carried}
+        places: list[StagePlace] = []
+        for i, stage in enumerate(self.stages):
+            loops = [a for loop in around[i] if loop.by == "loop" and may_repeat(loop.trips) for a in loop.along]
+            inside = dict.fromkeys(axes[a.axis] for a in loops if a.apart)
+            shape = stage.extents(self.tiles[i])
+            moved = sum(padded_bytes(shape, e) for j, e in enumerate(stage.elements) if (i, j) in carried)
+            places.append(StagePlace(tuple(inside), carried=moved))
+        return PlannedGraph("", self.stages, tuple(axes), (), slots, tuple(places), {}, self.tiles, tensors)
+
+    def _loops(self) -> Iterator[Turns]:
+        left = list(self.body)
+        while left:
+            item = left.pop(0)
+            if isinstance(item, Turns):
+                yield item
+                left = [*item.body, *left]
+
+    def grid(self) -> list[int]:
+        """How many cores there are along each axis of the grid, the outermost first."""
+        return [loop.trips for loop in self._loops() if loop.by == "cores"]
+
+
+@dataclass
+class NestWriter(StageWriter):
+    """Writes stages down in loops. tile: the extents of the tiles that are written, by axis; one element along others.
+    """
+
+    tile: Mapping[int, int] = field(default_factory=dict[int, int])
+    tiles: list[Mapping[int, int]] = field(default_factory=list[Mapping[int, int]])
+    body: list[int | Turns] = field(default_factory=list[int | Turns])
+
+    def put(
+        self,
+        op: StageOp,
+        elements: Sequence[Attribute],
+        axes: frozenset[int] = frozenset(),
+        operands: Sequence[Ref] = (),
+        shape: Sequence[int] = (),
+    ) -> Ref:
+        ref = super().put(op, elements, axes, operands, shape)
+        self._placed(ref[0], self.tile)
+        return ref
+
+    def _placed(self, stage: int, tile: Mapping[int, int]) -> None:
+        self.tiles.append(tile)
+        self.body.append(stage)
+
+    @contextmanager
+    def tiled(self, tile: Mapping[int, int]) -> Iterator[None]:
+        """What is written inside has these extents along some axes."""
+        outer, self.tile = self.tile, {**self.tile, **tile}
+        yield
+        self.tile = outer
+
+    @contextmanager
+    def turns(
+        self,
+        trips: int,
+        *along: Along,
+        state: list[Ref] | None = None,
+        by: Binding = "loop",
+        steps: tuple[int, int] = (0, 0),
+    ) -> Iterator[None]:
+        """What is written inside is in a loop, which carries what is in `state` when it begins, and then what is there
+        when it ends."""
+        outer, self.body, before = self.body, [], list(state or ())
+        yield
+        carried = tuple(zip(before, state or (), strict=True))
+        outer.append(Turns(trips, along, tuple(self.body), by, carried, steps))
+        self.body = outer
+
+    def over(self, ref: Ref) -> Ref:
+        """The same elementwise result, in the place of its first operand."""
+        stage = self.graph[ref[0]]
+        assert isinstance(stage.op, Apply)
+        self.graph[ref[0]] = replace(stage, op=replace(stage.op, over=True))
+        return ref
+
+    def take(self, stage: Stage, axes: Sequence[int], tile: Sequence[int], operands: Sequence[Ref]) -> list[Ref]:
+        """Adds a stage of another graph, whose axes are called so here, in order, and of whose tile these are the
+        extents; its results."""
+        made, number = renumbered(stage, axes, operands), len(self.graph)
+        self.graph.append(made)
+        self._placed(number, dict(zip(axes, tile, strict=True)))
+        return [(number, j) for j, _ in enumerate(made.elements)]
+
+    def take_known(
+        self, stages: StageGraph, i: int, axes: Sequence[int], tile: Sequence[int], known: dict[Ref, Ref]
+    ) -> None:
+        """Adds one of another graph, and what its results are called here to what is `known`."""
+        made = self.take(stages[i], axes, tile, [known[ref] for ref in stages[i].operands])
+        known.update(((i, j), ref) for j, ref in enumerate(made))
+
+    def looped(self, looped: LoopedStages, axes: Sequence[int], known: dict[Ref, Ref], depth: int = 0) -> None:
+        """Adds the stages of a product, from a depth on, in their loops; those that are `known` are there."""
+        behind = looped.behind
+
+        def here(later: bool) -> None:
+            for i, at in enumerate(looped.depths):
+                if at == depth and (i, 0) not in known and (i in behind) == later:
+                    self.take_known(looped.stages, i, axes, looped.tiles[i], known)
+
+        here(later=False)
+        if depth < len(looped.loops):
+            loop, (before, after) = looped.loops[depth], looped.sums
+            start = known.get(after, known.get(before))
+            state = [start] if loop.carries and start is not None else []
+            with self.turns(loop.trips, Along(axes[loop.axis], loop.apart), state=state, steps=(int(loop.carries), 0)):
+                if state:
+                    known[before] = state[0]
+                self.looped(looped, axes, known, depth + 1)
+                state[:] = [known[after]] if state else []
+        here(later=True)
+
+    def nest(self) -> Nest:
+        """What has been written."""
+        axes = range(self.rank + len(self.graph.own))
+        tiles = [tuple(tile.get(a, 1) for a in axes) for tile in self.tiles]
+        return Nest(self.graph, tiles, tuple(self.body))
