@@ -46,14 +46,12 @@ from .stage import (
 @dataclass
 class Emitter:
     """What stages need while they are built: tile extents, loop positions, and what gives the tiles that other parts of
-    the kernel make, by name. together: for an axis, others that are gone along with it, and by how many elements for
-    each tile."""
+    the kernel make, by name."""
 
     builder: KernelBuilder
     tile: Sequence[int]
     position: dict[int, Expr] = field(default_factory=dict)
     given: Mapping[str, Callable[[Emitter, Stage], SSAValue]] = field(default_factory=dict)
-    together: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
 
     def type(self, axes: frozenset[int], element: Attribute, spacing: Spacing | None = None) -> TileType:
         return TileType.of(spanning(self.tile, axes, spacing), element, "ub")
@@ -91,11 +89,6 @@ class Emitter:
     def handed(self, axis: int) -> Expr:
         """Where what the cube hands over is."""
         return self.at(axis)
-
-    def advance(self, axis: int, tiles: Expr) -> None:
-        """Goes so many tiles ahead along an axis, and along those that go with it."""
-        for a, elements in ((axis, self.tile[axis]), *self.together.get(axis, ())):
-            self.position[a] = self.at(a) + tiles * elements
 
     def move(self, axis: int, index: Expr, extent: int, whole: bool) -> Expr:
         """Goes so many tiles, which are `whole` or parts of one, of this extent ahead along an axis; the elements from

@@ -35,6 +35,18 @@ class Frame:
     location: LocationAttr | None = None
 
 
+def vector_frame(
+    machine: Machine,
+    inputs: Sequence[GmType],
+    outputs: Sequence[GmType],
+    slots: int,
+    location: LocationAttr | None,
+) -> Frame:
+    """That of a kernel of the vector cores alone, with so many buffers in flight."""
+    section = "fused" if machine.fused else "vector"
+    return Frame(machine, "vector", inputs, outputs, [], {"ub": slots}, section, location=location)
+
+
 def nested_kernel(name: str, frame: Frame, nest: Nest) -> ops.KernelOp:
     """A kernel of a nest."""
     grid = [trips for trips in nest.grid() if may_repeat(trips)]

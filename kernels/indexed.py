@@ -15,7 +15,8 @@ from ..dialects.tile import TileType, tile_type
 from .builder import number
 from .emit import Emitter, build_stage
 from .loops import begun, continued
-from .stage import Axis, FromBox, Stage, StageOp
+from .nest import NestWriter
+from .stage import Apply, Axis, Extract, Fill, FromBox, Ref, Spread, Stage, StageOp
 
 WORD = IntegerType(32, Signedness.UNSIGNED)
 """What a sort works in."""
@@ -153,30 +154,21 @@ def _(op: Cumulate, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequ
     return e.builder.add(ops.CumulateOp, tiles, e.types(stage), kind=kind, dim=dim, reverse=reverse).results
 
 
-def _edge(op: Cumulate, e: Emitter, stage: Stage) -> TileType:
-    """The type of what is last along the axis."""
-    (kind,), dim = e.types(stage), stage.dimension(op.axis)
-    return TileType.of([1 if d == dim else n for d, n in enumerate(kind.shape)], kind.element, "ub")
-
-
 @begun.register
-def _(op: Cumulate, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
-    return e.builder.add(ops.FillOp, [], [_edge(op, e, stage)], value=number(op.neutral)).results
+def _(op: Cumulate, w: NestWriter, stage: Stage, operands: Sequence[Ref]) -> Sequence[Ref]:
+    return [w.put(Fill(op.neutral), stage.elements, stage.axes - {op.axis}, (), stage.tile_axes)]
 
 
 @continued.register
 def _(
-    op: Cumulate, e: Emitter, stage: Stage, tiles: Sequence[SSAValue], carried: Sequence[SSAValue]
-) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
-    (made,), (kind,), b, edge = e.build(stage, tiles), e.types(stage), e.builder, _edge(op, e, stage)
-    before = b.add(ops.BroadcastOp, carried, [kind]).results[0]
-    made = b.add(ops.ELEMENTWISE[REDUCTION_FUNCTION[op.by]], [before, made], [kind]).results[0]
-    dim = stage.dimension(op.axis)
-    last = [Expr(n - 1 if d == dim and not op.reverse else 0) for d, n in enumerate(kind.shape)]
-    indices, rows = pack(last)
-    sizes, steps = ints(edge.shape), ints([1] * len(last))
-    taken = b.add(ops.ExtractOp, [made, *indices], [edge], offsets=rows, sizes=sizes, steps=steps)
-    return [made], taken.results
+    op: Cumulate, w: NestWriter, stage: Stage, operands: Sequence[Ref], carried: Sequence[Ref]
+) -> tuple[Sequence[Ref], Sequence[Ref]]:
+    (made,), kind, shape = w.again(stage, operands), stage.elements, stage.tile_axes
+    before = w.put(Spread(), kind, stage.axes, carried, shape)
+    made = w.put(Apply(REDUCTION_FUNCTION[op.by]), kind, stage.axes, [before, made], shape)
+    last = 0 if op.reverse else w.tile[op.axis] - 1
+    edge = w.put(Extract(((stage.dimension(op.axis), last, 1),)), kind, stage.axes - {op.axis}, [made], shape)
+    return [made], [edge]
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import singledispatch
 
 from xdsl.dialects.builtin import LocationAttr
-from xdsl.ir import SSAValue
 
-from ..dialects import tile as ops
-from ..dialects.base import Expr
-from ..dialects.npu.types import GmType
-from ..machine import Machine
-from .builder import KernelBuilder, hand_back, may_repeat
-from .emit import Emitter
+from .builder import may_repeat
 from .graph import StageGraph
+from .nest import Along, Nest, NestWriter
 from .stage import Ref, Stage, StageOp
 
 
@@ -27,10 +22,6 @@ class AxisLoop:
     axis: int
     trips: int
     backwards: bool = False
-
-    def tiles(self, index: Expr) -> Expr:
-        """How many tiles before that of an iteration there are."""
-        return index * -1 + (self.trips - 1) if self.backwards else index
 
 
 @dataclass(frozen=True)
@@ -52,47 +43,62 @@ class VectorPlan:
         return [AxisLoop(a, trips) for a, (_, trips) in self.shares.items() if may_repeat(trips)]
 
 
-def vector_kernel(
-    name: str,
-    machine: Machine,
-    tensors: tuple[Sequence[GmType], Sequence[GmType]],
-    location: LocationAttr | None,
-    stages: StageGraph,
-    plan: VectorPlan,
-    emit: Callable[[Emitter], None],
-) -> ops.KernelOp:
-    """A kernel with these inputs and outputs; `emit` builds its loops, and the stages in them."""
-    on_grid = [a for a, (cores, _) in plan.shares.items() if may_repeat(cores)]
-    b = KernelBuilder(
-        machine, "vector", [plan.shares[a][0] for a in on_grid], *tensors, slots={"ub": plan.slots}
-    )
-    b.location = location
-    together = {a: list(others) for a, others in plan.beside.items()}
-    for number, own in stages.own.items():
-        if own.of is not None:
-            together.setdefault(own.of, []).append((number, plan.tile[own.of] * own.step))
-    starts = {number: Expr(own.start) for number, own in stages.own.items()}
-    e = Emitter(b, stages.tile_of(plan.tile), starts, together=together)
-    with b.section("fused" if machine.fused else "vector"):
-        for a, (_, trips) in plan.shares.items():
-            e.advance(a, Expr.of(b.coordinates[on_grid.index(a)]) * trips if a in on_grid else Expr())
-        emit(e)
-    return b.finish(name)
+@dataclass
+class VectorWriter(NestWriter):
+    """Writes stages down in loops over tiles. together: for an axis, others that are gone along with it, and by how
+    many elements for each tile."""
+
+    together: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(stages: StageGraph, plan: VectorPlan, location: LocationAttr | None) -> VectorWriter:
+        """One for stages that are placed so."""
+        graph, together = StageGraph(), {a: list(others) for a, others in plan.beside.items()}
+        graph.own = stages.own
+        for number, own in stages.own.items():
+            if own.of is not None:
+                together.setdefault(own.of, []).append((number, plan.tile[own.of] * own.step))
+        tile = dict(enumerate(stages.tile_of(plan.tile)))
+        return VectorWriter(len(plan.tile), location, graph, tile, together=together)
+
+    def along(self, axis: int, tiles: int, ahead: int = 0) -> list[Along]:
+        """So many tiles from turn to turn along an axis and those that go with it, from so many tiles ahead on."""
+        elements = [(axis, self.tile[axis]), *self.together.get(axis, ())]
+        return [Along(a, tiles * n, ahead * n) for a, n in elements]
+
+    def loop(self, loop: AxisLoop, state: list[Ref] | None = None) -> AbstractContextManager[None]:
+        """What is written inside is done for all tiles along an axis."""
+        along = self.along(loop.axis, -1, loop.trips - 1) if loop.backwards else self.along(loop.axis, 1)
+        return self.turns(loop.trips, *along, state=state)
+
+
+def vector_nest(
+    stages: StageGraph, plan: VectorPlan, location: LocationAttr | None, write: Callable[[VectorWriter], None]
+) -> Nest:
+    """Stages in their loops on cores that share tiles; `write` writes the loops of a core, and the stages in them."""
+    w = VectorWriter.of(stages, plan, location)
+    starts = [Along(number, 0, own.start) for number, own in stages.own.items() if own.start]
+    with w.turns(1, *starts), ExitStack() as cores:
+        for a, (count, trips) in plan.shares.items():
+            if may_repeat(count):
+                cores.enter_context(w.turns(count, *w.along(a, trips), by="cores"))
+        write(w)
+    return w.nest()
 
 
 @singledispatch
-def begun(op: StageOp, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def begun(op: StageOp, w: NestWriter, stage: Stage, operands: Sequence[Ref]) -> Sequence[Ref]:
     """What a stage that carries tiles begins with before its first piece: its first operand."""
-    return tiles[:1]
+    return operands[:1]
 
 
 @singledispatch
 def continued(
-    op: StageOp, e: Emitter, stage: Stage, tiles: Sequence[SSAValue], carried: Sequence[SSAValue]
-) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
-    """(the results of a stage for a piece, what it carries to the next one), from the tiles of its operands and what is
-    `carried`, which stands for its first operand."""
-    results = e.build(stage, [*carried, *tiles[1:]])
+    op: StageOp, w: NestWriter, stage: Stage, operands: Sequence[Ref], carried: Sequence[Ref]
+) -> tuple[Sequence[Ref], Sequence[Ref]]:
+    """(the results of a stage for a piece, what it carries to the next one), from its operands and what is `carried`,
+    which stands for its first operand."""
+    results = w.again(stage, [*carried, *operands[1:]])
     return results, results
 
 
@@ -101,23 +107,23 @@ class LoopNest:
     """Loops, the outermost first, and the stages in them: `level` says inside of how many each stands; of those of one
     level `order` is the order. Stages that carry tiles along a loop are inside of all that follow it."""
 
-    emitter: Emitter
+    w: VectorWriter
     stages: StageGraph
     loops: Sequence[AxisLoop]
     level: Sequence[int]
     order: Iterable[int]
-    done: dict[Ref, SSAValue] = field(default_factory=dict)
+    done: dict[Ref, Ref] = field(default_factory=dict[Ref, Ref])
 
     def __post_init__(self) -> None:
         self.pending = list(self.order)
 
-    def emit(self) -> None:
-        """Builds all of it."""
+    def write(self) -> None:
+        """Writes all of it."""
         self._inside(0)
         assert not self.pending, "a stage has an operand that is made behind it"
 
     def _inside(self, depth: int) -> None:
-        """Builds all from a level on."""
+        """Writes all from a level on."""
         self._stages(depth)
         if depth == len(self.loops):
             return
@@ -125,54 +131,44 @@ class LoopNest:
         if carrying:
             self._carried(depth, carrying)
         else:
-            with self._turns(self.loops[depth]):
+            with self.w.loop(self.loops[depth]):
                 self._inside(depth + 1)
         self._stages(depth)
 
-    @contextmanager
-    def _turns(self, loop: AxisLoop, carried: list[SSAValue] | None = None) -> Iterator[None]:
-        """A loop that goes along its axis."""
-        with self.emitter.builder.loop(loop.trips, carried) as index:
-            self.emitter.advance(loop.axis, loop.tiles(index))
-            yield
-
-    def _stages(self, depth: int, carried: Mapping[int, list[SSAValue]] | None = None) -> None:
-        """Builds the stages of a level that have all they need; `carried` is replaced by what goes on to the next
+    def _stages(self, depth: int, carried: Mapping[int, list[Ref]] | None = None) -> None:
+        """Writes the stages of a level that have all they need; `carried` is replaced by what goes on to the next
         piece."""
         for i in [i for i in self.pending if self.level[i] == depth]:
             stage = self.stages[i]
             if not all(ref in self.done for ref in stage.operands):
                 continue  # it stands behind a loop that is still to come
             self.pending.remove(i)
+            operands = [self.done[ref] for ref in stage.operands]
             if carried is None or i not in carried:
-                self.emitter.emit(i, stage, self.done)
-                continue
-            tiles = [self.done[ref] for ref in stage.operands]
-            with self.emitter.located(stage):
-                results, carried[i][:] = continued(stage.op, self.emitter, stage, tiles, carried[i])
-            self.done.update({(i, j): tile for j, tile in enumerate(results)})
+                results: Sequence[Ref] = self.w.again(stage, operands)
+            else:
+                with self.w.located(stage):
+                    results, carried[i][:] = continued(stage.op, self.w, stage, operands, carried[i])
+            self.done.update({(i, j): ref for j, ref in enumerate(results)})
 
     def _carried(self, depth: int, carrying: Sequence[int]) -> None:
         """The loops from a level on, whose pieces are handed what these stages carry."""
-        state: list[SSAValue] = []
+        state: list[Ref] = []
         counts: list[int] = []
         for i in carrying:
             stage = self.stages[i]
             there = [self.done[ref] for ref in stage.operands if ref in self.done]
-            with self.emitter.located(stage):
-                first = begun(stage.op, self.emitter, stage, there)
+            with self.w.located(stage):
+                first = begun(stage.op, self.w, stage, there)
             state += first
             counts.append(len(first))
         ends = [sum(counts[: n + 1]) for n in range(len(counts))]
-        inside = state
         with ExitStack() as nest:
             for loop in self.loops[depth:]:
-                outside, inside = inside, list(inside)
-                nest.callback(hand_back, outside, inside)
-                nest.enter_context(self._turns(loop, inside))
-            own = {i: inside[end - n : end] for i, n, end in zip(carrying, counts, ends, strict=True)}
+                nest.enter_context(self.w.loop(loop, state))
+            own = {i: state[end - n : end] for i, n, end in zip(carrying, counts, ends, strict=True)}
             self._stages(len(self.loops), own)
-            inside[:] = [tile for i in carrying for tile in own[i]]
+            state[:] = [tile for i in carrying for tile in own[i]]
         for i, n, end in zip(carrying, counts, ends, strict=True):
             if self.stages[i].reduces:
                 self.done.update({(i, j): tile for j, tile in enumerate(state[end - n : end])})

@@ -145,6 +145,20 @@ class NestWriter(StageWriter):
         outer.append(Turns(trips, along, tuple(self.body), by, carried, steps))
         self.body = outer
 
+    @contextmanager
+    def located(self, stage: Stage) -> Iterator[None]:
+        """What is written inside comes from where a stage does."""
+        outer, self.location = self.location, stage.location
+        yield
+        self.location = outer
+
+    def again(self, stage: Stage, operands: Sequence[Ref]) -> list[Ref]:
+        """Adds a stage on these operands; its results."""
+        number = len(self.graph)
+        self.graph.append(replace(stage, operands=operands))
+        self._placed(number, self.tile)
+        return [(number, j) for j, _ in enumerate(stage.elements)]
+
     def over(self, ref: Ref) -> Ref:
         """The same elementwise result, in the place of its first operand."""
         stage = self.graph[ref[0]]

@@ -11,26 +11,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from ...dialects import tile as ops
 from ...dialects.dtypes import size
 from ...dialects.graph import FusionOp, VectorSchedule
 from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.types import GmType, padded_bytes
 from ...dialects.open_sizes import is_open
 from ...kernels.builder import divide_grid
+from ...kernels.emit_nest import Frame, vector_frame
 from ...kernels.graph import StageGraph
-from ...kernels.loops import AxisLoop, LoopNest, VectorPlan, vector_kernel
+from ...kernels.loops import AxisLoop, LoopNest, VectorPlan, vector_nest
+from ...kernels.nest import Nest
 from ...kernels.plan import Cut, PlannedAxis, PlannedGraph, StagePlace, cuts_of
 from ...kernels.writer import StageWriter
 from ...machine import Machine
 from ..errors import PassError
 from ..fusion.long_rows import UB_FRACTION
+from .nested import NestedKernel
 from .schedule import cut_tile, largest_tile, share
 from .scheduled import as_vector, cannot_obey
 from .work_priced import WorkPriced
 
 
-class BoxKernel(WorkPriced):
+class BoxKernel(NestedKernel, WorkPriced):
     """A kernel over a box of `domain` elements.
 
     `whole` axes are not cut where their tiles fit; along axes `in_order`, one core walks all tiles itself, in loops of
@@ -225,15 +227,13 @@ class BoxKernel(WorkPriced):
 
     # -- build -------------------------------------------------------------------------------------------------
 
-    def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
-        placed, loops, levels = self._placed(as_vector(name, schedule))
+    def nest(self, schedule: Schedule) -> Nest:
+        placed, loops, levels = self._placed(schedule)
         order = range(len(self.stages))
-        return vector_kernel(
-            name,
-            self.machine,
-            self.tensors,
-            self.fusion.location,
-            self.stages,
-            placed,
-            lambda e: LoopNest(e, self.stages, loops, levels, order).emit(),
+        location = self.fusion.location
+        return vector_nest(
+            self.stages, placed, location, lambda w: LoopNest(w, self.stages, loops, levels, order).write()
         )
+
+    def frame(self, schedule: Schedule) -> Frame:
+        return vector_frame(self.machine, *self.tensors, as_vector("", schedule).ub or 1, self.fusion.location)

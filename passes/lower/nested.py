@@ -1,4 +1,4 @@
-"""Kernels that are built of stages in loops, all of which they write down."""
+"""Kernels that are built of stages in loops."""
 
 from __future__ import annotations
 
@@ -25,12 +25,16 @@ class NestedKernel(ScheduledKernel):
     def nest(self, schedule: Schedule) -> Nest:
         """Its stages in their loops, with a complete schedule."""
 
+    def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
+        return nested_kernel(name, self.frame(schedule), self.nest(schedule))
+
+
+class PlannedNest(NestedKernel):
+    """One whose stages are what its nest has, and stand where they stand there."""
+
     @abstractmethod
     def planned(self, nest: Nest) -> Sequence[int]:
         """For each axis of its nest, which of `planned_axes` it is, or goes along."""
-
-    def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
-        return nested_kernel(name, self.frame(schedule), self.nest(schedule))
 
     def stage_graphs(self) -> Mapping[str, StageGraph]:
         """Those of the schedule that is asked for, or of the first that is tried."""

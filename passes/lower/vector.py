@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 
-from ...dialects import tile as ops
 from ...dialects.base import describe, to_ints
 from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.graph import FusionOp, VectorSchedule
@@ -17,8 +16,9 @@ from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.types import Pipe
 from ...dialects.open_sizes import any_open, is_open
 from ...kernels.builder import divide_grid, gm_of, may_repeat
-from ...kernels.emit import Emitter
-from ...kernels.loops import AxisLoop, LoopNest, VectorPlan, vector_kernel
+from ...kernels.emit_nest import Frame, vector_frame
+from ...kernels.loops import AxisLoop, LoopNest, VectorPlan, VectorWriter, vector_nest
+from ...kernels.nest import Nest
 from ...kernels.stage import Stage, tile_bytes
 from ...kernels.vector_cost import VectorWork, copy_cycles
 from ...machine import Machine
@@ -445,27 +445,27 @@ class VectorKernel(PlannedVector, WorkPriced):
 
     # -- build -------------------------------------------------------------------------------------------------
 
-    def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
-        plan = as_vector(name, schedule)
+    def nest(self, schedule: Schedule) -> Nest:
+        plan = as_vector("", schedule)
         assert plan.tile is not None and plan.grid is not None and plan.ub is not None
         tile, counts = plan.tile, self._counts(plan.tile)
-        in_pieces = self._in_pieces(tile)
         placed = VectorPlan(tile, plan.ub, {a: share(counts[a], plan.grid[a]) for a in self.outer})
         loops = placed.loops()
-        if in_pieces:
-            loops += [AxisLoop(a, counts[a]) for a in sorted(self.rows) if may_repeat(counts[a])]
 
-        def emit(emitter: Emitter) -> None:
-            if in_pieces:
-                pieces = self._pieces_of(tile, placed.slots)
-                pieces.emit(emitter, [(loop.axis, loop.trips) for loop in loops])
+        def write(w: VectorWriter) -> None:
+            if self._in_pieces(tile):
+                rows = [AxisLoop(a, counts[a]) for a in sorted(self.rows) if may_repeat(counts[a])]
+                self._pieces_of(tile, placed.slots).write(w, [*loops, *rows])
                 return
             level = self.stages.levels({loop.axis: i for i, loop in enumerate(loops, start=1)})
             order = self.stages.ordered(range(len(self.stages)))
-            LoopNest(emitter, self.stages, loops, level, order).emit()
+            LoopNest(w, self.stages, loops, level, order).write()
 
+        return vector_nest(self.stages, placed, self.fusion.location, write)
+
+    def frame(self, schedule: Schedule) -> Frame:
         tensors = [gm_of(a) for a in self.inputs], [gm_of(v) for v in self.yielded]
-        return vector_kernel(name, self.machine, tensors, self.fusion.location, self.stages, placed, emit)
+        return vector_frame(self.machine, *tensors, as_vector("", schedule).ub or 1, self.fusion.location)
 
     @cached_property
     def pieces(self) -> RowPieces:

@@ -10,12 +10,13 @@ from ...kernels.builder import may_repeat
 from ...kernels.graph import StageGraph
 from ...kernels.plan import Cut, PlannedAxis, PlannedGraph, StagePlace, cuts_of
 from .fusion_stages import FusionStages
+from .nested import NestedKernel
 from .schedule import share
-from .scheduled import ScheduledKernel, as_vector
+from .scheduled import as_vector
 from .streaming import RowPieces
 
 
-class PlannedVector(FusionStages, ScheduledKernel):
+class PlannedVector(FusionStages, NestedKernel):
     """A vector kernel as far as its plan needs it: `rows` are the axes that it reduces, `outer` the others."""
 
     rows: frozenset[int]

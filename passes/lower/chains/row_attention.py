@@ -39,7 +39,7 @@ from ....kernels.writer import boxed
 from ....machine import Machine
 from ...errors import TooLarge
 from ...fusion.long_rows import UB_FRACTION
-from ..nested import NestedKernel
+from ..nested import PlannedNest
 from ..schedule import share
 from ..scheduled import as_row_attention, cannot_obey
 from .attention import LOWEST
@@ -70,7 +70,7 @@ class _PieceCost:
     head: float = 0.0
 
 
-class RowAttentionKernel(NestedKernel):
+class RowAttentionKernel(PlannedNest):
     """Lowers attention of few rows. `outer` are the axes of its tiles, `row` the longest one that keys do not have."""
 
     def __init__(self, fusion: FusionOp, machine: Machine, asked: RowAttentionSchedule):

@@ -16,7 +16,7 @@ from ....kernels.builder import may_repeat
 from ....kernels.nest import Along, Nest, NestWriter
 from ....kernels.plan import Cut, PlannedAxis, cuts_of
 from ....kernels.product import grids
-from ..nested import NestedKernel
+from ..nested import PlannedNest
 from ..schedule import share
 from ..scheduled import as_attention, cannot_obey
 
@@ -24,7 +24,7 @@ SPACES = ("l1", "l0a", "l0b", "l0c", "ub")
 """The memories whose buffers a schedule counts."""
 
 
-class RowTiles(NestedKernel):
+class RowTiles(PlannedNest):
     """A launch for chained products. `outer` are the axes of its tiles, all of the result's but the last, and `row` is
     the one along which a tile has more than one place; the second product sums up along `keys`, and its columns are
     along `feature`; `extents` are those of what is computed here. units: vector cores that share a tile of rows. wide:
