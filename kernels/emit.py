@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import singledispatch
@@ -16,7 +16,6 @@ from ..dialects.open_sizes import is_open
 from ..dialects.tile import TileType
 from ..dialects.tile.vector import IN_PLACE
 from .builder import KernelBuilder, number
-from .graph import StageGraph
 from .product_stages import OperandDim
 from .stage import (
     Apply,
@@ -24,7 +23,6 @@ from .stage import (
     BoxDim,
     Extract,
     Fill,
-    Given,
     Iota,
     LoadBox,
     Mask,
@@ -45,13 +43,16 @@ from .stage import (
 
 @dataclass
 class Emitter:
-    """What stages need while they are built: tile extents, loop positions, and what gives the tiles that other parts of
-    the kernel make, by name."""
+    """What stages need while they are built: tile extents and loop positions. origins: where each tile begins that is
+    in l1, by axis; steps: how many mma steps have been added to the sums; around: the axes of the loops that are
+    open."""
 
     builder: KernelBuilder
     tile: Sequence[int]
-    position: dict[int, Expr] = field(default_factory=dict)
-    given: Mapping[str, Callable[[Emitter, Stage], SSAValue]] = field(default_factory=dict)
+    position: dict[int, Expr] = field(default_factory=dict[int, Expr])
+    origins: dict[SSAValue, Mapping[int, Expr]] = field(default_factory=dict[SSAValue, Mapping[int, Expr]])
+    steps: Expr = field(default_factory=Expr)
+    around: tuple[int, ...] = ()
 
     def type(self, axes: frozenset[int], element: Attribute, spacing: Spacing | None = None) -> TileType:
         return TileType.of(spanning(self.tile, axes, spacing), element, "ub")
@@ -63,6 +64,11 @@ class Emitter:
 
     def at(self, axis: int) -> Expr:
         return self.position.get(axis, Expr())
+
+    def inside(self, tile: SSAValue, axis: int) -> Expr:
+        """How far along an axis the loops have gone since a tile was made."""
+        origin = self.origins.get(tile)
+        return self.at(axis) if origin is None else self.at(axis) - origin.get(axis, Expr())
 
     def view(self, source: SSAValue, dims: Sequence[BoxDim | OperandDim], offset: int = 0) -> SSAValue:
         """A tensor of device memory as these dimensions."""
@@ -86,21 +92,6 @@ class Emitter:
             return at * dim.step + start, extent, dim.step
         return spacing.place(at, extent), spacing.length(extent), 1
 
-    def handed(self, axis: int) -> Expr:
-        """Where what the cube hands over is."""
-        return self.at(axis)
-
-    def move(self, axis: int, index: Expr, extent: int, whole: bool) -> Expr:
-        """Goes so many tiles, which are `whole` or parts of one, of this extent ahead along an axis; the elements from
-        the place before to this one."""
-        ahead = index * extent
-        self.position[axis] = self.at(axis) + ahead
-        return ahead
-
-    def build(self, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        """Builds a stage from the tiles of its operands; its results."""
-        return build_stage(stage.op, self, stage, tiles)
-
     @contextmanager
     def located(self, stage: Stage) -> Iterator[None]:
         """What is built inside comes from where a stage does."""
@@ -111,16 +102,10 @@ class Emitter:
     def emit(self, i: int, stage: Stage, done: dict[Ref, SSAValue]) -> None:
         """Builds stage number `i` from the tiles in `done`, and adds its own."""
         with self.located(stage):
-            results = self.build(stage, [done[r] for r in stage.operands])
+            results = build_stage(stage.op, self, stage, [done[r] for r in stage.operands])
         done.update({(i, j): r for j, r in enumerate(results)})
-
-    def emit_level(
-        self, stages: StageGraph, level: Sequence[int], depth: int, done: dict[Ref, SSAValue]
-    ) -> None:
-        """Builds the stages of one loop depth: loads first and stores last, so that one flag can cover them all."""
-        here = [i for i, _ in enumerate(stages) if level[i] == depth and (i, 0) not in done]
-        for i in stages.ordered(here):
-            self.emit(i, stages[i], done)
+        if stage.op.space == "l1":
+            self.origins.update((tile, dict(self.position)) for tile in results)
 
 
 @singledispatch
@@ -159,11 +144,6 @@ def _(op: StoreBox, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequ
     b, dims = e.builder, op.box or (BoxDim(1, 1, None),)
     b.store(tiles[0], e.view(b.output(op.output), dims, op.offset), *e.taken(dims, tiles))
     return ()
-
-
-@build_stage.register
-def _(op: Given, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
-    return [e.given[op.name](e, stage)]
 
 
 @build_stage.register

@@ -15,7 +15,7 @@ from xdsl.ir import Attribute
 from ..dialects.npu.types import padded_bytes
 from .builder import may_repeat
 from .graph import StageGraph
-from .looped import LoopedStages
+from .looped import Loop, LoopedStages
 from .plan import Binding, PlannedGraph, StagePlace
 from .renumber import renumbered
 from .stage import Apply, Ref, Stage, StageOp
@@ -166,12 +166,19 @@ class NestWriter(StageWriter):
         self.graph[ref[0]] = replace(stage, op=replace(stage.op, over=True))
         return ref
 
-    def take(self, stage: Stage, axes: Sequence[int], tile: Sequence[int], operands: Sequence[Ref]) -> list[Ref]:
+    def take(
+        self,
+        stage: Stage,
+        axes: Sequence[int],
+        tile: Sequence[int],
+        operands: Sequence[Ref],
+        beside: Mapping[int, int] | None = None,
+    ) -> list[Ref]:
         """Adds a stage of another graph, whose axes are called so here, in order, and of whose tile these are the
-        extents; its results."""
+        extents; its results. beside: extents along other axes."""
         made, number = renumbered(stage, axes, operands), len(self.graph)
         self.graph.append(made)
-        self._placed(number, dict(zip(axes, tile, strict=True)))
+        self._placed(number, {**(beside or {}), **dict(zip(axes, tile, strict=True))})
         return [(number, j) for j, _ in enumerate(made.elements)]
 
     def take_known(
@@ -181,29 +188,52 @@ class NestWriter(StageWriter):
         made = self.take(stages[i], axes, tile, [known[ref] for ref in stages[i].operands])
         known.update(((i, j), ref) for j, ref in enumerate(made))
 
-    def looped(self, looped: LoopedStages, axes: Sequence[int], known: dict[Ref, Ref], depth: int = 0) -> None:
-        """Adds the stages of a product, from a depth on, in their loops; those that are `known` are there."""
-        behind = looped.behind
-
-        def here(later: bool) -> None:
-            for i, at in enumerate(looped.depths):
-                if at == depth and (i, 0) not in known and (i in behind) == later:
-                    self.take_known(looped.stages, i, axes, looped.tiles[i], known)
-
-        here(later=False)
-        if depth < len(looped.loops):
-            loop, (before, after) = looped.loops[depth], looped.sums
-            start = known.get(after, known.get(before))
-            state = [start] if loop.carries and start is not None else []
-            with self.turns(loop.trips, Along(axes[loop.axis], loop.apart), state=state, steps=(int(loop.carries), 0)):
-                if state:
-                    known[before] = state[0]
-                self.looped(looped, axes, known, depth + 1)
-                state[:] = [known[after]] if state else []
-        here(later=True)
-
     def nest(self) -> Nest:
         """What has been written."""
         axes = range(self.rank + len(self.graph.own))
         tiles = [tuple(tile.get(a, 1) for a in axes) for tile in self.tiles]
         return Nest(self.graph, tiles, tuple(self.body))
+
+
+class LoopedWriter:
+    """Writes the stages of a product in their loops. axes: what those of the stages are called in the nest; known: the
+    stages that are there."""
+
+    def __init__(
+        self, w: NestWriter, looped: LoopedStages, axes: Sequence[int], known: Mapping[Ref, Ref] | None = None
+    ):
+        self.w, self.looped, self.axes = w, looped, axes
+        self.known: dict[Ref, Ref] = dict(known or {})
+        self._behind = looped.behind
+
+    def along(self, loop: Loop) -> Sequence[Along]:
+        """What a loop goes along."""
+        return [Along(self.axes[loop.axis], loop.apart)]
+
+    def take(self, i: int) -> None:
+        """Adds a stage."""
+        self.w.take_known(self.looped.stages, i, self.axes, self.looped.tiles[i], self.known)
+
+    def level(self, depth: int) -> None:
+        """Writes all from a depth on."""
+        self._stages(depth, behind=False)
+        self.looped_over(depth)
+        self._stages(depth, behind=True)
+
+    def _stages(self, depth: int, behind: bool) -> None:
+        for i, at in enumerate(self.looped.depths):
+            if at == depth and (i, 0) not in self.known and (i in self._behind) == behind:
+                self.take(i)
+
+    def looped_over(self, depth: int) -> None:
+        """Writes the loop at a depth, if there is one, and what is in it."""
+        if depth == len(self.looped.loops):
+            return
+        loop, (before, after), known = self.looped.loops[depth], self.looped.sums, self.known
+        state = [known.get(after, known.get(before, (-1, 0)))] if loop.carries else []
+        with self.w.turns(loop.trips, *self.along(loop), state=state, steps=(int(loop.carries), 0)):
+            if state:
+                known[before] = state[0]
+            self.level(depth + 1)
+            if state:
+                state[0] = known[after]

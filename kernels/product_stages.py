@@ -249,16 +249,16 @@ class Multiply(StageOp):
 
 @dataclass(frozen=True)
 class LoadHanded(FromBox):
-    """What vector cores have handed over, to l1, with these axes as its rows and as its columns."""
+    """What vector cores have handed over, to l1. as_dims: the axes that the dimensions of the tile are; None for one of
+    one element."""
 
     NAME = "load_handed"
     SPACE = "l1"
 
-    rows: tuple[Axis, ...]
-    columns: tuple[Axis, ...]
+    as_dims: tuple[Axis | None, ...]
 
     def shape(self, tile: Sequence[int]) -> Sequence[int]:
-        return matrix(tile, self.rows, self.columns)
+        return [1 if a is None else tile[a] for a in self.as_dims]
 
 
 @dataclass(frozen=True)
@@ -290,6 +290,25 @@ class LeavingSums(StageOp):
     factor: float | None = None
     zero: int = 0
     relu: bool = False
+
+
+@dataclass(frozen=True)
+class DrainSums(StageOp):
+    """Sums out of l0c, on a core that has a vector unit of its own: so many rows and columns as a tile has along these
+    axes, from where some axes say."""
+
+    NAME = "drain"
+    KIND = "drain"
+    TAKES = (1, 1)
+
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+    first_row: Terms = ()
+    first_column: Terms = ()
+
+    @property
+    def moves(self) -> frozenset[int]:
+        return frozenset(a for a, _ in (*self.first_row, *self.first_column))
 
 
 @dataclass(frozen=True)

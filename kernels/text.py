@@ -156,7 +156,7 @@ windows: "windows" list
 field: NAME "=" value
 ?value: dim | number | STRING -> string | list | tuple | record | NAME -> name
 record: NAME fields
-list: "[" [value ("," value)*] "]"
+list: "[" (value ("," value)*)? "]"
 tuple: "(" value ("," value)+ ")"
 dim: number "by" number ["at" NUMBER] ["step" number] ["from" number] ["plus" NUMBER]
 ?number: NUMBER -> decimal | BITS -> bits | SIZE -> open_size
@@ -283,7 +283,7 @@ class _Reader(Transformer[Token, Any]):
         return str(name), value
 
     def list(self, *values: Any) -> tuple[Any, ...]:
-        return tuple(v for v in values if v is not None)
+        return values
 
     def tuple(self, *values: Any) -> tuple[Any, ...]:
         return values

@@ -17,10 +17,9 @@ from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.types import GmType, padded_bytes
 from ...dialects.open_sizes import is_open
 from ...kernels.builder import divide_grid
-from ...kernels.emit_nest import Frame, vector_frame
+from ...kernels.emit_nest import Frame, SectionNest, vector_frame, vector_section
 from ...kernels.graph import StageGraph
-from ...kernels.loops import AxisLoop, LoopNest, VectorPlan, vector_nest
-from ...kernels.nest import Nest
+from ...kernels.loops import AxisLoop, LoopNest, VectorPlan, VectorWriter, vector_nest
 from ...kernels.plan import Cut, PlannedAxis, PlannedGraph, StagePlace, cuts_of
 from ...kernels.writer import StageWriter
 from ...machine import Machine
@@ -227,13 +226,16 @@ class BoxKernel(NestedKernel, WorkPriced):
 
     # -- build -------------------------------------------------------------------------------------------------
 
-    def nest(self, schedule: Schedule) -> Nest:
+    def sections(self, schedule: Schedule) -> list[SectionNest]:
         placed, loops, levels = self._placed(schedule)
         order = range(len(self.stages))
-        location = self.fusion.location
-        return vector_nest(
-            self.stages, placed, location, lambda w: LoopNest(w, self.stages, loops, levels, order).write()
-        )
+
+
+        def write(w: VectorWriter) -> None:
+            LoopNest(w, self.stages, loops, levels, order).write()
+
+        nest = vector_nest(self.stages, placed, self.fusion.location, write)
+        return [SectionNest(vector_section(self.machine), nest)]
 
     def frame(self, schedule: Schedule) -> Frame:
         return vector_frame(self.machine, *self.tensors, as_vector("", schedule).ub or 1, self.fusion.location)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from ...dialects import tile as ops
 from ...dialects.graph.schedules import Schedule
-from ...kernels.emit_nest import Frame, nested_kernel
+from ...kernels.emit_nest import Frame, SectionNest, nested_kernel
 from ...kernels.graph import StageGraph
 from ...kernels.nest import Nest
 from ...kernels.plan import PlannedGraph
@@ -22,15 +23,26 @@ class NestedKernel(ScheduledKernel):
         """What it has around its stages, with a complete schedule."""
 
     @abstractmethod
-    def nest(self, schedule: Schedule) -> Nest:
-        """Its stages in their loops, with a complete schedule."""
+    def sections(self, schedule: Schedule) -> Sequence[SectionNest]:
+        """Its stages in their loops, with a complete schedule: what cores of each kind do."""
 
     def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
-        return nested_kernel(name, self.frame(schedule), self.nest(schedule))
+        return nested_kernel(name, self.frame(schedule), self.sections(schedule))
 
 
 class PlannedNest(NestedKernel):
     """One whose stages are what its nest has, and stand where they stand there."""
+
+    CORE: ClassVar[str]
+    """The section that it is in."""
+    units: int = 1
+
+    @abstractmethod
+    def nest(self, schedule: Schedule) -> Nest:
+        """Its stages in their loops, with a complete schedule."""
+
+    def sections(self, schedule: Schedule) -> list[SectionNest]:
+        return [SectionNest(self.CORE, self.nest(schedule), self.units)]
 
     @abstractmethod
     def planned(self, nest: Nest) -> Sequence[int]:

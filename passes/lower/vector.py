@@ -16,9 +16,8 @@ from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.types import Pipe
 from ...dialects.open_sizes import any_open, is_open
 from ...kernels.builder import divide_grid, gm_of, may_repeat
-from ...kernels.emit_nest import Frame, vector_frame
+from ...kernels.emit_nest import Frame, SectionNest, vector_frame, vector_section
 from ...kernels.loops import AxisLoop, LoopNest, VectorPlan, VectorWriter, vector_nest
-from ...kernels.nest import Nest
 from ...kernels.stage import Stage, tile_bytes
 from ...kernels.vector_cost import VectorWork, copy_cycles
 from ...machine import Machine
@@ -445,7 +444,7 @@ class VectorKernel(PlannedVector, WorkPriced):
 
     # -- build -------------------------------------------------------------------------------------------------
 
-    def nest(self, schedule: Schedule) -> Nest:
+    def sections(self, schedule: Schedule) -> list[SectionNest]:
         plan = as_vector("", schedule)
         assert plan.tile is not None and plan.grid is not None and plan.ub is not None
         tile, counts = plan.tile, self._counts(plan.tile)
@@ -461,7 +460,8 @@ class VectorKernel(PlannedVector, WorkPriced):
             order = self.stages.ordered(range(len(self.stages)))
             LoopNest(w, self.stages, loops, level, order).write()
 
-        return vector_nest(self.stages, placed, self.fusion.location, write)
+        nest = vector_nest(self.stages, placed, self.fusion.location, write)
+        return [SectionNest(vector_section(self.machine), nest)]
 
     def frame(self, schedule: Schedule) -> Frame:
         tensors = [gm_of(a) for a in self.inputs], [gm_of(v) for v in self.yielded]

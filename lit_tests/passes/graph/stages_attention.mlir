@@ -35,7 +35,7 @@ builtin.module attributes {tilewright.target = "ascend-910b1"} {
 // CHECK:        store(%2) {output = 2, box = [2 by 2048 at 4, 2 by 1024 at 5, 32 by 32 at 6, 32 by 1 at 10], element = f16} over [4, 5, 6, 10]
 // CHECK:        %15 = multiply(%13, %14, %12) {rows = [2], columns = [1], summed = [11]} : f32 over [1, 2]
 // CHECK:        store_sums(%15) {output = 1, box = [2 by 2048 at 4, 2 by 1024 at 5, 32 by 16 at 6, 2 by 512 at 8, 16 by 1 at 9]} over [4, 5, 6, 8, 9]
-// CHECK:        %18 = load_handed {input = 5, box = [2 by 2048 at 4, 2 by 1024 at 5, 32 by 32 at 6, 32 by 1 at 10], rows = [6], columns = [10]} : f16 over [4, 5, 6, 10]
+// CHECK:        %18 = load_handed {input = 5, box = [2 by 2048 at 4, 2 by 1024 at 5, 32 by 32 at 6, 32 by 1 at 10], as_dims = [6, 10]} : f16 over [4, 5, 6, 10]
 // CHECK:        %22 = multiply(%20, %21, %19) {rows = [3], columns = [1], summed = [2]} : f32 over [1, 3]
 // CHECK:        %24 = load {input = 4, box = [2 by 2048 at 4, 2 by 1024 at 5, 2 by 512 at 8, 32 by 16 at 6, 16 by 1 at 9]} : f32 over [1, 2] as [0, 2, 1]
 // CHECK:        %26 = reduce(%25) {by = "max", axes = [(2, 32)]} : f32 over [1] as [0, 2, 1]

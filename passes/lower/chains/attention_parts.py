@@ -19,7 +19,7 @@ from ....dialects.graph.control import AXES
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.types import row_strides
 from ....kernels.graph import OwnAxis
-from ....kernels.nest import NestWriter
+from ....kernels.nest import LoopedWriter, NestWriter
 from ....kernels.product_stages import OperandDim
 from ....kernels.stage import Given, LoadBox, Ref, Stage, Transpose
 from ....machine import Machine
@@ -154,8 +154,9 @@ class NestedProduct:
         known = dict(zip((*stages.loaded[0], *stages.loaded[1]), (*left, *right), strict=True))
         known |= {} if onto is None else {stages.before: onto}
         known |= {} if moved is None else {stages.moved[0]: moved}
-        self.w.looped(looped, self.axes, known)
-        return known[stages.behind]
+        writer = LoopedWriter(self.w, looped, self.axes, known)
+        writer.level(0)
+        return writer.known[stages.behind]
 
     def _taken(self, ref: Ref, known: Mapping[Ref, Ref] | None = None) -> Ref:
         looped, there = self._looped, dict(known or {})

@@ -60,6 +60,7 @@ class BackToBackKernel(RowTiles):
     A schedule's `keys` are those of a piece, `scored` those of a part of it, `columns` all columns of the result."""
 
     kinds = frozenset({"cube"})
+    CORE = "cube"
 
     def __init__(self, fusion: FusionOp, machine: Machine, asked: AttentionSchedule) -> None:
         self.fusion, self.machine, self.asked = fusion, machine, asked
@@ -248,7 +249,7 @@ class BackToBackKernel(RowTiles):
         s = as_attention("", schedule)
         arguments, slots = self.fusion.body.block.args, {space: getattr(s, space) for space in SPACES}
         tensors = [gm_of(v) for v in arguments], [gm_of(v) for v in self._yielded]
-        return Frame(self.machine, "cube", *tensors, [], slots, "cube", location=self.fusion.location)
+        return Frame(self.machine, "cube", *tensors, [], slots, self.fusion.location)
 
     def nest(self, schedule: Schedule) -> Nest:
         s = as_attention("", schedule)

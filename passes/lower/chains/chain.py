@@ -48,6 +48,8 @@ from .row_tiles import SPACES
 class ChainKernel(AttentionCosts):
     """Lowers chained products on a chip whose cube and vector cores exchange tiles through device memory."""
 
+    CORE = MIXED
+
     def frame(self, schedule: Schedule) -> Frame:
         """Its workspaces are those of scores, of weights, and of parts of the result."""
         s = as_attention("", schedule)
@@ -61,7 +63,7 @@ class ChainKernel(AttentionCosts):
         ]
         tensors = [gm_of(v) for v in self.fusion.body.block.args], [gm_of(v) for v in self._yielded]
         slots = {space: getattr(s, space) for space in SPACES}
-        return Frame(self.machine, "mix", *tensors, workspaces, slots, MIXED, self.units, self.fusion.location)
+        return Frame(self.machine, "mix", *tensors, workspaces, slots, self.fusion.location)
 
     def _rooms(self, s: AttentionSchedule) -> tuple[int, int]:
         """Pieces of the keys that are in the workspaces at once, and parts of the result."""
@@ -276,7 +278,7 @@ class ChainNest:
     def _load_weights(self) -> Ref:
         with self.w.tiled({self.row_of_tile: self.rows}):
             box = self._box(self._of_weights, [self.line, self.row_of_tile])
-            op = LoadHanded(self._input(self._of_weights), box, (self.line,), (self.row_of_tile,))
+            op = LoadHanded(self._input(self._of_weights), box, (self.line, self.row_of_tile))
             return self.w.put(op, [self.k.weighed], op.moves)
 
     def _drain(self, sums: Ref, workspace: int, along: int, lines: int) -> None:

@@ -73,6 +73,8 @@ class _PieceCost:
 class RowAttentionKernel(PlannedNest):
     """Lowers attention of few rows. `outer` are the axes of its tiles, `row` the longest one that keys do not have."""
 
+    CORE = "vector"
+
     def __init__(self, fusion: FusionOp, machine: Machine, asked: RowAttentionSchedule):
         self.fusion, self.machine, self.asked = fusion, machine, asked
         at = self.at = attention_in(fusion, machine)
@@ -300,7 +302,7 @@ class RowAttentionKernel(PlannedNest):
         s = as_row_attention("", schedule)
         inputs, slots = [gm_of(v) for v in self.fusion.body.block.args], {"ub": s.ub or 2}
         location = self.fusion.location
-        return Frame(self.machine, "vector", inputs, self._outputs(s), [], slots, "vector", location=location)
+        return Frame(self.machine, "vector", inputs, self._outputs(s), [], slots, location)
 
     def _outputs(self, s: RowAttentionSchedule) -> list[GmType]:
         if s.split_keys is None:

@@ -5,21 +5,15 @@ Where it reduces along columns of the result, it waits for all tiles of a block 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import cached_property
 from math import gcd, inf
 
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute
 
-from ....dialects import tile as ops
-from ....dialects.base import Expr, describe, ints, pack
+from ....dialects.base import describe
 from ....dialects.dtypes import dtype_name, itemsize, size
 from ....dialects.graph.interface import element_of
-from ....kernels.builder import KernelBuilder
-from ....kernels.emit import Emitter
-from ....kernels.graph import StageGraph
 from ....kernels.product_cost import FusedEpilogue
 from ....kernels.stage import BoxDim, Given, Ref, Stage, spanning
 from ...errors import TooLarge
@@ -34,12 +28,9 @@ ACCUMULATOR = "accumulator"
 
 
 class EpilogueStages(ContractionStages):
-    """What the vector cores do to the sums of a contraction. `plan` is the schedule of the kernel that is built,
-    `sums` gives the accumulator of its tile; `slots`: buffers in ub of what crosses pipes."""
+    """What the vector cores do to the sums of a contraction. `slots`: buffers in ub of what crosses pipes."""
 
     slots: int
-    plan: CubePlan
-    sums: Callable[[], SSAValue]
     pieces: dict[tuple[int, ...], int]
     """In how many pieces a vector core takes its part of a tile, by the extents of that part, as far as known."""
     parts: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]]
@@ -176,11 +167,6 @@ class EpilogueStages(ContractionStages):
         kept = (a for a, role in enumerate(self.role) if role != "k")
         return {a: self.extents[a] if a in self.whole else plan.l0[a] for a in kept}
 
-    def _emitter(self, b: KernelBuilder, plan: CubePlan, position: dict[int, Expr]) -> Emitter:
-        """What builds the stages of an epilogue for tiles from a position of the product on."""
-        assert plan.epilogue is not None
-        return Emitter(b, [*plan.epilogue], position, {ACCUMULATOR: self._bring})
-
     def _epilogue_extent(self, plan: CubePlan) -> list[int]:
         """What one vector core has of each tile of the result, by axis."""
         extent = [*self._result_tile(plan).values()]
@@ -251,36 +237,6 @@ class EpilogueStages(ContractionStages):
         given = Given(ACCUMULATOR, "drain" if self.machine.fused else "load", tuple(sorted(axes)))
         return self._stage(Stage(given, [element], axes))
 
-    def _bring(self, e: Emitter, stage: Stage) -> SSAValue:
-        """The tile of the accumulator, from the workspace or out of l0c."""
-        if self.machine.fused:
-            return self._drain(e, stage.elements[0])
-        dims = sorted(stage.axes)
-        offsets, sizes = [e.handed(a) for a in dims] or [Expr()], [e.tile[a] for a in dims] or [1]
-        (kind,) = e.types(stage)
-        return e.builder.load(e.builder.workspace(0), offsets, sizes, kind)
-
-    def _drain(self, e: Emitter, element: Attribute) -> SSAValue:
-        """The vector tile's part of the accumulator: whole columns, the rows from the chunk's first on."""
-        rows = size([e.tile[a] for a in self.m_axes])
-        cols = size([e.tile[a] for a in self.n_axes])
-        first = Expr()
-        inner = 1
-        for a in reversed(self.m_axes):
-            first = first + self.chunk_position.get(a, Expr()) * inner
-            inner *= self.plan.l0[a]
-        indices, offsets = pack(
-            [first, self.chunk_position.get(self.n_axes[-1], Expr()) if self.n_axes else Expr()]
-        )
-        axes = frozenset(a for a, r in enumerate(self.role) if r != "k")
-        return e.builder.add(
-            ops.DrainOp,
-            [self.sums(), *indices],
-            [e.type(axes, element)],
-            offsets=offsets,
-            sizes=ints([rows, cols]),
-        ).results[0]
-
     def epilogue_loops(
         self, plan: CubePlan, tile_loops: Sequence[tuple[int, int]]
     ) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
@@ -291,65 +247,6 @@ class EpilogueStages(ContractionStages):
         loops = [(a, trips, whole[a]) for a, trips in tile_loops if a not in self.whole]
         own = zip(whole, self._epilogue_extent(plan), plan.epilogue, strict=True)
         return loops, [(a, extent // part, part) for a, extent, part in own if extent != part]
-
-    def _begin_epilogue(
-        self,
-        b: KernelBuilder,
-        plan: CubePlan,
-        position: Mapping[int, Expr],
-        tile_loops: Sequence[tuple[int, int]],
-        unit: tuple[int, SSAValue, int] | None,
-    ) -> Epilogue:
-        """The vector stages over the tiles of `tile_loops` (axis, trips) and, inside each, the chunks that fit ub;
-        `unit` = (axis that is split over the vector cores of a block, number of this one, how many)."""
-        extent = self._result_tile(plan)
-        loops, parts = self.epilogue_loops(plan, tile_loops)
-        emitter = self._emitter(b, plan, {a: position.get(a, Expr()) for a in extent})
-        self.chunk_position: dict[int, Expr] = {}
-        if unit is not None:
-            axis, number_of, units = unit
-            extent[axis] //= units
-            emitter.move(axis, Expr.of(number_of), extent[axis], whole=False)
-        levels = self.stages.levels({a: i + 1 for i, (a, *_) in enumerate([*loops, *parts])})
-        return Epilogue(b, emitter, self.stages, levels, loops, parts, self.chunk_position)
-
-
-@dataclass
-class Epilogue:
-    """Vector stages on their way into a kernel: over tiles in `loops` (axis, trips, extent), each in `parts`.
-
-    What a step needs of the loops decides its place: it stands before all others.
-    """
-
-    builder: KernelBuilder
-    emitter: Emitter
-    stages: StageGraph
-    levels: Sequence[int]
-    loops: Sequence[tuple[int, int, int]]
-    parts: Sequence[tuple[int, int, int]]
-    chunk_position: dict[int, Expr]
-    done: dict[Ref, SSAValue] = field(default_factory=dict)
-
-    def before(self, depth: int) -> None:
-        """Builds what stands inside so many loops over tiles, before the next one."""
-        self.emitter.emit_level(self.stages, self.levels, depth, self.done)
-
-    def enter(self, depth: int, index: Expr) -> None:
-        """Goes into the loop over tiles with that number, whose index this is."""
-        axis, _, extent = self.loops[depth]
-        self.emitter.move(axis, index, extent, whole=True)
-
-    def rest(self, depth: int) -> None:
-        """Builds all that is left inside so many loops over tiles."""
-        with ExitStack() as stack:
-            for d in range(depth, len(self.loops)):
-                self.before(d)
-                self.enter(d, stack.enter_context(self.builder.loop(self.loops[d][1])))
-            for d, (axis, trips, extent) in enumerate(self.parts, start=len(self.loops)):
-                self.before(d)
-                index = stack.enter_context(self.builder.loop(trips))
-                self.chunk_position[axis] = self.emitter.move(axis, index, extent, whole=False)
-            self.before(len(self.loops) + len(self.parts))
 
 
 def _smaller_divisor(extent: int, current: int) -> int:

@@ -13,26 +13,24 @@ one element for each window in the place of the elements of the windows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import product
 from math import inf
 
 from xdsl.ir import Operation, SSAValue
 
-from ....dialects.base import Expr, describe, text
+from ....dialects.base import describe, text
 from ....dialects.dtypes import dtype_name, itemsize, size
 from ....dialects.elementwise import REDUCTION_FUNCTION, identity
 from ....dialects.graph import CubeSchedule, FusionOp, ReduceOp
 from ....dialects.graph.interface import element_of
 from ....dialects.npu.interface import Traffic, gm_traffic
 from ....dialects.npu.types import GmType, padded_bytes
-from ....kernels.builder import KernelBuilder, dense
-from ....kernels.emit import Emitter
-from ....kernels.emit_looped import LoopEmitter
+from ....kernels.builder import dense
 from ....kernels.graph import StageGraph
-from ....kernels.pooled_axes import PooledAxis, scaled
+from ....kernels.pooled_axes import PooledAxis
 from ....kernels.product import CubeProblem
 from ....kernels.product_cost import CubeCost
 from ....kernels.stage import Extract, Mask, ReduceWindows, Ref, Stage, spanning
@@ -41,7 +39,6 @@ from ...errors import PassError, TooLarge
 from ..indexed.windows import UNROLLED_TAPS
 from .contract import ContractKernel
 from .cube_schedule import CubePlan
-from .epilogue import ACCUMULATOR
 from .pooling import Pooling, pooling_in
 
 WINDOWS_ACROSS = (
@@ -65,61 +62,6 @@ class PooledStages(StageGraph):
 def _reached(pooled: Mapping[int, PooledAxis], windows: Sequence[int], done: Collection[int]) -> list[int]:
     """The elements that so many windows reach along each axis; windows along those that are `done`."""
     return [n if a in done or a not in pooled else pooled[a].reach(n) for a, n in enumerate(windows)]
-
-
-class PooledEmitter(Emitter):
-    """Positions in the product, among the windows, and in the workspace of tiles of `whole` elements side by side."""
-
-    def __init__(
-        self,
-        builder: KernelBuilder,
-        windows: Sequence[int],
-        position: dict[int, Expr],
-        pooled: Mapping[int, PooledAxis],
-        whole: Mapping[int, int],
-        given: Mapping[str, Callable[[Emitter, Stage], SSAValue]],
-    ) -> None:
-        super().__init__(builder, _reached(pooled, windows, ()), position, given)
-        self.windows, self.pooled, self.whole = windows, pooled, whole
-        self.place = {a: pooled[a].place(at) if a in pooled else at for a, at in position.items()}
-        self.stored = {a: in_workspace(pooled.get(a), whole[a], at) for a, at in position.items()}
-
-    def handed(self, axis: int) -> Expr:
-        return self.stored.get(axis, Expr())
-
-    def move(self, axis: int, index: Expr, extent: int, whole: bool) -> Expr:
-        along = self.pooled.get(axis)
-        stride = 1 if along is None else along.stride
-        ahead = super().move(axis, index, extent * stride, whole)
-        self.place[axis] = self.place[axis] + index * extent
-        self.stored[axis] = self.stored[axis] + (index * self.whole[axis] if whole else ahead)
-        return ahead
-
-    def build(self, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        return self._seen(stage.pooled).build(stage, tiles) if stage.pooled else super().build(stage, tiles)
-
-    def _seen(self, done: Collection[int]) -> Emitter:
-        """What stages behind the reduction of windows along these axes need."""
-        position = {a: self.place[a] if a in done else at for a, at in self.position.items()}
-        return Emitter(self.builder, _reached(self.pooled, self.windows, done), position, self.given)
-
-
-@dataclass
-class PooledProduct(LoopEmitter):
-    """The product, whose tiles of `whole` elements lie side by side in the workspace."""
-
-    pooled: Mapping[int, PooledAxis] = field(default_factory=dict[int, PooledAxis])
-    whole: Sequence[int] = ()
-
-    def handed(self, axis: int) -> Expr:
-        return in_workspace(self.pooled.get(axis), self.whole[axis], self.at(axis))
-
-
-def in_workspace(along: PooledAxis | None, whole: int, position: Expr) -> Expr:
-    """Where a tile of `whole` elements that begins at a position of the product is in the workspace."""
-    if along is None:
-        return position
-    return scaled(position + along.low, along.windows(whole) * along.stride, whole)
 
 
 class PooledKernel(ContractKernel):
@@ -266,15 +208,6 @@ class PooledKernel(ContractKernel):
         if self.done:
             stage.pooled = self.done
         return super()._stage(stage)
-
-    def _loop_emitter(self, b: KernelBuilder, position: dict[int, Expr]) -> LoopEmitter:
-        return PooledProduct(b, (), position, pooled=self.pooled, whole=self.plan.l0)
-
-    def _emitter(self, b: KernelBuilder, plan: CubePlan, position: dict[int, Expr]) -> Emitter:
-        assert plan.epilogue is not None
-        return PooledEmitter(
-            b, plan.epilogue, position, self.pooled, dict(enumerate(plan.l0)), {ACCUMULATOR: self._bring}
-        )
 
     def _other(self, op: Operation) -> None:
         if op is self.pooling.op:

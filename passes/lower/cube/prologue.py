@@ -17,7 +17,6 @@ After:   %y = graph.fusion %x, %q, %s {kind = "mix"} of the ops of both: those b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from math import inf
@@ -25,8 +24,7 @@ from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
-from ....dialects import tile as ops
-from ....dialects.base import Expr, ints, pack, to_ints
+from ....dialects.base import to_ints
 from ....dialects.dtypes import itemsize, size
 from ....dialects.graph import CubeSchedule, FusionOp
 from ....dialects.graph.control import AXES
@@ -34,28 +32,29 @@ from ....dialects.graph.interface import shape_of
 from ....dialects.graph.schedules import Schedule
 from ....dialects.npu.legality import MIXED
 from ....dialects.npu.types import GmType, row_strides
-from ....dialects.tile import TileType
-from ....kernels.builder import KernelBuilder, dense, number
-from ....kernels.emit import Emitter
-from ....kernels.emit_looped import LoopEmitter
-from ....kernels.graph import StageGraph
+from ....kernels.builder import dense, may_repeat
+from ....kernels.graph import OwnAxis, StageGraph
+from ....kernels.looped import Loop, LoopedStages
+from ....kernels.nest import Along
 from ....kernels.plan import PlannedGraph, StagePlace
 from ....kernels.product import Extents
 from ....kernels.product_cost import CubeCost, LoadCost
-from ....kernels.product_stages import lengths
-from ....kernels.stage import Ref, Stage
+from ....kernels.product_stages import LoadHanded, lengths
+from ....kernels.stage import BoxDim, Given, Mask, Ref
 from ....kernels.vector_cost import computing, copying
+from ....kernels.writer import boxed
 from ....machine import Machine
 from ...errors import NoKernel
 from ...forms.copied_fusion import CopiedFusion
 from ...fusion.long_rows import UB_FRACTION
 from ..axes import StoredPart, behind_transposes
 from ..fusion_stages import FusionStages
+from ..schedule import share
 from ..scheduled import BarrierIdle
 from .contract import ContractKernel
 from .contraction_axes import PROLOGUE, Operand, is_prologue, made_operand, product_in
 from .cube_schedule import CubePlan
-from .product_stages import GIVEN
+from .product_nest import EpilogueWriter, ProductWriter, TileWriter
 
 ROOMS = (2, 4)
 """Pieces that a ring has room for: those that are tried."""
@@ -125,7 +124,7 @@ class PrologueKernel(ContractKernel):
     # -- choice ------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _walked(self) -> list[int]:
+    def walked(self) -> list[int]:
         """The axis of the product that each axis of the stages is."""
         dims = self.operands[self.side].dims
         return [dims[self.dims.index(a)].along[0][0] for a in range(len(self.before.extents))]
@@ -146,7 +145,7 @@ class PrologueKernel(ContractKernel):
 
     def _ragged(self, box: Sequence[int]) -> bool:
         """Whether pieces of the made operand reach over the end of what is summed up."""
-        both = zip(self._walked, self.before.extents, self._pieces(box), strict=True)
+        both = zip(self.walked, self.before.extents, self._pieces(box), strict=True)
         return any(self.role[axis] == "k" and n % piece != 0 for axis, n, piece in both)
 
     def _in_a_ring(self, schedule: CubeSchedule) -> Iterator[CubeSchedule]:
@@ -245,7 +244,7 @@ class PrologueKernel(ContractKernel):
         plan = CubePlan.of(self.completed("", schedule))
         chunks = self._chunks(self._made(plan))
         assert chunks is not None
-        axes = self._walked
+        axes = self.walked
         around = [a for a, _ in self.tile_loops(plan)]
         around += [a for a in self.k_axes if self.extents[a] > self._made(plan)[a] and a not in around]
         inside = tuple(around)
@@ -257,79 +256,113 @@ class PrologueKernel(ContractKernel):
 
     # -- build -------------------------------------------------------------------------------------------------
 
+    def chunks_of(self, plan: CubePlan) -> _Chunks | None:
+        """How a vector core makes its part of a piece; None where a piece has no equal parts, or no room."""
+        return self._chunks(self._made(plan))
+
+    def is_ragged(self, plan: CubePlan) -> bool:
+        """Whether pieces of the made operand reach over the end of what is summed up."""
+        return self._ragged(self._made(plan))
+
     def _rooms(self, plan: CubePlan) -> int:
         """The pieces that the ring has room for."""
         last = self.k_axes[-1]
         return -(-plan.l1[last] // plan.short[last])
 
-    def _handed_operands(self, lead: Sequence[int], plan: CubePlan) -> list[GmType]:
+    def _workspaces(self, plan: CubePlan) -> list[GmType]:
         """The ring of pieces."""
-        self.lead = len(lead)
-        return [
-            dense(
-                [*lead, self._rooms(plan), *self._pieces(self._made(plan))], self.operands[self.side].element
-            )
-        ]
+        order = [*self.b_axes, *self.m_axes, *self.n_axes]
+        split = (share(self.problem.tiles(a, plan.l0[a]), plan.grid[a])[0] for a in order)
+        lead, pieces = [cores for cores in split if may_repeat(cores)], self._pieces(self._made(plan))
+        return [dense([*lead, self._rooms(plan), *pieces], self.operands[self.side].element)]
 
-    @contextmanager
-    def _section(self, b: KernelBuilder) -> Iterator[None]:
-        with b.section(MIXED, self.units) as unit:
-            self.unit = Expr.of(unit)
-            yield
+    @property
+    def _section(self) -> tuple[str, int]:
+        return MIXED, self.units
 
     def _loads_itself(self, side: int) -> bool:
         return side != self.side
 
-    def _loop_emitter(self, b: KernelBuilder, position: dict[int, Expr]) -> LoopEmitter:
-        return LoopEmitter(b, (), position, {GIVEN[self.side]: self._bring})
+    def _product_writer(
+        self,
+        tiles: TileWriter,
+        looped: LoopedStages,
+        behind: EpilogueWriter | None,
+        workspace: tuple[int, GmType] | None,
+    ) -> ProductWriter:
+        assert workspace is not None
+        return PrologueWriter(self, tiles, looped, workspace[1])
 
-    def _bring(self, e: Emitter, stage: Stage) -> SSAValue:
-        """A piece of the made operand, in a room of the ring first and then in l1."""
-        assert isinstance(e, LoopEmitter)
-        b, o, at = e.builder, self.operands[self.side], [Expr()] * len(self.dims)
-        for axis, d in zip(self.dims, o.dims, strict=True):
-            if axis >= 0:
-                at[axis] = e.at(d.along[0][0])
-        here = [*map(Expr.of, b.coordinates[: self.lead]), e.indices.get("shorter loads", Expr())]
-        ring = b.workspace(0)
-        self._make(b, ring, here, at)
-        assert isinstance(ring.type, GmType)
-        outer = len(here)
-        shape, strides = [*ring.type.shape], [*ring.type.strides]
-        order = [outer + axis for axis in self.dims if axis >= 0]
-        view = b.view(
-            ring,
-            [*shape[:outer], *(shape[i] for i in order)],
-            [*strides[:outer], *(strides[i] for i in order)],
-        )
-        sizes = lengths(o.dims, e.tile)
-        box = [1] * outer + [n for n, axis in zip(sizes, self.dims, strict=True) if axis >= 0]
-        return b.load(view, [*here, *(Expr() for _ in order)], box, TileType.of(sizes, o.element, "l1"))
 
-    def _make(self, b: KernelBuilder, ring: SSAValue, here: Sequence[Expr], at: Sequence[Expr]) -> None:
-        """A piece of the operand from a place on, each vector core a part of it, to a room of the ring."""
-        chunks, stages = self._chunks(self._made(self.plan)), self.before.stages
+class PrologueWriter(ProductWriter):
+    """Writes a product, one operand of which vector cores make piece by piece. `lines` are axes of a piece in the
+    ring, `room` that of the pieces in it."""
+
+    def __init__(self, kernel: PrologueKernel, tiles: TileWriter, looped: LoopedStages, ring: GmType):
+        super().__init__(tiles, looped)
+        self.k, self.ring, w = kernel, ring, tiles.w
+        chunks = kernel.chunks_of(tiles.plan)
         assert chunks is not None
-        axis, extents = chunks.axis, chunks.extents
-        emitter = Emitter(b, extents, dict(enumerate(at)))
-        emitter.position[axis] = emitter.at(axis) + self.unit * chunks.own
-        level, done = stages.levels({axis: 1}), dict[Ref, SSAValue]()
-        emitter.emit_level(stages, level, 0, done)
-        with b.loop(chunks.count) as index:
-            emitter.position[axis] = emitter.at(axis) + index * extents[axis]
-            emitter.emit_level(stages, level, 1, done)
-            tile = self._masked(b, emitter, done[self.before.result], extents)
-            places = [Expr() for _ in extents]
-            places[axis] = self.unit * chunks.own + index * extents[axis]
-            b.store(tile, ring, [*here, *places], [*(1 for _ in here), *extents])
+        self.chunks = chunks
+        self.room, *self.lines = w.own(
+            [OwnAxis("room of a piece"), *(OwnAxis("line of a piece", n) for n in chunks.extents)]
+        )
 
-    def _masked(self, b: KernelBuilder, emitter: Emitter, tile: SSAValue, chunk: Sequence[int]) -> SSAValue:
+    def along(self, loop: Loop) -> Sequence[Along]:
+        along = super().along(loop)
+        return [*along, Along(self.room, 1)] if loop.over == "shorter loads" else along
+
+    def take(self, i: int) -> None:
+        stage = self.looped.stages[i]
+        if not isinstance(stage.op, Given):
+            super().take(i)
+            return
+        with self.w.located(stage):
+            self._make()
+            self.known[i, 0] = self._load(self.looped.tiles[i])
+
+    def _box(self, lines: Sequence[int]) -> tuple[BoxDim, ...]:
+        """The ring, walked along the cores, its rooms and the lines of a piece in this order."""
+        outer = [*self.tiles.here.values(), self.room]
+        lead = len(outer)
+        order = [*range(lead), *(lead + self.lines.index(line) for line in lines)]
+        shape, strides = self.ring.shape, self.ring.strides
+        return boxed([shape[d] for d in order], [strides[d] for d in order], [*outer, *lines])
+
+    def _make(self) -> None:
+        """A piece of the operand, each vector core a part of it, to a room of the ring."""
+        k, w, (axis, own, count, extents) = self.k, self.w, self.chunks
+        walked, stages, line = k.walked, k.before.stages, self.lines[axis]
+        level, known = stages.levels({axis: 1}), dict[Ref, Ref]()
+
+        def take(depth: int) -> None:
+            for i in stages.ordered(i for i, at in enumerate(level) if at == depth):
+                w.take_known(stages, i, walked, extents, known)
+
+        with (
+            w.turns(k.units, Along(walked[axis], own), Along(line, own), by="units"),
+            w.tiled({**dict(zip(walked, extents, strict=True)), **dict(zip(self.lines, extents, strict=True))}),
+        ):
+            take(0)
+            with w.turns(count, Along(walked[axis], extents[axis]), Along(line, extents[axis])):
+                take(1)
+                w.store(len(k.yielded), self._box(self.lines), self._masked(known[k.before.result]))
+
+    def _masked(self, tile: Ref) -> Ref:
         """A tile with 0 in the place of what lies behind the end of what is summed up, where pieces reach over it; what
         lies behind other ends gives results that nobody stores."""
-        if not self._ragged(self._made(self.plan)):
+        k, stage = self.k, self.w.graph[tile[0]]
+        if not k.is_ragged(self.tiles.plan):
             return tile
-        indices, offsets = pack([emitter.at(i) for i, _ in enumerate(chunk)])
-        bounds = ints(self.before.extents)
-        return b.add(
-            ops.MaskOp, [tile, *indices], [tile.type], offsets=offsets, bounds=bounds, value=number(0.0)
-        ).results[0]
+        mask = Mask(tuple(zip(k.walked, k.before.extents, strict=True)), 0.0)
+        return self.w.put(mask, stage.elements, stage.axes, [tile], stage.tile_axes)
+
+    def _load(self, tile: Sequence[int]) -> Ref:
+        """The piece in l1, as the cube takes it."""
+        k, o = self.k, self.k.operands[self.k.side]
+        sizes = zip(k.dims, lengths(o.dims, tile), strict=True)
+        lines = [self.lines[axis] for axis in k.dims if axis >= 0]
+        with self.w.tiled({self.lines[axis]: n for axis, n in sizes if axis >= 0}):
+            shape = tuple(self.lines[axis] if axis >= 0 else None for axis in k.dims)
+            op = LoadHanded(len(k.inputs) + len(k.yielded), self._box(lines), shape)
+            return self.w.put(op, [o.element], op.moves)

@@ -1,24 +1,20 @@
-"""Builds stages in loops, and the tile ops of the stages of products."""
+"""Builds the tile ops of the stages of products."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Sequence
 
 from xdsl.dialects.builtin import IndexType, UnitAttr
 from xdsl.ir import SSAValue
-from xdsl.utils.hints import isa
 
 from ..dialects import tile as ops
 from ..dialects.base import Expr, integer_attr, ints, pack
-from ..dialects.npu.types import GmType, padded_bytes, row_strides
+from ..dialects.npu.types import padded_bytes, row_strides
 from ..dialects.tile import TileType
 from .emit import Emitter, build_stage
-from .looped import LoopedStages, LoopOf
 from .product_stages import (
+    DrainSums,
     HandOn,
-    HandOver,
     LeavingSums,
     LoadHanded,
     LoadOperand,
@@ -31,105 +27,9 @@ from .product_stages import (
     ReadPlace,
     StoreSums,
     lengths,
+    matrix,
 )
-from .stage import Ref, Stage
-
-
-class Beside(Protocol):
-    """What else is built in the loops of a nest that carry no sums: before each of them, inside, and behind all."""
-
-    def before(self, depth: int) -> None: ...
-
-    def enter(self, depth: int, index: Expr) -> None: ...
-
-    def rest(self, depth: int) -> None: ...
-
-
-@dataclass
-class LoopEmitter(Emitter):
-    """Builds a nest. origins: where each tile that is there begins, by axis; steps: how many steps have been added to
-    the sums; indices: those of the loops that are open, by what they go over."""
-
-    origins: dict[SSAValue, Mapping[int, Expr]] = field(default_factory=dict[SSAValue, Mapping[int, Expr]])
-    steps: Expr = field(default_factory=lambda: Expr())
-    indices: dict[LoopOf, Expr] = field(default_factory=dict[LoopOf, Expr])
-    around: tuple[int, ...] = ()
-    """The axes of the loops that are open."""
-
-    def inside(self, tile: SSAValue, axis: int) -> Expr:
-        """How far along an axis the loops have gone since a tile was made."""
-        origin = self.origins.get(tile)
-        return self.at(axis) if origin is None else self.at(axis) - origin.get(axis, Expr())
-
-    def emit_looped(
-        self, looped: LoopedStages, done: dict[Ref, SSAValue], beside: Beside | None = None
-    ) -> None:
-        """Builds all stages that are not `done`, and adds their results."""
-        _Building(self, looped, done, beside).level(0)
-
-    def emit_one(self, looped: LoopedStages, i: int, done: dict[Ref, SSAValue]) -> None:
-        """Builds one stage of a nest, where the emitter is, and adds its results."""
-        tile, self.tile = self.tile, looped.tiles[i]
-        self.emit_placed(i, looped.stages[i], done)
-        self.tile = tile
-
-    def emit_placed(self, i: int, stage: Stage, done: dict[Ref, SSAValue]) -> None:
-        """Builds a stage with the tile that there is; what it brings to l1 begins where the emitter is."""
-        self.emit(i, stage, done)
-        if stage.kind in ("load", "given") or stage.op.space == "l1":
-            self.origins |= {done[i, j]: dict(self.position) for j, _ in enumerate(stage.elements)}
-
-
-@dataclass
-class _Building:
-    emitter: LoopEmitter
-    looped: LoopedStages
-    done: dict[Ref, SSAValue]
-    beside: Beside | None
-
-    def __post_init__(self) -> None:
-        self.behind = self.looped.behind
-        self.carrying = next(
-            (d for d, loop in enumerate(self.looped.loops) if loop.carries), len(self.looped.loops)
-        )
-
-    def level(self, depth: int) -> None:
-        looped = self.looped
-        if self.beside is not None and depth < self.carrying:
-            self.beside.before(depth)
-        self.stages(depth, lambda i: i not in self.behind)
-        if depth < len(looped.loops):
-            self.loop(depth)
-        if self.beside is not None and depth == self.carrying:
-            self.beside.rest(depth)
-        self.stages(depth, lambda i: i in self.behind)
-
-    def loop(self, depth: int) -> None:
-        loop, e, done = self.looped.loops[depth], self.emitter, self.done
-        before, after = self.looped.sums
-        carried = [done[after if after in done else before]] if loop.carries else None
-        position, steps, index_of, around = e.at(loop.axis), e.steps, e.indices.get(loop.over, Expr()), e.around
-        with e.builder.loop(loop.trips, carried) as index:
-            e.position[loop.axis], e.indices[loop.over] = position + index * loop.apart, index
-            e.around = (*around, loop.axis)
-            if carried is not None:
-                e.steps, done[before] = steps + index, carried[0]
-            if self.beside is not None and depth < self.carrying:
-                self.beside.enter(depth, index)
-            self.level(depth + 1)
-            if carried is not None:
-                carried[0] = done[after]
-        e.position[loop.axis], e.steps, e.indices[loop.over], e.around = position, steps, index_of, around
-        if carried is not None:
-            done[after] = carried[0]
-
-    def stages(self, depth: int, here: Callable[[int], bool]) -> None:
-        for i, at in enumerate(self.looped.depths):
-            if at == depth and (i, 0) not in self.done and here(i):
-                self.emitter.emit_one(self.looped, i, self.done)
-
-
-# -- products ------------------------------------------------------------------------------------------------
+from .stage import Stage
 
 Tiles = Sequence[SSAValue]
 
@@ -166,7 +66,6 @@ def _(op: LoadOperand, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
 
 @build_stage.register
 def _(op: MoveOperand, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
-    assert isinstance(e, LoopEmitter)
     (tile,) = tiles
     taken = [_taken(op, dim, e, tile) for dim in op.box]
     offsets, sizes, steps, window, window_steps = (list(each) for each in zip(*taken, strict=True))
@@ -190,7 +89,7 @@ def _(op: MoveOperand, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
 
 
 def _taken(
-    op: MoveOperand, dim: OperandDim, e: LoopEmitter, tile: SSAValue
+    op: MoveOperand, dim: OperandDim, e: Emitter, tile: SSAValue
 ) -> tuple[Expr, int, int, int, int]:
     """What a move takes along a dimension of a tile: from where on, how many and every which element, and how many
     windows, how far apart."""
@@ -221,7 +120,6 @@ def _(op: LoadRow, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
 
 @build_stage.register
 def _(op: MoveRow, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
-    assert isinstance(e, LoopEmitter)
     (tile,) = tiles
     indices, offsets = pack([e.inside(tile, a) for a in op.columns] or [Expr()])
     sizes = ints([e.tile[a] for a in op.columns] or [1])
@@ -235,14 +133,12 @@ def _(op: MoveRow, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
 
 @build_stage.register
 def _(op: NoSums, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
-    assert isinstance(e, LoopEmitter)
     e.steps = Expr()
     return e.builder.add(ops.ZeroOp, [], [_kind(stage, e)]).results
 
 
 @build_stage.register
 def _(op: Multiply, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
-    assert isinstance(e, LoopEmitter)
     indices, offsets = pack([e.steps])
     return e.builder.add(ops.MmaOp, [*tiles, *indices], [tiles[2].type], offsets=offsets).results
 
@@ -266,13 +162,11 @@ def _(op: StoreSums, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
 
 
 @build_stage.register
-def _(op: HandOver, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
-    whole = e.builder.workspace(0)
-    assert isa(whole.type, GmType)
-    dims = [sorted(op.order).index(a) for a in op.order] or [0]
-    view = e.builder.view(whole, [whole.type.shape[d] for d in dims], [whole.type.strides[d] for d in dims])
-    offsets, sizes = [e.handed(a) for a in op.order] or [Expr()], [e.tile[a] for a in op.order] or [1]
-    return _leave(op, e, tiles, view, offsets, sizes)
+def _(op: DrainSums, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+    terms = op.first_row, op.first_column
+    indices, offsets = pack([sum((e.at(a) * c for a, c in each), Expr()) for each in terms])
+    sizes = ints(matrix(e.tile, op.rows, op.columns))
+    return e.builder.add(ops.DrainOp, [*tiles, *indices], e.types(stage), offsets=offsets, sizes=sizes).results
 
 
 def _leave(
