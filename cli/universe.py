@@ -34,10 +34,16 @@ def _stages() -> type[Target]:
     return StagesTarget
 
 
+def _nests() -> type[Target]:
+    from .optimizer.stages import NestsTarget
+
+    return NestsTarget
+
+
 DIALECTS = {"graph": _graph, "tile": _tile, "npu": _npu}
 
 TILEWRIGHT_UNIVERSE = Universe(
     all_dialects=DIALECTS | vendor_dialects(VENDOR) | added_dialects(),
     all_passes=all_passes(),
-    all_targets={"stages": _stages},
+    all_targets={"stages": _stages, "nests": _nests},
 )

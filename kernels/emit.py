@@ -51,7 +51,7 @@ class Emitter:
     tile: Sequence[int]
     position: dict[int, Expr] = field(default_factory=dict[int, Expr])
     origins: dict[SSAValue, Mapping[int, Expr]] = field(default_factory=dict[SSAValue, Mapping[int, Expr]])
-    steps: Expr = field(default_factory=Expr)
+    steps: Expr = field(default_factory=lambda: Expr())
     around: tuple[int, ...] = ()
 
     def type(self, axes: frozenset[int], element: Attribute, spacing: Spacing | None = None) -> TileType:

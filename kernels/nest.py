@@ -13,6 +13,7 @@ from typing import NamedTuple
 from xdsl.ir import Attribute
 
 from ..dialects.npu.types import padded_bytes
+from ..dialects.open_sizes import is_open
 from .builder import may_repeat
 from .graph import StageGraph
 from .looped import Loop, LoopedStages
@@ -138,11 +139,15 @@ class NestWriter(StageWriter):
         steps: tuple[int, int] = (0, 0),
     ) -> Iterator[None]:
         """What is written inside is in a loop, which carries what is in `state` when it begins, and then what is there
-        when it ends."""
+        when it ends. One turn that goes along nothing is none."""
         outer, self.body, before = self.body, [], list(state or ())
         yield
         carried = tuple(zip(before, state or (), strict=True))
-        outer.append(Turns(trips, along, tuple(self.body), by, carried, steps))
+        moved = tuple(a for a in along if any(is_open(n) or n for n in (a.apart, a.ahead)))
+        if along or carried or may_repeat(trips) or by == "units" or any(is_open(n) or n for n in steps):
+            outer.append(Turns(trips, moved, tuple(self.body), by, carried, steps))
+        else:
+            outer += self.body
         self.body = outer
 
     @contextmanager
@@ -191,7 +196,7 @@ class NestWriter(StageWriter):
     def nest(self) -> Nest:
         """What has been written."""
         axes = range(self.rank + len(self.graph.own))
-        tiles = [tuple(tile.get(a, 1) for a in axes) for tile in self.tiles]
+        tiles = tuple(tuple(tile.get(a, 1) for a in axes) for tile in self.tiles)
         return Nest(self.graph, tiles, tuple(self.body))
 
 

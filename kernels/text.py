@@ -61,10 +61,15 @@ def stage_ops() -> Mapping[str, type[StageOp]]:
 # -- printing ------------------------------------------------------------------------------------------------
 
 
+def own_text(graph: StageGraph) -> Sequence[str]:
+    """The lines of a graph's own axes."""
+    return [f"  axis {number} {{{', '.join(_fields(axis))}}}" for number, axis in graph.own.items()]
+
+
 def text_of(graph: StageGraph) -> str:
     """The text of a graph."""
-    own = (f"  axis {number} {{{', '.join(_fields(axis))}}}" for number, axis in graph.own.items())
-    return "\n".join(["stages {", *own, *(f"  {stage_text(i, stage)}" for i, stage in enumerate(graph)), "}"])
+    stages = (f"  {stage_text(i, stage)}" for i, stage in enumerate(graph))
+    return "\n".join(["stages {", *own_text(graph), *stages, "}"])
 
 
 def stage_text(number: int, stage: Stage) -> str:
@@ -78,10 +83,10 @@ def stage_text(number: int, stage: Stage) -> str:
         f"({operands})" if operands else "",
         f" {{{given}}}" if given else "",
         f" : {', '.join(map(dtype_name, stage.elements))}" if stage.elements else "",
-        f" over {_value(tuple(sorted(stage.axes)))}" if stage.axes else "",
-        f" as {_value(stage.tile_axes)}" if stage.tile_axes else "",
+        f" over {value_text(tuple(sorted(stage.axes)))}" if stage.axes else "",
+        f" as {value_text(stage.tile_axes)}" if stage.tile_axes else "",
         "" if stage.spacing is None else f" spaced {_spacing(stage.spacing)}",
-        f" windows {_value(tuple(sorted(stage.pooled)))}" if stage.pooled else "",
+        f" windows {value_text(tuple(sorted(stage.pooled)))}" if stage.pooled else "",
     ]
     return "".join(parts)
 
@@ -105,10 +110,11 @@ def _fields(of: StageOp | OwnAxis | OperandDim | PlaceRead) -> Iterator[str]:
     for each in fields(of):
         value = getattr(of, each.name)
         if each.default is MISSING or repr(value) != repr(each.default):
-            yield f"{each.name} = {_value(value)}"
+            yield f"{each.name} = {value_text(value)}"
 
 
-def _value(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """The text of a value of a field."""
     match value:
         case None:
             return "none"
@@ -118,10 +124,10 @@ def _value(value: Any) -> str:
             return f'"{value}"'
         case BoxDim():
             walked = "" if value.axis is None else f" at {value.axis}"
-            step = "" if value.step == 1 else f" step {_value(value.step)}"
-            start = "" if value.start == 0 else f" from {_value(value.start)}"
+            step = "" if value.step == 1 else f" step {value_text(value.step)}"
+            start = "" if value.start == 0 else f" from {value_text(value.start)}"
             plus = "" if value.plus is None else f" plus {value.plus}"
-            return f"{_value(value.extent)} by {_value(value.stride)}{walked}{step}{start}{plus}"
+            return f"{value_text(value.extent)} by {value_text(value.stride)}{walked}{step}{start}{plus}"
         case OperandDim() | PlaceRead():
             name = next(name for name, cls in RECORDS.items() if isinstance(value, cls))
             return f"{name} {{{', '.join(_fields(value))}}}"
@@ -134,10 +140,10 @@ def _value(value: Any) -> str:
         case Attribute():
             return dtype_name(value)
         case tuple() if value and all(isinstance(v, tuple) for v in value):
-            pairs = (", ".join(map(_value, pair)) for pair in value)
+            pairs = (", ".join(map(value_text, pair)) for pair in value)
             return f"[{', '.join(f'({pair})' for pair in pairs)}]"
         case tuple():
-            return f"[{', '.join(map(_value, value))}]"
+            return f"[{', '.join(map(value_text, value))}]"
     raise StageError(f"{value!r} has no text in a stage")
 
 
@@ -145,6 +151,12 @@ def _value(value: Any) -> str:
 
 GRAMMAR = r"""
 graph: "stages" "{" own* stage* "}"
+nest: "nest" "{" own* item* "}"
+?item: placed | turns
+placed: stage ["tile" list]
+turns: "for" number ["by" NAME] ["along" list] ["carries" "[" pairs "]"] ["steps" list] "{" item* "}"
+pairs: pair ("," pair)*
+pair: ref "to" ref
 own: "axis" NUMBER fields
 stage: [refs "="] NAME ["(" refs ")"] [fields] [":" dtypes] ["over" list] ["as" list] [spaced] [windows]
 fields: "{" [field ("," field)*] "}"
@@ -175,13 +187,20 @@ COMMENT: /\/\/[^\n]*/
 
 @cache
 def _parser() -> Lark:
-    return Lark(GRAMMAR, start="graph", parser="lalr", propagate_positions=True)
+    return Lark(GRAMMAR, start=["graph", "nest"], parser="lalr", propagate_positions=True)
 
 
 def parse(text: str, symbols: Names | None = None) -> StageGraph:
     """The graph of a text, checked. symbols: what the names in open sizes stand for. Raises StageError."""
+    graph = read(text, "graph", StageReader(symbols or {}))
+    check(graph)
+    return graph
+
+
+def read(text: str, start: str, reader: StageReader) -> Any:
+    """What a reader makes of a text by the rule `start` of the grammar. Raises StageError."""
     try:
-        graph = _Reader(symbols or {}).transform(_parser().parse(text))
+        return reader.transform(_parser().parse(text, start=start))
     except UnexpectedInput as error:
         raise StageError(
             f"line {error.line}: {error.get_context(text).splitlines()[0].strip()}: cannot be read"
@@ -190,12 +209,12 @@ def parse(text: str, symbols: Names | None = None) -> StageGraph:
         raise error.orig_exc from None
     except LarkError as error:
         raise StageError(str(error)) from None
-    check(graph)
-    return graph
 
 
 @v_args(inline=True)
-class _Reader(Transformer[Token, Any]):
+class StageReader(Transformer[Token, Any]):
+    """Makes stages of their text."""
+
     def __init__(self, symbols: Names) -> None:
         super().__init__()
         self.symbols = symbols
@@ -204,10 +223,14 @@ class _Reader(Transformer[Token, Any]):
         found = StageGraph()
         found.own = dict(line for line in lines if len(line) == 2)
         for line, results, stage in (line for line in lines if len(line) == 3):
-            if results and list(results) != [(len(found), j) for j, _ in enumerate(stage.elements)]:
-                raise StageError(f"line {line}: results of stage {len(found)} are called %{len(found)}")
-            found.append(stage)
+            self.add(found, line, results, stage)
         return found
+
+    def add(self, graph: StageGraph, line: int, results: Sequence[Ref], stage: Stage) -> None:
+        """Adds a stage whose results are called so in a line."""
+        if results and list(results) != [(len(graph), j) for j, _ in enumerate(stage.elements)]:
+            raise StageError(f"line {line}: results of stage {len(graph)} are called %{len(graph)}")
+        graph.append(stage)
 
     @v_args(meta=True, inline=False)
     def stage(self, meta: Any, parts: list[Any]) -> tuple[int, Sequence[Ref], Stage]:

@@ -1,7 +1,8 @@
-"""`tilewright-opt FILE -p graph-fuse,graph-schedule -t stages`: what the kernels of a module do, by stages."""
+"""`tilewright-opt FILE -p graph-fuse,graph-schedule -t stages` (or `-t nests`): what the kernels of a module do."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO
 
@@ -11,11 +12,14 @@ from xdsl.utils.target import Target
 
 from ...dialects.base import describe
 from ...dialects.graph import FusionOp
-from ...dialects.graph.schedules import all_complete, to_schedules
+from ...dialects.graph.schedules import Schedule, all_complete, to_schedules
+from ...kernels.nest_text import fingerprint as nest_fingerprint
+from ...kernels.nest_text import nest_text
 from ...kernels.text import fingerprint, text_of
 from ...passes.base import settle_target
-from ...passes.choose.launches import launches_of
+from ...passes.choose.launches import LaunchPlan, launches_of
 from ...passes.errors import PassError
+from ...passes.lower.nested import NestedKernel
 
 
 @dataclass(frozen=True)
@@ -26,21 +30,48 @@ class StagesTarget(Target):
 
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
         """Raises PassError where a module has no fusions: those are what graph-fuse makes."""
-        machine, found = settle_target(module), False
-        for fusion in module.walk():
-            if not isinstance(fusion, FusionOp) or fusion.on_host:
+        for fusion, plan, schedule in _launches(self.name, module):
+            kernel = plan.kernel(plan.stem, schedule)
+            print(f"// {describe(fusion)}: {plan.stem}", file=output)
+            for part, stages in kernel.stage_graphs().items():
+                said = f"{part}: " if part else ""
+                print(f"// {said}{fingerprint(stages)}\n{text_of(stages)}", file=output)
+            if kernel.unstaged:
+                print(f"// not of stages: {kernel.unstaged}", file=output)
+
+
+@dataclass(frozen=True)
+class NestsTarget(Target):
+    """The stages of each launch in the loops of its schedule, section by section."""
+
+    name = "nests"
+
+    def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
+        """Raises PassError where a module has no fusions, or where one has no complete schedule."""
+        for fusion, plan, schedule in _launches(self.name, module):
+            if schedule is None:
+                raise PassError(f"nests: {describe(fusion)} has no complete schedule: run graph-schedule before")
+            kernel = plan.kernel(plan.stem, schedule)
+            print(f"// {describe(fusion)}: {plan.stem}", file=output)
+            if not isinstance(kernel, NestedKernel):
+                print(f"// not of stages: {kernel.unstaged}", file=output)
                 continue
-            found = True
-            schedules = to_schedules(fusion.schedule)
-            launches = launches_of(fusion, machine)
-            complete = all_complete(schedules) and len(schedules) == len(launches)
-            for i, plan in enumerate(launches):
-                kernel = plan.kernel(plan.stem, schedules[i] if complete else None)
-                print(f"// {describe(fusion)}: {plan.stem}", file=output)
-                for part, stages in kernel.stage_graphs().items():
-                    said = f"{part}: " if part else ""
-                    print(f"// {said}{fingerprint(stages)}\n{text_of(stages)}", file=output)
-                if kernel.unstaged:
-                    print(f"// not of stages: {kernel.unstaged}", file=output)
-        if not found:
-            raise PassError("stages: the module has no fusions: run graph-fuse before")
+            for core, nest, units in kernel.sections(schedule):
+                shared = f", shared by {units} vector cores" if units > 1 else ""
+                print(f"// {core}{shared}: {nest_fingerprint(nest)}\n{nest_text(nest)}", file=output)
+
+
+def _launches(target: str, module: ModuleOp) -> Iterator[tuple[FusionOp, LaunchPlan, Schedule | None]]:
+    """The launches of the fusions that a module has, in order, with their schedules as far as these are complete."""
+    machine, found = settle_target(module), False
+    for fusion in module.walk():
+        if not isinstance(fusion, FusionOp) or fusion.on_host:
+            continue
+        found = True
+        schedules = to_schedules(fusion.schedule)
+        launches = launches_of(fusion, machine)
+        complete = all_complete(schedules) and len(schedules) == len(launches)
+        for i, plan in enumerate(launches):
+            yield fusion, plan, schedules[i] if complete else None
+    if not found:
+        raise PassError(f"{target}: the module has no fusions: run graph-fuse before")

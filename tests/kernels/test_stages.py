@@ -25,6 +25,7 @@ from tilewright.kernels import product_stages as products
 from tilewright.kernels import stage as kinds
 from tilewright.kernels.emit_nest import nested_kernel
 from tilewright.kernels.graph import OwnAxis, StageGraph
+from tilewright.kernels.nest_text import nest_text, parse_nest
 from tilewright.kernels.renumber import renumbered
 from tilewright.kernels.stage import (
     BoxDim,
@@ -342,12 +343,10 @@ def test_kernels_are_built_of_what_is_read(name: str, target: str) -> None:
             if not isinstance(kernel, NestedKernel):
                 assert kernel.unstaged
                 continue
-            read = [
-                section._replace(
-                    nest=dataclasses.replace(section.nest, stages=parse(text_of(section.nest.stages)))
-                )
-                for section in kernel.sections(schedule)
-            ]
+            read = [each._replace(nest=parse_nest(nest_text(each.nest))) for each in kernel.sections(schedule)]
+            for before, after in zip(kernel.sections(schedule), read, strict=True):
+                assert nest_text(after.nest) == nest_text(before.nest)
+                assert list(after.nest.stages) == list(before.nest.stages)
             made = nested_kernel("k", kernel.frame(schedule), read)
             assert str(made) == str(kernel.build("k", schedule))
     assert seen
@@ -412,3 +411,39 @@ def test_a_graph_is_checked() -> None:
         check(StageGraph([fill, Stage(Fill(1.0), [f32], frozenset(), [(0, 0)])]))
     with pytest.raises(StageError, match="must have a result"):
         check(StageGraph([Stage(Fill(1.0), [], frozenset())]))
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (
+            "for 4 { %0 = fill {value = 1.0} : f32 } %1 = apply(%0) {of = 'exp'} : f32",
+            "stage 1 (apply) reads %0, which is made in another loop",
+        ),
+        (
+            "for 4 carries [%1 to %1] { %0 = fill {value = 1.0} : f32 %1 = apply(%0) {of = 'exp'} : f32 }",
+            "for 4 carries [%1 to %1]: %1 is not there before the loop",
+        ),
+        (
+            "%0 = fill {value = 1.0} : f32 for 4 carries [%0 to %1] { } %1 = apply(%0) {of = 'exp'} : f32",
+            "for 4 carries [%0 to %1]: %1 is not there at the end of a turn",
+        ),
+        (
+            "%0 = fill {value = 1.0} : f32 for 4 carries [%0 to %1] { %1 = apply(%0) {of = 'exp'} : f16 }",
+            "for 4 carries [%0 to %1]: %1 has elements of another type",
+        ),
+        ("for 4 by lanes { }", "line 1: there is no lanes that takes turns; there are cores, units, loop"),
+        ("for 4 along [(0, 1)] { %1 = fill {value = 1.0} : f32 }", "results of stage 0 are called %0"),
+        ("for 4 along { }", "cannot be read"),
+    ],
+)
+def test_nests_that_are_none(lines: str, said: str) -> None:
+    with pytest.raises(StageError) as raised:
+        parse_nest("nest { " + lines.replace("'", '"') + " }")
+    assert said in str(raised.value)
+
+
+def test_what_a_loop_of_one_turn_makes_is_there_behind_it() -> None:
+    text = "nest {\n  for 1 along [(0, 0, 64)] {\n    %0 = fill {value = 1.0} : f32\n  }\n"
+    text += '  %1 = apply(%0) {of = "exp"} : f32\n}'
+    assert nest_text(parse_nest(text)) == text

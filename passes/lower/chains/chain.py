@@ -134,7 +134,7 @@ class ChainNest:
     def written(self) -> Nest:
         """All of it."""
         k, w, s = self.k, self.w, self.s
-        begins = Along(k.row, 0, k.band.begin), Along(k.keys, 0, k.band.first)
+        begins = [Along(a, 0, at) for a, at in ((k.row, k.band.begin), (k.keys, k.band.first)) if at]
         with k.in_cores(w, s, self.here), w.turns(1, *begins):
             self.filled = {chain: self._filled(chain) for chain in k.chains}
             with k.in_loops(w, s):

@@ -34,6 +34,9 @@ class ContractKernel(PlannedProduct, NestedKernel):
             found.append(SectionNest("vector", self._behind(plan), self._units(plan)[1]))
         return found
 
+    _ringed: bool = False
+    """Whether each core has a workspace of its own."""
+
     def _plan_of(self, schedule: Schedule) -> CubePlan:
         return CubePlan.of(self.completed("", schedule))
 
@@ -51,7 +54,7 @@ class ContractKernel(PlannedProduct, NestedKernel):
 
     def _products(self, plan: CubePlan, looped: LoopedStages) -> Nest:
         """The products of all tiles of a core, with the epilogue where the same core makes it."""
-        tiles, behind = TileWriter(self, plan), None
+        tiles, behind = TileWriter(self, plan, self._ringed), None
         workspaces = [(len(self.yielded), each) for each in self._workspaces(plan)]
         if not self.plain and self.machine.fused:
             behind = EpilogueWriter(tiles, self, *self.epilogue_loops(plan, self.tile_loops(plan)))

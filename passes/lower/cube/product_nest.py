@@ -29,7 +29,7 @@ class TileWriter:
     in the workspace, where tiles lie side by side (`stored`).
     """
 
-    def __init__(self, kernel: StagedProduct, plan: CubePlan):
+    def __init__(self, kernel: StagedProduct, plan: CubePlan, ringed: bool = False):
         self.k, self.plan, self.pooled = kernel, plan, kernel.problem.pooled
         w = self.w = NestWriter(len(kernel.extents), kernel.fusion.location)
         windows, elements = (
@@ -39,9 +39,12 @@ class TileWriter:
         self.stored: Mapping[int, int] = dict(zip(self.pooled, elements, strict=True))
         order = [*kernel.b_axes, *kernel.m_axes, *kernel.n_axes]
         self.split = {a: share(kernel.problem.tiles(a, plan.l0[a]), plan.grid[a]) for a in order}
-        self.here = {
-            a: w.own([OwnAxis("core", of=a, step=0)])[0] for a in order if may_repeat(self.split[a][0])
-        }
+        self.on_grid = [a for a in order if may_repeat(self.split[a][0])]
+        self.here: Mapping[int, int] = {}
+        """The axis of where a core is along one of the grid, where cores have workspaces of their own."""
+        if ringed:
+            numbers = w.own([OwnAxis("core", of=a, step=0) for a in self.on_grid])
+            self.here = dict(zip(self.on_grid, numbers, strict=True))
 
     def tiles(self, axis: int, tiles: int = 1) -> list[Along]:
         """So many tiles further along an axis from turn to turn."""
@@ -65,9 +68,9 @@ class TileWriter:
         with ExitStack() as stack:
             starts = [Along(a, 0, self.k.problem.first(a)) for a in self.pooled]
             stack.enter_context(self.w.turns(1, *starts))
-            for a, own in self.here.items():
-                cores, trips = self.split[a]
-                stack.enter_context(self.w.turns(cores, *self.tiles(a, trips), Along(own, 1), by="cores"))
+            for a in self.on_grid:
+                (cores, trips), own = self.split[a], [Along(self.here[a], 1)] if a in self.here else []
+                stack.enter_context(self.w.turns(cores, *self.tiles(a, trips), *own, by="cores"))
             yield
 
     def handed(self, axes: Sequence[int], workspace: GmType) -> tuple[BoxDim, ...]:

@@ -84,6 +84,8 @@ class _Chunks(NamedTuple):
 class PrologueKernel(ContractKernel):
     """Lowers a product and what makes one of its operands."""
 
+    _ringed = True
+
     def __init__(self, fusion: FusionOp, machine: Machine, asked: CubeSchedule) -> None:
         side = made_operand(fusion)
         product = product_in(fusion)
