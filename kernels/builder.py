@@ -86,9 +86,6 @@ class KernelBuilder:
     def output(self, i: int) -> SSAValue:
         return self.gm(len(self.inputs) + i)
 
-    def workspace(self, i: int) -> SSAValue:
-        return self.gm(len(self.inputs) + len(self.outputs) + i)
-
     def add(
         self,
         cls: type[Operation],
@@ -260,11 +257,6 @@ def gm_of(value: SSAValue) -> GmType:
     """The dense device tensor that holds a tensor value."""
     assert isinstance(value.type, TensorType)
     return dense(shape_in(value.type), value.type.element_type)
-
-
-def hand_back(outside: list[SSAValue], inside: list[SSAValue]) -> None:
-    """After a loop: what it carried, under the name it had before."""
-    outside[:] = inside
 
 
 def divide_grid(counts: Sequence[int], cores: int, even: Sequence[bool] = ()) -> list[tuple[int, int]]:

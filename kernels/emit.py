@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import singledispatch
 
 from xdsl.dialects.builtin import DenseArrayBase, StringAttr, UnitAttr
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 
 from ..dialects import tile as ops
 from ..dialects.base import Expr, integer_attr, ints, pack
@@ -37,7 +37,6 @@ from .stage import (
     StoreBox,
     Transpose,
     Unpack,
-    spanning,
 )
 
 
@@ -53,9 +52,6 @@ class Emitter:
     origins: dict[SSAValue, Mapping[int, Expr]] = field(default_factory=dict[SSAValue, Mapping[int, Expr]])
     steps: Expr = field(default_factory=lambda: Expr())
     around: tuple[int, ...] = ()
-
-    def type(self, axes: frozenset[int], element: Attribute, spacing: Spacing | None = None) -> TileType:
-        return TileType.of(spanning(self.tile, axes, spacing), element, "ub")
 
     def types(self, stage: Stage) -> list[TileType]:
         """Of the results of a stage."""

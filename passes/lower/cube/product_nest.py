@@ -66,8 +66,8 @@ class TileWriter:
     def cores(self) -> Iterator[None]:
         """What is written inside is what each core does, from its first tile on."""
         with ExitStack() as stack:
-            starts = [Along(a, 0, self.k.problem.first(a)) for a in self.pooled]
-            stack.enter_context(self.w.turns(1, *starts))
+            first = {a: self.k.problem.first(a) for a in self.pooled}
+            stack.enter_context(self.w.turns(1, *(Along(a, 0, at) for a, at in first.items() if at)))
             for a in self.on_grid:
                 (cores, trips), own = self.split[a], [Along(self.here[a], 1)] if a in self.here else []
                 stack.enter_context(self.w.turns(cores, *self.tiles(a, trips), *own, by="cores"))
