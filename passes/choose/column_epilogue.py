@@ -114,7 +114,7 @@ def _parted(fusion: FusionOp, reader: FusionOp, machine: Machine) -> Sequence[Se
             return None
         found.append(parts)
     flat = [part for parts in found for part in parts]
-    walked = sorted(part.axis for part in flat if part.axis >= 0)
+    walked = sorted(part.axis for part in flat if part.axis >= 0 and part.extent != 1)
     combines = any(part.axis < 0 and part.extent != 1 for part in flat)
     if not combines or walked != [a for a, n in enumerate(domain) if n != 1]:
         return None

@@ -47,6 +47,14 @@ class _Cut(NamedTuple):
     parts: int
 
 
+def _cut_alike(op: ElementwiseOp) -> _Cut | None:
+    """How several concatenations are cut that an op takes; None where there are no two, or they are cut differently."""
+    if len(op.operands) < 2 or any_open(shape_of(op.results[0])):
+        return None
+    cuts = [cut for v in op.operands if (cut := _cut_of(v)) is not None]
+    return cuts[0] if len(cuts) > 1 and len({*cuts}) == 1 else None
+
+
 class ConcatLast(GraphPattern):
     """An op of several concatenations that are cut alike is a concatenation of what it makes of their parts."""
 
@@ -54,15 +62,11 @@ class ConcatLast(GraphPattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ElementwiseOp, rewriter: PatternRewriter, /) -> None:
-        result = op.results[0]
-        if len(op.operands) < 2 or any_open(shape_of(result)):
+        cut, build = _cut_alike(op), RewriteBuilder(rewriter)
+        if cut is None:
             return
-        cuts = [cut for v in op.operands if (cut := _cut_of(v)) is not None]
-        if len(cuts) < 2 or len(set(cuts)) > 1:
-            return
-        cut, build = cuts[0], RewriteBuilder(rewriter)
         made = [_of_parts(build, op, cut, i) for i in range(cut.parts)]
-        rewriter.replace(op, (), [build.add(ConcatOp, made, result.type, dim=integer_attr(cut.dim))])
+        rewriter.replace(op, (), [build.add(ConcatOp, made, op.results[0].type, dim=integer_attr(cut.dim))])
 
 
 class ConcatOfEqualParts(GraphPattern):
@@ -115,6 +119,8 @@ class InterleaveAsSelect(GraphPattern):
             return
         if all(isinstance(behind_ones(x).owner, ElementwiseOp) for x in op.parts):
             return  # the kernel that computes them stores them
+        if any(isinstance(use.operation, ElementwiseOp) and _cut_alike(use.operation) for use in op.result.uses):
+            return  # it comes behind that op
         build, many = RewriteBuilder(rewriter), len(op.parts)
         target = [*shape[:dim], many, *first[dim:]]
         dims = [d for d in range(len(target)) if d != dim]

@@ -119,8 +119,9 @@ def inputs(dtype: str, b: int, t: int, k: int, heads: int, d: int) -> list[jax.A
 )
 def test_rotary(b: int, t: int, k: int, heads: int, d: int, dtype: str, name: str, target: str) -> None:
     program = check(LAYOUTS[name], *inputs(dtype, b, t, k, heads, d), length=k, target=target)
-    # the transpose of a concatenation is a kernel of its own
-    assert combined(program) == 1 and len(program.report().kernels) == 1 + (name == "stored_first")
+    # the transpose of a concatenation is a kernel of its own, as what makes small tables f32 is
+    apart = {"stored_first": 1, "from_f32": 2 * (dtype != "f32")}
+    assert combined(program) == 1 and len(program.report().kernels) == 1 + apart.get(name, 0)
     assert hazards(program.module(), Machine.load(target)) == []
 
 
