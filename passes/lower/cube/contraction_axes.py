@@ -371,17 +371,16 @@ class ContractionStages(FusionStages):
         return frozenset(a for o in self.operands for d in o.dims for a, _ in d.placed_by)
 
     def _order(self, operand: Operand, free: list[int], k: list[int], windowed: bool) -> None:
-        def find(axes: Sequence[int]) -> list[OperandDim]:
-            found: list[OperandDim] = []
-            for a in axes:
-                for d in operand.dims:
-                    if a in d.axes and d not in found:
-                        found.append(d)
-            return found
+        dims = operand.dims
 
-        free_dims = find(free)
-        k_dims = [d for d in find(k) if d not in free_dims]
-        batch = [d for d in operand.dims if d not in free_dims and d not in k_dims]
+        def find(axes: Sequence[int]) -> list[int]:
+            """The numbers of the dimensions along some axes."""
+            return list(dict.fromkeys(i for a in axes for i, d in enumerate(dims) if a in d.axes))
+
+        rows = find(free)
+        summed = [i for i in find(k) if i not in rows]
+        free_dims, k_dims = [dims[i] for i in rows], [dims[i] for i in summed]
+        batch = [d for i, d in enumerate(dims) if i not in rows and i not in summed]
         has_window = any(d.windowed for d in free_dims)
 
         def nearest(dims: list[OperandDim]) -> int:
