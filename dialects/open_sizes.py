@@ -79,6 +79,20 @@ def choosing() -> Iterator[None]:
         current.choices -= 1
 
 
+_AS_WRITTEN: ContextVar[bool] = ContextVar("as_written", default=False)
+
+
+@contextmanager
+def as_written() -> Iterator[None]:
+    """Sizes are equal where they are written alike, and nothing is assumed: for what is known of things by what they
+    are."""
+    token = _AS_WRITTEN.set(True)
+    try:
+        yield
+    finally:
+        _AS_WRITTEN.reset(token)
+
+
 TYPICAL = 64
 """The size that stands for any where open sizes are looked at outside of a compilation."""
 
@@ -181,7 +195,9 @@ class OpenSize:
         if isinstance(other, float):
             return other.is_integer() and self == int(other)
         size = _size(other)
-        return False if size is None else self.size == size or _holds(self.size, "==", size)
+        if size is None or self.size == size or _AS_WRITTEN.get():
+            return size is not None and self.size == size
+        return _holds(self.size, "==", size)
 
     def __ne__(self, other: object) -> bool:
         return not self == other

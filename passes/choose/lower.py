@@ -174,8 +174,7 @@ class Lowering:
 
     def kernel(self, plan: LaunchPlan, schedule: Schedule, part_of: str) -> Built:
         """The kernel of a launch with a schedule, built where there is none yet. Raises PassError."""
-        # open sizes as they are written: to ask whether two are equal would assume the answer
-        key, details = (part_of, plan.key), (plan.details, repr(schedule))
+        key, details = (part_of, plan.key), (plan.details, schedule)
         found = self.names.find(key, details)
         if found is None:
             name = self.named(plan, schedule, part_of)
@@ -192,7 +191,7 @@ class Lowering:
         """The name of the next kernel. One that makes rows itself has the name of its reader, as graph-schedule knows
         it, and the next ones of the same reader are numbered behind that."""
         like = plan.reader or plan
-        key, details = (part_of, like.key), (like.details[1:], repr(schedule))
+        key, details = (part_of, like.key), (like.details[1:], schedule)
         taken = self.readers.find(key, details)
         if taken is not None:
             return self.names.next(f"{taken}_rows")

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
+
+from ...dialects.open_sizes import as_written
 
 T = TypeVar("T")
 
 
 class Memo(Generic[T]):
     """What is known of things by a key, which is hashed, and details, which are only compared: hashes of types and
-    properties would take longer than all else."""
+    properties would take longer than all else. Open sizes in them are compared as they are written."""
 
     def __init__(self) -> None:
         self._found: dict[Hashable, list[tuple[object, T]]] = {}
 
     def find(self, key: Hashable, details: object) -> T | None:
-        return next((known for other, known in self._found.get(key, ()) if other == details), None)
+        return next(iter(self._alike(key, details)), None)
 
     def known(self, key: Hashable, details: object, make: Callable[[], T]) -> T:
         """What is known, which `make` finds the first time."""
-        for other, known in self._found.get(key, ()):
-            if other == details:
-                return known
+        for known in self._alike(key, details):
+            return known
         return self.keep(key, details, make())
+
+    def _alike(self, key: Hashable, details: object) -> Sequence[T]:
+        """What is known of a thing, alone, if anything is."""
+        with as_written():
+            return next(([known] for other, known in self._found.get(key, ()) if other == details), [])
 
     def keep(self, key: Hashable, details: object, known: T) -> T:
         self._found.setdefault(key, []).append((details, known))

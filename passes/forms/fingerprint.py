@@ -17,19 +17,15 @@ VERSION = "1"
 
 def structure(fusion: FusionOp) -> tuple[tuple, tuple]:
     """What makes two fusions the same kernel, not names or places: kind, domain, ops and wiring; and schedule,
-    properties and types, whose hashes would take longer than all else. The schedule is there as it is written: to ask
-    whether two open sizes in it are equal would assume the answer."""
+    properties and types, whose hashes would take longer than all else."""
     block = fusion.body.block
     numbers: dict[SSAValue, int] = {a: i for i, a in enumerate(block.args)}
     shape: list[Any] = [text(fusion.kind), to_ints(fusion.domain)]
-    written = None if fusion.schedule is None else str(fusion.schedule)
-    details: list[Any] = [written, *(a.type for a in block.args)]
+    details: list[Any] = [fusion.schedule, *(a.type for a in block.args)]
     for op in block.ops:
         shape += (op.name, tuple(numbers[v] for v in op.operands))
-        if not isinstance(op, FusionOp):
-            details += (op.properties, op.attributes, op.result_types)
-        else:
-            details += (op.attributes, op.result_types)
+        details += (op.properties, op.attributes, op.result_types)
+        if isinstance(op, FusionOp):
             key, inside = structure(op)
             shape.append(key)
             details.append(inside)

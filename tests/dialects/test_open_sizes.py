@@ -21,6 +21,7 @@ from tilewright.dialects.npu.types import GmType
 from tilewright.dialects.open_sizes import (
     OpenSize,
     Undecided,
+    as_written,
     assuming,
     certain,
     choosing,
@@ -123,6 +124,18 @@ def test_choices_assume_nothing() -> None:
     assert not assumed.made
     with choosing():
         pass  # outside of a compilation it is nothing
+
+
+def test_sizes_as_they_are_written_assume_nothing() -> None:
+    """Those of an example that has the same numbers for two are two all the same."""
+    with assuming({"b": 8, "s": 8}) as assumed:
+        with as_written():
+            assert (b, s * 2, 3) == (b, s + s, 3)
+            assert b != s and (b, 3) != (s, 3) and s != 8
+        assert not assumed.made
+        assert b == s and assumed.made
+    with as_written():
+        assert b != s  # no compilation is asked
 
 
 def test_there_is_no_answer_outside_of_a_compilation() -> None:
