@@ -78,10 +78,8 @@ def vector_nest(
     """Stages in their loops on cores that share tiles; `write` writes the loops of a core, and the stages in them."""
     w = VectorWriter.of(stages, plan, location)
     starts = [Along(number, 0, own.start) for number, own in stages.own.items() if own.start]
-    with w.turns(1, *starts), ExitStack() as cores:
-        for a, (count, trips) in plan.shares.items():
-            if may_repeat(count):
-                cores.enter_context(w.turns(count, *w.along(a, trips), by="cores"))
+    cores = [(count, w.along(a, trips)) for a, (count, trips) in plan.shares.items()]
+    with w.turns(1, *starts), w.nested(cores, by="cores"):
         write(w)
     return w.nest()
 

@@ -5,21 +5,19 @@ A loop goes along axes, and carries results from turn to turn. Each stage has a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from xdsl.ir import Attribute
-
 from ..dialects.npu.types import padded_bytes
-from ..dialects.open_sizes import is_open
+from ..dialects.open_sizes import certain
 from .builder import may_repeat
 from .graph import StageGraph
 from .looped import Loop, LoopedStages
 from .plan import Binding, PlannedGraph, StagePlace
 from .renumber import renumbered
-from .stage import Apply, Ref, Stage, StageOp
+from .stage import Apply, Ref, Stage
 from .writer import StageWriter
 
 
@@ -29,6 +27,11 @@ class Along(NamedTuple):
     axis: int
     apart: int
     ahead: int = 0
+
+
+def may_move(*elements: int) -> bool:
+    """Whether any of these numbers of elements or steps may be another than 0."""
+    return not all(certain(n, "==", 0) for n in elements)
 
 
 @dataclass(frozen=True)
@@ -74,11 +77,11 @@ class Nest:
     ) -> PlannedGraph:
         """The stages in their places. axes: for each axis, which of the plan's it is; slots: buffers in flight, by
         memory; tensors: how many inputs and outputs there are."""
-        around, carried = self.around(), {after: loop for loop in self._loops() for _, after in loop.carried}
+        around, carried = self.around(), {after for loop in self._loops() for _, after in loop.carried}
         places: list[StagePlace] = []
         for i, stage in enumerate(self.stages):
             loops = [a for loop in around[i] if loop.by == "loop" and may_repeat(loop.trips) for a in loop.along]
-            inside = dict.fromkeys(axes[a.axis] for a in loops if a.apart)
+            inside = dict.fromkeys(axes[a.axis] for a in loops if may_move(a.apart))
             shape = stage.extents(self.tiles[i])
             moved = sum(padded_bytes(shape, e) for j, e in enumerate(stage.elements) if (i, j) in carried)
             places.append(StagePlace(tuple(inside), carried=moved))
@@ -106,21 +109,10 @@ class NestWriter(StageWriter):
     tiles: list[Mapping[int, int]] = field(default_factory=list[Mapping[int, int]])
     body: list[int | Turns] = field(default_factory=list[int | Turns])
 
-    def put(
-        self,
-        op: StageOp,
-        elements: Sequence[Attribute],
-        axes: frozenset[int] = frozenset(),
-        operands: Sequence[Ref] = (),
-        shape: Sequence[int] = (),
-    ) -> Ref:
-        ref = super().put(op, elements, axes, operands, shape)
-        self._placed(ref[0], self.tile)
-        return ref
-
-    def _placed(self, stage: int, tile: Mapping[int, int]) -> None:
-        self.tiles.append(tile)
-        self.body.append(stage)
+    def add(self, stage: Stage) -> int:
+        self.tiles.append(self.tile)
+        self.body.append(number := super().add(stage))
+        return number
 
     @contextmanager
     def tiled(self, tile: Mapping[int, int]) -> Iterator[None]:
@@ -143,12 +135,22 @@ class NestWriter(StageWriter):
         outer, self.body, before = self.body, [], list(state or ())
         yield
         carried = tuple(zip(before, state or (), strict=True))
-        moved = tuple(a for a in along if any(is_open(n) or n for n in (a.apart, a.ahead)))
-        if along or carried or may_repeat(trips) or by == "units" or any(is_open(n) or n for n in steps):
+        moved = tuple(a for a in along if may_move(a.apart, a.ahead))
+        if along or carried or may_repeat(trips) or by == "units" or may_move(*steps):
             outer.append(Turns(trips, moved, tuple(self.body), by, carried, steps))
         else:
             outer += self.body
         self.body = outer
+
+    @contextmanager
+    def nested(self, loops: Iterable[tuple[int, Sequence[Along]]], by: Binding = "loop") -> Iterator[None]:
+        """What is written inside is in those of these loops (trips, what each goes along) that may run more than once,
+        the outermost first."""
+        with ExitStack() as stack:
+            for trips, along in loops:
+                if may_repeat(trips):
+                    stack.enter_context(self.turns(trips, *along, by=by))
+            yield
 
     @contextmanager
     def located(self, stage: Stage) -> Iterator[None]:
@@ -159,9 +161,7 @@ class NestWriter(StageWriter):
 
     def again(self, stage: Stage, operands: Sequence[Ref]) -> list[Ref]:
         """Adds a stage on these operands; its results."""
-        number = len(self.graph)
-        self.graph.append(replace(stage, operands=operands))
-        self._placed(number, self.tile)
+        number = self.add(replace(stage, operands=operands))
         return [(number, j) for j, _ in enumerate(stage.elements)]
 
     def over(self, ref: Ref) -> Ref:
@@ -171,20 +171,13 @@ class NestWriter(StageWriter):
         self.graph[ref[0]] = replace(stage, op=replace(stage.op, over=True))
         return ref
 
-    def take(
-        self,
-        stage: Stage,
-        axes: Sequence[int],
-        tile: Sequence[int],
-        operands: Sequence[Ref],
-        beside: Mapping[int, int] | None = None,
-    ) -> list[Ref]:
+    def take(self, stage: Stage, axes: Sequence[int], tile: Sequence[int], operands: Sequence[Ref]) -> list[Ref]:
         """Adds a stage of another graph, whose axes are called so here, in order, and of whose tile these are the
-        extents; its results. beside: extents along other axes."""
-        made, number = renumbered(stage, axes, operands), len(self.graph)
-        self.graph.append(made)
-        self._placed(number, {**(beside or {}), **dict(zip(axes, tile, strict=True))})
-        return [(number, j) for j, _ in enumerate(made.elements)]
+        extents; its results."""
+        outer, self.tile = self.tile, dict(zip(axes, tile, strict=True))
+        number = self.add(renumbered(stage, axes, operands))
+        self.tile = outer
+        return [(number, j) for j, _ in enumerate(stage.elements)]
 
     def take_known(
         self, stages: StageGraph, i: int, axes: Sequence[int], tile: Sequence[int], known: dict[Ref, Ref]
@@ -235,7 +228,7 @@ class LoopedWriter:
         if depth == len(self.looped.loops):
             return
         loop, (before, after), known = self.looped.loops[depth], self.looped.sums, self.known
-        state = [known.get(after, known.get(before, (-1, 0)))] if loop.carries else []
+        state = [known[after if after in known else before]] if loop.carries else []
         with self.w.turns(loop.trips, *self.along(loop), state=state, steps=(int(loop.carries), 0)):
             if state:
                 known[before] = state[0]

@@ -13,17 +13,16 @@ in a graph (text.py), with the extents of its tile along the axes of which it ha
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
 from lark import Token, v_args
 
-from ..dialects.open_sizes import is_open
+from ..dialects.open_sizes import certain
 from ..dialects.sizes import Names
 from .builder import may_repeat
 from .graph import StageGraph
-from .nest import Along, Nest, Turns
+from .nest import Along, Nest, Turns, may_move
 from .plan import Binding
 from .stage import Ref, Stage
 from .text import StageError, StageReader, check, own_text, read, ref_text, stage_text, value_text
@@ -37,11 +36,6 @@ def nest_text(nest: Nest) -> str:
     return "\n".join(["nest {", *own_text(nest.stages), *_lines(nest, nest.body, "  "), "}"])
 
 
-def fingerprint(nest: Nest) -> str:
-    """What nests have in common that print alike: 16 hexadecimal digits."""
-    return hashlib.sha256(nest_text(nest).encode()).hexdigest()[:16]
-
-
 def _lines(nest: Nest, body: Sequence[int | Turns], indent: str) -> Iterator[str]:
     for item in body:
         if isinstance(item, Turns):
@@ -49,20 +43,20 @@ def _lines(nest: Nest, body: Sequence[int | Turns], indent: str) -> Iterator[str
             yield from _lines(nest, item.body, indent + "  ")
             yield f"{indent}}}"
         else:
-            tile = tuple((a, n) for a, n in enumerate(nest.tiles[item]) if may_repeat(n) or n != 1)
+            tile = tuple((a, n) for a, n in enumerate(nest.tiles[item]) if not certain(n, "==", 1))
             yield f"{indent}{stage_text(item, nest.stages[item])}" + (f" tile {value_text(tile)}" if tile else "")
 
 
 def _head(nest: Nest, loop: Turns) -> str:
     """`for 8 along [(1, 128)] carries [%1 to %3]`."""
-    along = tuple(tuple(a) if is_open(a.ahead) or a.ahead else (a.axis, a.apart) for a in loop.along)
+    along = tuple(tuple(a) if may_move(a.ahead) else (a.axis, a.apart) for a in loop.along)
     carried = ", ".join(f"{_ref(nest, before)} to {_ref(nest, after)}" for before, after in loop.carried)
     parts = [
         f"for {value_text(loop.trips)}",
         "" if loop.by == "loop" else f" by {loop.by}",
         f" along {value_text(along)}" if along else "",
         f" carries [{carried}]" if carried else "",
-        f" steps {value_text(loop.steps)}" if any(is_open(n) or n for n in loop.steps) else "",
+        f" steps {value_text(loop.steps)}" if may_move(*loop.steps) else "",
     ]
     return "".join(parts)
 

@@ -211,12 +211,8 @@ class MoveRow(StageOp):
 
 
 @dataclass(frozen=True)
-class NoSums(StageOp):
-    """An accumulator without sums."""
-
-    NAME = "no_sums"
-    PIPE = Pipe.M
-    SPACE = "l0c"
+class GivesMatrix(StageOp):
+    """What gives a matrix, with these axes as its rows and as its columns."""
 
     rows: tuple[Axis, ...]
     columns: tuple[Axis, ...]
@@ -226,7 +222,16 @@ class NoSums(StageOp):
 
 
 @dataclass(frozen=True)
-class Multiply(StageOp):
+class NoSums(GivesMatrix):
+    """An accumulator without sums."""
+
+    NAME = "no_sums"
+    PIPE = Pipe.M
+    SPACE = "l0c"
+
+
+@dataclass(frozen=True)
+class Multiply(GivesMatrix):
     """The product of its first two operands onto its third one, which is carried along the axes that are summed over;
     with the index of a sparse matrix, and what each column begins from."""
 
@@ -235,16 +240,11 @@ class Multiply(StageOp):
     SPACE = "l0c"
     TAKES = (3, 5)
 
-    rows: tuple[Axis, ...]
-    columns: tuple[Axis, ...]
     summed: tuple[Axis, ...]
 
     @property
     def reduces(self) -> frozenset[int]:
         return frozenset(self.summed)
-
-    def shape(self, tile: Sequence[int]) -> Sequence[int]:
-        return matrix(tile, self.rows, self.columns)
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ class LoadHanded(FromBox):
 
 
 @dataclass(frozen=True)
-class HandOn(StageOp):
+class HandOn(GivesMatrix):
     """Sums by the fixpipe to l1, as an operand of the next product. relu: whether negative ones become 0."""
 
     NAME = "hand_on"
@@ -270,12 +270,7 @@ class HandOn(StageOp):
     SPACE = "l1"
     TAKES = (1, 1)
 
-    rows: tuple[Axis, ...]
-    columns: tuple[Axis, ...]
     relu: bool = False
-
-    def shape(self, tile: Sequence[int]) -> Sequence[int]:
-        return matrix(tile, self.rows, self.columns)
 
 
 @dataclass(frozen=True)

@@ -92,8 +92,13 @@ def stage_text(number: int, stage: Stage) -> str:
 
 
 def fingerprint(graph: StageGraph) -> str:
-    """What graphs have in common that print alike: 16 hexadecimal digits."""
-    return hashlib.sha256(text_of(graph).encode()).hexdigest()[:16]
+    """What graphs have in common that print alike."""
+    return digest(text_of(graph))
+
+
+def digest(text: str) -> str:
+    """16 hexadecimal digits that stand for a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def ref_text(ref: Ref, results: int) -> str:

@@ -46,8 +46,12 @@ class StageWriter:
         """Adds a stage; its first result. shape: the axes that the dimensions of its results are, if these are not all
         of the domain's."""
         made = Stage(op, elements, axes, operands, location=self.location, tile_axes=tuple(shape))
-        self.graph.append(made)
-        return len(self.graph) - 1, 0
+        return self.add(made), 0
+
+    def add(self, stage: Stage) -> int:
+        """Adds a stage as it is; its number."""
+        self.graph.append(stage)
+        return len(self.graph) - 1
 
     def load(
         self, op: LoadBox, element: Attribute, shape: Sequence[int] = (), scalars: Sequence[Ref] = ()

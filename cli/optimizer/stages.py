@@ -13,9 +13,8 @@ from xdsl.utils.target import Target
 from ...dialects.base import describe
 from ...dialects.graph import FusionOp
 from ...dialects.graph.schedules import Schedule, all_complete, to_schedules
-from ...kernels.nest_text import fingerprint as nest_fingerprint
 from ...kernels.nest_text import nest_text
-from ...kernels.text import fingerprint, text_of
+from ...kernels.text import digest, text_of
 from ...passes.base import settle_target
 from ...passes.choose.launches import LaunchPlan, launches_of
 from ...passes.errors import PassError
@@ -34,8 +33,7 @@ class StagesTarget(Target):
             kernel = plan.kernel(plan.stem, schedule)
             print(f"// {describe(fusion)}: {plan.stem}", file=output)
             for part, stages in kernel.stage_graphs().items():
-                said = f"{part}: " if part else ""
-                print(f"// {said}{fingerprint(stages)}\n{text_of(stages)}", file=output)
+                _print(f"{part}: " if part else "", text_of(stages), output)
             if kernel.unstaged:
                 print(f"// not of stages: {kernel.unstaged}", file=output)
 
@@ -58,7 +56,12 @@ class NestsTarget(Target):
                 continue
             for core, nest, units in kernel.sections(schedule):
                 shared = f", shared by {units} vector cores" if units > 1 else ""
-                print(f"// {core}{shared}: {nest_fingerprint(nest)}\n{nest_text(nest)}", file=output)
+                _print(f"{core}{shared}: ", nest_text(nest), output)
+
+
+def _print(title: str, text: str, output: IO[str]) -> None:
+    """Prints a text behind its title and its fingerprint."""
+    print(f"// {title}{digest(text)}\n{text}", file=output)
 
 
 def _launches(target: str, module: ModuleOp) -> Iterator[tuple[FusionOp, LaunchPlan, Schedule | None]]:

@@ -25,7 +25,6 @@ from ....dialects.graph import AttentionSchedule, FusionOp
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.graph.schedules import Schedule
 from ....dialects.npu.types import Pipe
-from ....kernels.builder import gm_of
 from ....kernels.emit_nest import Frame
 from ....kernels.nest import Along, Nest, NestWriter
 from ....kernels.price import Price, Traffic, handed_on
@@ -42,7 +41,7 @@ from ..cube.cube_schedule import CubePlan
 from ..scheduled import as_attention, cannot_obey
 from .attention_choice import ROWS
 from .attention_parts import NestedProduct, ProductPart, chained_in, result_dims, result_strides
-from .row_tiles import SPACES, RowTiles
+from .row_tiles import RowTiles
 
 SCORED = (256, 192, 128, 96, 64, 48, 32, 16)
 """Keys of a part of a piece that are tried."""
@@ -246,10 +245,7 @@ class BackToBackKernel(RowTiles):
     # -- the kernel --------------------------------------------------------------------------------------------
 
     def frame(self, schedule: Schedule) -> Frame:
-        s = as_attention("", schedule)
-        arguments, slots = self.fusion.body.block.args, {space: getattr(s, space) for space in SPACES}
-        tensors = [gm_of(v) for v in arguments], [gm_of(v) for v in self._yielded]
-        return Frame(self.machine, "cube", *tensors, [], slots, self.fusion.location)
+        return self.framed("cube", as_attention("", schedule), [])
 
     def nest(self, schedule: Schedule) -> Nest:
         s = as_attention("", schedule)

@@ -29,7 +29,7 @@ from xdsl.ir import Attribute
 from ....dialects.graph import AttentionSchedule
 from ....dialects.graph.schedules import Schedule
 from ....dialects.npu.legality import MIXED
-from ....kernels.builder import dense, gm_of, may_repeat
+from ....kernels.builder import dense, may_repeat
 from ....kernels.chain_cost import BEHIND
 from ....kernels.emit_nest import Frame
 from ....kernels.graph import OwnAxis
@@ -42,7 +42,6 @@ from ..cube.cube_schedule import CubePlan
 from ..scheduled import as_attention
 from .attention_costs import AttentionCosts
 from .attention_parts import NestedProduct, ProductPart, ScoreStages, result_strides
-from .row_tiles import SPACES
 
 
 class ChainKernel(AttentionCosts):
@@ -61,9 +60,7 @@ class ChainKernel(AttentionCosts):
             dense([*lead, rooms, s.keys, s.rows], self.weighed),
             dense([*lead, parts, self.units, self.wide, own], f32),
         ]
-        tensors = [gm_of(v) for v in self.fusion.body.block.args], [gm_of(v) for v in self._yielded]
-        slots = {space: getattr(s, space) for space in SPACES}
-        return Frame(self.machine, "mix", *tensors, workspaces, slots, self.fusion.location)
+        return self.framed("mix", s, workspaces)
 
     def _rooms(self, s: AttentionSchedule) -> tuple[int, int]:
         """Pieces of the keys that are in the workspaces at once, and parts of the result."""

@@ -14,7 +14,6 @@ own, each of which gives m, l and o, and a kernel behind it combines them (flash
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from xdsl.ir import Attribute
@@ -27,7 +26,7 @@ from ....dialects.graph.schedules import Schedule
 from ....dialects.npu.occupancy import Occupancy
 from ....dialects.npu.types import GmType, Pipe, row_strides
 from ....kernels.builder import dense, gm_of, may_repeat
-from ....kernels.emit_nest import Frame
+from ....kernels.emit_nest import Frame, vector_frame
 from ....kernels.graph import OwnAxis
 from ....kernels.nest import Along, Nest, NestWriter
 from ....kernels.plan import Cut, PlannedAxis, cuts_of
@@ -300,9 +299,8 @@ class RowAttentionKernel(PlannedNest):
 
     def frame(self, schedule: Schedule) -> Frame:
         s = as_row_attention("", schedule)
-        inputs, slots = [gm_of(v) for v in self.fusion.body.block.args], {"ub": s.ub or 2}
-        location = self.fusion.location
-        return Frame(self.machine, "vector", inputs, self._outputs(s), [], slots, location)
+        inputs = [gm_of(v) for v in self.fusion.body.block.args]
+        return vector_frame(self.machine, inputs, self._outputs(s), s.ub or 2, self.fusion.location)
 
     def _outputs(self, s: RowAttentionSchedule) -> list[GmType]:
         if s.split_keys is None:
@@ -333,16 +331,11 @@ class RowNest:
         assert s.grid is not None and s.rows
         shares = [share(n, g) for n, g in zip(k.counts(s), s.grid, strict=True)]
         lengths = [s.rows if a == k.row else 1 for a in k.outer]
-        with ExitStack() as stack:
-            if self.part is not None and s.split_keys:
-                along = Along(self.keys, k.part(s)), Along(self.part, 1)
-                stack.enter_context(w.turns(s.split_keys, *along, by="cores"))
-            for i, ((cores, trips), length) in enumerate(zip(shares, lengths, strict=True)):
-                if may_repeat(cores):
-                    stack.enter_context(w.turns(cores, Along(i, trips * length), by="cores"))
-            for i, ((_, trips), length) in enumerate(zip(shares, lengths, strict=True)):
-                if may_repeat(trips):
-                    stack.enter_context(w.turns(trips, Along(i, length)))
+        cores = [(n, [Along(i, trips * lengths[i])]) for i, (n, trips) in enumerate(shares)]
+        if self.part is not None:
+            cores = [(s.split_keys or 1, [Along(self.keys, k.part(s)), Along(self.part, 1)]), *cores]
+        tiles = [(trips, [Along(i, lengths[i])]) for i, (_, trips) in enumerate(shares)]
+        with w.nested(cores, by="cores"), w.nested(tiles):
             self._rows()
         return w.nest()
 

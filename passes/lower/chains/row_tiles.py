@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from xdsl.ir import SSAValue
 
 from ....dialects.dtypes import size
 from ....dialects.graph import AttentionSchedule
 from ....dialects.graph.schedules import Schedule
+from ....dialects.npu.types import GmType
 from ....dialects.open_sizes import certain
-from ....kernels.builder import may_repeat
+from ....kernels.builder import gm_of, may_repeat
+from ....kernels.emit_nest import Frame
 from ....kernels.nest import Along, Nest, NestWriter
 from ....kernels.plan import Cut, PlannedAxis, cuts_of
 from ....kernels.product import grids
@@ -135,24 +137,25 @@ class RowTiles(PlannedNest):
             axes.append(next(summed) if own.of is None else axes[own.of])
         return axes
 
-    @contextmanager
-    def in_cores(self, w: NestWriter, s: AttentionSchedule, here: Mapping[int, int]) -> Iterator[None]:
+    def in_cores(
+        self, w: NestWriter, s: AttentionSchedule, here: Mapping[int, int]
+    ) -> AbstractContextManager[None]:
         """What is written inside is what each core does. here: axes that are where a core is along an axis."""
-        with ExitStack() as stack:
-            for a, (cores, trips) in self.split(s).items():
-                if may_repeat(cores):
-                    along = [Along(a, trips * self._length(a, s)), *([Along(here[a], 1)] if a in here else [])]
-                    stack.enter_context(w.turns(cores, *along, by="cores"))
-            yield
+        loops: list[tuple[int, list[Along]]] = []
+        for a, (cores, trips) in self.split(s).items():
+            own = [Along(here[a], 1)] if a in here else []
+            loops.append((cores, [Along(a, trips * self._length(a, s)), *own]))
+        return w.nested(loops, by="cores")
 
-    @contextmanager
-    def in_loops(self, w: NestWriter, s: AttentionSchedule) -> Iterator[None]:
+    def in_loops(self, w: NestWriter, s: AttentionSchedule) -> AbstractContextManager[None]:
         """What is written inside is in loops over the tiles of a core."""
-        with ExitStack() as stack:
-            for a, (_, trips) in self.split(s).items():
-                if may_repeat(trips):
-                    stack.enter_context(w.turns(trips, Along(a, self._length(a, s))))
-            yield
+        return w.nested((trips, [Along(a, self._length(a, s))]) for a, (_, trips) in self.split(s).items())
+
+    def framed(self, kind: str, s: AttentionSchedule, workspaces: Sequence[GmType]) -> Frame:
+        """What a kernel for cores of a kind has around its stages."""
+        tensors = [gm_of(v) for v in self.fusion.body.block.args], [gm_of(v) for v in self._yielded]
+        slots = {space: getattr(s, space) for space in SPACES}
+        return Frame(self.machine, kind, *tensors, workspaces, slots, self.fusion.location)
 
     def _length(self, axis: int, s: AttentionSchedule) -> int:
         assert s.rows

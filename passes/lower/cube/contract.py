@@ -8,7 +8,6 @@ from ....dialects.graph.schedules import Schedule
 from ....dialects.npu.types import GmType
 from ....kernels.builder import dense, gm_of
 from ....kernels.emit_nest import Frame, SectionNest
-from ....kernels.looped import LoopedStages
 from ....kernels.nest import Nest
 from ..nested import NestedKernel
 from .cube_schedule import CubePlan
@@ -18,6 +17,9 @@ from .product_plan import PlannedProduct
 
 class ContractKernel(PlannedProduct, NestedKernel):
     """Lowers one cube or mix fusion."""
+
+    _ringed: bool = False
+    """Whether each core has a workspace of its own."""
 
     def frame(self, schedule: Schedule) -> Frame:
         plan = self._plan_of(schedule)
@@ -29,13 +31,10 @@ class ContractKernel(PlannedProduct, NestedKernel):
     def sections(self, schedule: Schedule) -> list[SectionNest]:
         plan = self._plan_of(schedule)
         core, units = self._section
-        found = [SectionNest(core, self._products(plan, self.looped(plan)), units)]
+        found = [SectionNest(core, self._products(plan), units)]
         if not self.plain and not self.machine.fused:
             found.append(SectionNest("vector", self._behind(plan), self._units(plan)[1]))
         return found
-
-    _ringed: bool = False
-    """Whether each core has a workspace of its own."""
 
     def _plan_of(self, schedule: Schedule) -> CubePlan:
         return CubePlan.of(self.completed("", schedule))
@@ -52,25 +51,20 @@ class ContractKernel(PlannedProduct, NestedKernel):
         kept = [a for a in range(len(self.extents)) if self.role[a] != "k"]
         return [dense([self._handed_extent(plan, a) for a in kept] or [1], element_of(self.drained))]
 
-    def _products(self, plan: CubePlan, looped: LoopedStages) -> Nest:
+    def _products(self, plan: CubePlan) -> Nest:
         """The products of all tiles of a core, with the epilogue where the same core makes it."""
-        tiles, behind = TileWriter(self, plan, self._ringed), None
-        workspaces = [(len(self.yielded), each) for each in self._workspaces(plan)]
-        if not self.plain and self.machine.fused:
-            behind = EpilogueWriter(tiles, self, *self.epilogue_loops(plan, self.tile_loops(plan)))
+        tiles = TileWriter(self, plan, self._ringed)
         with tiles.cores():
-            self._product_writer(tiles, looped, behind, next(iter(workspaces), None)).level(0)
+            self._writer(tiles).level(0)
         return tiles.w.nest()
 
-    def _product_writer(
-        self,
-        tiles: TileWriter,
-        looped: LoopedStages,
-        behind: EpilogueWriter | None,
-        workspace: tuple[int, GmType] | None,
-    ) -> ProductWriter:
+    def _writer(self, tiles: TileWriter) -> ProductWriter:
         """What writes the stages of the product."""
-        return ProductWriter(tiles, looped, behind, workspace)
+        plan, behind = tiles.plan, None
+        if not self.plain and self.machine.fused:
+            behind = EpilogueWriter(tiles, self, *self.epilogue_loops(plan, self.tile_loops(plan)))
+        handed = next(((len(self.yielded), each) for each in self._workspaces(plan)), None)
+        return ProductWriter(tiles, self.looped(plan), behind, handed)
 
     def _behind(self, plan: CubePlan) -> Nest:
         """The epilogue on the vector cores beside the cube; each has a part of every tile where one axis can be cut."""

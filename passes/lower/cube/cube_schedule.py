@@ -75,7 +75,11 @@ class CubePlan:
 
     def tiles_of_core(self, axis: int, problem: CubeProblem) -> int:
         """The tiles along an axis of the result that a core has, at most."""
-        return share(problem.tiles(axis, self.l0[axis]), self.grid[axis])[1]
+        return self.shared(axis, problem)[1]
+
+    def shared(self, axis: int, problem: CubeProblem) -> tuple[int, int]:
+        """The cores along an axis of the result, and the tiles that each has, at most."""
+        return share(problem.tiles(axis, self.l0[axis]), self.grid[axis])
 
     def resident(self, problem: CubeProblem) -> frozenset[int]:
         """The axes of rhs along which one load of it has what all tiles of a core are made of."""

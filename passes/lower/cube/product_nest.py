@@ -6,14 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from ....dialects.npu.types import GmType
-from ....kernels.builder import may_repeat
 from ....kernels.graph import OwnAxis, StageGraph
 from ....kernels.looped import Loop, LoopedStages
 from ....kernels.nest import Along, LoopedWriter, NestWriter
 from ....kernels.product_stages import DrainSums, HandOver, StoreSums
 from ....kernels.stage import BoxDim, Given, LoadBox, Ref, Stage, StageOp
 from ....kernels.writer import boxed
-from ..schedule import share
 from .cube_schedule import CubePlan
 from .epilogue import EpilogueStages
 from .product_stages import StagedProduct
@@ -37,9 +35,7 @@ class TileWriter:
         )
         self.place: Mapping[int, int] = dict(zip(self.pooled, windows, strict=True))
         self.stored: Mapping[int, int] = dict(zip(self.pooled, elements, strict=True))
-        order = [*kernel.b_axes, *kernel.m_axes, *kernel.n_axes]
-        self.split = {a: share(kernel.problem.tiles(a, plan.l0[a]), plan.grid[a]) for a in order}
-        self.on_grid = [a for a in order if may_repeat(self.split[a][0])]
+        self.on_grid = kernel.on_grid(plan)
         self.here: Mapping[int, int] = {}
         """The axis of where a core is along one of the grid, where cores have workspaces of their own."""
         if ringed:
@@ -65,12 +61,13 @@ class TileWriter:
     @contextmanager
     def cores(self) -> Iterator[None]:
         """What is written inside is what each core does, from its first tile on."""
-        with ExitStack() as stack:
-            first = {a: self.k.problem.first(a) for a in self.pooled}
-            stack.enter_context(self.w.turns(1, *(Along(a, 0, at) for a, at in first.items() if at)))
-            for a in self.on_grid:
-                (cores, trips), own = self.split[a], [Along(self.here[a], 1)] if a in self.here else []
-                stack.enter_context(self.w.turns(cores, *self.tiles(a, trips), *own, by="cores"))
+        first = {a: self.k.problem.first(a) for a in self.pooled}
+        loops: list[tuple[int, list[Along]]] = []
+        for a, (cores, trips) in self.on_grid.items():
+            own = [Along(self.here[a], 1)] if a in self.here else []
+            loops.append((cores, [*self.tiles(a, trips), *own]))
+        starts = self.w.turns(1, *(Along(a, 0, at) for a, at in first.items() if at))
+        with starts, self.w.nested(loops, by="cores"):
             yield
 
     def handed(self, axes: Sequence[int], workspace: GmType) -> tuple[BoxDim, ...]:
@@ -171,8 +168,8 @@ class EpilogueWriter:
         with ExitStack() as stack:
             for d in range(depth, len(self.loops)):
                 self.before(d)
-                axis, trips, elements = self.loops[d]
-                stack.enter_context(self.w.turns(trips, *self.whole(axis, elements)))
+                axis, trips, _ = self.loops[d]
+                stack.enter_context(self.w.turns(trips, *self.tiles.tiles(axis)))
             for d, (axis, trips, elements) in enumerate(self.parts, start=len(self.loops)):
                 self.before(d)
                 along = self.tiles.inside(axis, elements)
@@ -180,12 +177,6 @@ class EpilogueWriter:
                     along.append(Along(self.in_tile[axis], along[0].apart))
                 stack.enter_context(self.w.turns(trips, *along))
             self.before(len(self.loops) + len(self.parts))
-
-    def whole(self, axis: int, elements: int) -> list[Along]:
-        """A tile further along an axis, of so many elements of the result."""
-        stored, whole = self.tiles.stored.get(axis), self.tiles.plan.l0[axis]
-        along = self.tiles.inside(axis, elements)
-        return [a._replace(apart=whole) if a.axis == stored else a for a in along]
 
     def _take(self, i: int, stage: Stage) -> None:
         axes = [self.tiles.place[a] if a in stage.pooled else a for a in range(self.rank)]
@@ -195,7 +186,7 @@ class EpilogueWriter:
                 self.done[i, 0] = self.w.put(op, stage.elements, stage.axes, operands, axes)
             return
         operands = [self.done[ref] for ref in stage.operands]
-        made = self.w.take(stage, axes, [self.tile[a] for a in axes], operands, self.tile)
+        made = self.w.take(stage, axes, [self.tile[a] for a in axes], operands)
         self.done.update(((i, j), ref) for j, ref in enumerate(made))
 
     def _brought(self, stage: Stage) -> tuple[StageOp, Sequence[Ref]]:

@@ -11,7 +11,6 @@ from ....kernels.builder import may_repeat
 from ....kernels.graph import StageGraph
 from ....kernels.plan import Brought, Cut, PlannedAxis, PlannedGraph, StagePlace, cuts_of
 from ....kernels.product import sides
-from ..schedule import share
 from .cube_schedule import CubePlan
 from .epilogue import ACCUMULATOR
 from .product_stages import GIVEN, PRODUCT, StagedProduct
@@ -45,7 +44,7 @@ class PlannedProduct(StagedProduct):
     def _tiles_along(self, plan: CubePlan, axis: int) -> tuple[Cut, ...]:
         """How an axis of the result is shared by cores and cut into tiles. Tiles of windows may overlap."""
         tile = plan.l0[axis]
-        cores, trips = share(self.problem.tiles(axis, tile), plan.grid[axis])
+        cores, trips = plan.shared(axis, self.problem)
         what = "tile of whole windows" if axis in self.problem.pooled else "tile"
         return cuts_of(cores, trips, tile, what, self.problem.apart(axis, tile))
 

@@ -99,6 +99,11 @@ class StagedProduct(ContractionChoice):
         trips = [(a, plan.tiles_of_core(a, self.problem)) for a in self.walk(plan.inner)]
         return [(a, n) for a, n in trips if may_repeat(n)]
 
+    def on_grid(self, plan: CubePlan) -> Mapping[int, tuple[int, int]]:
+        """The axes of the result that several cores share, the outermost first: how many do, and the tiles of each."""
+        shares = {a: plan.shared(a, self.problem) for a in (*self.b_axes, *self.m_axes, *self.n_axes)}
+        return {a: both for a, both in shares.items() if may_repeat(both[0])}
+
     def summing_loops(self, plan: CubePlan, whole: Mapping[int, int] | Sequence[int]) -> list[Loop]:
         """The loops over what is summed up, of which there is so much along each axis: over the longer loads of the two
         operands, over the shorter ones in each, and over the steps in each of those."""

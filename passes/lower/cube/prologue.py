@@ -32,7 +32,7 @@ from ....dialects.graph.interface import shape_of
 from ....dialects.graph.schedules import Schedule
 from ....dialects.npu.legality import MIXED
 from ....dialects.npu.types import GmType, row_strides
-from ....kernels.builder import dense, may_repeat
+from ....kernels.builder import dense
 from ....kernels.graph import OwnAxis, StageGraph
 from ....kernels.looped import Loop, LoopedStages
 from ....kernels.nest import Along
@@ -49,12 +49,11 @@ from ...forms.copied_fusion import CopiedFusion
 from ...fusion.long_rows import UB_FRACTION
 from ..axes import StoredPart, behind_transposes
 from ..fusion_stages import FusionStages
-from ..schedule import share
 from ..scheduled import BarrierIdle
 from .contract import ContractKernel
 from .contraction_axes import PROLOGUE, Operand, is_prologue, made_operand, product_in
 from .cube_schedule import CubePlan
-from .product_nest import EpilogueWriter, ProductWriter, TileWriter
+from .product_nest import ProductWriter, TileWriter
 
 ROOMS = (2, 4)
 """Pieces that a ring has room for: those that are tried."""
@@ -273,9 +272,7 @@ class PrologueKernel(ContractKernel):
 
     def _workspaces(self, plan: CubePlan) -> list[GmType]:
         """The ring of pieces."""
-        order = [*self.b_axes, *self.m_axes, *self.n_axes]
-        split = (share(self.problem.tiles(a, plan.l0[a]), plan.grid[a])[0] for a in order)
-        lead, pieces = [cores for cores in split if may_repeat(cores)], self._pieces(self._made(plan))
+        lead, pieces = [cores for cores, _ in self.on_grid(plan).values()], self._pieces(self._made(plan))
         return [dense([*lead, self._rooms(plan), *pieces], self.operands[self.side].element)]
 
     @property
@@ -285,15 +282,9 @@ class PrologueKernel(ContractKernel):
     def _loads_itself(self, side: int) -> bool:
         return side != self.side
 
-    def _product_writer(
-        self,
-        tiles: TileWriter,
-        looped: LoopedStages,
-        behind: EpilogueWriter | None,
-        workspace: tuple[int, GmType] | None,
-    ) -> ProductWriter:
-        assert workspace is not None
-        return PrologueWriter(self, tiles, looped, workspace[1])
+    def _writer(self, tiles: TileWriter) -> ProductWriter:
+        (ring,) = self._workspaces(tiles.plan)
+        return PrologueWriter(self, tiles, self.looped(tiles.plan), ring)
 
 
 class PrologueWriter(ProductWriter):
