@@ -8,12 +8,13 @@
 
 A loop goes along (axis, elements from turn to turn), or (axis, elements, how far ahead of where it is it begins); what
 it carries is what stands for it before and behind; its `steps` are mma steps of a turn, and those before. A stage is as
-in a graph (text.py), with the extents of its tile along the axes of which it has more than one element.
+in a graph (text.py), with the extents of its tile along the axes of which it has more than one element. `nest over 2` has
+two axes, of which the last are of one element wherever nothing else names them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, get_args
 
 from lark import Token, v_args
@@ -33,7 +34,9 @@ Placed = tuple[int, Sequence[Ref], Stage, Sequence[tuple[int, int]]]
 
 def nest_text(nest: Nest) -> str:
     """The text of a nest."""
-    return "\n".join(["nest {", *own_text(nest.stages), *_lines(nest, nest.body, "  "), "}"])
+    named = [a for tile in nest.tiles for a, n in enumerate(tile) if _counts(n)]
+    least, axes = _named(nest.stages, nest.body, named), len(nest.tiles[0]) if nest.tiles else 0
+    return "\n".join([f"nest over {axes} {{" if axes > least else "nest {", *own_text(nest.stages), *_lines(nest, nest.body, "  "), "}"])
 
 
 def _lines(nest: Nest, body: Sequence[int | Turns], indent: str) -> Iterator[str]:
@@ -43,8 +46,18 @@ def _lines(nest: Nest, body: Sequence[int | Turns], indent: str) -> Iterator[str
             yield from _lines(nest, item.body, indent + "  ")
             yield f"{indent}}}"
         else:
-            tile = tuple((a, n) for a, n in enumerate(nest.tiles[item]) if not certain(n, "==", 1))
+            tile = tuple((a, n) for a, n in enumerate(nest.tiles[item]) if _counts(n))
             yield f"{indent}{stage_text(item, nest.stages[item])}" + (f" tile {value_text(tile)}" if tile else "")
+
+
+def _counts(extent: int) -> bool:
+    """Whether text says an extent of a tile."""
+    return not certain(extent, "==", 1)
+
+
+def _named(graph: StageGraph, body: Sequence[int | Turns], tiled: Iterable[int]) -> int:
+    """How many axes a nest has as far as its tiles, stages and loops name them."""
+    return 1 + max([*graph.own, *tiled, *_axes(graph, body)], default=-1)
 
 
 def _head(nest: Nest, loop: Turns) -> str:
@@ -76,12 +89,12 @@ def parse_nest(text: str, symbols: Names | None = None) -> Nest:
 class _Reader(StageReader):
     """Makes a nest of its text."""
 
-    def nest(self, *lines: Any) -> Nest:
+    def nest(self, over: Token | None, *lines: Any) -> Nest:
         own = [line for line in lines if isinstance(line, tuple) and len(line) == 2]
         graph, tiles = StageGraph(), list[Sequence[tuple[int, int]]]()
         graph.own = dict(own)
         body = tuple(self._numbered(line, graph, tiles) for line in lines[len(own) :])
-        axes = 1 + max([*graph.own, *(a for tile in tiles for a, _ in tile), *_axes(graph, body)], default=-1)
+        axes = max(int(over or 0), _named(graph, body, [a for tile in tiles for a, _ in tile]))
         extents = tuple(tuple(dict(tile).get(a, 1) for a in range(axes)) for tile in tiles)
         return Nest(graph, extents, body)
 

@@ -156,7 +156,7 @@ def value_text(value: Any) -> str:
 
 GRAMMAR = r"""
 graph: "stages" "{" own* stage* "}"
-nest: "nest" "{" own* item* "}"
+nest: "nest" ["over" NUMBER] "{" own* item* "}"
 ?item: placed | turns
 placed: stage ["tile" list]
 turns: "for" number ["by" NAME] ["along" list] ["carries" "[" pairs "]"] ["steps" list] "{" item* "}"
@@ -393,5 +393,5 @@ def check(graph: StageGraph) -> None:
         if stage.reduces & stage.axes:
             raise StageError(f"{said} spans an axis that it reduces")
         moved = {a for a in stage.along if a is not None}
-        if stage.view is not None and not stage.tile_axes and not moved <= stage.axes:
+        if stage.view is not None and not moved & ({*stage.tile_axes} or moved) <= stage.axes:
             raise StageError(f"{said} moves along an axis that it does not span")

@@ -371,6 +371,10 @@ def test_kernels_are_built_of_what_is_read(name: str, target: str) -> None:
         ("%0 = fill {value = ", "cannot be read"),
         ("%0 = load {input = 0, box = [3 by 1 at 0]} : f32", "moves along an axis that it does not span"),
         (
+            "%0 = load {input = 0, box = [2 by 3 at 2, 3 by 1 at 0]} : f32 as [0, 1]",
+            "moves along an axis that it does not span",
+        ),
+        (
             "%0 = load {input = 0, box = [3 by 1 plus 0]} : f32",
             "stage 0 (load) has 0 operands, and takes one",
         ),
