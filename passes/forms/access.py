@@ -166,14 +166,19 @@ def splat_of(value: SSAValue) -> float | int | None:
 
 def behind_ones(value: SSAValue) -> SSAValue:
     """The value that reshapes give other dimensions of size 1, as those of a stack are given; else the value itself."""
-    while isinstance(op := value.owner, ReshapeOp) and _wide(op.x) == _wide(value):
+    while isinstance(op := value.owner, ReshapeOp) and long_extents(shape_of(op.x)) == long_extents(shape_of(value)):
         value = op.x
     return value
 
 
-def _wide(value: SSAValue) -> list[int]:
-    """The extents of a value's dimensions but those of size 1."""
-    return [n for n in shape_of(value) if is_open(n) or n != 1]
+def long_dims(shape: Sequence[int]) -> list[int]:
+    """The dimensions of a shape but those of one element."""
+    return [d for d, n in enumerate(shape) if is_open(n) or n != 1]
+
+
+def long_extents(shape: Sequence[int]) -> list[int]:
+    """The extents of a shape but those of one element."""
+    return [shape[d] for d in long_dims(shape)]
 
 
 def is_plain_pad(op: object) -> bool:

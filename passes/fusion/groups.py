@@ -26,9 +26,9 @@ from ...dialects.graph import (
     ReduceOp,
 )
 from ...dialects.graph.interface import GraphOp, Grouping, element_of, shape_of
-from ...dialects.open_sizes import any_open, choosing
+from ...dialects.open_sizes import any_open, certain, choosing
 from ...machine import Machine
-from ..forms.access import behind_ones, is_layout
+from ..forms.access import behind_ones, is_layout, long_dims, long_extents
 from ..forms.chained import Chained
 from ..forms.gathered_operands import gathers_of
 from ..forms.layout_axes import Axes, Broadcast, backward_axes, behind
@@ -36,7 +36,7 @@ from ..forms.sparse_products import expansion_of
 from .dependencies import Group
 from .long_rows import why_not_in_pieces, why_not_whole
 from .places import ADDED, ALONG, NOT_FOLLOWED, ValuePlaces
-from .serial import is_small, why_no_strand
+from .serial import ABSORB_RATIO, is_small, why_no_strand
 
 MOST_STACKED = 64
 """A kernel stores at most so many parts of one tensor: each takes room in ub."""
@@ -115,16 +115,31 @@ class Grouper(ValuePlaces):
                 if why is None:
                     continue
                 self.refuse(op, other, theirs if isinstance(theirs, str) else why)
-                if _much_smaller(other, group):
+                if _much_smaller(other, group) or self._spreads(other, op):
                     self._absorb(group, other, op, axes)
             self._join(group, op, axes)
             return
         group = self.new_group("vector", shape_of(op.results[0]))
         identity = tuple(range(len(group.domain)))
         for small in groups:
-            if _much_smaller(small, group):
+            if _much_smaller(small, group) or self._spreads(small, op):
                 self._absorb(group, small, op, identity)
         self._join(group, op, identity)
+
+    def _spreads(self, group: Group, op: ElementwiseOp) -> bool:
+        """Whether each element that an op reads of a group is repeated side by side, a few times: no tile ends between,
+        so that nothing is computed twice."""
+        for value in op.operands:
+            chain, base = behind(value, self.owner)
+            if base not in self.owner or self.owner[base].find() is not group:
+                continue
+            shape = shape_of(value)
+            axes = backward_axes(chain, tuple(range(len(shape))))
+            along = [a for a in axes or () if isinstance(a, int) and certain(shape[a], "!=", 1)]
+            first, times = long_dims(shape)[: len(along)], size(shape[max(along, default=-1) + 1 :])
+            if along != first or not (certain(times, ">", 1) and certain(times, "<", ABSORB_RATIO)):
+                return False
+        return True
 
     def _reloads(self, op: ElementwiseOp) -> bool:
         """Whether an op widens numbers of 8 bits that are stored in any case, for a product or the like: whoever needs
@@ -403,7 +418,7 @@ class Grouper(ValuePlaces):
         if not own or len(values) > MOST_STACKED:
             return None
         first = self.owner[own[0]].find()
-        if any_open(first.domain) or any(shape_of(v) != first.domain for v in values):
+        if any_open(first.domain) or any(long_extents(shape_of(v)) != long_extents(first.domain) for v in values):
             return None
         whole = tuple(range(len(first.domain)))
         for value in own:

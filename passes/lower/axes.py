@@ -27,7 +27,7 @@ from ...dialects.graph.interface import shape_of
 from ...dialects.npu.types import row_strides
 from ...machine import Machine
 from ..errors import PassError
-from ..forms.access import Load, behind_ones, reshape_groups, resolve, splat_of
+from ..forms.access import Load, behind_ones, long_dims, reshape_groups, resolve, splat_of
 from .schedule import merge_axes
 
 
@@ -177,7 +177,7 @@ class FusionAxes:
         ]
         for part in self.stored:
             if self._member_of(part.value) is None:
-                found.append((part.value, list(range(len(self.domain)))))
+                found.append((part.value, self._domain_axes(part.value)))
         return found
 
     def places_taken(self, load: Load) -> dict[int, int]:
@@ -190,6 +190,13 @@ class FusionAxes:
         places = ((a, at.constant) for a, at in both if a is not None and not at.terms)
         return {self.new_axis[a]: place for a, place in places if a in self.new_axis}
 
+    def _domain_axes(self, value: SSAValue) -> list[int | None]:
+        """The axes of the domain that the dimensions of a value from outside lie along, which has its extents but for
+        those of one element."""
+        shape = shape_of(value)
+        along = dict(zip(long_dims(shape), long_dims(self.domain), strict=True))
+        return [along.get(d) for d in range(len(shape))]
+
     def _member_of(self, value: SSAValue) -> SSAValue | None:
         """The member result a yielded value is, seen through transposes; None for loaded data."""
         value, _ = behind_merges(value)
@@ -200,7 +207,8 @@ class FusionAxes:
         of the value, where it is stored as a part of another."""
         strides = list(row_strides(shape_of(value)) if within is None else within)
         if self._member_of(value) is None:
-            return dict(enumerate(strides))
+            axes = self._domain_axes(value)
+            return {a: s for a, s in zip(axes, strides, strict=True) if a is not None}
         value, strides = behind_merges(value, strides)
         assert isinstance(value.owner, Operation)
         axes = self._result_axes(value.owner)

@@ -362,7 +362,7 @@ class FusionStages(FusionAxes):
     def _store(self, part: StoredPart) -> None:
         value = part.value
         member = self._member_of(value)
-        ref = self._value(value, list(range(len(self.domain)))) if member is None else self.made[member]
+        ref = self._value(value, self._domain_axes(value)) if member is None else self.made[member]
         strides = self._out_strides(value, part.strides)
         axes = self._new(list(strides))
         by_axis = {self.new_axis[a]: s for a, s in sorted(strides.items()) if a in self.new_axis}

@@ -19,7 +19,7 @@ from ...dialects.graph import ELEMENTWISE, BroadcastOp, ConcatOp, ElementwiseOp,
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import ROW_BYTES
 from ...dialects.open_sizes import any_open, certain
-from ..forms.access import behind_ones, splat_of
+from ..forms.access import splat_of
 from ..forms.tensor_builder import RewriteBuilder, TensorBuilder
 from ..patterns import GraphPattern
 
@@ -117,8 +117,6 @@ class InterleaveAsSelect(GraphPattern):
         few = certain(size(shape[:dim]), "<", FEW_RUNS)
         if not alike or few or not self._pays(len(op.parts), size(first[dim:]), element):
             return
-        if all(isinstance(behind_ones(x).owner, ElementwiseOp) for x in op.parts):
-            return  # the kernel that computes them stores them
         if any(isinstance(use.operation, ElementwiseOp) and _cut_alike(use.operation) for use in op.result.uses):
             return  # it comes behind that op
         build, many = RewriteBuilder(rewriter), len(op.parts)

@@ -39,6 +39,10 @@ STORED: dict[str, Callable[..., Any]] = {
         jnp.concatenate([x * y, x + y], 1),
     ),
     "a stack": lambda x, y: jnp.stack([x + y, x * y, x], 0),
+    "a part from outside of other dimensions": lambda x, y: jnp.concatenate(
+        [x.reshape(1, -1) * x.dtype.type(2), y.reshape(-1)[None]], 0
+    ),
+    "three columns": lambda x, y: jnp.stack([x + y, y, x], 2),
     "a stack of columns": lambda x, y: jnp.stack([x + y, y], 2),
     "numbers that alternate": lambda x, y: jnp.stack([x + y, x * y], -1).reshape(x.shape[0], 2 * x.shape[1]),
     "ops of concatenations": lambda x, y: (

@@ -298,3 +298,42 @@ func.func @main(%x: tensor<8x32xf32>, %w: tensor<32x32xf32>) -> (tensor<16x32xf3
 // CHECK: func.func @main
 // CHECK: graph.fusion %x, %w {domain = [8, 32], kind = "mix"}
 // CHECK: graph.fusion {{.*}} {domain = [16, 32], kind = "move"}
+
+// -----
+
+// What is repeated side by side is computed by the kernel that repeats it: no tile ends between. Where rows are repeated,
+// tiles do end between, and it is stored once.
+func.func @main(%x: tensor<8x64xf32>) -> (tensor<8x64x2xf32>, tensor<2x8x64xf32>) {
+  %e = graph.exp %x : tensor<8x64xf32>
+  %b = graph.broadcast %e {dims = [0, 1]} : (tensor<8x64xf32>) -> tensor<8x64x2xf32>
+  %y = graph.mul %b, %b : tensor<8x64x2xf32>
+  %t = graph.tanh %x : tensor<8x64xf32>
+  %c = graph.broadcast %t {dims = [1, 2]} : (tensor<8x64xf32>) -> tensor<2x8x64xf32>
+  %z = graph.mul %c, %c : tensor<2x8x64xf32>
+  func.return %y, %z : tensor<8x64x2xf32>, tensor<2x8x64xf32>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: graph.fusion %x {domain = [8, 64, 2], kind = "vector"}
+// CHECK-NEXT: ^bb0
+// CHECK-NEXT: graph.exp %{{.*}} attributes {axes = array<i64: 0, 1>}
+// CHECK-NEXT: graph.broadcast
+// CHECK-NEXT: graph.mul {{.*}} attributes {axes = array<i64: 0, 1, 2>}
+// CHECK: graph.fusion %x {domain = [8, 64], kind = "vector"}
+// CHECK: graph.tanh
+// CHECK: graph.fusion {{.*}} {domain = [2, 8, 64], kind = "vector"}
+
+// -----
+
+// A part from outside may have other dimensions of one element.
+func.func @main(%x: tensor<1x64xf32>, %o: tensor<64xf32>) -> tensor<2x64xf32> {
+  %a = graph.exp %x : tensor<1x64xf32>
+  %p = graph.reshape %o : (tensor<64xf32>) -> tensor<1x64xf32>
+  %y = graph.concat %a, %p {dim = 0} : (tensor<1x64xf32>, tensor<1x64xf32>) -> tensor<2x64xf32>
+  func.return %y : tensor<2x64xf32>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: graph.fusion %x, %o {domain = [1, 64], kind = "vector"}
+// CHECK: graph.exp
+// CHECK: graph.concat
+// CHECK-NOT: graph.fusion
+// CHECK: func.return
