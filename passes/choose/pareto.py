@@ -120,7 +120,12 @@ def pareto_points(
     points: Sequence[LaunchPoint], schedules: Sequence[Schedule]
 ) -> tuple[tuple[LaunchPoint, ...], list[Schedule]]:
     """The points that are worth having, and their schedules; of equals the first."""
-    order = sorted(range(len(points)), key=lambda i: (points[i].microseconds, points[i].occupancy.cores, i))
+
+    def before(i: int) -> tuple[float, int, int, int]:
+        occupancy = points[i].occupancy
+        return points[i].microseconds, occupancy.cores, len(occupancy.kinds), i
+
+    order = sorted(range(len(points)), key=before)
     found: list[int] = []
     for i in order:
         if not any(points[j].occupancy | points[i].occupancy == points[i].occupancy for j in found):

@@ -42,15 +42,19 @@ from tilewright.passes.order.launch_order import bytes_of
 
 MACHINES = {name: Machine.load(name) for name in ("ascend-910b1", "ascend-310", "ascend-950pr")}
 KINDS = [frozenset(k) for k in (("cube",), ("vector",), ("cube", "vector"))]
-POINTS = st.lists(
-    st.builds(
-        LaunchPoint,
-        st.builds(Occupancy, st.integers(1, 24), st.sampled_from(KINDS)),
-        st.integers(0, 12).map(float),
-    ),
-    min_size=1,
-    max_size=3,
-).map(tuple)
+
+
+def points_on(machine: Machine) -> st.SearchStrategy[tuple[LaunchPoint, ...]]:
+    """One to three points of a launch, none with more cores than the chip has."""
+    occupancies = st.builds(Occupancy, st.integers(1, machine.cube_cores), st.sampled_from(KINDS))
+    point = st.builds(LaunchPoint, occupancies, st.integers(0, 12).map(float))
+    return st.lists(point, min_size=1, max_size=3).map(tuple)
+
+
+def neighbours_on(machine: Machine) -> st.SearchStrategy[list[Neighbour]]:
+    """One to five launches of a chip."""
+    neighbour = st.builds(Neighbour, points_on(machine), st.sampled_from([False, False, True]), st.booleans())
+    return st.lists(neighbour, min_size=1, max_size=5)
 
 
 def together(points: Sequence[LaunchPoint], cores: int) -> float:
@@ -82,15 +86,11 @@ def cost(points: Sequence[LaunchPoint], joined: Sequence[bool], free: Sequence[b
 
 
 @examples(150)
-@given(
-    st.sampled_from(sorted(MACHINES)),
-    st.lists(
-        st.builds(Neighbour, POINTS, st.sampled_from([False, False, True]), st.booleans()), min_size=1, max_size=5
-    ),
-)
-def test_no_points_and_joins_cost_less(name: str, launches: list[Neighbour]) -> None:
+@given(st.sampled_from(sorted(MACHINES)).flatmap(lambda n: st.tuples(st.just(n), neighbours_on(MACHINES[n]))))
+def test_no_points_and_joins_cost_less(case: tuple[str, list[Neighbour]]) -> None:
     """And the groups that are found cost what is said: each launch is run at its best point within its part of its
     group."""
+    name, launches = case
     machine = MACHINES[name]
     least, members = Groups(machine, launches).least()
     partitions = [
@@ -115,7 +115,7 @@ def test_no_points_and_joins_cost_less(name: str, launches: list[Neighbour]) -> 
 
 
 @examples(100)
-@given(POINTS)
+@given(points_on(MACHINES["ascend-910b1"]))
 def test_points_worth_having(points: tuple[LaunchPoint, ...]) -> None:
     """What is left out has one that occupies no more and works no longer; what is kept has none."""
     schedules = [VectorSchedule(cores=i + 1) for i in range(len(points))]
