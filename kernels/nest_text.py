@@ -8,8 +8,8 @@
 
 A loop goes along (axis, elements from turn to turn), or (axis, elements, how far ahead of where it is it begins); what
 it carries is what stands for it before and behind; its `steps` are mma steps of a turn, and those before. A stage is as
-in a graph (text.py), with the extents of its tile along the axes of which it has more than one element. `nest over 2` has
-two axes, of which the last are of one element wherever nothing else names them.
+in a graph (text.py), with the extents of its tile along the axes of which it has more than one element. `nest over 2`
+has two axes, of which the last are of one element, as nothing else names them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def nest_text(nest: Nest) -> str:
     """The text of a nest."""
     named = [a for tile in nest.tiles for a, n in enumerate(tile) if _counts(n)]
     least, axes = _named(nest.stages, nest.body, named), len(nest.tiles[0]) if nest.tiles else 0
-    return "\n".join([f"nest over {axes} {{" if axes > least else "nest {", *own_text(nest.stages), *_lines(nest, nest.body, "  "), "}"])
+    head = f"nest over {axes} {{" if axes > least else "nest {"
+    return "\n".join([head, *own_text(nest.stages), *_lines(nest, nest.body, "  "), "}"])
 
 
 def _lines(nest: Nest, body: Sequence[int | Turns], indent: str) -> Iterator[str]:

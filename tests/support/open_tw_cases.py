@@ -21,7 +21,7 @@ class Case:
 
 
 def softmax(x: Any, axis: int = -1) -> Any:
-    powers = np.exp(x - x.max(axis, keepdims=True))
+    powers = np.exp(x - x.max(axis, keepdims=True, initial=-np.inf))
     return powers / powers.sum(axis, keepdims=True)
 
 
