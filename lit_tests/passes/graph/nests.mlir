@@ -60,7 +60,7 @@ func.func @main(%x: tensor<2x300000xf32>, %a: tensor<256x512xf16>, %w: tensor<51
 // CHECK-NEXT:   }
 // CHECK-NEXT: }
 // CHECK-NEXT: // vector, shared by 2 vector cores: {{[0-9a-f]{16}$}}
-// CHECK-NEXT: nest {
+// CHECK-NEXT: nest over 3 {
 // CHECK-NEXT:   for 4 by cores along [(0, 64)] {
 // CHECK-NEXT:     for 2 by cores along [(1, 128)] {
 // CHECK-NEXT:       for 2 by units along [(0, 32)] {
