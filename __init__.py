@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .quantization.fake import fake_quant
     from .quantization.quantize import Quantized, quantize
     from .support.plugins import AddedPass, Plugin, PluginError
+    from .tuning.tune import Tuned, tune
     from .verification.results import Verification
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "Quantized",
     "Schedule",
     "SimulationError",
+    "Tuned",
     "Verification",
     "bounded",
     "compile",
@@ -64,6 +66,7 @@ __all__ = [
     "pruning",
     "quantize",
     "training",
+    "tune",
     "unique",
     "variants",
     "verify",
@@ -98,6 +101,7 @@ def __getattr__(name: str) -> Any:
         **dict.fromkeys(("AddedPass", "Plugin", "PluginError"), ".support.plugins"),
         **dict.fromkeys(("ProductChoice", "QuantConfig"), ".passes.quantized.recipes"),
         **dict.fromkeys(("Quantized", "quantize"), ".quantization.quantize"),
+        **dict.fromkeys(("Tuned", "tune"), ".tuning.tune"),
         **dict.fromkeys(("compile", "debug", "verify"), ".api.compiling"),
         "debugging": ".api.debugging",
         **dict.fromkeys(("bounded", "compress", "nms", "nonzero", "unique"), ".api.sizes.bounded"),

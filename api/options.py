@@ -13,6 +13,7 @@ from typing import Literal
 from ..backends.pool import POLICIES
 from ..passes.alternatives import FORMER, JOIN, UNIT_FLAGS, check_names
 from ..passes.errors import PassError
+from ..passes.known_plans import PlanSource
 from ..passes.oracle import BOUND
 from ..passes.pins import Pins, Schedule, pins_text
 from ..passes.pipeline import PIPELINE, PassChoices, Stage, pinned
@@ -24,6 +25,7 @@ from ..support.winograd import OFF, parse_winograd, winograd_text
 from .arguments.donation import Donate
 from .arguments.signature import CompileError
 from .modes import MODES, Memory
+from .plans import plans_named
 
 Precision = Literal["origin", "mixed_float16", "mixed_bfloat16", "float16"]
 
@@ -74,6 +76,8 @@ class Options:
             host's memory; a program that cannot keep it is refused. None: no limit but the chip's memory.
         pool: How the pool of a `DynamicProgram` chooses places in device memory: `best-fit` or `buddy`.
         pool_bytes: How much device memory that pool has. None: all of the chip's.
+        plans: A knowledge base of plans that `tilewright tune` has written: kernels that it has are cut as it says
+            (docs/tuning.md). None: that of the environment variable TILEWRIGHT_PLANS, if it is set; empty: none.
         hivm: Whether kernels take forms that the vendor's IR has, so that `Program.to_hivm` gives them as its text.
 
     What alternatives were called before, as in `Options(pooling=False)`, is taken for `without` for one version more.
@@ -96,6 +100,7 @@ class Options:
     winograd: str | Mapping[str, str] = OFF
     memory_limit: int | str | None = None
     hivm: bool = False
+    plans: str | Path | PlanSource | None = None
     fuse: InitVar[bool | None] = None
     attention: InitVar[bool | None] = None
     turned: InitVar[bool | None] = None
@@ -144,6 +149,7 @@ class Options:
             self.memory_limit_bytes,
             tuple(sorted({*self.without, *((UNIT_FLAGS,) if self.hivm else ())})),
             self.hivm,
+            plans_named(self.plans),
         )
         left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.may(JOIN))) if not asked}
         return [s for s in pinned(stages, choices) if s.name not in left_out]
@@ -186,6 +192,7 @@ def _check(options: Options) -> None:
         "quantization": (QuantConfig | str | Path | None, "a tw.QuantConfig, a .toml file or a mode"),
         "cache": (str | Path | None, "the path of a directory"),
         "oracle": (str, "its name"),
+        "plans": (str | Path | PlanSource | None, "the path of a knowledge base"),
         "winograd": (str | Mapping, "a choice, or a dict of choices by the names of products"),
     }
     for name, (kind, said) in kinds.items():

@@ -10,7 +10,7 @@ from xdsl.ir import Operation
 
 from ..dialects.base import integer
 from ..dialects.chosen import chosen_mode
-from ..dialects.module import find_main, left_out_of
+from ..dialects.module import find_main, known_plans_of, left_out_of
 from ..dialects.npu import buffer, gm
 from ..dialects.npu.lifetimes import fullest_of
 from ..dialects.npu.places import limit_of
@@ -102,6 +102,7 @@ def report_of(simulation: Simulation, module: ModuleOp, undonated_arena: int | N
         assumed_trips=list(simulation.assumed_trips),
         assumed_branches=list(simulation.assumed_branches),
         left_out=left_out_of(module),
+        known_plans=known_plans_of(module),
         precision=recorded_precision(module),
         avoided_copies=avoided_copies(module),
         judge=judge(simulation.machine),

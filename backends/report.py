@@ -58,6 +58,7 @@
      "assumed_trips": [str],           loops of unknown trip count: counted once
      "assumed_branches": [str],        branches: the longest is counted
      "left_out": str | null,           what failed when the program was compiled, so that it is without it
+     "known_plans": int,               kernels that are cut as a knowledge base says
      "by_precision": [{"precision": str,             the first of a kernel's: "i8 -> i32", "f32"
                        "microseconds": float, "macs": int}],     all kernels of it together
      "packing_microseconds": float | null,     once for all calls: what depends on the weights alone
@@ -267,6 +268,7 @@ class Report:
     assumed_branches: list[str]
     packing_microseconds: float | None = None
     left_out: str | None = None
+    known_plans: int = 0
     precision: PrecisionRecord | None = None
     avoided_copies: AvoidedCopies = field(default_factory=AvoidedCopies)
     judge: str = ""
@@ -464,6 +466,9 @@ class Report:
         notes += [f"longest branch counted: {branch}" for branch in self.assumed_branches]
         if self.left_out is not None:
             notes.append(f"left out: {self.left_out}")
+        if self.known_plans:
+            many = f"{self.known_plans} fusion{'s are' if self.known_plans > 1 else ' is'}"
+            notes.append(f"{many} cut as the knowledge base says")
         if self.packing_microseconds is not None:
             notes.append(f"packing the weights, once: {self.packing_microseconds:,.1f} us")
         if self.memory.limit_bytes is not None:

@@ -171,6 +171,7 @@ def options_of(args: argparse.Namespace) -> Options:
         weights=weights,
         precision=args.precision,
         cache=args.cache,
+        plans=args.plans,
         pool=pool or "best-fit",
         pool_bytes=None if pool is None else parse_bytes(args.pool_bytes),
         without=left_out(args),

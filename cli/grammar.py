@@ -79,6 +79,8 @@ def make_parser() -> argparse.ArgumentParser:
     add_export(command)
     add_fmt(commands)
     _add_quantize(command)
+    _add_tune(command)
+    _add_kb(commands)
     _add_calibrate(commands)
     add_pack(commands)
     add_overflow(commands)
@@ -133,6 +135,11 @@ def _common() -> OneLineParser:
         help="inputs from an .npz file, in its order; for a function of arrays, not of pytrees",
     )
     _choices(choices)
+    choices.add_argument(
+        "--plans",
+        metavar="BASE",
+        help="a knowledge base of `tilewright tune` (default: in TILEWRIGHT_PLANS, if that is set)",
+    )
     choices.add_argument(
         "--cache",
         metavar="DIR",
@@ -343,6 +350,37 @@ def _add_quantize(command: AddCommand) -> None:
     )
     parser.add_argument("--plot", metavar="FILE.png", help="draw the front of a search")
     parser.add_argument("-o", "--output", default="quant.toml", metavar="FILE", help="default quant.toml")
+
+
+def _add_tune(command: AddCommand) -> None:
+    parser = command("tune", "search for the best plan of each kernel, and keep what was found")
+    parser.add_argument("--budget", default="60s", metavar="T", help="how long at most: 300s, 5m (default 60s)")
+    parser.add_argument(
+        "--oracle", metavar="CMD", help="who measures: 'measure {npu} {out}' writes {\"microseconds\": N}"
+    )
+    parser.add_argument(
+        "--patience", type=float, default=60.0, metavar="S", help="seconds that --oracle may take (default 60)"
+    )
+    parser.add_argument(
+        "--verify", type=int, default=6, metavar="N", help="plans of a kernel that are judged (default 6)"
+    )
+    parser.add_argument("--evaluations", type=int, metavar="N", help="prices and bounds of a kernel, at most")
+
+
+KB_ACTIONS = ("list", "merge", "export", "import", "prune")
+
+
+def _add_kb(commands: argparse._SubParsersAction[OneLineParser]) -> None:
+    text = "list, merge, export, import or remove plans of a knowledge base"
+    base = commands.add_parser("kb", help=text, description=text, **texts("kb"))
+    base.add_argument("action", choices=KB_ACTIONS)
+    base.add_argument("base", metavar="BASE", help="the knowledge base")
+    base.add_argument(
+        "files", nargs="*", metavar="FILE", help="knowledge bases to merge; lines of JSON; fingerprints to prune"
+    )
+    base.add_argument("-o", "--output", metavar="FILE", help="export: write there instead of stdout")
+    base.add_argument("--json", action="store_true", help="print one JSON object")
+    base.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
 
 def _add_calibrate(commands: argparse._SubParsersAction[OneLineParser]) -> None:

@@ -45,6 +45,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tilewright quantize model.py:forward --data model.py:batches --search f16,w8a16,w8a8 --max-drop 0.5",
         "tilewright report model.py:forward --quant-config int8.toml --weights params",
     ),
+    "tune": (
+        "tilewright tune model.py:forward --budget 300s --plans plans.sqlite",
+        "tilewright report model.py:forward --plans plans.sqlite",
+        "tilewright tune model.py:forward --oracle 'measure {npu} {out}' --verify 20",
+    ),
+    "kb": (
+        "tilewright kb list plans.sqlite",
+        "tilewright kb merge plans.sqlite theirs.sqlite",
+        "tilewright kb export plans.sqlite -o plans.jsonl",
+    ),
     "explain-overflow": (
         "tilewright explain-overflow kernel.mlir --target ascend-910b3",
     ),

@@ -30,6 +30,7 @@ NO_HIVM = "tilewright.no_hivm"
 """On a kernel: why it is not in such a form."""
 
 LEFT_OUT = "tilewright.left_out"
+KNOWN_PLANS = "tilewright.known_plans"
 """What would have made the program faster, and failed when it was compiled."""
 
 
@@ -81,6 +82,18 @@ def left_out_of(module: ModuleOp) -> str | None:
 def set_left_out(module: ModuleOp, why: str) -> None:
     """Says what was left out of a module."""
     module.attributes[LEFT_OUT] = StringAttr(why)
+
+
+def known_plans_of(module: ModuleOp) -> int:
+    """How many fusions of a module have schedules that were known before it was compiled."""
+    attr = module.attributes.get(KNOWN_PLANS)
+    return attr.value.data if isinstance(attr, IntegerAttr) else 0
+
+
+def set_known_plans(module: ModuleOp, count: int) -> None:
+    """Says so; nothing where there are none."""
+    if count:
+        module.attributes[KNOWN_PLANS] = IntegerAttr(count, 64)
 
 
 def find_main(module: ModuleOp) -> FuncOp | None:

@@ -17,6 +17,9 @@ from ..dialects.npu.types import Pipe
 from ..machine import Machine
 from .columns import Number, is_many, most
 
+VERSION = "1"
+"""Of the formulas: what was found by others is searched for again. It is raised where a schedule gets another price."""
+
 LAUNCH, SHARED = "launch", "shared memory"
 """What binds a price that no pipe does: launches, and the bandwidth of what all cores share."""
 

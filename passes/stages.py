@@ -47,7 +47,7 @@ class PassChoices:
     oracle: who judges schedules. precision: what f32 products are cast to. winograd: which convolutions are Winograd's.
     strips: the most bytes of a tensor of a strip, 0 for no strips. memory_limit: the most bytes of device memory, None
     for all there are. without: the names of the alternatives that are left out. hivm: True where kernels take forms
-    that the vendor's IR has.
+    that the vendor's IR has. plans: who knows plans of fusions, as known_plans.py knows it.
     """
 
     schedule: str = ""
@@ -59,6 +59,7 @@ class PassChoices:
     memory_limit: int | None = None
     without: tuple[str, ...] = ()
     hivm: bool = False
+    plans: str = ""
 
 
 @dataclass(frozen=True)

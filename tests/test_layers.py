@@ -15,6 +15,7 @@ RANK = {
     "support": 0,
     "machine": 1,
     "packing": 1,
+    "knowledge": 1,
     "dialects": 2,
     "kernels": 3,
     "passes": 4,
@@ -28,6 +29,7 @@ RANK = {
     "compression": 7,
     "training": 7,
     "explain": 7,
+    "tuning": 7,
     "pruning": 8,
     "quantization": 8,
     "cli": 9,
@@ -37,6 +39,7 @@ FOLDERS = (
     "support",
     "machine",
     "packing",
+    "knowledge",
     "dialects",
     "kernels",
     "passes",
@@ -52,6 +55,7 @@ FOLDERS = (
     "training",
     "explain",
     "quantization",
+    "tuning",
     "cli",
 )
 

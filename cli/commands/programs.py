@@ -51,6 +51,7 @@ from .overflow import explain_overflow
 from .pack import pack
 from .quantize import quantize
 from .sweep import sweep
+from .tune import kb, tune
 
 if TYPE_CHECKING:
     from ...api.program import Program
@@ -325,6 +326,8 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "export": export,
     "calibrate": calibrate,
     "quantize": quantize,
+    "tune": tune,
+    "kb": kb,
     "pack": pack,
     "explain-overflow": explain_overflow,
     "explain": inspect.explain,

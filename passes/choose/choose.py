@@ -37,12 +37,14 @@ from ...dialects.graph import (
 )
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import Schedule, all_complete, schedule_attr, to_schedules
+from ...dialects.module import set_known_plans
 from ...dialects.open_sizes import choosing, example, example_sizes
 from ...machine import Machine
 from ..alternatives import JOIN, PLACED, PREFETCH
 from ..base import ChoosingPass
 from ..errors import PassError, TooLarge, attempted
 from ..instantiation import Instantiation, has_open_sizes
+from ..known_plans import KnownPlan, PlanSource, source_of
 from ..launch_groups import LaunchPoint
 from ..lower.cube.draining import pack_for_drain
 from ..lower.scheduled import ScheduledKernel, cannot_obey
@@ -63,6 +65,10 @@ from .placed import place_parts
 from .product_ways import Kinds, ProductWays, say_cut
 from .rewrites import Rewrites, replaced, rewrites_of
 
+CREDIBLE = 0.75
+"""What is known of a plan counts no less than this share of its price: the price is that far from the simulator's times
+in benchmarks/price.py, and what stands in a file may be anything."""
+
 
 @dataclass(frozen=True)
 class GraphSchedulePass(ChoosingPass):
@@ -73,11 +79,15 @@ class GraphSchedulePass(ChoosingPass):
     """Pinned choices, as `parse_pins` of pins.py reads them."""
     oracle: str = BOUND
     """The name of who judges schedules, as oracle.py knows it."""
+    plans: str = ""
+    """The name of who knows plans, as known_plans.py knows it; none where it is empty."""
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         scheduler = Scheduler(machine, oracle_of(self.oracle), parse_pins(self.schedule), without=self.without)
+        scheduler.plans = source_of(self.plans)
         scheduler.choose_layouts(module, LayoutKinds.without(self.without))
         scheduler.module(module)
+        set_known_plans(module, scheduler.known_taken)
         if self.may(PLACED):
             place_parts(module, machine)
 
@@ -100,6 +110,12 @@ class Scheduler:
         self.static_shapes = True
         """Whether all sizes are known, so that a product may be on vector cores: a schedule for other sizes, too, is
         one for the cube."""
+        self.plans: PlanSource | None = None
+        """Who knows plans of fusions."""
+        self.known: set[Schedule] = set()
+        """What it knew."""
+        self.known_taken = 0
+        """How many fusions get such a schedule."""
         self.layouts: Mapping[SSAValue, LayoutName] = {}
         """Tensors that have been given another layout."""
         self.names: KernelNames[Chosen] = KernelNames()
@@ -319,6 +335,9 @@ class Scheduler:
         for chosen, instead in zip(found, taken, strict=True):
             say_cut(fusion, chosen.judged, instead)
         schedules = [s for chosen in taken for s in chosen.schedules]
+        if self.plans is not None:
+            self.plans.chosen(fusion, schedules, self.machine)
+            self.known_taken += len(schedules) == 1 and schedules[0] in self.known
         if has_open_sizes(fusion):
             launches = launches_of(fusion, self.machine)
             if len(launches) == len(schedules):
@@ -428,7 +447,9 @@ class Scheduler:
             kernel.check(name, asked)
             return self.front(kernel, [asked], [self.oracle.microseconds(kernel, asked)], asked, None)
         tried = list(kernel.candidates(name))
-        us = judged(self.oracle, kernel, tried)
+        us = [*judged(self.oracle, kernel, tried)]
+        known = () if asked.chosen() else self.known_plans(kernel, name, type(asked))
+        tried, us = [*tried, *(plan.schedule for plan in known)], [*us, *(plan.microseconds for plan in known)]
         best = tried[min(range(len(tried)), key=us.__getitem__)]
 
         def complete(schedule: Schedule) -> Schedule:
@@ -438,6 +459,23 @@ class Scheduler:
             return schedule
 
         return self.front(kernel, tried, us, complete(best), complete)
+
+    def known_plans(self, kernel: ScheduledKernel, name: str, kind: type[Schedule]) -> Sequence[KnownPlan]:
+        """The plans of a kind that are known of a kernel, and can be obeyed."""
+        if self.plans is None or not self.static_shapes:
+            return ()
+        found: list[KnownPlan] = []
+        for known in self.plans.find(kernel.fusion, self.machine):
+            if not isinstance(known.schedule, kind):
+                continue
+            try:
+                kernel.check(name, known.schedule)
+                least = CREDIBLE * kernel.bound(known.schedule)
+                found.append(known._replace(microseconds=max(known.microseconds, least)))
+                self.known.add(kernel.completed(name, known.schedule))
+            except PassError as error:
+                self.plans.refuse(kernel.fusion, str(error))
+        return found
 
     def front(
         self,

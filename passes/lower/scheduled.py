@@ -26,6 +26,7 @@ from ...kernels.plan import KernelPlan, PlannedAxis, PlannedGraph
 from ...kernels.price import Price
 from ...machine import Machine
 from ..errors import PassError
+from .spaces import KernelSpace, ListedSpace
 
 Kind = TypeVar("Kind", VectorSchedule, CubeSchedule, AttentionSchedule, RowAttentionSchedule)
 
@@ -66,6 +67,10 @@ class ScheduledKernel(ABC):
         Raises TooLarge where the fusion must be split, and PassError where what is asked for cannot be obeyed; `name`
         is what errors call the kernel.
         """
+
+    def space(self, name: str) -> KernelSpace:
+        """All its plans, of which nothing is asked; `name` is what errors call the kernel. Raises as `candidates`."""
+        return ListedSpace(self, name)
 
     def completed(self, name: str, schedule: Schedule) -> Schedule:
         """A candidate with what need not be known to judge it. Raises PassError where it cannot be obeyed, TooLarge

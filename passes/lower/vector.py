@@ -26,8 +26,10 @@ from ..fusion.long_rows import UB_FRACTION
 from ..npu.trial import allocated
 from .schedule import cut_tile, equal_piece, largest_tile, reaches_over, share
 from .scheduled import as_vector, cannot_obey
+from .spaces import KernelSpace
 from .streaming import RowPieces
 from .vector_plan import PlannedVector
+from .vector_space import VectorSpace
 from .work_priced import WorkPriced
 
 ACROSS = (64, 128, 256, 512, 1024)
@@ -66,6 +68,14 @@ class VectorKernel(PlannedVector, WorkPriced):
 
     # -- choice ------------------------------------------------------------------------------------------------
 
+    def space(self, name: str) -> KernelSpace:
+        return VectorSpace(self, name)
+
+    @property
+    def reads_pieces(self) -> bool:
+        """Whether it may read rows in pieces."""
+        return self._why_whole() is None
+
     def candidates(self, name: str) -> Iterator[VectorSchedule]:
         cores = self.asked.cores or self.machine.vector_cores
         if cores > self.machine.vector_cores:
@@ -92,12 +102,12 @@ class VectorKernel(PlannedVector, WorkPriced):
         yield from (self._schedule(name, tile, cores) for tile in self._tiles_of_pieces(cores))
 
     def _schedule(self, name: str, tile: Sequence[int], cores: int) -> VectorSchedule:
-        grid = self._grid(name, self._counts(tile), cores)
+        grid = self._grid(name, self.counts(tile), cores)
         return VectorSchedule(
             tuple(map(tuple, self.merged)), tuple(tile), grid, self.slots, piecewise=self.asked.piecewise
         )
 
-    def _counts(self, tile: Sequence[int]) -> list[int]:
+    def counts(self, tile: Sequence[int]) -> list[int]:
         """Tiles along each axis."""
         return [-(-n // t) for n, t in zip(self.extents, tile, strict=True)]
 
@@ -139,7 +149,7 @@ class VectorKernel(PlannedVector, WorkPriced):
     def _pipelined(self, name: str, tile: Sequence[int], cores: int) -> float:
         """Microseconds with this tile where the slowest pipe hides what the others do for all tiles but one."""
         plan = self._schedule(name, tile, cores)
-        counts, grid = self._counts(tile), plan.grid or ()
+        counts, grid = self.counts(tile), plan.grid or ()
         pipes = self.work(tile, starts=True).pipes
         own, slowest = size([-(-n // g) for n, g in zip(counts, grid, strict=True)]), max(pipes, key=pipes.__getitem__)
         shown = {pipe: n if pipe is slowest else n / max(own, 1) for pipe, n in pipes.items()}
@@ -232,7 +242,7 @@ class VectorKernel(PlannedVector, WorkPriced):
         return self.merged
 
     def shared(self, tile: Sequence[int], grid: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
-        counts, cores = ([numbers[a] for a in self.outer] for numbers in (self._counts(tile), grid))
+        counts, cores = ([numbers[a] for a in self.outer] for numbers in (self.counts(tile), grid))
         return counts, cores
 
     def overlapped(self, schedule: Schedule) -> float:
@@ -254,7 +264,7 @@ class VectorKernel(PlannedVector, WorkPriced):
             if not is_open(extent) and n > max(extent, 8):
                 raise cannot_obey(name, f"a tile of {n} along axis {a}, which has {extent}")
         self._check_tile(name, tile)
-        self._check_grid(name, self._counts(tile), grid)
+        self._check_grid(name, self.counts(tile), grid)
 
     def _ub_bytes(self, tile: Sequence[int]) -> int:
         return self.stages.ub_bytes(tile, self.slots)
@@ -283,7 +293,7 @@ class VectorKernel(PlannedVector, WorkPriced):
         """The cycles that each pipe is busy with this tile."""
         unit = self.machine.vector
         cycles: dict[Pipe, float] = {Pipe.MTE2: 0.0, Pipe.V: 0.0, Pipe.MTE3: 0.0}
-        started = unit.streamed_cycles * (size(self._counts(tile)) - 1) if starts else 0
+        started = unit.streamed_cycles * (size(self.counts(tile)) - 1) if starts else 0
         again, kept = self._again(tile), self._rows_kept(tile)
         for i, step in enumerate(self.stages):
             if step.view is not None:
@@ -447,7 +457,7 @@ class VectorKernel(PlannedVector, WorkPriced):
     def sections(self, schedule: Schedule) -> list[SectionNest]:
         plan = as_vector("", schedule)
         assert plan.tile is not None and plan.grid is not None and plan.ub is not None
-        tile, counts = plan.tile, self._counts(plan.tile)
+        tile, counts = plan.tile, self.counts(plan.tile)
         placed = VectorPlan(tile, plan.ub, {a: share(counts[a], plan.grid[a]) for a in self.outer})
         loops = placed.loops()
 

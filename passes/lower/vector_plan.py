@@ -23,7 +23,7 @@ class PlannedVector(FusionStages, NestedKernel):
     outer: Sequence[int]
 
     @abstractmethod
-    def _counts(self, tile: Sequence[int]) -> list[int]:
+    def counts(self, tile: Sequence[int]) -> list[int]:
         """Tiles along each axis."""
 
     @abstractmethod
@@ -37,7 +37,7 @@ class PlannedVector(FusionStages, NestedKernel):
     def planned_axes(self, schedule: Schedule) -> list[PlannedAxis]:
         plan = as_vector("", schedule)
         assert plan.tile is not None and plan.grid is not None
-        counts, pieces = self._counts(plan.tile), self._in_pieces(plan.tile)
+        counts, pieces = self.counts(plan.tile), self._in_pieces(plan.tile)
         found: list[PlannedAxis] = []
         for a, (extent, tile) in enumerate(zip(self.extents, plan.tile, strict=True)):
             if a in self.rows:
@@ -55,7 +55,7 @@ class PlannedVector(FusionStages, NestedKernel):
     def planned_graphs(self, schedule: Schedule) -> list[PlannedGraph]:
         plan = as_vector("", schedule)
         assert plan.tile is not None and plan.grid is not None and plan.ub is not None
-        counts = self._counts(plan.tile)
+        counts = self.counts(plan.tile)
         outer = [a for a in self.outer if may_repeat(share(counts[a], plan.grid[a])[1])]
         if self._in_pieces(plan.tile):
             inner = [a for a in sorted(self.rows) if may_repeat(counts[a])]

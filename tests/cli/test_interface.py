@@ -15,6 +15,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from plan_entries import ENTRY
 from records import ADD
 from tiers import sampled
 
@@ -24,6 +25,7 @@ from tilewright.cli.commands.inspect import SHELLS
 from tilewright.cli.grammar import make_parser
 from tilewright.cli.help import EXAMPLES
 from tilewright.cli.main import main
+from tilewright.knowledge.base import KnowledgeBase
 from tilewright.machine import Machine
 from tilewright.machine.sources import figures
 
@@ -55,6 +57,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "func.func @k(%x: memref<64xf32>) {\n  %a = memref.alloc() : memref<64xf32>\n"
         "  memref.copy %x, %a : memref<64xf32> to memref<64xf32>\n  return\n}\n"
     )
+    KnowledgeBase(tmp_path / "plans.sqlite").add([ENTRY])
     (tmp_path / "wide.tw").write_text("fn f(x:f32[2])->f32[2]{return x}\n")
     return tmp_path
 
@@ -74,6 +77,8 @@ CALLS = {
     "cache": ["cache", "."],
     "ops": ["ops", "add", "dot_general", "sort", "while"],
     "quantize": ["quantize", *LAYER],
+    "tune": ["tune", *LAYER, "--evaluations", "100"],
+    "kb": ["kb", "list", "plans.sqlite"],
     "calibrate": ["calibrate", "records.json"],
     "fmt": ["fmt", "wide.tw"],
     "pack": ["pack", "buffers.csv"],

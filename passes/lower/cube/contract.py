@@ -10,9 +10,11 @@ from ....kernels.builder import dense, gm_of
 from ....kernels.emit_nest import Frame, SectionNest
 from ....kernels.nest import Nest
 from ..nested import NestedKernel
+from ..spaces import KernelSpace
 from .cube_schedule import CubePlan
 from .product_nest import EpilogueWriter, ProductWriter, TileWriter
 from .product_plan import PlannedProduct
+from .product_space import ProductSpace
 
 
 class ContractKernel(PlannedProduct, NestedKernel):
@@ -20,6 +22,9 @@ class ContractKernel(PlannedProduct, NestedKernel):
 
     _ringed: bool = False
     """Whether each core has a workspace of its own."""
+
+    def space(self, name: str) -> KernelSpace:
+        return ProductSpace(self, name)
 
     def frame(self, schedule: Schedule) -> Frame:
         plan = self._plan_of(schedule)

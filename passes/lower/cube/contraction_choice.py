@@ -16,7 +16,7 @@ from ....dialects.graph import CubeSchedule, FusionOp
 from ....dialects.graph.interface import element_of
 from ....dialects.graph.schedules import Schedule
 from ....dialects.open_sizes import any_open
-from ....kernels.columns import as_list, column, columns
+from ....kernels.columns import Number, as_list, column, columns
 from ....kernels.price import Price
 from ....kernels.product import CubeProblem
 from ....kernels.product_cost import (
@@ -116,7 +116,7 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
         barrier = self.machine.barrier_microseconds(self.machine.cube_cores, not self.plain)
         of_step = {tried[i].step: i for i in reversed(order)}
         best = sorted(of_step.values(), key=us.__getitem__)[:REFINED]
-        others = [o for i in best for o in other_loads(tried[i], self.problem, self._l1_bytes, room)]
+        others = [o for i in best for o in other_loads(tried[i], self.problem, self.l1_bytes, room)]
         yield from (
             o for o, each in zip(others, self.price_many(others), strict=True) if each < us.min() - barrier
         )
@@ -126,9 +126,9 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
         found = False
         try:
             for schedule in cube_schedules(
-                self.problem, axes, self.machine, self._l1_bytes, self.asked, self._inner_loops
+                self.problem, axes, self.machine, self.l1_bytes, self.asked, self._inner_loops
             ):
-                if self._rows_fit(schedule):
+                if self.rows_fit(schedule):
                     found = True
                     yield schedule
         except Refused as error:
@@ -142,7 +142,7 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
         """What is said where not even the smallest step fits."""
         tile = [n if a in self.problem.windows else 1 for a, n in enumerate(self.extents)]
         return (
-            f"a load of both operands (twice buffered, {2 * sum(self._l1_bytes(tile, tile))} bytes for one output and "
+            f"a load of both operands (twice buffered, {2 * sum(self.l1_bytes(tile, tile))} bytes for one output and "
             f"whole windows) does not fit l1 of {self.machine.name}"
         )
 
@@ -167,7 +167,7 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
 
     def _refusal(self, schedule: CubeSchedule) -> str | None:
         """Why a schedule cannot be obeyed; None where it can."""
-        return refusal(CubePlan.of(schedule), self.problem, self.machine, self._l1_bytes, self.asked)
+        return refusal(CubePlan.of(schedule), self.problem, self.machine, self.l1_bytes, self.asked)
 
     def check(self, name: str, schedule: Schedule) -> None:
         plan = CubePlan.of(self.completed(name, schedule))
@@ -229,9 +229,9 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
 
             def fits(each: CubeSchedule) -> bool:
                 plan = CubePlan.of(each)
-                if self._l1_bytes(plan.lhs, plan.rhs)[side] >= room:
+                if self.l1_bytes(plan.lhs, plan.rhs)[side] >= room:
                     return False
-                return refusal(plan, self.problem, self.machine, self._l1_bytes, self.asked) is None
+                return refusal(plan, self.problem, self.machine, self.l1_bytes, self.asked) is None
 
             tried = [schedule, *loads_ahead(schedule, side, self.problem, self.machine, fits)]
             run = self._run(tried, self.problem)
@@ -248,6 +248,25 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
     def _is_made(self, o: Operand) -> bool:
         """Whether an operand is what another op of the program makes."""
         return 0 <= o.source < len(self.fusion.inputs) and is_made(self.fusion.inputs[o.source])
+
+    def tile_costs_of(self, schedule: CubeSchedule) -> TileCosts:
+        """What is known of the tiles of a schedule, whatever its grid is."""
+        key = schedule.step, schedule.lhs, schedule.rhs, schedule.inner, True
+        if key not in self.tile_costs:
+            self.tile_costs[key] = self._tile_costs(CubePlan.of(schedule), self.problem)
+        return self.tile_costs[key]
+
+    def run_of(
+        self, tiles: Sequence[TileCosts], numbers: np.ndarray, grid: Sequence[Number], inner: str, overlaps: Number
+    ) -> ProductRun:
+        """Plans with one inner loop on their cores: which of these tiles each has, its cores along each axis of the
+        result, and whether a tile begins while the sums of one leave."""
+        plans = ProductPlans(tiles, numbers, grid, inner, overlaps)
+        return on_cores(plans, self.problem, self.outside, self.machine)
+
+    def loads_of(self, box: Sequence[int]) -> Sequence[LoadCost]:
+        """The load of each operand for a box of the axes."""
+        return self._loads(box)
 
     def _run(self, schedules: Sequence[CubeSchedule], problem: CubeProblem) -> ProductRun:
         """Schedules with the same inner loop, on their cores."""
@@ -331,7 +350,7 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
         )
         return found if has_room(found.drain, columns, self.machine) else None
 
-    def _rows_fit(self, schedule: CubeSchedule) -> bool:
+    def rows_fit(self, schedule: CubeSchedule) -> bool:
         """Whether there is room for what the columns of a tile have beside the cube, and for all columns where a tile
         has these."""
         assert schedule.step is not None
@@ -375,7 +394,7 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
             whole=self.whole,
         )
 
-    def _l1_bytes(self, lhs: Sequence[int], rhs: Sequence[int]) -> tuple[int, int]:
+    def l1_bytes(self, lhs: Sequence[int], rhs: Sequence[int]) -> tuple[int, int]:
         return self._held_bytes(0, tuple(lhs)), self._held_bytes(1, tuple(rhs))
 
     def _held_bytes(self, side: int, box: tuple[int, ...]) -> int:

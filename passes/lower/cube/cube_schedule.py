@@ -372,6 +372,12 @@ def _tile(
     return l0
 
 
+def tile_of(problem: CubeProblem, rows: int, columns: int, depth: int) -> Extents:
+    """The extents of a step of at most so many rows, columns and k, in even parts."""
+    free = CubeSchedule()
+    return extents_of(_tile(problem, _along_m(problem, rows, free), columns, depth, free, wide=True))
+
+
 def accumulators(problem: CubeProblem, l0: dict[int, int], machine: Machine) -> int:
     """How many of a tile's accumulators, up to two, fit l0c."""
     rows, columns = sides(problem, extents_of(l0))

@@ -37,6 +37,7 @@ from ....kernels.stage import Extract, Mask, ReduceWindows, Ref, Stage, spanning
 from ....machine import Machine
 from ...errors import PassError, TooLarge
 from ..indexed.windows import UNROLLED_TAPS
+from ..spaces import KernelSpace, ListedSpace
 from .contract import ContractKernel
 from .cube_schedule import CubePlan
 from .pooling import Pooling, pooling_in
@@ -85,6 +86,9 @@ class PooledKernel(ContractKernel):
         """Whether the rows of lhs lie side by side in memory, so that a tile has those of the last axis, and windows
         are along others."""
         return self.operands[0].transpose and self.pooled.keys() != {self.m_axes[-1]}
+
+    def space(self, name: str) -> KernelSpace:
+        return ListedSpace(self, name)
 
     def candidates(self, name: str) -> Iterator[CubeSchedule]:
         if self.windows_across:

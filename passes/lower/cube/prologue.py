@@ -50,6 +50,7 @@ from ...fusion.long_rows import UB_FRACTION
 from ..axes import StoredPart, behind_transposes
 from ..fusion_stages import FusionStages
 from ..scheduled import BarrierIdle
+from ..spaces import KernelSpace, ListedSpace
 from .contract import ContractKernel
 from .contraction_axes import PROLOGUE, Operand, is_prologue, made_operand, product_in
 from .cube_schedule import CubePlan
@@ -129,6 +130,9 @@ class PrologueKernel(ContractKernel):
         """The axis of the product that each axis of the stages is."""
         dims = self.operands[self.side].dims
         return [dims[self.dims.index(a)].along[0][0] for a in range(len(self.before.extents))]
+
+    def space(self, name: str) -> KernelSpace:
+        return ListedSpace(self, name)
 
     def candidates(self, name: str) -> Iterator[CubeSchedule]:
         found: dict[CubeSchedule, None] = {}

@@ -29,6 +29,7 @@ from ....machine import Machine
 from ...errors import TooLarge
 from ..schedule import largest_tile
 from ..scheduled import as_vector
+from ..spaces import KernelSpace, ListedSpace
 from ..streaming import PeeledPieces, RowPieces
 from ..vector import VectorKernel
 from .contraction_axes import product_in
@@ -103,6 +104,9 @@ class VectorProductKernel(VectorKernel):
         self.cycles_known: dict[tuple[int, ...], _TileCycles] = {}
         """What the steps take on a tile, as far as known."""
 
+    def space(self, name: str) -> KernelSpace:
+        return ListedSpace(self, name)
+
     def candidates(self, name: str) -> Iterator[VectorSchedule]:
         pinned = self._pinned_tile(name)
         tiles = [pinned] if pinned is not None else self._tiles_tried()
@@ -110,7 +114,7 @@ class VectorProductKernel(VectorKernel):
             raise TooLarge(f"{name}: one element of each value does not fit ub")
         most = self.asked.cores or self.machine.vector_cores
         for tile in tiles:
-            counts = self._counts(tile)
+            counts = self.counts(tile)
             if self.asked.grid:
                 tried = [self._grid(name, counts, most)]
             else:
@@ -192,7 +196,7 @@ class VectorProductKernel(VectorKernel):
     def _priced(self, tile: Sequence[int], grid: Sequence[Number]) -> Price:
         """What one tile costs on a grid of cores, or on each of many."""
         machine = self.machine
-        own = [parts(n, g) for n, g in zip(self._counts(tile), grid, strict=True)]
+        own = [parts(n, g) for n, g in zip(self.counts(tile), grid, strict=True)]
         pieces, results = size(own), size([n for a, n in enumerate(own) if a not in self.rows])
         known, times = self._tile_cycles(tile), (pieces, results)
         pipes = {pipe: sum(n * each for n, each in zip(times, both, strict=True)) for pipe, both in known.pipes.items()}

@@ -1,0 +1,61 @@
+"""Plans from a knowledge base, as graph-schedule asks for them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..dialects.graph import FusionOp
+from ..dialects.graph.schedules import Schedule
+from ..dialects.schedule_text import parse_schedule
+from ..kernels.price import VERSION as PRICE
+from ..knowledge.base import KnowledgeBase
+from ..machine import Machine
+from ..passes.forms.fingerprint import fingerprint
+from ..passes.known_plans import KnownPlan, PlanSource, register
+
+VARIABLE = "TILEWRIGHT_PLANS"
+"""The environment variable that names the knowledge base where options name none."""
+
+
+class KnownPlans:
+    """The plans of a knowledge base."""
+
+    def __init__(self, base: KnowledgeBase) -> None:
+        self.base = base
+
+    def find(self, fusion: FusionOp, machine: Machine) -> Sequence[KnownPlan]:
+        found: list[KnownPlan] = []
+        for entry in self.base.find(fingerprint(fusion, machine), PRICE):
+            try:
+                found.append(KnownPlan(parse_schedule(entry.plan), entry.scaled))
+            except ValueError as error:
+                self.base.warn(f"the plan of {entry.name!r} is left out: {error}")
+        return found
+
+    def refuse(self, fusion: FusionOp, why: str) -> None:
+        self.base.warn(f"a plan is left out: {why}")
+
+    def chosen(self, fusion: FusionOp, schedules: Sequence[Schedule], machine: Machine) -> None:
+        pass
+
+
+def base_of(given: str | Path | None) -> KnowledgeBase | None:
+    """The knowledge base that options, or else the environment, name; None where there is none. An empty name is
+    none."""
+    said = os.environ.get(VARIABLE, "") if given is None else str(given)
+    return KnowledgeBase(said) if said else None
+
+
+def plans_named(given: str | Path | PlanSource | None) -> str:
+    """The name by which passes know the plans that options name: another one after each change of the file."""
+    if given is None or isinstance(given, str | Path):
+        base = base_of(given)
+        if base is None:
+            return ""
+        name, source = f"{base.path}@{base.stamp()}", KnownPlans(base)
+    else:
+        name, source = f"{type(given).__name__} {id(given):x}", given
+    register(name, source)
+    return name

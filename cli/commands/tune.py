@@ -1,0 +1,176 @@
+"""`tilewright tune` and `tilewright kb`: the best plans of a program's kernels, and the files that keep plans."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ...knowledge.base import Entry, KnowledgeBase, KnowledgeError, read_lines
+from ..build import options_of, user_of
+from ..common import CliError, print_json, table, tell, working
+from ..inputs import example_inputs
+from ..outputs import write_output
+from ..source import source_of, user_code
+
+
+def tune(args: argparse.Namespace) -> int:
+    """Prints what tuning found of each kernel, and keeps the plans."""
+    from ...tuning.alone import CommandJudge
+    from ...tuning.tune import tune as run
+
+    if args.oracle is not None and "{npu}" not in args.oracle:
+        raise CliError(f"--oracle {args.oracle!r}: say where the program goes: 'measure {{npu}} {{out}}'")
+    for name in ("verify", "evaluations"):
+        if getattr(args, name) is not None and getattr(args, name) < 1:
+            raise CliError(f"--{name} must be at least 1")
+    source = source_of(args)
+    inputs = example_inputs(source, args.shapes, args.inputs, False, args.where, args.scale)
+    judge = None if args.oracle is None else CommandJudge(args.oracle, args.patience)
+    with working(f"tuning {source.name}") as say, user_code(*user_of(source)):
+        found = run(
+            source.compiled,
+            *(inputs or ()),
+            target=args.target,
+            options=options_of(args),
+            budget=args.budget,
+            oracle=judge,
+            store=args.plans,
+            verify=args.verify,
+            evaluations=args.evaluations,
+            progress=lambda what: say(f"tuning {source.name}: {what}"),
+        )
+    report = found.report
+    if args.json:
+        print_json({"schema": "tilewright.tune/1", "source": args.source, "plans": args.plans, **report.to_json()})
+        return 0
+    header = ["kernel", "launches", "before, us", "after, us", "price", "bound", "proven", "evaluations", "plans"]
+    rows = [
+        [
+            k.name,
+            str(k.launches),
+            f"{k.before:.2f}",
+            f"{k.after:.2f}",
+            f"{k.priced:.2f}",
+            f"{k.bound:.2f}",
+            "yes" if k.certified else "no",
+            f"{k.evaluations:,}",
+            f"{k.plans:,}" if k.plans else k.how,
+        ]
+        for k in report.kernels
+    ]
+    table(str(report), header, rows)
+    if args.plans is not None:
+        tell(f"plans are kept in {args.plans}: use them with --plans {args.plans}")
+    return 0
+
+
+def kb(args: argparse.Namespace) -> int:
+    """Lists, merges, exports, imports or removes plans."""
+    return _ACTIONS[args.action](args, KnowledgeBase(args.base))
+
+
+def _list(args: argparse.Namespace, base: KnowledgeBase) -> int:
+    _there(base)
+    entries = base.entries()
+    if args.json:
+        print_json({"schema": "tilewright.kb/1", "base": args.base, "entries": [e.to_json() for e in entries]})
+        return 0
+    header = ["kernel", "fingerprint", "machine", "for", "before, us", "after, us", "proven", "how"]
+    rows = [
+        [
+            e.name,
+            e.kernel[:12],
+            e.machine,
+            "a stage" if e.joined else "a launch",
+            f"{e.before:.2f}",
+            f"{e.microseconds:.2f}",
+            "yes" if e.certified else "no",
+            e.how,
+        ]
+        for e in entries
+    ]
+    table(f"{args.base}: {len(entries)} plans", header, rows)
+    return 0
+
+
+def _merge(args: argparse.Namespace, base: KnowledgeBase) -> int:
+    others = [KnowledgeBase(_given(path)) for path in args.files]
+    if not others:
+        raise CliError("kb merge: which ones? give the files that are to be merged")
+    for other in others:
+        _there(other)
+    return _added(args, base, [e for other in others for e in other.entries()])
+
+
+def _export(args: argparse.Namespace, base: KnowledgeBase) -> int:
+    _there(base)
+    lines = "".join(f"{line}\n" for line in base.export())
+    if args.output is None:
+        print(lines, end="")
+    else:
+        write_output(args.output, lines)
+        tell(f"wrote {args.output}")
+    return 0
+
+
+def _import(args: argparse.Namespace, base: KnowledgeBase) -> int:
+    found: list[Entry] = []
+    for path in args.files or ("-",):
+        text = sys.stdin.read() if path == "-" else Path(_given(path)).read_text()
+        found += _read(text.splitlines(), "standard input" if path == "-" else path)
+    return _added(args, base, found)
+
+
+def _prune(args: argparse.Namespace, base: KnowledgeBase) -> int:
+    """Forgets what another version of the price judged, or kernels whose fingerprints begin so."""
+    from ...kernels.price import VERSION
+
+    _there(base)
+    begins = tuple(args.files)
+    gone = [e for e in base.entries() if (e.kernel.startswith(begins) if begins else e.price != VERSION)]
+    count = _written(lambda: base.remove(e.kernel for e in gone)) if gone else 0
+    return _said(args, {"removed": count}, f"removed {count} plans from {args.base}")
+
+
+def _added(args: argparse.Namespace, base: KnowledgeBase, entries: Sequence[Entry]) -> int:
+    count = _written(lambda: base.add(entries))
+    return _said(args, {"read": len(entries), "kept": count}, f"kept {count} of {len(entries)} plans in {args.base}")
+
+
+def _said(args: argparse.Namespace, found: dict[str, Any], sentence: str) -> int:
+    if args.json:
+        print_json({"schema": "tilewright.kb/1", "base": args.base, **found})
+    else:
+        print(sentence)
+    return 0
+
+
+def _written(write: Any) -> int:
+    try:
+        return write()
+    except KnowledgeError as error:
+        raise CliError(str(error)) from None
+
+
+def _read(lines: Sequence[str], source: str) -> list[Entry]:
+    try:
+        return [*read_lines(lines, source)]
+    except KnowledgeError as error:
+        raise CliError(str(error)) from None
+
+
+def _there(base: KnowledgeBase) -> None:
+    """Raises CliError for a file that is not there."""
+    _given(str(base.path))
+
+
+def _given(path: str) -> str:
+    if not Path(path).is_file():
+        raise CliError(f"{path}: there is no such file")
+    return path
+
+
+_ACTIONS = {"list": _list, "merge": _merge, "export": _export, "import": _import, "prune": _prune}

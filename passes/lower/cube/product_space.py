@@ -1,0 +1,329 @@
+"""All plans of a product: steps of the cube, loads of both operands, which loop is the inner one, and cores.
+
+Of lengths there are those of equal parts: with the same number of parts a longer one costs no less. A level of a search
+fixes the step, the next one the loads and the loop, the last one the cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....dialects.dtypes import size
+from ....dialects.graph import CubeSchedule
+from ....dialects.graph.schedules import Schedule
+from ....kernels.columns import launching, missing
+from ....kernels.product import FRACTAL, Extents
+from ....kernels.product_cost import TileCosts
+from ....kernels.space import Choice, Plans, PlanSpace, parts_of
+from ..schedule import share
+from ..spaces import KernelSpace, checked
+from .cube_loads import loads_of
+from .cube_schedule import accumulators, tile_of
+
+if TYPE_CHECKING:
+    from .contraction_choice import ContractionChoice
+
+LONGEST_STEP = 512
+"""Rows and columns of a step, at most: an accumulator of more has no room with FRACTAL of the other."""
+
+
+class ProductSpace(KernelSpace):
+    """The plans of a kernel of a product with whole sums on the cube."""
+
+    def __init__(self, kernel: ContractionChoice, name: str) -> None:
+        self.kernel, self.name = kernel, name
+        self.problem, self.machine = kernel.problem, kernel.machine
+        problem = self.problem
+        depths = _targets([problem.extents[a] for a in problem.k])
+        rows, columns = (_targets([problem.extents[a] for a in axes]) for axes in (problem.m, problem.n))
+        rows = self._apart(rows, lambda n: tile_of(problem, n, FRACTAL, FRACTAL), problem.m)
+        columns = self._apart(columns, lambda n: tile_of(problem, FRACTAL, n, FRACTAL), problem.n)
+        depths = self._apart(depths, lambda n: tile_of(problem, FRACTAL, FRACTAL, n), problem.k)
+        self.cut = [a for a in problem.out if problem.extents[a] > 1 and a not in problem.whole]
+        """The axes of the result that cores share."""
+        self.divisions = _divisions([problem.extents[a] for a in self.cut], self.machine.cube_cores)
+        self.space = PlanSpace(
+            (
+                Choice("rows", rows),
+                Choice("columns", columns),
+                Choice("depth", depths),
+                Choice("loads", self._loads_tried(), 1),
+                Choice("inner", ("n",) if problem.whole else ("m", "n"), 1),
+                Choice("cores", self.divisions, 2),
+            )
+        )
+        self.bases: dict[Extents, TileCosts] = {}
+        self.steps: dict[tuple[int, int, int], Extents | None] = {}
+        self.loads: dict[tuple[int, ...], tuple[Extents, Extents, Extents] | None] = {}
+
+    def _loads_tried(self) -> tuple[tuple[int, int], ...]:
+        """Steps of the cube that loads of lhs and of rhs have along k, of which one divides the other; (0, 0) for as
+        many as there is room for, where windows come first."""
+        if not self.problem.k or self.problem.windows:
+            return ((0, 0),)
+        longest = max(-(-self.problem.extents[a] // FRACTAL) for a in self.problem.cut_k)
+        lengths = sorted({n for n in (*range(1, 9), *(1 << i for i in range(4, 12)), longest) if n <= longest})
+        return tuple((a, b) for a in lengths for b in lengths if max(a, b) % min(a, b) == 0)
+
+    # -- from numbers to schedules -----------------------------------------------------------------------------
+
+    @staticmethod
+    def _apart(lengths: Sequence[int], tile: Callable[[int], Extents], axes: Sequence[int]) -> tuple[int, ...]:
+        """Of lengths those with which a step is another one along these axes."""
+        found = {tuple(tile(n)[a] for a in axes): n for n in reversed(lengths)}
+        return tuple(sorted(found.values()))
+
+    def _step(self, rows: int, columns: int, depth: int) -> Extents | None:
+        """The step of these sides; None where it has no room."""
+        key = rows, columns, depth
+        if key not in self.steps:
+            found = tile_of(self.problem, rows, columns, depth)
+            self.steps[key] = found if self._has_room(found) else None
+        return self.steps[key]
+
+    def _has_room(self, step: Extents) -> bool:
+        """Whether the sums of a step, and what is multiplied twice buffered, have room."""
+        problem, spaces = self.problem, self.machine.spaces
+        m, n = (-(-size([step[a] for a in axes]) // FRACTAL) * FRACTAL for axes in (problem.m, problem.n))
+        k = size([step[a] for a in problem.k]) * problem.itemsize
+        return (
+            m * n * 4 <= spaces["l0c"].bytes
+            and 2 * m * k <= spaces["l0a"].bytes
+            and (2 * k * n <= spaces["l0b"].bytes * (2 if problem.sparse else 1))
+        )
+
+    def _loaded(self, step: Extents, lhs: int, rhs: int) -> tuple[Extents, Extents] | None:
+        """The loads that have so many steps each; None where others are the same, or one does not nest in the other."""
+        problem = self.problem
+        if not lhs:
+            key = tuple(step)
+            if key not in self.loads:
+                found = loads_of(
+                    problem, self.machine, dict(enumerate(step)), self.kernel.l1_bytes, 2, CubeSchedule()
+                )
+                self.loads[key] = None if found is None else tuple(tuple(e.values()) for e in found)  # pyright: ignore[reportArgumentType]
+            known = self.loads[key]
+            return None if known is None or tuple(known[0]) != key else (known[1], known[2])
+        k = problem.long_k(step) if problem.k else None
+        steps = 1 if k is None else -(-problem.extents[k] // step[k])
+        if max(lhs, rhs) > steps or max(lhs, rhs) % min(lhs, rhs):
+            return None
+        left, right = (tuple(n * times if a == k else n for a, n in enumerate(step)) for times in (lhs, rhs))
+        return left, right
+
+    def _grid(self, values: Sequence[int]) -> tuple[int, ...]:
+        own = dict(zip(self.cut, values, strict=True))
+        return tuple(own.get(a, 1) for a in range(len(self.problem.extents)))
+
+    def _schedule(self, values: Mapping[str, Any]) -> CubeSchedule | None:
+        """The schedule with these values, before its room in l1 and its cores are looked at: with the first division
+        where no cores are said."""
+        step = self._step(values["rows"], values["columns"], values["depth"])
+        loads = None if step is None else self._loaded(step, *values["loads"])
+        if step is None or loads is None:
+            return None
+        return self._of(step, loads, values["inner"], values.get("cores", self.divisions[0]))
+
+    def _of(
+        self, step: Extents, loads: tuple[Extents, Extents], inner: str, cores: Sequence[int]
+    ) -> CubeSchedule:
+        return CubeSchedule(
+            axes=tuple(map(tuple, self.kernel.merged)),
+            step=tuple(step),
+            lhs=tuple(loads[0]),
+            rhs=tuple(loads[1]),
+            grid=self._grid(cores),
+            inner=inner,
+            l1=2,
+            l0a=2,
+            l0b=2,
+            l0c=accumulators(self.problem, dict(enumerate(step)), self.machine),
+            ub=self.kernel.slots,
+        )
+
+    def schedule(self, plan: Sequence[int]) -> Schedule | None:
+        found = self._schedule(self.space.values(plan))
+        if found is None or not self._is_division(found) or not self.kernel.rows_fit(found):
+            return None
+        return checked(self.kernel, self.name, found)
+
+    def numbers(self, schedule: Schedule) -> tuple[int, ...] | None:
+        if not isinstance(schedule, CubeSchedule) or not (schedule.step and schedule.lhs and schedule.rhs):
+            return None
+        sides = self.problem.m, self.problem.n, self.problem.k
+        choices, found = self.space.choices, list[int]()
+        for which, axes in enumerate(sides):
+            lengths = [FRACTAL] * 3
+            for i, n in enumerate(choices[which].values):
+                lengths[which] = n
+                tile = tile_of(self.problem, *lengths)
+                if all(tile[a] == schedule.step[a] for a in axes):
+                    found.append(i)
+                    break
+        grid = tuple((schedule.grid or ())[a] for a in self.cut)
+        if len(found) < len(sides) or grid not in self.divisions or schedule.inner not in choices[4].values:
+            return None
+        loads = schedule.lhs, schedule.rhs
+        same = (i for i, each in enumerate(choices[3].values) if self._loaded(schedule.step, *each) == loads)
+        number = next(same, None)
+        if number is None:
+            return None
+        return (*found, number, choices[4].values.index(schedule.inner), self.divisions.index(grid))
+
+    def _is_division(self, schedule: CubeSchedule) -> bool:
+        """Whether all cores of a schedule have work."""
+        step, grid = schedule.step or (), schedule.grid or ()
+        return all(share(self.problem.tiles(a, step[a]), grid[a])[0] == grid[a] for a in self.cut)
+
+    # -- prices ------------------------------------------------------------------------------------------------
+
+    def price(self, plans: Plans) -> np.ndarray:
+        found = np.full(len(plans), np.inf)
+        if not len(plans):
+            return found
+        first = self.space.fixed(2)
+        heads, which = np.unique(plans[:, :first], axis=0, return_inverse=True)
+        grids = np.array(self.divisions).reshape(len(self.divisions), -1)[plans[:, first]]
+        rows = [self._row(head) for head in heads.tolist()]
+        for inner in dict.fromkeys(row[0] for row in rows if row is not None):
+            own = [i for i, row in enumerate(rows) if row is not None and row[0] == inner]
+            number = np.full(len(heads), -1)
+            number[own] = range(len(own))
+            at = np.flatnonzero(number[which.ravel()] >= 0)
+            known = [row for i in own if (row := rows[i]) is not None]
+            cores = {a: grids[at, i] for i, a in enumerate(self.cut)}
+            one = np.ones(len(at), np.int64)
+            of = number[which.ravel()[at]]
+            run = self.kernel.run_of(
+                [row[1] for row in known],
+                of,
+                [cores.get(a, one) for a in self.problem.out],
+                inner,
+                np.array([row[2] for row in known])[of],
+            )
+            with np.errstate(invalid="ignore", divide="ignore"):
+                price = run.price(self.machine)
+                us = np.broadcast_to(price.microseconds - (price.launch if self.joined else 0.0), len(at)).copy()
+            us[~self._divided([row[1] for row in known], of, cores)] = np.inf
+            found[at] = us
+        return found
+
+    def _divided(self, tiles: Sequence[TileCosts], of: np.ndarray, cores: dict[int, np.ndarray]) -> np.ndarray:
+        """Whether cores along all axes have work, and are no more than there are, unless each tile is dealt."""
+        counts = np.array([[int(n) for n in each.counts] for each in tiles])[of]
+        ok, points = np.ones(len(of), bool), np.ones(len(of), np.int64)
+        for i, a in enumerate(self.problem.out):
+            if a in cores:
+                each = -(-counts[:, i] // cores[a])
+                ok &= -(-counts[:, i] // each) == cores[a]
+                points = points * cores[a]
+        whole = [i for i, a in enumerate(self.problem.out) if a in cores]
+        return ok & ((points <= self.machine.cube_cores) | (points == counts[:, whole].prod(axis=1)))
+
+    def _row(self, head: Sequence[int]) -> tuple[str, TileCosts, bool] | None:
+        """The inner loop of plans that begin so, what their tiles cost, and whether one begins while the sums of the
+        one before leave."""
+        schedule = self._schedule(self.space.values(head))
+        if schedule is None:
+            return None
+        return schedule.inner or "m", self.kernel.tile_costs_of(schedule), (schedule.l0c or 1) > 1
+
+    def bound(self, prefixes: Plans) -> np.ndarray:
+        """A roofline: as many tiles for the busiest core as the best division gives, whatever is read alike."""
+        return np.array([self._bound(self.space.values(prefix)) for prefix in prefixes.tolist()], float)
+
+    def _bound(self, values: Mapping[str, Any]) -> float:
+        step = self._step(values["rows"], values["columns"], values["depth"])
+        if step is None:
+            return np.inf
+        loads = None
+        if "loads" in values:
+            loads = self._loaded(step, *values["loads"])
+            if loads is None or not self._may_fit(loads):
+                return np.inf
+        tiles, cost = self._base(step), self._base(step).cost
+        own = np.ceil(size(tiles.counts) / self._cores)
+        total, first = self._loading(step, loads, own)
+        overlaps = accumulators(self.problem, dict(enumerate(step)), self.machine) > 1
+        turn = np.maximum(total / own, max(cost.mte1, cost.mma if overlaps else cost.mma + cost.held))
+        epilogue = 0.0 if self.kernel.outside.reduces else cost.epilogue
+        late = max(cost.fix, epilogue, cost.stored, cost.turn)
+        cycles = first + turn + (own - 1) * np.maximum(turn, late) + cost.fix + epilogue
+        return float(np.min(cycles / self.machine.clock_mhz + self._launches[cost.epilogue > 0]))
+
+    def _base(self, step: Extents) -> TileCosts:
+        """What tiles with a step cost, whatever their loads are."""
+        if step not in self.bases:
+            only = self._of(step, (step, step), self.space.choices[4].values[0], self.divisions[0])
+            self.bases[step] = self.kernel.tile_costs_of(only)
+        return self.bases[step]
+
+    def _may_fit(self, loads: tuple[Extents, Extents]) -> bool:
+        """Whether there may be room in l1: a load is buffered once where it has all of k, and is for all tiles."""
+        each = self.kernel.l1_bytes(*loads)
+        once = [self._has_all(box) for box in loads]
+        return sum(n * (2 - all_) for n, all_ in zip(each, once, strict=True)) <= self.machine.spaces["l1"].bytes
+
+    def _has_all(self, box: Extents) -> bool:
+        return all(self.problem.extents[a] <= box[a] for a in self.problem.k)
+
+    def _loading(
+        self, step: Extents, loads: tuple[Extents, Extents] | None, own: np.ndarray
+    ) -> tuple[np.ndarray, float]:
+        """Cycles of MTE2 that all tiles of a core take at least, and those before the first one, where a core has so
+        many tiles, for each number of cores. All operands come from HBM once; what one load has for all tiles is loaded
+        once. Where loads are not known, no loads of parts take less than one of all of k."""
+        problem, move = self.problem, self.machine.moves["gm", "l1"]
+        whole = tuple(problem.extents[a] if a in problem.k else n for a, n in enumerate(step))
+        boxes = loads or (whole, whole)
+        total, first, crossing = np.zeros(len(own)), 0.0, np.zeros(len(own))
+        for side, box in enumerate(boxes):
+            load, times = self.kernel.loads_of(box)[side], problem.times(box)
+            may_stay = self._has_all(box) and self.kernel.l1_bytes(box, box)[side] <= self.machine.spaces["l1"].bytes
+            loaded = times * (1.0 if may_stay else own)
+            asked = np.maximum(loaded * load.bytes, 1.0)
+            missed = np.minimum(self.kernel.outside.operands[side] / self._cores / asked, 1.0)
+            alone = float(missing(move, load.bus, load.cycles))
+            total = total + loaded * (load.cycles * (1 - missed) + alone * missed)
+            crossing = crossing + loaded * load.bus * missed * self._cores
+            first += (load if loads else self.kernel.loads_of(step)[side]).cycles
+        return np.maximum(total, crossing / (self.machine.hbm_bytes_per_cycle * move.hbm_share)), first
+
+    @cached_property
+    def _cores(self) -> np.ndarray:
+        return np.arange(1, self.machine.cube_cores + 1)
+
+    @property
+    def _launches(self) -> dict[bool, np.ndarray]:
+        return {mixed: us * (not self.joined) for mixed, us in self._starts.items()}
+
+    @cached_property
+    def _starts(self) -> dict[bool, np.ndarray]:
+        """Microseconds to start kernels on each number of cores, with their vector cores or without."""
+        return {mixed: launching(self.machine, self._cores, mixed) for mixed in (False, True)}
+
+
+def _divisions(extents: Sequence[int], cores: int) -> tuple[tuple[int, ...], ...]:
+    """Numbers of cores along axes, of which there are no more than so many together."""
+    found: list[tuple[int, ...]] = [()]
+    for n in extents:
+        found = [(*each, used) for each in found for used in range(1, min(n, cores // size(each)) + 1)]
+    return tuple(found)
+
+
+def _targets(extents: Sequence[int]) -> tuple[int, ...]:
+    """Lengths of a step along axes that are cut from the last one outwards."""
+    if not extents:
+        return (1,)
+    found = {*parts_of(extents[-1], FRACTAL, LONGEST_STEP)}
+    inner = extents[-1]
+    for n in reversed(extents[:-1]):
+        if inner > LONGEST_STEP:
+            break
+        found |= {inner * each for each in parts_of(n) if inner * each <= LONGEST_STEP}
+        inner *= n
+    return tuple(sorted(found))

@@ -1,0 +1,83 @@
+"""All plans of a kernel: which numbers they have (kernels/space.py), what they cost, and how little they may cost.
+
+`KernelSpace` is what a search is given (tuning/). Kernels that declare one say so with `ScheduledKernel.space`; of the
+others it has the schedules that graph-schedule judges.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...dialects.graph.schedules import Schedule
+from ...kernels.space import Choice, Plans, PlanSpace
+from ..errors import PassError
+
+if TYPE_CHECKING:
+    from .scheduled import ScheduledKernel
+
+
+class KernelSpace(ABC):
+    """The plans of one kernel. Numbers say nothing of room on chip: `schedule` does.
+
+    joined: whether the kernel is a stage of a launch of several: then its price is that of its work alone, without the
+    start of the cores, which others need as well.
+    """
+
+    space: PlanSpace
+    joined: bool = False
+
+    @abstractmethod
+    def schedule(self, plan: Sequence[int]) -> Schedule | None:
+        """The complete schedule of a plan; None where it does not fit, or is none."""
+
+    @abstractmethod
+    def price(self, plans: Plans) -> np.ndarray:
+        """Microseconds of plans, whether they fit or not; infinity for those that are none."""
+
+    def bound(self, prefixes: Plans) -> np.ndarray:
+        """Microseconds that no plan takes less than, of those that begin with each row of the first levels."""
+        return np.zeros(len(prefixes))
+
+    def numbers(self, schedule: Schedule) -> tuple[int, ...] | None:
+        """The plan of a schedule; None where the space has it not."""
+        return None
+
+
+class ListedSpace(KernelSpace):
+    """The schedules that graph-schedule judges, one number each."""
+
+    def __init__(self, kernel: ScheduledKernel, name: str) -> None:
+        """Raises PassError where the kernel has none."""
+        self.kernel, self.name = kernel, name
+        self.tried = list(dict.fromkeys(kernel.candidates(name)))
+        self.space = PlanSpace((Choice("schedule", tuple(range(len(self.tried)))),))
+
+    def schedule(self, plan: Sequence[int]) -> Schedule | None:
+        return checked(self.kernel, self.name, self.tried[plan[0]])
+
+    def price(self, plans: Plans) -> np.ndarray:
+        tried = [self.tried[i] for i in plans[:, 0].tolist()]
+        us = np.array(self.kernel.price_many(tried), float)
+        if not self.joined:
+            return us
+        machine = self.kernel.machine
+        return us - np.array([self.kernel.occupancy(s).launch_microseconds(machine) for s in tried])
+
+    def numbers(self, schedule: Schedule) -> tuple[int, ...] | None:
+        found = (i for i, each in enumerate(self.tried) if schedule == self.kernel.completed(self.name, each))
+        number = next(found, None)
+        return None if number is None else (number,)
+
+
+def checked(kernel: ScheduledKernel, name: str, schedule: Schedule) -> Schedule | None:
+    """A schedule with all that a kernel needs of it; None where it cannot be obeyed."""
+    with suppress(PassError):
+        complete = kernel.completed(name, schedule)
+        kernel.check(name, complete)
+        return complete
+    return None

@@ -1,0 +1,195 @@
+"""Spaces of plans: numbers give schedules that kernels obey, prices are those of kernels, and bounds are below them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiers import sampled
+
+from tilewright.dialects.graph import FusionOp
+from tilewright.frontends import lower_function
+from tilewright.kernels.space import Choice, PlanSpace, parts_of
+from tilewright.machine import Machine
+from tilewright.passes.choose.launches import launches_of
+from tilewright.passes.lower.cube.product_space import ProductSpace
+from tilewright.passes.lower.scheduled import ScheduledKernel
+from tilewright.passes.lower.spaces import KernelSpace, ListedSpace
+from tilewright.passes.lower.vector_space import VectorSpace
+from tilewright.passes.pipeline import PIPELINE, run_stage
+from tilewright.tuning.search.exact import exact
+
+MOST_WHOLE = 30_000
+"""Plans of a space that is looked through as a whole."""
+
+
+def struct(*shape: int, dtype: str = "float16") -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def convolution(x: jax.Array, w: jax.Array) -> jax.Array:
+    return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], list[Any], type[KernelSpace]]] = {
+    "product": (lambda x, w: x @ w, [struct(130, 96), struct(96, 72)], ProductSpace),
+    "one row": (lambda x, w: x @ w, [struct(1, 7), struct(7, 5)], ProductSpace),
+    "epilogue": (
+        lambda x, w, b: jax.nn.relu(x @ w + b),
+        [struct(64, 48), struct(48, 80), struct(80)],
+        ProductSpace,
+    ),
+    "batch": (lambda x, w: jnp.einsum("bij,bjk->bik", x, w), [struct(6, 33, 64), struct(6, 64, 50)], ProductSpace),
+    "convolution": (convolution, [struct(1, 14, 14, 32), struct(3, 3, 32, 48)], ProductSpace),
+    "integers": (
+        lambda x, w: jax.lax.dot_general(x, w, (((1,), (0,)), ((), ())), preferred_element_type=jnp.int32),
+        [struct(48, 64, dtype="int8"), struct(64, 32, dtype="int8")],
+        ProductSpace,
+    ),
+    "elementwise": (lambda x, y: x * y + 1, [struct(13, 700, dtype="float32")] * 2, VectorSpace),
+    "rows": (lambda x: jax.nn.softmax(x, -1), [struct(37, 77, dtype="float32")], VectorSpace),
+    "columns": (lambda x: x.sum(0), [struct(37, 77, dtype="float32")], VectorSpace),
+    "transpose": (lambda x: x.T * 2, [struct(37, 100)], VectorSpace),
+    "one number": (lambda x: x + 1, [struct()], VectorSpace),
+    "sort": (lambda x: jnp.sort(x, -1), [struct(9, 33, dtype="float32")], ListedSpace),
+    "attention": (
+        lambda q, k, v: jax.nn.softmax(q @ k.swapaxes(-1, -2) / 8, -1) @ v,
+        [struct(2, 128, 64)] * 3,
+        ListedSpace,
+    ),
+}
+
+
+@cache
+def kernel_of(name: str, target: str) -> tuple[ScheduledKernel, KernelSpace]:
+    fn, args, _ = PROGRAMS[name]
+    module = lower_function(fn, args).module
+    for stage in PIPELINE:
+        if stage.name == "graph-schedule":
+            break
+        if not stage.optional:
+            run_stage(stage, module, target)
+    fusions = [op for op in module.walk() if isinstance(op, FusionOp) and not op.on_host]
+    plan = launches_of(max(fusions, key=FusionOp.flops), Machine.load(target))[0]
+    kernel = plan.kernel(plan.stem, None)
+    return kernel, kernel.space(plan.stem)
+
+
+def some(space: KernelSpace, count: int, seed: int) -> np.ndarray:
+    return space.space.drawn(count, np.random.default_rng(seed))
+
+
+CASES = [(name, target) for name in PROGRAMS for target in ("ascend-910b1", "ascend-310", "ascend-950pr")]
+
+
+@sampled(13)
+@pytest.mark.parametrize(("name", "target"), CASES)
+def test_prices_are_those_of_the_kernel(name: str, target: str) -> None:
+    kernel, space = kernel_of(name, target)
+    if target == "ascend-910b1":
+        assert type(space) is PROGRAMS[name][2]
+    plans, seen = some(space, 3000, 0), 0
+    prices = space.price(plans)
+    for i in np.argsort(prices, kind="stable")[:60].tolist():
+        schedule = space.schedule(tuple(plans[i]))
+        if schedule is not None:
+            seen += 1
+            assert prices[i] == pytest.approx(kernel.bound(schedule), rel=1e-9)
+            kernel.check("k", schedule)
+    assert seen
+    best = min(kernel.candidates("k"), key=kernel.bound)
+    numbers = space.numbers(kernel.completed("k", best))
+    if numbers is not None:
+        assert space.schedule(numbers) == kernel.completed("k", best)
+
+
+@sampled(13)
+@pytest.mark.parametrize(("name", "target"), CASES)
+@pytest.mark.parametrize("joined", [False, True])
+def test_no_plan_takes_less_than_its_bounds(name: str, target: str, joined: bool) -> None:
+    _, space = kernel_of(name, target)
+    space.joined = joined
+    try:
+        plans = some(space, 400, 1)
+        prices = space.price(plans)
+        for levels in range(1, space.space.levels):
+            bounds = space.bound(plans[:, : space.space.fixed(levels)])
+            assert (bounds <= prices * (1 + 1e-9) + 1e-9).all()
+    finally:
+        space.joined = False
+
+
+@sampled(8)
+@pytest.mark.parametrize(("name", "target"), CASES)
+def test_the_search_finds_the_best_of_all(name: str, target: str) -> None:
+    _, space = kernel_of(name, target)
+    found = exact(space, lambda p: space.schedule(p) is not None, most=200_000)
+    if space.space.size > MOST_WHOLE:
+        assert found.bound <= found.microseconds
+        return
+    assert found.certified and found.bound == found.microseconds
+    assert found.microseconds == pytest.approx(least(space), rel=1e-12)
+    assert found.evaluations <= space.space.size + 1000
+
+
+def least(space: KernelSpace) -> float:
+    """The least price of a plan that fits, of all plans."""
+    best = np.inf
+    for plans in space.space.chunks(8192):
+        prices = space.price(plans)
+        for i in np.argsort(prices, kind="stable").tolist():
+            if prices[i] >= best:
+                break
+            if space.schedule(tuple(plans[i])) is not None:
+                best = float(prices[i])
+                break
+    return best
+
+
+def test_parts() -> None:
+    for extent in (*range(1, 70), 100, 777, 1000, 4096):
+        for multiple in (1, 8, 16):
+            lengths = parts_of(extent, multiple)
+            assert list(lengths) == sorted({*lengths}, reverse=True)
+            assert lengths[0] == extent
+            assert all(n % multiple == 0 or n == extent for n in lengths)
+            counts = [-(-extent // n) for n in lengths]
+            assert len({*counts}) == len(counts)
+            for n in range(multiple, extent + 1, multiple):
+                assert -(-extent // n) in counts
+    assert parts_of(0) == (1,) and parts_of(4096, 16, 64)[0] == 64 and parts_of(5, 16, 8) == (5,)
+
+
+def test_rows_of_a_space() -> None:
+    space = PlanSpace((Choice("a", (1, 2, 3)), Choice("b", ("x", "y")), Choice("c", (0, 5), 1)))
+    assert (space.size, space.levels, space.fixed(1), space.fixed(2)) == (12, 2, 2, 3)
+    first = space.extended(np.zeros((1, 0), np.int64), 0)
+    both = space.extended(first, 1)
+    chunks = [row for chunk in space.chunks(5) for row in chunk.tolist()]
+    assert both.tolist() == chunks and len(chunks) == 12
+    assert space.values(both[-1]) == {"a": 3, "b": "y", "c": 5} and space.values([1]) == {"a": 2}
+    assert ((space.drawn(100, np.random.default_rng(0)) < [3, 2, 2]).all(axis=0)).all()
+    assert PlanSpace(()).size == 1
+
+
+def rising(pairs: Iterator[tuple[int, float]]) -> bool:
+    return all(a[0] < b[0] and a[1] > b[1] for a, b in pairwise(pairs))
+
+
+def test_a_budget_leaves_a_gap() -> None:
+    _, space = kernel_of("product", "ascend-910b1")
+    fits: Callable[[tuple[int, ...]], bool] = lambda p: space.schedule(p) is not None  # noqa: E731
+    whole = exact(space, fits, keep=5)
+    part = exact(space, fits, [p for _, p in whole.best[-1:]], most=10)
+    assert part.plan is not None and not part.certified and 0 < part.gap <= 1
+    assert part.bound <= whole.microseconds <= part.microseconds
+    assert [us for us, _ in whole.best] == sorted(us for us, _ in whole.best) and len(whole.best) == 5
+    assert rising(iter(whole.trace)) and whole.gap == 0
+    none = exact(space, lambda p: False, most=1000)
+    assert none.plan is None and not none.certified

@@ -1,0 +1,200 @@
+"""Tuning: no program is slower, values stay, what is known is not searched for again, and oracles are asked."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import warnings
+from dataclasses import replace
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.cli.main import main
+from tilewright.knowledge.base import KnowledgeBase, KnowledgeWarning
+from tilewright.tuning.alone import CommandJudge, Question, SimulatorJudge
+
+
+def layer(x: jax.Array, w: jax.Array) -> jax.Array:
+    return jax.nn.softmax(jnp.maximum(x @ w, 0), -1)
+
+
+ARGS = [jax.ShapeDtypeStruct(s, "float16") for s in ((256, 192), (192, 320))]
+
+
+def arrays() -> list[np.ndarray]:
+    random = np.random.default_rng(0)
+    return [random.standard_normal(a.shape).astype(a.dtype) for a in ARGS]
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[tw.Tuned, Path]:
+    path = tmp_path_factory.mktemp("tuned") / "plans.sqlite"
+    return tw.tune(layer, *ARGS, budget="1h", evaluations=40_000, verify=3, store=path), path
+
+
+def test_no_program_is_slower(tuned: tuple[tw.Tuned, Path]) -> None:
+    report, plain = tuned[0].report, tw.compile(layer, *ARGS)
+    assert report.before == plain.report().microseconds
+    assert report.after == tuned[0].program.report().microseconds <= report.before
+    assert sum(k.launches for k in report.kernels) == 2
+    for kernel in report.kernels:
+        assert kernel.after <= kernel.before and kernel.work_after <= kernel.work_before
+        assert 0 < kernel.bound <= kernel.priced and kernel.evaluations > 0
+        assert kernel.certified == (kernel.bound == kernel.priced) or not kernel.certified
+    assert any(k.after < k.before for k in report.kernels)
+
+
+def test_values_stay(tuned: tuple[tw.Tuned, Path]) -> None:
+    got, want = tuned[0].program(*arrays()), layer(*map(jnp.asarray, arrays()))
+    np.testing.assert_allclose(np.asarray(got, np.float64), np.asarray(want, np.float64), atol=2e-3)
+    same = tuned[0].program(*arrays(), mode="bytes")
+    assert np.asarray(same).tobytes() == np.asarray(got).tobytes()
+
+
+def test_a_compilation_takes_what_is_known(tuned: tuple[tw.Tuned, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    found, path = tuned
+    options = tw.Options(plans=path)
+    report = tw.compile(layer, *ARGS, options=options).report()
+    assert report.microseconds == found.report.after
+    assert report.known_plans >= 1 and "as the knowledge base says" in report.table(120)
+    monkeypatch.setenv("TILEWRIGHT_PLANS", str(path))
+    assert tw.compile(layer, *ARGS).report().microseconds == found.report.after
+    off = tw.compile(layer, *ARGS, options=tw.Options(plans="")).report()
+    assert off.microseconds == found.report.before and off.known_plans == 0
+
+
+def test_what_is_proven_is_not_searched_for_again(tuned: tuple[tw.Tuned, Path], tmp_path: Path) -> None:
+    path = tmp_path / "plans.sqlite"
+    base = KnowledgeBase(path)
+    base.add(replace(e, certified=True) for e in KnowledgeBase(tuned[1]).entries())
+    again = tw.tune(layer, *ARGS, store=path)
+    assert all(k.evaluations == 0 and k.how == "known" for k in again.report.kernels)
+    assert again.report.after == tuned[0].report.after
+
+
+def test_another_machine_or_shape_knows_nothing(tuned: tuple[tw.Tuned, Path]) -> None:
+    options = tw.Options(plans=tuned[1])
+    assert tw.compile(layer, *ARGS, target="ascend-310p3", options=options).report().known_plans == 0
+    other = [jax.ShapeDtypeStruct((256, 208), "float16"), jax.ShapeDtypeStruct((208, 320), "float16")]
+    assert tw.compile(layer, *other, options=options).report().known_plans <= 1  # the softmax has the same shape
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "#graph.vector_schedule<tile = [8, 8], grid = [1, 1], ub = 2>",
+        "#graph.cube_schedule<axes = [[0], [1], [2]], step = [4096, 16, 16], lhs = [16, 16, 16], rhs = [16, 16, 16], "
+        "grid = [1, 1, 1], inner = m, l1 = 2, l0a = 2, l0b = 2, l0c = 2, ub = 2>",
+        "#graph.data<f32, [], (0.0)>",
+        "junk",
+        "",
+    ],
+)
+def test_plans_of_others_do_no_harm(tuned: tuple[tw.Tuned, Path], tmp_path: Path, plan: str) -> None:
+    """A plan that cannot be read or obeyed is left out with one line; one of another kind is none of the kernel's."""
+    path = tmp_path / "plans.sqlite"
+    KnowledgeBase(path).add(replace(e, plan=plan) for e in KnowledgeBase(tuned[1]).entries())
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", KnowledgeWarning)
+        report = tw.compile(layer, *ARGS, options=tw.Options(plans=path)).report()
+    assert report.microseconds == tuned[0].report.before and report.known_plans == 0
+    assert all("a plan is left out" in str(w.message) or "is left out: " in str(w.message) for w in said)
+
+
+def question() -> Question:
+    module = (
+        '"builtin.module"() ({\n  func.func @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {\n'
+        '    %y = graph.fusion %x {domain = [64, 64], kind = "vector"} : tensor<64x64xf32> {\n'
+        "    ^bb0(%0: tensor<64x64xf32>):\n"
+        "      %e = graph.exp %0 attributes {axes = array<i64: 0, 1>} : tensor<64x64xf32>\n"
+        "      graph.yield %e : (tensor<64x64xf32>)\n    }\n    func.return %y : tensor<64x64xf32>\n  }\n"
+        '}) {tilewright.target = "ascend-910b1", tilewright.states = ["fused"]} : () -> ()'
+    )
+    schedule = "#graph.vector_schedule<axes = [[0, 1]], tile = [1024], grid = [4], ub = 2>"
+    return Question(module, schedule, "ascend-910b1")
+
+
+def test_judges() -> None:
+    simulator = SimulatorJudge()
+    (alone,) = simulator.microseconds([question()])
+    wrong = replace(question(), schedule=question().schedule.replace("1024", "4096000"))
+    assert 0 < alone < 10 and simulator.microseconds([wrong, question()]) == [inf, alone]
+
+
+WRITES = "open(sys.argv[2], 'w').write("
+
+
+@pytest.mark.parametrize(
+    ("code", "microseconds"),
+    [
+        (f"import sys; assert 'npu.kernel' in open(sys.argv[1]).read(); {WRITES}'{{\"microseconds\": 7}}')", 7.0),
+        (f"import sys; {WRITES}'{{\"microseconds\": \"7\"}}')", inf),
+        (f"import sys; {WRITES}'{{\"microseconds\": NaN}}')", inf),
+        (f"import sys; {WRITES}'[]')", inf),
+        (f"import sys; {WRITES}'{{')", inf),
+        ("import sys; sys.exit(1)", inf),
+        ("import time; time.sleep(60)", inf),
+        ("pass", inf),
+    ],
+)
+def test_a_command_that_measures(code: str, microseconds: float) -> None:
+    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(code)} {{npu}} {{out}}"
+    judge = CommandJudge(command, seconds=2.0 if "sleep" in code else 60.0)
+    assert judge.microseconds([question()]) == [microseconds]
+    assert CommandJudge("/there/is/none {npu}").microseconds([question()]) == [inf]
+
+
+def test_what_the_judge_says_counts() -> None:
+    """With a judge that says that all plans but the first take twice as long, nothing changes."""
+
+    class Judge:
+        name = "twice"
+
+        def microseconds(self, questions: list[Question]) -> list[float]:
+            self.first = getattr(self, "first", None) or {}
+            for q in questions:
+                self.first.setdefault(q.module, q.schedule)
+            return [10.0 if self.first[q.module] == q.schedule else 20.0 for q in questions]
+
+    judge: Any = Judge()
+    found = tw.tune(layer, *ARGS, oracle=judge, budget=0, evaluations=100)
+    assert found.report.after == found.report.before
+    assert all(k.before == k.after == 10.0 and isfinite(k.priced) for k in found.report.kernels)
+
+
+def test_mistakes() -> None:
+    with pytest.raises(tw.CompileError, match="tune: budget: 'soon' is no time"):
+        tw.tune(layer, *ARGS, budget="soon")
+    b = jax.export.symbolic_shape("b")[0]
+    with pytest.raises(tw.CompileError, match="sizes are open"):
+        tw.tune(lambda x: x + 1, jax.ShapeDtypeStruct((b, 8), "float32"))
+
+
+def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "f.tw").write_text("fn f(x: f32[64, 64]) -> f32[64, 64] {\n    return exp(x) + 1.0\n}\n")
+    assert main(["tune", "f.tw", "--evaluations", "500", "--plans", "p.sqlite"]) == 0
+    assert "plans are kept in p.sqlite" in capsys.readouterr().out
+    assert main(["kb", "export", "p.sqlite", "-o", "p.jsonl"]) == main(["kb", "import", "q.sqlite", "p.jsonl"]) == 0
+    assert main(["kb", "merge", "q.sqlite", "p.sqlite"]) == 0
+    assert KnowledgeBase("q.sqlite").entries() == KnowledgeBase("p.sqlite").entries() != []
+    assert main(["kb", "prune", "q.sqlite"]) == 0 and len(KnowledgeBase("q.sqlite").entries()) == 2
+    assert main(["kb", "prune", "q.sqlite", KnowledgeBase("q.sqlite").entries()[0].kernel[:8]]) == 0
+    assert KnowledgeBase("q.sqlite").entries() == []
+    capsys.readouterr()
+    for words in (
+        ["kb", "list", "none.sqlite"],
+        ["kb", "merge", "q.sqlite"],
+        ["kb", "import", "q.sqlite", "f.tw"],
+        ["tune", "f.tw", "--oracle", "measure"],
+        ["tune", "f.tw", "--verify", "0"],
+    ):
+        assert main(words) == 1
+        assert capsys.readouterr().err.count("\n") == 1

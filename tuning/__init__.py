@@ -1,0 +1,1 @@
+"""Tuning: the best plan of each kernel, with the proof, and what is known of it the next time."""

@@ -1,0 +1,144 @@
+"""One kernel by itself: a program of one launch, which oracles judge."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+from pathlib import Path
+from typing import Protocol
+
+from xdsl.dialects.builtin import FunctionType, ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region, SSAValue
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from ..backends.simulator import SimulationError, simulate
+from ..dialects import make_context
+from ..dialects.graph import FusionOp
+from ..dialects.graph.schedules import schedule_attr
+from ..dialects.module import set_target
+from ..dialects.schedule_text import parse_schedule
+from ..dialects.text import TextParser
+from ..machine import Machine
+from ..passes.errors import PassError
+from ..passes.pipeline import PIPELINE, Stage, run_stage
+
+UNNEEDED = ("npu-join-launches", "npu-check")
+"""Passes that change nothing of the time of one launch."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """How long one launch takes, as plain data: the fusion as a module of the graph level, a schedule of it as text,
+    and the target."""
+
+    module: str
+    schedule: str
+    target: str
+
+
+class Judge(Protocol):
+    """Says how long launches take. What it is given and gives is plain data, so that it may be in another process."""
+
+    @property
+    def name(self) -> str:
+        """What entries of a knowledge base say who judged."""
+        ...
+
+    def microseconds(self, questions: Sequence[Question]) -> list[float]:
+        """The time of each launch, in microseconds; infinity for one that cannot run."""
+        ...
+
+
+def module_of(fusion: FusionOp, target: str) -> ModuleOp:
+    """A program that is one fusion without a schedule."""
+    block = Block(arg_types=[v.type for v in fusion.inputs])
+    known: dict[SSAValue, SSAValue] = dict(zip(fusion.inputs, block.args, strict=True))
+    copy = fusion.clone(known)
+    copy.schedule = None
+    block.add_ops([copy, ReturnOp(*copy.results)])
+    kinds = FunctionType.from_lists([a.type for a in block.args], copy.result_types)
+    module = ModuleOp([FuncOp("main", kinds, Region(block))])
+    set_target(module, target)
+    return module
+
+
+def text_of(module: ModuleOp) -> str:
+    """A module as text, without places."""
+    out = io.StringIO()
+    Printer(out).print_op(module)
+    return out.getvalue()
+
+
+def fusion_of(module: ModuleOp) -> FusionOp:
+    """The fusion of a program that is one."""
+    return next(op for op in module.walk() if isinstance(op, FusionOp))
+
+
+def lowered(question: Question) -> ModuleOp:
+    """The npu level of a launch. Raises PassError where it cannot be obeyed, and VerifyException."""
+    module = TextParser(make_context(), question.module).parse_module()
+    fusion_of(module).schedule = schedule_attr([parse_schedule(question.schedule)])
+    for stage in _stages():
+        run_stage(stage, module, question.target)
+    return module
+
+
+def _stages() -> list[Stage]:
+    stages = [s for s in PIPELINE if s.name not in UNNEEDED and not s.optional]
+    first = next(i for i, s in enumerate(stages) if s.name == "graph-schedule")
+    return stages[first:]
+
+
+@dataclass(frozen=True)
+class SimulatorJudge:
+    """The simulator."""
+
+    name: str = "simulator"
+
+    def microseconds(self, questions: Sequence[Question]) -> list[float]:
+        return [self._of(question) for question in questions]
+
+    def _of(self, question: Question) -> float:
+        try:
+            return simulate(lowered(question), Machine.load(question.target)).microseconds
+        except (PassError, SimulationError, VerifyException):
+            return inf
+
+
+@dataclass(frozen=True)
+class CommandJudge:
+    """A command that measures, where somebody has a device: `measure {npu} {out}` reads the npu level of one launch
+    from a file and writes `{"microseconds": 12.5}` to another one. What takes longer than `seconds`, ends with an error
+    or writes anything else cannot run: infinity."""
+
+    command: str
+    seconds: float = 60.0
+    name: str = "command"
+
+    def microseconds(self, questions: Sequence[Question]) -> list[float]:
+        return [self._of(question) for question in questions]
+
+    def _of(self, question: Question) -> float:
+        try:
+            text = text_of(lowered(question))
+        except (PassError, VerifyException):
+            return inf
+        with tempfile.TemporaryDirectory() as folder:
+            npu, out = Path(folder) / "kernel.mlir", Path(folder) / "out.json"
+            npu.write_text(text)
+            words = [w.replace("{npu}", str(npu)).replace("{out}", str(out)) for w in shlex.split(self.command)]
+            try:
+                subprocess.run(words, timeout=self.seconds, check=True, capture_output=True)
+                found = json.loads(out.read_text())["microseconds"]
+            except (subprocess.SubprocessError, OSError, ValueError, KeyError, TypeError):
+                return inf
+        valid = isinstance(found, int | float) and not isinstance(found, bool) and isfinite(found) and found >= 0
+        return float(found) if valid else inf

@@ -1,0 +1,56 @@
+"""Which kernels a program has, and with which plans: what graph-schedule asks of a source of plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ..api.plans import KnownPlans
+from ..dialects.graph import FusionOp
+from ..dialects.graph.schedules import Schedule
+from ..knowledge.base import KnowledgeBase
+from ..machine import Machine
+from ..passes.forms.fingerprint import fingerprint
+from ..passes.known_plans import KnownPlan
+from .alone import module_of
+
+
+@dataclass
+class Kernel:
+    """A kernel of a program. module: its fusion as a program of its own; taken: the schedule that the fusion gets;
+    launches: how many fusions are this kernel."""
+
+    key: str
+    module: ModuleOp
+    taken: Schedule
+    launches: int = 0
+
+
+@dataclass
+class Recorder:
+    """A source of plans: those of `instead`, by fingerprint, and those of a knowledge base; and a record of the kernels
+    of a program that are one launch with whole sums."""
+
+    target: str
+    base: KnowledgeBase | None = None
+    instead: Mapping[str, Sequence[KnownPlan]] = field(default_factory=dict[str, Sequence[KnownPlan]])
+    kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
+
+    def find(self, fusion: FusionOp, machine: Machine) -> Sequence[KnownPlan]:
+        own = self.instead.get(fingerprint(fusion, machine)) if self.instead else None
+        if own is not None:
+            return own
+        return () if self.base is None else KnownPlans(self.base).find(fusion, machine)
+
+    def refuse(self, fusion: FusionOp, why: str) -> None:
+        pass
+
+    def chosen(self, fusion: FusionOp, schedules: Sequence[Schedule], machine: Machine) -> None:
+        if len(schedules) != 1 or schedules[0].parts is not None:
+            return
+        key = fingerprint(fusion, machine)
+        if key not in self.kernels:
+            self.kernels[key] = Kernel(key, module_of(fusion, self.target), schedules[0])
+        self.kernels[key].launches += 1
