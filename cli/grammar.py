@@ -365,6 +365,10 @@ def _add_tune(command: AddCommand) -> None:
         "--verify", type=int, default=6, metavar="N", help="plans of a kernel that are judged (default 6)"
     )
     parser.add_argument("--evaluations", type=int, metavar="N", help="prices and bounds of a kernel, at most")
+    parser.add_argument(
+        "--search", default="exact", metavar="S", help="exact (default), or genetic, tree, tpe, random: 300 plans"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of what other searches draw")
 
 
 KB_ACTIONS = ("list", "merge", "export", "import", "prune")

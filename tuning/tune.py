@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from time import monotonic
 from typing import Any
+
+import numpy as np
 
 from ..api.compiling import compile as compile_program
 from ..api.options import Options
@@ -32,8 +34,15 @@ from ..support.amounts import seconds_in
 from .alone import Judge, Question, SimulatorJudge, fusion_of, text_of
 from .recorder import Kernel, Recorder
 from .search.exact import Found, Plan, exact
+from .search.sampled import SEARCHES, run
 
 Progress = Callable[[str], object]
+
+EXACT = "exact"
+"""The search that proves what it finds."""
+
+FEW = 300
+"""Plans of a kernel that other searches look at, unless it is said."""
 
 BETTER = 1 - 1e-9
 """A plan is better whose time is less than so much of that of another one."""
@@ -125,6 +134,8 @@ def tune(
     store: str | Path | None = None,
     verify: int = 6,
     evaluations: int | None = None,
+    search: str = "exact",
+    seed: int = 0,
     progress: Progress | None = None,
     **kwargs: Any,
 ) -> Tuned:
@@ -134,11 +145,15 @@ def tune(
     such as "300s" or "5m"; one compilation before and a few after it come on top. oracle: who judges the few best plans
     of each kernel. store: a knowledge base, in which plans are looked up first and kept; what is certified there is not
     searched for again. verify: how many plans of a kernel the oracle judges. evaluations: prices and bounds of a kernel
-    that are asked for at most, so that the result does not depend on how fast the machine is.
+    that are asked for at most, so that the result does not depend on how fast the machine is. search: `exact`, which
+    proves what it finds, or `genetic`, `tree`, `tpe` or `random`, which look at few plans of each kernel (300 unless
+    `evaluations` says otherwise); seed: of what these draw.
 
     Raises CompileError.
     """
     begin = monotonic()
+    if search not in (EXACT, *SEARCHES):
+        raise CompileError(f"tune: there is no search {search!r}; there are {', '.join((EXACT, *SEARCHES))}")
     try:
         end = begin + seconds_in(budget)
     except ValueError as error:
@@ -159,7 +174,7 @@ def tune(
     say("compiling")
     program, recorder = compiled({})
     chip, kernels = program.target, [*recorder.kernels.values()]
-    found = _Tuner(chip, judge, verify, evaluations, base).all(kernels, end, say)
+    found = _Tuner(chip, judge, verify, evaluations, base, search, seed).all(kernels, end, say)
     say("compiling with what was found")
     first = program.report().microseconds
     gains = {k.key: found[k.key].gained * k.launches for k in kernels if found[k.key].gained > 0}
@@ -268,6 +283,8 @@ class _Tuner:
     verify: int
     evaluations: int | None
     base: KnowledgeBase | None
+    search: str
+    seed: int
 
     def all(self, kernels: Sequence[Kernel], end: float, say: Progress) -> dict[str, _Result]:
         """What is found of each kernel before the time is over: the one that takes longest first."""
@@ -317,7 +334,7 @@ class _Tuner:
             return _Side(joined, drafts[i], sides[joined], times[i], starts[i] + work[i] * scale, search)
 
         both = side(False, seconds / 2), side(True, seconds / 2)
-        how = f"branch and bound, {self.verify} judged"
+        how = f"{self.search}, {self.verify} judged"
         digest, sizes = family(fusion)
 
         def entry(side: _Side) -> Entry:
@@ -363,6 +380,25 @@ class _Tuner:
             return made[plan] is not None
 
         start = [n for n in (space.numbers(taken),) if n is not None]
-        search = exact(space, fits, start, self.evaluations, seconds, keep=max(self.verify, 1))
+        keep = max(self.verify, 1)
+        if self.search == EXACT:
+            search = exact(space, fits, start, self.evaluations, seconds, keep)
+        else:
+            search = self._sampled(space, fits, start, keep)
         drafts = (made[plan] for _, plan in search.best)
         return search, [s for s in drafts if s is not None and s != taken]
+
+    def _sampled(
+        self, space: KernelSpace, fits: Callable[[Plan], bool], start: Sequence[Plan], keep: int
+    ) -> Found:
+        """What a search finds that proves nothing."""
+
+        def judge(plans: np.ndarray) -> list[float]:
+            priced = zip(space.price(plans).tolist(), plans.tolist(), strict=True)
+            return [us if isfinite(us) and fits(tuple(plan)) else inf for us, plan in priced]
+
+        try:
+            made = SEARCHES[self.search](space.space, self.seed, start)
+        except ImportError:
+            raise CompileError("tune: search: tpe needs optuna: pip install 'tilewright[tune]'") from None
+        return run(made, judge, self.evaluations or FEW, keep=keep)

@@ -40,6 +40,8 @@ def tune(args: argparse.Namespace) -> int:
             store=args.plans,
             verify=args.verify,
             evaluations=args.evaluations,
+            search=args.search,
+            seed=args.seed,
             progress=lambda what: say(f"tuning {source.name}: {what}"),
         )
     report = found.report

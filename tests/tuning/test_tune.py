@@ -169,7 +169,17 @@ def test_what_the_judge_says_counts() -> None:
     assert all(k.before == k.after == 10.0 and isfinite(k.priced) for k in found.report.kernels)
 
 
+@pytest.mark.parametrize("search", ["genetic", "tree", "random"])
+def test_searches_that_prove_nothing(search: str) -> None:
+    found = [tw.tune(layer, *ARGS, search=search, evaluations=60, verify=1, seed=3).report for _ in range(2)]
+    assert found[0].kernels == found[1].kernels and found[0].after <= found[0].before
+    assert not any(k.certified for k in found[0].kernels)
+    assert all(0 < k.evaluations <= 120 for k in found[0].kernels)
+
+
 def test_mistakes() -> None:
+    with pytest.raises(tw.CompileError, match="there is no search 'best'; there are exact, random"):
+        tw.tune(layer, *ARGS, search="best")
     with pytest.raises(tw.CompileError, match="tune: budget: 'soon' is no time"):
         tw.tune(layer, *ARGS, budget="soon")
     b = jax.export.symbolic_shape("b")[0]
