@@ -9,46 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf, isfinite
+from math import isfinite
 from pathlib import Path
 from time import monotonic
 from typing import Any
-
-import numpy as np
 
 from ..api.compiling import compile as compile_program
 from ..api.options import Options
 from ..api.program import CompileError, Program
 from ..api.sizes.dynamic import DynamicProgram
-from ..dialects.graph.schedules import Schedule
 from ..dialects.schedule_text import parse_schedule, schedule_text
 from ..kernels.price import VERSION as PRICE
-from ..knowledge.base import Entry, KnowledgeBase
-from ..machine import DEFAULT_TARGET, Machine
-from ..passes.choose.launches import launches_of
-from ..passes.errors import PassError
-from ..passes.forms.fingerprint import family
+from ..knowledge.base import KnowledgeBase
+from ..machine import DEFAULT_TARGET
 from ..passes.known_plans import KnownPlan
-from ..passes.lower.spaces import KernelSpace
 from ..support.amounts import seconds_in
-from .alone import Judge, Question, SimulatorJudge, fusion_of, text_of
+from .alone import Judge, Question, SimulatorJudge, text_of
+from .kernel_search import BETTER, EXACT, KernelTask, Outcome, known_outcome, tune_kernel
 from .recorder import Kernel, Recorder
-from .search.exact import Found, Plan, exact
-from .search.sampled import SEARCHES, run
+from .search.sampled import SEARCHES
+from .workers import Workers, done
 
 Progress = Callable[[str], object]
 
-EXACT = "exact"
-"""The search that proves what it finds."""
+Plans = Mapping[str, Sequence[KnownPlan]]
+"""Plans that are known of kernels, by fingerprint."""
 
-FEW = 300
-"""Plans of a kernel that other searches look at, unless it is said."""
-
-BETTER = 1 - 1e-9
-"""A plan is better whose time is less than so much of that of another one."""
-
-SHARE = 0.5
-"""The share of the time that is left which one kernel may take at most, if others come behind it."""
+MOST_ALONE = 8
+"""Kernels whose plans are tried one by one where all together are not faster."""
 
 
 @dataclass(frozen=True)
@@ -134,30 +122,27 @@ def tune(
     store: str | Path | None = None,
     verify: int = 6,
     evaluations: int | None = None,
-    search: str = "exact",
+    search: str = EXACT,
     seed: int = 0,
+    workers: Workers = 1,
     progress: Progress | None = None,
     **kwargs: Any,
 ) -> Tuned:
     """Searches for the best plan of each kernel of a program.
 
-    source, args, kwargs, target, options: as for `tw.compile`. budget: how long it takes at most, as seconds or as text
-    such as "300s" or "5m"; one compilation before and a few after it come on top. oracle: who judges the few best plans
-    of each kernel. store: a knowledge base, in which plans are looked up first and kept; what is certified there is not
-    searched for again. verify: how many plans of a kernel the oracle judges. evaluations: prices and bounds of a kernel
-    that are asked for at most, so that the result does not depend on how fast the machine is. search: `exact`, which
-    proves what it finds, or `genetic`, `tree`, `tpe` or `random`, which look at few plans of each kernel (300 unless
-    `evaluations` says otherwise); seed: of what these draw.
+    source, args, kwargs, target, options: as for `tw.compile`. budget: how long the searches take at most, as seconds
+    or as text such as "300s" or "5m"; one compilation before and a few after them come on top. oracle: who judges the
+    few best plans of each kernel. store: a knowledge base, in which plans are looked up first and kept, those of each
+    kernel as soon as they are found; what is certified there is not searched for again. verify: how many plans of a
+    kernel the oracle judges. evaluations: prices and bounds of each search that are asked for at most, so that the
+    result does not depend on how fast the machine is. search: `exact`, which proves what it finds, or `genetic`,
+    `tree`, `tpe` or `random`, which look at few plans of each kernel (300 unless `evaluations` says otherwise); seed:
+    of what these draw. workers: processes that search, or the address of a Dask cluster.
 
     Raises CompileError.
     """
     begin = monotonic()
-    if search not in (EXACT, *SEARCHES):
-        raise CompileError(f"tune: there is no search {search!r}; there are {', '.join((EXACT, *SEARCHES))}")
-    try:
-        end = begin + seconds_in(budget)
-    except ValueError as error:
-        raise CompileError(f"tune: budget: {error}") from None
+    seconds = _checked(budget, search, verify, evaluations)
     say = progress or (lambda _: None)
     judge, asked = oracle or SimulatorJudge(), options or Options()
     chip = target or DEFAULT_TARGET
@@ -174,20 +159,91 @@ def tune(
     say("compiling")
     program, recorder = compiled({})
     chip, kernels = program.target, [*recorder.kernels.values()]
-    found = _Tuner(chip, judge, verify, evaluations, base, search, seed).all(kernels, end, say)
+    found = {k.key: o for k in kernels if (o := _known(k, base, judge)) is not None}
+    left = _ordered([k for k in kernels if k.key not in found], judge, chip)
+    tasks = [
+        KernelTask(
+            k.key, text_of(k.module), schedule_text(k.taken), chip, judge, verify, search, seed, evaluations, share
+        )
+        for k, share in zip(left, _shares(left, seconds, workers), strict=True)
+    ]
+    try:
+        for number, outcome in done(tune_kernel, tasks, workers):
+            found[tasks[number].key] = outcome
+            say(f"{len(found)} of {len(kernels)} kernels")
+            if base is not None:
+                base.add(outcome.entries)
+    except ImportError as error:
+        raise CompileError(f"tune: {error.name} is not installed: pip install 'tilewright[tune]'") from None
     say("compiling with what was found")
     first = program.report().microseconds
     gains = {k.key: found[k.key].gained * k.launches for k in kernels if found[k.key].gained > 0}
-    best = _fastest(compiled, program, {key: found[key].known for key in gains}, gains)
-    if base is not None:
-        base.add(entry for each in found.values() for entry in each.entries)
-    rows = sorted((found[k.key].row(k) for k in kernels), key=lambda row: -row.before * row.launches)
+    best = _fastest(compiled, program, {key: _plans(found[key]) for key in gains}, gains)
+    rows = sorted((_row(k, found[k.key]) for k in kernels), key=lambda row: -row.before * row.launches)
     report = TuneReport(tuple(rows), first, best.report().microseconds, monotonic() - begin, chip)
     return Tuned(best, report, base)
 
 
-Plans = Mapping[str, Sequence[KnownPlan]]
-"""Plans that are known of kernels, by fingerprint."""
+def _checked(budget: str | float, search: str, verify: int, evaluations: int | None) -> float:
+    """The seconds of a budget. Raises CompileError for what cannot be asked for."""
+    if search not in (EXACT, *SEARCHES):
+        raise CompileError(f"tune: there is no search {search!r}; there are {', '.join((EXACT, *SEARCHES))}")
+    for name, number in (("verify", verify), ("evaluations", 1 if evaluations is None else evaluations)):
+        if number < 1:
+            raise CompileError(f"tune: {name} must be at least 1, not {number}")
+    try:
+        return seconds_in(budget)
+    except ValueError as error:
+        raise CompileError(f"tune: budget: {error}") from None
+
+
+def _known(kernel: Kernel, base: KnowledgeBase | None, judge: Judge) -> Outcome | None:
+    """What a knowledge base has of a kernel, where that need not be searched for again."""
+    return None if base is None else known_outcome(kernel.key, base.find(kernel.key, PRICE), judge.name)
+
+
+def _ordered(kernels: Sequence[Kernel], judge: Judge, target: str) -> list[Kernel]:
+    """Kernels, those first that take most of a program."""
+
+    def weight(kernel: Kernel) -> float:
+        question = Question(text_of(kernel.module), schedule_text(kernel.taken), target)
+        (us,) = judge.microseconds([question])
+        kernel.microseconds = us
+        return us * kernel.launches if isfinite(us) else 0.0
+
+    return sorted(kernels, key=weight, reverse=True)
+
+
+def _shares(kernels: Sequence[Kernel], seconds: float, workers: Workers) -> list[float]:
+    """How many seconds each kernel has: half of them are dealt evenly, and half by what kernels take."""
+    weights = [k.microseconds * k.launches if isfinite(k.microseconds) else 0.0 for k in kernels]
+    whole, total = sum(weights) or 1.0, seconds * (workers if isinstance(workers, int) else 1)
+    return [min(total * (0.5 / len(kernels) + 0.5 * weight / whole), seconds) for weight in weights]
+
+
+def _plans(outcome: Outcome) -> list[KnownPlan]:
+    """The plans of a kernel that are better than the one before."""
+    return [KnownPlan(parse_schedule(side.plan), side.scaled) for side in outcome.sides if side.gained > 0]
+
+
+def _row(kernel: Kernel, outcome: Outcome) -> TunedKernel:
+    alone, joined = outcome.sides
+    return TunedKernel(
+        outcome.name,
+        kernel.launches,
+        alone.before,
+        alone.after,
+        joined.before,
+        joined.after,
+        alone.priced,
+        alone.bound,
+        alone.certified and joined.certified,
+        alone.evaluations + joined.evaluations,
+        outcome.plans,
+        alone.plan,
+        outcome.how,
+        alone.trace,
+    )
 
 
 def _fastest(
@@ -210,195 +266,3 @@ def _fastest(
         if tried.report().microseconds < least * BETTER:
             best, kept, least = tried, {**kept, key: better[key]}, tried.report().microseconds
     return best
-
-
-MOST_ALONE = 8
-"""Kernels whose plans are tried one by one where all together are not faster."""
-
-
-@dataclass(frozen=True)
-class _Side:
-    """What was found for a launch by itself, or for a stage of one of several (`joined`): the best plan that was judged
-    and what it takes, before and after."""
-
-    joined: bool
-    schedule: Schedule
-    before: float
-    after: float
-    scaled: float
-    search: Found
-
-    @property
-    def gained(self) -> float:
-        """Microseconds of a launch."""
-        return self.before - self.after if self.after < self.before * BETTER else 0.0
-
-
-@dataclass(frozen=True)
-class _Result:
-    """What was found of a kernel: for a launch by itself, and for a stage of one of several; and what is new of it."""
-
-    name: str
-    sides: tuple[_Side, _Side]
-    plans: int
-    how: str
-    entries: tuple[Entry, ...] = ()
-
-    @property
-    def gained(self) -> float:
-        """Microseconds of a launch."""
-        return max(side.gained for side in self.sides)
-
-    @property
-    def known(self) -> list[KnownPlan]:
-        """The plans that are better than the one before."""
-        return [KnownPlan(side.schedule, side.scaled) for side in self.sides if side.gained > 0]
-
-    def row(self, kernel: Kernel) -> TunedKernel:
-        alone, joined = self.sides
-        return TunedKernel(
-            self.name,
-            kernel.launches,
-            alone.before,
-            alone.after,
-            joined.before,
-            joined.after,
-            alone.search.microseconds,
-            alone.search.bound,
-            alone.search.certified and joined.search.certified,
-            alone.search.evaluations + joined.search.evaluations,
-            self.plans,
-            schedule_text(alone.schedule),
-            self.how,
-            tuple(alone.search.trace),
-        )
-
-
-@dataclass
-class _Tuner:
-    """Tunes kernels one by one."""
-
-    target: str
-    judge: Judge
-    verify: int
-    evaluations: int | None
-    base: KnowledgeBase | None
-    search: str
-    seed: int
-
-    def all(self, kernels: Sequence[Kernel], end: float, say: Progress) -> dict[str, _Result]:
-        """What is found of each kernel before the time is over: the one that takes longest first."""
-        machine, found = Machine.load(self.target), dict[str, _Result]()
-        times = {k.key: self._judged(k, [k.taken])[0] for k in kernels}
-        order = sorted(kernels, key=lambda k: -times[k.key] * k.launches if isfinite(times[k.key]) else 0.0)
-        for number, kernel in enumerate(order):
-            left = max(end - monotonic(), 0.0)
-            say(f"kernel {number + 1} of {len(order)}")
-            share = left if number == len(order) - 1 else left * SHARE
-            found[kernel.key] = self._one(kernel, machine, times[kernel.key], share)
-        return found
-
-    def _judged(self, kernel: Kernel, schedules: Sequence[Schedule]) -> list[float]:
-        text = text_of(kernel.module)
-        return self.judge.microseconds([Question(text, schedule_text(s), self.target) for s in schedules])
-
-    def _one(self, kernel: Kernel, machine: Machine, before: float, seconds: float) -> _Result:
-        fusion, taken = fusion_of(kernel.module), kernel.taken
-        (plan,) = launches_of(fusion, machine)
-        asked = None if type(taken) is plan.choices else type(taken)()
-        lowered = plan.kernel(plan.stem, asked)
-        start = lowered.occupancy(taken).launch_microseconds(machine)
-        known = self._known(kernel)
-        if known is not None:
-            return _Result(plan.stem, known, 0, "known")
-        sides = before, before - start
-        none = tuple(_Side(bool(i), taken, us, us, before, Found()) for i, us in enumerate(sides))
-        if not isfinite(before):
-            return _Result(plan.stem, none, 0, "the judge cannot run it")  # pyright: ignore[reportArgumentType]
-        try:
-            space = lowered.space(plan.stem)
-        except PassError as error:
-            return _Result(plan.stem, none, 0, f"not searched: {error}")  # pyright: ignore[reportArgumentType]
-        priced = lowered.bound(taken) - start
-        scale = priced / (before - start) if before > start and isfinite(priced) else 1.0
-
-        def side(joined: bool, seconds: float) -> _Side:
-            space.joined = joined
-            search, drafts = self._searched(space, taken, seconds)
-            starts = [lowered.occupancy(s).launch_microseconds(machine) for s in drafts]
-            work = [us - each for us, each in zip(self._judged(kernel, drafts), starts, strict=True)]
-            times = [us + (0.0 if joined else each) for us, each in zip(work, starts, strict=True)]
-            i = min(range(len(drafts)), key=times.__getitem__, default=-1)
-            if i < 0 or times[i] >= sides[joined] * BETTER:
-                return _Side(joined, taken, sides[joined], sides[joined], start + (before - start) * scale, search)
-            return _Side(joined, drafts[i], sides[joined], times[i], starts[i] + work[i] * scale, search)
-
-        both = side(False, seconds / 2), side(True, seconds / 2)
-        how = f"{self.search}, {self.verify} judged"
-        digest, sizes = family(fusion)
-
-        def entry(side: _Side) -> Entry:
-            return Entry(
-                kernel=kernel.key,
-                price=PRICE,
-                joined=side.joined,
-                plan=schedule_text(side.schedule),
-                microseconds=side.after,
-                before=side.before,
-                scaled=side.scaled,
-                bound=side.search.bound if isfinite(side.search.bound) else 0.0,
-                priced=side.search.microseconds if isfinite(side.search.microseconds) else 0.0,
-                certified=side.search.certified,
-                judge=self.judge.name,
-                how=how,
-                name=plan.stem,
-                machine=machine.name,
-                family=digest,
-                sizes=sizes,
-            )
-
-        return _Result(plan.stem, both, space.space.size, how, tuple(map(entry, both)))
-
-    def _known(self, kernel: Kernel) -> tuple[_Side, _Side] | None:
-        """What is known of a kernel and need not be searched for again: the proof is there for both, by the same
-        judge."""
-        entries = [] if self.base is None else self.base.find(kernel.key, PRICE)
-        if len(entries) != 2 or not all(e.certified and e.judge == self.judge.name for e in entries):
-            return None
-        first, second = (
-            _Side(e.joined, parse_schedule(e.plan), e.before, e.microseconds, e.scaled, Found((), e.priced, e.bound))
-            for e in entries
-        )
-        return first, second
-
-    def _searched(self, space: KernelSpace, taken: Schedule, seconds: float) -> tuple[Found, list[Schedule]]:
-        """What a search finds, and the schedules of the plans whose price is least, without the one that is taken."""
-        made: dict[Plan, Schedule | None] = {}
-
-        def fits(plan: Plan) -> bool:
-            made[plan] = space.schedule(plan)
-            return made[plan] is not None
-
-        start = [n for n in (space.numbers(taken),) if n is not None]
-        keep = max(self.verify, 1)
-        if self.search == EXACT:
-            search = exact(space, fits, start, self.evaluations, seconds, keep)
-        else:
-            search = self._sampled(space, fits, start, keep)
-        drafts = (made[plan] for _, plan in search.best)
-        return search, [s for s in drafts if s is not None and s != taken]
-
-    def _sampled(
-        self, space: KernelSpace, fits: Callable[[Plan], bool], start: Sequence[Plan], keep: int
-    ) -> Found:
-        """What a search finds that proves nothing."""
-
-        def judge(plans: np.ndarray) -> list[float]:
-            priced = zip(space.price(plans).tolist(), plans.tolist(), strict=True)
-            return [us if isfinite(us) and fits(tuple(plan)) else inf for us, plan in priced]
-
-        try:
-            made = SEARCHES[self.search](space.space, self.seed, start)
-        except ImportError:
-            raise CompileError("tune: search: tpe needs optuna: pip install 'tilewright[tune]'") from None
-        return run(made, judge, self.evaluations or FEW, keep=keep)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,9 +24,6 @@ def tune(args: argparse.Namespace) -> int:
 
     if args.oracle is not None and "{npu}" not in args.oracle:
         raise CliError(f"--oracle {args.oracle!r}: say where the program goes: 'measure {{npu}} {{out}}'")
-    for name in ("verify", "evaluations"):
-        if getattr(args, name) is not None and getattr(args, name) < 1:
-            raise CliError(f"--{name} must be at least 1")
     source = source_of(args)
     inputs = example_inputs(source, args.shapes, args.inputs, False, args.where, args.scale)
     judge = None if args.oracle is None else CommandJudge(args.oracle, args.patience)
@@ -42,6 +40,7 @@ def tune(args: argparse.Namespace) -> int:
             evaluations=args.evaluations,
             search=args.search,
             seed=args.seed,
+            workers=_workers(args.workers),
             progress=lambda what: say(f"tuning {source.name}: {what}"),
         )
     report = found.report
@@ -67,6 +66,19 @@ def tune(args: argparse.Namespace) -> int:
     if args.plans is not None:
         tell(f"plans are kept in {args.plans}: use them with --plans {args.plans}")
     return 0
+
+
+def _workers(given: str) -> int | str:
+    """How many processes, or where a cluster is. Raises CliError."""
+    if re.match(r"\w+://", given):
+        return given
+    if not given.isdecimal() or not 0 < int(given) <= MOST_WORKERS:
+        raise CliError(f"--workers {given}: say 1 to {MOST_WORKERS}, or where a cluster is, as tcp://HOST:PORT")
+    return int(given)
+
+
+MOST_WORKERS = 1024
+"""No computer has more processors."""
 
 
 def kb(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Searches that ask for plans and are told their times: by chance, by generations, by a tree, by a model of what is good.
+"""Searches that ask for plans and are told their times: by chance, by generations, by a tree, by a model.
 
 All have the same two methods, and what they ask follows from their seed and what they were told: a search that was
 broken off goes on where it was, once it is told the same again (`resumed`).
@@ -53,7 +53,6 @@ class Search(ABC):
     def tell(self, plans: Plans, microseconds: Iterable[float]) -> None:
         """What plans take."""
         for plan, us in zip(plans.tolist(), microseconds, strict=True):
-            self.told[tuple(plan)] = us
             self.learn(tuple(plan), us)
 
     @abstractmethod
@@ -62,6 +61,7 @@ class Search(ABC):
 
     def learn(self, plan: Plan, microseconds: float) -> None:
         """Takes notice of what a plan takes."""
+        self.told[plan] = microseconds
 
     def drawn(self) -> Plan:
         """A plan by chance."""
@@ -148,6 +148,7 @@ class TreeSearch(Search):
         return max(sorted(node.children), key=worth)
 
     def learn(self, plan: Plan, microseconds: float) -> None:
+        super().learn(plan, microseconds)
         node = self.root
         for number in plan:
             node.visits, node.best = node.visits + 1, min(node.best, microseconds)
@@ -172,7 +173,7 @@ class ParzenSearch(Search):
         """What was asked for and is not told yet."""
         sampler = optuna.samplers.TPESampler(seed=seed)
         self.study = optuna.create_study(sampler=sampler)
-        self.kinds = {
+        self.kinds: dict[str, Any] = {
             f"{i} {c.name}": optuna.distributions.IntDistribution(0, len(c.values) - 1)
             for i, c in enumerate(space.choices)
         }
@@ -187,6 +188,7 @@ class ParzenSearch(Search):
         return plan
 
     def learn(self, plan: Plan, microseconds: float) -> None:
+        super().learn(plan, microseconds)
         value, trial = self._value(microseconds), self.open.pop(plan, None)
         if trial is not None:
             self.study.tell(trial, value)
