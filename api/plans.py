@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
+from math import log
 from pathlib import Path
 
 from ..dialects.graph import FusionOp
 from ..dialects.graph.schedules import Schedule
 from ..dialects.schedule_text import parse_schedule
 from ..kernels.price import VERSION as PRICE
-from ..knowledge.base import KnowledgeBase
+from ..knowledge.base import Entry, KnowledgeBase
 from ..machine import Machine
-from ..passes.forms.fingerprint import fingerprint
+from ..passes.forms.fingerprint import family, fingerprint
 from ..passes.known_plans import KnownPlan, PlanSource, register
 
 VARIABLE = "TILEWRIGHT_PLANS"
 """The environment variable that names the knowledge base where options name none."""
+
+
+MOST_NEAR = 4
+"""Plans of kernels of other sizes that are tried, at most."""
 
 
 class KnownPlans:
@@ -33,6 +39,20 @@ class KnownPlans:
             except ValueError as error:
                 self.base.warn(f"the plan of {entry.name!r} is left out: {error}")
         return found
+
+    def near(self, fusion: FusionOp, machine: Machine) -> Sequence[Schedule]:
+        own, sizes = family(fusion)
+        alike = self.base.family(own, PRICE, machine.name)
+        others = [e for e in alike if len(e.sizes) == len(sizes) and e.sizes != sizes]
+
+        def far(entry: Entry) -> float:
+            return sum(abs(log(max(a, 1) / max(b, 1))) for a, b in zip(entry.sizes, sizes, strict=True))
+
+        found: dict[Schedule, None] = {}
+        for entry in sorted(others, key=lambda e: (far(e), e.joined))[:MOST_NEAR]:
+            with suppress(ValueError):
+                found[parse_schedule(entry.plan)] = None
+        return [*found]
 
     def refuse(self, fusion: FusionOp, why: str) -> None:
         self.base.warn(f"a plan is left out: {why}")

@@ -31,6 +31,10 @@ class PlanSource(Protocol):
         """What is known of a fusion, as graph-schedule has it before it looks for a schedule."""
         ...
 
+    def near(self, fusion: FusionOp, machine: Machine) -> Sequence[Schedule]:
+        """Schedules that are known of fusions which differ from this one in sizes alone, the nearest ones."""
+        ...
+
     def refuse(self, fusion: FusionOp, why: str) -> None:
         """Is told that what it found cannot be obeyed, and why, as a sentence."""
         ...

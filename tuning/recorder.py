@@ -45,6 +45,9 @@ class Recorder:
             return own
         return () if self.base is None else KnownPlans(self.base).find(fusion, machine)
 
+    def near(self, fusion: FusionOp, machine: Machine) -> Sequence[Schedule]:
+        return () if self.base is None else KnownPlans(self.base).near(fusion, machine)
+
     def refuse(self, fusion: FusionOp, why: str) -> None:
         pass
 

@@ -475,6 +475,20 @@ class Scheduler:
                 self.known.add(kernel.completed(name, known.schedule))
             except PassError as error:
                 self.plans.refuse(kernel.fusion, str(error))
+        return found or self._scaled_plans(kernel, name, kind)
+
+    def _scaled_plans(self, kernel: ScheduledKernel, name: str, kind: type[Schedule]) -> Sequence[KnownPlan]:
+        """Plans that are known of kernels of other sizes, made to fit a kernel: they count what the price says."""
+        assert self.plans is not None
+        schedules = [s for s in self.plans.near(kernel.fusion, self.machine) if isinstance(s, kind)]
+        if not schedules:
+            return ()
+        space, found = kernel.space(name), list[KnownPlan]()
+        for numbers in dict.fromkeys(space.near(s) for s in schedules):
+            schedule = None if numbers is None else space.schedule(numbers)
+            if schedule is not None:
+                found.append(KnownPlan(schedule, kernel.bound(schedule)))
+                self.known.add(schedule)
         return found
 
     def front(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
+from math import log
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,6 +40,11 @@ class KernelSpace(ABC):
     def price(self, plans: Plans) -> np.ndarray:
         """Microseconds of plans, whether they fit or not; infinity for those that are none."""
 
+    def valid(self, rows: Plans) -> np.ndarray:
+        """Which rows, of the numbers of all levels or of the first ones, begin a plan at all, as far as that is known
+        without a price: of others neither a price nor a bound need be asked for."""
+        return np.ones(len(rows), bool)
+
     def bound(self, prefixes: Plans) -> np.ndarray:
         """Microseconds that no plan takes less than, of those that begin with each row of the first levels."""
         return np.zeros(len(prefixes))
@@ -46,6 +52,15 @@ class KernelSpace(ABC):
     def numbers(self, schedule: Schedule) -> tuple[int, ...] | None:
         """The plan of a schedule; None where the space has it not."""
         return None
+
+    def near(self, schedule: Schedule) -> tuple[int, ...] | None:
+        """The plan that is most like a schedule of a kernel that differs in sizes alone; None where none is."""
+        return None
+
+
+def nearest(values: Sequence[int], wanted: float) -> int:
+    """The number of the value that is the smallest multiple, or part, of what is wanted."""
+    return min(range(len(values)), key=lambda i: abs(log(max(values[i], 1) / max(wanted, 1))))
 
 
 class ListedSpace(KernelSpace):

@@ -21,7 +21,7 @@ from ...kernels.builder import divide_grid
 from ...kernels.columns import launching_vectors
 from ...kernels.space import Choice, Plans, PlanSpace, parts_of
 from ...kernels.vector_cost import copy_cycles
-from .spaces import KernelSpace, checked
+from .spaces import KernelSpace, checked, nearest
 
 if TYPE_CHECKING:
     from .vector import VectorKernel
@@ -97,6 +97,18 @@ class VectorSpace(KernelSpace):
             return None
         return tuple(c.values.index(v) for c, v in zip(choices, values, strict=True))
 
+    def near(self, schedule: Schedule) -> tuple[int, ...] | None:
+        if not isinstance(schedule, VectorSchedule) or schedule.tile is None or schedule.grid is None:
+            return None
+        if len(schedule.tile) != len(self.order):
+            return None
+        wanted = [*(schedule.tile[a] for a in self.order), size(schedule.grid)]
+        both = zip(self.space.choices, wanted, strict=True)
+        head = [nearest(c.values, n) for c, n in both]
+        able = [i for i, cores in enumerate(self.cores) if self._grid(self._tile(head[:-1]), cores) is not None]
+        head[-1] = able[nearest([self.cores[i] for i in able], self.cores[head[-1]])]
+        return tuple(head)
+
     # -- prices ------------------------------------------------------------------------------------------------
 
     def price(self, plans: Plans) -> np.ndarray:
@@ -107,6 +119,15 @@ class VectorSpace(KernelSpace):
             own = np.flatnonzero(which.ravel() == i)
             found[own] = self._of_tile(self._tile(head))[cores[own]]
         return found
+
+    def valid(self, rows: Plans) -> np.ndarray:
+        if rows.shape[1] < len(self.space.choices) or not len(rows):
+            return super().valid(rows)
+        heads, which = np.unique(rows[:, :-1], axis=0, return_inverse=True)
+        able = np.array(
+            [[self._grid(self._tile(head), n) is not None for n in self.cores] for head in heads.tolist()]
+        )
+        return able[which.ravel(), rows[:, -1]]
 
     def _of_tile(self, tile: tuple[int, ...]) -> np.ndarray:
         """Microseconds with a tile, by how many cores work."""

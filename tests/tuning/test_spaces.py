@@ -152,6 +152,46 @@ def least(space: KernelSpace) -> float:
     return best
 
 
+@sampled(6)
+@pytest.mark.parametrize(("name", "target"), CASES)
+def test_a_plan_of_this_kernel_is_nearest_to_itself(name: str, target: str) -> None:
+    _, space = kernel_of(name, target)
+    for plan in some(space, 300, 2).tolist():
+        schedule = space.schedule(tuple(plan))
+        if schedule is not None and not isinstance(space, ListedSpace):
+            near = space.near(schedule)
+            assert near is not None and space.schedule(near) == schedule
+
+
+@sampled(6)
+@pytest.mark.parametrize(("name", "target"), CASES)
+def test_rows_that_are_no_plans_have_no_price(name: str, target: str) -> None:
+    _, space = kernel_of(name, target)
+    plans = some(space, 500, 3)
+    able = space.valid(plans)
+    assert not any(space.schedule(tuple(p)) for p in plans[~able].tolist())
+    for levels in range(1, space.space.levels):
+        assert (space.valid(plans[:, : space.space.fixed(levels)]) >= able).all()
+
+
+def test_plans_of_other_sizes_are_made_to_fit() -> None:
+    _, small = kernel_of("product", "ascend-910b1")
+    module = lower_function(lambda x, w: x @ w, [struct(200, 150), struct(150, 96)]).module
+    for stage in PIPELINE:
+        if stage.name == "graph-schedule":
+            break
+        if not stage.optional:
+            run_stage(stage, module, "ascend-910b1")
+    (fusion,) = (op for op in module.walk() if isinstance(op, FusionOp))
+    (plan,) = launches_of(fusion, Machine.load("ascend-910b1"))
+    space, made = plan.kernel(plan.stem, None).space(plan.stem), 0
+    for numbers in some(small, 200, 4).tolist():
+        schedule = small.schedule(tuple(numbers))
+        near = None if schedule is None else space.near(schedule)
+        made += near is not None and space.schedule(near) is not None
+    assert made
+
+
 def test_parts() -> None:
     for extent in (*range(1, 70), 100, 777, 1000, 4096):
         for multiple in (1, 8, 16):

@@ -79,11 +79,16 @@ def test_what_is_proven_is_not_searched_for_again(tuned: tuple[tw.Tuned, Path], 
     assert again.report.after == tuned[0].report.after
 
 
-def test_another_machine_or_shape_knows_nothing(tuned: tuple[tw.Tuned, Path]) -> None:
+def test_another_machine_knows_nothing(tuned: tuple[tw.Tuned, Path]) -> None:
     options = tw.Options(plans=tuned[1])
     assert tw.compile(layer, *ARGS, target="ascend-310p3", options=options).report().known_plans == 0
-    other = [jax.ShapeDtypeStruct((256, 208), "float16"), jax.ShapeDtypeStruct((208, 320), "float16")]
-    assert tw.compile(layer, *other, options=options).report().known_plans <= 1  # the softmax has the same shape
+
+
+def test_kernels_of_other_sizes_have_plans_made_to_fit(tuned: tuple[tw.Tuned, Path]) -> None:
+    other = [jax.ShapeDtypeStruct((272, 176), "float16"), jax.ShapeDtypeStruct((176, 336), "float16")]
+    plain, near = (tw.compile(layer, *other, options=tw.Options(plans=p)) for p in ("", tuned[1]))
+    assert near.report().known_plans >= 1
+    assert near.report().microseconds <= plain.report().microseconds * 1.05  # the price chooses, and is that exact
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,10 @@ class Priced(Protocol):
         """Microseconds of plans, whether they fit or not."""
         ...
 
+    def valid(self, rows: Plans) -> np.ndarray:
+        """Which rows begin a plan at all."""
+        ...
+
     def bound(self, prefixes: Plans) -> np.ndarray:
         """What no plan that begins so takes less than."""
         ...
@@ -128,6 +132,7 @@ class _Search:
             self.judge(prefix)
             return
         children = self.space.extended(prefix, level)
+        children = children[self.kernel.valid(children)]
         if level == self.space.levels - 1:
             for begin in range(0, len(children), MOST_CHILDREN):
                 self.judge(children[begin : begin + MOST_CHILDREN])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from math import log
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from ....kernels.product import FRACTAL, Extents
 from ....kernels.product_cost import TileCosts
 from ....kernels.space import Choice, Plans, PlanSpace, parts_of
 from ..schedule import share
-from ..spaces import KernelSpace, checked
+from ..spaces import KernelSpace, checked, nearest
 from .cube_loads import loads_of
 from .cube_schedule import accumulators, tile_of
 
@@ -174,12 +175,65 @@ class ProductSpace(KernelSpace):
             return None
         return (*found, number, choices[4].values.index(schedule.inner), self.divisions.index(grid))
 
+    def near(self, schedule: Schedule) -> tuple[int, ...] | None:
+        if not isinstance(schedule, CubeSchedule) or not (schedule.step and schedule.lhs and schedule.rhs):
+            return None
+        if len(schedule.step) != len(self.problem.extents) or not schedule.grid:
+            return None
+        choices, step = self.space.choices, schedule.step
+        sides = [size([step[a] for a in axes]) for axes in (self.problem.m, self.problem.n, self.problem.k)]
+        found = [nearest(c.values, n) for c, n in zip(choices, sides, strict=False)]
+        ratios = [size([n // max(s, 1) for n, s in zip(box, step, strict=True)]) for box in (schedule.lhs, schedule.rhs)]
+        pairs = choices[3].values
+        loads = [i for i in range(len(pairs)) if self.valid(np.array([[*found, i, 0]]))[0]]
+        if not loads:
+            return None
+
+        def far(i: int) -> float:
+            return sum(abs(log(max(n, 1) / max(wanted, 1))) for n, wanted in zip(pairs[i], ratios, strict=True))
+
+        inner = choices[4].values.index(schedule.inner) if schedule.inner in choices[4].values else 0
+        head = [*found, min(loads, key=far), inner]
+        rows = np.array([[*head, i] for i in range(len(self.divisions))])
+        able, grid = np.flatnonzero(self.valid(rows)).tolist(), [schedule.grid[a] for a in self.cut]
+
+        def apart(i: int) -> float:
+            return sum(abs(log(n / max(wanted, 1))) for n, wanted in zip(self.divisions[i], grid, strict=True))
+
+        return (*head, min(able, key=apart)) if able else None
+
     def _is_division(self, schedule: CubeSchedule) -> bool:
         """Whether all cores of a schedule have work."""
         step, grid = schedule.step or (), schedule.grid or ()
         return all(share(self.problem.tiles(a, step[a]), grid[a])[0] == grid[a] for a in self.cut)
 
     # -- prices ------------------------------------------------------------------------------------------------
+
+    def valid(self, rows: Plans) -> np.ndarray:
+        fixed, first = rows.shape[1], self.space.fixed(2)
+        if fixed < first or not len(rows):
+            return np.array([self._begins(self.space.values(row)) for row in rows.tolist()], bool)
+        heads, which = np.unique(rows[:, :first], axis=0, return_inverse=True)
+        known = [self._begins(self.space.values(head)) for head in heads.tolist()]
+        if fixed == first:
+            return np.array(known, bool)[which.ravel()]
+        able = np.zeros((len(heads), len(self.divisions)), bool)
+        grids = np.array(self.divisions).reshape(len(self.divisions), -1)
+        for i in np.flatnonzero(known).tolist():
+            values = self.space.values(heads[i].tolist())
+            step = self._step(values["rows"], values["columns"], values["depth"])
+            assert step is not None
+            counts = np.array([self.problem.tiles(a, step[a]) for a in self.cut], np.int64)
+            able[i] = (-(-counts // -(-counts // grids)) == grids).all(axis=1)
+        return able[which.ravel(), rows[:, first]]
+
+    def _begins(self, values: Mapping[str, Any]) -> bool:
+        """Whether there is a step with these values, and loads of it that may fit."""
+        step = self._step(values["rows"], values["columns"], values["depth"])
+        if step is None or "loads" not in values:
+            return step is not None
+        loads = self._loaded(step, *values["loads"])
+        return loads is not None and self._may_fit(loads)
 
     def price(self, plans: Plans) -> np.ndarray:
         found = np.full(len(plans), np.inf)
