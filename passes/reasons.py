@@ -97,3 +97,19 @@ def join_reasons(joined: Operation, parts: Sequence[Operation], results: Sequenc
         ops = tuple(joined if op in inside else op for op in reason.ops)
         kept.append(replace(reason, ops=ops, result=number))
     reasons[:] = kept
+
+
+def share_reasons(op: Operation, takers: Sequence[Operation]) -> None:
+    """Lets what was said of an op that reads a value be said of those, too, which compute it themselves now. Nothing is
+    done where nobody asks for reasons."""
+    reasons = asked_reasons()
+    if reasons is None:
+        return
+    inside = set(takers)
+    reasons[:] = [r for r in reasons if r.kind != "not fused" or r.ops[0] is not op or r.ops[1] not in inside]
+    said = {(r.kind, r.ops, r.result) for r in reasons}
+    for reason in [r for r in reasons if len(r.ops) == 2 and r.ops[1] is op]:
+        for taker in takers:
+            ops = reason.ops[0], taker
+            if taker is not ops[0] and (reason.kind, ops, reason.result) not in said:
+                reasons.append(replace(reason, ops=ops))

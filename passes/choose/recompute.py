@@ -36,7 +36,7 @@ from ..lower.recomputed import RecomputingKernel, RowStages, source_of, with_row
 from ..lower.vector import VectorKernel
 from ..order.independent_order import FEW_BYTES, order_independent
 from ..order.launch_order import FREE, base, bytes_of, uses_of
-from ..reasons import say_apart
+from ..reasons import say_apart, share_reasons
 from .launches import launches_of
 from .names import Memo
 from .pareto import fixed, starts_group
@@ -124,6 +124,7 @@ class Recompute(Rewrites):
             for reader, one in zip(readers, made, strict=True):
                 put_in_place(one, (reader,), reader.results)
                 self.depths[one], self.now[reader] = self._depth(one), one
+            share_reasons(fusion, made)
             if not any(map(_uses, fusion.results)):
                 for result in fusion.results:
                     _drop_shapes(result)

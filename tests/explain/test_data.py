@@ -630,9 +630,11 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def edges(view: Any) -> set[tuple[int, int, int]]:
-    """(fusion that makes a value, fusion that reads it, number of the result), through ops that only look at it."""
+    """(fusion that makes a value, fusion that reads it, number of the result), through ops that only look at it; what
+    stands inside of another fusion is one kernel with it."""
     found: set[tuple[int, int, int]] = set()
-    fusions = [op for op in view.ops if isinstance(op, FusionOp) and not op.on_host]
+    own = [op for op in view.ops if isinstance(op, FusionOp) and not isinstance(op.parent_op(), FusionOp)]
+    fusions = [op for op in own if not op.on_host]
     for reader in fusions:
         for value in reader.operands:
             while isinstance(value.owner, ReshapeOp):
