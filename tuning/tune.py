@@ -24,6 +24,7 @@ from ..knowledge.base import KnowledgeBase
 from ..machine import DEFAULT_TARGET
 from ..passes.known_plans import KnownPlan
 from ..support.amounts import seconds_in
+from ..support.files import write_plot
 from .alone import Judge, Question, SimulatorJudge, text_of
 from .kernel_search import BETTER, EXACT, KernelTask, Outcome, known_outcome, tune_kernel
 from .recorder import Kernel, Recorder
@@ -94,6 +95,34 @@ class TuneReport:
             "seconds": self.seconds,
             "kernels": [{**vars(k), "trace": [list(each) for each in k.trace]} for k in self.kernels],
         }
+
+    def plot(self, path: str | Path) -> None:
+        """Draws the best price of each kernel against the plans that were priced, as a share of the first one. Raises
+        CompileError where the file cannot be written."""
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+
+        figure, axes = pyplot.subplots(figsize=(9, 4.5), layout="constrained")
+        for kernel in (k for k in self.kernels if k.trace):
+            first = kernel.trace[0][1]
+            last = max(kernel.evaluations, kernel.trace[-1][0] + 1)
+            at = [*(n for n, _ in kernel.trace), last]
+            best = [*(us / first for _, us in kernel.trace), kernel.trace[-1][1] / first]
+            axes.step(at, best, where="post", label=f"{kernel.name}, {kernel.priced:.1f} us")
+        axes.set_xscale("log")
+        axes.set_xlabel("plans priced")
+        axes.set_ylabel("best price, of the first one")
+        axes.grid(color="#e3e7ee")
+        if any(k.trace for k in self.kernels):
+            axes.legend(fontsize=8)
+        try:
+            write_plot(path, figure, 120)
+        except OSError as error:
+            raise CompileError(f"tune: {path}: {error.strerror}") from None
+        finally:
+            pyplot.close(figure)
 
     def __str__(self) -> str:
         share = f", {1 - self.after / self.before:.1%} less" if self.after < self.before else ""

@@ -44,6 +44,8 @@ def tune(args: argparse.Namespace) -> int:
             progress=lambda what: say(f"tuning {source.name}: {what}"),
         )
     report = found.report
+    if args.plot is not None:
+        report.plot(args.plot)
     if args.json:
         print_json({"schema": "tilewright.tune/1", "source": args.source, "plans": args.plans, **report.to_json()})
         return 0

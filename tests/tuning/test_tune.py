@@ -51,6 +51,14 @@ def test_no_program_is_slower(tuned: tuple[tw.Tuned, Path]) -> None:
     assert any(k.after < k.before for k in report.kernels)
 
 
+def test_a_plot(tuned: tuple[tw.Tuned, Path], tmp_path: Path) -> None:
+    tuned[0].report.plot(tmp_path / "best.svg")
+    drawn = (tmp_path / "best.svg").read_text()
+    assert "<svg" in drawn and len(drawn) > 5000
+    with pytest.raises(tw.CompileError, match="No such file or directory"):
+        tuned[0].report.plot(tmp_path / "none" / "best.svg")
+
+
 def test_values_stay(tuned: tuple[tw.Tuned, Path]) -> None:
     got, want = tuned[0].program(*arrays()), layer(*map(jnp.asarray, arrays()))
     np.testing.assert_allclose(np.asarray(got, np.float64), np.asarray(want, np.float64), atol=2e-3)

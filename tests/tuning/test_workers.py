@@ -1,4 +1,4 @@
-"""Tasks on several processes and on a cluster: the same outcomes as in one process, and a process that ends loses none."""
+"""Tasks on several processes and on a cluster: the outcomes of one process, and none lost where a process ends."""
 
 from __future__ import annotations
 

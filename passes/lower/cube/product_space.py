@@ -183,7 +183,8 @@ class ProductSpace(KernelSpace):
         choices, step = self.space.choices, schedule.step
         sides = [size([step[a] for a in axes]) for axes in (self.problem.m, self.problem.n, self.problem.k)]
         found = [nearest(c.values, n) for c, n in zip(choices, sides, strict=False)]
-        ratios = [size([n // max(s, 1) for n, s in zip(box, step, strict=True)]) for box in (schedule.lhs, schedule.rhs)]
+        boxes = schedule.lhs, schedule.rhs
+        ratios = [size([n // max(s, 1) for n, s in zip(box, step, strict=True)]) for box in boxes]
         pairs = choices[3].values
         loads = [i for i in range(len(pairs)) if self.valid(np.array([[*found, i, 0]]))[0]]
         if not loads:
