@@ -15,7 +15,7 @@ from ..kernels.price import VERSION as PRICE
 from ..knowledge.base import Entry, KnowledgeBase
 from ..machine import Machine
 from ..passes.forms.fingerprint import family, fingerprint
-from ..passes.known_plans import KnownPlan, PlanSource, register
+from ..passes.known_plans import KnownPlan, PlanSource, register, unregister
 
 VARIABLE = "TILEWRIGHT_PLANS"
 """The environment variable that names the knowledge base where options name none."""
@@ -30,10 +30,20 @@ class KnownPlans:
 
     def __init__(self, base: KnowledgeBase) -> None:
         self.base = base
+        self.found: dict[str, Sequence[KnownPlan]] = {}
+        """What was found so far, by the fingerprints of kernels."""
+        self.families: dict[str, Sequence[Entry]] = {}
+        """The same of kernels that differ in sizes alone."""
 
     def find(self, fusion: FusionOp, machine: Machine) -> Sequence[KnownPlan]:
+        key = fingerprint(fusion, machine)
+        if key not in self.found:
+            self.found[key] = self._read(key)
+        return self.found[key]
+
+    def _read(self, key: str) -> Sequence[KnownPlan]:
         found: list[KnownPlan] = []
-        for entry in self.base.find(fingerprint(fusion, machine), PRICE):
+        for entry in self.base.find(key, PRICE):
             try:
                 found.append(KnownPlan(parse_schedule(entry.plan), entry.scaled))
             except ValueError as error:
@@ -42,7 +52,9 @@ class KnownPlans:
 
     def near(self, fusion: FusionOp, machine: Machine) -> Sequence[Schedule]:
         own, sizes = family(fusion)
-        alike = self.base.family(own, PRICE, machine.name)
+        if own not in self.families:
+            self.families[own] = self.base.family(own, PRICE, machine.name)
+        alike = self.families[own]
         others = [e for e in alike if len(e.sizes) == len(sizes) and e.sizes != sizes]
 
         def far(entry: Entry) -> float:
@@ -76,6 +88,16 @@ def plans_named(given: str | Path | PlanSource | None) -> str:
             return ""
         name, source = f"{base.path}@{base.stamp()}", KnownPlans(base)
     else:
-        name, source = f"{type(given).__name__} {id(given):x}", given
+        name, source = _name_of(given), given
     register(name, source)
     return name
+
+
+def forget(source: PlanSource) -> None:
+    """Has passes know a source no longer that options named."""
+    with suppress(KeyError):
+        unregister(_name_of(source))
+
+
+def _name_of(source: PlanSource) -> str:
+    return f"{type(source).__name__} {id(source):x}"

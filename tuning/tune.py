@@ -16,6 +16,7 @@ from typing import Any
 
 from ..api.compiling import compile as compile_program
 from ..api.options import Options
+from ..api.plans import forget
 from ..api.program import CompileError, Program
 from ..api.sizes.dynamic import DynamicProgram
 from ..dialects.schedule_text import parse_schedule, schedule_text
@@ -180,7 +181,10 @@ def tune(
     def compiled(instead: Plans) -> tuple[Program, Recorder]:
         recorder = Recorder(chip, base, instead)
         plain = replace(asked, plans=recorder, cache="")
-        program = compile_program(source, *args, target=target, options=plain, **kwargs)
+        try:
+            program = compile_program(source, *args, target=target, options=plain, **kwargs)
+        finally:
+            forget(recorder)
         if isinstance(program, DynamicProgram):
             raise CompileError("tune: sizes are open: tune the program for sizes that it is called with")
         return program, recorder
