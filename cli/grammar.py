@@ -369,6 +369,9 @@ def _add_tune(command: AddCommand) -> None:
         "--search", default="exact", metavar="S", help="exact (default), or genetic, tree, tpe, random: 300 plans"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of what other searches draw")
+    parser.add_argument(
+        "--alternatives", type=int, default=0, metavar="N", help="programs compiled without some alternatives"
+    )
     parser.add_argument("--plot", metavar="FILE.svg", help="draw the best price against the plans priced")
     parser.add_argument(
         "--workers", default="1", metavar="W", help="processes that search, or a Dask cluster: tcp://HOST:PORT"

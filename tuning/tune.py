@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -23,6 +23,7 @@ from ..dialects.schedule_text import parse_schedule, schedule_text
 from ..kernels.price import VERSION as PRICE
 from ..knowledge.base import KnowledgeBase
 from ..machine import DEFAULT_TARGET
+from ..passes.alternatives import alternatives as every_alternative
 from ..passes.known_plans import KnownPlan
 from ..support.amounts import seconds_in
 from ..support.files import write_plot
@@ -30,6 +31,7 @@ from .alone import Judge, Question, SimulatorJudge, text_of
 from .kernel_search import BETTER, EXACT, KernelTask, Outcome, known_outcome, tune_kernel
 from .recorder import Kernel, Recorder
 from .search.sampled import SEARCHES
+from .subgraphs import WithoutFound, faster_without
 from .workers import Workers, done
 
 Progress = Callable[[str], object]
@@ -79,13 +81,15 @@ class TunedKernel:
 
 @dataclass(frozen=True)
 class TuneReport:
-    """What tuning did. before, after: microseconds of the whole program."""
+    """What tuning did. before, after: microseconds of the whole program; without: the alternatives that it is faster
+    without, of those that were looked at."""
 
     kernels: tuple[TunedKernel, ...]
     before: float
     after: float
     seconds: float
     target: str
+    without: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -94,6 +98,7 @@ class TuneReport:
             "before_us": self.before,
             "after_us": self.after,
             "seconds": self.seconds,
+            "without": [*self.without],
             "kernels": [{**vars(k), "trace": [list(each) for each in k.trace]} for k in self.kernels],
         }
 
@@ -130,16 +135,19 @@ class TuneReport:
         searched = [k for k in self.kernels if k.evaluations]
         proven = sum(k.certified for k in self.kernels)
         head = f"{self.before:.1f} us before, {self.after:.1f} us after{share}, on {self.target}"
-        return f"{head}: {len(self.kernels)} kernels, {len(searched)} searched, {proven} proven, {self.seconds:.1f} s"
+        said = f"{head}: {len(self.kernels)} kernels, {len(searched)} searched, {proven} proven, {self.seconds:.1f} s"
+        return f"{said}; without {', '.join(self.without)}" if self.without else said
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """program: the tuned one; report: what was found; store: the knowledge base, None where none was given."""
+    """program: the tuned one; report: what was found; store: the knowledge base, None where none was given; options:
+    those with which `tw.compile` makes the same program, where there is a store."""
 
     program: Program
     report: TuneReport
     store: KnowledgeBase | None
+    options: Options
 
 
 def tune(
@@ -155,6 +163,7 @@ def tune(
     search: str = EXACT,
     seed: int = 0,
     workers: Workers = 1,
+    alternatives: int = 0,
     progress: Progress | None = None,
     **kwargs: Any,
 ) -> Tuned:
@@ -167,7 +176,8 @@ def tune(
     kernel the oracle judges. evaluations: prices and bounds of each search that are asked for at most, so that the
     result does not depend on how fast the machine is. search: `exact`, which proves what it finds, or `genetic`,
     `tree`, `tpe` or `random`, which look at few plans of each kernel (300 unless `evaluations` says otherwise); seed:
-    of what these draw. workers: processes that search, or the address of a Dask cluster.
+    of what these draw. workers: processes that search, or the address of a Dask cluster. alternatives: how many
+    programs are compiled without some alternatives of the compiler, to see whether the whole is faster so.
 
     Raises CompileError.
     """
@@ -178,9 +188,9 @@ def tune(
     chip = target or DEFAULT_TARGET
     base = None if store is None else KnowledgeBase(store)
 
-    def compiled(instead: Plans) -> tuple[Program, Recorder]:
+    def compiled(instead: Plans, without: Sequence[str] = ()) -> tuple[Program, Recorder]:
         recorder = Recorder(chip, base, instead)
-        plain = replace(asked, plans=recorder, cache="")
+        plain = replace(asked, plans=recorder, cache="", without={*asked.without, *without})
         try:
             program = compile_program(source, *args, target=target, options=plain, **kwargs)
         finally:
@@ -212,9 +222,27 @@ def tune(
     first = program.report().microseconds
     gains = {k.key: found[k.key].gained * k.launches for k in kernels if found[k.key].gained > 0}
     best = _fastest(compiled, program, {key: _plans(found[key]) for key in gains}, gains)
+    left_out = WithoutFound((), best.report().microseconds, 0)
+    if alternatives:
+        known = {key: _plans(found[key]) for key in gains}
+        made: dict[tuple[str, ...], Program] = {}
+
+        def judged(without: tuple[str, ...]) -> float:
+            say(f"without {', '.join(without)}")
+            try:
+                made[without], _ = compiled(known, without)
+            except CompileError:
+                return inf
+            return made[without].report().microseconds
+
+        names = [each.name for each in every_alternative() if asked.may(each.name)]
+        left_out = faster_without(names, judged, alternatives, left_out.microseconds, seed)
+        best = made[left_out.without] if left_out.without else best
     rows = sorted((_row(k, found[k.key]) for k in kernels), key=lambda row: -row.before * row.launches)
-    report = TuneReport(tuple(rows), first, best.report().microseconds, monotonic() - begin, chip)
-    return Tuned(best, report, base)
+    after, seconds = best.report().microseconds, monotonic() - begin
+    report = TuneReport(tuple(rows), first, after, seconds, chip, left_out.without)
+    options = replace(asked, without={*asked.without, *left_out.without}, plans=store)
+    return Tuned(best, report, base, options)
 
 
 def _checked(budget: str | float, search: str, verify: int, evaluations: int | None) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,6 +42,7 @@ def tune(args: argparse.Namespace) -> int:
             search=args.search,
             seed=args.seed,
             workers=_workers(args.workers),
+            alternatives=args.alternatives,
             progress=lambda what: say(f"tuning {source.name}: {what}"),
         )
     report = found.report
@@ -65,8 +67,11 @@ def tune(args: argparse.Namespace) -> int:
         for k in report.kernels
     ]
     table(str(report), header, rows)
+    use = ["--plans", args.plans] if args.plans is not None else []
+    if report.without:
+        use += ["--without", ",".join(report.without)]
     if args.plans is not None:
-        tell(f"plans are kept in {args.plans}: use them with --plans {args.plans}")
+        tell(f"plans are kept in {args.plans}: use them with {shlex.join(use)}")
     return 0
 
 

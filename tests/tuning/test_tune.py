@@ -190,6 +190,14 @@ def test_searches_that_prove_nothing(search: str) -> None:
     assert all(0 < k.evaluations <= 120 for k in found[0].kernels)
 
 
+def test_alternatives_are_left_out_where_that_is_faster(tmp_path: Path) -> None:
+    found = tw.tune(layer, *ARGS, evaluations=50, alternatives=24, store=tmp_path / "p.sqlite")
+    assert found.report.after <= found.report.before
+    again = tw.compile(layer, *ARGS, options=found.options).report().microseconds
+    assert again == pytest.approx(found.report.after)
+    assert {*found.report.without} <= {*found.options.without}
+
+
 def test_mistakes() -> None:
     with pytest.raises(tw.CompileError, match="there is no search 'best'; there are exact, random"):
         tw.tune(layer, *ARGS, search="best")
