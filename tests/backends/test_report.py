@@ -317,6 +317,7 @@ def test_json_schema(report: Report):
         "precision",
         "by_precision",
         "left_out",
+        "known_plans",
         "packing_microseconds",
         "floor_microseconds",
         "efficiency",
