@@ -420,6 +420,8 @@ class Grouper(ValuePlaces):
         first = self.owner[own[0]].find()
         if any_open(first.domain) or any(long_extents(shape_of(v)) != long_extents(first.domain) for v in values):
             return None
+        if any(shape_of(v) != first.domain for v in own):
+            return None
         whole = tuple(range(len(first.domain)))
         for value in own:
             group = self.owner[value].find()

@@ -54,6 +54,7 @@ STORED: dict[str, Callable[..., Any]] = {
 COPIED: dict[str, Callable[..., Any]] = {
     "parts of two sizes": lambda x, y: jnp.concatenate([x + y, y[:1]], 0),
     "only parts from outside": lambda x, y: jnp.concatenate([x, y], 0),
+    "a row and a vector": lambda x, y: jnp.concatenate([jnp.exp(x[:1]), jnp.tanh(y[0]).reshape(1, -1)], 0),
     "a part moved": lambda x, y: jnp.concatenate([x + y, (x + y)[::-1]], 0),
     "rows that are reduced": lambda x, y: jnp.concatenate([jax.nn.softmax(x), jnp.exp(y)], 0),
     "a part made of the concatenation": lambda x, y: jnp.concatenate(
