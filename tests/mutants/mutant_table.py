@@ -250,7 +250,7 @@ def modules() -> list[str]:
     """All modules that are mutated."""
     paths = (
         str(p.relative_to(ROOT))
-        for folder in ("backends", "dialects", "passes")
+        for folder in ("backends", "dialects", "kernels", "passes")
         for p in (ROOT / folder).rglob("*.py")
     )
     return sorted(p for p in paths if any(p.startswith(prefix) for prefix in TABLE))
