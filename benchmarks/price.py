@@ -29,15 +29,12 @@ import numpy as np
 from ablation import MODELS
 from run import load
 from scipy.stats import spearmanr
-from xdsl.dialects.builtin import FunctionType, ModuleOp
-from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Region, SSAValue
 
 import tilewright as tw
-from tilewright.backends.simulator import SimulationError, simulate
 from tilewright.dialects.graph import FusionOp
-from tilewright.dialects.graph.schedules import Schedule, schedule_attr
+from tilewright.dialects.graph.schedules import Schedule
 from tilewright.dialects.module import set_target
+from tilewright.dialects.schedule_text import schedule_text
 from tilewright.frontends import lower_function
 from tilewright.kernels.product_cost import on_cores
 from tilewright.machine import Machine
@@ -49,11 +46,9 @@ from tilewright.passes.lower.cube.contraction_choice import ContractionChoice
 from tilewright.passes.lower.scheduled import ScheduledKernel
 from tilewright.passes.pipeline import PIPELINE, run_stage
 from tilewright.support.files import write_part
+from tilewright.tuning.alone import Question, SimulatorJudge, module_of
 
 BEGIN, END = "<!-- price: begin -->", "<!-- price: end -->"
-
-BEHIND = ("npu-join-launches", "npu-check")
-"""Passes that say nothing of one kernel's time."""
 
 LEAST = 4
 """A kernel of fewer schedules ranks nothing."""
@@ -101,30 +96,10 @@ def fusions_of(function: Any, operands: Sequence[Any], target: str) -> list[Fusi
     return [op for op in module.walk() if isinstance(op, FusionOp) and not op.on_host]
 
 
-def alone(fusion: FusionOp, schedule: Schedule, target: str) -> ModuleOp:
-    """A program that is one fusion with a schedule."""
-    block = Block(arg_types=[v.type for v in fusion.inputs])
-    known: dict[SSAValue, SSAValue] = dict(zip(fusion.inputs, block.args, strict=True))
-    copy = fusion.clone(known)
-    copy.schedule = schedule_attr([schedule])
-    block.add_ops([copy, ReturnOp(*copy.results)])
-    kinds = FunctionType.from_lists([a.type for a in block.args], copy.result_types)
-    module = ModuleOp([FuncOp("main", kinds, Region(block))])
-    set_target(module, target)
-    return module
-
-
-def simulated(fusion: FusionOp, schedule: Schedule, machine: Machine, target: str) -> float | None:
+def simulated(fusion: FusionOp, schedule: Schedule, target: str) -> float | None:
     """Microseconds of a kernel alone; None where it cannot run so."""
-    module = alone(fusion, schedule, target)
-    stages = [s for s in PIPELINE if s.name not in BEHIND and not s.optional]
-    first = next(i for i, s in enumerate(stages) if s.name == "graph-schedule")
-    try:
-        for stage in stages[first:]:
-            run_stage(stage, module, target)
-        return simulate(module, machine).microseconds
-    except (PassError, SimulationError):
-        return None
+    (us,) = SimulatorJudge().microseconds([Question(str(module_of(fusion, target)), schedule_text(schedule), target)])
+    return us if np.isfinite(us) else None
 
 
 def judged(
@@ -134,7 +109,7 @@ def judged(
     kernel = plan.kernel(plan.stem, None)
     tried = list(kernel.candidates(plan.stem))
     tried = tried[:: max(-(-len(tried) // most), 1)]
-    pairs = [(kernel.bound(s), simulated(fusion, s, machine, target)) for s in tried]
+    pairs = [(kernel.bound(s), simulated(fusion, s, target)) for s in tried]
     known = [(price, time) for price, time in pairs if time is not None and np.isfinite(price)]
     return type(kernel).__name__, [p for p, _ in known], [t for _, t in known]
 

@@ -95,8 +95,9 @@ def _message(error: Exception) -> str:
     # what only the compiler itself can have raised, so that it is loaded
     from ..api.program import CompileError
     from ..backends.simulator.errors import SimulationError
+    from ..knowledge.base import KnowledgeError
 
-    if isinstance(error, CompileError | SimulationError):
+    if isinstance(error, CompileError | SimulationError | KnowledgeError):
         return str(error)
     if (said := unreadable(error)) is not None:
         return said

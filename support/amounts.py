@@ -1,4 +1,4 @@
-"""Amounts of memory as people write them."""
+"""Amounts of memory and of time as people write them."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shlex
 import subprocess
@@ -16,7 +15,6 @@ from typing import Protocol
 from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
-from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from ..backends.simulator import SimulationError, simulate
@@ -70,13 +68,6 @@ def module_of(fusion: FusionOp, target: str) -> ModuleOp:
     return module
 
 
-def text_of(module: ModuleOp) -> str:
-    """A module as text, without places."""
-    out = io.StringIO()
-    Printer(out).print_op(module)
-    return out.getvalue()
-
-
 def fusion_of(module: ModuleOp) -> FusionOp:
     """The fusion of a program that is one."""
     return next(op for op in module.walk() if isinstance(op, FusionOp))
@@ -128,7 +119,7 @@ class CommandJudge:
 
     def _of(self, question: Question) -> float:
         try:
-            text = text_of(lowered(question))
+            text = str(lowered(question))
         except (PassError, VerifyException):
             return inf
         with tempfile.TemporaryDirectory() as folder:

@@ -39,13 +39,15 @@ BETTER = 1 - 1e-9
 class KernelTask:
     """What is to be found out of a kernel.
 
-    key: its fingerprint; module: its fusion as a program of its own; taken: its schedule; target: the chip; judge: who
+    key: its fingerprint; module: its fusion as a program of its own; taken: its schedule; before: what it
+    takes with that, in microseconds, as the judge says; target: the chip; judge: who
     judges the `verify` best plans; search, seed, evaluations, seconds: how the best ones by the price are looked for.
     """
 
     key: str
     module: str
     taken: str
+    before: float
     target: str
     judge: Judge
     verify: int
@@ -103,11 +105,12 @@ class Outcome:
         return max(side.gained for side in self.sides)
 
 
-def unchanged(key: str, name: str, plan: str, microseconds: float, start: float, how: str) -> Outcome:
+def unchanged(task: KernelTask, name: str, start: float, how: str) -> Outcome:
     """A kernel that is not searched for. start: microseconds until its cores have begun."""
-    alone = Side(False, plan, microseconds, microseconds, microseconds)
-    work = microseconds - start
-    return Outcome(key, name, (alone, Side(True, plan, work, work, microseconds)), 0, how)
+    work = task.before - start
+    alone = Side(False, task.taken, task.before, task.before, task.before)
+    stage = Side(True, task.taken, work, work, task.before)
+    return Outcome(task.key, name, (alone, stage), 0, how)
 
 
 def known_outcome(key: str, entries: Sequence[Entry], judge: str) -> Outcome | None:
@@ -128,13 +131,12 @@ def tune_kernel(task: KernelTask) -> Outcome:
     (plan,) = launches_of(fusion, machine)
     kernel = plan.kernel(plan.stem, None if type(taken) is plan.choices else type(taken)())
     start = kernel.occupancy(taken).launch_microseconds(machine)
-    (before,) = task.times([taken])
-    if not isfinite(before):
-        return unchanged(task.key, plan.stem, task.taken, before, start, "the judge cannot run it")
+    if not isfinite(task.before):
+        return unchanged(task, plan.stem, start, "the judge cannot run it")
     try:
-        search = _Search(task, kernel, kernel.space(plan.stem), taken, before, start)
+        search = _Search(task, kernel, kernel.space(plan.stem), taken, start)
     except PassError as error:
-        return unchanged(task.key, plan.stem, task.taken, before, start, f"not searched: {error}")
+        return unchanged(task, plan.stem, start, f"not searched: {error}")
     end = None if task.seconds is None else monotonic() + task.seconds
     first = search.side(False, None if task.seconds is None else task.seconds / 2)
     second = search.side(True, None if end is None else max(end - monotonic(), 0.0))
@@ -165,7 +167,7 @@ def tune_kernel(task: KernelTask) -> Outcome:
 
 
 class _Search:
-    """The search for the plans of one kernel, of which the one that is `taken` takes so long `before`."""
+    """The search for the plans of one kernel, whose cores have begun after `start` microseconds."""
 
     def __init__(
         self,
@@ -173,13 +175,13 @@ class _Search:
         kernel: ScheduledKernel,
         space: KernelSpace,
         taken: Schedule,
-        before: float,
         start: float,
     ) -> None:
         self.task, self.kernel, self.space, self.taken = task, kernel, space, taken
-        self.before, self.start, self.size = before, start, space.space.size
+        self.before, self.start, self.size = task.before, start, space.space.size
         priced = kernel.bound(taken) - start
-        self.scale = priced / (before - start) if before > start and isfinite(priced) else 1.0
+        work = task.before - start
+        self.scale = priced / work if work > 0 and isfinite(priced) else 1.0
 
     def side(self, joined: bool, seconds: float | None) -> Side:
         """What is found for a launch by itself, or for a stage of one of several."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-
-from xdsl.dialects.builtin import ModuleOp
+from dataclasses import InitVar, dataclass, field
 
 from ..api.plans import KnownPlans
 from ..dialects.graph import FusionOp
@@ -19,11 +17,12 @@ from .alone import module_of
 
 @dataclass
 class Kernel:
-    """A kernel of a program. module: its fusion as a program of its own; taken: the schedule that the fusion gets;
-    launches: how many fusions are this kernel; microseconds: what one takes by itself, once that was judged."""
+    """A kernel of a program. module: its fusion as the text of a program of its own; taken: the schedule that the
+    fusion gets; launches: how many fusions are this kernel; microseconds: what one takes by itself, once that was
+    judged."""
 
     key: str
-    module: ModuleOp
+    module: str
     taken: Schedule
     launches: int = 0
     microseconds: float = 0.0
@@ -35,18 +34,21 @@ class Recorder:
     of a program that are one launch with whole sums."""
 
     target: str
-    base: KnowledgeBase | None = None
+    base: InitVar[KnowledgeBase | None] = None
     instead: Mapping[str, Sequence[KnownPlan]] = field(default_factory=dict[str, Sequence[KnownPlan]])
     kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
+
+    def __post_init__(self, base: KnowledgeBase | None) -> None:
+        self.known = None if base is None else KnownPlans(base)
 
     def find(self, fusion: FusionOp, machine: Machine) -> Sequence[KnownPlan]:
         own = self.instead.get(fingerprint(fusion, machine)) if self.instead else None
         if own is not None:
             return own
-        return () if self.base is None else KnownPlans(self.base).find(fusion, machine)
+        return () if self.known is None else self.known.find(fusion, machine)
 
     def near(self, fusion: FusionOp, machine: Machine) -> Sequence[Schedule]:
-        return () if self.base is None else KnownPlans(self.base).near(fusion, machine)
+        return () if self.known is None else self.known.near(fusion, machine)
 
     def refuse(self, fusion: FusionOp, why: str) -> None:
         pass
@@ -56,5 +58,5 @@ class Recorder:
             return
         key = fingerprint(fusion, machine)
         if key not in self.kernels:
-            self.kernels[key] = Kernel(key, module_of(fusion, self.target), schedules[0])
+            self.kernels[key] = Kernel(key, str(module_of(fusion, self.target)), schedules[0])
         self.kernels[key].launches += 1

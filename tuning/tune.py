@@ -27,11 +27,11 @@ from ..passes.alternatives import alternatives as every_alternative
 from ..passes.known_plans import KnownPlan
 from ..support.amounts import seconds_in
 from ..support.files import write_plot
-from .alone import Judge, Question, SimulatorJudge, text_of
+from .alone import Judge, Question, SimulatorJudge
 from .kernel_search import BETTER, EXACT, KernelTask, Outcome, known_outcome, tune_kernel
 from .recorder import Kernel, Recorder
 from .search.sampled import SEARCHES
-from .subgraphs import WithoutFound, faster_without
+from .subgraphs import faster_without
 from .workers import Workers, done
 
 Progress = Callable[[str], object]
@@ -179,7 +179,7 @@ def tune(
     of what these draw. workers: processes that search, or the address of a Dask cluster. alternatives: how many
     programs are compiled without some alternatives of the compiler, to see whether the whole is faster so.
 
-    Raises CompileError.
+    Raises CompileError, and KnowledgeError where the store cannot be written.
     """
     begin = monotonic()
     seconds = _checked(budget, search, verify, evaluations)
@@ -206,7 +206,17 @@ def tune(
     left = _ordered([k for k in kernels if k.key not in found], judge, chip)
     tasks = [
         KernelTask(
-            k.key, text_of(k.module), schedule_text(k.taken), chip, judge, verify, search, seed, evaluations, share
+            k.key,
+            k.module,
+            schedule_text(k.taken),
+            k.microseconds,
+            chip,
+            judge,
+            verify,
+            search,
+            seed,
+            evaluations,
+            share,
         )
         for k, share in zip(left, _shares(left, seconds, workers), strict=True)
     ]
@@ -222,26 +232,15 @@ def tune(
     first = program.report().microseconds
     gains = {k.key: found[k.key].gained * k.launches for k in kernels if found[k.key].gained > 0}
     best = _fastest(compiled, program, {key: _plans(found[key]) for key in gains}, gains)
-    left_out = WithoutFound((), best.report().microseconds, 0)
+    without: tuple[str, ...] = ()
     if alternatives:
         known = {key: _plans(found[key]) for key in gains}
-        made: dict[tuple[str, ...], Program] = {}
-
-        def judged(without: tuple[str, ...]) -> float:
-            say(f"without {', '.join(without)}")
-            try:
-                made[without], _ = compiled(known, without)
-            except CompileError:
-                return inf
-            return made[without].report().microseconds
-
         names = [each.name for each in every_alternative() if asked.may(each.name)]
-        left_out = faster_without(names, judged, alternatives, left_out.microseconds, seed)
-        best = made[left_out.without] if left_out.without else best
+        best, without = _without(lambda out: compiled(known, out)[0], names, best, alternatives, seed, say)
     rows = sorted((_row(k, found[k.key]) for k in kernels), key=lambda row: -row.before * row.launches)
     after, seconds = best.report().microseconds, monotonic() - begin
-    report = TuneReport(tuple(rows), first, after, seconds, chip, left_out.without)
-    options = replace(asked, without={*asked.without, *left_out.without}, plans=store)
+    report = TuneReport(tuple(rows), first, after, seconds, chip, without)
+    options = replace(asked, without={*asked.without, *without}, plans=store)
     return Tuned(best, report, base, options)
 
 
@@ -267,7 +266,7 @@ def _ordered(kernels: Sequence[Kernel], judge: Judge, target: str) -> list[Kerne
     """Kernels, those first that take most of a program."""
 
     def weight(kernel: Kernel) -> float:
-        question = Question(text_of(kernel.module), schedule_text(kernel.taken), target)
+        question = Question(kernel.module, schedule_text(kernel.taken), target)
         (us,) = judge.microseconds([question])
         kernel.microseconds = us
         return us * kernel.launches if isfinite(us) else 0.0
@@ -327,3 +326,26 @@ def _fastest(
         if tried.report().microseconds < least * BETTER:
             best, kept, least = tried, {**kept, key: better[key]}, tried.report().microseconds
     return best
+
+
+def _without(
+    compiled: Callable[[Sequence[str]], Program],
+    names: Sequence[str],
+    program: Program,
+    most: int,
+    seed: int,
+    say: Progress,
+) -> tuple[Program, tuple[str, ...]]:
+    """The program without those alternatives that it is faster without, and which these are."""
+    made: dict[tuple[str, ...], Program] = {(): program}
+
+    def judged(without: tuple[str, ...]) -> float:
+        say(f"without {', '.join(without)}")
+        try:
+            made[without] = compiled(without)
+        except CompileError:
+            return inf
+        return made[without].report().microseconds
+
+    found = faster_without(names, judged, most, program.report().microseconds, seed)
+    return made[found.without], found.without

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ...knowledge.base import Entry, KnowledgeBase, KnowledgeError, read_lines
+from ...knowledge.base import Entry, KnowledgeBase, read_lines
 from ..build import options_of, user_of
 from ..common import CliError, print_json, table, tell, working
 from ..inputs import example_inputs
@@ -121,8 +121,6 @@ def _merge(args: argparse.Namespace, base: KnowledgeBase) -> int:
     others = [KnowledgeBase(_given(path)) for path in args.files]
     if not others:
         raise CliError("kb merge: which ones? give the files that are to be merged")
-    for other in others:
-        _there(other)
     return _added(args, base, [e for other in others for e in other.entries()])
 
 
@@ -141,7 +139,7 @@ def _import(args: argparse.Namespace, base: KnowledgeBase) -> int:
     found: list[Entry] = []
     for path in args.files or ("-",):
         text = sys.stdin.read() if path == "-" else Path(_given(path)).read_text()
-        found += _read(text.splitlines(), "standard input" if path == "-" else path)
+        found += read_lines(text.splitlines(), "standard input" if path == "-" else path)
     return _added(args, base, found)
 
 
@@ -152,12 +150,12 @@ def _prune(args: argparse.Namespace, base: KnowledgeBase) -> int:
     _there(base)
     begins = tuple(args.files)
     gone = [e for e in base.entries() if (e.kernel.startswith(begins) if begins else e.price != VERSION)]
-    count = _written(lambda: base.remove(e.kernel for e in gone)) if gone else 0
+    count = base.remove(e.kernel for e in gone) if gone else 0
     return _said(args, {"removed": count}, f"removed {count} plans from {args.base}")
 
 
 def _added(args: argparse.Namespace, base: KnowledgeBase, entries: Sequence[Entry]) -> int:
-    count = _written(lambda: base.add(entries))
+    count = base.add(entries)
     return _said(args, {"read": len(entries), "kept": count}, f"kept {count} of {len(entries)} plans in {args.base}")
 
 
@@ -167,20 +165,6 @@ def _said(args: argparse.Namespace, found: dict[str, Any], sentence: str) -> int
     else:
         print(sentence)
     return 0
-
-
-def _written(write: Any) -> int:
-    try:
-        return write()
-    except KnowledgeError as error:
-        raise CliError(str(error)) from None
-
-
-def _read(lines: Sequence[str], source: str) -> list[Entry]:
-    try:
-        return [*read_lines(lines, source)]
-    except KnowledgeError as error:
-        raise CliError(str(error)) from None
 
 
 def _there(base: KnowledgeBase) -> None:

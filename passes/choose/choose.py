@@ -44,7 +44,7 @@ from ..alternatives import JOIN, PLACED, PREFETCH
 from ..base import ChoosingPass
 from ..errors import PassError, TooLarge, attempted
 from ..instantiation import Instantiation, has_open_sizes
-from ..known_plans import KnownPlan, PlanSource, source_of
+from ..known_plans import KnownPlan, source_of
 from ..launch_groups import LaunchPoint
 from ..lower.cube.draining import pack_for_drain
 from ..lower.scheduled import ScheduledKernel, cannot_obey
@@ -64,10 +64,7 @@ from .pareto import Chosen, ParetoFront, Runs, apart, fixed, pareto_points, toge
 from .placed import place_parts
 from .product_ways import Kinds, ProductWays, say_cut
 from .rewrites import Rewrites, replaced, rewrites_of
-
-CREDIBLE = 0.75
-"""What is known of a plan counts no less than this share of its price: the price is that far from the simulator's times
-in benchmarks/price.py, and what stands in a file may be anything."""
+from .taken_plans import TakenPlans
 
 
 @dataclass(frozen=True)
@@ -84,10 +81,11 @@ class GraphSchedulePass(ChoosingPass):
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         scheduler = Scheduler(machine, oracle_of(self.oracle), parse_pins(self.schedule), without=self.without)
-        scheduler.plans = source_of(self.plans)
+        source = source_of(self.plans)
+        scheduler.plans = None if source is None else TakenPlans(source, machine)
         scheduler.choose_layouts(module, LayoutKinds.without(self.without))
         scheduler.module(module)
-        set_known_plans(module, scheduler.known_taken)
+        set_known_plans(module, 0 if scheduler.plans is None else scheduler.plans.count)
         if self.may(PLACED):
             place_parts(module, machine)
 
@@ -110,12 +108,8 @@ class Scheduler:
         self.static_shapes = True
         """Whether all sizes are known, so that a product may be on vector cores: a schedule for other sizes, too, is
         one for the cube."""
-        self.plans: PlanSource | None = None
-        """Who knows plans of fusions."""
-        self.known: set[Schedule] = set()
-        """What it knew."""
-        self.known_taken = 0
-        """How many fusions get such a schedule."""
+        self.plans: TakenPlans | None = None
+        """Plans that are known of kernels."""
         self.layouts: Mapping[SSAValue, LayoutName] = {}
         """Tensors that have been given another layout."""
         self.names: KernelNames[Chosen] = KernelNames()
@@ -336,8 +330,7 @@ class Scheduler:
             say_cut(fusion, chosen.judged, instead)
         schedules = [s for chosen in taken for s in chosen.schedules]
         if self.plans is not None:
-            self.plans.chosen(fusion, schedules, self.machine)
-            self.known_taken += len(schedules) == 1 and schedules[0] in self.known
+            self.plans.chosen(fusion, schedules)
         if has_open_sizes(fusion):
             launches = launches_of(fusion, self.machine)
             if len(launches) == len(schedules):
@@ -448,7 +441,9 @@ class Scheduler:
             return self.front(kernel, [asked], [self.oracle.microseconds(kernel, asked)], asked, None)
         tried = list(kernel.candidates(name))
         us = [*judged(self.oracle, kernel, tried)]
-        known = () if asked.chosen() else self.known_plans(kernel, name, type(asked))
+        known: Sequence[KnownPlan] = ()
+        if self.plans is not None and self.static_shapes and not asked.chosen():
+            known = self.plans.of(kernel, name, type(asked))
         tried, us = [*tried, *(plan.schedule for plan in known)], [*us, *(plan.microseconds for plan in known)]
         best = tried[min(range(len(tried)), key=us.__getitem__)]
 
@@ -459,37 +454,6 @@ class Scheduler:
             return schedule
 
         return self.front(kernel, tried, us, complete(best), complete)
-
-    def known_plans(self, kernel: ScheduledKernel, name: str, kind: type[Schedule]) -> Sequence[KnownPlan]:
-        """The plans of a kind that are known of a kernel, and can be obeyed."""
-        if self.plans is None or not self.static_shapes:
-            return ()
-        found: list[KnownPlan] = []
-        for known in self.plans.find(kernel.fusion, self.machine):
-            if not isinstance(known.schedule, kind):
-                continue
-            try:
-                kernel.check(name, known.schedule)
-                least = CREDIBLE * kernel.bound(known.schedule)
-                found.append(known._replace(microseconds=max(known.microseconds, least)))
-                self.known.add(kernel.completed(name, known.schedule))
-            except PassError as error:
-                self.plans.refuse(kernel.fusion, str(error))
-        return found or self._scaled_plans(kernel, name, kind)
-
-    def _scaled_plans(self, kernel: ScheduledKernel, name: str, kind: type[Schedule]) -> Sequence[KnownPlan]:
-        """Plans that are known of kernels of other sizes, made to fit a kernel: they count what the price says."""
-        assert self.plans is not None
-        schedules = [s for s in self.plans.near(kernel.fusion, self.machine) if isinstance(s, kind)]
-        if not schedules:
-            return ()
-        space, found = kernel.space(name), list[KnownPlan]()
-        for numbers in dict.fromkeys(space.near(s) for s in schedules):
-            schedule = None if numbers is None else space.schedule(numbers)
-            if schedule is not None:
-                found.append(KnownPlan(schedule, kernel.bound(schedule)))
-                self.known.add(schedule)
-        return found
 
     def front(
         self,

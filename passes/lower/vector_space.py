@@ -50,6 +50,8 @@ class VectorSpace(KernelSpace):
         self.space = PlanSpace((*tiles, Choice("cores", self.cores, len(tiles))))
         self.cycles: dict[tuple[int, ...], float] = {}
         """Cycles of all pipes with a tile, as far as known."""
+        self.tables: dict[int, np.ndarray] = {}
+        """Cycles of loads and stores, by their numbers and those of their axes, as far as known."""
         self.grids: dict[tuple[tuple[int, ...], int], tuple[int, ...] | None] = {}
 
     def _lengths(self, axis: int, multiple: int) -> tuple[int, ...]:
@@ -87,27 +89,27 @@ class VectorSpace(KernelSpace):
         return checked(self.kernel, self.name, VectorSchedule(axes, tile, grid, self.kernel.slots))
 
     def numbers(self, schedule: Schedule) -> tuple[int, ...] | None:
-        if not isinstance(schedule, VectorSchedule) or schedule.tile is None or schedule.grid is None:
-            return None
-        if len(schedule.tile) != len(self.order):
-            return None
-        values = [*(schedule.tile[a] for a in self.order), size(schedule.grid)]
-        choices = self.space.choices
-        if any(v not in c.values for c, v in zip(choices, values, strict=True)):
+        values, choices = self._values(schedule), self.space.choices
+        if values is None or any(v not in c.values for c, v in zip(choices, values, strict=True)):
             return None
         return tuple(c.values.index(v) for c, v in zip(choices, values, strict=True))
 
     def near(self, schedule: Schedule) -> tuple[int, ...] | None:
+        wanted = self._values(schedule)
+        if wanted is None:
+            return None
+        head = [nearest(c.values, n) for c, n in zip(self.space.choices, wanted, strict=True)]
+        able = [i for i, cores in enumerate(self.cores) if self._grid(self._tile(head[:-1]), cores) is not None]
+        head[-1] = able[nearest([self.cores[i] for i in able], self.cores[head[-1]])]
+        return tuple(head)
+
+    def _values(self, schedule: Schedule) -> list[int] | None:
+        """What a schedule says of each choice; None where it is one of another kernel."""
         if not isinstance(schedule, VectorSchedule) or schedule.tile is None or schedule.grid is None:
             return None
         if len(schedule.tile) != len(self.order):
             return None
-        wanted = [*(schedule.tile[a] for a in self.order), size(schedule.grid)]
-        both = zip(self.space.choices, wanted, strict=True)
-        head = [nearest(c.values, n) for c, n in both]
-        able = [i for i, cores in enumerate(self.cores) if self._grid(self._tile(head[:-1]), cores) is not None]
-        head[-1] = able[nearest([self.cores[i] for i in able], self.cores[head[-1]])]
-        return tuple(head)
+        return [*(schedule.tile[a] for a in self.order), size(schedule.grid)]
 
     # -- prices ------------------------------------------------------------------------------------------------
 
@@ -131,7 +133,6 @@ class VectorSpace(KernelSpace):
 
     def _of_tile(self, tile: tuple[int, ...]) -> np.ndarray:
         """Microseconds with a tile, by how many cores work."""
-        counts = self.kernel.counts(tile)
         shares = np.full(len(self.cores), np.inf)
         for i, cores in enumerate(self.cores):
             grid = self._grid(tile, cores)
@@ -139,7 +140,6 @@ class VectorSpace(KernelSpace):
                 own, given = self.kernel.shared(tile, grid)
                 busiest = size([-(-n // g) for n, g in zip(own, given, strict=True)])
                 shares[i] = busiest / max(size(own), 1)
-        del counts
         return self._launches + self._cycles(tile) * shares / self.machine.clock_mhz
 
     def _cycles(self, tile: tuple[int, ...]) -> float:
@@ -175,11 +175,11 @@ class VectorSpace(KernelSpace):
         for i, (stage, axes) in enumerate(self._copies):
             if prod(len(self._choice(a).values) for a in axes if a not in fixed) > MOST_TABLE:
                 continue
-            known = self._tables.get(i)
+            known = self.tables.get(i)
             if known is None:
                 if prod(len(self._choice(a).values) for a in axes) > MOST_TABLE:
                     continue
-                known = self._tables[i] = self._table(stage, axes)
+                known = self.tables[i] = self._table(stage, axes)
             total += known[tuple(fixed.get(a, slice(None)) for a in axes)].min()
         return float(total)
 
@@ -198,10 +198,6 @@ class VectorSpace(KernelSpace):
             warm = step.source in self.kernel.warm
             found[at] = copy_cycles(step.kind, step.view, step.box(tile), self.machine, warm)
         return found
-
-    @cached_property
-    def _tables(self) -> dict[int, np.ndarray]:
-        return {}
 
     @cached_property
     def _copies(self) -> list[tuple[int, list[int]]]:

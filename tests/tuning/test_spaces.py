@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -69,6 +69,11 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Any], type[KernelSpace]]] = {
 @cache
 def kernel_of(name: str, target: str) -> tuple[ScheduledKernel, KernelSpace]:
     fn, args, _ = PROGRAMS[name]
+    return made(fn, args, target)
+
+
+def made(fn: Callable[..., Any], args: Sequence[Any], target: str) -> tuple[ScheduledKernel, KernelSpace]:
+    """The largest kernel of a program, and its space."""
     module = lower_function(fn, args).module
     for stage in PIPELINE:
         if stage.name == "graph-schedule":
@@ -176,20 +181,13 @@ def test_rows_that_are_no_plans_have_no_price(name: str, target: str) -> None:
 
 def test_plans_of_other_sizes_are_made_to_fit() -> None:
     _, small = kernel_of("product", "ascend-910b1")
-    module = lower_function(lambda x, w: x @ w, [struct(200, 150), struct(150, 96)]).module
-    for stage in PIPELINE:
-        if stage.name == "graph-schedule":
-            break
-        if not stage.optional:
-            run_stage(stage, module, "ascend-910b1")
-    (fusion,) = (op for op in module.walk() if isinstance(op, FusionOp))
-    (plan,) = launches_of(fusion, Machine.load("ascend-910b1"))
-    space, made = plan.kernel(plan.stem, None).space(plan.stem), 0
+    _, space = made(lambda x, w: x @ w, [struct(200, 150), struct(150, 96)], "ascend-910b1")
+    fitted = 0
     for numbers in some(small, 200, 4).tolist():
         schedule = small.schedule(tuple(numbers))
         near = None if schedule is None else space.near(schedule)
-        made += near is not None and space.schedule(near) is not None
-    assert made
+        fitted += near is not None and space.schedule(near) is not None
+    assert fitted
 
 
 def test_parts() -> None:

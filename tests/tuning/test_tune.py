@@ -225,6 +225,7 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
         ["kb", "merge", "q.sqlite"],
         ["kb", "import", "q.sqlite", "f.tw"],
         ["tune", "f.tw", "--oracle", "measure"],
+        ["kb", "import", "f.tw", "p.jsonl"],
         ["tune", "f.tw", "--verify", "0"],
     ):
         assert main(words) == 1

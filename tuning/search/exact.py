@@ -23,7 +23,7 @@ Plan = tuple[int, ...]
 """A plan: for each choice the number of its value."""
 
 MOST_CHILDREN = 1 << 18
-"""Plans of one node that are priced together, at most: more are made level by level."""
+"""Plans of one node that are priced together, at most."""
 
 
 class Priced(Protocol):

@@ -20,7 +20,6 @@ from ....kernels.columns import launching, missing
 from ....kernels.product import FRACTAL, Extents
 from ....kernels.product_cost import TileCosts
 from ....kernels.space import Choice, Plans, PlanSpace, parts_of
-from ..schedule import share
 from ..spaces import KernelSpace, checked, nearest
 from .cube_loads import loads_of
 from .cube_schedule import accumulators, tile_of
@@ -57,9 +56,12 @@ class ProductSpace(KernelSpace):
                 Choice("cores", self.divisions, 2),
             )
         )
+        self.grids = np.array(self.divisions, np.int64).reshape(len(self.divisions), -1)
+        """The divisions, one a row."""
+        self.working: dict[Extents, np.ndarray] = {}
         self.bases: dict[Extents, TileCosts] = {}
         self.steps: dict[tuple[int, int, int], Extents | None] = {}
-        self.loads: dict[tuple[int, ...], tuple[Extents, Extents, Extents] | None] = {}
+        self.loads: dict[Extents, tuple[Extents, Extents] | None] = {}
 
     def _loads_tried(self) -> tuple[tuple[int, int], ...]:
         """Steps of the cube that loads of lhs and of rhs have along k, of which one divides the other; (0, 0) for as
@@ -101,14 +103,12 @@ class ProductSpace(KernelSpace):
         """The loads that have so many steps each; None where others are the same, or one does not nest in the other."""
         problem = self.problem
         if not lhs:
-            key = tuple(step)
-            if key not in self.loads:
-                found = loads_of(
-                    problem, self.machine, dict(enumerate(step)), self.kernel.l1_bytes, 2, CubeSchedule()
-                )
-                self.loads[key] = None if found is None else tuple(tuple(e.values()) for e in found)  # pyright: ignore[reportArgumentType]
-            known = self.loads[key]
-            return None if known is None or tuple(known[0]) != key else (known[1], known[2])
+            if step not in self.loads:
+                free = CubeSchedule()
+                found = loads_of(problem, self.machine, dict(enumerate(step)), self.kernel.l1_bytes, 2, free)
+                same = found is not None and tuple(found[0].values()) == tuple(step)
+                self.loads[step] = (tuple(found[1].values()), tuple(found[2].values())) if found and same else None
+            return self.loads[step]
         k = problem.long_k(step) if problem.k else None
         steps = 1 if k is None else -(-problem.extents[k] // step[k])
         if max(lhs, rhs) > steps or max(lhs, rhs) % min(lhs, rhs):
@@ -148,7 +148,9 @@ class ProductSpace(KernelSpace):
 
     def schedule(self, plan: Sequence[int]) -> Schedule | None:
         found = self._schedule(self.space.values(plan))
-        if found is None or not self._is_division(found) or not self.kernel.rows_fit(found):
+        if found is None or found.step is None or not self._working(found.step)[plan[-1]]:
+            return None
+        if not self.kernel.rows_fit(found):
             return None
         return checked(self.kernel, self.name, found)
 
@@ -203,10 +205,12 @@ class ProductSpace(KernelSpace):
 
         return (*head, min(able, key=apart)) if able else None
 
-    def _is_division(self, schedule: CubeSchedule) -> bool:
-        """Whether all cores of a schedule have work."""
-        step, grid = schedule.step or (), schedule.grid or ()
-        return all(share(self.problem.tiles(a, step[a]), grid[a])[0] == grid[a] for a in self.cut)
+    def _working(self, step: Extents) -> np.ndarray:
+        """With which divisions all cores have work, where tiles have this step."""
+        if step not in self.working:
+            counts = np.array([self.problem.tiles(a, step[a]) for a in self.cut], np.int64)
+            self.working[step] = (-(-counts // -(-counts // self.grids)) == self.grids).all(axis=1)
+        return self.working[step]
 
     # -- prices ------------------------------------------------------------------------------------------------
 
@@ -219,13 +223,11 @@ class ProductSpace(KernelSpace):
         if fixed == first:
             return np.array(known, bool)[which.ravel()]
         able = np.zeros((len(heads), len(self.divisions)), bool)
-        grids = np.array(self.divisions).reshape(len(self.divisions), -1)
         for i in np.flatnonzero(known).tolist():
             values = self.space.values(heads[i].tolist())
             step = self._step(values["rows"], values["columns"], values["depth"])
             assert step is not None
-            counts = np.array([self.problem.tiles(a, step[a]) for a in self.cut], np.int64)
-            able[i] = (-(-counts // -(-counts // grids)) == grids).all(axis=1)
+            able[i] = self._working(step)
         return able[which.ravel(), rows[:, first]]
 
     def _begins(self, values: Mapping[str, Any]) -> bool:
@@ -242,50 +244,29 @@ class ProductSpace(KernelSpace):
             return found
         first = self.space.fixed(2)
         heads, which = np.unique(plans[:, :first], axis=0, return_inverse=True)
-        grids = np.array(self.divisions).reshape(len(self.divisions), -1)[plans[:, first]]
-        rows = [self._row(head) for head in heads.tolist()]
-        for inner in dict.fromkeys(row[0] for row in rows if row is not None):
-            own = [i for i, row in enumerate(rows) if row is not None and row[0] == inner]
+        schedules = [self._schedule(self.space.values(head)) for head in heads.tolist()]
+        for inner in self.space.choices[4].values:
+            own = {i: s for i, s in enumerate(schedules) if s is not None and s.inner == inner}
+            if not own:
+                continue
             number = np.full(len(heads), -1)
-            number[own] = range(len(own))
+            number[[*own]] = range(len(own))
             at = np.flatnonzero(number[which.ravel()] >= 0)
-            known = [row for i in own if (row := rows[i]) is not None]
-            cores = {a: grids[at, i] for i, a in enumerate(self.cut)}
-            one = np.ones(len(at), np.int64)
-            of = number[which.ravel()[at]]
+            of, division = number[which.ravel()[at]], plans[at, first]
+            cores, one = dict(zip(self.cut, self.grids[division].T, strict=True)), np.ones(len(at), np.int64)
             run = self.kernel.run_of(
-                [row[1] for row in known],
+                [self.kernel.tile_costs_of(s) for s in own.values()],
                 of,
                 [cores.get(a, one) for a in self.problem.out],
                 inner,
-                np.array([row[2] for row in known])[of],
+                np.array([(s.l0c or 1) > 1 for s in own.values()])[of],
             )
             with np.errstate(invalid="ignore", divide="ignore"):
                 price = run.price(self.machine)
-                us = np.broadcast_to(price.microseconds - (price.launch if self.joined else 0.0), len(at)).copy()
-            us[~self._divided([row[1] for row in known], of, cores)] = np.inf
-            found[at] = us
+                us = price.microseconds - (price.launch if self.joined else 0.0)
+            working = np.array([self._working(s.step or ()) for s in own.values()])[of, division]
+            found[at] = np.where(working, us, np.inf)
         return found
-
-    def _divided(self, tiles: Sequence[TileCosts], of: np.ndarray, cores: dict[int, np.ndarray]) -> np.ndarray:
-        """Whether cores along all axes have work, and are no more than there are, unless each tile is dealt."""
-        counts = np.array([[int(n) for n in each.counts] for each in tiles])[of]
-        ok, points = np.ones(len(of), bool), np.ones(len(of), np.int64)
-        for i, a in enumerate(self.problem.out):
-            if a in cores:
-                each = -(-counts[:, i] // cores[a])
-                ok &= -(-counts[:, i] // each) == cores[a]
-                points = points * cores[a]
-        whole = [i for i, a in enumerate(self.problem.out) if a in cores]
-        return ok & ((points <= self.machine.cube_cores) | (points == counts[:, whole].prod(axis=1)))
-
-    def _row(self, head: Sequence[int]) -> tuple[str, TileCosts, bool] | None:
-        """The inner loop of plans that begin so, what their tiles cost, and whether one begins while the sums of the
-        one before leave."""
-        schedule = self._schedule(self.space.values(head))
-        if schedule is None:
-            return None
-        return schedule.inner or "m", self.kernel.tile_costs_of(schedule), (schedule.l0c or 1) > 1
 
     def bound(self, prefixes: Plans) -> np.ndarray:
         """A roofline: as many tiles for the busiest core as the best division gives, whatever is read alike."""
