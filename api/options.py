@@ -11,6 +11,7 @@ from types import UnionType
 from typing import Literal
 
 from ..backends.pool import POLICIES
+from ..knowledge.goals import LATENCY, Goal
 from ..passes.alternatives import FORMER, JOIN, UNIT_FLAGS, check_names
 from ..passes.errors import PassError
 from ..passes.known_plans import PlanSource
@@ -77,7 +78,10 @@ class Options:
         pool: How the pool of a `DynamicProgram` chooses places in device memory: `best-fit` or `buddy`.
         pool_bytes: How much device memory that pool has. None: all of the chip's.
         plans: A knowledge base of plans that `tilewright tune` has written: kernels that it has are cut as it says
-            (docs/tuning.md). None: that of the environment variable TILEWRIGHT_PLANS, if it is set; empty: none.
+            (docs/tuning.md), and of those that it has not as plans say that Tilewright comes with. None: that of the
+            environment variable TILEWRIGHT_PLANS, or else the user's own; empty: no plans at all.
+        plans_for: What these plans are good for: `latency`, or, as it was tuned for, `energy`, `edp`, or with a limit
+            `latency, 150 W`. Those that are not for latency are taken whatever else is faster.
         hivm: Whether kernels take forms that the vendor's IR has, so that `Program.to_hivm` gives them as its text.
 
     What alternatives were called before, as in `Options(pooling=False)`, is taken for `without` for one version more.
@@ -101,6 +105,7 @@ class Options:
     memory_limit: int | str | None = None
     hivm: bool = False
     plans: str | Path | PlanSource | None = None
+    plans_for: str = LATENCY
     fuse: InitVar[bool | None] = None
     attention: InitVar[bool | None] = None
     turned: InitVar[bool | None] = None
@@ -149,7 +154,7 @@ class Options:
             self.memory_limit_bytes,
             tuple(sorted({*self.without, *((UNIT_FLAGS,) if self.hivm else ())})),
             self.hivm,
-            plans_named(self.plans),
+            plans_named(self.plans, self.plans_for),
         )
         left_out = {name for name, asked in ((CHECKER, self.check), (JOINER, self.may(JOIN))) if not asked}
         return [s for s in pinned(stages, choices) if s.name not in left_out]
@@ -192,6 +197,7 @@ def _check(options: Options) -> None:
         "quantization": (QuantConfig | str | Path | None, "a tw.QuantConfig, a .toml file or a mode"),
         "cache": (str | Path | None, "the path of a directory"),
         "oracle": (str, "its name"),
+        "plans_for": (str, "a goal such as 'energy'"),
         "plans": (str | Path | PlanSource | None, "the path of a knowledge base"),
         "winograd": (str | Mapping, "a choice, or a dict of choices by the names of products"),
     }
@@ -207,6 +213,7 @@ def _check(options: Options) -> None:
     if options.weights is not None and not _are(options.weights, str):
         raise _wrong("weights", "the names of arguments", options.weights)
     try:
+        Goal.parse(options.plans_for)
         parse_winograd(winograd_text(options.winograd))
     except ValueError as error:
         raise CompileError(f"options: {error}") from None

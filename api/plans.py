@@ -12,7 +12,9 @@ from ..dialects.graph import FusionOp
 from ..dialects.graph.schedules import Schedule
 from ..dialects.schedule_text import parse_schedule
 from ..kernels.price import VERSION as PRICE
-from ..knowledge.base import Entry, KnowledgeBase
+from ..knowledge.base import Entry, KnowledgeBase, Plans
+from ..knowledge.goals import LATENCY, PLAIN, Goal
+from ..knowledge.shipped import ShippedPlans
 from ..machine import Machine
 from ..passes.forms.fingerprint import family, fingerprint
 from ..passes.known_plans import KnownPlan, PlanSource, register, unregister
@@ -20,20 +22,24 @@ from ..passes.known_plans import KnownPlan, PlanSource, register, unregister
 VARIABLE = "TILEWRIGHT_PLANS"
 """The environment variable that names the knowledge base where options name none."""
 
-
 MOST_NEAR = 4
 """Plans of kernels of other sizes that are tried, at most."""
 
 
 class KnownPlans:
-    """The plans of a knowledge base."""
+    """The plans of knowledge bases that are good for a goal: of a kernel those of the first one that has any."""
 
-    def __init__(self, base: KnowledgeBase) -> None:
-        self.base = base
+    def __init__(self, bases: Sequence[Plans], goal: Goal = PLAIN) -> None:
+        self.bases, self.goal = bases, goal
         self.found: dict[str, Sequence[KnownPlan]] = {}
         """What was found so far, by the fingerprints of kernels."""
         self.families: dict[str, Sequence[Entry]] = {}
         """The same of kernels that differ in sizes alone."""
+
+    @property
+    def binding(self) -> bool:
+        """Whether plans are good for something else than time, which alone is judged."""
+        return not self.goal.plain
 
     def find(self, fusion: FusionOp, machine: Machine) -> Sequence[KnownPlan]:
         key = fingerprint(fusion, machine)
@@ -42,18 +48,22 @@ class KnownPlans:
         return self.found[key]
 
     def _read(self, key: str) -> Sequence[KnownPlan]:
-        found: list[KnownPlan] = []
-        for entry in self.base.find(key, PRICE):
-            try:
-                found.append(KnownPlan(parse_schedule(entry.plan), entry.scaled))
-            except ValueError as error:
-                self.base.warn(f"the plan of {entry.name!r} is left out: {error}")
-        return found
+        for base in self.bases:
+            found: list[KnownPlan] = []
+            for entry in base.find(key, PRICE, self.goal.text):
+                try:
+                    found.append(KnownPlan(parse_schedule(entry.plan), entry.scaled))
+                except ValueError as error:
+                    base.warn(f"the plan of {entry.name!r} is left out: {error}")
+            if found:
+                return found
+        return ()
 
     def near(self, fusion: FusionOp, machine: Machine) -> Sequence[Schedule]:
         own, sizes = family(fusion)
         if own not in self.families:
-            self.families[own] = self.base.family(own, PRICE, machine.name)
+            known = [base.family(own, PRICE, self.goal.text, machine.name) for base in self.bases]
+            self.families[own] = [entry for entries in known for entry in entries]
         alike = self.families[own]
         others = [e for e in alike if len(e.sizes) == len(sizes) and e.sizes != sizes]
 
@@ -67,26 +77,41 @@ class KnownPlans:
         return [*found]
 
     def refuse(self, fusion: FusionOp, why: str) -> None:
-        self.base.warn(f"a plan is left out: {why}")
+        self.bases[0].warn(f"a plan is left out: {why}")
 
     def chosen(self, fusion: FusionOp, schedules: Sequence[Schedule], machine: Machine) -> None:
         pass
 
 
 def base_of(given: str | Path | None) -> KnowledgeBase | None:
-    """The knowledge base that options, or else the environment, name; None where there is none. An empty name is
-    none."""
-    said = os.environ.get(VARIABLE, "") if given is None else str(given)
+    """The knowledge base that options name, or else the environment, or else the user's own one; None where one of them
+    is an empty name."""
+    said = os.environ.get(VARIABLE) if given is None else str(given)
+    if said is None:
+        return KnowledgeBase(own_path())
     return KnowledgeBase(said) if said else None
 
 
-def plans_named(given: str | Path | PlanSource | None) -> str:
+def own_path() -> Path:
+    """Where plans of a user are kept: `tilewright/plans.sqlite` in the folder of XDG_DATA_HOME, as the XDG Base
+    Directory Specification has it."""
+    said = os.environ.get("XDG_DATA_HOME", "")
+    folder = Path(said) if os.path.isabs(said) else Path.home() / ".local" / "share"
+    return folder / "tilewright" / "plans.sqlite"
+
+
+def known_plans(base: KnowledgeBase, goal: Goal = PLAIN) -> KnownPlans:
+    """The plans of a knowledge base, and, of kernels that it has not, those that Tilewright comes with."""
+    return KnownPlans((base, ShippedPlans()), goal)
+
+
+def plans_named(given: str | Path | PlanSource | None, goal: str = LATENCY) -> str:
     """The name by which passes know the plans that options name: another one after each change of the file."""
     if given is None or isinstance(given, str | Path):
         base = base_of(given)
         if base is None:
             return ""
-        name, source = f"{base.path}@{base.stamp()}", KnownPlans(base)
+        name, source = f"{base.path}@{base.stamp()} {goal}", known_plans(base, Goal.parse(goal))
     else:
         name, source = _name_of(given), given
     register(name, source)

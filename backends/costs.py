@@ -58,45 +58,25 @@ def build_report(module: ModuleOp, machine: Machine, undonated_arena: int | None
 
 def report_of(simulation: Simulation, module: ModuleOp, undonated_arena: int | None = None) -> Report:
     """Sum up a simulation of a module at the npu level."""
-    kernels: dict[str, _KernelSum] = {}
-    host: dict[tuple[str, str | None], _HostSum] = {}
-    energy = _Energy(simulation.machine)
-    host_flops = host_calls = operations = 0
-    queues: dict[str, float] = {}
-    for step, times in simulation.flat():
-        queues[track(step)] = queues.get(track(step), 0.0) + step.microseconds * times
-        if isinstance(step, HostCall | Transfer):
-            host.setdefault((step.name, step.source), _HostSum()).add(step, times)
-            if isinstance(step, Transfer):
-                energy.device("gm", step.bytes * times)
-            else:
-                host_flops += step.elements * times
-                host_calls += times
-        elif isinstance(step, Scalars):
-            operations += step.operations * times
-        elif isinstance(step, Copy):
-            kernels.setdefault("copy", _KernelSum(None, simulation.machine)).copy(step, times, energy)
-        else:
-            name = step.kernel.name
-            found = kernels.setdefault("@" + name, _KernelSum(step.kernel, simulation.machine))
-            found.launch(step, times, energy)
-    reports = [total.report() for total in kernels.values()]
-    runs = sum(total.runs for total in kernels.values() if total.kernel is not None)
+    sums = _Sums(simulation)
+    reports = [total.report() for total in sums.kernels.values()]
+    runs = sum(total.runs for total in sums.kernels.values() if total.kernel is not None)
     flops = sum(report.flops for report in reports)
+    host_flops, host_calls = sums.host_flops, sums.host_calls
     microseconds = simulation.microseconds
-    joules = energy.joules(microseconds)
+    joules = sums.energy.joules(microseconds)
     return Report(
         target=simulation.machine.name,
         microseconds=microseconds,
-        queues={queue: queues[queue] for queue in QUEUES if queue in queues},
-        cycles=sum(total.cycles for total in kernels.values()),
+        queues={queue: sums.queues[queue] for queue in QUEUES if queue in sums.queues},
+        cycles=sum(total.cycles for total in sums.kernels.values()),
         energy_joules=sum(joules.values()),
         energy=joules,
         memory=_memory(simulation, module, undonated_arena),
         counts=counts_of(simulation),
         kernels=reports,
-        host_ops=[total.report(name, source) for (name, source), total in host.items()],
-        host_scalars=HostScalarsReport(operations, operations * simulation.machine.host.scalar_us),
+        host_ops=[total.report(name, source) for (name, source), total in sums.host.items()],
+        host_scalars=HostScalarsReport(sums.operations, sums.operations * simulation.machine.host.scalar_us),
         npu_flops_fraction=flops / (flops + host_flops) if flops + host_flops else 1.0,
         npu_ops_fraction=runs / (runs + host_calls) if runs + host_calls else 1.0,
         assumed_trips=list(simulation.assumed_trips),
@@ -107,6 +87,41 @@ def report_of(simulation: Simulation, module: ModuleOp, undonated_arena: int | N
         avoided_copies=avoided_copies(module),
         judge=judge(simulation.machine),
     )
+
+
+def joules_of(simulation: Simulation) -> dict[str, float]:
+    """Modelled joules of a program by consumer, as its report has them."""
+    return _Sums(simulation).energy.joules(simulation.microseconds)
+
+
+class _Sums:
+    """What adds up over the steps of a program."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        machine = simulation.machine
+        self.kernels: dict[str, _KernelSum] = {}
+        self.host: dict[tuple[str, str | None], _HostSum] = {}
+        self.queues: dict[str, float] = {}
+        self.energy = _Energy(machine)
+        self.host_flops = self.host_calls = self.operations = 0
+        for step, times in simulation.flat():
+            self.queues[track(step)] = self.queues.get(track(step), 0.0) + step.microseconds * times
+            if isinstance(step, HostCall | Transfer):
+                self.host.setdefault((step.name, step.source), _HostSum()).add(step, times)
+                if isinstance(step, Transfer):
+                    self.energy.device("gm", step.bytes * times)
+                else:
+                    self.host_flops += step.elements * times
+                    self.host_calls += times
+            elif isinstance(step, Scalars):
+                self.operations += step.operations * times
+            elif isinstance(step, Copy):
+                self.kernels.setdefault("copy", _KernelSum(None, machine)).copy(step, times)
+            else:
+                name = "@" + step.kernel.name
+                self.kernels.setdefault(name, _KernelSum(step.kernel, machine)).launch(step, times)
+        for total in self.kernels.values():
+            self.energy.add(total.energy)
 
 
 class _Energy:
@@ -127,6 +142,10 @@ class _Energy:
 
     def device(self, level: str, count: int) -> None:
         self._picojoules[level] += self._machine.energy.pj_per_byte[level] * count
+
+    def add(self, other: _Energy) -> None:
+        for level, amount in other._picojoules.items():
+            self._picojoules[level] += amount
 
     def joules(self, microseconds: float) -> dict[str, float]:
         """By consumer, with what the chip draws when idle over the whole time."""
@@ -179,8 +198,9 @@ class _KernelSum:
         self.launched_from: set[SourcePlace] = set()
         self.floors: dict[str, float] = {}
         self.floor = 0.0
+        self.energy = _Energy(machine)
 
-    def launch(self, step: Launch, times: int, energy: _Energy) -> None:
+    def launch(self, step: Launch, times: int) -> None:
         kernel, run = step.kernel, step.run
         totals = kernel.totals
         self.joined += times if step.joined else 0
@@ -192,14 +212,14 @@ class _KernelSum:
                 self.limited.setdefault(pipe, Counter())[level] += amount * times
         if run.throttled is not None:
             self.throttled[run.throttled] += run.cycles * times
-        self._move(run.hbm_bytes, run.l2_bytes, sum(totals.read), sum(totals.written), times, energy)
+        self._move(run.hbm_bytes, run.l2_bytes, sum(totals.read), sum(totals.written), times)
         for dtype, count in totals.macs.items():
             self.macs += count * times
-            energy.macs(dtype, count * times)
+            self.energy.macs(dtype, count * times)
         for kind, cycles in totals.lane_cycles.items():
-            energy.lanes(kind, cycles * times)
+            self.energy.lanes(kind, cycles * times)
         for level, count in totals.tile_bytes.items():
-            energy.device(level, count * times)
+            self.energy.device(level, count * times)
         self.flops += totals.flops * times
         for types, count in totals.products.items():
             self.products[types] += count * times
@@ -210,10 +230,10 @@ class _KernelSum:
         if chosen is not None:
             self.modes[chosen.name] = chosen.mode
 
-    def copy(self, step: Copy, times: int, energy: _Energy) -> None:
+    def copy(self, step: Copy, times: int) -> None:
         self._add(step, step.cycles, times)
         self.throttled[HBM if step.hbm_bytes else L2_CACHE] += step.cycles * times
-        self._move(step.hbm_bytes, 2 * step.bytes - step.hbm_bytes, step.bytes, step.bytes, times, energy)
+        self._move(step.hbm_bytes, 2 * step.bytes - step.hbm_bytes, step.bytes, step.bytes, times)
         self.source = self.source or step.source
 
     def _add(self, step: Launch | Copy, cycles: int, times: int) -> None:
@@ -230,11 +250,11 @@ class _KernelSum:
         for resource, microseconds in needs.items():
             self.floors[resource] = self.floors.get(resource, 0.0) + microseconds * times
 
-    def _move(self, hbm: int, l2: int, read: int, write: int, times: int, energy: _Energy) -> None:
+    def _move(self, hbm: int, l2: int, read: int, write: int, times: int) -> None:
         for key, amount in (("hbm", hbm), ("l2", l2), ("read", read), ("write", write)):
             self.bytes[key] += amount * times
-        energy.device("gm", hbm * times)
-        energy.device("l2", (hbm + l2) * times)
+        self.energy.device("gm", hbm * times)
+        self.energy.device("l2", (hbm + l2) * times)
 
     def bound(self) -> str:
         """What to improve first: the launch overhead, a bandwidth, or the busiest pipe and what slows it."""
@@ -272,6 +292,7 @@ class _KernelSum:
             joined=self.joined,
             floor_microseconds=self.floor,
             floors=self.floors,
+            energy_joules=sum(self.energy.joules(self.microseconds).values()),
         )
 
 

@@ -40,6 +40,7 @@
                   "floor_microseconds": float,        the least that all launches could take: of each the largest of
                   "floors": {"HBM" | "cube" | "vector": microseconds},   these, each at the chip's peak (floors.py)
                   "efficiency": float | null,         floor_microseconds / microseconds, launches included
+                  "energy_joules": float,             modelled, all launches; with what the chip draws when idle
                   "bytes": {"hbm": int, "l2": int,    by where they came from or went to
                             "read": int, "write": int},
                   "macs": int, "flops": int, "source": "file:line" | null,
@@ -118,6 +119,12 @@ class KernelReport:
     floor_microseconds: float = 0.0
     floors: dict[str, float] = field(default_factory=dict)
     cold_microseconds: float = 0.0
+    energy_joules: float = 0.0
+
+    @property
+    def watts(self) -> float:
+        """Modelled power while it runs, the mean of all launches; 0 for what takes no time."""
+        return self.energy_joules / self.microseconds * 1e6 if self.microseconds else 0.0
 
     @property
     def efficiency(self) -> float | None:
@@ -272,6 +279,11 @@ class Report:
     precision: PrecisionRecord | None = None
     avoided_copies: AvoidedCopies = field(default_factory=AvoidedCopies)
     judge: str = ""
+
+    @property
+    def watts(self) -> float:
+        """Modelled power, the mean over a call; 0 for a program that takes no time."""
+        return self.energy_joules / self.microseconds * 1e6 if self.microseconds else 0.0
 
     @property
     def cold_microseconds(self) -> float:

@@ -172,6 +172,7 @@ def options_of(args: argparse.Namespace) -> Options:
         precision=args.precision,
         cache=args.cache,
         plans=args.plans,
+        plans_for=args.plans_for,
         pool=pool or "best-fit",
         pool_bytes=None if pool is None else parse_bytes(args.pool_bytes),
         without=left_out(args),

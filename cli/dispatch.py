@@ -25,7 +25,7 @@ from .interrupt import interrupted
 from .outputs import outputs_of
 from .targets import settle_target, several
 
-_READ = ("source", "inputs", "against", "stages", "target", "records", "table", "quant_config", "data")
+_READ = ("source", "inputs", "against", "stages", "target", "records", "table", "quant_config", "data", "profile")
 """Arguments that name files, or what is in a file: `model.py:fn`."""
 
 

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 
 from ..backends.pool import POLICIES
+from ..knowledge.goals import LATENCY, OBJECTIVES
 from ..machine import DEFAULT_TARGET
 from ..support.precisions import ORIGIN, PRECISIONS
 from ..support.winograd import OFF
@@ -138,7 +139,13 @@ def _common() -> OneLineParser:
     choices.add_argument(
         "--plans",
         metavar="BASE",
-        help="a knowledge base of `tilewright tune` (default: in TILEWRIGHT_PLANS, if that is set)",
+        help="a knowledge base of `tilewright tune` (default: that of TILEWRIGHT_PLANS, or your own; '': no plans)",
+    )
+    choices.add_argument(
+        "--plans-for",
+        default=LATENCY,
+        metavar="GOAL",
+        help="what plans are good for: latency (default), energy, edp, or with a limit 'latency, 150 W'",
     )
     choices.add_argument(
         "--cache",
@@ -356,6 +363,16 @@ def _add_tune(command: AddCommand) -> None:
     parser = command("tune", "search for the best plan of each kernel, and keep what was found")
     parser.add_argument("--budget", default="60s", metavar="T", help="how long at most: 300s, 5m (default 60s)")
     parser.add_argument(
+        "--objective", default=LATENCY, choices=OBJECTIVES, help="what is to be least, or most (default latency)"
+    )
+    parser.add_argument("--power-limit", metavar="WATTS", help="the most that a launch may draw on the mean: 150W")
+    parser.add_argument(
+        "--profile", metavar="TRACE", help="what launches took: trace events, or op_summary.csv of msprof"
+    )
+    parser.add_argument(
+        "--front", type=int, default=0, metavar="N", help="programs compiled between the fastest and the coolest"
+    )
+    parser.add_argument(
         "--oracle", metavar="CMD", help="who measures: 'measure {npu} {out}' writes {\"microseconds\": N}"
     )
     parser.add_argument(
@@ -385,7 +402,7 @@ def _add_kb(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     text = "list, merge, export, import or remove plans of a knowledge base"
     base = commands.add_parser("kb", help=text, description=text, **texts("kb"))
     base.add_argument("action", choices=KB_ACTIONS)
-    base.add_argument("base", metavar="BASE", help="the knowledge base")
+    base.add_argument("base", nargs="?", metavar="BASE", help="the knowledge base (default: your own)")
     base.add_argument(
         "files", nargs="*", metavar="FILE", help="knowledge bases to merge; lines of JSON; fingerprints to prune"
     )

@@ -46,12 +46,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tilewright report model.py:forward --quant-config int8.toml --weights params",
     ),
     "tune": (
-        "tilewright tune model.py:forward --budget 300s --plans plans.sqlite",
-        "tilewright report model.py:forward --plans plans.sqlite",
+        "tilewright tune model.py:forward --budget 300s",
+        "tilewright tune model.py:forward --objective energy --power-limit 150W --plans plans.sqlite",
+        "tilewright report model.py:forward --plans plans.sqlite --plans-for 'energy, 150 W'",
         "tilewright tune model.py:forward --oracle 'measure {npu} {out}' --verify 20",
     ),
     "kb": (
-        "tilewright kb list plans.sqlite",
+        "tilewright kb list",
         "tilewright kb merge plans.sqlite theirs.sqlite",
         "tilewright kb export plans.sqlite -o plans.jsonl",
     ),

@@ -17,9 +17,11 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, fields
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-VERSION = 1
+from .goals import LATENCY, Goal
+
+VERSION = 2
 """Of the tables of a file."""
 
 APPLICATION = 0x54574B42
@@ -44,11 +46,13 @@ class Entry:
     Attributes:
         kernel: Its fingerprint, 64 hexadecimal digits.
         price: The version of the price that judged.
+        goal: What it is good for, as the text of a goal (goals.py).
         joined: Whether the plan is the best one for a stage of a launch of several, where the start of cores is not
             counted; else for a launch by itself.
         plan: The schedule, as text.
         microseconds: What a launch takes with it by itself, or its work where it is joined, as `judge` says.
-        before: The same with the plan that graph-schedule chooses.
+        joules: The energy of that, modelled; 0 where the judge does not say.
+        before: The microseconds with the plan that graph-schedule chooses.
         scaled: What the price would have to say of a launch by itself, for the two to compare as the judge says.
         bound: What no plan takes less than, by the price; 0 where nothing is proven.
         priced: What the price says of the best plan by the price.
@@ -64,9 +68,11 @@ class Entry:
 
     kernel: str
     price: str
+    goal: str
     joined: bool
     plan: str
     microseconds: float
+    joules: float
     before: float
     scaled: float
     bound: float
@@ -79,6 +85,11 @@ class Entry:
     family: str
     sizes: tuple[int, ...]
     seconds: float = 0.0
+
+    @property
+    def value(self) -> float:
+        """What is to be least, as its goal has it. Raises ValueError."""
+        return Goal.parse(self.goal).value(self.microseconds, self.joules or None)
 
     def to_json(self) -> dict[str, Any]:
         """As a line of an exported file has it."""
@@ -106,10 +117,32 @@ class Entry:
                 return f"no time as its {f.name}"
         if not all(isinstance(n, int) for n in self.sizes):
             return "no numbers as its sizes"
+        try:
+            Goal.parse(self.goal)
+        except ValueError as error:
+            return f"no goal: {error}"
         return None
 
 
 _COLUMNS = [f.name for f in fields(Entry)]
+_VALUE = "value"
+"""The column of what is to be least, which follows from others."""
+
+
+class Plans(Protocol):
+    """Where plans are known from."""
+
+    def find(self, kernel: str, price: str, goal: str = LATENCY) -> list[Entry]:
+        """What is known of a kernel."""
+        ...
+
+    def family(self, family: str, price: str, goal: str, machine: str) -> list[Entry]:
+        """What is known of kernels that differ in sizes alone."""
+        ...
+
+    def warn(self, what: str) -> None:
+        """Is told what is wrong with an entry."""
+        ...
 
 
 class KnowledgeBase:
@@ -121,17 +154,19 @@ class KnowledgeBase:
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def find(self, kernel: str, price: str) -> list[Entry]:
+    def find(self, kernel: str, price: str, goal: str = LATENCY) -> list[Entry]:
         """What is known of a kernel: for a launch by itself, and for a stage of one."""
-        return sorted(self._read("kernel = ? AND price = ?", (kernel, price)), key=lambda e: e.joined)
+        found = self._read("kernel = ? AND price = ? AND goal = ?", (kernel, price, goal))
+        return sorted(found, key=lambda e: e.joined)
 
-    def family(self, family: str, price: str, machine: str) -> list[Entry]:
+    def family(self, family: str, price: str, goal: str, machine: str) -> list[Entry]:
         """What is known of kernels that differ in sizes alone."""
-        return [*self._read("family = ? AND price = ? AND machine = ?", (family, price, machine))]
+        given = family, price, goal, machine
+        return [*self._read("family = ? AND price = ? AND goal = ? AND machine = ?", given)]
 
     def entries(self) -> list[Entry]:
         """All of them, by machine and name."""
-        return sorted(self._read("1", ()), key=lambda e: (e.machine, e.name, e.kernel, e.price))
+        return sorted(self._read("1", ()), key=lambda e: (e.machine, e.name, e.kernel, e.price, e.goal))
 
     def stamp(self) -> str:
         """What changes with each write: a part of keys of what is compiled with it."""
@@ -175,19 +210,16 @@ class KnowledgeBase:
     # -- writing -----------------------------------------------------------------------------------------------
 
     def add(self, entries: Iterable[Entry]) -> int:
-        """Keeps entries, of one kernel the one with the least time; how many were kept. Raises KnowledgeError where the
-        file cannot be written."""
-        rows = [
-            tuple(json.dumps(v) if name == "sizes" else v for name, v in zip(_COLUMNS, self._values(e), strict=True))
-            for e in entries
-        ]
-        marks = ", ".join("?" * len(_COLUMNS))
-        better = "excluded.microseconds < plans.microseconds OR (excluded.certified > plans.certified AND "
-        better += "excluded.microseconds <= plans.microseconds)"
-        sets = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS)
+        """Keeps entries, of one kernel and goal the one that is best for it; how many were kept. Raises KnowledgeError
+        where the file cannot be written."""
+        rows, written = [self._row(e) for e in entries], [*_COLUMNS, _VALUE]
+        marks = ", ".join("?" * len(written))
+        better = "excluded.value < plans.value OR (excluded.certified > plans.certified AND "
+        better += "excluded.value <= plans.value)"
+        sets = ", ".join(f"{name} = excluded.{name}" for name in written)
         upsert = (
-            f"INSERT INTO plans ({', '.join(_COLUMNS)}) VALUES ({marks}) "
-            f"ON CONFLICT (kernel, price, joined) DO UPDATE SET {sets} WHERE {better}"
+            f"INSERT INTO plans ({', '.join(written)}) VALUES ({marks}) "
+            f"ON CONFLICT (kernel, price, goal, joined) DO UPDATE SET {sets} WHERE {better}"
         )
         with self._writing() as db:
             before = db.total_changes
@@ -195,9 +227,9 @@ class KnowledgeBase:
             return db.total_changes - before
         return 0
 
-    def _values(self, entry: Entry) -> list[Any]:
-        given = asdict(entry) | {"seconds": entry.seconds or time.time()}
-        return [given[name] for name in _COLUMNS]
+    def _row(self, entry: Entry) -> tuple[Any, ...]:
+        given = asdict(entry) | {"seconds": entry.seconds or time.time(), "sizes": json.dumps(entry.sizes)}
+        return (*(given[name] for name in _COLUMNS), entry.value)
 
     def remove(self, kernels: Iterable[str]) -> int:
         """Forgets what is known of kernels; how many entries went. Raises KnowledgeError."""
@@ -235,7 +267,8 @@ class KnowledgeBase:
             return
         kinds = {"str": "TEXT", "float": "REAL", "bool": "INTEGER"}
         columns = ", ".join(f"{f.name} {kinds.get(str(f.type), 'TEXT')} NOT NULL" for f in fields(Entry))
-        db.execute(f"CREATE TABLE plans ({columns}, PRIMARY KEY (kernel, price, joined)) WITHOUT ROWID")
+        columns += f", {_VALUE} REAL NOT NULL, PRIMARY KEY (kernel, price, goal, joined)"
+        db.execute(f"CREATE TABLE plans ({columns}) WITHOUT ROWID")
         db.execute("CREATE INDEX families ON plans (family, price, machine)")
         db.execute("CREATE TABLE state (writes INTEGER NOT NULL)")
         db.execute("INSERT INTO state VALUES (0)")

@@ -26,6 +26,7 @@ config.test_exec_root = os.path.join(tempfile.gettempdir(), f"tilewright-lit-{os
 for name in ("PYTHONPATH", "HOME", "JAX_PLATFORMS"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
+config.environment["TILEWRIGHT_PLANS"] = ""
 config.environment["PYTHONDONTWRITEBYTECODE"] = os.environ.get("PYTHONDONTWRITEBYTECODE", "")
 
 PYTHON = f"'{sys.executable}'"

@@ -25,7 +25,11 @@ class KnownPlan(NamedTuple):
 
 @runtime_checkable
 class PlanSource(Protocol):
-    """Knows plans of fusions."""
+    """Knows plans of fusions. binding: whether what it knows of a kernel is taken, and not judged beside what
+    graph-schedule tries: it may be good for something else than time."""
+
+    @property
+    def binding(self) -> bool: ...
 
     def find(self, fusion: FusionOp, machine: Machine) -> Sequence[KnownPlan]:
         """What is known of a fusion, as graph-schedule has it before it looks for a schedule."""

@@ -1,4 +1,5 @@
-"""How kernels are placed, kept only where somebody asks: graph-to-tile notes the plan of each kernel that it builds."""
+"""What is known of kernels, kept only where somebody asks: graph-to-tile notes the plan of each kernel that it builds,
+and the fingerprints of the fusions that kernels are made of."""
 
 from __future__ import annotations
 
@@ -6,8 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from ..dialects.graph import FusionOp
 from ..dialects.open_sizes import choosing
 from ..kernels.plan import KernelPlan
+from ..machine import Machine
+from .forms.fingerprint import fingerprint
 
 _ASKED: ContextVar[dict[str, KernelPlan] | None] = ContextVar("plans", default=None)
 
@@ -29,3 +33,25 @@ def note_plan(kernel: str, plan: Callable[[], KernelPlan]) -> None:
     if plans is not None:
         with choosing():  # it decides nothing
             plans[kernel] = plan()
+
+
+_FINGERPRINTS: ContextVar[dict[str, str] | None] = ContextVar("fingerprints", default=None)
+
+
+@contextmanager
+def fingerprints_asked() -> Iterator[dict[str, str]]:
+    """Passes note the fingerprint of each fusion that is one launch, by the name of its kernel, in what this gives,
+    inside of it."""
+    found: dict[str, str] = {}
+    token = _FINGERPRINTS.set(found)
+    try:
+        yield found
+    finally:
+        _FINGERPRINTS.reset(token)
+
+
+def note_fingerprint(kernel: str, fusion: FusionOp, machine: Machine) -> None:
+    """Notes which fusion a kernel is made of. Nothing is done where nobody asks for it."""
+    found = _FINGERPRINTS.get()
+    if found is not None and kernel not in found:
+        found[kernel] = fingerprint(fusion, machine)

@@ -34,3 +34,14 @@ def seconds_in(given: str | float) -> float:
     if found is None:
         raise ValueError(f"{given!r} is no time, such as 300s, 5m or 1h")
     return float(found[1]) * _SECONDS[found[2]]
+
+
+def watts_in(given: str | float) -> float:
+    """A power of more than 0 watts, from a number or from text such as "150", "150W" or "0.2 kW". Raises ValueError."""
+    if isinstance(given, int | float) and not isinstance(given, bool) and 0 < given < MOST:
+        return float(given)
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(k?)W?\s*", given) if isinstance(given, str) else None
+    watts = 0.0 if found is None else float(found[1]) * (1000 if found[2] else 1)
+    if not 0 < watts < MOST:
+        raise ValueError(f"{given!r} is no power of more than 0 W, such as 150 or 150W")
+    return watts

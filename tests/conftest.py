@@ -25,6 +25,7 @@ from hypothesis import HealthCheck, settings
 from tiers import ALL, EVERY, PART, begin, first_tier, second_tier, steps
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ["TILEWRIGHT_PLANS"] = ""  # neither a user's plans nor those that Tilewright comes with change a test
 FLAGS = {"xla_cpu_multi_thread_eigen": "false"}
 """XLA's options: another core belongs to another worker."""
 

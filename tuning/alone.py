@@ -17,6 +17,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from ..backends.costs import joules_of
 from ..backends.simulator import SimulationError, simulate
 from ..dialects import make_context
 from ..dialects.graph import FusionOp
@@ -42,16 +43,35 @@ class Question:
     target: str
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What a launch takes: microseconds, infinity where it cannot run, and joules, what the chip draws when idle
+    included; None where nobody said."""
+
+    microseconds: float
+    joules: float | None = None
+
+    @property
+    def watts(self) -> float:
+        """The mean power; infinity where nobody said."""
+        return self.joules / self.microseconds * 1e6 if self.joules and self.microseconds else inf
+
+
+IMPOSSIBLE = Measured(inf)
+UNKNOWN = Measured(0.0)
+"""What was not asked for yet."""
+
+
 class Judge(Protocol):
-    """Says how long launches take. What it is given and gives is plain data, so that it may be in another process."""
+    """Says what launches take. What it is given and gives is plain data, so that it may be in another process."""
 
     @property
     def name(self) -> str:
         """What entries of a knowledge base say who judged."""
         ...
 
-    def microseconds(self, questions: Sequence[Question]) -> list[float]:
-        """The time of each launch, in microseconds; infinity for one that cannot run."""
+    def measure(self, questions: Sequence[Question]) -> list[Measured]:
+        """What each launch takes."""
         ...
 
 
@@ -94,42 +114,48 @@ class SimulatorJudge:
 
     name: str = "simulator"
 
-    def microseconds(self, questions: Sequence[Question]) -> list[float]:
+    def measure(self, questions: Sequence[Question]) -> list[Measured]:
         return [self._of(question) for question in questions]
 
-    def _of(self, question: Question) -> float:
+    def _of(self, question: Question) -> Measured:
         try:
-            return simulate(lowered(question), Machine.load(question.target)).microseconds
+            simulation = simulate(lowered(question), Machine.load(question.target))
         except (PassError, SimulationError, VerifyException):
-            return inf
+            return IMPOSSIBLE
+        return Measured(simulation.microseconds, sum(joules_of(simulation).values()))
 
 
 @dataclass(frozen=True)
 class CommandJudge:
     """A command that measures, where somebody has a device: `measure {npu} {out}` reads the npu level of one launch
-    from a file and writes `{"microseconds": 12.5}` to another one. What takes longer than `seconds`, ends with an error
-    or writes anything else cannot run: infinity."""
+    from a file and writes `{"microseconds": 12.5}` to another one, and `"joules"` beside that where they matter. What
+    takes longer than `seconds`, ends with an error or writes anything else cannot run."""
 
     command: str
     seconds: float = 60.0
     name: str = "command"
 
-    def microseconds(self, questions: Sequence[Question]) -> list[float]:
+    def measure(self, questions: Sequence[Question]) -> list[Measured]:
         return [self._of(question) for question in questions]
 
-    def _of(self, question: Question) -> float:
+    def _of(self, question: Question) -> Measured:
         try:
             text = str(lowered(question))
         except (PassError, VerifyException):
-            return inf
+            return IMPOSSIBLE
         with tempfile.TemporaryDirectory() as folder:
             npu, out = Path(folder) / "kernel.mlir", Path(folder) / "out.json"
             npu.write_text(text)
             words = [w.replace("{npu}", str(npu)).replace("{out}", str(out)) for w in shlex.split(self.command)]
             try:
                 subprocess.run(words, timeout=self.seconds, check=True, capture_output=True)
-                found = json.loads(out.read_text())["microseconds"]
-            except (subprocess.SubprocessError, OSError, ValueError, KeyError, TypeError):
-                return inf
-        valid = isinstance(found, int | float) and not isinstance(found, bool) and isfinite(found) and found >= 0
-        return float(found) if valid else inf
+                found = json.loads(out.read_text())
+                us, joules = found["microseconds"], found.get("joules")
+            except (subprocess.SubprocessError, OSError, ValueError, KeyError, TypeError, AttributeError):
+                return IMPOSSIBLE
+        return Measured(float(us), float(joules) if _amount(joules) else None) if _amount(us) else IMPOSSIBLE
+
+
+def _amount(found: object) -> bool:
+    """Whether something is a number of at least 0."""
+    return isinstance(found, int | float) and not isinstance(found, bool) and isfinite(found) and found >= 0

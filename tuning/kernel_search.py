@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from time import monotonic
@@ -15,13 +15,15 @@ from ..dialects.schedule_text import parse_schedule, schedule_text
 from ..dialects.text import TextParser
 from ..kernels.price import VERSION as PRICE
 from ..knowledge.base import Entry
+from ..knowledge.goals import PLAIN, Goal
 from ..machine import Machine
 from ..passes.choose.launches import launches_of
 from ..passes.errors import PassError
 from ..passes.forms.fingerprint import family
 from ..passes.lower.scheduled import ScheduledKernel
 from ..passes.lower.spaces import KernelSpace
-from .alone import Judge, Question, fusion_of
+from .adjusted import AdjustedSpace
+from .alone import Judge, Measured, Question, fusion_of
 from .search.exact import Found, Plan, exact
 from .search.sampled import SEARCHES, run
 
@@ -35,56 +37,94 @@ BETTER = 1 - 1e-9
 """A plan is better whose time is less than so much of that of another one."""
 
 
+FEWER_CORES = 12
+"""How often a search is begun again with fewer cores, at most."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How the plans of kernels are looked for.
+
+    judge: who judges the `verify` best plans; goal: what plans are to be good for; fewer: whether plans on fewer cores
+    are judged, too, where the goal needs none of them; search, seed, evaluations: how the best ones by the price are
+    looked for.
+    """
+
+    judge: Judge
+    verify: int
+    goal: Goal = PLAIN
+    fewer: bool = False
+    search: str = EXACT
+    seed: int = 0
+    evaluations: int | None = None
+
+
 @dataclass(frozen=True)
 class KernelTask:
     """What is to be found out of a kernel.
 
-    key: its fingerprint; module: its fusion as a program of its own; taken: its schedule; before: what it
-    takes with that, in microseconds, as the judge says; target: the chip; judge: who
-    judges the `verify` best plans; search, seed, evaluations, seconds: how the best ones by the price are looked for.
+    key: its fingerprint; module: its fusion as a program of its own; taken: its schedule; before: what it takes with
+    that, as the judge says; target: the chip; asked: how plans are looked for; slower: how many times its work takes
+    what the price says, as was measured; seconds: how long its search takes at most.
     """
 
     key: str
     module: str
     taken: str
-    before: float
+    before: Measured
     target: str
-    judge: Judge
-    verify: int
-    search: str = EXACT
-    seed: int = 0
-    evaluations: int | None = None
+    asked: Asked
+    slower: float = 1.0
     seconds: float | None = None
 
-    def times(self, schedules: Sequence[Schedule]) -> list[float]:
-        """Microseconds of launches, as the judge says."""
-        return self.judge.microseconds([Question(self.module, schedule_text(s), self.target) for s in schedules])
+    def measured(self, schedules: Sequence[Schedule]) -> list[Measured]:
+        """What launches take, as the judge says."""
+        return self.asked.judge.measure([Question(self.module, schedule_text(s), self.target) for s in schedules])
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A plan as text, and what it takes: of a stage without the start of its cores; value: what its goal makes of
+    that, infinity for one that is not good for it."""
+
+    plan: str
+    measured: Measured
+    value: float
+
+    @property
+    def amounts(self) -> tuple[float, float | None]:
+        """Microseconds and joules."""
+        return self.measured.microseconds, self.measured.joules
 
 
 @dataclass(frozen=True)
 class Side:
     """What was found for a launch by itself, or for a stage of one of several (`joined`).
 
-    plan: the best one that was judged; before, after: what it takes, and the one before did, in microseconds; scaled:
-    what the price would have to say of it; priced, bound, certified, evaluations, trace: of the search, as `Found` has
-    them.
+    before, best: the plan that was there, and the best one that was judged, which may be the same; scaled: what the
+    price would have to say of that; priced, bound, certified, evaluations, trace: of the search, as `Found` has them;
+    front: of all plans that were judged those of which no other one takes less time and less energy, the fastest first;
+    least_watts: what the coolest of them draws, infinity where nobody says.
     """
 
     joined: bool
-    plan: str
-    before: float
-    after: float
+    before: Judged
+    best: Judged
     scaled: float
     priced: float = 0.0
     bound: float = 0.0
     certified: bool = False
     evaluations: int = 0
     trace: tuple[tuple[int, float], ...] = ()
+    front: tuple[Judged, ...] = ()
+    least_watts: float = inf
 
     @property
     def gained(self) -> float:
-        """Microseconds of a launch."""
-        return self.before - self.after if self.after < self.before * BETTER else 0.0
+        """How much less the best one is worth than the one before, as a share of it."""
+        if self.best.value >= self.before.value * BETTER or not isfinite(self.best.value):
+            return 0.0
+        return 1.0 if self.before.value == inf else 1 - self.best.value / self.before.value
 
 
 @dataclass(frozen=True)
@@ -101,16 +141,8 @@ class Outcome:
 
     @property
     def gained(self) -> float:
-        """Microseconds of a launch."""
+        """How much less of a launch, as a share."""
         return max(side.gained for side in self.sides)
-
-
-def unchanged(task: KernelTask, name: str, start: float, how: str) -> Outcome:
-    """A kernel that is not searched for. start: microseconds until its cores have begun."""
-    work = task.before - start
-    alone = Side(False, task.taken, task.before, task.before, task.before)
-    stage = Side(True, task.taken, work, work, task.before)
-    return Outcome(task.key, name, (alone, stage), 0, how)
 
 
 def known_outcome(key: str, entries: Sequence[Entry], judge: str) -> Outcome | None:
@@ -119,7 +151,16 @@ def known_outcome(key: str, entries: Sequence[Entry], judge: str) -> Outcome | N
     if len(entries) != 2 or not all(e.certified and e.judge == judge for e in entries):
         return None
     first, second = (
-        Side(e.joined, e.plan, e.before, e.microseconds, e.scaled, e.priced, e.bound, True) for e in entries
+        Side(
+            e.joined,
+            Judged("", Measured(e.before), e.before),
+            Judged(e.plan, Measured(e.microseconds, e.joules or None), e.value),
+            e.scaled,
+            e.priced,
+            e.bound,
+            True,
+        )
+        for e in entries
     )
     return Outcome(key, entries[0].name, (first, second), 0, "known")
 
@@ -130,32 +171,36 @@ def tune_kernel(task: KernelTask) -> Outcome:
     fusion = fusion_of(TextParser(make_context(), task.module).parse_module())
     (plan,) = launches_of(fusion, machine)
     kernel = plan.kernel(plan.stem, None if type(taken) is plan.choices else type(taken)())
-    start = kernel.occupancy(taken).launch_microseconds(machine)
-    if not isfinite(task.before):
-        return unchanged(task, plan.stem, start, "the judge cannot run it")
-    try:
-        search = _Search(task, kernel, kernel.space(plan.stem), taken, start)
-    except PassError as error:
-        return unchanged(task, plan.stem, start, f"not searched: {error}")
+    search = _Search(task, kernel, taken)
+    how = "the judge cannot run it"
+    if isfinite(task.before.microseconds):
+        try:
+            search.space = kernel.space(plan.stem)
+            how = f"{task.asked.search}, {task.asked.verify} judged"
+        except PassError as error:
+            how = f"not searched: {error}"
+    if search.space is None:
+        return Outcome(task.key, plan.stem, (search.unchanged(False), search.unchanged(True)), 0, how)
     end = None if task.seconds is None else monotonic() + task.seconds
     first = search.side(False, None if task.seconds is None else task.seconds / 2)
     second = search.side(True, None if end is None else max(end - monotonic(), 0.0))
-    how = f"{task.search}, {task.verify} judged"
     digest, sizes = family(fusion)
 
     def entry(side: Side) -> Entry:
         return Entry(
             kernel=task.key,
             price=PRICE,
+            goal=task.asked.goal.text,
             joined=side.joined,
-            plan=side.plan,
-            microseconds=side.after,
-            before=side.before,
+            plan=side.best.plan,
+            microseconds=side.best.measured.microseconds,
+            joules=side.best.measured.joules or 0.0,
+            before=side.before.measured.microseconds,
             scaled=side.scaled,
             bound=side.bound,
             priced=side.priced,
             certified=side.certified,
-            judge=task.judge.name,
+            judge=task.asked.judge.name,
             how=how,
             name=plan.stem,
             machine=machine.name,
@@ -163,75 +208,135 @@ def tune_kernel(task: KernelTask) -> Outcome:
             sizes=sizes,
         )
 
-    return Outcome(task.key, plan.stem, (first, second), search.size, how, (entry(first), entry(second)))
+    good = [side for side in (first, second) if isfinite(side.best.value)]
+    return Outcome(task.key, plan.stem, (first, second), search.space.space.size, how, tuple(map(entry, good)))
 
 
 class _Search:
-    """The search for the plans of one kernel, whose cores have begun after `start` microseconds."""
+    """The search for the plans of one kernel."""
 
-    def __init__(
-        self,
-        task: KernelTask,
-        kernel: ScheduledKernel,
-        space: KernelSpace,
-        taken: Schedule,
-        start: float,
-    ) -> None:
-        self.task, self.kernel, self.space, self.taken = task, kernel, space, taken
-        self.before, self.start, self.size = task.before, start, space.space.size
+    space: KernelSpace | None = None
+
+    def __init__(self, task: KernelTask, kernel: ScheduledKernel, taken: Schedule) -> None:
+        self.task, self.kernel, self.taken, self.machine = task, kernel, taken, kernel.machine
+        start = self._start(taken)
+        work = (task.before.microseconds - start) / task.slower
         priced = kernel.bound(taken) - start
-        work = task.before - start
         self.scale = priced / work if work > 0 and isfinite(priced) else 1.0
+        """The price of work as a share of what the judge says of it."""
+
+    def _start(self, schedule: Schedule) -> float:
+        """Microseconds until the cores have begun."""
+        return self.kernel.occupancy(schedule).launch_microseconds(self.machine)
+
+    def _judged(self, joined: bool, schedule: Schedule, measured: Measured) -> Judged:
+        """What a plan is worth, of which the judge says what a launch takes."""
+        us, joules, start = measured.microseconds, measured.joules, self._start(schedule)
+        work = us - start
+        if joined:
+            # what the chip draws while cores start is no part of the stage
+            joules = None if joules is None else joules - self.machine.energy.idle_watts * start * 1e-6
+            us = work
+        return Judged(schedule_text(schedule), Measured(us, joules), self.task.asked.goal.value(us, joules))
+
+    def unchanged(self, joined: bool) -> Side:
+        """The plan that is there, of a kernel that is not searched for."""
+        taken = self._judged(joined, self.taken, self.task.before)
+        return Side(joined, taken, taken, self.task.before.microseconds, front=(taken,))
 
     def side(self, joined: bool, seconds: float | None) -> Side:
         """What is found for a launch by itself, or for a stage of one of several."""
+        assert self.space is not None
         self.space.joined = joined
-        found, drafts = self._searched(seconds)
-        starts = [self.kernel.occupancy(s).launch_microseconds(self.kernel.machine) for s in drafts]
-        work = [us - each for us, each in zip(self.task.times(drafts), starts, strict=True)]
-        times = [us + (0.0 if joined else each) for us, each in zip(work, starts, strict=True)]
-        before = self.before - self.start * joined
-        best = min(range(len(drafts)), key=times.__getitem__, default=-1)
-        plan, after, scaled = self.taken, before, self.start + (self.before - self.start) * self.scale
-        if best >= 0 and times[best] < before * BETTER:
-            plan, after, scaled = drafts[best], times[best], starts[best] + work[best] * self.scale
+        taken = self._judged(joined, self.taken, self.task.before)
+        judged: dict[Judged, Schedule] = {taken: self.taken}
+        end = None if seconds is None else monotonic() + seconds
+        first, by_time, evaluations = None, {taken}, 0
+        most = self._fewer(judged, None) if taken.value == inf else None
+        for _ in range(1 + FEWER_CORES):
+            left = None if end is None else max(end - monotonic(), 0.0) / (1 if self._is_last(most) else 3)
+            found, drafts = self._searched(AdjustedSpace(self.space, self.task.slower, most), left)
+            first, evaluations = first or found, evaluations + found.evaluations
+            for schedule, measured in zip(drafts, self.task.measured(drafts), strict=True):
+                judged.setdefault(self._judged(joined, schedule, measured), schedule)
+            by_time = by_time if most else {*judged}
+            most = self._fewer(judged, most)
+            if most is None or (end is not None and monotonic() >= end):
+                break
+        assert first is not None
+        best = min(judged, key=lambda each: each.value)
+        if best.value >= taken.value * BETTER:
+            best = taken
+        start = self._start(judged[best])
+        work = best.measured.microseconds - (0.0 if joined else start)
         return Side(
             joined,
-            schedule_text(plan),
-            before,
-            after,
-            scaled,
-            found.microseconds if isfinite(found.microseconds) else 0.0,
-            found.bound if isfinite(found.bound) else 0.0,
-            found.certified,
-            found.evaluations,
-            tuple(found.trace),
+            taken,
+            best,
+            start + work / self.task.slower * self.scale,
+            first.microseconds if isfinite(first.microseconds) else 0.0,
+            first.bound if isfinite(first.bound) else 0.0,
+            first.certified and not self.task.asked.goal.energy_share and best in by_time,
+            evaluations,
+            tuple(first.trace),
+            _front(judged),
+            min((j.measured.watts for j in judged), default=inf),
         )
 
-    def _searched(self, seconds: float | None) -> tuple[Found, list[Schedule]]:
+    def _is_last(self, most: int | None) -> bool:
+        """Whether no other plans are looked at behind those that start so many cores at most."""
+        return most == 1 or (self.task.asked.goal.plain and not self.task.asked.fewer)
+
+    def _fewer(self, judged: Mapping[Judged, Schedule], most: int | None) -> int | None:
+        """How many cores plans start at most that are looked at next; None where no others are."""
+        goal, idle = self.task.asked.goal, self.machine.energy.idle_watts
+        assert self.space is not None
+        now = most or int(max(self.space.core_counts[1]))
+        if self._is_last(now):
+            return None
+        if goal.energy_share or self.task.asked.fewer:
+            return now // 2
+        coolest = min((j.measured.watts for j in judged), default=inf)
+        if goal.watts is None or coolest == inf or any(isfinite(j.value) for j in judged):
+            return None
+        # what a core draws is as good as the same however many there are
+        share = (goal.watts - idle) / max(coolest - idle, 1e-9)
+        return max(1, min(now - 1, int(now * share)))
+
+    def _searched(self, space: AdjustedSpace, seconds: float | None) -> tuple[Found, list[Schedule]]:
         """What a search finds, and the schedules of the plans whose price is least, without the one that is taken."""
         made: dict[Plan, Schedule | None] = {}
-        task, space = self.task, self.space
+        task, inner = self.task, space.inner
 
         def fits(plan: Plan) -> bool:
-            made[plan] = space.schedule(plan)
+            made[plan] = inner.schedule(plan)
             return made[plan] is not None
 
-        start = [n for n in (space.numbers(self.taken),) if n is not None]
-        if task.search == EXACT:
-            found = exact(space, fits, start, task.evaluations, seconds, task.verify)
+        start = [n for n in (inner.numbers(self.taken),) if n is not None]
+        if task.asked.search == EXACT:
+            found = exact(space, fits, start, task.asked.evaluations, seconds, task.asked.verify)
         else:
-            found = self._sampled(fits, start)
+            found = self._sampled(space, fits, start)
         drafts = (made[plan] for _, plan in found.best)
         return found, [s for s in drafts if s is not None and s != self.taken]
 
-    def _sampled(self, fits: Callable[[Plan], bool], start: Sequence[Plan]) -> Found:
+    def _sampled(self, space: AdjustedSpace, fits: Callable[[Plan], bool], start: Sequence[Plan]) -> Found:
         """What a search finds that proves nothing."""
         task = self.task
 
         def judge(plans: np.ndarray) -> list[float]:
-            priced = zip(self.space.price(plans).tolist(), plans.tolist(), strict=True)
+            priced = zip(space.price(plans).tolist(), plans.tolist(), strict=True)
             return [us if isfinite(us) and fits(tuple(plan)) else inf for us, plan in priced]
 
-        search = SEARCHES[task.search](self.space.space, task.seed, start)
-        return run(search, judge, task.evaluations or FEW, keep=task.verify)
+        search = SEARCHES[task.asked.search](space.space, task.asked.seed, start)
+        return run(search, judge, task.asked.evaluations or FEW, keep=task.asked.verify)
+
+
+def _front(judged: Iterable[Judged]) -> tuple[Judged, ...]:
+    """Those of which no other one takes less time and less energy."""
+    found: list[Judged] = []
+    for each in sorted(judged, key=lambda j: (j.measured.microseconds, j.measured.joules or 0.0)):
+        if isfinite(each.measured.microseconds) and each.measured.joules is not None:
+            if not found or each.measured.joules < (found[-1].measured.joules or 0.0):
+                found.append(each)
+    return tuple(found)

@@ -5,27 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 
-from ..api.plans import KnownPlans
+from ..api.plans import known_plans
 from ..dialects.graph import FusionOp
 from ..dialects.graph.schedules import Schedule
 from ..knowledge.base import KnowledgeBase
+from ..knowledge.goals import PLAIN, Goal
 from ..machine import Machine
 from ..passes.forms.fingerprint import fingerprint
 from ..passes.known_plans import KnownPlan
-from .alone import module_of
+from .alone import UNKNOWN, Measured, module_of
 
 
 @dataclass
 class Kernel:
     """A kernel of a program. module: its fusion as the text of a program of its own; taken: the schedule that the
-    fusion gets; launches: how many fusions are this kernel; microseconds: what one takes by itself, once that was
+    fusion gets; launches: how many fusions are this kernel; before: what one takes by itself, once that was
     judged."""
 
     key: str
     module: str
     taken: Schedule
     launches: int = 0
-    microseconds: float = 0.0
+    before: Measured = UNKNOWN
 
 
 @dataclass
@@ -35,11 +36,17 @@ class Recorder:
 
     target: str
     base: InitVar[KnowledgeBase | None] = None
+    goal: Goal = PLAIN
     instead: Mapping[str, Sequence[KnownPlan]] = field(default_factory=dict[str, Sequence[KnownPlan]])
     kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
 
     def __post_init__(self, base: KnowledgeBase | None) -> None:
-        self.known = None if base is None else KnownPlans(base)
+        self.known = None if base is None else known_plans(base, self.goal)
+
+    @property
+    def binding(self) -> bool:
+        """Whether plans are good for something else than time."""
+        return not self.goal.plain
 
     def find(self, fusion: FusionOp, machine: Machine) -> Sequence[KnownPlan]:
         own = self.instead.get(fingerprint(fusion, machine)) if self.instead else None

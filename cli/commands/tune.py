@@ -8,14 +8,19 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ...api.plans import own_path
 from ...knowledge.base import Entry, KnowledgeBase, read_lines
+from ...knowledge.goals import LATENCY, Goal
 from ..build import options_of, user_of
 from ..common import CliError, print_json, table, tell, working
 from ..inputs import example_inputs
 from ..outputs import write_output
 from ..source import source_of, user_code
+
+if TYPE_CHECKING:
+    from ...tuning.report import TuneReport
 
 
 def tune(args: argparse.Namespace) -> int:
@@ -35,7 +40,10 @@ def tune(args: argparse.Namespace) -> int:
             target=args.target,
             options=options_of(args),
             budget=args.budget,
+            objective=args.objective,
+            power_limit=args.power_limit,
             oracle=judge,
+            profile=args.profile,
             store=args.plans,
             verify=args.verify,
             evaluations=args.evaluations,
@@ -43,21 +51,51 @@ def tune(args: argparse.Namespace) -> int:
             seed=args.seed,
             workers=_workers(args.workers),
             alternatives=args.alternatives,
+            front=args.front,
             progress=lambda what: say(f"tuning {source.name}: {what}"),
         )
     report = found.report
     if args.plot is not None:
         report.plot(args.plot)
     if args.json:
-        print_json({"schema": "tilewright.tune/1", "source": args.source, "plans": args.plans, **report.to_json()})
+        print_json({"schema": "tilewright.tune/1", "source": args.source, "plans": _path(found.store), **report.to_json()})
         return 0
-    header = ["kernel", "launches", "before, us", "after, us", "price", "bound", "proven", "evaluations", "plans"]
+    table(str(report), *_columns(report))
+    if report.front:
+        rows = [
+            [f"{c.microseconds:.1f}", f"{c.joules * 1e3:.3g}", f"{c.watts:.0f}", f"{c.memory_bytes:,}"]
+            for c in report.front
+        ]
+        table("programs that no other one beats", ["us", "mJ", "W", "bytes"], rows)
+    if found.store is not None:
+        use = ["--plans", args.plans] if args.plans is not None else []
+        if found.options.plans_for != LATENCY:
+            use += ["--plans-for", found.options.plans_for]
+        if report.without:
+            use += ["--without", ",".join(report.without)]
+        how = f"use them with {shlex.join(use)}" if use else "all commands use them"
+        tell(f"plans are kept in {found.store.path}: {how}")
+    return 0
+
+
+def _path(store: KnowledgeBase | None) -> str | None:
+    """Where plans are kept."""
+    return None if store is None else str(store.path)
+
+
+def _columns(report: TuneReport) -> tuple[list[str], list[list[str]]]:
+    """What kernels are shown by, and a row for each."""
+    powered, measured = not Goal.of(report.objective, report.power_limit).plain, any(k.measured for k in report.kernels)
+    header = ["kernel", "launches", *(["measured, us"] if measured else []), "before, us", "after, us"]
+    header += ["mJ before", "after", "W after"] if powered else []
     rows = [
         [
             k.name,
             str(k.launches),
+            *([f"{k.measured:.2f}" if k.measured else ""] if measured else []),
             f"{k.before:.2f}",
             f"{k.after:.2f}",
+            *([f"{k.joules_before * 1e3:.3g}", f"{k.joules_after * 1e3:.3g}", f"{k.watts:.0f}"] if powered else []),
             f"{k.priced:.2f}",
             f"{k.bound:.2f}",
             "yes" if k.certified else "no",
@@ -66,13 +104,7 @@ def tune(args: argparse.Namespace) -> int:
         ]
         for k in report.kernels
     ]
-    table(str(report), header, rows)
-    use = ["--plans", args.plans] if args.plans is not None else []
-    if report.without:
-        use += ["--without", ",".join(report.without)]
-    if args.plans is not None:
-        tell(f"plans are kept in {args.plans}: use them with {shlex.join(use)}")
-    return 0
+    return [*header, "price", "bound", "proven", "evaluations", "plans"], rows
 
 
 def _workers(given: str) -> int | str:
@@ -90,6 +122,7 @@ MOST_WORKERS = 1024
 
 def kb(args: argparse.Namespace) -> int:
     """Lists, merges, exports, imports or removes plans."""
+    args.base = args.base or str(own_path())
     return _ACTIONS[args.action](args, KnowledgeBase(args.base))
 
 
@@ -99,12 +132,13 @@ def _list(args: argparse.Namespace, base: KnowledgeBase) -> int:
     if args.json:
         print_json({"schema": "tilewright.kb/1", "base": args.base, "entries": [e.to_json() for e in entries]})
         return 0
-    header = ["kernel", "fingerprint", "machine", "for", "before, us", "after, us", "proven", "how"]
+    header = ["kernel", "fingerprint", "machine", "goal", "for", "before, us", "after, us", "proven", "how"]
     rows = [
         [
             e.name,
             e.kernel[:12],
             e.machine,
+            e.goal,
             "a stage" if e.joined else "a launch",
             f"{e.before:.2f}",
             f"{e.microseconds:.2f}",

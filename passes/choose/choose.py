@@ -439,11 +439,12 @@ class Scheduler:
         if asked.complete:
             kernel.check(name, asked)
             return self.front(kernel, [asked], [self.oracle.microseconds(kernel, asked)], asked, None)
-        tried = list(kernel.candidates(name))
-        us = [*judged(self.oracle, kernel, tried)]
         known: Sequence[KnownPlan] = ()
         if self.plans is not None and self.static_shapes and not asked.chosen():
             known = self.plans.of(kernel, name, type(asked))
+        binding = self.plans is not None and self.plans.source.binding and bool(known)
+        tried = [] if binding else list(kernel.candidates(name))
+        us = [*judged(self.oracle, kernel, tried)]
         tried, us = [*tried, *(plan.schedule for plan in known)], [*us, *(plan.microseconds for plan in known)]
         best = tried[min(range(len(tried)), key=us.__getitem__)]
 

@@ -41,7 +41,7 @@ from ..lower.recomputed import nested_in
 from ..lower.scheduled import ScheduledKernel
 from ..order.independent_order import FEW_BYTES, order_independent
 from ..order.launch_order import MICROSECONDS, order_launches
-from ..plans import note_plan
+from ..plans import note_fingerprint, note_plan
 from ..rewriting import inline_for
 from .epilogue_fusion import is_for_split_sums
 from .launches import LaunchPlan, banded, launches_of
@@ -160,7 +160,10 @@ class Lowering:
         results: list[SSAValue] = []
         for plan, schedule in zip(launches, schedules, strict=True):
             begins = results if plan.goes_on else plan.begins
-            results = self.launch(fusion, plan, self.kernel(plan, schedule, part_of), begins)
+            built = self.kernel(plan, schedule, part_of)
+            if len(launches) == 1:
+                note_fingerprint(built.symbol.string_value(), fusion, self.machine)
+            results = self.launch(fusion, plan, built, begins)
         self.replace(fusion, results)
 
     @staticmethod

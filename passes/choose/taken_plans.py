@@ -38,7 +38,7 @@ class TakenPlans:
                 self.known.add(kernel.completed(name, known.schedule))
             except PassError as error:
                 self.source.refuse(kernel.fusion, str(error))
-        return found or self._scaled(kernel, name, kind)
+        return found or ([] if self.source.binding else self._scaled(kernel, name, kind))
 
     def _scaled(self, kernel: ScheduledKernel, name: str, kind: type[Schedule]) -> Sequence[KnownPlan]:
         """Plans that are known of kernels of other sizes, made to fit a kernel: they count what the price says."""

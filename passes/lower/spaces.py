@@ -9,17 +9,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
-from math import log
+from math import log, prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...dialects.dtypes import size
 from ...dialects.graph.schedules import Schedule
 from ...kernels.space import Choice, Plans, PlanSpace
 from ..errors import PassError
 
 if TYPE_CHECKING:
     from .scheduled import ScheduledKernel
+
+
+CORES = "cores"
+"""The choice that says how many cores start, or how many along each axis."""
 
 
 class KernelSpace(ABC):
@@ -48,6 +53,12 @@ class KernelSpace(ABC):
     def bound(self, prefixes: Plans) -> np.ndarray:
         """Microseconds that no plan takes less than, of those that begin with each row of the first levels."""
         return np.zeros(len(prefixes))
+
+    @property
+    def core_counts(self) -> tuple[int, np.ndarray]:
+        """The number of the choice that says how many cores start, and how many these are for each of its values."""
+        at = next(i for i, choice in enumerate(self.space.choices) if choice.name == CORES)
+        return at, np.array([prod(np.atleast_1d(v)) for v in self.space.choices[at].values], np.int64)
 
     def numbers(self, schedule: Schedule) -> tuple[int, ...] | None:
         """The plan of a schedule; None where the space has it not."""
@@ -82,6 +93,10 @@ class ListedSpace(KernelSpace):
             return us
         machine = self.kernel.machine
         return us - np.array([self.kernel.occupancy(s).launch_microseconds(machine) for s in tried])
+
+    @property
+    def core_counts(self) -> tuple[int, np.ndarray]:
+        return 0, np.array([size(s.grid or ()) for s in self.tried], np.int64)
 
     def numbers(self, schedule: Schedule) -> tuple[int, ...] | None:
         found = (i for i, each in enumerate(self.tried) if schedule == self.kernel.completed(self.name, each))

@@ -21,7 +21,7 @@ from ...kernels.builder import divide_grid
 from ...kernels.columns import launching_vectors
 from ...kernels.space import Choice, Plans, PlanSpace, parts_of
 from ...kernels.vector_cost import copy_cycles
-from .spaces import KernelSpace, checked, nearest
+from .spaces import CORES, KernelSpace, checked, nearest
 
 if TYPE_CHECKING:
     from .vector import VectorKernel
@@ -47,7 +47,7 @@ class VectorSpace(KernelSpace):
             Choice(f"tile_{a}", self._lengths(a, BLOCK if a == last else 1), level)
             for level, a in enumerate(self.order)
         ]
-        self.space = PlanSpace((*tiles, Choice("cores", self.cores, len(tiles))))
+        self.space = PlanSpace((*tiles, Choice(CORES, self.cores, len(tiles))))
         self.cycles: dict[tuple[int, ...], float] = {}
         """Cycles of all pipes with a tile, as far as known."""
         self.tables: dict[int, np.ndarray] = {}

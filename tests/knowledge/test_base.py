@@ -21,7 +21,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert base.add([ENTRY, replace(ENTRY, joined=True)]) == 2
     assert base.find(ENTRY.kernel, ENTRY.price) == [ENTRY, replace(ENTRY, joined=True)]
     assert base.find(ENTRY.kernel, "0") == [] == base.find("1" * 64, ENTRY.price)
-    assert base.family(ENTRY.family, ENTRY.price, ENTRY.machine) == base.entries()
+    assert base.family(ENTRY.family, ENTRY.price, ENTRY.goal, ENTRY.machine) == base.entries()
     assert KnowledgeBase(base.path).stamp() == "1"
 
 
@@ -38,6 +38,17 @@ def test_the_better_plan_is_kept(tmp_path: Path) -> None:
     assert base.stamp() == "6"
 
 
+def test_each_goal_has_its_best_plan(tmp_path: Path) -> None:
+    """Of plans for energy the one with the least is kept, however long it takes; none that draws too much is better."""
+    base = KnowledgeBase(tmp_path / "plans.sqlite")
+    base.add([ENTRY])
+    cool = replace(ENTRY, goal="energy", microseconds=4.0, joules=0.4)
+    assert base.add([replace(cool, joules=0.5), cool, replace(cool, microseconds=1.0, joules=0.6)]) == 2
+    assert base.find(ENTRY.kernel, ENTRY.price, "energy") == [cool] and base.find(ENTRY.kernel, ENTRY.price) == [ENTRY]
+    limit = replace(ENTRY, goal="latency, 150000 W", microseconds=4.0, joules=0.5)
+    assert base.add([limit, replace(limit, microseconds=2.0)]) == 1 and limit in base.entries()
+
+
 def test_lines_read_back(tmp_path: Path) -> None:
     base, other = KnowledgeBase(tmp_path / "a.sqlite"), KnowledgeBase(tmp_path / "b.sqlite")
     base.add([ENTRY, replace(ENTRY, kernel="1" * 64, certified=True)])
@@ -49,7 +60,14 @@ def test_lines_read_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"microseconds": "2"}, {"microseconds": float("nan")}, {"plan": 1}, {"sizes": ["8"]}, {"bound": -1.0}],
+    [
+        {"microseconds": "2"},
+        {"microseconds": float("nan")},
+        {"plan": 1},
+        {"sizes": ["8"]},
+        {"bound": -1.0},
+        {"goal": "fast"},
+    ],
 )
 def test_lines_that_are_no_entries(change: dict[str, object]) -> None:
     good = ENTRY.to_json()

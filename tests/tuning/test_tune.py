@@ -6,7 +6,7 @@ import shlex
 import sys
 import warnings
 from dataclasses import replace
-from math import inf, isfinite
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.backends.costs import build_report
 from tilewright.cli.main import main
 from tilewright.knowledge.base import KnowledgeBase, KnowledgeWarning
-from tilewright.tuning.alone import CommandJudge, Question, SimulatorJudge
+from tilewright.tuning.alone import IMPOSSIBLE, CommandJudge, Measured, Question, SimulatorJudge, lowered
 
 
 def layer(x: jax.Array, w: jax.Array) -> jax.Array:
@@ -136,32 +137,40 @@ def question() -> Question:
 
 def test_judges() -> None:
     simulator = SimulatorJudge()
-    (alone,) = simulator.microseconds([question()])
+    (alone,) = simulator.measure([question()])
     wrong = replace(question(), schedule=question().schedule.replace("1024", "4096000"))
-    assert 0 < alone < 10 and simulator.microseconds([wrong, question()]) == [inf, alone]
+    assert 0 < alone.microseconds < 10 and simulator.measure([wrong, question()]) == [IMPOSSIBLE, alone]
+    report = build_report(lowered(question()), tw.Machine.load("ascend-910b1"))
+    assert (alone.microseconds, alone.joules) == (report.microseconds, pytest.approx(report.energy_joules))
+    assert sum(k.energy_joules for k in report.kernels) == pytest.approx(report.energy_joules)
+    assert alone.watts == pytest.approx(report.watts) == pytest.approx(report.kernels[0].watts)
 
 
 WRITES = "open(sys.argv[2], 'w').write("
 
 
 @pytest.mark.parametrize(
-    ("code", "microseconds"),
+    ("code", "measured"),
     [
-        (f"import sys; assert 'npu.kernel' in open(sys.argv[1]).read(); {WRITES}'{{\"microseconds\": 7}}')", 7.0),
-        (f"import sys; {WRITES}'{{\"microseconds\": \"7\"}}')", inf),
-        (f"import sys; {WRITES}'{{\"microseconds\": NaN}}')", inf),
-        (f"import sys; {WRITES}'[]')", inf),
-        (f"import sys; {WRITES}'{{')", inf),
-        ("import sys; sys.exit(1)", inf),
-        ("import time; time.sleep(60)", inf),
-        ("pass", inf),
+        (
+            f"import sys; assert 'npu.kernel' in open(sys.argv[1]).read(); {WRITES}'{{\"microseconds\": 7}}')",
+            Measured(7.0),
+        ),
+        (f"import sys; {WRITES}'{{\"microseconds\": 7, \"joules\": 0.5}}')", Measured(7.0, 0.5)),
+        (f"import sys; {WRITES}'{{\"microseconds\": \"7\"}}')", IMPOSSIBLE),
+        (f"import sys; {WRITES}'{{\"microseconds\": NaN}}')", IMPOSSIBLE),
+        (f"import sys; {WRITES}'[]')", IMPOSSIBLE),
+        (f"import sys; {WRITES}'{{')", IMPOSSIBLE),
+        ("import sys; sys.exit(1)", IMPOSSIBLE),
+        ("import time; time.sleep(60)", IMPOSSIBLE),
+        ("pass", IMPOSSIBLE),
     ],
 )
-def test_a_command_that_measures(code: str, microseconds: float) -> None:
+def test_a_command_that_measures(code: str, measured: Measured) -> None:
     command = f"{shlex.quote(sys.executable)} -c {shlex.quote(code)} {{npu}} {{out}}"
     judge = CommandJudge(command, seconds=2.0 if "sleep" in code else 60.0)
-    assert judge.microseconds([question()]) == [microseconds]
-    assert CommandJudge("/there/is/none {npu}").microseconds([question()]) == [inf]
+    assert judge.measure([question()]) == [measured]
+    assert CommandJudge("/there/is/none {npu}").measure([question()]) == [IMPOSSIBLE]
 
 
 def test_what_the_judge_says_counts() -> None:
@@ -170,11 +179,11 @@ def test_what_the_judge_says_counts() -> None:
     class Judge:
         name = "twice"
 
-        def microseconds(self, questions: list[Question]) -> list[float]:
+        def measure(self, questions: list[Question]) -> list[Measured]:
             self.first = getattr(self, "first", None) or {}
             for q in questions:
                 self.first.setdefault(q.module, q.schedule)
-            return [10.0 if self.first[q.module] == q.schedule else 20.0 for q in questions]
+            return [Measured(10.0 if self.first[q.module] == q.schedule else 20.0) for q in questions]
 
     judge: Any = Judge()
     found = tw.tune(layer, *ARGS, oracle=judge, budget=0, evaluations=100)

@@ -29,7 +29,10 @@ MOST_CHILDREN = 1 << 18
 class Priced(Protocol):
     """What a search by a price needs to know of a space."""
 
-    space: PlanSpace
+    @property
+    def space(self) -> PlanSpace:
+        """What plans are."""
+        ...
 
     def price(self, plans: Plans) -> np.ndarray:
         """Microseconds of plans, whether they fit or not."""

@@ -20,7 +20,7 @@ from ....kernels.columns import launching, missing
 from ....kernels.product import FRACTAL, Extents
 from ....kernels.product_cost import TileCosts
 from ....kernels.space import Choice, Plans, PlanSpace, parts_of
-from ..spaces import KernelSpace, checked, nearest
+from ..spaces import CORES, KernelSpace, checked, nearest
 from .cube_loads import loads_of
 from .cube_schedule import accumulators, tile_of
 
@@ -53,7 +53,7 @@ class ProductSpace(KernelSpace):
                 Choice("depth", depths),
                 Choice("loads", self._loads_tried(), 1),
                 Choice("inner", ("n",) if problem.whole else ("m", "n"), 1),
-                Choice("cores", self.divisions, 2),
+                Choice(CORES, self.divisions, 2),
             )
         )
         self.grids = np.array(self.divisions, np.int64).reshape(len(self.divisions), -1)

@@ -1,0 +1,330 @@
+"""One run of tuning: kernels are searched for, and programs compiled with what is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import inf, isfinite
+from time import monotonic
+
+import numpy as np
+
+from ..api.program import CompileError, Program
+from ..dialects.schedule_text import parse_schedule, schedule_text
+from ..kernels.price import VERSION as PRICE
+from ..knowledge.base import KnowledgeBase
+from ..knowledge.goals import ENERGY, LATENCY, MEMORY, PRODUCT, THROUGHPUT, Goal
+from ..machine import Machine
+from ..passes.known_plans import KnownPlan
+from .alone import Question
+from .kernel_search import BETTER, Asked, KernelTask, Outcome, known_outcome, tune_kernel
+from .profile import Profile
+from .recorder import Kernel
+from .report import ProgramCosts, TunedKernel, front_of
+from .subgraphs import faster_without
+from .workers import Workers, done
+
+Progress = Callable[[str], object]
+
+Plans = Mapping[str, Sequence[KnownPlan]]
+"""Plans that are known of kernels, by fingerprint."""
+
+MOST_ALONE = 8
+"""Kernels whose plans are tried one by one where all together are not better."""
+
+MOST_ROUNDS = 4
+"""How often kernels are searched for that a program has with the plans found so far, at most, where plans are taken
+for something else than time."""
+
+LEAST_SLOWER = 0.05
+"""Of what is modelled, the least that work is taken to last where a profile says so."""
+
+LESS_THAN_A_BYTE = 1e-9
+"""Of programs that need as much memory the faster one is better."""
+
+
+class Compiled:
+    """A program, its kernels by their fingerprints, and the fingerprints of kernels by the names it has for them."""
+
+    def __init__(self, program: Program, kernels: Mapping[str, Kernel], names: Mapping[str, str]) -> None:
+        self.program, self.kernels, self.names = program, kernels, names
+        self.report = program.report()
+
+
+class Tuning:
+    """One run of `tune`. compiled: the program with plans instead of others, without alternatives, for a goal; task:
+    what all tasks have in common."""
+
+    def __init__(
+        self,
+        compiled: Callable[[Plans, Sequence[str], Goal], Compiled],
+        asked: Asked,
+        base: KnowledgeBase | None,
+        objective: str,
+        profile: Profile | None,
+        seconds: float,
+        workers: Workers,
+        say: Progress,
+    ) -> None:
+        self.compiled, self.asked, self.base, self.objective = compiled, asked, base, objective
+        self.goal, self.workers, self.say = asked.goal, workers, say
+        self.end, self.begin = monotonic() + seconds, monotonic()
+        say("compiling")
+        self.first = self.best = compiled({}, (), self.goal)
+        self.end += monotonic() - self.begin  # the searches have all of it
+        self.chip = self.first.program.target
+        self._check_limit()
+        self.kernels: dict[str, Kernel] = dict(self.first.kernels)
+        self.measured: dict[str, float] = {} if profile is None else self._measured(profile)
+        """Microseconds of a launch in the profile, by fingerprint."""
+        self.slower = {key: self._slower(key) for key in self.measured}
+        """How many times the work of a kernel takes what is modelled, as measured."""
+        self.found: dict[str, Outcome] = {}
+        self.costs: list[ProgramCosts] = [ProgramCosts.of(self.first.report)]
+
+    def _check_limit(self) -> None:
+        """Raises CompileError for a limit of power that no program keeps."""
+        idle = Machine.load(self.chip).energy.idle_watts
+        if self.goal.watts is not None and self.goal.watts <= idle:
+            raise CompileError(
+                f"tune: power_limit: {self.chip} draws {idle:g} W when idle: say more than that, not "
+                f"{self.goal.watts:g} W"
+            )
+
+    # -- what was measured -------------------------------------------------------------------------------------
+
+    def _measured(self, profile: Profile) -> dict[str, float]:
+        """Microseconds of a launch of each kernel that a profile has. Raises CompileError where it has none."""
+        found: dict[str, list[float]] = {}
+        for name, key in self.first.names.items():
+            if name in profile.microseconds:
+                found.setdefault(key, []).append(profile.microseconds[name])
+        if not found:
+            ours = ", ".join(sorted(self.first.names)[:8])
+            raise CompileError(f"tune: {profile.source}: no launch has the name of a kernel of the program: {ours}")
+        return {key: sum(each) / len(each) for key, each in found.items()}
+
+    def _slower(self, key: str) -> float:
+        own = [k for k in self.first.report.kernels if self.first.names.get(k.name) == key and k.launches]
+        work = sum(k.microseconds - k.launch_microseconds for k in own)
+        start, launches = sum(k.launch_microseconds for k in own), sum(k.launches for k in own)
+        measured = self.measured[key] * launches - start
+        return max(measured / work, LEAST_SLOWER) if work > 0 else 1.0
+
+    def value(self, made: Compiled) -> float:
+        """What is to be least of a program."""
+        report = made.report
+        more = sum(
+            (self.slower.get(made.names.get(k.name, ""), 1.0) - 1) * (k.microseconds - k.launch_microseconds)
+            for k in report.kernels
+        )
+        us = report.microseconds + more
+        values = {
+            LATENCY: us,
+            THROUGHPUT: max(report.queues.values(), default=0.0) + more,
+            ENERGY: report.energy_joules,
+            PRODUCT: report.energy_joules * us,
+            MEMORY: report.memory.arena_bytes + us * LESS_THAN_A_BYTE,
+        }
+        return inf if self._hot(made) else values[self.objective]
+
+    def _hot(self, made: Compiled) -> list[str]:
+        """The kernels that draw more than the limit, the worst first."""
+        if self.goal.watts is None:
+            return []
+        hot = [k for k in made.report.kernels if k.watts > self.goal.watts * (1 + 1e-9)]
+        return [k.name for k in sorted(hot, key=lambda k: -k.watts)]
+
+    # -- searching ---------------------------------------------------------------------------------------------
+
+    def search(self) -> None:
+        """Searches for the plans of kernels, and compiles the program with them."""
+        now = self.first
+        for _ in range(1 if self.goal.plain else MOST_ROUNDS):
+            if not self._search_new(now):
+                break
+            self.say("compiling with what was found")
+            plans = self.plans()
+            if self.goal.plain:
+                self.best = self._fastest(plans)
+                return
+            now = self.made(plans)
+            self.best = min(self.best, now, key=self.value)
+
+    def _search_new(self, now: Compiled) -> bool:
+        """Searches for the plans of kernels that were not searched for yet; whether there were any."""
+        new = [kernel for key, kernel in now.kernels.items() if key not in self.found]
+        self.kernels.update((kernel.key, kernel) for kernel in new)
+        for kernel in new:
+            if (known := self._known(kernel)) is not None:
+                self.found[kernel.key] = known
+        left = self._ordered([k for k in new if k.key not in self.found])
+        seconds = max(self.end - monotonic(), 0.0)
+        tasks = [
+            KernelTask(
+                k.key,
+                k.module,
+                schedule_text(k.taken),
+                k.before,
+                self.chip,
+                self.asked,
+                self.slower.get(k.key, 1.0),
+                share,
+            )
+            for k, share in zip(left, self._shares(left, seconds), strict=True)
+        ]
+        try:
+            for number, outcome in done(tune_kernel, tasks, self.workers):
+                self.found[tasks[number].key] = outcome
+                self.say(f"{len(self.found)} of {len(self.kernels)} kernels")
+                if self.base is not None:
+                    self.base.add(outcome.entries)
+        except ImportError as error:
+            raise CompileError(f"tune: {error.name} is not installed: pip install 'tilewright[tune]'") from None
+        return bool(new)
+
+    def _known(self, kernel: Kernel) -> Outcome | None:
+        """What a knowledge base has of a kernel, where that need not be searched for again."""
+        if self.base is None or self.slower or self.asked.fewer:
+            return None
+        return known_outcome(kernel.key, self.base.find(kernel.key, PRICE, self.goal.text), self.asked.judge.name)
+
+    def _ordered(self, kernels: Sequence[Kernel]) -> list[Kernel]:
+        """Kernels, those first that take most of a program, as measured where that is known."""
+        questions = [Question(k.module, schedule_text(k.taken), self.chip) for k in kernels]
+        for kernel, measured in zip(kernels, self.asked.judge.measure(questions), strict=True):
+            kernel.before = measured
+            if measured.joules is None and isfinite(measured.microseconds) and not self.goal.plain:
+                raise CompileError(
+                    f"tune: the oracle says nothing of joules, which {self.goal.text!r} asks for: have it write them "
+                    "beside microseconds"
+                )
+        return sorted(kernels, key=lambda k: (k.key in self.measured, self._weight(k)), reverse=True)
+
+    def _weight(self, kernel: Kernel) -> float:
+        """Microseconds of a program that a kernel is."""
+        us = self.measured.get(kernel.key, kernel.before.microseconds)
+        return us * kernel.launches if isfinite(us) else 0.0
+
+    def _shares(self, kernels: Sequence[Kernel], seconds: float) -> list[float]:
+        """How many seconds each kernel has: half of them are dealt evenly, and half by what kernels take."""
+        weights = [self._weight(k) for k in kernels]
+        whole, total = sum(weights) or 1.0, seconds * (self.workers if isinstance(self.workers, int) else 1)
+        return [min(total * (0.5 / len(kernels) + 0.5 * weight / whole), seconds) for weight in weights]
+
+    def plans(self) -> dict[str, list[KnownPlan]]:
+        """Of each kernel the plans that are better than the one before; where time alone does not decide, all that
+        are good."""
+        found: dict[str, list[KnownPlan]] = {}
+        for key, outcome in self.found.items():
+            good = [s for s in outcome.sides if (s.gained > 0 if self.goal.plain else isfinite(s.best.value))]
+            if good:
+                found[key] = [KnownPlan(parse_schedule(s.best.plan), s.scaled) for s in good]
+        return found
+
+    def made(self, plans: Plans, without: Sequence[str] = (), goal: Goal | None = None) -> Compiled:
+        """The program with plans, and without alternatives."""
+        found = self.compiled(plans, without, goal or self.goal)
+        self.costs.append(ProgramCosts.of(found.report))
+        return found
+
+    def _fastest(self, better: Mapping[str, list[KnownPlan]]) -> Compiled:
+        """The program with all better plans, or, where that is not better, with those that make it so, the one that
+        gains most first."""
+        if not better:
+            return self.first
+        least = self.value(self.first)
+        everything = self.made(better)
+        if self.value(everything) < least * BETTER:
+            return everything
+        best, kept = self.first, dict[str, list[KnownPlan]]()
+        gains = {key: self.found[key].gained * self._weight(self.kernels[key]) for key in better}
+        for key in sorted(better, key=lambda k: -gains[k])[:MOST_ALONE] if len(better) > 1 else ():
+            tried = self.made({**kept, key: better[key]})
+            if self.value(tried) < least * BETTER:
+                best, kept, least = tried, {**kept, key: better[key]}, self.value(tried)
+        return best
+
+    # -- whole programs ----------------------------------------------------------------------------------------
+
+    def without(self, names: Sequence[str], most: int) -> tuple[str, ...]:
+        """Takes the program without those alternatives that it is better without; which these are. most: how many
+        programs are compiled."""
+        if not most:
+            return ()
+        made: dict[tuple[str, ...], Compiled] = {(): self.best}
+        plans = self.plans()
+
+        def judged(without: tuple[str, ...]) -> float:
+            self.say(f"without {', '.join(without)}")
+            try:
+                made[without] = self.made(plans, without)
+            except CompileError:
+                return inf
+            return self.value(made[without])
+
+        found = faster_without(names, judged, most, self.value(self.best), self.asked.seed)
+        self.best = made[found.without]
+        return found.without
+
+    def front(self, count: int) -> tuple[ProgramCosts, ...]:
+        """What programs take whose plans are between the fastest ones and those of least energy, and all others that
+        were compiled: those that no other one beats."""
+        if not count:
+            return ()
+        for share in np.linspace(0, 1, count).tolist():
+            goal = Goal(share, self.goal.watts)
+            self.say(f"between time and energy: {share:.0%}")
+            plans: dict[str, list[KnownPlan]] = {}
+            for key, outcome in self.found.items():
+                alone = outcome.sides[0]
+                best = min(alone.front, key=lambda j: goal.value(*j.amounts), default=None)
+                if best is not None:
+                    plans[key] = [KnownPlan(parse_schedule(best.plan), best.measured.microseconds)]
+            self.made(plans, (), goal if share else Goal(1e-9, self.goal.watts))
+        return front_of(self.costs)
+
+    def check_power(self) -> None:
+        """Raises CompileError where the program does not keep a limit of power."""
+        hot = self._hot(self.best)
+        if not hot:
+            return
+        report = next(k for k in self.best.report.kernels if k.name == hot[0])
+        outcome = self.found.get(self.best.names.get(report.name, ""))
+        least = min((s.least_watts for s in outcome.sides), default=inf) if outcome is not None else inf
+        said = f"no plan that was judged draws less than {least:.0f} W" if isfinite(least) else "it is not tuned"
+        raise CompileError(
+            f"tune: power_limit: {self.goal.watts:g} W cannot be kept: {report.name} ({report.source or 'no source'}) "
+            f"draws {report.watts:.0f} W, and {said}; more budget, or a higher limit, may help"
+        )
+
+    def rows(self) -> tuple[TunedKernel, ...]:
+        """What was found of each kernel, those first that take most of the program."""
+        names: dict[str, list[str]] = {}
+        for name, key in self.best.names.items():
+            names.setdefault(key, []).append(name)
+        rows = [self._row(k, self.found[k.key], names.get(k.key, [])) for k in self.kernels.values()]
+        return tuple(sorted(rows, key=lambda row: -max(row.before, row.measured) * row.launches))
+
+    def _row(self, kernel: Kernel, outcome: Outcome, names: Sequence[str]) -> TunedKernel:
+        alone, joined = outcome.sides
+        return TunedKernel(
+            name=outcome.name,
+            launches=kernel.launches,
+            before=alone.before.measured.microseconds,
+            after=alone.best.measured.microseconds,
+            work_before=joined.before.measured.microseconds,
+            work_after=joined.best.measured.microseconds,
+            priced=alone.priced,
+            bound=alone.bound,
+            certified=alone.certified and joined.certified,
+            evaluations=alone.evaluations + joined.evaluations,
+            plans=outcome.plans,
+            schedule=alone.best.plan,
+            how=outcome.how,
+            trace=alone.trace,
+            joules_before=alone.before.measured.joules or 0.0,
+            joules_after=alone.best.measured.joules or 0.0,
+            measured=self.measured.get(kernel.key, 0.0),
+            kernels=tuple(names),
+            front=tuple((j.measured.microseconds, j.measured.joules or 0.0, j.plan) for j in alone.front),
+        )
