@@ -7,11 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from ..dialects.graph import FusionOp
 from ..dialects.open_sizes import choosing
 from ..kernels.plan import KernelPlan
-from ..machine import Machine
-from .forms.fingerprint import fingerprint
 
 _ASKED: ContextVar[dict[str, KernelPlan] | None] = ContextVar("plans", default=None)
 
@@ -50,8 +47,8 @@ def fingerprints_asked() -> Iterator[dict[str, str]]:
         _FINGERPRINTS.reset(token)
 
 
-def note_fingerprint(kernel: str, fusion: FusionOp, machine: Machine) -> None:
-    """Notes which fusion a kernel is made of. Nothing is done where nobody asks for it."""
+def note_fingerprint(kernel: str, fingerprint: Callable[[], str]) -> None:
+    """Notes of which fusion a kernel is made. Nothing is done where nobody asks for it."""
     found = _FINGERPRINTS.get()
     if found is not None and kernel not in found:
-        found[kernel] = fingerprint(fusion, machine)
+        found[kernel] = fingerprint()

@@ -58,7 +58,8 @@ def tune(args: argparse.Namespace) -> int:
     if args.plot is not None:
         report.plot(args.plot)
     if args.json:
-        print_json({"schema": "tilewright.tune/1", "source": args.source, "plans": _path(found.store), **report.to_json()})
+        kept = None if found.store is None else str(found.store.path)
+        print_json({"schema": "tilewright.tune/1", "source": args.source, "plans": kept, **report.to_json()})
         return 0
     table(str(report), *_columns(report))
     if report.front:
@@ -76,11 +77,6 @@ def tune(args: argparse.Namespace) -> int:
         how = f"use them with {shlex.join(use)}" if use else "all commands use them"
         tell(f"plans are kept in {found.store.path}: {how}")
     return 0
-
-
-def _path(store: KnowledgeBase | None) -> str | None:
-    """Where plans are kept."""
-    return None if store is None else str(store.path)
 
 
 def _columns(report: TuneReport) -> tuple[list[str], list[list[str]]]:
