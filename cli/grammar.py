@@ -372,6 +372,9 @@ def _add_tune(command: AddCommand) -> None:
     parser.add_argument(
         "--alternatives", type=int, default=0, metavar="N", help="programs compiled without some alternatives"
     )
+    parser.add_argument(
+        "--explain", action="store_true", help="say of each kernel which bottleneck the better plan removed"
+    )
     parser.add_argument("--plot", metavar="FILE.svg", help="draw the best price against the plans priced")
     parser.add_argument(
         "--workers", default="1", metavar="W", help="processes that search, or a Dask cluster: tcp://HOST:PORT"

@@ -48,6 +48,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "tune": (
         "tilewright tune model.py:forward --budget 300s --plans plans.sqlite",
         "tilewright report model.py:forward --plans plans.sqlite",
+        "tilewright tune model.py:forward --explain",
         "tilewright tune model.py:forward --oracle 'measure {npu} {out}' --verify 20",
     ),
     "kb": (

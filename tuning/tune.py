@@ -32,6 +32,7 @@ from .kernel_search import BETTER, EXACT, KernelTask, Outcome, known_outcome, tu
 from .recorder import Kernel, Recorder
 from .search.sampled import SEARCHES
 from .subgraphs import faster_without
+from .why import explained
 from .workers import Workers, done
 
 Progress = Callable[[str], object]
@@ -61,6 +62,8 @@ class TunedKernel:
         schedule: Its plan for a launch by itself, as text.
         how: How the plan was found.
         trace: The best price after so many prices, each time it changed.
+        why: Which bottleneck the better plan removed, or what holds the kernel where none was found, in sentences
+            (why.py); empty where nobody asked.
     """
 
     name: str
@@ -77,6 +80,7 @@ class TunedKernel:
     schedule: str
     how: str
     trace: tuple[tuple[int, float], ...] = ()
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -164,6 +168,7 @@ def tune(
     seed: int = 0,
     workers: Workers = 1,
     alternatives: int = 0,
+    explain: bool = False,
     progress: Progress | None = None,
     **kwargs: Any,
 ) -> Tuned:
@@ -177,7 +182,9 @@ def tune(
     result does not depend on how fast the machine is. search: `exact`, which proves what it finds, or `genetic`,
     `tree`, `tpe` or `random`, which look at few plans of each kernel (300 unless `evaluations` says otherwise); seed:
     of what these draw. workers: processes that search, or the address of a Dask cluster. alternatives: how many
-    programs are compiled without some alternatives of the compiler, to see whether the whole is faster so.
+    programs are compiled without some alternatives of the compiler, to see whether the whole is faster so. explain:
+    whether the report says why of each kernel (`TunedKernel.why`); its launch is simulated again for that, before and
+    after.
 
     Raises CompileError, and KnowledgeError where the store cannot be written.
     """
@@ -237,7 +244,9 @@ def tune(
         known = {key: _plans(found[key]) for key in gains}
         names = [each.name for each in every_alternative() if asked.may(each.name)]
         best, without = _without(lambda out: compiled(known, out)[0], names, best, alternatives, seed, say)
-    rows = sorted((_row(k, found[k.key]) for k in kernels), key=lambda row: -row.before * row.launches)
+    said = {k.key: explained(k.module, schedule_text(k.taken), chip, found[k.key]) for k in kernels if explain}
+    made = [_row(k, found[k.key], said.get(k.key, "")) for k in kernels]
+    rows = sorted(made, key=lambda row: -row.before * row.launches)
     after, seconds = best.report().microseconds, monotonic() - begin
     report = TuneReport(tuple(rows), first, after, seconds, chip, without)
     options = replace(asked, without={*asked.without, *without}, plans=store)
@@ -286,7 +295,7 @@ def _plans(outcome: Outcome) -> list[KnownPlan]:
     return [KnownPlan(parse_schedule(side.plan), side.scaled) for side in outcome.sides if side.gained > 0]
 
 
-def _row(kernel: Kernel, outcome: Outcome) -> TunedKernel:
+def _row(kernel: Kernel, outcome: Outcome, why: str) -> TunedKernel:
     alone, joined = outcome.sides
     return TunedKernel(
         outcome.name,
@@ -303,6 +312,7 @@ def _row(kernel: Kernel, outcome: Outcome) -> TunedKernel:
         alone.plan,
         outcome.how,
         alone.trace,
+        why,
     )
 
 

@@ -43,6 +43,7 @@ def tune(args: argparse.Namespace) -> int:
             seed=args.seed,
             workers=_workers(args.workers),
             alternatives=args.alternatives,
+            explain=args.explain,
             progress=lambda what: say(f"tuning {source.name}: {what}"),
         )
     report = found.report
@@ -67,6 +68,8 @@ def tune(args: argparse.Namespace) -> int:
         for k in report.kernels
     ]
     table(str(report), header, rows)
+    for kernel in (k for k in report.kernels if k.why):
+        tell(f"{kernel.name}: {kernel.why}")
     use = ["--plans", args.plans] if args.plans is not None else []
     if report.without:
         use += ["--without", ",".join(report.without)]
