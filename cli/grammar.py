@@ -9,6 +9,7 @@ from ..backends.pool import POLICIES
 from ..machine import DEFAULT_TARGET
 from ..support.precisions import ORIGIN, PRECISIONS
 from ..support.winograd import OFF
+from .commands.checklist import add_parser as add_checklist
 from .commands.debug import add_parser as add_debug
 from .commands.export import add_parser as add_export
 from .commands.fmt import add_parser as add_fmt
@@ -80,6 +81,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_fmt(commands)
     _add_quantize(command)
     _add_tune(command)
+    add_checklist(command)
     _add_kb(commands)
     _add_calibrate(commands)
     add_pack(commands)

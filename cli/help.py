@@ -51,6 +51,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tilewright tune model.py:forward --explain",
         "tilewright tune model.py:forward --oracle 'measure {npu} {out}' --verify 20",
     ),
+    "checklist": (
+        "tilewright checklist model.py:forward",
+        "tilewright checklist model.py:forward --only precision,memory --json",
+    ),
     "kb": (
         "tilewright kb list plans.sqlite",
         "tilewright kb merge plans.sqlite theirs.sqlite",
