@@ -127,8 +127,8 @@ class Trials:
         return found
 
     def tried(self, against: Made | None = None, **changes: Any) -> Made:
-        """The program compiled with other options, compared with the program as it was asked for, or with another one.
-        Warnings of it are not shown."""
+        """The program compiled with other options, compared with the program as it was asked for, or with another one
+        that takes less. Warnings of it are not shown."""
         switch = switch_of(changes, self.options)
         if switch not in self.made:
             self.say(f"trying {switch}")
@@ -143,8 +143,10 @@ class Trials:
         against: Made | None = None,
         changes: Mapping[str, Any] | None = None,
     ) -> Made:
-        """What a program takes that is made otherwise, and what the other one does."""
-        first = against.report if against is not None and against.report is not None else self.report
+        """What a program takes that is made otherwise, and what the program as it was asked for does, or another one
+        that takes less."""
+        other = None if against is None else against.report
+        first = other if other is not None and other.microseconds < self.report.microseconds else self.report
         before = first.microseconds, first.memory.arena_bytes
         try:
             with warnings.catch_warnings():

@@ -23,6 +23,7 @@ from ..dialects.text import TextParser
 from ..machine import Machine
 from ..passes.choose.launches import launches_of
 from ..passes.errors import PassError
+from ..support.sentences import counted
 from .alone import Question, fusion_of, lowered
 from .kernel_search import BETTER, Outcome, Side
 
@@ -46,6 +47,9 @@ MOVED: dict[str, tuple[str, str]] = {
     Pipe.FIX: ("write", "stores"),
 }
 """Pipes to or from device memory: the bytes of a report that they move, and what a kernel does with these."""
+
+FEW_AXES = 3
+"""Numbers for so many axes are printed together."""
 
 WORDS = {"inner": "inner loop", "lhs": "load of the left operand", "rhs": "load of the right operand"}
 """Choices and fields that are called otherwise in text."""
@@ -71,10 +75,14 @@ class Parts:
 
 
 def parts_of_launch(question: Question) -> Parts:
-    """The parts of a launch. Raises PassError, VerifyException and SimulationError where it cannot run."""
+    """The parts of a launch. Raises PassError, VerifyException and SimulationError where it cannot run, or is not one
+    launch."""
     module = lowered(question)
     simulation = simulate(module, Machine.load(question.target))
-    (launch,) = (step for step, _ in simulation.flat() if isinstance(step, Launch))
+    launches = [step for step, _ in simulation.flat() if isinstance(step, Launch)]
+    if len(launches) != 1:
+        raise PassError(f"its schedule makes {len(launches)} launches of it")
+    (launch,) = launches
     report = next(k for k in report_of(simulation, module).kernels if k.name == launch.kernel.name)
     busiest = max(report.pipes, key=lambda pipe: report.pipes[pipe], default="")
     running = report.microseconds - report.launch_microseconds
@@ -98,7 +106,7 @@ def explained(module: str, taken: str, target: str, outcome: Outcome) -> str:
     found: list[str] = []
     for plan, side in better.items():
         try:
-            gone = _gone(before, parts_of_launch(Question(module, plan, target)), side)
+            gone = what_went_away(before, parts_of_launch(Question(module, plan, target)), side)
         except UNABLE as error:
             gone = f"cannot be simulated by itself: {error}"
         found.append(f"{_AS_STAGE * side.joined}{differences(module, taken, plan, target)}: {gone}")
@@ -130,14 +138,22 @@ def differences(module: str, before: str, after: str, target: str) -> str:
     """What differs between two schedules of a kernel: `rows 128 instead of 64, cores 4 x 6 instead of 2 x 12`, in the
     choices of its space where that has both, and else in the fields of schedules."""
     first, second = (_choices(module, each, target) for each in (before, after))
+    by_axis = first is None or second is None or first == second
     if first is None or second is None or first == second:
         first, second = (parse_schedule(each).chosen() for each in (before, after))
     names = [*second, *(name for name in first if name not in second)]
-    return ", ".join(
-        f"{_named(name)} {_shown(second.get(name))} instead of {_shown(first.get(name))}"
-        for name in names
-        if first.get(name) != second.get(name)
-    )
+    changed = (name for name in names if first.get(name) != second.get(name))
+    return ", ".join(said for name in changed for said in _changed(name, first.get(name), second.get(name), by_axis))
+
+
+def _changed(name: str, before: Any, after: Any, by_axis: bool) -> Iterator[str]:
+    """`rows 128 instead of 64`; of a field that has numbers for many axes those that changed."""
+    if by_axis and isinstance(before, tuple) and isinstance(after, tuple) and len(before) == len(after) > FEW_AXES:
+        for axis, (first, second) in enumerate(zip(before, after, strict=True)):
+            if first != second:
+                yield f"{_named(name)} {_shown(second)} instead of {_shown(first)} along axis {axis}"
+        return
+    yield f"{_named(name)} {_shown(after)} instead of {_shown(before)}"
 
 
 def _choices(module: str, schedule: str, target: str) -> dict[str, Any] | None:
@@ -172,14 +188,16 @@ def _shown(value: Any) -> str:
 # -- what went away ------------------------------------------------------------------------------------------
 
 
-def _gone(before: Parts, after: Parts, side: Side) -> str:
+def what_went_away(before: Parts, after: Parts, side: Side) -> str:
     """Which part fell by most, what grew for it, and what holds the kernel now."""
     start = {} if side.joined else {"start": before.start - after.start}
     fell = {**start, "work": before.work - after.work, "waiting": before.waiting - after.waiting}
     most = max(fell, key=lambda part: fell[part])
     total = sum(fell.values())
-    if fell[most] < LEAST or total < (1 - BETTER) * before.microseconds:
+    if total < (1 - BETTER) * before.microseconds:
         return f"the simulator sees no gain; {held_by(after, side.joined)}"
+    if fell[most] < LEAST:
+        return f"less than {2 * LEAST:.2f} us are gained; {held_by(after, side.joined)}"
     said = "; ".join([_PARTS[most](before, after), *_grown(fell, most)])
     return f"{said}; now {held_by(after, side.joined)}"
 
@@ -194,7 +212,11 @@ def _grown(fell: dict[str, float], most: str) -> Iterator[str]:
 
 def _less_start(before: Parts, after: Parts) -> str:
     less = before.start - after.start
-    return f"starts {after.cores} cores instead of {before.cores}, {less:.2f} us less until they begin"
+    return f"starts {_cores(after)} instead of {before.cores}, {less:.2f} us less until they begin"
+
+
+def _cores(parts: Parts) -> str:
+    return counted(parts.cores, "core", "cores")
 
 
 def _less_work(before: Parts, after: Parts) -> str:
@@ -206,7 +228,7 @@ def _less_work(before: Parts, after: Parts) -> str:
         if second < first:
             return f"the kernel {does} {_size(second)} instead of {_size(first)}, {said}"
     if after.cores > before.cores:
-        return f"{after.cores} cores share the work instead of {before.cores}, {said}"
+        return f"{_cores(after)} share the work instead of {before.cores}, {said}"
     return said
 
 

@@ -15,12 +15,13 @@ import tilewright as tw
 from tilewright.api.plans import forget
 from tilewright.backends.simulator import simulate
 from tilewright.cli.main import main
+from tilewright.dialects.graph import CubeSchedule
 from tilewright.dialects.schedule_text import schedule_text
 from tilewright.machine import Machine
 from tilewright.tuning.alone import Question, SimulatorJudge, lowered
 from tilewright.tuning.kernel_search import Outcome, Side
 from tilewright.tuning.recorder import Kernel, Recorder
-from tilewright.tuning.why import Parts, differences, explained, held_by, parts_of_launch
+from tilewright.tuning.why import Parts, differences, explained, held_by, parts_of_launch, what_went_away
 
 CHIP = "ascend-910b1"
 
@@ -117,6 +118,35 @@ def test_fields_where_the_space_has_no_names(product: Kernel) -> None:
     single = taken.replace("l0a = 2", "l0a = 1")
     assert differences(product.module, taken, single, CHIP) == "l0a 1 instead of 2"
     assert differences(product.module, taken, taken, CHIP) == ""
+
+
+def test_of_many_axes_those_that_changed() -> None:
+    def conv(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jax.lax.conv(x, w, (1, 1), "SAME")
+
+    kernel = kernel_of(conv, half(4, 16, 8, 8), half(16, 16, 3, 3))
+    grid, taken = kernel.taken.grid, kernel.taken
+    assert isinstance(taken, CubeSchedule) and taken.lhs is not None and grid is not None and len(grid) > 3
+    more = (grid[0] + 1, *grid[1:])
+
+    def said(schedule: CubeSchedule) -> str:
+        return differences(kernel.module, *(schedule_text(replace(schedule, grid=g)) for g in (grid, more)), CHIP)
+
+    # the choices of the space have cores along the axes that can be cut, the fields along all
+    assert re.fullmatch(rf"cores {more[0]} x [\dx ]+ instead of {grid[0]} x [\dx ]+", said(taken))
+    none_of_it = replace(taken, lhs=(taken.lhs[0] + 1, *taken.lhs[1:]))
+    assert said(none_of_it) == f"grid {more[0]} instead of {grid[0]} along axis 0"
+
+
+def test_a_gain_that_is_too_small_to_print(product: Kernel) -> None:
+    """One and a half thousandths of the time of a launch are no bottleneck."""
+    large = schedule_text(product.taken)
+    before = parts_of_launch(Question(product.module, large, CHIP))
+    after = replace(before, start=before.start - 0.002)
+    side = Side(False, large, before.microseconds, after.microseconds, 1.0)
+    assert what_went_away(before, after, side) == f"less than 0.01 us are gained; {held_by(after)}"
+    same = replace(side, after=before.microseconds)
+    assert what_went_away(before, before, same) == f"the simulator sees no gain; {held_by(before)}"
 
 
 def test_kernels_that_stay(product: Kernel) -> None:
