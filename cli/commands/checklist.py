@@ -7,14 +7,9 @@ import shlex
 from collections.abc import Callable
 from typing import Any
 
-from ...api.onnx_sources import resolved
-from ...api.sizes.sources import open_source_of
 from ...support.precisions import ORIGIN
 from ...support.winograd import OFF
-from ..build import closed, options_of, parse_at, user_of
 from ..common import CliError, print_json, tell, working
-from ..inputs import example_inputs
-from ..source import source_of, user_code
 
 GIVEN: dict[str, Any] = {
     "target": None,
@@ -46,7 +41,12 @@ GIVEN: dict[str, Any] = {
 
 def checklist(args: argparse.Namespace) -> int:
     """Prints the items, ticked or with what to do and what that gave."""
+    from ...api.onnx_sources import resolved
+    from ...api.sizes.sources import open_source_of
     from ...tuning.checklist import checklist as fill
+    from ..build import closed, options_of, parse_at, user_of
+    from ..inputs import example_inputs
+    from ..source import source_of, user_code
 
     only = tuple(name for name in (part.strip() for part in (args.only or "").split(",")) if name)
     if args.only is not None and not only:
