@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from .quantization.fake import fake_quant
     from .quantization.quantize import Quantized, quantize
     from .support.plugins import AddedPass, Plugin, PluginError
+    from .tuning.checklist import Checklist, checklist
     from .tuning.tune import Tuned, tune
     from .verification.results import Verification
 
 __all__ = [
     "AddedPass",
+    "Checklist",
     "CompileError",
     "DynamicProgram",
     "Machine",
@@ -53,6 +55,7 @@ __all__ = [
     "Tuned",
     "Verification",
     "bounded",
+    "checklist",
     "compile",
     "compress",
     "custom_call",
@@ -101,6 +104,7 @@ def __getattr__(name: str) -> Any:
         **dict.fromkeys(("AddedPass", "Plugin", "PluginError"), ".support.plugins"),
         **dict.fromkeys(("ProductChoice", "QuantConfig"), ".passes.quantized.recipes"),
         **dict.fromkeys(("Quantized", "quantize"), ".quantization.quantize"),
+        **dict.fromkeys(("Checklist", "checklist"), ".tuning.checklist"),
         **dict.fromkeys(("Tuned", "tune"), ".tuning.tune"),
         **dict.fromkeys(("compile", "debug", "verify"), ".api.compiling"),
         "debugging": ".api.debugging",

@@ -10,6 +10,7 @@ from ..knowledge.goals import LATENCY, OBJECTIVES
 from ..machine import DEFAULT_TARGET
 from ..support.precisions import ORIGIN, PRECISIONS
 from ..support.winograd import OFF
+from .commands.checklist import add_parser as add_checklist
 from .commands.debug import add_parser as add_debug
 from .commands.export import add_parser as add_export
 from .commands.fmt import add_parser as add_fmt
@@ -81,6 +82,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_fmt(commands)
     _add_quantize(command)
     _add_tune(command)
+    add_checklist(command)
     _add_kb(commands)
     _add_calibrate(commands)
     add_pack(commands)
@@ -388,6 +390,9 @@ def _add_tune(command: AddCommand) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of what other searches draw")
     parser.add_argument(
         "--alternatives", type=int, default=0, metavar="N", help="programs compiled without some alternatives"
+    )
+    parser.add_argument(
+        "--explain", action="store_true", help="say of each kernel which bottleneck the better plan removed"
     )
     parser.add_argument("--plot", metavar="FILE.svg", help="draw the best price against the plans priced")
     parser.add_argument(

@@ -49,7 +49,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tilewright tune model.py:forward --budget 300s",
         "tilewright tune model.py:forward --objective energy --power-limit 150W --plans plans.sqlite",
         "tilewright report model.py:forward --plans plans.sqlite --plans-for 'energy, 150 W'",
+        "tilewright tune model.py:forward --explain",
         "tilewright tune model.py:forward --oracle 'measure {npu} {out}' --verify 20",
+    ),
+    "checklist": (
+        "tilewright checklist model.py:forward",
+        "tilewright checklist model.py:forward --only precision,memory --json",
     ),
     "kb": (
         "tilewright kb list",

@@ -71,6 +71,8 @@ class TunedKernel:
         trace: The best price after so many prices, each time it changed.
         front: Of the plans that were judged those of which no other one takes less time and less energy: microseconds,
             joules and the plan.
+        why: Which bottleneck the better plan removed, or what holds the kernel where none was found, in sentences
+            (why.py); empty where nobody asked.
     """
 
     name: str
@@ -92,6 +94,7 @@ class TunedKernel:
     measured: float = 0.0
     kernels: tuple[str, ...] = ()
     front: tuple[tuple[float, float, str], ...] = ()
+    why: str = ""
 
     @property
     def watts(self) -> float:

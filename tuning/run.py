@@ -21,6 +21,7 @@ from .profile import Profile
 from .recorder import Kernel
 from .report import ProgramCosts, TunedKernel, front_of
 from .subgraphs import faster_without
+from .why import explained
 from .workers import Workers, done
 
 Progress = Callable[[str], object]
@@ -297,15 +298,15 @@ class Tuning:
             f"draws {report.watts:.0f} W, and {said}; more budget, or a higher limit, may help"
         )
 
-    def rows(self) -> tuple[TunedKernel, ...]:
-        """What was found of each kernel, those first that take most of the program."""
+    def rows(self, explain: bool) -> tuple[TunedKernel, ...]:
+        """What was found of each kernel, and why where that is asked for, those first that take most of the program."""
         names: dict[str, list[str]] = {}
         for name, key in self.best.names.items():
             names.setdefault(key, []).append(name)
-        rows = [self._row(k, self.found[k.key], names.get(k.key, [])) for k in self.kernels.values()]
+        rows = [self._row(k, self.found[k.key], names.get(k.key, []), explain) for k in self.kernels.values()]
         return tuple(sorted(rows, key=lambda row: -max(row.before, row.measured) * row.launches))
 
-    def _row(self, kernel: Kernel, outcome: Outcome, names: Sequence[str]) -> TunedKernel:
+    def _row(self, kernel: Kernel, outcome: Outcome, names: Sequence[str], explain: bool) -> TunedKernel:
         alone, joined = outcome.sides
         return TunedKernel(
             name=outcome.name,
@@ -327,4 +328,5 @@ class Tuning:
             measured=self.measured.get(kernel.key, 0.0),
             kernels=tuple(names),
             front=tuple((j.measured.microseconds, j.measured.joules or 0.0, j.plan) for j in alone.front),
+            why=explained(kernel.module, schedule_text(kernel.taken), self.chip, outcome) if explain else "",
         )

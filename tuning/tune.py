@@ -63,6 +63,7 @@ def tune(
     workers: Workers = 1,
     alternatives: int = 0,
     front: int = 0,
+    explain: bool = False,
     progress: Progress | None = None,
     **kwargs: Any,
 ) -> Tuned:
@@ -82,7 +83,9 @@ def tune(
     finds, or `genetic`, `tree`, `tpe` or `random`, which look at few plans of each kernel (300 unless `evaluations`
     says otherwise); seed: of what these draw. workers: processes that search, or the address of a Dask cluster.
     alternatives: how many programs are compiled without some alternatives of the compiler, to see whether the whole is
-    better so. front: how many programs are compiled between the fastest and the one that takes least energy.
+    better so. front: how many programs are compiled between the fastest and the one that takes least energy. explain:
+    whether the report says why of each kernel (`TunedKernel.why`); its launch is simulated again for that, before and
+    after.
 
     Raises CompileError, and KnowledgeError where the store cannot be written.
     """
@@ -120,7 +123,7 @@ def tune(
     points = run.front(front)
     run.check_power()
     report = TuneReport(
-        run.rows(),
+        run.rows(explain),
         ProgramCosts.of(run.first.report),
         ProgramCosts.of(run.best.report),
         monotonic() - begin,

@@ -44,6 +44,7 @@ from ..targets import several, side_by_side
 from . import inspect
 from .cache import cache
 from .calibrate import calibrate
+from .checklist import checklist
 from .completion import completion
 from .debug import debug
 from .export import export
@@ -327,6 +328,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "calibrate": calibrate,
     "quantize": quantize,
     "tune": tune,
+    "checklist": checklist,
     "kb": kb,
     "pack": pack,
     "explain-overflow": explain_overflow,

@@ -52,6 +52,7 @@ def tune(args: argparse.Namespace) -> int:
             workers=_workers(args.workers),
             alternatives=args.alternatives,
             front=args.front,
+            explain=args.explain,
             progress=lambda what: say(f"tuning {source.name}: {what}"),
         )
     report = found.report
@@ -62,6 +63,8 @@ def tune(args: argparse.Namespace) -> int:
         print_json({"schema": "tilewright.tune/1", "source": args.source, "plans": kept, **report.to_json()})
         return 0
     table(str(report), *_columns(report))
+    for kernel in (k for k in report.kernels if k.why):
+        tell(f"{kernel.name}: {kernel.why}")
     if report.front:
         rows = [
             [f"{c.microseconds:.1f}", f"{c.joules * 1e3:.3g}", f"{c.watts:.0f}", f"{c.memory_bytes:,}"]

@@ -77,7 +77,7 @@ def cast(module: ModuleOp, precision: str) -> None:
         wanted = chosen.wanted(op)
         if wanted is not None:
             for i, value in enumerate(op.operands):
-                if dtype_name(element_of(value)) in ("f32", dtype_name(narrow)) and chosen.takes(op, i):
+                if element_of(value) in (f32, narrow) and chosen.takes(op, i):
                     op.operands[i] = caster.cast(value, narrow if wanted else f32, op)
     _drop_identities(chosen.ops)
     _drop_unused(chosen.ops, caster)

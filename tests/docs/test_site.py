@@ -21,6 +21,7 @@ from tilewright.passes.pipeline import PIPELINE
 
 ROOT = Path(__file__).resolve().parents[2]
 SESSIONS = {
+    "checklist": 1,
     "debugger": 1,
     "dynamic-shapes": 5,
     "libraries/equinox": 2,

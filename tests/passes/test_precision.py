@@ -246,6 +246,20 @@ def test_origin_is_not_run() -> None:
     assert program.report().precision is None
 
 
+@pytest.mark.parametrize("mode", ["mixed_float16", "float16"])
+@pytest.mark.parametrize("weights", [None, ("w",)])
+def test_quantized_numbers_are_not_cast(mode: str, weights: tuple[str, ...] | None) -> None:
+    """Products of one program are quantized, and what is left of it is cast."""
+    x, w = matrices(10, 2)
+    wide, narrow = (
+        tw.compile(attention, x, w, options=tw.Options(precision=p, quantization="w8a8-dynamic", weights=weights))
+        for p in ("origin", mode)
+    )
+    found = narrow.report().precision
+    assert found is not None and found.narrow
+    np.testing.assert_allclose(np.asarray(narrow(x, w)), np.asarray(wide(x, w)), atol=2e-2)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_the_report_says_what_stayed_f32(mode: str, capsys: pytest.CaptureFixture[str]) -> None:
     x, w = matrices(9, 2)
