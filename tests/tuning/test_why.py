@@ -18,8 +18,8 @@ from tilewright.cli.main import main
 from tilewright.dialects.graph import CubeSchedule
 from tilewright.dialects.schedule_text import schedule_text
 from tilewright.machine import Machine
-from tilewright.tuning.alone import Question, SimulatorJudge, lowered
-from tilewright.tuning.kernel_search import Outcome, Side
+from tilewright.tuning.alone import Measured, Question, SimulatorJudge, lowered
+from tilewright.tuning.kernel_search import Judged, Outcome, Side
 from tilewright.tuning.recorder import Kernel, Recorder
 from tilewright.tuning.why import Parts, differences, explained, held_by, parts_of_launch, what_went_away
 
@@ -45,10 +45,16 @@ def said(kernel: Kernel, before: str, after: str, joined: bool = False) -> tuple
     """What is said of two schedules, and the parts of both."""
     parts = [parts_of_launch(Question(kernel.module, each, CHIP)) for each in (before, after)]
     times = [p.microseconds for p in parts]
-    better = Side(joined, after, *times, times[1])
-    same = Side(not joined, before, times[0], times[0], times[0])
+    better = side_of(joined, before, times[0], after, times[1])
+    same = side_of(not joined, before, times[0], before, times[0])
     outcome = Outcome(kernel.key, "k", (same, better) if joined else (better, same), 2, "by hand")
     return explained(kernel.module, before, CHIP, outcome), *parts
+
+
+def side_of(joined: bool, before: str, us: float, after: str, less: float) -> Side:
+    """A side where one plan took so many microseconds, and another one takes less."""
+    first, second = (Judged(plan, Measured(t), t) for plan, t in ((before, us), (after, less)))
+    return Side(joined, first, second, less)
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +71,8 @@ SMALL = (
 def test_parts_are_the_time_of_the_launch(product: Kernel) -> None:
     question = Question(product.module, schedule_text(product.taken), CHIP)
     parts = parts_of_launch(question)
-    (judged,) = SimulatorJudge().microseconds([question])
-    assert parts.microseconds == pytest.approx(judged) and min(parts.start, parts.work, parts.waiting) > 0
+    (judged,) = SimulatorJudge().measure([question])
+    assert parts.microseconds == pytest.approx(judged.microseconds) and min(parts.start, parts.work, parts.waiting) > 0
     assert parts.work == max(parts.report.pipes.values())
     (launch,) = (step for step, _ in simulate(lowered(question), Machine.load(CHIP)).flat())
     assert parts.start == launch.overhead  # pyright: ignore[reportAttributeAccessIssue]
@@ -143,16 +149,17 @@ def test_a_gain_that_is_too_small_to_print(product: Kernel) -> None:
     large = schedule_text(product.taken)
     before = parts_of_launch(Question(product.module, large, CHIP))
     after = replace(before, start=before.start - 0.002)
-    side = Side(False, large, before.microseconds, after.microseconds, 1.0)
+    side = side_of(False, "", before.microseconds, large, after.microseconds)
     assert what_went_away(before, after, side) == f"less than 0.01 us are gained; {held_by(after)}"
-    same = replace(side, after=before.microseconds)
+    same = replace(side, best=side.before)
     assert what_went_away(before, before, same) == f"the simulator sees no gain; {held_by(before)}"
 
 
 def test_kernels_that_stay(product: Kernel) -> None:
     taken = schedule_text(product.taken)
     parts = parts_of_launch(Question(product.module, taken, CHIP))
-    sides = tuple(Side(j, taken, 1.0, 1.0, 1.0, certified=True, evaluations=70) for j in (False, True))
+    same = (side_of(j, taken, 1.0, taken, 1.0) for j in (False, True))
+    sides = [replace(side, certified=True, evaluations=70) for side in same]
     outcome = Outcome("", "k", (sides[0], sides[1]), 9, "exact, 6 judged")
     proven = explained(product.module, taken, CHIP, outcome)
     assert proven == f"proven: no plan is better; {held_by(parts)}" and "(MTE2 " in proven
