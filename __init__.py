@@ -31,12 +31,16 @@ if TYPE_CHECKING:
     from .quantization.fake import fake_quant
     from .quantization.quantize import Quantized, quantize
     from .support.plugins import AddedPass, Plugin, PluginError
+    from .tuning.autotune import Autotuned, autotune
+    from .tuning.configuration import Configuration
     from .tuning.tune import Tuned, tune
     from .verification.results import Verification
 
 __all__ = [
     "AddedPass",
+    "Autotuned",
     "CompileError",
+    "Configuration",
     "DynamicProgram",
     "Machine",
     "MachineError",
@@ -52,6 +56,7 @@ __all__ = [
     "SimulationError",
     "Tuned",
     "Verification",
+    "autotune",
     "bounded",
     "compile",
     "compress",
@@ -102,6 +107,8 @@ def __getattr__(name: str) -> Any:
         **dict.fromkeys(("ProductChoice", "QuantConfig"), ".passes.quantized.recipes"),
         **dict.fromkeys(("Quantized", "quantize"), ".quantization.quantize"),
         **dict.fromkeys(("Tuned", "tune"), ".tuning.tune"),
+        **dict.fromkeys(("Autotuned", "autotune"), ".tuning.autotune"),
+        "Configuration": ".tuning.configuration",
         **dict.fromkeys(("compile", "debug", "verify"), ".api.compiling"),
         "debugging": ".api.debugging",
         **dict.fromkeys(("bounded", "compress", "nms", "nonzero", "unique"), ".api.sizes.bounded"),

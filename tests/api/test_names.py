@@ -36,8 +36,8 @@ def test_a_near_name_is_suggested(name: str, near: str) -> None:
 
 def test_a_name_that_is_like_none() -> None:
     names = (
-        r"AddedPass, CompileError, .*, jit, nms, nonzero, onnx_function, pruning, quantize, training, tune, unique, "
-        r"variants, verify$"
+        r"AddedPass, Autotuned, CompileError, .*, jit, nms, nonzero, onnx_function, pruning, quantize, training, tune, "
+        r"unique, variants, verify$"
     )
     with pytest.raises(AttributeError, match=rf"has no attribute 'zzz'; it has {names}"):
         tw.zzz  # noqa: B018
