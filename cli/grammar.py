@@ -9,6 +9,7 @@ from ..backends.pool import POLICIES
 from ..machine import DEFAULT_TARGET
 from ..support.precisions import ORIGIN, PRECISIONS
 from ..support.winograd import OFF
+from .commands.autotune import add_parser as add_autotune
 from .commands.debug import add_parser as add_debug
 from .commands.export import add_parser as add_export
 from .commands.fmt import add_parser as add_fmt
@@ -80,6 +81,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_fmt(commands)
     _add_quantize(command)
     _add_tune(command)
+    add_autotune(command)
     _add_kb(commands)
     _add_calibrate(commands)
     add_pack(commands)
@@ -135,6 +137,11 @@ def _common() -> OneLineParser:
         help="inputs from an .npz file, in its order; for a function of arrays, not of pytrees",
     )
     _choices(choices)
+    choices.add_argument(
+        "--config",
+        metavar="FILE",
+        help="a configuration of `tilewright autotune`, a .json file: its target, sizes and options",
+    )
     choices.add_argument(
         "--plans",
         metavar="BASE",

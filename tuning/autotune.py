@@ -6,7 +6,7 @@ A configuration is a choice of each axis (tuning/axes.py): sizes of open dimensi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, isnan
@@ -25,7 +25,7 @@ from ..support.files import write_whole
 from ..support.progress import Say, showing
 from .axes import Choice, Space, batch_symbol, configurations, read_space
 from .configuration import Configuration, changed
-from .measured import Accuracy, Data, Draw, MeasuredSource
+from .measured import Accuracy, Data, Draw, MeasuredSource, Patterns
 
 Metric = Literal["latency", "throughput", "energy", "memory"]
 
@@ -279,15 +279,13 @@ def _fixed_sizes(measured: MeasuredSource, space: Space, at: Mapping[str, int]) 
             raise CompileError(f"{measured.name} has no size {name!r}: its sizes are {', '.join(measured.symbols)}")
     missing = [name for name in measured.symbols if name not in varied and name not in at]
     if missing:
-        raise CompileError(f"{measured.name} has open sizes that nothing says: {', '.join(missing)}; say them in the "
-                           "space, or as the sizes of all configurations (at)")  # fmt: skip
+        said = f"{measured.name} has open sizes that nothing says: {', '.join(missing)}"
+        raise CompileError(f"{said}; give them values in the space, or one with at")
     return at
 
 
-def _check_power(limit: float | None, targets: Iterable[str]) -> None:
+def _check_power(limit: float, targets: Iterable[str]) -> None:
     """Raises CompileError for a limit of power that no machine keeps."""
-    if limit is None:
-        return
     idle = {name: Machine.load(name).energy.idle_watts for name in targets}
     least = min(idle, key=lambda name: idle[name])
     if limit < idle[least]:
@@ -344,15 +342,13 @@ class _Rows:
             return AutotunedRow(wanted.chosen, problem=f"{type(error).__name__}: {said}")
 
     def _row(self, wanted: _Wanted) -> AutotunedRow:
-        options, note = wanted.options, []
+        options, weights, note = wanted.options, wanted.options.weight_patterns, []
         if wanted.mode is not None:
-            found = self.accuracy.calibrated(wanted.mode, wanted.target, wanted.sizes)
-            if options.weights is None:
+            found = self.accuracy.calibrated(wanted.mode, wanted.target, weights, wanted.sizes)
+            if weights is None:
                 note.append(f"packs {', '.join(found.packed) or 'constants'} once")
             options = replace(options, quantization=found.config, weights=found.packed)
         program = self.measured.program(wanted.target, options, wanted.sizes)
-        if self.power_limit is not None and wanted.target is None:
-            _check_power(self.power_limit, [program.target])
         report = program.report()
         items = 1 if self.batch is None else wanted.sizes[self.batch]
         if not items:
@@ -361,8 +357,8 @@ class _Rows:
         watts = report.energy_joules / report.microseconds * 1e6 if report.microseconds else 0.0
         accuracy, problem = None, self._too_much(watts)
         if self.accuracy.data.batches is not None:
-            accuracy = self.accuracy.of(options, wanted.target)
-            problem = problem or self._too_little(accuracy, wanted.target)
+            accuracy = self.accuracy.of(options, wanted.target, weights)
+            problem = problem or self._too_little(accuracy, wanted.target, weights)
         elif options.quantization is not None:
             note.append("its accuracy was not measured")
         kept = Configuration(program.target, {n: wanted.sizes[n] for n in self.measured.symbols}, options)
@@ -373,12 +369,12 @@ class _Rows:
             return ""
         return f"takes {watts:.1f} W, more than {self.power_limit:g} W"
 
-    def _too_little(self, accuracy: float, target: str | None) -> str:
+    def _too_little(self, accuracy: float, target: str | None, weights: Patterns) -> str:
         if isnan(accuracy):
             return "its accuracy cannot be measured: its results have numbers that are infinite or NaN"
         if self.max_drop is None:
             return ""
-        drop = self.accuracy.original(target) - accuracy
+        drop = self.accuracy.original(target, weights) - accuracy
         if drop <= self.max_drop:
             return ""
         return f"{self.accuracy.data.metric_name} drops by {drop:.4g}, more than {self.max_drop:g}"
@@ -396,43 +392,24 @@ def _run(
     say: Callable[..., object],
 ) -> Autotuned:
     wanted = [_Wanted.of(row, base, target, sizes) for row in configurations(space)]
-    named = {w.target for w in wanted if w.target is not None}
-    if named:
-        _check_power(limits[1], named)
+    if limits[1] is not None:
+        _check_power(limits[1], {w.target or measured.target(w.sizes) for w in wanted})
     batch = batch_symbol(measured.symbols)
-    accuracy = Accuracy(measured, data, base.weight_patterns, wanted[0].sizes)
+    accuracy = Accuracy(measured, data, wanted[0].sizes)
     original = None
     if data.batches is not None:
         say(f"running {measured.name} on the data")
-        original = accuracy.original(wanted[0].target)
+        original = accuracy.original(wanted[0].target, base.weight_patterns)
     rows = _Rows(measured, accuracy, batch, limits)
-    found: dict[int, AutotunedRow] = {}
-    for number in _in_groups(wanted):
-        say(f"compiling {measured.name} for {_said(wanted[number].chosen)}", len(found), len(wanted))
-        found[number] = rows.row(wanted[number])
-    marked = _marked([found[number] for number in range(len(wanted))])
+    found: list[AutotunedRow] = []
+    for each in wanted:
+        said = ", ".join(f"{name}={value}" for name, value in each.chosen.items())
+        say(f"compiling {measured.name} for {said}", len(found), len(wanted))
+        found.append(rows.row(each))
+    marked = _marked(found)
     best = min((r for r in marked if not r.problem), key=lambda r: _order(r, metric), default=None)
     measures = "" if data.batches is None else data.metric_name
     return Autotuned(tuple(marked), best, metric, batch, measures, original, measured)
-
-
-def _said(chosen: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in chosen.items())
-
-
-def _in_groups(wanted: Sequence[_Wanted]) -> Iterator[int]:
-    """The numbers of configurations; those that differ in sizes alone follow each other, as they are versions of one
-    program."""
-    groups: list[list[int]] = []
-    for number, each in enumerate(wanted):
-        for group in groups:
-            first = wanted[group[0]]
-            if (first.target, first.options, first.mode) == (each.target, each.options, each.mode):
-                group.append(number)
-                break
-        else:
-            groups.append([number])
-    return (number for group in groups for number in group)
 
 
 def _order(row: AutotunedRow, metric: str) -> tuple[float, ...]:

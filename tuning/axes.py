@@ -244,9 +244,10 @@ def _unknown(name: object, program: str, symbols: Sequence[str], known: Mapping[
             f"space: {program} has no open sizes, which batch is for: open some, as in --shapes 'f32[b,128]'"
         )
     other = {each.name for each in fields(Options)} - known.keys()
-    said = "is no option that a space takes" if name in other else "there is not"
+    if name in other:
+        return CompileError(f"space: the option {name} is none of its names; these are {', '.join(known)}")
     near = suggestion(name, known) if isinstance(name, str) else ""
-    return CompileError(f"space: {_said(name)} {said}; names are {', '.join(known)}{near}")
+    return CompileError(f"space: there is no name {quoted(name)}; names are {', '.join(known)}{near}")
 
 
 def _choices(axis: Axis, values: Sequence[object]) -> list[Choice]:

@@ -52,8 +52,11 @@ class Configuration:
     def to_json(self) -> dict[str, Any]:
         """As plain data, with the fields of options that decide what a program is. Raises CompileError for an option
         that JSON does not hold."""
-        options = {name: write(given) for name, (write, _) in _FIELDS.items() if (given := changed(self.options, name))}
-        return {"target": self.target, "sizes": dict(self.sizes), "options": {n: o[0] for n, o in options.items()}}
+        if changed(self.options, "oracle") is not None:
+            raise CompileError("options: an oracle is registered in a process, which a file does not hold")
+        own = {name: found[0] for name in _FIELDS if (found := changed(self.options, name)) is not None}
+        options = {name: _FIELDS[name][0](given) for name, given in own.items()}
+        return {"target": self.target, "sizes": dict(self.sizes), "options": options}
 
     def save(self, path: str | Path, **more: object) -> None:
         """Writes it to a file in one step. more: plain data that the file has besides. Raises CompileError for an
@@ -88,11 +91,6 @@ def changed(options: Options, name: str) -> tuple[Any] | None:
     """The value of a field that is not as it is by default."""
     given = getattr(options, name)
     return None if given == getattr(_DEFAULT, name) else (given,)
-
-
-def option_names() -> tuple[str, ...]:
-    """The fields of `tw.Options` that a file has: those that decide what a program is."""
-    return tuple(_FIELDS)
 
 
 _DEFAULT = Options()
@@ -163,7 +161,6 @@ def _read_pins(given: Any) -> Any:
 
 _FIELDS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "schedule": (pins_text, _read_pins),
-    "oracle": (_same, _same),
     "host": (_same, _same),
     "donate": (lambda given: [given] if isinstance(given, int) else _names(given), _same),
     "quantization": (_write_quantization, _read_quantization),

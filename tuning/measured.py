@@ -16,11 +16,12 @@ from ..api.compiling import compile as compile_program
 from ..api.onnx_sources import resolved
 from ..api.options import Options
 from ..api.program import Program
-from ..api.sizes.dynamic import DynamicProgram
+from ..api.sizes.filled import filled
 from ..api.sizes.sources import open_source_of
-from ..api.sources import as_compile_error, input_types
+from ..api.sources import as_compile_error, input_types, origin_of
 from ..compression.measures import Metric, metric_name, scorer
 from ..dialects.dtypes import name_of_numpy
+from ..dialects.module import target_of
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.quantized.quantize import read_config
 from ..quantization.calibrate import batches_of, free_arguments
@@ -32,6 +33,9 @@ Draw = Callable[[Sequence[tuple[tuple[int, ...], str]]], Sequence[np.ndarray]]
 """Makes arrays of these shapes and element types."""
 
 Sizes = Mapping[str, int]
+
+Patterns = tuple[str, ...] | None
+"""Patterns of arguments that are weights; None: they are found."""
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -46,7 +50,6 @@ class MeasuredSource:
         self.source, self.args, self.kwargs = resolved(source, args, kwargs)
         self.open = open_source_of(self.source, self.args, self.kwargs, target)
         self._draw = draw
-        self._last: tuple[str | None, Options, Program] | None = None
 
     @property
     def name(self) -> str:
@@ -62,31 +65,32 @@ class MeasuredSource:
         """The open dimensions."""
         return () if self.open is None else tuple(self.open.symbols)
 
+    def target(self, sizes: Sizes) -> str:
+        """The chip that it is compiled for where nobody says one. Raises CompileError."""
+        own = None
+        if not callable(self.source):
+            args, kwargs = self._sized(sizes)
+            with as_compile_error():
+                own = target_of(origin_of(self.source, args, kwargs).lower()[0])
+        return own or DEFAULT_TARGET
+
     def program(self, target: str | None, options: Options, sizes: Sizes) -> Program:
-        """The program for given sizes. Those that differ in sizes alone are versions of one, which is kept as long as
-        nothing else is asked for. Raises CompileError."""
-        if self._last is None or self._last[:2] != (target, options):
-            made = compile_program(self.source, *self.args, target=target, options=options, **self.kwargs)
-            self._last = target, options, made
-        found = self._last[2]
-        return found.at(sizes) if isinstance(found, DynamicProgram) else found
+        """The program, compiled for these sizes alone. Raises CompileError."""
+        args, kwargs = self._sized(sizes)
+        return compile_program(self.source, *args, target=target, options=options, **kwargs)
 
     def arguments(self, sizes: Sizes) -> Arguments:
         """Arguments of these sizes, with the values that were given, and drawn ones elsewhere."""
-        import jax
+        if self.open is None and not self.args and not callable(self.source) and self._draw is not None:
+            return tuple(self._draw(input_types(self.source))), {}
+        return self._drawn(self._sized(sizes))
 
-        given = self.args, self.kwargs
-        if self.open is not None:
-            sized = self.open.arguments(self.open.shapes.checked(self.open.name, sizes))
-            known, wanted = jax.tree.leaves(given), jax.tree.flatten(sized)
-            if len(known) == len(wanted[0]):
-                leaves = [b if _is_type(a) else a for a, b in zip(known, wanted[0], strict=True)]
-                given = jax.tree.unflatten(wanted[1], leaves)
-            else:  # of a static argument, which is compiled in
-                given = sized
-        elif not self.args and not callable(self.source) and self._draw is not None:
-            given = tuple(self._draw(input_types(self.source))), {}
-        return self._drawn(given)
+    def _sized(self, sizes: Sizes) -> Arguments:
+        """Arguments of these sizes, with the values that were given."""
+        given = tuple(self.args), dict(self.kwargs)
+        if self.open is None:
+            return given
+        return filled(self.open, given, self.open.shapes.checked(self.open.name, sizes))
 
     def _drawn(self, given: Arguments) -> Arguments:
         import jax
@@ -133,21 +137,22 @@ class Data:
 class Accuracy:
     """How exact a source is in a configuration, on data: what its graph level gives, by JAX, as `tw.quantize` has it.
 
-    weights: the patterns of weights that were given; start: sizes that the source takes.
+    start: sizes that the source takes. What depends on it takes the target, and the patterns of arguments that are
+    weights, None where they are found.
     """
 
-    def __init__(self, measured: MeasuredSource, data: Data, weights: Sequence[str] | None, start: Sizes) -> None:
-        self.measured, self.data, self.weights = measured, data, weights
+    def __init__(self, measured: MeasuredSource, data: Data, start: Sizes) -> None:
+        self.measured, self.data = measured, data
         self._start = start
-        self._calibrated: dict[tuple[str, str | None, tuple[tuple[str, int], ...]], Calibrated] = {}
-        self._references: dict[str | None, _Reference] = {}
+        self._calibrated: dict[tuple[str, str | None, Patterns, tuple[tuple[str, int], ...]], Calibrated] = {}
+        self._references: dict[tuple[str | None, Patterns], _Reference] = {}
         self._known: list[tuple[str | None, Options, float]] = []
 
-    def calibrated(self, mode: str, target: str | None, sizes: Sizes) -> Calibrated:
+    def calibrated(self, mode: str, target: str | None, weights: Patterns, sizes: Sizes) -> Calibrated:
         """A mode for all products, with its scales: from the data, or from the arguments of these sizes. Raises
         CompileError as `tw.quantize` does."""
         at = self._data_sizes if self.data.batches is not None else sizes
-        key = mode, target, tuple(at.items())
+        key = mode, target, weights, tuple(at.items())
         if key not in self._calibrated:
             args, kwargs = self._arguments(at)
             self._calibrated[key] = calibrated(
@@ -159,25 +164,25 @@ class Accuracy:
                 labels=self.data.labels,
                 metric=self.data.metric,
                 method=self.data.method,
-                weights=self.weights,
+                weights=weights,
                 target=target,
                 progress=False,
             )
         return self._calibrated[key]
 
-    def original(self, target: str | None) -> float:
-        """The metric of the source itself."""
-        found = self._reference(target)
+    def original(self, target: str | None, weights: Patterns) -> float:
+        """The metric of the source itself. Raises CompileError."""
+        found = self._reference(target, weights)
         return found.score(found.outputs)
 
-    def of(self, options: Options, target: str | None) -> float:
+    def of(self, options: Options, target: str | None, weights: Patterns) -> float:
         """The metric of the source as options change its numbers. Raises CompileError."""
         import jax
 
         for known, asked, score in self._known:
             if known == target and _same_numbers(asked, options):
                 return score
-        found = self._reference(target)
+        found = self._reference(target, weights)
         with as_compile_error():
             config = None if options.quantization is None else read_config(options.quantization)
         machine = Machine.load(target or DEFAULT_TARGET)
@@ -186,14 +191,14 @@ class Accuracy:
         self._known.append((target, options, score))
         return score
 
-    def _reference(self, target: str | None) -> _Reference:
-        if target not in self._references:
+    def _reference(self, target: str | None, weights: Patterns) -> _Reference:
+        if (target, weights) not in self._references:
             args, kwargs = self._arguments(self._data_sizes)
             source = self.measured.source
-            traced = trace_source(source, args, kwargs, self.weights, target)
+            traced = trace_source(source, args, kwargs, weights, target)
             batches = batches_of(traced, source, args, kwargs, self.data.batches)
-            self._references[target] = _Reference.of(traced, batches, self.data)
-        return self._references[target]
+            self._references[target, weights] = _Reference.of(traced, batches, self.data)
+        return self._references[target, weights]
 
     # -- the sizes of the data -------------------------------------------------------------------------------
 
@@ -201,7 +206,7 @@ class Accuracy:
     def _free(self) -> Sequence[int]:
         """The numbers of the arguments that hold no weights."""
         args, kwargs = self.measured.arguments(self._start)
-        return free_arguments(trace_source(self.measured.source, args, kwargs, self.weights), len(args))
+        return free_arguments(trace_source(self.measured.source, args, kwargs, None), len(args))
 
     def _arguments(self, sizes: Sizes) -> Arguments:
         """Arguments of these sizes, those of the first batch of the data among them."""

@@ -78,6 +78,7 @@ CALLS = {
     "ops": ["ops", "add", "dot_general", "sort", "while"],
     "quantize": ["quantize", *LAYER],
     "tune": ["tune", *LAYER, "--evaluations", "100"],
+    "autotune": ["autotune", *LAYER, "--space", "precision=f32,int8", "winograd=off,auto"],
     "kb": ["kb", "list", "plans.sqlite"],
     "calibrate": ["calibrate", "records.json"],
     "fmt": ["fmt", "wide.tw"],
