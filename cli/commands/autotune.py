@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...compression.measures import COMPARED
@@ -28,46 +28,6 @@ from .quantize import data_of, metric_of
 
 if TYPE_CHECKING:
     from ...tuning.autotune import Autotuned, AutotunedRow
-
-AddCommand = Callable[[str, str], argparse.ArgumentParser]
-
-METRICS = ("latency", "throughput", "energy", "memory")
-
-DEFAULT_OUTPUT = "best_config.json"
-
-
-def add_parser(command: AddCommand) -> None:
-    """Adds the command."""
-    parser = command("autotune", "compile every configuration of a space; write the best one")
-    parser.add_argument(
-        "--space",
-        nargs="+",
-        action="extend",
-        required=True,
-        metavar="NAME=V,V",
-        help="values of an open dimension, of batch (the first one), target, precision (f32, f16, bf16, int8) or an "
-        "option: batch=1,4,8 precision=f16,int8 winograd=off,auto",
-    )
-    parser.add_argument(
-        "--metric", choices=METRICS, default="latency", help="what the best one is best in (default latency)"
-    )
-    parser.add_argument(
-        "--data", metavar="D", help="batches to measure accuracy on: an .npz file of inputs (and labels), FILE.py:FN"
-    )
-    parser.add_argument(
-        "--quality", default="sqnr", metavar="M", help="sqnr (default), cosine, accuracy, perplexity or FILE.py:FN"
-    )
-    parser.add_argument("--max-drop", type=float, metavar="X", help="how far the quality may drop")
-    parser.add_argument(
-        "--method",
-        default="auto",
-        choices=("auto", "minmax", "ema", "percentile", "mse", "kl", "aciq"),
-        help="how limits of inputs are found for int8 (default auto)",
-    )
-    parser.add_argument("--power-limit", type=float, metavar="WATTS", help="the most mean power of a call")
-    parser.add_argument(
-        "-o", "--output", default=DEFAULT_OUTPUT, metavar="FILE", help=f"default {DEFAULT_OUTPUT}"
-    )
 
 
 def autotune(args: argparse.Namespace) -> int:
