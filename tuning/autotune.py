@@ -23,6 +23,7 @@ from ..machine import Machine, Target
 from ..passes.quantized.recipes import SUFFIX as QUANT_SUFFIX
 from ..support.files import write_whole
 from ..support.progress import Say, showing
+from ..support.sentences import SentenceError
 from .axes import Choice, Space, batch_symbol, configurations, read_space
 from .configuration import Configuration, changed
 from .measured import Accuracy, Data, Draw, MeasuredSource, Patterns
@@ -335,7 +336,7 @@ class _Rows:
         """What a configuration costs, or why it costs nothing."""
         try:
             return self._row(wanted)
-        except (CompileError, SimulationError) as error:
+        except (SentenceError, SimulationError) as error:
             return AutotunedRow(wanted.chosen, problem=" ".join(str(error).split()))
         except (TypeError, ValueError) as error:  # what JAX says of a function that does not take such sizes
             said = (str(error).strip().splitlines() or [""])[0]

@@ -66,7 +66,8 @@ class Axis:
         """A value. Raises CompileError."""
         try:
             found = self.read(value)
-            Options(**found.options)  # pyright: ignore[reportArgumentType]  # which says what is wrong with it
+            if found.options:
+                Options(**found.options)  # pyright: ignore[reportArgumentType]  # which says what is wrong with it
         except (CompileError, PassError, MachineError) as error:
             raise CompileError(f"space: {self.name}={_said(value)}: {error}") from None
         except ValueError:
@@ -221,6 +222,7 @@ def read_space(given: object, program: str, symbols: Sequence[str]) -> Space:
         raise CompileError(f"space: give a list of values for each name, as {{'precision': ['f32', 'f16']}}, "
                            f"not {quoted(given)}; names are {', '.join(known)}")  # fmt: skip
     space: dict[str, Sequence[Choice]] = {}
+    count = 1
     for name, values in given.items():  # pyright: ignore[reportUnknownVariableType]
         if name not in known:
             raise _unknown(name, program, symbols, known)
@@ -228,13 +230,12 @@ def read_space(given: object, program: str, symbols: Sequence[str]) -> Space:
             raise CompileError(f"space: {name} must be a list of values, not {quoted(values)}")
         if not values:
             raise CompileError(f"space: {name} has no values; it takes {known[name].takes}")
-        space[name] = _choices(known[name], values)  # pyright: ignore[reportUnknownArgumentType]
-    _check_apart(space)
-    count = 1
-    for choices in space.values():
-        count *= len(choices)
+        count *= len(values)  # pyright: ignore[reportUnknownArgumentType]
     if count > MOST:
         raise CompileError(f"space: {count:,} configurations, of which each is compiled; the most is {MOST:,}")
+    for name, values in given.items():  # pyright: ignore[reportUnknownVariableType]
+        space[name] = _choices(known[name], values)  # pyright: ignore[reportUnknownArgumentType]
+    _check_apart(space)
     return space
 
 
@@ -251,15 +252,14 @@ def _unknown(name: object, program: str, symbols: Sequence[str], known: Mapping[
 
 
 def _choices(axis: Axis, values: Sequence[object]) -> list[Choice]:
-    found: list[Choice] = []
+    found: dict[str, Choice] = {}
     for value in values:
         choice = axis.choice(value)
-        same = next((c for c in found if replace(c, text=choice.text) == choice), None)
-        if same is not None:
+        same = found.setdefault(repr(replace(choice, text="")), choice)
+        if same is not choice:
             said = "is there twice" if same.text == choice.text else f"and {choice.text} are the same"
             raise CompileError(f"space: {axis.name}: {same.text} {said}")
-        found.append(choice)
-    return found
+    return [*found.values()]
 
 
 def _check_apart(space: Space) -> None:

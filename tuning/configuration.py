@@ -24,15 +24,13 @@ from ..api.arguments.signature import CompileError
 from ..api.options import Options
 from ..passes.errors import PassError
 from ..passes.pins import parse_pins, pins_text
-from ..passes.quantized.recipes import QuantConfig
+from ..passes.quantized.recipes import SUFFIX as QUANT_SUFFIX
+from ..passes.quantized.recipes import QuantConfig, recipe_of
 from ..support.amounts import MOST
 from ..support.files import read_plain, write_whole
 from ..support.sentences import quoted, suggestion
 
 SCHEMA = "tilewright.configuration/1"
-
-SUFFIX = ".json"
-"""How the name of a file of a configuration ends."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +142,11 @@ def _write_quantization(given: Any) -> Any:
 
 
 def _read_quantization(given: Any) -> Any:
-    return QuantConfig.of_table(given) if isinstance(given, dict) else given
+    if isinstance(given, dict):
+        return QuantConfig.of_table(given)
+    if isinstance(given, str) and not given.endswith(QUANT_SUFFIX):
+        recipe_of(given)
+    return given
 
 
 def _write_path(given: Any) -> Any:
