@@ -31,14 +31,18 @@ if TYPE_CHECKING:
     from .quantization.fake import fake_quant
     from .quantization.quantize import Quantized, quantize
     from .support.plugins import AddedPass, Plugin, PluginError
+    from .tuning.autotune import Autotuned, autotune
     from .tuning.checklist import Checklist, checklist
+    from .tuning.configuration import Configuration
     from .tuning.tune import Tuned, tune
     from .verification.results import Verification
 
 __all__ = [
     "AddedPass",
+    "Autotuned",
     "Checklist",
     "CompileError",
+    "Configuration",
     "DynamicProgram",
     "Machine",
     "MachineError",
@@ -54,6 +58,7 @@ __all__ = [
     "SimulationError",
     "Tuned",
     "Verification",
+    "autotune",
     "bounded",
     "checklist",
     "compile",
@@ -106,6 +111,8 @@ def __getattr__(name: str) -> Any:
         **dict.fromkeys(("Quantized", "quantize"), ".quantization.quantize"),
         **dict.fromkeys(("Checklist", "checklist"), ".tuning.checklist"),
         **dict.fromkeys(("Tuned", "tune"), ".tuning.tune"),
+        **dict.fromkeys(("Autotuned", "autotune"), ".tuning.autotune"),
+        "Configuration": ".tuning.configuration",
         **dict.fromkeys(("compile", "debug", "verify"), ".api.compiling"),
         "debugging": ".api.debugging",
         **dict.fromkeys(("bounded", "compress", "nms", "nonzero", "unique"), ".api.sizes.bounded"),

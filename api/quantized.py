@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ..dialects.module import set_target, target_of
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.errors import PassError
-from ..passes.pipeline import PIPELINE, level_of, run_stage
+from ..passes.pipeline import PIPELINE, Stage, level_of, run_stage
 from ..passes.quantized.products_named import main_function, name_arguments
 from ..passes.quantized.quantize import quantize_module, read_config
 from ..passes.quantized.recipes import QuantConfig
@@ -55,12 +55,18 @@ def quantized_source(
 
 
 def integer_module(
-    module: ModuleOp, machine: Machine, config: QuantConfig, weights: Sequence[str] | None = None
+    module: ModuleOp,
+    machine: Machine,
+    config: QuantConfig | None,
+    weights: Sequence[str] | None = None,
+    stages: Sequence[Stage] = PIPELINE,
 ) -> ModuleOp:
     """A module that is quantized for a machine, in place, down to products of integers: what its numbers are, whatever
-    the machine makes of scales. Raises PassError."""
-    quantize_module(module, machine, config, weights, words=False)
-    for stage in PIPELINE:
+    the machine makes of scales. config: None for one that is not quantized; stages: the passes that change its numbers
+    are those of these. Raises PassError."""
+    if config is not None:
+        quantize_module(module, machine, config, weights, words=False)
+    for stage in stages:
         run_stage(stage, module, machine.name)
         if stage.name == INTEGERS:
             break

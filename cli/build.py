@@ -14,6 +14,7 @@ from ..api.onnx_sources import resolved
 from ..api.options import Options
 from ..api.program import Program
 from ..api.sizes.dynamic import DynamicProgram, OpenSource
+from ..api.sizes.filled import filled
 from ..api.sizes.sources import open_source_of
 from ..passes.errors import PassError
 from ..passes.pins import parse_pins
@@ -21,6 +22,7 @@ from ..support.amounts import STRIP
 from ..support.winograd import OFF
 from .commands.cache import keep_executables
 from .common import CliError, parse_bytes, working
+from .configured import has_sizes, sizes_said
 from .inputs import SEED, example_inputs, input_structs, random_inputs
 from .source import SourceSpec, find_stages, source_of, user_code
 from .switches import left_out
@@ -44,12 +46,12 @@ def at_sizes(
 ) -> tuple[Program, list[Any]]:
     """The version for the sizes of `--at` of a compiled source, or itself where none are open, and its inputs."""
     if isinstance(program, DynamicProgram):
-        sizes = parse_at(args.at, program.open_source)
-        inputs = _inputs_at(program.open_source, sizes, values, args.scale)
+        sizes = sizes_of(args, program.open_source)
+        inputs = _inputs_at(program.open_source, sizes, values, args.scale, inputs)
         with working(f"compiling {source.name}"), user_code(*user_of(source)):
             program = program.at(sizes)
-    elif args.at is not None:
-        raise closed(source, f"--at {args.at}")
+    elif args.at is not None and not has_sizes(args):
+        raise closed(source, sizes_said(args))
     if inputs is None:
         inputs = random_inputs(program.inputs, args.scale) if values else input_structs(program.inputs)
     if source.fn is None:
@@ -64,11 +66,24 @@ def compiled(
     compiler: Callable[..., Program] | None = None,
 ) -> tuple[Program, list[Any] | None]:
     """The compiled source, also one with open sizes, and its inputs where these do not follow from it."""
-    inputs = example_inputs(source, args.shapes, args.inputs, values, args.where, args.scale)
+    inputs = given_inputs(args, source, values)
     options = options_of(args)
     with working(f"compiling {source.name}"), user_code(*user_of(source)):
         made = (compiler or compile)(source.compiled, *(inputs or ()), target=args.target, options=options)
     return made, inputs
+
+
+def given_inputs(args: argparse.Namespace, source: SourceSpec, values: bool = False) -> list[Any] | None:
+    """The inputs of a source as `example_inputs` has them, open ones too; of the sizes in the file of `--config` where
+    this has some. Raises CliError where that has other sizes than the source."""
+    inputs = example_inputs(source, args.shapes, args.inputs, values, args.where, args.scale)
+    if not has_sizes(args):
+        return inputs
+    with user_code(*user_of(source)):
+        open_ = open_source_of(*resolved(source.compiled, inputs or (), {}), args.target)
+    if open_ is None:
+        raise closed(source, sizes_said(args))
+    return _inputs_at(open_, sizes_of(args, open_), values, args.scale, inputs)
 
 
 def inputs_of(args: argparse.Namespace, source: SourceSpec) -> list[Any] | None:
@@ -78,15 +93,17 @@ def inputs_of(args: argparse.Namespace, source: SourceSpec) -> list[Any] | None:
     with user_code(*user_of(source)):
         open_ = open_source_of(*resolved(source.compiled, inputs or (), {}), args.target)
     if open_ is not None:
-        return _inputs_at(open_, parse_at(args.at, open_), True, args.scale)
+        return _inputs_at(open_, sizes_of(args, open_), True, args.scale, inputs)
     if args.at is not None:
-        raise closed(source, f"--at {args.at}")
+        raise closed(source, sizes_said(args))
     return inputs
 
 
 def open_program(args: argparse.Namespace, option: str, why: str = "") -> tuple[SourceSpec, DynamicProgram]:
     """The source of a command and its program. Raises CliError where this has no open sizes, which an option is for."""
     source = source_of(args)
+    if has_sizes(args):
+        raise CliError(f"--config {args.config} is for the sizes {args.at} alone, and {option} is for open ones")
     program, _ = compiled(args, source)
     if not isinstance(program, DynamicProgram):
         raise closed(source, option, why)
@@ -100,6 +117,16 @@ def closed(source: SourceSpec, option: str, why: str = "") -> CliError:
     )
 
 
+def sizes_of(args: argparse.Namespace, program: OpenSource, but: str | None = None) -> dict[str, int]:
+    """The sizes that a command line, or the file of its `--config`, says of a program; but: as `parse_at` has it.
+    Raises CliError."""
+    found, said = parse_at(args.at, program, but), sizes_said(args)
+    other = next((name for name in found if name not in program.symbols), None)
+    if other is not None and not said.startswith("--at"):
+        raise CliError(f"{said}: {program.name} has no size {other}: its sizes are {', '.join(program.symbols)}")
+    return found
+
+
 def parse_at(text: str | None, program: OpenSource, but: str | None = None) -> dict[str, int]:
     """The sizes that `--at b=4,s=128` says of a program; but: one that need not be there. Raises CliError."""
     missing = [name for name in program.symbols if name != but]
@@ -110,6 +137,11 @@ def parse_at(text: str | None, program: OpenSource, but: str | None = None) -> d
         raise CliError(
             f"{program.name} has open sizes: {sizes}; say which, as in --at {','.join(f'{n}=8' for n in missing)}"
         )
+    return parse_sizes(text)
+
+
+def parse_sizes(text: str) -> dict[str, int]:
+    """`b=4,s=128` as sizes. Raises CliError."""
     found: dict[str, int] = {}
     for part in text.split(","):
         match = re.fullmatch(r"\s*([^\W\d]\w*)\s*=\s*(-?\d+)\s*", part)
@@ -120,19 +152,20 @@ def parse_at(text: str | None, program: OpenSource, but: str | None = None) -> d
     return found
 
 
-def _inputs_at(source: OpenSource, sizes: dict[str, int], values: bool, scale: float) -> list[Any]:
-    """Inputs for sizes: random ones where `values` count, and else their types. Those whose values are sizes have
-    these. Raises CompileError for sizes that the source does not take."""
+def _inputs_at(
+    source: OpenSource, sizes: dict[str, int], values: bool, scale: float, inputs: Sequence[Any] | None
+) -> list[Any]:
+    """Inputs for sizes: those of the example inputs that have values, random ones where `values` count, and else their
+    types. Those whose values are sizes have these. Raises CompileError for sizes that the source does not take."""
     import jax
-    import numpy as np
 
     sizes = source.shapes.checked(source.name, sizes)
-    given = list(source.arguments(sizes)[0])
+    given = list(filled(source, (tuple(inputs or ()), {}), sizes)[0])
     if not values:
         return given
     leaves, tree = jax.tree.flatten(given)
     types = source.shapes.types(sizes)
-    open_ = [i for i, leaf in enumerate(leaves) if not isinstance(leaf, np.ndarray)]
+    open_ = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.ShapeDtypeStruct)]
     plain = [i for i in open_ if not is_key(leaves[i])]
     drawn = dict(zip(plain, random_inputs([types[i] for i in plain], scale), strict=True))
     for i in open_:

@@ -35,8 +35,24 @@ class NothingJudged(CliError):
     code = 3
 
 
+class _Noting(argparse._StoreAction):
+    """Stores a value, and notes in `said` that the command line has it."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        super().__call__(parser, namespace, values, option)
+        namespace.said = {*getattr(namespace, "said", ()), self.dest}
+
+
 class OneLineParser(argparse.ArgumentParser):
-    """An argument parser whose complaints are one line and exit code 1, like every other error."""
+    """An argument parser whose complaints are one line and exit code 1, like every other error. `said` of what it
+    parses has the names of the options with a value that the command line has."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for action in (None, "store"):
+            self.register("action", action, _Noting)
 
     def error(self, message: str) -> NoReturn:
         raise CliError(f"{message} (see {self.prog} --help)")

@@ -20,12 +20,14 @@ from .common import (
     short_warnings,
     unreadable,
 )
+from .configured import settle_config
 from .grammar import PROGRAM, make_parser
 from .interrupt import interrupted
 from .outputs import outputs_of
 from .targets import settle_target, several
 
-_READ = ("source", "inputs", "against", "stages", "target", "records", "table", "quant_config", "data", "profile")
+_INPUTS = ("source", "inputs", "target", "records", "table", "quant_config", "config", "data", "profile")
+_READ = (*_INPUTS, "against", "stages", "quality")
 """Arguments that name files, or what is in a file: `model.py:fn`."""
 
 
@@ -71,6 +73,7 @@ def _run(given: list[str]) -> int:
         check_plain(path)
     outputs = outputs_of(args, files)
     outputs.check()
+    settle_config(args)
     settle_target(args)
     if several(args) and (args.command != "report" or args.sweep or args.pool):
         raise CliError(

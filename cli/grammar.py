@@ -83,6 +83,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_quantize(command)
     _add_tune(command)
     add_checklist(command)
+    _add_autotune(command)
     _add_kb(commands)
     _add_calibrate(commands)
     add_pack(commands)
@@ -138,6 +139,11 @@ def _common() -> OneLineParser:
         help="inputs from an .npz file, in its order; for a function of arrays, not of pytrees",
     )
     _choices(choices)
+    choices.add_argument(
+        "--config",
+        metavar="FILE",
+        help="a configuration of `tilewright autotune`, a .json file: its target, sizes and options",
+    )
     choices.add_argument(
         "--plans",
         metavar="BASE",
@@ -397,6 +403,42 @@ def _add_tune(command: AddCommand) -> None:
     parser.add_argument("--plot", metavar="FILE.svg", help="draw the best price against the plans priced")
     parser.add_argument(
         "--workers", default="1", metavar="W", help="processes that search, or a Dask cluster: tcp://HOST:PORT"
+    )
+
+
+def _add_autotune(command: AddCommand) -> None:
+    parser = command("autotune", "compile every configuration of a space; write the best one")
+    parser.add_argument(
+        "--space",
+        nargs="+",
+        action="extend",
+        required=True,
+        metavar="NAME=V,V",
+        help="values of an open dimension, of batch (the first one), target, precision (f32, f16, bf16, int8) or an "
+        "option: batch=1,4,8 precision=f16,int8 winograd=off,auto",
+    )
+    parser.add_argument(
+        "--metric",
+        choices=("latency", "throughput", "energy", "memory"),
+        default="latency",
+        help="what the best one is best in (default latency)",
+    )
+    parser.add_argument(
+        "--data", metavar="D", help="batches to measure accuracy on: an .npz file of inputs (and labels), FILE.py:FN"
+    )
+    parser.add_argument(
+        "--quality", default="sqnr", metavar="M", help="sqnr (default), cosine, accuracy, perplexity or FILE.py:FN"
+    )
+    parser.add_argument("--max-drop", type=float, metavar="X", help="how far the quality may drop")
+    parser.add_argument(
+        "--method",
+        default="auto",
+        choices=("auto", "minmax", "ema", "percentile", "mse", "kl", "aciq"),
+        help="how limits of inputs are found for int8 (default auto)",
+    )
+    parser.add_argument("--power-limit", type=float, metavar="WATTS", help="the most mean power of a call")
+    parser.add_argument(
+        "-o", "--output", default="best_config.json", metavar="FILE", help="default best_config.json"
     )
 
 

@@ -56,6 +56,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tilewright checklist model.py:forward",
         "tilewright checklist model.py:forward --only precision,memory --json",
     ),
+    "autotune": (
+        "tilewright autotune model.py:forward --shapes 'f32[b,64],f32[64,32]' --space batch=1,4,8 precision=f32,f16",
+        "tilewright autotune model.py:forward --data batches.npz --space precision=f16,int8 --metric energy",
+        "tilewright report model.py:forward --shapes 'f32[b,64],f32[64,32]' --config best_config.json",
+    ),
     "kb": (
         "tilewright kb list",
         "tilewright kb merge plans.sqlite theirs.sqlite",

@@ -38,7 +38,7 @@ def batches_of(
     checked: dict[int, Any] = {}
     if data is None:
         return [_finite(traced, flat_inputs(traced, source, args, kwargs), checked, "the example inputs: ")]
-    free = _free_arguments(traced, len(args))
+    free = free_arguments(traced, len(args))
     if not isinstance(data, Iterable):
         raise CompileError(f"the data must be a list of batches, not a value of type {type(data).__name__}")
     out = []
@@ -64,7 +64,7 @@ def batches_of(
     return out
 
 
-def _free_arguments(traced: TracedSource, count: int) -> list[int]:
+def free_arguments(traced: TracedSource, count: int) -> list[int]:
     """The numbers of the arguments that hold no weights."""
     tree = traced.signature.in_tree
     if tree is None:

@@ -15,6 +15,7 @@ from ..api.quantized import integer_module
 from ..api.sources import as_compile_error
 from ..backends.interpreter.graph import GraphRunner
 from ..machine import DEFAULT_TARGET, Machine, Target
+from ..passes.pipeline import PIPELINE, Stage
 from ..passes.quantized.products_named import main_function
 from ..passes.quantized.quantize import read_config
 from ..passes.quantized.recipes import QuantConfig
@@ -99,10 +100,14 @@ def twin(
 
 
 def integer_function(
-    traced: TracedSource, config: QuantConfig, machine: Machine
+    traced: TracedSource,
+    config: QuantConfig | None,
+    machine: Machine,
+    stages: Sequence[Stage] = PIPELINE,
 ) -> Callable[[Sequence[Any]], list[Array]]:
-    """What the quantized program gives for flat inputs, by its graph level."""
+    """What the quantized program gives for flat inputs, by its graph level. config, stages: as `integer_module` has
+    them."""
     with as_compile_error():
-        module = integer_module(traced.module.clone(), machine, config)
+        module = integer_module(traced.module.clone(), machine, config, stages=stages)
     block = main_function(module).body.block
     return lambda leaves: GraphRunner().block(block, dict(zip(block.args, leaves, strict=True)))

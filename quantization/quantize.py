@@ -146,9 +146,52 @@ def quantize(
         CompileError: Data is empty, not finite or of other shapes, a configuration names what is not there or what the
             target cannot do, or the source cannot be compiled.
     """
-    patterns = (weights,) if isinstance(weights, str) else weights
     target = None if target is None else Machine.named(target)
+    asked = {"data": data, "config": config, "labels": labels, "metric": metric, "method": method}
+    found = calibrated(
+        source, args, kwargs, recover=recover, weights=weights, target=target, progress=progress, **asked
+    )
+    own = replace(options or Options(), quantization=found.config, weights=found.packed)
+    program = compile(source, *args, target=target, options=own, **kwargs)
+    function = fake_quant(source, found.config, target=target, weights=found.patterns)
     machine = Machine.load(target or DEFAULT_TARGET)
+    measure = partial(table_of, found.traced, found.config, found.batches, labels, metric, machine)
+    made = Quantized(program, function, found.config, measure, found.packed)
+    if labels is not None or metric not in COMPARED:
+        _ = made.table  # a metric of the caller's is asked for, and what it refuses is said at once
+    return made
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A configuration with its scales, before anything is compiled. traced: the source; batches: the flat inputs of
+    each; patterns: of the arguments that are weights, as they were given; packed: of those that programs pack."""
+
+    traced: TracedSource
+    config: QuantConfig
+    batches: list[list[Any]]
+    patterns: tuple[str, ...] | None
+    packed: tuple[str, ...]
+
+
+def calibrated(
+    source: Any,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    *,
+    data: Iterable[Any] | None = None,
+    config: QuantConfig | str | Path = "w8a8",
+    labels: Sequence[Any] | None = None,
+    metric: str | Metric = "sqnr",
+    method: str = "auto",
+    recover: str | Sequence[str] = (),
+    weights: str | Sequence[str] | None = None,
+    target: str | None = None,
+    progress: bool | Say = True,
+) -> Calibrated:
+    """What `quantize` compiles: all but the program. Raises CompileError as `quantize` does."""
+    patterns = (weights,) if isinstance(weights, str) else None if weights is None else tuple(weights)
+    Machine.load(target or DEFAULT_TARGET)
     wanted = read(config)
     traced = trace_source(source, args, kwargs, patterns, target)
     _check_values(args)
@@ -163,15 +206,7 @@ def quantize(
     statistics = gather(traced, batches, statics, progress, balances=balances)
     scaled = with_scales(traced, before, statistics, method)
     chosen = recovered(traced, scaled, batches, [s for s in steps if s not in BALANCES], progress)
-    packed = packed_patterns(traced, patterns)
-    own = replace(options or Options(), quantization=chosen, weights=packed)
-    program = compile(source, *args, target=target, options=own, **kwargs)
-    function = fake_quant(source, chosen, target=target, weights=patterns)
-    measure = partial(table_of, traced, chosen, batches, labels, metric, machine)
-    made = Quantized(program, function, chosen, measure, packed)
-    if labels is not None or metric not in COMPARED:
-        _ = made.table  # a metric of the caller's is asked for, and what it refuses is said at once
-    return made
+    return Calibrated(traced, chosen, batches, patterns, packed_patterns(traced, patterns))
 
 
 def packed_patterns(traced: TracedSource, patterns: Sequence[str] | None) -> tuple[str, ...]:

@@ -29,11 +29,11 @@ RANK = {
     "compression": 7,
     "training": 7,
     "explain": 7,
-    "tuning": 7,
     "pruning": 8,
     "quantization": 8,
-    "cli": 9,
-    "__init__": 10,
+    "tuning": 9,
+    "cli": 10,
+    "__init__": 11,
 }
 FOLDERS = (
     "support",

@@ -24,7 +24,7 @@ from ..build import (
     inputs_of,
     open_program,
     options_of,
-    parse_at,
+    sizes_of,
     stages_of,
     user_of,
 )
@@ -42,6 +42,7 @@ from ..outputs import write_output
 from ..source import SourceSpec, find_function, source_of, user_code
 from ..targets import several, side_by_side
 from . import inspect
+from .autotune import autotune
 from .cache import cache
 from .calibrate import calibrate
 from .checklist import checklist
@@ -186,7 +187,7 @@ def _priced(args: argparse.Namespace) -> tuple[Report, ProgramPool | None, str]:
         with working(f"simulating {source.name}"):
             return program.report(), None, _packing_hint(args, program)
     source, program = open_program(args, "--pool", "its plan of device memory is static; ")
-    sizes = parse_at(args.at, program.open_source)
+    sizes = sizes_of(args, program.open_source)
     with working(f"simulating {source.name}"), user_code(*user_of(source)):
         return program.report(at=sizes), program.replay([sizes]), ""
 
@@ -329,6 +330,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "quantize": quantize,
     "tune": tune,
     "checklist": checklist,
+    "autotune": autotune,
     "kb": kb,
     "pack": pack,
     "explain-overflow": explain_overflow,

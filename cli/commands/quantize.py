@@ -41,9 +41,9 @@ def quantize(args: argparse.Namespace) -> int:
         raise CliError(
             f"{args.source}: quantization looks at weights: give them with --inputs, or in {source.name}_inputs"
         )
-    data, labels = _data(args.data) if args.data is not None else (None, None)
+    data, labels = data_of(args.data) if args.data is not None else (None, None)
     pins = parse_mode_pins(args.pin)
-    metric = _metric(args.metric)
+    metric = metric_of(args.metric)
     weights = None if args.weights is None else [w for w in args.weights.split(",") if w]
     common: dict[str, Any] = {"data": data, "labels": labels, "metric": metric, "method": args.method}
     common |= {"weights": weights, "target": args.target}
@@ -170,16 +170,16 @@ def parse_mode_pins(texts: Sequence[str]) -> dict[str, str]:
     return pins
 
 
-def _metric(text: str) -> Any:
-    """A metric by its name, or a function FILE.py:FN of results and labels."""
+def metric_of(text: str, switch: str = "--metric") -> Any:
+    """A metric by its name, or a function FILE.py:FN of results and labels. switch: what says it."""
     if ":" not in text and not text.endswith(".py"):
         return text
-    found = find_function(text, "--metric").fn
+    found = find_function(text, switch).fn
     assert found is not None
     return found
 
 
-def _data(text: str) -> tuple[list[Any], list[Any] | None]:
+def data_of(text: str) -> tuple[list[Any], list[Any] | None]:
     """Batches and their labels: from an .npz file whose arrays are the inputs, each with the batches along a first
     dimension, and `labels`; or from a function FILE.py:FN or MODULE:FN without arguments that gives batches, or
     (batches, labels). Raises CliError."""

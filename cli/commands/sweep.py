@@ -20,8 +20,9 @@ from dataclasses import asdict, dataclass
 
 from ...backends.report import Report
 from ...support.files import write_plot
-from ..build import open_program, parse_at, user_of
+from ..build import open_program, sizes_of, user_of
 from ..common import CliError, os_message, print_json, table, tell, working
+from ..configured import sizes_said
 from ..source import user_code
 
 SAMPLES = 16
@@ -51,9 +52,9 @@ def sweep(args: argparse.Namespace) -> int:
     if symbol not in program.symbols:
         known = ", ".join(program.symbols)
         raise CliError(f"--sweep {args.sweep}: {source.name} has no size {symbol}; its sizes are {known}")
-    at = parse_at(args.at, program.open_source, symbol)
+    at = sizes_of(args, program.open_source, symbol)
     if symbol in at:
-        raise CliError(f"{symbol} is in --at and in --sweep: give it once")
+        raise CliError(f"{symbol} is in {sizes_said(args).split()[0]} and in --sweep: give it once")
     rows: list[SweepRow] = []
     with working(f"compiling {source.name}") as say, user_code(*user_of(source)):
         for value, found in program.sweep(symbol, values, at):

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ...api.plans import own_path
 from ...knowledge.base import Entry, KnowledgeBase, read_lines
 from ...knowledge.goals import LATENCY, Goal
-from ..build import options_of, user_of
+from ..build import given_inputs, options_of, user_of
 from ..common import CliError, print_json, table, tell, working
-from ..inputs import example_inputs
 from ..outputs import write_output
 from ..source import source_of, user_code
 
@@ -31,7 +30,7 @@ def tune(args: argparse.Namespace) -> int:
     if args.oracle is not None and "{npu}" not in args.oracle:
         raise CliError(f"--oracle {args.oracle!r}: say where the program goes: 'measure {{npu}} {{out}}'")
     source = source_of(args)
-    inputs = example_inputs(source, args.shapes, args.inputs, False, args.where, args.scale)
+    inputs = given_inputs(args, source)
     judge = None if args.oracle is None else CommandJudge(args.oracle, args.patience)
     with working(f"tuning {source.name}") as say, user_code(*user_of(source)):
         found = run(

@@ -272,6 +272,20 @@ class QuantConfig:
             table = toml_of(text)
         except ValueError as error:
             raise PassError(f"quantization: {error}") from None
+        return QuantConfig.of_table(table, folder)
+
+    def to_table(self) -> dict[str, Any]:
+        """The tables of its text as plain data, which JSON has, too: what a product has of arrays is left out."""
+        table: dict[str, Any] = {"default": self.default}
+        if self.pins:
+            table["pins"] = dict(self.pins)
+        if self.products:
+            table["products"] = {name: _table_of(product) for name, product in self.products.items()}
+        return table
+
+    @staticmethod
+    def of_table(table: Any, folder: Path | None = None) -> QuantConfig:
+        """Reads the tables of a text; folder: as `parse` has it. Raises PassError."""
         _check_keys(
             "the configuration", table, {"default": str, "pins": dict, "products": dict, "arrays": str}
         )
@@ -305,6 +319,12 @@ def _product(name: str, entry: Any) -> ProductChoice:
     _check_keys(f"{where}.input", given, {"scale": (int, float), "zero": int})
     scale = given.get("scale")
     return ProductChoice(entry["mode"], None if scale is None else float(scale), given.get("zero", 0))
+
+
+def _table_of(product: ProductChoice) -> dict[str, Any]:
+    if product.scale is None:
+        return {"mode": product.mode}
+    return {"mode": product.mode, "input": {"scale": product.scale, "zero": product.zero}}
 
 
 def _check_keys(where: str, table: Any, known: Mapping[str, Any]) -> None:

@@ -36,7 +36,7 @@ def test_a_near_name_is_suggested(name: str, near: str) -> None:
 
 def test_a_name_that_is_like_none() -> None:
     names = (
-        r"AddedPass, Checklist, CompileError, .*, jit, nms, nonzero, onnx_function, pruning, quantize, training, tune, "
+        r"AddedPass, Autotuned, Checklist, .*, jit, nms, nonzero, onnx_function, pruning, quantize, training, tune, "
         r"unique, variants, verify$"
     )
     with pytest.raises(AttributeError, match=rf"has no attribute 'zzz'; it has {names}"):

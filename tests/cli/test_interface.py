@@ -79,6 +79,7 @@ CALLS = {
     "quantize": ["quantize", *LAYER],
     "tune": ["tune", *LAYER, "--evaluations", "100"],
     "checklist": ["checklist", *LAYER, "--evaluations", "50"],
+    "autotune": ["autotune", *LAYER, "--space", "precision=f32,int8", "winograd=off,auto"],
     "kb": ["kb", "list", "plans.sqlite"],
     "calibrate": ["calibrate", "records.json"],
     "fmt": ["fmt", "wide.tw"],

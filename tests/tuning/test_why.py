@@ -165,7 +165,7 @@ def test_kernels_that_stay(product: Kernel) -> None:
     assert proven == f"proven: no plan is better; {held_by(parts)}" and "(MTE2 " in proven
     open_ = replace(outcome, sides=(replace(sides[0], certified=False), sides[1]))
     assert explained(product.module, taken, CHIP, open_).startswith("no better plan was found in 140 evaluations; ")
-    found = replace(outcome, sides=(replace(sides[0], before=2.0), sides[1]))
+    found = replace(outcome, sides=(side_of(False, "", 2.0, taken, 1.0), sides[1]))
     assert explained(product.module, taken, CHIP, found).startswith("the plan that was found before is taken; ")
     bad = taken.replace("step = [128, ", "step = [4096, ")
     assert explained(product.module, bad, CHIP, outcome).startswith("cannot be simulated by itself: ")
