@@ -20,6 +20,7 @@ from tilewright.frontends import lower_function
 from tilewright.kernels.space import Box, Choice, PlanSpace, parts_of, plans_in
 from tilewright.machine import Machine
 from tilewright.passes.choose.launches import launches_of
+from tilewright.passes.lower.chains.chain_space import ChainSpace
 from tilewright.passes.lower.cube.product_space import ProductSpace
 from tilewright.passes.lower.scheduled import ScheduledKernel
 from tilewright.passes.lower.spaces import KernelSpace, ListedSpace
@@ -63,6 +64,21 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Any], type[KernelSpace]]] = {
     "attention": (
         lambda q, k, v: jax.nn.softmax(q @ k.swapaxes(-1, -2) / 8, -1) @ v,
         [struct(2, 128, 64)] * 3,
+        ChainSpace,
+    ),
+    "keys in pieces": (
+        lambda q, k, v: jax.nn.softmax(q @ k.swapaxes(-1, -2) / 8, -1) @ v,
+        [struct(3, 176, 64), struct(3, 700, 64), struct(3, 700, 64)],
+        ChainSpace,
+    ),
+    "chained products": (
+        lambda q, k, v: jax.nn.sigmoid(q @ k.swapaxes(-1, -2) / 8) @ v,
+        [struct(8, 4096, 64)] * 3,
+        ChainSpace,
+    ),
+    "attention of a row": (
+        lambda q, k, v: jax.nn.softmax(q @ k.swapaxes(-1, -2) / 8, -1) @ v,
+        [struct(4, 1, 64), struct(4, 256, 64), struct(4, 256, 64)],
         ListedSpace,
     ),
 }
