@@ -1,4 +1,4 @@
-"""All plans of a kernel of the vector cores that walks a domain: a tile along each axis, and how many cores.
+"""All plans of a kernel of the vector cores: a tile along each axis, and how many cores.
 
 Of lengths there are those of equal parts, and of divisions over so many cores the one with the least for the busiest.
 A search halves the tiles first, and then the cores.
@@ -6,7 +6,9 @@ A search halves the tiles first, and then the cores.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING
@@ -23,38 +25,51 @@ from ...kernels.vector_cost import copy_cycles
 from .spaces import KernelSpace, checked, nearest
 
 if TYPE_CHECKING:
+    from .boxes import BoxKernel
     from .vector import VectorKernel
+    from .work_priced import WorkPriced
 
 BLOCK = 8
 """Lengths along the last axis are a multiple of this, as those that graph-schedule tries."""
 
 
-class VectorSpace(KernelSpace):
-    """The plans of a kernel that walks a domain, two buffers in flight unless others are asked for."""
+class TileSpace(KernelSpace):
+    """The plans of a kernel of vector cores that all work that there is prices, two buffers in flight unless others are
+    asked for."""
 
-    def __init__(self, kernel: VectorKernel, name: str) -> None:
-        self.kernel, self.name, self.machine = kernel, name, kernel.machine
-        extents = kernel.extents
-        last = len(extents) - 1
+    def __init__(
+        self,
+        kernel: WorkPriced,
+        name: str,
+        extents: Sequence[int],
+        divided: Sequence[int],
+        like: VectorSchedule,
+    ) -> None:
+        """extents: of the axes that it walks; divided: those that cores share; like: what its schedules have beside a
+        tile and a grid."""
+        self.work, self.name, self.machine = kernel, name, kernel.machine
+        self.extents, self.divided, self.like = extents, divided, like
         self.order = [*reversed(range(len(extents)))]
-        """The axes in the order of the levels."""
+        """The axes in the order of the choices."""
         self.cores = tuple(range(1, self.machine.vector_cores + 1))
-        tiles = [Choice(f"tile_{a}", self._lengths(a, BLOCK if a == last else 1)) for a in self.order]
+        last = len(extents) - 1
+        tiles = [Choice(f"tile_{a}", self.lengths(a, BLOCK if a == last else 1)) for a in self.order]
         self.space = PlanSpace((*tiles, Choice("cores", self.cores, 1)))
         self.cycles: dict[tuple[int, ...], float] = {}
         """Cycles of all pipes with a tile, as far as known."""
-        self.copies: dict[tuple[int, tuple[int, ...], bool], float] = {}
-        """Cycles of loads and stores, by their numbers and what they have at once, as far as known."""
-        self.computed: dict[bool, float] = {}
-        """Cycles of the vector unit, by whether rows are in pieces, as far as known."""
         self.grids: dict[tuple[tuple[int, ...], int], tuple[int, ...] | None] = {}
 
-    def _lengths(self, axis: int, multiple: int) -> tuple[int, ...]:
-        kernel = self.kernel
-        if axis in kernel.rows and not kernel.reads_pieces:
-            return (kernel.extents[axis],)
-        found = parts_of(kernel.extents[axis], multiple)
-        return tuple(dict.fromkeys(n + n % 2 for n in found)) if axis in kernel.paired else found
+    @abstractmethod
+    def lengths(self, axis: int, multiple: int) -> tuple[int, ...]:
+        """The lengths of a tile along an axis, in multiples, the longest first."""
+
+    def least(self, box: Box, longest: Sequence[int], shortest: Sequence[int]) -> float | None:
+        """Cycles of all pipes with any tile of a box, at least; None where that is not known."""
+        return None
+
+    def _counts(self, tile: Sequence[int]) -> list[int]:
+        """Tiles along each axis."""
+        return [-(-n // t) for n, t in zip(self.extents, tile, strict=True)]
 
     # -- from numbers to schedules -----------------------------------------------------------------------------
 
@@ -62,15 +77,15 @@ class VectorSpace(KernelSpace):
         """The tile of a plan, all of the axes whose number it has not."""
         values = [*self.space.values(plan[: len(self.order)]).values()]
         by_axis = dict(zip(self.order, values, strict=False))
-        return tuple(by_axis.get(a, n) for a, n in enumerate(self.kernel.extents))
+        return tuple(by_axis.get(a, n) for a, n in enumerate(self.extents))
 
     def _grid(self, tile: tuple[int, ...], cores: int) -> tuple[int, ...] | None:
         """Cores along each axis; None where fewer cores do the same."""
         key = tile, cores
         if key not in self.grids:
-            counts = self.kernel.counts(tile)
-            divided = [n for n, _ in divide_grid([counts[a] for a in self.kernel.divided], cores)]
-            used = dict(zip(self.kernel.divided, divided, strict=True))
+            counts = self._counts(tile)
+            divided = [n for n, _ in divide_grid([counts[a] for a in self.divided], cores)]
+            used = dict(zip(self.divided, divided, strict=True))
             grid = tuple(used.get(a, 1) for a in range(len(counts)))
             self.grids[key] = grid if size(grid) == cores else None
         return self.grids[key]
@@ -80,8 +95,7 @@ class VectorSpace(KernelSpace):
         grid = self._grid(tile, self.cores[plan[-1]])
         if grid is None:
             return None
-        axes = tuple(map(tuple, self.kernel.merged))
-        return checked(self.kernel, self.name, VectorSchedule(axes, tile, grid, self.kernel.slots))
+        return checked(self.work, self.name, replace(self.like, tile=tile, grid=grid))
 
     def numbers(self, schedule: Schedule) -> tuple[int, ...] | None:
         values, choices = self._values(schedule), self.space.choices
@@ -132,14 +146,14 @@ class VectorSpace(KernelSpace):
         for i, cores in enumerate(self.cores):
             grid = self._grid(tile, cores)
             if grid is not None:
-                own, given = self.kernel.shared(tile, grid)
+                own, given = self.work.shared(tile, grid)
                 busiest = size([-(-n // g) for n, g in zip(own, given, strict=True)])
                 shares[i] = busiest / max(size(own), 1)
         return self._launches + self._cycles(tile) * shares / self.machine.clock_mhz
 
     def _cycles(self, tile: tuple[int, ...]) -> float:
         if tile not in self.cycles:
-            self.cycles[tile] = self.kernel.work(tile).cycles
+            self.cycles[tile] = self.work.work(tile).cycles
         return self.cycles[tile]
 
     @property
@@ -154,7 +168,8 @@ class VectorSpace(KernelSpace):
     def bound(self, box: Box) -> float:
         """What all pipes take at least, shared by cores as evenly as the tiles allow: with the best tile of the box for
         each load and store by itself."""
-        return float(np.min(self._bounds(box)))
+        found = self._bounds(box)
+        return 0.0 if found is None else float(np.min(found))
 
     def parts(self, box: Box) -> Sequence[Box]:
         low, high = box
@@ -162,15 +177,18 @@ class VectorSpace(KernelSpace):
             return self.space.halves(box)
         tile = self._tile(low)
         found = self._bounds(box)
+        assert found is not None
         for i in np.argsort(found, kind="stable").tolist():
             if self._grid(tile, self.cores[low[-1] + i]) is not None:
                 return self.space.around(box, len(low) - 1, low[-1] + i)
         return []
 
-    def _bounds(self, box: Box) -> np.ndarray:
-        """What all pipes take at least, for each number of cores of a box."""
+    def _bounds(self, box: Box) -> np.ndarray | None:
+        """What all pipes take at least, for each number of cores of a box; None where that is not known."""
         longest, shortest = (self._tile(side) for side in box)
-        cycles = self._cycles(longest) if longest == shortest else self._least(box, longest, shortest)
+        cycles = self._cycles(longest) if longest == shortest else self.least(box, longest, shortest)
+        if cycles is None:
+            return None
         own = slice(box[0][-1], box[1][-1] + 1)
         cores = np.array(self.cores[own])
         tiles = self._tiles_in(box)
@@ -181,13 +199,33 @@ class VectorSpace(KernelSpace):
         """How many tiles cores may share, with the tiles of a box."""
         found = np.ones(1)
         for at, a in enumerate(self.order):
-            if a in self.kernel.divided:
+            if a in self.divided:
                 lengths = np.array(self.space.choices[at].values[box[0][at] : box[1][at] + 1])
-                counts = np.ceil(self.kernel.extents[a] / lengths)
+                counts = np.ceil(self.extents[a] / lengths)
                 found = np.unique(np.outer(found, counts))
         return found
 
-    def _least(self, box: Box, longest: Sequence[int], shortest: Sequence[int]) -> float:
+
+class VectorSpace(TileSpace):
+    """The plans of a kernel that walks a domain."""
+
+    def __init__(self, kernel: VectorKernel, name: str) -> None:
+        self.kernel = kernel
+        self.copies: dict[tuple[int, tuple[int, ...], bool], float] = {}
+        """Cycles of loads and stores, by their numbers and what they have at once, as far as known."""
+        self.computed: dict[bool, float] = {}
+        """Cycles of the vector unit, by whether rows are in pieces, as far as known."""
+        like = VectorSchedule(axes=tuple(map(tuple, kernel.merged)), ub=kernel.slots)
+        super().__init__(kernel, name, kernel.extents, kernel.divided, like)
+
+    def lengths(self, axis: int, multiple: int) -> tuple[int, ...]:
+        kernel = self.kernel
+        if axis in kernel.rows and not kernel.reads_pieces:
+            return (kernel.extents[axis],)
+        found = parts_of(kernel.extents[axis], multiple)
+        return tuple(dict.fromkeys(n + n % 2 for n in found)) if axis in kernel.paired else found
+
+    def least(self, box: Box, longest: Sequence[int], shortest: Sequence[int]) -> float:
         """Cycles of all pipes with any tile of a box, at least."""
         again, total = self.kernel.again(longest), self._computed(longest)
         for i, step in enumerate(self.kernel.stages):
@@ -234,3 +272,16 @@ class VectorSpace(KernelSpace):
         if key not in self.computed:
             self.computed[key] = self.kernel.computed(tuple(longest), masked=False)
         return self.computed[key]
+
+
+class BoxSpace(TileSpace):
+    """The plans of a kernel that takes boxes of its domain, of which nothing is known before their tiles are."""
+
+    def __init__(self, kernel: BoxKernel, name: str) -> None:
+        self.kernel = kernel
+        divided = [a for a in range(len(kernel.domain)) if a not in kernel.in_order]
+        super().__init__(kernel, name, kernel.domain, divided, VectorSchedule(ub=kernel.slots))
+
+    def lengths(self, axis: int, multiple: int) -> tuple[int, ...]:
+        extent = self.kernel.domain[axis]
+        return (extent,) if axis in self.kernel.whole else parts_of(extent, multiple)

@@ -24,7 +24,7 @@ from tilewright.passes.lower.chains.chain_space import ChainSpace
 from tilewright.passes.lower.cube.product_space import ProductSpace
 from tilewright.passes.lower.scheduled import ScheduledKernel
 from tilewright.passes.lower.spaces import KernelSpace, ListedSpace
-from tilewright.passes.lower.vector_space import VectorSpace
+from tilewright.passes.lower.vector_space import BoxSpace, VectorSpace
 from tilewright.passes.pipeline import PIPELINE, run_stage
 from tilewright.tuning.search.exact import exact
 
@@ -60,7 +60,14 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Any], type[KernelSpace]]] = {
     "columns": (lambda x: x.sum(0), [struct(37, 77, dtype="float32")], VectorSpace),
     "transpose": (lambda x: x.T * 2, [struct(37, 100)], VectorSpace),
     "one number": (lambda x: x + 1, [struct()], VectorSpace),
-    "sort": (lambda x: jnp.sort(x, -1), [struct(9, 33, dtype="float32")], ListedSpace),
+    "sort": (lambda x: jnp.sort(x, -1), [struct(9, 33, dtype="float32")], BoxSpace),
+    "gather": (lambda x, i: x[i], [struct(100, 80), struct(60, dtype="int32")], VectorSpace),
+    "windows": (
+        lambda x: jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME"),
+        [struct(1, 20, 20, 32)],
+        BoxSpace,
+    ),
+    "sums of places before": (lambda x: jnp.cumsum(x, 0), [struct(40, 60, dtype="float32")], BoxSpace),
     "attention": (
         lambda q, k, v: jax.nn.softmax(q @ k.swapaxes(-1, -2) / 8, -1) @ v,
         [struct(2, 128, 64)] * 3,
