@@ -3,8 +3,9 @@
 python benchmarks/tuning.py [--kernels N] [--seeds N] [--page docs/tuning.md]
 
 Of products, convolutions and kernels of the vector cores with at most a million plans all plans are priced, and those
-that fit found. Branch and bound is held against that: evaluations are prices and bounds together. The regret of a
-search is what its best plan of 300 takes over the best of all, by the price.
+that fit found. Branch and bound, which begins with graph-schedule's plan, is held against that: evaluations are
+prices and bounds together, and time is that of its processor as a share of what looking through all plans takes. The
+regret of a search is what its best plan of 300 takes over the best of all, by the price.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ BEGIN, END = "<!-- searches: begin -->", "<!-- searches: end -->"
 MOST = 1_000_000
 """Plans of a space that is looked through."""
 
+LARGE = 10_000
+"""Plans of a space of which the share of evaluations is said by itself."""
+
 FEW = 300
 """Plans that a search looks at whose regret is measured."""
 
@@ -60,7 +64,8 @@ def shapes(*given: Sequence[int], dtype: str = "float16") -> list[jax.ShapeDtype
 
 def programs() -> Iterator[tuple[str, Callable[..., Any], list[jax.ShapeDtypeStruct]]]:
     """Names, functions and operands."""
-    for m, k, n in ((32, 64, 48), (64, 64, 64), (1, 512, 256), (100, 60, 70), (16, 256, 128), (96, 128, 32)):
+    sides = ((32, 64, 48), (64, 64, 64), (1, 512, 256), (100, 60, 70), (16, 256, 128), (96, 128, 32))
+    for m, k, n in (*sides, (256, 256, 192), (96, 512, 256), (512, 128, 320)):
         yield "product", product, shapes((m, k), (k, n))
         yield "product with an epilogue", biased, shapes((m, k), (k, n), (n,))
     for hw, c, o in ((14, 32, 64), (28, 64, 128), (56, 64, 64), (7, 256, 512), (17, 16, 24)):
@@ -76,11 +81,13 @@ def programs() -> Iterator[tuple[str, Callable[..., Any], list[jax.ShapeDtypeStr
 
 @dataclass
 class Family:
-    """Kernels of one kind. spaces: plans of each; share: evaluations of branch and bound for a plan; found: whether it
+    """Kernels of one kind. spaces: plans of each; share: evaluations of branch and bound for a plan; time: what it
+    takes, of what looking through all plans takes; found: whether it
     found the best; heuristic: regret of graph-schedule; regrets: of searches, each seed."""
 
     spaces: list[int] = field(default_factory=list[int])
     share: list[float] = field(default_factory=list[float])
+    time: list[float] = field(default_factory=list[float])
     found: list[bool] = field(default_factory=list[bool])
     heuristic: list[float] = field(default_factory=list[float])
     regrets: dict[str, list[float]] = field(default_factory=lambda: defaultdict[str, list[float]](list))
@@ -88,7 +95,7 @@ class Family:
 
 
 def whole(space: KernelSpace) -> tuple[float, int, float]:
-    """The least price of a plan that fits, of all plans; how many plans there are; and plans priced in a second."""
+    """The least price of a plan that fits, of all plans; how many plans there are; and seconds."""
     best, begin, count = inf, time.process_time(), 0
     for plans in space.space.chunks(CHUNK):
         plans = plans[space.valid(plans)]
@@ -100,18 +107,22 @@ def whole(space: KernelSpace) -> tuple[float, int, float]:
             if space.schedule(tuple(plans[i].tolist())) is not None:
                 best = float(us[i])
                 break
-    return best, count, count / max(time.process_time() - begin, 1e-9)
+    return best, count, max(time.process_time() - begin, 1e-9)
 
 
 def searched(kernel: Any, name: str, family: Family, names: Sequence[str], seeds: int) -> float:
     """Measures the searches over one kernel; plans that were priced in a second."""
     space = kernel.space(name)
-    best, count, speed = whole(space)
-    found = exact(space, lambda p: space.schedule(p) is not None)
+    best, count, seconds = whole(space)
+    tried = [*kernel.candidates(name)]
+    first = kernel.completed(name, tried[int(np.argmin(kernel.price_many(tried)))])
+    begin, fresh = time.process_time(), kernel.space(name)
+    found = exact(fresh, lambda p: fresh.schedule(p) is not None, [n for n in (fresh.numbers(first),) if n is not None])
+    family.time.append((time.process_time() - begin) / seconds)
     family.spaces.append(count)
     family.share.append(found.evaluations / count)
     family.found.append(found.certified and abs(found.microseconds - best) <= 1e-9 * best)
-    family.heuristic.append(min(map(kernel.bound, kernel.candidates(name))) / best - 1)
+    family.heuristic.append(kernel.bound(first) / best - 1)
 
     def judge(plans: np.ndarray) -> list[float]:
         def fits(plan: Plan) -> bool:
@@ -124,7 +135,7 @@ def searched(kernel: Any, name: str, family: Family, names: Sequence[str], seeds
         for seed in range(seeds):
             us = run(SEARCHES[each](space.space, seed), judge, FEW).microseconds
             family.regrets[each].append(us / best - 1 if isfinite(us) else inf)
-    return speed
+    return count / seconds
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -149,23 +160,26 @@ def main(argv: Sequence[str] | None = None) -> None:
         if 1 < kernel.space(plan.stem).space.size <= MOST:
             speeds.append(searched(kernel, plan.stem, families[name], names, args.seeds))
     lines = [
-        "| kernels | how many | plans, median | best found | evaluations a plan, median | most "
+        "| kernels | how many | plans, median | best found | evaluations a plan, median | most | time, median "
         f"| heuristic | {' | '.join(names)} |",
-        "|---|" + "---:|" * (6 + len(names)),
+        "|---|" + "---:|" * (7 + len(names)),
     ]
     for name, each in families.items():
         regrets = [f"{statistics.median(each.regrets[n]):.1%}, {max(each.regrets[n]):.1%}" for n in names]
         lines.append(
             f"| {name} | {len(each.spaces)} | {statistics.median(each.spaces):,.0f} | {sum(each.found)} "
-            f"| {statistics.median(each.share):.2%} | {max(each.share):.2%} "
+            f"| {statistics.median(each.share):.2%} | {max(each.share):.2%} | {statistics.median(each.time):.1%} "
             f"| {statistics.median(each.heuristic):.1%}, {max(each.heuristic):.1%} | {' | '.join(regrets)} |"
         )
+    large = [s for f in families.values() for s, n in zip(f.share, f.spaces, strict=True) if n >= LARGE]
     many = sum(len(f.spaces) for f in families.values())
     total = sum(sum(s * n for s, n in zip(f.share, f.spaces, strict=True)) for f in families.values())
     plans = sum(sum(f.spaces) for f in families.values())
     lines += [
         "",
-        f"{many} kernels; {total / max(plans, 1):.2%} evaluations for all plans together; "
+        f"{many} kernels; {total / max(plans, 1):.2%} evaluations for all plans together, "
+        f"{statistics.median(large or [0]):.2%} median and {max(large or [0]):.2%} at most for the {len(large)} with "
+        f"{LARGE:,} plans or more; "
         f"{statistics.median(speeds):,.0f} plans priced in a processor second, median.",
     ]
     print(*lines, sep="\n")

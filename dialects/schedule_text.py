@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+
+from xdsl.context import Context
 from xdsl.utils.exceptions import ParseError, VerifyException
 
 from . import make_context
@@ -17,7 +20,12 @@ def schedule_text(schedule: Schedule) -> str:
 def parse_schedule(text: str) -> Schedule:
     """The schedule of a text. Raises ValueError for what is none."""
     try:
-        (schedule,) = to_schedules(TextParser(make_context(), text).parse_attribute())
+        (schedule,) = to_schedules(TextParser(_context(), text).parse_attribute())
     except (ParseError, VerifyException, ValueError) as error:
         raise ValueError(f"{text!r} is no schedule: {' '.join(str(error).split())}") from None
     return schedule
+
+
+@cache
+def _context() -> Context:
+    return make_context()

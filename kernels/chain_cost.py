@@ -64,11 +64,17 @@ class ChainFacts:
 
     def price(self, s: ChainPlans, pipes: Mapping[Pipe, Number] | None = None) -> Price:
         """What plans cost; pipes: those of `piece`, where they are known."""
-        machine, cores = self.machine, size(s.grid)
-        late = pick(s.pieces == 1, 0, pick(s.places == 2, BEHIND / 2, BEHIND))
-        turns = s.pieces + late
         counts = (parts(n, s.rows) if a == self.row else n for a, n in enumerate(self.outer))
         tiles = size([parts(n, cut) for n, cut in zip(counts, s.grid, strict=True)])
+        return self.on(s, tiles, size(s.grid), pipes)
+
+    def on(
+        self, s: ChainPlans, tiles: Number, cores: Number, pipes: Mapping[Pipe, Number] | None = None
+    ) -> Price:
+        """What plans cost on so many cores, the busiest of which has so many tiles of rows."""
+        machine = self.machine
+        late = pick(s.pieces == 1, 0, pick(s.places == 2, BEHIND / 2, BEHIND))
+        turns = s.pieces + late
         crossing = (
             2 * s.rows * (s.keys * (sum(self.scored) + self.width) + (self.wide * 4 if self.softmax else 0))
         )

@@ -1,7 +1,8 @@
 """The plans of a kernel as plain data: which numbers a plan has, and the values that each may take.
 
-A plan is a row of numbers: of each choice, in order, which of its values it has. Choices stand in levels, from what
-decides most of a kernel's time to what decides least: a search fixes one level after the other.
+A plan is a row of numbers: of each choice, in order, which of its values it has. Values that are near each other have
+numbers that are, so that plans side by side take similar times. Choices stand in levels, from what decides most of a
+kernel's time to what decides least: a search halves those of the first level first.
 """
 
 from __future__ import annotations
@@ -16,10 +17,18 @@ import numpy as np
 Plans = np.ndarray
 """Plans, one a row: for each choice the number of its value, as int64 [plans, choices]."""
 
+Box = tuple[tuple[int, ...], tuple[int, ...]]
+"""Plans side by side: for each choice the first and the last number of those that they have."""
+
+
+def plans_in(box: Box) -> int:
+    """How many plans a box has."""
+    return prod(b - a + 1 for a, b in zip(*box, strict=True))
+
 
 @dataclass(frozen=True)
 class Choice:
-    """One number of a plan. level: when a search fixes it, from 0 on."""
+    """One number of a plan. level: the order in which a search halves it, from 0 on."""
 
     name: str
     values: tuple[Any, ...]
@@ -39,24 +48,41 @@ class PlanSpace:
         return prod(len(choice.values) for choice in self.choices)
 
     @property
-    def levels(self) -> int:
-        """How many levels there are."""
-        return 1 + max((choice.level for choice in self.choices), default=-1)
-
-    def fixed(self, levels: int) -> int:
-        """How many choices the first levels have."""
-        return sum(choice.level < levels for choice in self.choices)
+    def whole(self) -> Box:
+        """All plans."""
+        return (0,) * len(self.choices), tuple(len(c.values) - 1 for c in self.choices)
 
     def values(self, plan: Sequence[int]) -> dict[str, Any]:
         """What a plan says, by the names of choices; of the first ones alone where it has no more numbers."""
         return {c.name: c.values[i] for c, i in zip(self.choices, plan, strict=False)}
 
-    def extended(self, prefixes: Plans, level: int) -> Plans:
-        """All rows that begin with one of these, which have no number of a level yet, with those of that level."""
-        own = [len(c.values) for c in self.choices if c.level == level]
-        more = np.indices(own, dtype=np.int64).reshape(len(own), -1).T if own else np.zeros((1, 0), np.int64)
-        left = np.repeat(prefixes, len(more), axis=0)
-        return np.concatenate([left, np.tile(more, (len(prefixes), 1))], axis=1)
+    def halves(self, box: Box) -> tuple[Box, Box]:
+        """A box of several plans in two: along the choice of its first level with several numbers that has most."""
+        low, high = box
+        several = [i for i, (a, b) in enumerate(zip(low, high, strict=True)) if a < b]
+        first = min(self.choices[i].level for i in several)
+        at = max((i for i in several if self.choices[i].level == first), key=lambda i: high[i] - low[i])
+        middle = (low[at] + high[at]) // 2
+        left = (*high[:at], middle, *high[at + 1 :])
+        right = (*low[:at], middle + 1, *low[at + 1 :])
+        return (low, left), (right, high)
+
+    @staticmethod
+    def around(box: Box, choice: int, number: int) -> list[Box]:
+        """A box in those of which a choice has a number, fewer, and more."""
+        low, high = box
+
+        def of(first: int, last: int) -> Box:
+            return (*low[:choice], first, *low[choice + 1 :]), (*high[:choice], last, *high[choice + 1 :])
+
+        sides = ((number, number), (low[choice], number - 1), (number + 1, high[choice]))
+        return [of(first, last) for first, last in sides if first <= last]
+
+    @staticmethod
+    def plans(box: Box) -> Plans:
+        """The plans of a box."""
+        low, high = (np.array(side, np.int64) for side in box)
+        return np.indices(tuple(high - low + 1), dtype=np.int64).reshape(len(low), plans_in(box)).T + low
 
     def chunks(self, most: int) -> Iterator[Plans]:
         """All plans, in order, at most so many at once."""

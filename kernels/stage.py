@@ -508,10 +508,15 @@ class Stage:
     def nearest(self) -> int | None:
         """The axis along which what it loads or stores lies side by side; None where it moves single elements, or
         nothing."""
+        return next(iter(self.in_memory()), None)
+
+    def in_memory(self) -> list[int]:
+        """The axes along which what it loads or stores lies in memory, the one with elements side by side first."""
         if self.view is None:
-            return None
+            return []
         moved = zip(self.view.strides, self.along, self.view.shape, strict=True)
-        return min(((abs(s), a) for s, a, n in moved if s and a is not None and n != 1), default=(0, None))[1]
+        found = sorted((abs(s), a) for s, a, n in moved if s and a is not None and n != 1)
+        return [*dict.fromkeys(a for _, a in found)]
 
 
 def spanning(tile: Sequence[int], axes: frozenset[int], spacing: Spacing | None = None) -> list[int]:

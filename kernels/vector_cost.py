@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import gcd
+from math import ceil, gcd
 
 import numpy as np
 
 from ..dialects.dtypes import dtype_name, itemsize, size
-from ..dialects.npu.interface import gm_traffic
+from ..dialects.npu.interface import gm_runs, gm_traffic
 from ..dialects.npu.types import GmType, Pipe
 from ..machine import Machine
 from .columns import Number, launching_vectors, most, parts
@@ -67,14 +67,19 @@ class VectorWork:
         return int(self.cycles // copied)
 
 
-def copy_cycles(kind: str, view: GmType, box: Sequence[int], machine: Machine, warm: bool = False) -> float:
+def copy_cycles(
+    kind: str, view: GmType, box: Sequence[int], machine: Machine, warm: bool = False, rounded: bool = True
+) -> float:
     """Cycles of one vector core to "load" or "store" all of a view, box by box. It is loaded from HBM, unless it is
-    known that L2 has it: that it is `warm`."""
+    known that L2 has it: that it is `warm`. rounded: whether a box asks for whole bytes; else it takes no more than in
+    smaller boxes with the same runs."""
     move = machine.moves[("gm", "ub") if kind == "load" else ("ub", "gm")]
     rank, boxes = len(box), size(view.shape) / max(size(box), 1)
-    moved = gm_traffic(view, [0] * rank, box, [1] * rank, machine, machine.gm_align)
-    own = max(move.run_cycles * moved.runs, moved.bus / move.bytes_per_cycle)
-    return boxes * (own + (0 if warm else moved.bus * move.miss_cycles))
+    runs, length, lines = gm_runs(view, [0] * rank, box, [1] * rank, machine, machine.gm_align)
+    bus = runs * length * lines
+    bus = ceil(bus) if rounded else bus
+    own = max(move.run_cycles * runs, bus / move.bytes_per_cycle)
+    return boxes * (own + (0 if warm else bus * move.miss_cycles))
 
 
 def copying(stage: Stage, tile: Sequence[int], machine: Machine) -> tuple[float, float]:

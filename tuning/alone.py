@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from math import inf, isfinite
 from pathlib import Path
 from typing import Protocol
@@ -28,9 +29,14 @@ from ..dialects.text import TextParser
 from ..machine import Machine
 from ..passes.errors import PassError
 from ..passes.pipeline import PIPELINE, Stage, run_stage
+from ..passes.states import recording
+from ..support.collector import collector_paused
 
 UNNEEDED = ("npu-join-launches", "npu-check")
 """Passes that change nothing of the time of one launch."""
+
+MOST_PARSED = 64
+"""Kernels whose programs are kept as they were parsed."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +101,24 @@ def fusion_of(module: ModuleOp) -> FusionOp:
 
 def lowered(question: Question) -> ModuleOp:
     """The npu level of a launch. Raises PassError where it cannot be obeyed, and VerifyException."""
-    module = TextParser(make_context(), question.module).parse_module()
-    fusion_of(module).schedule = schedule_attr([parse_schedule(question.schedule)])
-    for stage in _stages():
-        run_stage(stage, module, question.target)
-    return module
+    with collector_paused():
+        module, schedule = _parsed(question.module).clone(), parse_schedule(question.schedule)
+        fusion_of(module).schedule = schedule_attr([schedule])
+        for stage in _stages():
+            if schedule.complete and stage.name == "graph-schedule":
+                with recording(stage, module):  # nothing is left to choose
+                    continue
+            run_stage(stage, module, question.target)
+        return module
 
 
+@lru_cache(MOST_PARSED)
+def _parsed(text: str) -> ModuleOp:
+    """A program that is one fusion, which nobody changes: many schedules of a kernel are judged one after the other."""
+    return TextParser(make_context(), text).parse_module()
+
+
+@cache
 def _stages() -> list[Stage]:
     stages = [s for s in PIPELINE if s.name not in UNNEEDED and not s.optional]
     first = next(i for i, s in enumerate(stages) if s.name == "graph-schedule")
@@ -119,7 +136,8 @@ class SimulatorJudge:
 
     def _of(self, question: Question) -> Measured:
         try:
-            simulation = simulate(lowered(question), Machine.load(question.target))
+            with collector_paused():
+                simulation = simulate(lowered(question), Machine.load(question.target))
         except (PassError, SimulationError, VerifyException):
             return IMPOSSIBLE
         return Measured(simulation.microseconds, sum(joules_of(simulation).values()))

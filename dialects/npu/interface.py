@@ -218,7 +218,22 @@ def gm_traffic(
     machine: Machine,
     align: int = 0,
 ) -> Traffic:
-    """What a box transfer moves: each contiguous run moves whole bursts, and asks for whole lines.
+    """What a box transfer moves: each contiguous run moves whole bursts, and asks for whole lines, as `gm_runs` has
+    them."""
+    runs, length, lines = gm_runs(view, offsets, sizes, steps, machine, align)
+    return Traffic(runs * length, runs, math.ceil(runs * length * lines))
+
+
+def gm_runs(
+    view: GmType,
+    offsets: Sequence[int],
+    sizes: Sequence[int],
+    steps: Sequence[int],
+    machine: Machine,
+    align: int = 0,
+) -> tuple[int, int, float]:
+    """(contiguous runs of a box transfer, bytes of whole bursts in each, bytes of the lines that it asks for in each of
+    these on the mean).
 
     A run that straddles lines of `gm_align` bytes asks for one more than it would in place, and takes that much
     more of the bandwidth. `align` (bytes, 0: all starts) divides the start of every run.
@@ -227,7 +242,7 @@ def gm_traffic(
     width = itemsize(view.element)
     valid = [valid_extent(o, c, s, d) for o, c, s, d in zip(offsets, sizes, steps, view.shape, strict=True)]
     if not size(valid):
-        return Traffic(0, 0, 0)
+        return 0, 0, 0.0
     run, expected = 1, 1
     for count, step, stride in sorted(
         zip(valid, steps, view.strides, strict=True), key=lambda t: abs(t[1] * t[2]) if t[0] > 1 else 0
@@ -244,7 +259,7 @@ def gm_traffic(
     for n, step, stride in zip(valid, steps, view.strides, strict=True):
         if n > 1 and abs(step * stride) * width > run * width:
             align = math.gcd(align, step * stride * width)
-    return Traffic(runs * length, runs, math.ceil(runs * length * straddling(length, align, line)))
+    return runs, length, straddling(length, align, line)
 
 
 def straddling(run: int, align: int, line: int) -> float:

@@ -28,6 +28,8 @@ from ..fusion.long_rows import UB_FRACTION
 from .nested import NestedKernel
 from .schedule import cut_tile, largest_tile, share
 from .scheduled import as_vector, cannot_obey
+from .spaces import KernelSpace
+from .vector_space import BoxSpace
 from .work_priced import WorkPriced
 
 
@@ -111,6 +113,9 @@ class BoxKernel(NestedKernel, WorkPriced):
         free = [a for a in range(len(counts)) if a not in self.in_order]
         used = dict(zip(free, divide_grid([counts[a] for a in free], cores), strict=True))
         return [used[a][0] if a in used else 1 for a in range(len(counts))]
+
+    def space(self, name: str) -> KernelSpace:
+        return BoxSpace(self, name)
 
     def candidates(self, name: str) -> Iterator[VectorSchedule]:
         cores = min(self.asked.cores or self.machine.vector_cores, self.machine.vector_cores)

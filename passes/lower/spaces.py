@@ -16,7 +16,7 @@ import numpy as np
 
 from ...dialects.dtypes import size
 from ...dialects.graph.schedules import Schedule
-from ...kernels.space import Choice, Plans, PlanSpace
+from ...kernels.space import Box, Choice, Plans, PlanSpace
 from ..errors import PassError
 
 if TYPE_CHECKING:
@@ -45,14 +45,17 @@ class KernelSpace(ABC):
     def price(self, plans: Plans) -> np.ndarray:
         """Microseconds of plans, whether they fit or not; infinity for those that are none."""
 
-    def valid(self, rows: Plans) -> np.ndarray:
-        """Which rows, of the numbers of all levels or of the first ones, begin a plan at all, as far as that is known
-        without a price: of others neither a price nor a bound need be asked for."""
-        return np.ones(len(rows), bool)
+    def valid(self, plans: Plans) -> np.ndarray:
+        """Which rows are plans at all, as far as that is known without a price: of others none need be asked for."""
+        return np.ones(len(plans), bool)
 
-    def bound(self, prefixes: Plans) -> np.ndarray:
-        """Microseconds that no plan takes less than, of those that begin with each row of the first levels."""
-        return np.zeros(len(prefixes))
+    def bound(self, box: Box) -> float:
+        """Microseconds that no plan of a box takes less than; infinity where none fits, 0 where nothing is known."""
+        return 0.0
+
+    def parts(self, box: Box) -> Sequence[Box]:
+        """Boxes that have all plans of one together; of one plan the one that looks best, where that is known."""
+        return self.space.halves(box)
 
     @property
     def core_counts(self) -> tuple[int, np.ndarray]:

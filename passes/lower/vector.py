@@ -278,7 +278,7 @@ class VectorKernel(PlannedVector, WorkPriced):
         """Bytes of the widest element."""
         return max(itemsize(e) for s in self.stages for e in s.elements)
 
-    def _in_pieces(self, tile: Sequence[int]) -> bool:
+    def is_cut(self, tile: Sequence[int]) -> bool:
         return any(tile[a] < self.extents[a] for a in self.rows)
 
     def work(self, tile: Sequence[int], starts: bool = False) -> VectorWork:
@@ -291,10 +291,8 @@ class VectorKernel(PlannedVector, WorkPriced):
 
     def _pipes(self, tile: Sequence[int], starts: bool) -> dict[Pipe, float]:
         """The cycles that each pipe is busy with this tile."""
-        unit = self.machine.vector
-        cycles: dict[Pipe, float] = {Pipe.MTE2: 0.0, Pipe.V: 0.0, Pipe.MTE3: 0.0}
-        started = unit.streamed_cycles * (size(self.counts(tile)) - 1) if starts else 0
-        again, kept = self._again(tile), self._rows_kept(tile)
+        cycles: dict[Pipe, float] = {Pipe.MTE2: 0.0, Pipe.V: self.computed(tile, starts), Pipe.MTE3: 0.0}
+        again, kept = self.again(tile), self._rows_kept(tile)
         for i, step in enumerate(self.stages):
             if step.view is not None:
                 box = step.box(tile)
@@ -304,23 +302,31 @@ class VectorKernel(PlannedVector, WorkPriced):
                     hits = warm or kept
                     copied = copy_cycles(step.kind, step.view, box, self.machine, hits)
                     cycles[step.pipe] += again[i] * copied
-            elif step.function is not None:
+        return cycles
+
+    def computed(self, tile: Sequence[int], starts: bool = False, masked: bool = True) -> float:
+        """The cycles that the vector unit is busy with this tile; masked: with what masks pieces that reach over the
+        end of their rows."""
+        unit, cycles = self.machine.vector, 0.0
+        started = unit.streamed_cycles * (size(self.counts(tile)) - 1) if starts else 0
+        for step, again in zip(self.stages, self.again(tile), strict=True):
+            if step.view is None and step.function is not None:
                 elements = size([n for a, n in enumerate(self.extents) if a in step.axes | step.reduces])
                 dtype = dtype_name(step.elements[0])
                 known = [f for f in (step.function, "add") if unit.supports(f, dtype)]
                 once = started + (unit.cycles(known[0], dtype, elements) if known else elements)
-                if self._masked(step, tile):
+                if masked and self._masked(step, tile):
                     once += started + (unit.cycles("select", dtype, elements) if known else elements)
-                cycles[Pipe.V] += (1 + again[i]) * once
+                cycles += (1 + again) * once
         return cycles
 
     def _masked(self, step: Stage, tile: Sequence[int]) -> bool:
         """Whether the pieces that a step reduces are masked, as the last one reaches over the end of the rows."""
-        return self._in_pieces(tile) and any(reaches_over(self.extents[a], tile[a]) for a in step.reduces)
+        return self.is_cut(tile) and any(reaches_over(self.extents[a], tile[a]) for a in step.reduces)
 
-    def _again(self, tile: Sequence[int]) -> list[int]:
+    def again(self, tile: Sequence[int]) -> list[int]:
         """How often each step is done anew with this tile: in each walk over the pieces of rows but its first."""
-        if not self._in_pieces(tile):
+        if not self.is_cut(tile):
             return [0] * len(self.stages)
         return [self.pieces.walks.times(i) - 1 for i in range(len(self.stages))]
 
@@ -345,7 +351,7 @@ class VectorKernel(PlannedVector, WorkPriced):
 
     def _needed_bytes(self, tile: Sequence[int]) -> int:
         """Bytes of ub with this tile, what combines pieces of rows included."""
-        if not self._in_pieces(tile):
+        if not self.is_cut(tile):
             return self._ub_bytes(tile)
         return self._piece_bytes(self._pieces_of(tile, self.slots), tile, self.slots)
 
@@ -353,7 +359,7 @@ class VectorKernel(PlannedVector, WorkPriced):
         """Whether a kernel with this tile has room in ub."""
         if self._needed_bytes(tile) <= self.machine.spaces["ub"].bytes:
             return True
-        return not self._in_pieces(tile) and self._fits_built(tile)
+        return not self.is_cut(tile) and self._fits_built(tile)
 
     def _piece_bytes(self, pieces: RowPieces, tile: Sequence[int], slots: int) -> int:
         ragged = any(reaches_over(self.extents[a], tile[a]) for a in self.rows)
@@ -370,7 +376,7 @@ class VectorKernel(PlannedVector, WorkPriced):
         odd = next((a for a in self.paired if tile[a] % 2), None)
         if odd is not None:
             raise cannot_obey(name, f"a tile of {tile[odd]} along axis {odd}, where numbers are loaded in pairs")
-        if self._in_pieces(tile):
+        if self.is_cut(tile):
             why = self._why_whole()
             if why is not None:
                 raise cannot_obey(name, why)
@@ -462,7 +468,7 @@ class VectorKernel(PlannedVector, WorkPriced):
         loops = placed.loops()
 
         def write(w: VectorWriter) -> None:
-            if self._in_pieces(tile):
+            if self.is_cut(tile):
                 rows = [AxisLoop(a, counts[a]) for a in sorted(self.rows) if may_repeat(counts[a])]
                 self._pieces_of(tile, placed.slots).write(w, [*loops, *rows])
                 return

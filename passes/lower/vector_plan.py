@@ -27,7 +27,7 @@ class PlannedVector(FusionStages, NestedKernel):
         """Tiles along each axis."""
 
     @abstractmethod
-    def _in_pieces(self, tile: Sequence[int]) -> bool:
+    def is_cut(self, tile: Sequence[int]) -> bool:
         """Whether rows are read in pieces with this tile."""
 
     @abstractmethod
@@ -37,7 +37,7 @@ class PlannedVector(FusionStages, NestedKernel):
     def planned_axes(self, schedule: Schedule) -> list[PlannedAxis]:
         plan = as_vector("", schedule)
         assert plan.tile is not None and plan.grid is not None
-        counts, pieces = self.counts(plan.tile), self._in_pieces(plan.tile)
+        counts, pieces = self.counts(plan.tile), self.is_cut(plan.tile)
         found: list[PlannedAxis] = []
         for a, (extent, tile) in enumerate(zip(self.extents, plan.tile, strict=True)):
             if a in self.rows:
@@ -57,7 +57,7 @@ class PlannedVector(FusionStages, NestedKernel):
         assert plan.tile is not None and plan.grid is not None and plan.ub is not None
         counts = self.counts(plan.tile)
         outer = [a for a in self.outer if may_repeat(share(counts[a], plan.grid[a])[1])]
-        if self._in_pieces(plan.tile):
+        if self.is_cut(plan.tile):
             inner = [a for a in sorted(self.rows) if may_repeat(counts[a])]
             places = self._pieces_of(plan.tile, plan.ub).walks.places(plan.tile, outer, inner)
         else:

@@ -1,14 +1,16 @@
-"""All plans of a kernel of the vector cores that walks a domain: a tile along each axis, and how many cores.
+"""All plans of a kernel of the vector cores: a tile along each axis, and how many cores.
 
 Of lengths there are those of equal parts, and of divisions over so many cores the one with the least for the busiest.
-A level of a search fixes one axis, from the last one outwards, and the last level the cores.
+A search halves the tiles first, and then the cores.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
-from math import prod
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,50 +18,58 @@ import numpy as np
 from ...dialects.dtypes import size
 from ...dialects.graph import VectorSchedule
 from ...dialects.graph.schedules import Schedule
-from ...dialects.npu.types import Pipe
 from ...kernels.builder import divide_grid
 from ...kernels.columns import launching_vectors
-from ...kernels.space import Choice, Plans, PlanSpace, parts_of
+from ...kernels.space import Box, Choice, Plans, PlanSpace, parts_of
 from ...kernels.vector_cost import copy_cycles
 from .spaces import CORES, KernelSpace, checked, nearest
 
 if TYPE_CHECKING:
+    from .boxes import BoxKernel
     from .vector import VectorKernel
+    from .work_priced import WorkPriced
 
 BLOCK = 8
 """Lengths along the last axis are a multiple of this, as those that graph-schedule tries."""
 
-MOST_TABLE = 4096
-"""Tiles of a stage along its axes, of which the best is looked for at most."""
 
+class TileSpace(KernelSpace):
+    """The plans of a kernel of vector cores that all work that there is prices, two buffers in flight unless others are
+    asked for."""
 
-class VectorSpace(KernelSpace):
-    """The plans of a kernel that walks a domain, two buffers in flight unless others are asked for."""
-
-    def __init__(self, kernel: VectorKernel, name: str) -> None:
-        self.kernel, self.name, self.machine = kernel, name, kernel.machine
-        extents = kernel.extents
-        last = len(extents) - 1
+    def __init__(
+        self,
+        kernel: WorkPriced,
+        name: str,
+        extents: Sequence[int],
+        divided: Sequence[int],
+        like: VectorSchedule,
+    ) -> None:
+        """extents: of the axes that it walks; divided: those that cores share; like: what its schedules have beside a
+        tile and a grid."""
+        self.work, self.name, self.machine = kernel, name, kernel.machine
+        self.extents, self.divided, self.like = extents, divided, like
         self.order = [*reversed(range(len(extents)))]
-        """The axes in the order of the levels."""
+        """The axes in the order of the choices."""
         self.cores = tuple(range(1, self.machine.vector_cores + 1))
-        tiles = [
-            Choice(f"tile_{a}", self._lengths(a, BLOCK if a == last else 1), level)
-            for level, a in enumerate(self.order)
-        ]
-        self.space = PlanSpace((*tiles, Choice(CORES, self.cores, len(tiles))))
+        last = len(extents) - 1
+        tiles = [Choice(f"tile_{a}", self.lengths(a, BLOCK if a == last else 1)) for a in self.order]
+        self.space = PlanSpace((*tiles, Choice(CORES, self.cores, 1)))
         self.cycles: dict[tuple[int, ...], float] = {}
         """Cycles of all pipes with a tile, as far as known."""
-        self.tables: dict[int, np.ndarray] = {}
-        """Cycles of loads and stores, by their numbers and those of their axes, as far as known."""
         self.grids: dict[tuple[tuple[int, ...], int], tuple[int, ...] | None] = {}
 
-    def _lengths(self, axis: int, multiple: int) -> tuple[int, ...]:
-        kernel = self.kernel
-        if axis in kernel.rows and not kernel.reads_pieces:
-            return (kernel.extents[axis],)
-        found = parts_of(kernel.extents[axis], multiple)
-        return tuple(dict.fromkeys(n + n % 2 for n in found)) if axis in kernel.paired else found
+    @abstractmethod
+    def lengths(self, axis: int, multiple: int) -> tuple[int, ...]:
+        """The lengths of a tile along an axis, in multiples, the longest first."""
+
+    def least(self, box: Box, longest: Sequence[int], shortest: Sequence[int]) -> float | None:
+        """Cycles of all pipes with any tile of a box, at least; None where that is not known."""
+        return None
+
+    def _counts(self, tile: Sequence[int]) -> list[int]:
+        """Tiles along each axis."""
+        return [-(-n // t) for n, t in zip(self.extents, tile, strict=True)]
 
     # -- from numbers to schedules -----------------------------------------------------------------------------
 
@@ -67,15 +77,15 @@ class VectorSpace(KernelSpace):
         """The tile of a plan, all of the axes whose number it has not."""
         values = [*self.space.values(plan[: len(self.order)]).values()]
         by_axis = dict(zip(self.order, values, strict=False))
-        return tuple(by_axis.get(a, n) for a, n in enumerate(self.kernel.extents))
+        return tuple(by_axis.get(a, n) for a, n in enumerate(self.extents))
 
     def _grid(self, tile: tuple[int, ...], cores: int) -> tuple[int, ...] | None:
         """Cores along each axis; None where fewer cores do the same."""
         key = tile, cores
         if key not in self.grids:
-            counts = self.kernel.counts(tile)
-            divided = [n for n, _ in divide_grid([counts[a] for a in self.kernel.divided], cores)]
-            used = dict(zip(self.kernel.divided, divided, strict=True))
+            counts = self._counts(tile)
+            divided = [n for n, _ in divide_grid([counts[a] for a in self.divided], cores)]
+            used = dict(zip(self.divided, divided, strict=True))
             grid = tuple(used.get(a, 1) for a in range(len(counts)))
             self.grids[key] = grid if size(grid) == cores else None
         return self.grids[key]
@@ -85,8 +95,7 @@ class VectorSpace(KernelSpace):
         grid = self._grid(tile, self.cores[plan[-1]])
         if grid is None:
             return None
-        axes = tuple(map(tuple, self.kernel.merged))
-        return checked(self.kernel, self.name, VectorSchedule(axes, tile, grid, self.kernel.slots))
+        return checked(self.work, self.name, replace(self.like, tile=tile, grid=grid))
 
     def numbers(self, schedule: Schedule) -> tuple[int, ...] | None:
         values, choices = self._values(schedule), self.space.choices
@@ -122,14 +131,14 @@ class VectorSpace(KernelSpace):
             found[own] = self._of_tile(self._tile(head))[cores[own]]
         return found
 
-    def valid(self, rows: Plans) -> np.ndarray:
-        if rows.shape[1] < len(self.space.choices) or not len(rows):
-            return super().valid(rows)
-        heads, which = np.unique(rows[:, :-1], axis=0, return_inverse=True)
+    def valid(self, plans: Plans) -> np.ndarray:
+        if not len(plans):
+            return super().valid(plans)
+        heads, which = np.unique(plans[:, :-1], axis=0, return_inverse=True)
         able = np.array(
             [[self._grid(self._tile(head), n) is not None for n in self.cores] for head in heads.tolist()]
         )
-        return able[which.ravel(), rows[:, -1]]
+        return able[which.ravel(), plans[:, -1]]
 
     def _of_tile(self, tile: tuple[int, ...]) -> np.ndarray:
         """Microseconds with a tile, by how many cores work."""
@@ -137,14 +146,14 @@ class VectorSpace(KernelSpace):
         for i, cores in enumerate(self.cores):
             grid = self._grid(tile, cores)
             if grid is not None:
-                own, given = self.kernel.shared(tile, grid)
+                own, given = self.work.shared(tile, grid)
                 busiest = size([-(-n // g) for n, g in zip(own, given, strict=True)])
                 shares[i] = busiest / max(size(own), 1)
         return self._launches + self._cycles(tile) * shares / self.machine.clock_mhz
 
     def _cycles(self, tile: tuple[int, ...]) -> float:
         if tile not in self.cycles:
-            self.cycles[tile] = self.kernel.work(tile).cycles
+            self.cycles[tile] = self.work.work(tile).cycles
         return self.cycles[tile]
 
     @property
@@ -156,56 +165,123 @@ class VectorSpace(KernelSpace):
         """Microseconds to start kernels on each number of cores."""
         return np.asarray(launching_vectors(self.machine, np.array(self.cores)), float)
 
-    def bound(self, prefixes: Plans) -> np.ndarray:
-        """What all pipes take at least, shared by all cores evenly: with the best tile for each load and store by
-        itself, of those that begin so."""
-        found = np.empty(len(prefixes))
-        fixed = prefixes.shape[1]
-        for i, prefix in enumerate(prefixes.tolist()):
-            if fixed >= len(self.order):
-                cycles = self._cycles(self._tile(prefix))
-            else:
-                cycles = self._least(dict(zip(self.order, prefix, strict=False)))
-            found[i] = np.min(self._launches + cycles / np.array(self.cores) / self.machine.clock_mhz)
+    def bound(self, box: Box) -> float:
+        """What all pipes take at least, shared by cores as evenly as the tiles allow: with the best tile of the box for
+        each load and store by itself."""
+        found = self._bounds(box)
+        return 0.0 if found is None else float(np.min(found))
+
+    def parts(self, box: Box) -> Sequence[Box]:
+        low, high = box
+        if low[:-1] != high[:-1]:
+            return self.space.halves(box)
+        tile = self._tile(low)
+        found = self._bounds(box)
+        assert found is not None
+        for i in np.argsort(found, kind="stable").tolist():
+            if self._grid(tile, self.cores[low[-1] + i]) is not None:
+                return self.space.around(box, len(low) - 1, low[-1] + i)
+        return []
+
+    def _bounds(self, box: Box) -> np.ndarray | None:
+        """What all pipes take at least, for each number of cores of a box; None where that is not known."""
+        longest, shortest = (self._tile(side) for side in box)
+        cycles = self._cycles(longest) if longest == shortest else self.least(box, longest, shortest)
+        if cycles is None:
+            return None
+        own = slice(box[0][-1], box[1][-1] + 1)
+        cores = np.array(self.cores[own])
+        tiles = self._tiles_in(box)
+        share = (np.ceil(tiles[:, None] / cores) / tiles[:, None]).min(axis=0)
+        return self._launches[own] + cycles * share / self.machine.clock_mhz
+
+    def _tiles_in(self, box: Box) -> np.ndarray:
+        """How many tiles cores may share, with the tiles of a box."""
+        found = np.ones(1)
+        for at, a in enumerate(self.order):
+            if a in self.divided:
+                lengths = np.array(self.space.choices[at].values[box[0][at] : box[1][at] + 1])
+                counts = np.ceil(self.extents[a] / lengths)
+                found = np.unique(np.outer(found, counts))
         return found
 
-    def _least(self, fixed: dict[int, int]) -> float:
-        """Cycles of all pipes with any tile that has these numbers of its axes, at least."""
-        total = self._computed
-        for i, (stage, axes) in enumerate(self._copies):
-            if prod(len(self._choice(a).values) for a in axes if a not in fixed) > MOST_TABLE:
-                continue
-            known = self.tables.get(i)
-            if known is None:
-                if prod(len(self._choice(a).values) for a in axes) > MOST_TABLE:
-                    continue
-                known = self.tables[i] = self._table(stage, axes)
-            total += known[tuple(fixed.get(a, slice(None)) for a in axes)].min()
-        return float(total)
 
-    def _choice(self, axis: int) -> Choice:
-        return self.space.choices[self.order.index(axis)]
+class VectorSpace(TileSpace):
+    """The plans of a kernel that walks a domain."""
 
-    def _table(self, stage: int, axes: Sequence[int]) -> np.ndarray:
-        """Cycles of a load or a store, by the numbers of its axes."""
-        step = self.kernel.stages[stage]
-        assert step.view is not None
-        found = np.empty([len(self._choice(a).values) for a in axes])
-        for at in np.ndindex(found.shape):
-            tile = list(self.kernel.extents)
-            for a, i in zip(axes, at, strict=True):
-                tile[a] = self._choice(a).values[i]
-            warm = step.source in self.kernel.warm
-            found[at] = copy_cycles(step.kind, step.view, step.box(tile), self.machine, warm)
-        return found
+    def __init__(self, kernel: VectorKernel, name: str) -> None:
+        self.kernel = kernel
+        self.copies: dict[tuple[int, tuple[int, ...], bool], float] = {}
+        """Cycles of loads and stores, by their numbers and what they have at once, as far as known."""
+        self.computed: dict[bool, float] = {}
+        """Cycles of the vector unit, by whether rows are in pieces, as far as known."""
+        like = VectorSchedule(axes=tuple(map(tuple, kernel.merged)), ub=kernel.slots)
+        super().__init__(kernel, name, kernel.extents, kernel.divided, like)
 
-    @cached_property
-    def _copies(self) -> list[tuple[int, list[int]]]:
-        """The loads and stores, by number, with the axes along which they move."""
-        steps = enumerate(self.kernel.stages)
-        return [(i, sorted({*s.moves} | {*s.axes})) for i, s in steps if s.view is not None]
+    def lengths(self, axis: int, multiple: int) -> tuple[int, ...]:
+        kernel = self.kernel
+        if axis in kernel.rows and not kernel.reads_pieces:
+            return (kernel.extents[axis],)
+        found = parts_of(kernel.extents[axis], multiple)
+        return tuple(dict.fromkeys(n + n % 2 for n in found)) if axis in kernel.paired else found
 
-    @cached_property
-    def _computed(self) -> float:
-        """Cycles of the vector unit, whatever the tile is."""
-        return self.kernel.work(tuple(self.kernel.extents)).pipes.get(Pipe.V, 0.0)
+    def least(self, box: Box, longest: Sequence[int], shortest: Sequence[int]) -> float:
+        """Cycles of all pipes with any tile of a box, at least."""
+        again, total = self.kernel.again(longest), self._computed(longest)
+        for i, step in enumerate(self.kernel.stages):
+            if step.view is not None:
+                warm = step.source in self.kernel.warm
+                total += self._copied(i, box, longest, shortest, warm)
+                if again[i]:
+                    total += again[i] * self._copied(i, box, longest, shortest, True)
+        return total
+
+    def _copied(self, i: int, box: Box, longest: Sequence[int], shortest: Sequence[int], warm: bool) -> float:
+        """Cycles of a load or a store with any tile of a box, at least. It takes less with more at once along all axes
+        but the first, in the order in which elements lie in memory, of which the box has parts: of that all lengths are
+        tried. Of others one element may leave the starts of runs in line."""
+        step, whole = self.kernel.stages[i], self.kernel.extents
+        others = {*step.moves} | {*step.axes}
+        tried: list[list[int]] = [[n] for n in longest]
+        for a in others:
+            if shortest[a] == 1 != longest[a]:
+                tried[a].append(1)
+        found: list[float] = []
+        for a in step.in_memory():
+            at = self.order.index(a)
+            lengths = self.space.choices[at].values[box[0][at] : box[1][at] + 1]
+            tried[a] = [n for n in lengths if n < whole[a]]
+            found += [self._copy(i, step.box(tile), warm) for tile in product(*tried)]
+            if lengths[0] < whole[a]:
+                return min(found)
+            tried[a] = [whole[a]]
+        return min([*found, *(self._copy(i, step.box(tile), warm) for tile in product(*tried))])
+
+    def _copy(self, i: int, moved: Sequence[int], warm: bool) -> float:
+        """Cycles of a load or a store of so many elements along each axis at once."""
+        key = i, tuple(moved), warm
+        if key not in self.copies:
+            step = self.kernel.stages[i]
+            assert step.view is not None
+            self.copies[key] = copy_cycles(step.kind, step.view, moved, self.machine, warm, rounded=False)
+        return self.copies[key]
+
+    def _computed(self, longest: Sequence[int]) -> float:
+        """Cycles of the vector unit with tiles that are no longer, at least."""
+        key = self.kernel.is_cut(longest)
+        if key not in self.computed:
+            self.computed[key] = self.kernel.computed(tuple(longest), masked=False)
+        return self.computed[key]
+
+
+class BoxSpace(TileSpace):
+    """The plans of a kernel that takes boxes of its domain, of which nothing is known before their tiles are."""
+
+    def __init__(self, kernel: BoxKernel, name: str) -> None:
+        self.kernel = kernel
+        divided = [a for a in range(len(kernel.domain)) if a not in kernel.in_order]
+        super().__init__(kernel, name, kernel.domain, divided, VectorSchedule(ub=kernel.slots))
+
+    def lengths(self, axis: int, multiple: int) -> tuple[int, ...]:
+        extent = self.kernel.domain[axis]
+        return (extent,) if axis in self.kernel.whole else parts_of(extent, multiple)

@@ -46,7 +46,8 @@ def test_what_was_tuned_is_taken_by_itself(home: Path, capsys: pytest.CaptureFix
     tuned = tw.tune(softmax, x, search="random", evaluations=60, verify=3)
     assert tuned.store is not None and tuned.store.path == own_path() and own_path().is_file()
     report = tw.compile(softmax, x).report()
-    assert report.microseconds == tuned.report.after and report.known_plans == (tuned.report.after < tuned.report.before)
+    assert report.microseconds == tuned.report.after
+    assert report.known_plans == (tuned.report.after < tuned.report.before)
     assert tw.compile(softmax, x, options=tw.Options(plans="")).report().microseconds == tuned.report.before
     assert main(["kb", "list"]) == 0 and "reduce" in capsys.readouterr().out
     assert not (home / "other").exists()

@@ -1,8 +1,8 @@
 """Branch and bound: the best plan under a price, and the proof; or the best after a budget, and the gap.
 
-A node is a row of numbers for the first levels of a space. Of its children those are looked at whose bound is below the
-best plan so far, the least bound first; a child of the last level is a plan, which is priced. So the least bound of
-what is left open is a bound for all plans.
+A node is a box of plans, which are side by side in the space, with a time that none of them takes less than. The box
+of the least bound is taken apart, and a box of one plan is priced; what cannot beat the best plan so far is left out.
+So the least bound of what is left is a bound for all plans.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from typing import Protocol
 
 import numpy as np
 
-from ...kernels.space import Plans, PlanSpace
+from ...kernels.space import Box, Plans, PlanSpace, plans_in
 
 Plan = tuple[int, ...]
 """A plan: for each choice the number of its value."""
 
-MOST_CHILDREN = 1 << 18
-"""Plans of one node that are priced together, at most."""
+ROUNDED = 1 - 1e-12
+"""Of equal times one may be so much of another one: sums are rounded."""
+
+MOST_PLANS = 1 << 18
+"""Plans that are priced together, at most."""
 
 
 class Priced(Protocol):
@@ -38,12 +41,16 @@ class Priced(Protocol):
         """Microseconds of plans, whether they fit or not."""
         ...
 
-    def valid(self, rows: Plans) -> np.ndarray:
-        """Which rows begin a plan at all."""
+    def valid(self, plans: Plans) -> np.ndarray:
+        """Which rows are plans at all."""
         ...
 
-    def bound(self, prefixes: Plans) -> np.ndarray:
-        """What no plan that begins so takes less than."""
+    def bound(self, box: Box) -> float:
+        """What no plan of a box takes less than; infinity where none of its rows is one."""
+        ...
+
+    def parts(self, box: Box) -> Sequence[Box]:
+        """Boxes that have all plans of one together."""
         ...
 
 
@@ -52,9 +59,9 @@ class Found:
     """What a search found.
 
     plan: the best one, None where none fits; microseconds: its price; bound: what no plan takes less than; priced:
-    plans whose price was asked for; bounded: rows whose bound was; tested: plans of which it was asked whether they
-    fit; best: the best ones, at most as many as asked for, the best first; trace: the best price after so many priced
-    plans, each time it changed.
+    plans whose price was asked for; bounded: boxes of plans whose bound was; tested: plans of which it was asked
+    whether they fit; best: the best ones, at most as many as asked for, the best first; trace: the best price after so
+    many priced plans, each time it changed.
     """
 
     plan: Plan | None = None
@@ -69,7 +76,7 @@ class Found:
     @property
     def certified(self) -> bool:
         """Whether it is proven that no plan is better."""
-        return self.plan is not None and self.bound >= self.microseconds * (1 - 1e-12)
+        return self.plan is not None and self.bound >= self.microseconds * ROUNDED
 
     @property
     def gap(self) -> float:
@@ -99,7 +106,7 @@ def exact(
     end = None if seconds is None else monotonic() + seconds
     if start:
         search.judge(np.array(start, np.int64))
-    search.open(np.zeros((1, 0), np.int64), 0)
+    search.add([kernel.space.whole], 0.0)
     found = search.found
     while search.nodes:
         if search.nodes[0][0] >= search.limit:
@@ -107,8 +114,8 @@ def exact(
         if (most is not None and found.evaluations >= most) or (end is not None and monotonic() >= end):
             found.bound = min(search.nodes[0][0], found.microseconds)
             return found
-        _, _, prefix, level = heapq.heappop(search.nodes)
-        search.open(np.array([prefix], np.int64).reshape(1, -1), level)
+        bound, _, _, box = heapq.heappop(search.nodes)
+        search.add(kernel.parts(box), bound)
     found.bound = found.microseconds if found.plan is not None else inf
     return found
 
@@ -116,10 +123,10 @@ def exact(
 class _Search:
     def __init__(self, kernel: Priced, fits: Callable[[Plan], bool], keep: int) -> None:
         self.kernel, self.fits, self.keep = kernel, fits, keep
-        self.space = kernel.space
         self.found = Found()
-        self.nodes: list[tuple[float, int, Plan, int]] = []
-        """Open ones: bound, a number that orders equals, the row, and the level that comes next."""
+        self.nodes: list[tuple[float, int, int, Box]] = []
+        """Boxes that are left: bound, plans, a number that orders equals, and the box. Of equal bounds the smallest box
+        is taken first, so that there is a plan soon."""
         self.order = count()
         self.seen: set[Plan] = set()
 
@@ -127,38 +134,36 @@ class _Search:
     def limit(self) -> float:
         """The price from which on a plan is none of the best."""
         best = self.found.best
-        return best[-1][0] if len(best) == self.keep else inf
+        return best[-1][0] * ROUNDED if len(best) == self.keep else inf
 
-    def open(self, prefix: Plans, level: int) -> None:
-        """Looks at the children of a node."""
-        if level >= self.space.levels:
-            self.judge(prefix)
-            return
-        children = self.space.extended(prefix, level)
-        children = children[self.kernel.valid(children)]
-        if level == self.space.levels - 1:
-            for begin in range(0, len(children), MOST_CHILDREN):
-                self.judge(children[begin : begin + MOST_CHILDREN])
-            return
-        bounds = self.kernel.bound(children)
-        self.found.bounded += len(children)
-        for bound, child in zip(bounds.tolist(), children.tolist(), strict=True):
-            if bound < self.limit:
-                heapq.heappush(self.nodes, (bound, next(self.order), tuple(child), level + 1))
+    def add(self, boxes: Sequence[Box], least: float) -> None:
+        """Looks at boxes, of which no plan takes less than is said."""
+        for box in boxes:
+            if plans_in(box) == 1:
+                self.judge(PlanSpace.plans(box))
+                continue
+            bound = max(self.kernel.bound(box), least)
+            self.found.bounded += 1
+            if bound <= 0 and plans_in(box) <= MOST_PLANS:  # nothing is known of them
+                self.judge(PlanSpace.plans(box))
+            elif bound < self.limit:
+                heapq.heappush(self.nodes, (bound, plans_in(box), next(self.order), box))
 
     def judge(self, plans: Plans) -> None:
         """Prices plans, and keeps the best ones that fit: whether one does is asked of those alone that would be
         kept."""
         found = self.found
+        known = np.array([tuple(plan) in self.seen for plan in plans.tolist()], bool)
+        plans = plans[self.kernel.valid(plans) & ~known]
+        if not len(plans):
+            return
         us = self.kernel.price(plans)
         found.priced += len(plans)
         for i in np.argsort(us, kind="stable").tolist():
             price, plan = float(us[i]), tuple(plans[i].tolist())
-            if price >= self.limit or price == inf:
-                return
-            if plan in self.seen:
-                continue
             self.seen.add(plan)
+            if price >= self.limit or price == inf:
+                continue
             found.tested += 1
             if not self.fits(plan):
                 continue

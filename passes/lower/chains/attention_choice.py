@@ -214,7 +214,7 @@ class AttentionChoice(RowTiles):
     def _cheapest(self, tried: Sequence[tuple[int, int, int]]) -> list[AttentionSchedule]:
         """For rows, keys and places the schedule of which the cube takes least, with the first of its grids."""
         found = [
-            [self._completed(*each, *summed) for summed in self._summed_at_once(*each)] for each in tried
+            [self.completed_tile(*each, *summed) for summed in self._summed_at_once(*each)] for each in tried
         ]
         cycles = iter(self._cube_cycles([s for several in found for s in several]))
         least: list[AttentionSchedule] = []
@@ -229,7 +229,7 @@ class AttentionChoice(RowTiles):
         cores = min(self.asked.cores or self.machine.cube_cores, self.machine.cube_cores)
         return self.asked.grid or tuple(n for n, _ in divide_grid(counts, cores))
 
-    def _completed(
+    def completed_tile(
         self, rows: int, keys: int, places: int, scored: int, columns: int, sums: int
     ) -> AttentionSchedule:
         """A schedule without a grid."""
@@ -251,13 +251,13 @@ class AttentionChoice(RowTiles):
         loaded = (self.machine.spaces["l1"].bytes - others) // (2 * each)
         scored = [asked.scored] if asked.scored else [n for n in equal_parts(keys)[:2] if n <= loaded]
         found = []
-        for columns in (asked.columns,) if asked.columns else self._columns_tried:
+        for columns in (asked.columns,) if asked.columns else self.columns_tried:
             for sums in (asked.l0c,) if asked.l0c else (2, 1):
                 room = self.machine.spaces["l0c"].bytes // (rows * 4 * sums)
                 fitting = [n for n in scored if n * len(self.loaded) + columns * self._totals(places) <= room]
                 found += [(fitting[0], columns, sums)] if fitting else []
         return found or [
-            ((scored or equal_parts(keys))[-1], asked.columns or self._columns_tried[-1], asked.l0c or 1)
+            ((scored or equal_parts(keys))[-1], asked.columns or self.columns_tried[-1], asked.l0c or 1)
         ]
 
     def _totals(self, places: int) -> int:
@@ -296,7 +296,7 @@ class AttentionChoice(RowTiles):
         return [(size([p.extents[a] for a in p.k_axes]), itemsize(element_of(p.anchor.lhs))) for p in self.scores]
 
     @property
-    def _columns_tried(self) -> list[int]:
+    def columns_tried(self) -> list[int]:
         """Columns of a part of the result: all, where sums stay in l0c over the pieces."""
         return [self.wide] if self.softmax is None else equal_parts(self.wide)
 
@@ -323,7 +323,7 @@ class AttentionChoice(RowTiles):
             return f"steps of {s.summed} keys do not divide {s.keys}"
         if self.wide % s.columns:
             return f"{s.columns} columns at once do not divide {self.wide}"
-        if s.columns not in self._columns_tried:
+        if s.columns not in self.columns_tried:
             return f"its sums stay in l0c, so that columns must be all {self.wide}"
         if (s.places or 1) > (1 if self.pieces(s.keys) == 1 else 2):
             return f"{s.places} places are too many: there can be 2 where there are several pieces of keys"

@@ -17,7 +17,9 @@ from ....kernels.chain_cost import ChainFacts, ChainPlans
 from ....kernels.columns import as_list, columns, most
 from ....kernels.price import Price
 from ..scheduled import as_attention
+from ..spaces import KernelSpace
 from .attention_choice import AttentionChoice
+from .chain_space import ChainSpace
 
 CHOSEN = attrgetter("rows", "keys", "scored", "columns", "buffered", "features", "summed", "places", "l0c")
 """What of a schedule a piece of the keys depends on."""
@@ -25,6 +27,9 @@ CHOSEN = attrgetter("rows", "keys", "scored", "columns", "buffered", "features",
 
 class AttentionCosts(AttentionChoice):
     """The price of chained products."""
+
+    def space(self, name: str) -> KernelSpace:
+        return ChainSpace(self, name)
 
     def price(self, schedule: Schedule) -> Price:
         return self.facts.price(self.plans([as_attention("", schedule)]))

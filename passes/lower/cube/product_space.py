@@ -1,7 +1,7 @@
 """All plans of a product: steps of the cube, loads of both operands, which loop is the inner one, and cores.
 
-Of lengths there are those of equal parts: with the same number of parts a longer one costs no less. A level of a search
-fixes the step, the next one the loads and the loop, the last one the cores.
+Of lengths there are those of equal parts: with the same number of parts a longer one costs no less. A search halves the
+steps first, then the loads and the loop, then the cores. product_bounds.py says what no plan takes less than.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 from ....dialects.dtypes import size
 from ....dialects.graph import CubeSchedule
 from ....dialects.graph.schedules import Schedule
-from ....kernels.columns import launching, missing
 from ....kernels.product import FRACTAL, Extents
 from ....kernels.product_cost import TileCosts
-from ....kernels.space import Choice, Plans, PlanSpace, parts_of
+from ....kernels.space import Box, Choice, Plans, PlanSpace, parts_of
 from ..spaces import CORES, KernelSpace, checked, nearest
 from .cube_loads import loads_of
 from .cube_schedule import accumulators, tile_of
+from .product_bounds import ProductBounds
 
 if TYPE_CHECKING:
     from .contraction_choice import ContractionChoice
@@ -45,21 +45,22 @@ class ProductSpace(KernelSpace):
         depths = self._apart(depths, lambda n: tile_of(problem, FRACTAL, FRACTAL, n), problem.k)
         self.cut = [a for a in problem.out if problem.extents[a] > 1 and a not in problem.whole]
         """The axes of the result that cores share."""
-        self.divisions = _divisions([problem.extents[a] for a in self.cut], self.machine.cube_cores)
+        divisions = _divisions([problem.extents[a] for a in self.cut], self.machine.cube_cores)
+        self.divisions = tuple(sorted(divisions, key=lambda each: (size(each), each)))
         self.space = PlanSpace(
             (
                 Choice("rows", rows),
                 Choice("columns", columns),
                 Choice("depth", depths),
                 Choice("loads", self._loads_tried(), 1),
-                Choice("inner", ("n",) if problem.whole else ("m", "n"), 1),
-                Choice(CORES, self.divisions, 2),
+                Choice("inner", ("n",) if problem.whole else ("m", "n"), 2),
+                Choice(CORES, self.divisions, 3),
             )
         )
         self.grids = np.array(self.divisions, np.int64).reshape(len(self.divisions), -1)
         """The divisions, one a row."""
         self.working: dict[Extents, np.ndarray] = {}
-        self.bases: dict[Extents, TileCosts] = {}
+        self.bases: dict[tuple[Extents, str], TileCosts] = {}
         self.steps: dict[tuple[int, int, int], Extents | None] = {}
         self.loads: dict[Extents, tuple[Extents, Extents] | None] = {}
 
@@ -150,6 +151,8 @@ class ProductSpace(KernelSpace):
         found = self._schedule(self.space.values(plan))
         if found is None or found.step is None or not self._working(found.step)[plan[-1]]:
             return None
+        if plan[4] and not self._looped(found.step)[plan[-1]]:
+            return None
         if not self.kernel.rows_fit(found):
             return None
         return checked(self.kernel, self.name, found)
@@ -175,7 +178,9 @@ class ProductSpace(KernelSpace):
         number = next(same, None)
         if number is None:
             return None
-        return (*found, number, choices[4].values.index(schedule.inner), self.divisions.index(grid))
+        division = self.divisions.index(grid)
+        inner = choices[4].values.index(schedule.inner) if self._looped(schedule.step)[division] else 0
+        return (*found, number, inner, division)
 
     def near(self, schedule: Schedule) -> tuple[int, ...] | None:
         if not isinstance(schedule, CubeSchedule) or not (schedule.step and schedule.lhs and schedule.rhs):
@@ -188,22 +193,26 @@ class ProductSpace(KernelSpace):
         boxes = schedule.lhs, schedule.rhs
         ratios = [size([n // max(s, 1) for n, s in zip(box, step, strict=True)]) for box in boxes]
         pairs = choices[3].values
-        loads = [i for i in range(len(pairs)) if self.valid(np.array([[*found, i, 0]]))[0]]
+        loads = [i for i in range(len(pairs)) if self._loads_of((*found, i)) is not None]
         if not loads:
             return None
 
         def far(i: int) -> float:
             return sum(abs(log(max(n, 1) / max(wanted, 1))) for n, wanted in zip(pairs[i], ratios, strict=True))
 
-        inner = choices[4].values.index(schedule.inner) if schedule.inner in choices[4].values else 0
-        head = [*found, min(loads, key=far), inner]
-        rows = np.array([[*head, i] for i in range(len(self.divisions))])
-        able, grid = np.flatnonzero(self.valid(rows)).tolist(), [schedule.grid[a] for a in self.cut]
+        wanted = choices[4].values.index(schedule.inner) if schedule.inner in choices[4].values else 0
+        head, loops = [*found, min(loads, key=far)], range(len(choices[4].values))
+        plans = {inner: np.array([[*head, inner, i] for i in range(len(self.divisions))]) for inner in loops}
+        valid = {inner: np.flatnonzero(self.valid(own)).tolist() for inner, own in plans.items()}
+        able, grid = valid[0], [schedule.grid[a] for a in self.cut]
 
         def apart(i: int) -> float:
             return sum(abs(log(n / max(wanted, 1))) for n, wanted in zip(self.divisions[i], grid, strict=True))
 
-        return (*head, min(able, key=apart)) if able else None
+        if not able:
+            return None
+        division = min(able, key=apart)
+        return (*head, wanted if division in valid[wanted] else 0, division)
 
     def _working(self, step: Extents) -> np.ndarray:
         """With which divisions all cores have work, where tiles have this step."""
@@ -212,38 +221,46 @@ class ProductSpace(KernelSpace):
             self.working[step] = (-(-counts // -(-counts // self.grids)) == self.grids).all(axis=1)
         return self.working[step]
 
+    def _looped(self, step: Extents) -> np.ndarray:
+        """With which divisions it matters which loop is the inner one: a core has several tiles along rows and along
+        columns, or does more to a tile before its inner loop."""
+        if self.machine.fused:
+            return np.ones(len(self.divisions), bool)
+        counts = np.array([self.problem.tiles(a, step[a]) for a in self.cut], np.int64)
+        several = np.asarray(-(-counts // self.grids) > 1)
+        sides = (np.array([a in axes for a in self.cut], bool) for axes in (self.problem.m, self.problem.n))
+        return np.all([several[:, side].any(axis=1) for side in sides], axis=0)
+
     # -- prices ------------------------------------------------------------------------------------------------
 
-    def valid(self, rows: Plans) -> np.ndarray:
-        fixed, first = rows.shape[1], self.space.fixed(2)
-        if fixed < first or not len(rows):
-            return np.array([self._begins(self.space.values(row)) for row in rows.tolist()], bool)
-        heads, which = np.unique(rows[:, :first], axis=0, return_inverse=True)
-        known = [self._begins(self.space.values(head)) for head in heads.tolist()]
-        if fixed == first:
-            return np.array(known, bool)[which.ravel()]
-        able = np.zeros((len(heads), len(self.divisions)), bool)
-        for i in np.flatnonzero(known).tolist():
-            values = self.space.values(heads[i].tolist())
-            step = self._step(values["rows"], values["columns"], values["depth"])
-            assert step is not None
-            able[i] = self._working(step)
-        return able[which.ravel(), rows[:, first]]
+    def valid(self, plans: Plans) -> np.ndarray:
+        able = np.zeros(len(plans), bool)
+        if not len(plans):
+            return able
+        heads, which = np.unique(plans[:, :-1], axis=0, return_inverse=True)
+        working = np.zeros((len(heads), len(self.divisions)), bool)
+        for i, head in enumerate(heads.tolist()):
+            step = self._step_of(head)
+            if step is not None and self._loads_of(head[:4]) is not None:
+                working[i] = self._working(step) & (self._looped(step) if head[4] else True)
+        return working[which.ravel(), plans[:, -1]]
 
-    def _begins(self, values: Mapping[str, Any]) -> bool:
-        """Whether there is a step with these values, and loads of it that may fit."""
-        step = self._step(values["rows"], values["columns"], values["depth"])
-        if step is None or "loads" not in values:
-            return step is not None
-        loads = self._loaded(step, *values["loads"])
-        return loads is not None and self._may_fit(loads)
+    def _step_of(self, head: Sequence[int]) -> Extents | None:
+        """The step of a plan; None where it has no room."""
+        rows, columns, depth = (c.values[i] for c, i in zip(self.space.choices[:3], head, strict=False))
+        return self._step(rows, columns, depth)
+
+    def _loads_of(self, head: Sequence[int]) -> tuple[Extents, Extents] | None:
+        """The loads of a plan; None where there are none that may fit."""
+        step = self._step_of(head)
+        loads = None if step is None else self._loaded(step, *self.space.choices[3].values[head[3]])
+        return loads if loads is not None and self._may_fit(loads) else None
 
     def price(self, plans: Plans) -> np.ndarray:
         found = np.full(len(plans), np.inf)
         if not len(plans):
             return found
-        first = self.space.fixed(2)
-        heads, which = np.unique(plans[:, :first], axis=0, return_inverse=True)
+        heads, which = np.unique(plans[:, :-1], axis=0, return_inverse=True)
         schedules = [self._schedule(self.space.values(head)) for head in heads.tolist()]
         for inner in self.space.choices[4].values:
             own = {i: s for i, s in enumerate(schedules) if s is not None and s.inner == inner}
@@ -252,7 +269,7 @@ class ProductSpace(KernelSpace):
             number = np.full(len(heads), -1)
             number[[*own]] = range(len(own))
             at = np.flatnonzero(number[which.ravel()] >= 0)
-            of, division = number[which.ravel()[at]], plans[at, first]
+            of, division = number[which.ravel()[at]], plans[at, -1]
             cores, one = dict(zip(self.cut, self.grids[division].T, strict=True)), np.ones(len(at), np.int64)
             run = self.kernel.run_of(
                 [self.kernel.tile_costs_of(s) for s in own.values()],
@@ -268,79 +285,57 @@ class ProductSpace(KernelSpace):
             found[at] = np.where(working, us, np.inf)
         return found
 
-    def bound(self, prefixes: Plans) -> np.ndarray:
-        """A roofline: as many tiles for the busiest core as the best division gives, whatever is read alike."""
-        return np.array([self._bound(self.space.values(prefix)) for prefix in prefixes.tolist()], float)
+    def bound(self, box: Box) -> float:
+        return float(np.min(self._bounds(box), initial=np.inf))
 
-    def _bound(self, values: Mapping[str, Any]) -> float:
-        step = self._step(values["rows"], values["columns"], values["depth"])
+    def parts(self, box: Box) -> Sequence[Box]:
+        low, high = box
+        if low[:-1] != high[:-1]:
+            return self.space.halves(box)
+        rows = np.array([(*low[:-1], i) for i in range(low[-1], high[-1] + 1)])
+        found = np.where(self.valid(rows), self._bounds(box), np.inf)
+        best = int(np.argmin(found))
+        return self.space.around(box, len(low) - 1, low[-1] + best) if np.isfinite(found[best]) else []
+
+    def _bounds(self, box: Box) -> np.ndarray:
+        """Microseconds that no plan of a box takes less than, for each of its divisions; none where no plan fits."""
+        low, high = box
+        step = self._step_of(low)  # the smallest one
         if step is None:
-            return np.inf
-        loads = None
-        if "loads" in values:
-            loads = self._loaded(step, *values["loads"])
-            if loads is None or not self._may_fit(loads):
-                return np.inf
-        tiles, cost = self._base(step), self._base(step).cost
-        own = np.ceil(size(tiles.counts) / self._cores)
-        total, first = self._loading(step, loads, own)
-        overlaps = accumulators(self.problem, dict(enumerate(step)), self.machine) > 1
-        turn = np.maximum(total / own, max(cost.mte1, cost.mma if overlaps else cost.mma + cost.held))
-        epilogue = 0.0 if self.kernel.outside.reduces else cost.epilogue
-        late = max(cost.fix, epilogue, cost.stored, cost.turn)
-        cycles = first + turn + (own - 1) * np.maximum(turn, late) + cost.fix + epilogue
-        return float(np.min(cycles / self.machine.clock_mhz + self._launches[cost.epilogue > 0]))
+            return np.zeros(0)
+        grids = self.grids[low[-1] : high[-1] + 1]
+        if low[:3] != high[:3]:
+            return self.bounds.of_steps(low[:3], high[:3], grids)
+        heads = ((*low[:3], i) for i in range(low[3], high[3] + 1))
+        loads = [found for head in heads if (found := self._loads_of(head)) is not None]
+        if not loads:
+            return np.zeros(0)
+        if low[4] and not self._looped(step)[low[-1] : high[-1] + 1].any():
+            return np.zeros(0)
+        loops = self.space.choices[4].values[low[4] : high[4] + 1][: None if self.machine.fused else 1]
+        return np.min([self.bounds.of_step(step, loads, inner, grids) for inner in loops], axis=0)
 
-    def _base(self, step: Extents) -> TileCosts:
+    @cached_property
+    def bounds(self) -> ProductBounds:
+        """What no plan takes less than."""
+        return ProductBounds(self)
+
+    def base(self, step: Extents, inner: str) -> TileCosts:
         """What tiles with a step cost, whatever their loads are."""
-        if step not in self.bases:
-            only = self._of(step, (step, step), self.space.choices[4].values[0], self.divisions[0])
-            self.bases[step] = self.kernel.tile_costs_of(only)
-        return self.bases[step]
+        if (step, inner) not in self.bases:
+            only = self._of(step, (step, step), inner, self.divisions[0])
+            self.bases[step, inner] = self.kernel.tile_costs_of(only)
+        return self.bases[step, inner]
 
     def _may_fit(self, loads: tuple[Extents, Extents]) -> bool:
         """Whether there may be room in l1: a load is buffered once where it has all of k, and is for all tiles."""
         each = self.kernel.l1_bytes(*loads)
-        once = [self._has_all(box) for box in loads]
+        once = [self.has_all(box) for box in loads]
         return sum(n * (2 - all_) for n, all_ in zip(each, once, strict=True)) <= self.machine.spaces["l1"].bytes
 
-    def _has_all(self, box: Extents) -> bool:
+    def has_all(self, box: Extents) -> bool:
+        """Whether a load has all of k."""
         return all(self.problem.extents[a] <= box[a] for a in self.problem.k)
-
-    def _loading(
-        self, step: Extents, loads: tuple[Extents, Extents] | None, own: np.ndarray
-    ) -> tuple[np.ndarray, float]:
-        """Cycles of MTE2 that all tiles of a core take at least, and those before the first one, where a core has so
-        many tiles, for each number of cores. All operands come from HBM once; what one load has for all tiles is loaded
-        once. Where loads are not known, no loads of parts take less than one of all of k."""
-        problem, move = self.problem, self.machine.moves["gm", "l1"]
-        whole = tuple(problem.extents[a] if a in problem.k else n for a, n in enumerate(step))
-        boxes = loads or (whole, whole)
-        total, first, crossing = np.zeros(len(own)), 0.0, np.zeros(len(own))
-        for side, box in enumerate(boxes):
-            load, times = self.kernel.loads_of(box)[side], problem.times(box)
-            may_stay = self._has_all(box) and self.kernel.l1_bytes(box, box)[side] <= self.machine.spaces["l1"].bytes
-            loaded = times * (1.0 if may_stay else own)
-            asked = np.maximum(loaded * load.bytes, 1.0)
-            missed = np.minimum(self.kernel.outside.operands[side] / self._cores / asked, 1.0)
-            alone = float(missing(move, load.bus, load.cycles))
-            total = total + loaded * (load.cycles * (1 - missed) + alone * missed)
-            crossing = crossing + loaded * load.bus * missed * self._cores
-            first += (load if loads else self.kernel.loads_of(step)[side]).cycles
-        return np.maximum(total, crossing / (self.machine.hbm_bytes_per_cycle * move.hbm_share)), first
-
-    @cached_property
-    def _cores(self) -> np.ndarray:
-        return np.arange(1, self.machine.cube_cores + 1)
-
-    @property
-    def _launches(self) -> dict[bool, np.ndarray]:
-        return {mixed: us * (not self.joined) for mixed, us in self._starts.items()}
-
-    @cached_property
-    def _starts(self) -> dict[bool, np.ndarray]:
-        """Microseconds to start kernels on each number of cores, with their vector cores or without."""
-        return {mixed: launching(self.machine, self._cores, mixed) for mixed in (False, True)}
 
 
 def _divisions(extents: Sequence[int], cores: int) -> tuple[tuple[int, ...], ...]:

@@ -156,7 +156,7 @@ class VectorProductKernel(VectorKernel):
     def _needed_bytes(self, tile: Sequence[int]) -> int:
         """Bytes of ub with this tile: results are written over what ends there."""
         needed = self.stages.ub_bytes(tile, self.slots, in_place=True)
-        if not self._in_pieces(tile):
+        if not self.is_cut(tile):
             return needed
         rest = [self.extents[a] % n if a in self.rows else n for a, n in enumerate(tile)]
         if not self._masked(tile) and all(
