@@ -41,6 +41,10 @@ FEWER_CORES = 12
 """How often a search is begun again with fewer cores, at most."""
 
 
+FEW_BEGIN = 3
+"""Plans on fewer cores that a search begins with."""
+
+
 @dataclass(frozen=True)
 class Asked:
     """How the plans of kernels are looked for.
@@ -267,13 +271,11 @@ class _Search:
         best = min(judged, key=lambda each: each.value)
         if best.value >= taken.value * BETTER:
             best = taken
-        start = self._start(judged[best])
-        work = best.measured.microseconds - (0.0 if joined else start)
         return Side(
             joined,
             taken,
             best,
-            start + work / self.task.slower * self.scale,
+            self._scaled(joined, best, judged[best]),
             first.microseconds if isfinite(first.microseconds) else 0.0,
             first.bound if isfinite(first.bound) else 0.0,
             first.certified and not self.task.asked.goal.energy_share and best in by_time,
@@ -282,6 +284,15 @@ class _Search:
             _front(judged),
             min((j.measured.watts for j in judged), default=inf),
         )
+
+    def _scaled(self, joined: bool, best: Judged, schedule: Schedule) -> float:
+        """What the price would have to say of a launch with the best plan. Where more than time decides it is what it
+        says of the plan that was there: what else the program does is to stay as it is."""
+        if not self.task.asked.goal.plain:
+            return self.kernel.bound(self.taken)
+        start = self._start(schedule)
+        work = best.measured.microseconds - (0.0 if joined else start)
+        return start + work / self.task.slower * self.scale
 
     def _is_last(self, most: int | None) -> bool:
         """Whether no other plans are looked at behind those that start so many cores at most."""
@@ -312,13 +323,30 @@ class _Search:
             made[plan] = inner.schedule(plan)
             return made[plan] is not None
 
-        start = [n for n in (inner.numbers(self.taken),) if n is not None]
+        start = self._begins(space)
         if task.asked.search == EXACT:
             found = exact(space, fits, start, task.asked.evaluations, seconds, task.asked.verify)
         else:
             found = self._sampled(space, fits, start)
         drafts = (made[plan] for _, plan in found.best)
         return found, [s for s in drafts if s is not None and s != self.taken]
+
+    def _begins(self, space: AdjustedSpace) -> list[Plan]:
+        """Plans that a search begins with: the one that is there, and where that starts too many cores, the same tiles
+        on fewer."""
+        numbers = space.inner.numbers(self.taken)
+        at, counts = space.inner.core_counts
+        if space.most_cores is not None and numbers is None:
+            numbers = space.inner.near(self.taken)
+        if numbers is None:
+            return []
+        if space.most_cores is None or counts[numbers[at]] <= space.most_cores:
+            return [numbers]
+        able = np.flatnonzero(counts <= space.most_cores)
+        rows = np.array([(*numbers[:at], i, *numbers[at + 1 :]) for i in able.tolist()], np.int64)
+        rows = rows[space.valid(rows)] if len(rows) else rows
+        order = np.argsort(space.price(rows), kind="stable") if len(rows) else ()
+        return [tuple(rows[i].tolist()) for i in order[:FEW_BEGIN]]
 
     def _sampled(self, space: AdjustedSpace, fits: Callable[[Plan], bool], start: Sequence[Plan]) -> Found:
         """What a search finds that proves nothing."""

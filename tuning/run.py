@@ -280,7 +280,7 @@ class Tuning:
                 alone = outcome.sides[0]
                 best = min(alone.front, key=lambda j: goal.value(*j.amounts), default=None)
                 if best is not None:
-                    plans[key] = [KnownPlan(parse_schedule(best.plan), best.measured.microseconds)]
+                    plans[key] = [KnownPlan(parse_schedule(best.plan), alone.scaled)]
             self.made(plans, (), goal if share else Goal(1e-9, self.goal.watts))
         return front_of(self.costs)
 

@@ -33,7 +33,7 @@ class TakenPlans:
                 continue
             try:
                 kernel.check(name, known.schedule)
-                least = CREDIBLE * kernel.bound(known.schedule)
+                least = 0.0 if self.source.binding else CREDIBLE * kernel.bound(known.schedule)
                 found.append(known._replace(microseconds=max(known.microseconds, least)))
                 self.known.add(kernel.completed(name, known.schedule))
             except PassError as error:
