@@ -27,10 +27,12 @@ MOST_NEAR = 4
 
 
 class KnownPlans:
-    """The plans of knowledge bases that are good for a goal: of a kernel those of the first one that has any."""
+    """The plans of a knowledge base that are good for a goal, and, of kernels that it has not, those that Tilewright
+    comes with: of the same kernels alone, as plans that are made to fit are not judged by more than their price."""
 
-    def __init__(self, bases: Sequence[Plans], goal: Goal = PLAIN) -> None:
-        self.bases, self.goal = bases, goal
+    def __init__(self, base: KnowledgeBase, goal: Goal = PLAIN) -> None:
+        self.base, self.goal = base, goal
+        self.bases: tuple[Plans, ...] = base, ShippedPlans()
         self.found: dict[str, Sequence[KnownPlan]] = {}
         """What was found so far, by the fingerprints of kernels."""
         self.families: dict[str, Sequence[Entry]] = {}
@@ -62,8 +64,7 @@ class KnownPlans:
     def near(self, fusion: FusionOp, machine: Machine) -> Sequence[Schedule]:
         own, sizes = family(fusion)
         if own not in self.families:
-            known = [base.family(own, PRICE, self.goal.text, machine.name) for base in self.bases]
-            self.families[own] = [entry for entries in known for entry in entries]
+            self.families[own] = self.base.family(own, PRICE, self.goal.text, machine.name)
         alike = self.families[own]
         others = [e for e in alike if len(e.sizes) == len(sizes) and e.sizes != sizes]
 
@@ -77,7 +78,7 @@ class KnownPlans:
         return [*found]
 
     def refuse(self, fusion: FusionOp, why: str) -> None:
-        self.bases[0].warn(f"a plan is left out: {why}")
+        self.base.warn(f"a plan is left out: {why}")
 
     def chosen(self, fusion: FusionOp, schedules: Sequence[Schedule], machine: Machine) -> None:
         pass
@@ -100,18 +101,13 @@ def own_path() -> Path:
     return folder / "tilewright" / "plans.sqlite"
 
 
-def known_plans(base: KnowledgeBase, goal: Goal = PLAIN) -> KnownPlans:
-    """The plans of a knowledge base, and, of kernels that it has not, those that Tilewright comes with."""
-    return KnownPlans((base, ShippedPlans()), goal)
-
-
 def plans_named(given: str | Path | PlanSource | None, goal: str = LATENCY) -> str:
     """The name by which passes know the plans that options name: another one after each change of the file."""
     if given is None or isinstance(given, str | Path):
         base = base_of(given)
         if base is None:
             return ""
-        name, source = f"{base.path}@{base.stamp()} {goal}", known_plans(base, Goal.parse(goal))
+        name, source = f"{base.path}@{base.stamp()} {goal}", KnownPlans(base, Goal.parse(goal))
     else:
         name, source = _name_of(given), given
     register(name, source)

@@ -136,10 +136,6 @@ class Plans(Protocol):
         """What is known of a kernel."""
         ...
 
-    def family(self, family: str, price: str, goal: str, machine: str) -> list[Entry]:
-        """What is known of kernels that differ in sizes alone."""
-        ...
-
     def warn(self, what: str) -> None:
         """Is told what is wrong with an entry."""
         ...

@@ -24,10 +24,6 @@ class ShippedPlans:
         found = [e for e in _by_kernel().get(kernel, ()) if e.price == price and e.goal == goal]
         return sorted(found, key=lambda e: e.joined)
 
-    def family(self, family: str, price: str, goal: str, machine: str) -> list[Entry]:
-        """What is known of kernels that differ in sizes alone."""
-        return [e for e in _of_chip(machine) if (e.family, e.price, e.goal) == (family, price, goal)]
-
     def warn(self, what: str) -> None:
         """One line about an entry."""
         warnings.warn(f"plans that Tilewright comes with: {what}", KnowledgeWarning, stacklevel=3)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from time import monotonic
@@ -69,7 +70,8 @@ class KernelTask:
 
     key: its fingerprint; module: its fusion as a program of its own; taken: its schedule; before: what it takes with
     that, as the judge says; target: the chip; asked: how plans are looked for; slower: how many times its work takes
-    what the price says, as was measured; seconds: how long its search takes at most.
+    what the price says, as was measured; seconds: how long its search takes at most; known: plans that were found
+    before, as text, and are judged beside those of the search.
     """
 
     key: str
@@ -80,6 +82,7 @@ class KernelTask:
     asked: Asked
     slower: float = 1.0
     seconds: float | None = None
+    known: tuple[str, ...] = ()
 
     def measured(self, schedules: Sequence[Schedule]) -> list[Measured]:
         """What launches take, as the judge says."""
@@ -175,7 +178,7 @@ def tune_kernel(task: KernelTask) -> Outcome:
     fusion = fusion_of(TextParser(make_context(), task.module).parse_module())
     (plan,) = launches_of(fusion, machine)
     kernel = plan.kernel(plan.stem, None if type(taken) is plan.choices else type(taken)())
-    search = _Search(task, kernel, taken)
+    search = _Search(task, kernel, plan.stem, taken)
     how = "the judge cannot run it"
     if isfinite(task.before.microseconds):
         try:
@@ -221,8 +224,8 @@ class _Search:
 
     space: KernelSpace | None = None
 
-    def __init__(self, task: KernelTask, kernel: ScheduledKernel, taken: Schedule) -> None:
-        self.task, self.kernel, self.taken, self.machine = task, kernel, taken, kernel.machine
+    def __init__(self, task: KernelTask, kernel: ScheduledKernel, name: str, taken: Schedule) -> None:
+        self.task, self.kernel, self.name, self.taken, self.machine = task, kernel, name, taken, kernel.machine
         start = self._start(taken)
         work = (task.before.microseconds - start) / task.slower
         priced = kernel.bound(taken) - start
@@ -328,8 +331,19 @@ class _Search:
             found = exact(space, fits, start, task.asked.evaluations, seconds, task.asked.verify)
         else:
             found = self._sampled(space, fits, start)
-        drafts = (made[plan] for _, plan in found.best)
-        return found, [s for s in drafts if s is not None and s != self.taken]
+        drafts = [made[plan] for _, plan in found.best]
+        if space.most_cores is None:
+            drafts += self._known()
+        return found, [s for s in dict.fromkeys(drafts) if s is not None and s != self.taken]
+
+    def _known(self) -> Iterator[Schedule]:
+        """Plans that were found before, as far as they can be obeyed: a knowledge base may say anything."""
+        for text in self.task.known:
+            with suppress(ValueError, PassError):
+                schedule = parse_schedule(text)
+                if type(schedule) is type(self.taken):
+                    self.kernel.check(self.name, schedule)
+                    yield schedule
 
     def _begins(self, space: AdjustedSpace) -> list[Plan]:
         """Plans that a search begins with: the one that is there, and where that starts too many cores, the same tiles

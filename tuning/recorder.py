@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 
-from ..api.plans import known_plans
+from ..api.plans import KnownPlans
 from ..dialects.graph import FusionOp
 from ..dialects.graph.schedules import Schedule
 from ..knowledge.base import KnowledgeBase
@@ -41,7 +41,7 @@ class Recorder:
     kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
 
     def __post_init__(self, base: KnowledgeBase | None) -> None:
-        self.known = None if base is None else known_plans(base, self.goal)
+        self.known = None if base is None else KnownPlans(base, self.goal)
 
     @property
     def binding(self) -> bool:

@@ -11,8 +11,9 @@ import numpy as np
 from ..api.program import CompileError, Program
 from ..dialects.schedule_text import parse_schedule, schedule_text
 from ..kernels.price import VERSION as PRICE
-from ..knowledge.base import KnowledgeBase
+from ..knowledge.base import Entry, KnowledgeBase
 from ..knowledge.goals import ENERGY, LATENCY, MEMORY, PRODUCT, THROUGHPUT, Goal
+from ..knowledge.shipped import ShippedPlans
 from ..machine import Machine
 from ..passes.known_plans import KnownPlan
 from .alone import Question
@@ -52,12 +53,13 @@ class Compiled:
 
 
 class Tuning:
-    """One run of `tune`. compiled: the program with plans instead of others, without alternatives, for a goal; task:
+    """One run of `tune`. compiled: the program with these plans, and else with what is known, or with none at all,
+    without alternatives, for a goal; task:
     what all tasks have in common."""
 
     def __init__(
         self,
-        compiled: Callable[[Plans, Sequence[str], Goal], Compiled],
+        compiled: Callable[[Plans | None, Sequence[str], Goal], Compiled],
         asked: Asked,
         base: KnowledgeBase | None,
         objective: str,
@@ -70,7 +72,7 @@ class Tuning:
         self.goal, self.workers, self.say = asked.goal, workers, say
         self.end, self.begin = monotonic() + seconds, monotonic()
         say("compiling")
-        self.first = self.best = compiled({}, (), self.goal)
+        self.first = self.best = compiled(None, (), self.goal)
         self.end += monotonic() - self.begin  # the searches have all of it
         self.chip = self.first.program.target
         self._check_limit()
@@ -149,7 +151,8 @@ class Tuning:
                 self.best = self._fastest(plans)
                 return
             now = self.made(plans)
-            self.best = min(self.best, now, key=self.value)
+        # the last one has all plans, as the next compilation will
+        self.best = min(self.first, now, key=self.value)
 
     def _search_new(self, now: Compiled) -> bool:
         """Searches for the plans of kernels that were not searched for yet; whether there were any."""
@@ -170,6 +173,7 @@ class Tuning:
                 self.asked,
                 self.slower.get(k.key, 1.0),
                 share,
+                tuple(dict.fromkeys(e.plan for e in self._entries(k.key))),
             )
             for k, share in zip(left, self._shares(left, seconds), strict=True)
         ]
@@ -183,11 +187,17 @@ class Tuning:
             raise CompileError(f"tune: {error.name} is not installed: pip install 'tilewright[tune]'") from None
         return bool(new)
 
+    def _entries(self, key: str) -> Sequence[Entry]:
+        """What is known of a kernel."""
+        bases = () if self.base is None else (self.base, ShippedPlans())
+        found = (base.find(key, PRICE, self.goal.text) for base in bases)
+        return next((entries for entries in found if entries), ())
+
     def _known(self, kernel: Kernel) -> Outcome | None:
-        """What a knowledge base has of a kernel, where that need not be searched for again."""
-        if self.base is None or self.slower or self.asked.fewer:
+        """What is known of a kernel, where that need not be searched for again."""
+        if self.slower or self.asked.fewer:
             return None
-        return known_outcome(kernel.key, self.base.find(kernel.key, PRICE, self.goal.text), self.asked.judge.name)
+        return known_outcome(kernel.key, self._entries(kernel.key), self.asked.judge.name)
 
     def _ordered(self, kernels: Sequence[Kernel]) -> list[Kernel]:
         """Kernels, those first that take most of a program, as measured where that is known."""

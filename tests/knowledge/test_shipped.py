@@ -34,6 +34,28 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def shipping(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place for plans that Tilewright comes with."""
+    folder = home / "shipped"
+    folder.mkdir()
+    monkeypatch.setattr(shipped, "FOLDER", folder)
+    read_again()
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def again() -> object:
+    yield
+    read_again()
+
+
+def read_again() -> None:
+    """Has the files be read when something is asked for next."""
+    for cached in (shipped._of_chip, shipped._by_kernel):  # pyright: ignore[reportPrivateUsage]
+        cached.cache_clear()
+
+
 def test_where_a_user_s_plans_are(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert own_path() == home / "tilewright" / "plans.sqlite"
     monkeypatch.setenv("XDG_DATA_HOME", "not/absolute")  # the specification: such a path is ignored
@@ -41,49 +63,31 @@ def test_where_a_user_s_plans_are(home: Path, monkeypatch: pytest.MonkeyPatch) -
     assert own_path() == home / ".local" / "share" / "tilewright" / "plans.sqlite"
 
 
-def test_what_was_tuned_is_taken_by_itself(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    x = jax.ShapeDtypeStruct((77, 300), "float32")
-    tuned = tw.tune(softmax, x, search="random", evaluations=60, verify=3)
+def test_what_was_tuned_is_taken_by_itself(shipping: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x = jax.ShapeDtypeStruct((128, 1024), "float16")
+    tuned = tw.tune(softmax, x, evaluations=500)
     assert tuned.store is not None and tuned.store.path == own_path() and own_path().is_file()
     report = tw.compile(softmax, x).report()
     assert report.microseconds == tuned.report.after
-    assert report.known_plans == (tuned.report.after < tuned.report.before)
+    assert report.known_plans == 1
     assert tw.compile(softmax, x, options=tw.Options(plans="")).report().microseconds == tuned.report.before
     assert main(["kb", "list"]) == 0 and "reduce" in capsys.readouterr().out
-    assert not (home / "other").exists()
     tw.tune(softmax, x, search="random", evaluations=20, store="")  # none is kept
     assert len(KnowledgeBase(own_path()).entries()) == 2
 
 
-@pytest.fixture
-def shipping(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A place for plans that Tilewright comes with."""
-    folder = home / "shipped"
-    folder.mkdir()
-    monkeypatch.setattr(shipped, "FOLDER", folder)
-    for cached in (shipped._of_chip, shipped._by_kernel):  # pyright: ignore[reportPrivateUsage]
-        cached.cache_clear()
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def again() -> object:
-    yield
-    for cached in (shipped._of_chip, shipped._by_kernel):  # pyright: ignore[reportPrivateUsage]
-        cached.cache_clear()
-
-
 def test_plans_that_come_with_it_stand_behind_a_user_s(shipping: Path) -> None:
-    x = jax.ShapeDtypeStruct((77, 300), "float32")
+    x = jax.ShapeDtypeStruct((128, 1024), "float16")
     path = shipping / "found.sqlite"
-    tuned = tw.tune(softmax, x, search="random", evaluations=100, verify=4, store=path)
+    tuned = tw.tune(softmax, x, evaluations=500, store=path)
     lines = [*KnowledgeBase(path).export()]
     (shipping / "ascend-910b1.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    read_again()
     assert tuned.report.after < tuned.report.before
     assert tw.compile(softmax, x).report().microseconds == tuned.report.after
     assert tw.compile(softmax, x, options=tw.Options(plans="")).report().microseconds == tuned.report.before
     # what the user has of the kernel is all that counts
-    slow = [replace(e, plan="#graph.vector_schedule<tile = [1, 300], grid = [1, 1], ub = 2>") for e in read(lines)]
+    slow = [replace(e, plan="#graph.vector_schedule<tile = [4096, 4096], grid = [1, 1], ub = 2>") for e in read(lines)]
     KnowledgeBase(own_path()).add(slow)
     with pytest.warns(KnowledgeWarning, match="a plan is left out"):
         assert tw.compile(softmax, x).report().known_plans == 0
@@ -99,7 +103,7 @@ def test_a_damaged_file_is_left_out_with_one_line(shipping: Path, text: str) -> 
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         assert ShippedPlans().find(ENTRY.kernel, ENTRY.price) == []
-        assert ShippedPlans().family(ENTRY.family, ENTRY.price, ENTRY.goal, ENTRY.machine) == []
+        assert ShippedPlans().find(ENTRY.kernel, ENTRY.price, "energy") == []
     assert len(said) == 1 and "they are not used: " in str(said[0].message)
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiers import sampled
+from tiers import covering, sampled
 
 import tilewright as tw
 from tilewright.dialects.base import to_ints
@@ -301,3 +301,13 @@ def test_loads_ahead_are_whole_steps(summed: int, dtype: str, target: str) -> No
 
     args = [jax.ShapeDtypeStruct(shape, dtype) for shape in ((7168, 32), (32, summed), (summed, 32))]
     assert tw.compile(layers, *args, target=target).report().left_out is None
+
+
+@pytest.mark.parametrize("target", ["ascend-910b1", "ascend-910b4", "ascend-950pr", "ascend-310"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("summed", [131_072, 60_000, 32_768, 8_191, 65_536, 99_991, 120_008])
+@covering()
+def test_schedules_of_long_sums_can_be_obeyed(summed: int, dtype: str, target: str) -> None:
+    """What is left behind whole pieces takes room of its own, and may be more where a piece is shorter."""
+    operands = (jax.ShapeDtypeStruct(s, dtype) for s in ((256, summed), (summed, 1)))
+    assert tw.compile(lambda x, w: x @ w, *operands, target=target).report().microseconds > 0

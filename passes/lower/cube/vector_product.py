@@ -138,12 +138,21 @@ class VectorProductKernel(VectorKernel):
     def _tile_of(self, length: int, elements: int) -> tuple[int, ...] | None:
         """The tile with runs of at most so many elements, and about so many in all of what is loaded; None where not
         even one run fits."""
+        # what is left behind whole pieces may need more room with a shorter tile: where the one found, made even, has
+        # none, each tile is taken to leave as much as it has
+        tiles = (self._longest_tile(length, max(elements, length), whole) for whole in (False, True))
+        return next((t for t in tiles if t is not None and self._needed_bytes(t) <= self._capacity), None)
+
+    def _longest_tile(self, length: int, most: int, whole: bool) -> tuple[int, ...] | None:
+        """The tile with runs of at most so many elements, and at most so many in all of what is loaded, in even parts.
+        whole: whether what is left behind whole pieces counts as one of them."""
         last = len(self.extents) - 1
-        most = max(elements, length)
 
         def fits(tile: Sequence[int]) -> bool:
+            rest = tile if whole else None
             return (
-                size(spanning(tile, self.longest.axes)) <= most and self._needed_bytes(tile) <= self._capacity
+                size(spanning(tile, self.longest.axes)) <= most
+                and self._needed_bytes(tile, rest) <= self._capacity
             )
 
         caps = [length if a == last else n for a, n in enumerate(self.extents)]
@@ -153,12 +162,13 @@ class VectorProductKernel(VectorKernel):
         fewer = [max(n // ROWS * ROWS, 1) if a in self.rows and n >= ROWS else n for a, n in enumerate(tile)]
         return tuple(n if t == e else f for n, f, t, e in zip(tile, fewer, tile, self.extents, strict=True))
 
-    def _needed_bytes(self, tile: Sequence[int]) -> int:
-        """Bytes of ub with this tile: results are written over what ends there."""
+    def _needed_bytes(self, tile: Sequence[int], rest: Sequence[int] | None = None) -> int:
+        """Bytes of ub with this tile: results are written over what ends there. rest: what is left behind whole pieces,
+        where it is not what this tile leaves."""
         needed = self.stages.ub_bytes(tile, self.slots, in_place=True)
         if not self.is_cut(tile):
             return needed
-        rest = [self.extents[a] % n if a in self.rows else n for a, n in enumerate(tile)]
+        rest = rest or [self.extents[a] % n if a in self.rows else n for a, n in enumerate(tile)]
         if not self._masked(tile) and all(
             rest
         ):  # what is left behind the whole pieces is loaded to a place of its own
