@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from math import inf, isfinite
 from pathlib import Path
@@ -52,10 +52,11 @@ class Question:
 @dataclass(frozen=True)
 class Measured:
     """What a launch takes: microseconds, infinity where it cannot run, and joules, what the chip draws when idle
-    included; None where nobody said."""
+    included; None where nobody said. why: why it cannot run, as far as that is known."""
 
     microseconds: float
     joules: float | None = None
+    why: str = field(default="", compare=False)
 
     @property
     def watts(self) -> float:
@@ -138,8 +139,8 @@ class SimulatorJudge:
         try:
             with collector_paused():
                 simulation = simulate(lowered(question), Machine.load(question.target))
-        except (PassError, SimulationError, VerifyException):
-            return IMPOSSIBLE
+        except (PassError, SimulationError, VerifyException) as error:
+            return Measured(inf, why=str(error))
         return Measured(simulation.microseconds, sum(joules_of(simulation).values()))
 
 
@@ -159,19 +160,34 @@ class CommandJudge:
     def _of(self, question: Question) -> Measured:
         try:
             text = str(lowered(question))
-        except (PassError, VerifyException):
-            return IMPOSSIBLE
+        except (PassError, VerifyException) as error:
+            return Measured(inf, why=str(error))
         with tempfile.TemporaryDirectory() as folder:
             npu, out = Path(folder) / "kernel.mlir", Path(folder) / "out.json"
             npu.write_text(text)
             words = [w.replace("{npu}", str(npu)).replace("{out}", str(out)) for w in shlex.split(self.command)]
             try:
                 subprocess.run(words, timeout=self.seconds, check=True, capture_output=True)
-                found = json.loads(out.read_text())
-                us, joules = found["microseconds"], found.get("joules")
-            except (subprocess.SubprocessError, OSError, ValueError, KeyError, TypeError, AttributeError):
-                return IMPOSSIBLE
-        return Measured(float(us), float(joules) if _amount(joules) else None) if _amount(us) else IMPOSSIBLE
+            except subprocess.TimeoutExpired:
+                return Measured(inf, why=f"it took longer than {self.seconds:g} s")
+            except subprocess.CalledProcessError as error:
+                said = error.stderr.decode(errors="replace").strip().splitlines()
+                return Measured(inf, why=": ".join([f"it ended with {error.returncode}", *said[-1:]]))
+            except OSError as error:
+                return Measured(inf, why=f"it cannot be run: {error.strerror}")
+            return _read(out)
+
+
+def _read(out: Path) -> Measured:
+    """What a command has written."""
+    try:
+        found = json.loads(out.read_text())
+        us, joules = found["microseconds"], found.get("joules")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Measured(inf, why='it wrote nothing such as {"microseconds": 12.5}')
+    if not _amount(us):
+        return Measured(inf, why=f"it wrote {us!r} as its microseconds")
+    return Measured(float(us), float(joules) if _amount(joules) else None)
 
 
 def _amount(found: object) -> bool:

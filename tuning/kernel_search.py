@@ -179,7 +179,7 @@ def tune_kernel(task: KernelTask) -> Outcome:
     (plan,) = launches_of(fusion, machine)
     kernel = plan.kernel(plan.stem, None if type(taken) is plan.choices else type(taken)())
     search = _Search(task, kernel, plan.stem, taken)
-    how = "the judge cannot run it"
+    how = ": ".join(["the judge cannot run it", *filter(None, [task.before.why])])
     if isfinite(task.before.microseconds):
         try:
             search.space = kernel.space(plan.stem)

@@ -202,7 +202,10 @@ class Tuning:
     def _ordered(self, kernels: Sequence[Kernel]) -> list[Kernel]:
         """Kernels, those first that take most of a program, as measured where that is known."""
         questions = [Question(k.module, schedule_text(k.taken), self.chip) for k in kernels]
-        for kernel, measured in zip(kernels, self.asked.judge.measure(questions), strict=True):
+        times = self.asked.judge.measure(questions)
+        if times and all(m.microseconds == inf and m.why for m in times):
+            raise CompileError(f"tune: {self.asked.judge.name} measured none of the kernels: {times[0].why}")
+        for kernel, measured in zip(kernels, times, strict=True):
             kernel.before = measured
             if measured.joules is None and isfinite(measured.microseconds) and not self.goal.plain:
                 raise CompileError(

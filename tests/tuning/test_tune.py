@@ -173,6 +173,23 @@ def test_a_command_that_measures(code: str, measured: Measured) -> None:
     assert CommandJudge("/there/is/none {npu}").measure([question()]) == [IMPOSSIBLE]
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("raise SystemExit('no device')", "command measured none of the kernels: it ended with 1: no device"),
+        ("pass", r'it wrote nothing such as {"microseconds": 12.5}'),
+        (f"import sys; {WRITES}'{{\"microseconds\": NaN}}')", "it wrote nan as its microseconds"),
+        ("import time; time.sleep(60)", "it took longer than 2 s"),
+    ],
+)
+def test_a_command_that_measures_nothing(code: str, said: str) -> None:
+    judge = CommandJudge(f"{shlex.quote(sys.executable)} -c {shlex.quote(code)} {{npu}} {{out}}", seconds=2.0)
+    with pytest.raises(tw.CompileError, match=said):
+        tw.tune(lambda x: jnp.exp(x), jax.ShapeDtypeStruct((64, 64), "float32"), oracle=judge)
+    with pytest.raises(tw.CompileError, match="it cannot be run: No such file"):
+        tw.tune(jnp.exp, jax.ShapeDtypeStruct((8, 8), "float32"), oracle=CommandJudge("/there/is/none {npu}"))
+
+
 def test_what_the_judge_says_counts() -> None:
     """With a judge that says that all plans but the first take twice as long, nothing changes."""
 
