@@ -2,13 +2,14 @@
 microseconds.
 
 python benchmarks/cann_bench.py RECORDS.json [--op NAME] [--chip 910B2] [--limit N] [--barriers]
-                                [--page docs/cann-bench.md] [--json OUT]
+                                [--tune SECONDS] [--page docs/cann-bench.md] [--json OUT]
 
 The records, as ../shared/calibration/cann_bench_dev.json has them, say of each row the operator, shapes, dtypes and
 attributes, the time of the vendor's kernel on silicon and the vendor's own floor for that work. `cann_operators.py` has
 the functions. One process compiles all rows in their order, from shapes alone. HAP is (theirs - floor) / ((ours -
 floor) + (theirs - floor)): 0.5 is as fast as the vendor, 1 is the floor. `--barriers` compiles each row once more, for
-a chip whose pipes keep their order, which takes as long again.
+a chip whose pipes keep their order, which takes as long again. `--tune` tunes each row for so long, and says how many
+kernels are proven.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import functools
 import gc
 import json
 import re
+import statistics
 import sys
 import tempfile
 import time
@@ -52,6 +54,34 @@ CLEARED_EVERY = 20
 
 class Unclear(Exception):
     """Why a row's data does not say what is computed, in one sentence."""
+
+
+@dataclass
+class Tuned:
+    """How long rows are tuned, and what became of their kernels."""
+
+    budget: float
+    kernels: int = 0
+    proven: int = 0
+    before: list[float] = dataclasses.field(default_factory=list[float])
+    after: list[float] = dataclasses.field(default_factory=list[float])
+
+    def compile(self, function: Callable[..., Any], *operands: Any, target: str) -> tw.Program:
+        """The tuned program."""
+        found = tw.tune(function, *operands, target=target, budget=self.budget, store="")
+        self.kernels += len(found.report.kernels)
+        self.proven += sum(k.certified for k in found.report.kernels)
+        self.before.append(found.report.before)
+        self.after.append(found.report.after)
+        return found.program
+
+    def __str__(self) -> str:
+        least = statistics.geometric_mean(a / b for a, b in zip(self.after, self.before, strict=True))
+        faster = sum(a < 0.99 * b for a, b in zip(self.after, self.before, strict=True))
+        return (
+            f"Tuned for {self.budget:g} s each: {self.proven} of {self.kernels} kernels proven, {faster} of "
+            f"{len(self.after)} rows faster by 1 % or more, geometric mean of after over before {least:.3f}."
+        )
 
 
 @dataclass(frozen=True)
@@ -144,8 +174,9 @@ def _sentence(error: BaseException) -> str:
 # -- a row from a case ---------------------------------------------------------------------------------------
 
 
-def row_of(case: Case, ordered: str | None = None) -> Row:
-    """The row of a case; `ordered`: the machine file of its chip without barriers, if they are counted."""
+def row_of(case: Case, ordered: str | None = None, tuned: Tuned | None = None) -> Row:
+    """The row of a case; `ordered`: the machine file of its chip without barriers, if they are counted; `tuned`: how
+    long it is tuned, if it is."""
     target = CHIPS[case.chip]
     machine = Machine.load(target)
     read_us, moved_us = _least(case, machine)
@@ -153,7 +184,8 @@ def row_of(case: Case, ordered: str | None = None) -> Row:
     start = time.process_time()
     try:
         with case.types():
-            program = tw.compile(case.function, *case.operands, target=target)
+            compiled = tw.compile if tuned is None else tuned.compile
+            program = compiled(case.function, *case.operands, target=target)
             seconds = time.process_time() - start
             report = program.report()
             barriers = None if ordered is None else _barriers(program, case, ordered)
@@ -206,7 +238,9 @@ def ordered_chips() -> Iterator[dict[str, str]]:
         yield found
 
 
-def rows_of(records: Iterable[Mapping[str, Any]], barriers: bool = False) -> Iterator[Row]:
+def rows_of(
+    records: Iterable[Mapping[str, Any]], barriers: bool = False, tuned: Tuned | None = None
+) -> Iterator[Row]:
     """The rows of all records, one after the other."""
     with ordered_chips() as ordered:
         for count, record in enumerate(records, start=1):
@@ -216,7 +250,7 @@ def rows_of(records: Iterable[Mapping[str, Any]], barriers: bool = False) -> Ite
                 chip, theirs, floor = record["chip"], record["measured_us"], record["t_hw_us"]
                 yield Row(record["id"], record["op"], chip, theirs, floor, failure=str(error))
                 continue
-            yield row_of(case, ordered[case.chip] if barriers else None)
+            yield row_of(case, ordered[case.chip] if barriers else None, tuned)
             if count % CLEARED_EVERY == 0:
                 jax.clear_caches()
                 gc.collect()
@@ -248,11 +282,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--barriers", action="store_true", help="count barriers, and time a chip that needs none"
     )
+    parser.add_argument("--tune", type=float, metavar="SECONDS", help="tune each row for so long")
     parser.add_argument("--page", help="a Markdown file whose part of results is written anew")
     parser.add_argument("--json", help="a file for all rows as they are")
     args = parser.parse_args(argv)
     rows: list[Row] = []
-    for row in rows_of(records_of(args.records, args.op, args.chip, args.limit), args.barriers):
+    tuned = None if args.tune is None else Tuned(args.tune)
+    for row in rows_of(records_of(args.records, args.op, args.chip, args.limit), args.barriers, tuned):
         rows.append(row)
         time_ = (
             row.failure if row.ours is None else f"{row.ours:,.1f} us, {row.ratio:.2f}, {row.seconds:.1f} s"
@@ -260,6 +296,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"{short(row.id)}: {time_}", file=sys.stderr, flush=True)
     found = page(rows)
     print(found)
+    if tuned is not None and tuned.after:
+        print(tuned)
     if args.page:
         write_part(args.page, BEGIN, END, found)
     if args.json:

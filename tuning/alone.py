@@ -64,7 +64,6 @@ class Measured:
         return self.joules / self.microseconds * 1e6 if self.joules and self.microseconds else inf
 
 
-IMPOSSIBLE = Measured(inf)
 UNKNOWN = Measured(0.0)
 """What was not asked for yet."""
 

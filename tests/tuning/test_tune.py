@@ -6,7 +6,7 @@ import shlex
 import sys
 import warnings
 from dataclasses import replace
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import tilewright as tw
 from tilewright.backends.costs import build_report
 from tilewright.cli.main import main
 from tilewright.knowledge.base import KnowledgeBase, KnowledgeWarning
-from tilewright.tuning.alone import IMPOSSIBLE, CommandJudge, Measured, Question, SimulatorJudge, lowered
+from tilewright.tuning.alone import CommandJudge, Measured, Question, SimulatorJudge, lowered
 
 
 def layer(x: jax.Array, w: jax.Array) -> jax.Array:
@@ -120,6 +120,9 @@ def test_plans_of_others_do_no_harm(tuned: tuple[tw.Tuned, Path], tmp_path: Path
         report = tw.compile(layer, *ARGS, options=tw.Options(plans=path)).report()
     assert report.microseconds == tuned[0].report.before and report.known_plans == 0
     assert all("a plan is left out" in str(w.message) or "is left out: " in str(w.message) for w in said)
+
+
+IMPOSSIBLE = Measured(inf)
 
 
 def question() -> Question:
