@@ -35,6 +35,8 @@ class KnownPlans:
         self.bases: tuple[Plans, ...] = base, ShippedPlans()
         self.found: dict[str, Sequence[KnownPlan]] = {}
         """What was found so far, by the fingerprints of kernels."""
+        self.settled: set[str] = set()
+        """The kernels of which something is known, if only that no plan is worth it."""
         self.families: dict[str, Sequence[Entry]] = {}
         """The same of kernels that differ in sizes alone."""
 
@@ -52,21 +54,25 @@ class KnownPlans:
     def _read(self, key: str) -> Sequence[KnownPlan]:
         for base in self.bases:
             found: list[KnownPlan] = []
-            for entry in base.find(key, PRICE, self.goal.text):
+            entries = base.find(key, PRICE, self.goal.text)
+            for entry in (e for e in entries if not e.withdrawn):
                 try:
                     found.append(KnownPlan(parse_schedule(entry.plan), entry.scaled))
                 except ValueError as error:
                     base.warn(f"the plan of {entry.name!r} is left out: {error}")
-            if found:
+            if entries:
+                self.settled.add(key)
                 return found
         return ()
 
     def near(self, fusion: FusionOp, machine: Machine) -> Sequence[Schedule]:
+        if fingerprint(fusion, machine) in self.settled:
+            return ()
         own, sizes = family(fusion)
         if own not in self.families:
             self.families[own] = self.base.family(own, PRICE, self.goal.text, machine.name)
         alike = self.families[own]
-        others = [e for e in alike if len(e.sizes) == len(sizes) and e.sizes != sizes]
+        others = [e for e in alike if len(e.sizes) == len(sizes) and e.sizes != sizes and not e.withdrawn]
 
         def far(entry: Entry) -> float:
             return sum(abs(log(max(a, 1) / max(b, 1))) for a, b in zip(entry.sizes, sizes, strict=True))

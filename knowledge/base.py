@@ -31,6 +31,10 @@ PATIENCE = 30.0
 """Seconds that a write waits for those of others."""
 
 
+WITHDRAWN = 1e12
+"""What the price is taken to say of plans that made no program better: no compilation takes one."""
+
+
 class KnowledgeWarning(UserWarning):
     """A knowledge base, or an entry of it, is not used; the message is one sentence."""
 
@@ -53,7 +57,9 @@ class Entry:
         microseconds: What a launch takes with it by itself, or its work where it is joined, as `judge` says.
         joules: The energy of that, modelled; 0 where the judge does not say.
         before: The microseconds with the plan that graph-schedule chooses.
-        scaled: What the price would have to say of a launch by itself, for the two to compare as the judge says.
+        scaled: What the price would have to say of a launch by itself, for the two to compare as the judge says; more
+            than any time for a plan that made the program no better.
+        taken_priced: What the price says of the plan that graph-schedule chooses.
         bound: What no plan takes less than, by the price; 0 where nothing is proven.
         priced: What the price says of the best plan by the price.
         certified: Whether it is proven that no plan has a lower price.
@@ -75,6 +81,7 @@ class Entry:
     joules: float
     before: float
     scaled: float
+    taken_priced: float
     bound: float
     priced: float
     certified: bool
@@ -85,6 +92,11 @@ class Entry:
     family: str
     sizes: tuple[int, ...]
     seconds: float = 0.0
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether the plan made no program better."""
+        return self.scaled >= WITHDRAWN
 
     @property
     def value(self) -> float:
@@ -205,13 +217,14 @@ class KnowledgeBase:
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def add(self, entries: Iterable[Entry]) -> int:
-        """Keeps entries, of one kernel and goal the one that is best for it; how many were kept. Raises KnowledgeError
-        where the file cannot be written."""
+    def add(self, entries: Iterable[Entry], always: bool = False) -> int:
+        """Keeps entries, of one kernel and goal the one that is best for it, or the new one `always`; how many were
+        kept. Raises KnowledgeError where the file cannot be written."""
         rows, written = [self._row(e) for e in entries], [*_COLUMNS, _VALUE]
         marks = ", ".join("?" * len(written))
         better = "excluded.value < plans.value OR (excluded.certified > plans.certified AND "
         better += "excluded.value <= plans.value)"
+        better = "TRUE" if always else better
         sets = ", ".join(f"{name} = excluded.{name}" for name in written)
         upsert = (
             f"INSERT INTO plans ({', '.join(written)}) VALUES ({marks}) "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import inf, isfinite
 from time import monotonic
 
@@ -11,7 +12,7 @@ import numpy as np
 from ..api.program import CompileError, Program
 from ..dialects.schedule_text import parse_schedule, schedule_text
 from ..kernels.price import VERSION as PRICE
-from ..knowledge.base import Entry, KnowledgeBase
+from ..knowledge.base import WITHDRAWN, Entry, KnowledgeBase
 from ..knowledge.goals import ENERGY, LATENCY, MEMORY, PRODUCT, THROUGHPUT, Goal
 from ..knowledge.shipped import ShippedPlans
 from ..machine import Machine
@@ -148,7 +149,8 @@ class Tuning:
             self.say("compiling with what was found")
             plans = self.plans()
             if self.goal.plain:
-                self.best = self._fastest(plans)
+                self.best, kept = self._fastest(plans)
+                self._note(plans, kept)
                 return
             now = self.made(plans)
         # the last one has all plans, as the next compilation will
@@ -236,27 +238,41 @@ class Tuning:
         return found
 
     def made(self, plans: Plans, without: Sequence[str] = (), goal: Goal | None = None) -> Compiled:
-        """The program with plans, and without alternatives."""
-        found = self.compiled(plans, without, goal or self.goal)
+        """The program with these plans of the kernels that were searched for, and without alternatives."""
+        only = {key: plans.get(key, ()) for key in self.found}
+        found = self.compiled(only, without, goal or self.goal)
         self.costs.append(ProgramCosts.of(found.report))
         return found
 
-    def _fastest(self, better: Mapping[str, list[KnownPlan]]) -> Compiled:
+    def _fastest(self, better: Mapping[str, list[KnownPlan]]) -> tuple[Compiled, Mapping[str, list[KnownPlan]]]:
         """The program with all better plans, or, where that is not better, with those that make it so, the one that
-        gains most first."""
+        gains most first; and which plans these are."""
+        kept: dict[str, list[KnownPlan]] = {}
         if not better:
-            return self.first
+            return self.first, kept
         least = self.value(self.first)
         everything = self.made(better)
         if self.value(everything) < least * BETTER:
-            return everything
-        best, kept = self.first, dict[str, list[KnownPlan]]()
+            return everything, better
+        best = self.first
         gains = {key: self.found[key].gained * self._weight(self.kernels[key]) for key in better}
         for key in sorted(better, key=lambda k: -gains[k])[:MOST_ALONE] if len(better) > 1 else ():
             tried = self.made({**kept, key: better[key]})
             if self.value(tried) < least * BETTER:
                 best, kept, least = tried, {**kept, key: better[key]}, self.value(tried)
-        return best
+        return best, kept
+
+    def _note(self, better: Iterable[str], kept: Collection[str]) -> None:
+        """Notes of plans whether they make the program better: those that do not are kept as what was found, but the
+        next compilation does not take them."""
+        if self.base is None:
+            return
+        noted: list[Entry] = []
+        for key in better:
+            scaled = {side.joined: side.scaled if key in kept else WITHDRAWN for side in self.found[key].sides}
+            noted += [replace(e, scaled=scaled[e.joined]) for e in self._entries(key) if e.scaled != scaled[e.joined]]
+        if noted:
+            self.base.add(noted, always=True)
 
     # -- whole programs ----------------------------------------------------------------------------------------
 

@@ -419,7 +419,9 @@ class Scheduler:
     @cached_property
     def inner(self) -> Scheduler:
         """Schedules the fusions that split sums become."""
-        return Scheduler(self.machine, self.oracle, no_further_cuts=True, without=self.without)
+        inner = Scheduler(self.machine, self.oracle, no_further_cuts=True, without=self.without)
+        inner.plans = self.plans
+        return inner
 
     def best_behind(
         self,

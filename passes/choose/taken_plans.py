@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ...dialects.graph import FusionOp
-from ...dialects.graph.schedules import Schedule
+from ...dialects.graph.schedules import Schedule, parts_of_sums, stream_of
 from ...machine import Machine
 from ..errors import PassError
+from ..instantiation import has_open_sizes
 from ..known_plans import KnownPlan, PlanSource
+from ..lower.chains.attention_parts import is_chained
 from ..lower.scheduled import ScheduledKernel
+from .launches import launches_of
+from .stream import cut_fusion
 
 CREDIBLE = 0.75
 """What is known of a plan counts no less than this share of its price: the price is that far from the simulator's times
@@ -55,5 +59,22 @@ class TakenPlans:
 
     def chosen(self, fusion: FusionOp, schedules: Sequence[Schedule]) -> None:
         """Takes notice of the schedules that a fusion gets, one for each launch."""
-        self.source.chosen(fusion, schedules, self.machine)
-        self.count += len(schedules) == 1 and schedules[0] in self.known
+        for piece, own in _pieces(fusion, schedules, self.machine):
+            self.source.chosen(piece, own, self.machine)
+        self.count += any(schedule.whole() in self.known for schedule in schedules)
+
+
+def _pieces(
+    fusion: FusionOp, schedules: Sequence[Schedule], machine: Machine
+) -> Iterator[tuple[FusionOp, Sequence[Schedule]]]:
+    """The fusions that one becomes, with their schedules: several where its sums are cut into parts."""
+    parts = parts_of_sums(schedules)
+    if parts is None or has_open_sizes(fusion) or is_chained(fusion):
+        yield fusion, schedules
+        return
+    block = cut_fusion(fusion, launches_of(fusion, machine)[0].stem, parts, stream_of(schedules), machine)
+    left = [schedule.whole() for schedule in schedules]
+    for piece in (op for op in block.ops if isinstance(op, FusionOp)):
+        many = len(launches_of(piece, machine))
+        yield piece, left[:many]
+        left = left[many:]

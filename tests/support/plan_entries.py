@@ -14,6 +14,7 @@ ENTRY = Entry(
     joules=0.5,
     before=3.0,
     scaled=2.5,
+    taken_priced=3.5,
     bound=1.5,
     priced=2.0,
     certified=False,

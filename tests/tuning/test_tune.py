@@ -259,3 +259,18 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     ):
         assert main(words) == 1
         assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_pieces_of_cut_sums_are_kernels(tmp_path: Path) -> None:
+    """What makes the program no better is kept, but not taken: the next compilation is no slower than without."""
+    path, args = tmp_path / "plans.sqlite", [jax.ShapeDtypeStruct(s, "float16") for s in ((16, 30000), (30000, 128))]
+
+    def product(x: jax.Array, w: jax.Array) -> jax.Array:
+        return x @ w
+
+    report = tw.tune(product, *args, search="genetic", evaluations=150, store=path).report
+    assert [k.name for k in report.kernels] == ["contract", "reduce"]
+    entries, again = KnowledgeBase(path).entries(), tw.compile(product, *args, options=tw.Options(plans=path)).report()
+    assert len(entries) == 4 and again.microseconds == report.after <= report.before
+    if report.after == report.before:
+        assert all(e.withdrawn for e in entries if e.microseconds < e.before)
