@@ -364,6 +364,7 @@ def test_json_schema(report: Report):
             "modes",
             "floor_microseconds",
             "floors",
+            "energy_joules",
             "cold_microseconds",
             "efficiency",
         }

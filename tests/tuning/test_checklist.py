@@ -169,7 +169,7 @@ def test_options_that_were_taken_over_are_tried_without() -> None:
 
 def test_known_plans(tmp_path: Path) -> None:
     """What the short search finds is compared as a compilation with its plans; with them there is nothing to do."""
-    fn, args = (lambda x: jnp.exp(x) + 1), [single(64, 64)]
+    fn, args = (lambda x: jnp.exp(x) + 1), [single(1000, 777)]
     before = tw.checklist(fn, *args, only=["preparation"], evaluations=300)
     one = item(before, "known plans")
     store = tmp_path / "plans.sqlite"
