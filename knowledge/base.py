@@ -31,10 +31,6 @@ PATIENCE = 30.0
 """Seconds that a write waits for those of others."""
 
 
-WITHDRAWN = 1e12
-"""What the price is taken to say of plans that made no program better: no compilation takes one."""
-
-
 class KnowledgeWarning(UserWarning):
     """A knowledge base, or an entry of it, is not used; the message is one sentence."""
 
@@ -57,12 +53,11 @@ class Entry:
         microseconds: What a launch takes with it by itself, or its work where it is joined, as `judge` says.
         joules: The energy of that, modelled; 0 where the judge does not say.
         before: The microseconds with the plan that graph-schedule chooses.
-        scaled: What the price would have to say of a launch by itself, for the two to compare as the judge says; more
-            than any time for a plan that made the program no better.
-        taken_priced: What the price says of the plan that graph-schedule chooses.
+        scaled: What the price would have to say of a launch by itself, for the two to compare as the judge says.
         bound: What no plan takes less than, by the price; 0 where nothing is proven.
         priced: What the price says of the best plan by the price.
         certified: Whether it is proven that no plan has a lower price.
+        withdrawn: Whether it made its program no better: no compilation takes it.
         judge: Who said what it takes.
         how: How it was found, in a few words.
         name: What the kernel is called.
@@ -81,10 +76,10 @@ class Entry:
     joules: float
     before: float
     scaled: float
-    taken_priced: float
     bound: float
     priced: float
     certified: bool
+    withdrawn: bool
     judge: str
     how: str
     name: str
@@ -92,11 +87,6 @@ class Entry:
     family: str
     sizes: tuple[int, ...]
     seconds: float = 0.0
-
-    @property
-    def withdrawn(self) -> bool:
-        """Whether the plan made no program better."""
-        return self.scaled >= WITHDRAWN
 
     @property
     def value(self) -> float:
@@ -184,7 +174,7 @@ class KnowledgeBase:
         for row in self._rows(f"SELECT {', '.join(_COLUMNS)} FROM plans WHERE {condition}", given):
             values = dict(zip(_COLUMNS, row, strict=True))
             try:
-                flags = {name: bool(values[name]) for name in ("certified", "joined")}
+                flags = {name: bool(values[name]) for name in ("certified", "joined", "withdrawn")}
                 yield Entry.of_json({**values, **flags, "sizes": json.loads(values["sizes"])})
             except (KnowledgeError, TypeError, ValueError):
                 self.warn(f"an entry for {values['name']!r} cannot be read, and is left out")

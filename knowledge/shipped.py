@@ -1,4 +1,5 @@
-"""The plans that Tilewright comes with: lines of JSON for each chip that has some (plans/), read when one is asked for.
+"""The plans that Tilewright comes with: lines of JSON for each chip that has some (plans/). A line is read when its
+kernel is asked for.
 
 They were found as those of any knowledge base are, by `benchmarks/shipped_plans.py`; those of another version of the
 price, or for other numbers of a machine, are found by nobody.
@@ -6,6 +7,7 @@ price, or for other numbers of a machine, are found by nobody.
 
 from __future__ import annotations
 
+import re
 import warnings
 from functools import cache
 from pathlib import Path
@@ -15,14 +17,20 @@ from .goals import LATENCY
 
 FOLDER = Path(__file__).parent / "plans"
 
+_KERNEL = re.compile(r'"kernel": "([0-9a-f]{64})"')
+
 
 class ShippedPlans:
     """The plans that Tilewright comes with."""
 
     def find(self, kernel: str, price: str, goal: str = LATENCY) -> list[Entry]:
         """What is known of a kernel: for a launch by itself, and for a stage of one."""
-        found = [e for e in _by_kernel().get(kernel, ()) if e.price == price and e.goal == goal]
-        return sorted(found, key=lambda e: e.joined)
+        try:
+            entries = [*read_lines(_lines().get(kernel, ()), f"kernel {kernel[:12]}")]
+        except KnowledgeError as error:
+            self.warn(f"some are not used: {error}")
+            return []
+        return sorted((e for e in entries if e.price == price and e.goal == goal), key=lambda e: e.joined)
 
     def warn(self, what: str) -> None:
         """One line about an entry."""
@@ -30,20 +38,19 @@ class ShippedPlans:
 
 
 @cache
-def _of_chip(machine: str) -> tuple[Entry, ...]:
-    """The entries of a chip: none where its file is not there, or cannot be read."""
-    path = FOLDER / f"{machine}.jsonl"
-    try:
-        return tuple(read_lines(path.read_text().splitlines(), path.name)) if path.is_file() else ()
-    except (KnowledgeError, OSError, UnicodeDecodeError) as error:
-        ShippedPlans().warn(f"they are not used: {error}")
-        return ()
-
-
-@cache
-def _by_kernel() -> dict[str, list[Entry]]:
-    found: dict[str, list[Entry]] = {}
+def _lines() -> dict[str, list[str]]:
+    """The lines of each kernel, as they are: nothing of a file that cannot be read, or has a line without a kernel."""
+    found: dict[str, list[str]] = {}
     for path in sorted(FOLDER.glob("*.jsonl")):
-        for entry in _of_chip(path.stem):
-            found.setdefault(entry.kernel, []).append(entry)
+        try:
+            named = [(_KERNEL.search(line), line) for line in path.read_text().splitlines()]
+        except (OSError, UnicodeDecodeError) as error:
+            ShippedPlans().warn(f"they are not used: {path.name}: {error}")
+            continue
+        if (wrong := next((i for i, (match, _) in enumerate(named, 1) if match is None), None)) is not None:
+            ShippedPlans().warn(f"they are not used: {path.name}, line {wrong}: it names no kernel")
+            continue
+        for match, line in named:
+            if match is not None:
+                found.setdefault(match[1], []).append(line)
     return found

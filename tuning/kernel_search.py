@@ -109,17 +109,15 @@ class Side:
     """What was found for a launch by itself, or for a stage of one of several (`joined`).
 
     before, best: the plan that was there, and the best one that was judged, which may be the same; scaled: what the
-    price would have to say of that; taken_priced: what it says of the plan that was there; priced, bound,
-    certified, evaluations, trace: of the search, as `Found` has them; front: of all plans that were judged those of
-    which no other one takes less time and less energy, the fastest first; least_watts: what the coolest of them
-    draws, infinity where nobody says.
+    price would have to say of that; priced, bound, certified, evaluations, trace: of the search, as `Found` has
+    them; front: of all plans that were judged those of which no other one takes less time and less energy, the
+    fastest first; least_watts: what the coolest of them draws, infinity where nobody says.
     """
 
     joined: bool
     before: Judged
     best: Judged
     scaled: float
-    taken_priced: float
     priced: float = 0.0
     bound: float = 0.0
     certified: bool = False
@@ -164,8 +162,7 @@ def known_outcome(key: str, entries: Sequence[Entry], judge: str) -> Outcome | N
             e.joined,
             Judged("", Measured(e.before), e.before),
             Judged(e.plan, Measured(e.microseconds, e.joules or None), e.value),
-            e.taken_priced * e.microseconds / (e.before or 1.0) if e.withdrawn else e.scaled,
-            e.taken_priced,
+            e.scaled,
             e.priced,
             e.bound,
             True,
@@ -207,10 +204,10 @@ def tune_kernel(task: KernelTask) -> Outcome:
             joules=side.best.measured.joules or 0.0,
             before=side.before.measured.microseconds,
             scaled=side.scaled,
-            taken_priced=side.taken_priced,
             bound=side.bound,
             priced=side.priced,
             certified=side.certified,
+            withdrawn=False,
             judge=task.asked.judge.name,
             how=how,
             name=plan.stem,
@@ -253,8 +250,7 @@ class _Search:
     def unchanged(self, joined: bool) -> Side:
         """The plan that is there, of a kernel that is not searched for."""
         taken = self._judged(joined, self.taken, self.task.before)
-        priced = self.kernel.bound(self.taken)
-        return Side(joined, taken, taken, self.task.before.microseconds, priced, front=(taken,))
+        return Side(joined, taken, taken, self.task.before.microseconds, front=(taken,))
 
     def side(self, joined: bool, seconds: float | None) -> Side:
         """What is found for a launch by itself, or for a stage of one of several."""
@@ -284,7 +280,6 @@ class _Search:
             taken,
             best,
             self._scaled(joined, best, judged[best]),
-            self.kernel.bound(self.taken),
             first.microseconds if isfinite(first.microseconds) else 0.0,
             first.bound if isfinite(first.bound) else 0.0,
             first.certified and not self.task.asked.goal.energy_share and best in by_time,

@@ -12,7 +12,7 @@ import numpy as np
 from ..api.program import CompileError, Program
 from ..dialects.schedule_text import parse_schedule, schedule_text
 from ..kernels.price import VERSION as PRICE
-from ..knowledge.base import WITHDRAWN, Entry, KnowledgeBase
+from ..knowledge.base import Entry, KnowledgeBase
 from ..knowledge.goals import ENERGY, LATENCY, MEMORY, PRODUCT, THROUGHPUT, Goal
 from ..knowledge.shipped import ShippedPlans
 from ..machine import Machine
@@ -267,10 +267,12 @@ class Tuning:
         next compilation does not take them."""
         if self.base is None:
             return
-        noted: list[Entry] = []
-        for key in better:
-            scaled = {side.joined: side.scaled if key in kept else WITHDRAWN for side in self.found[key].sides}
-            noted += [replace(e, scaled=scaled[e.joined]) for e in self._entries(key) if e.scaled != scaled[e.joined]]
+        noted = [
+            replace(e, withdrawn=key not in kept)
+            for key in better
+            for e in self._entries(key)
+            if e.withdrawn != (key not in kept)
+        ]
         if noted:
             self.base.add(noted, always=True)
 

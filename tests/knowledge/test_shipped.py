@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -52,8 +53,7 @@ def again() -> object:
 
 def read_again() -> None:
     """Has the files be read when something is asked for next."""
-    for cached in (shipped._of_chip, shipped._by_kernel):  # pyright: ignore[reportPrivateUsage]
-        cached.cache_clear()
+    shipped._lines.cache_clear()  # pyright: ignore[reportPrivateUsage]
 
 
 def test_where_a_user_s_plans_are(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,6 +105,14 @@ def test_a_damaged_file_is_left_out_with_one_line(shipping: Path, text: str) -> 
         assert ShippedPlans().find(ENTRY.kernel, ENTRY.price) == []
         assert ShippedPlans().find(ENTRY.kernel, ENTRY.price, "energy") == []
     assert len(said) == 1 and "they are not used: " in str(said[0].message)
+
+
+def test_a_damaged_line_is_left_out_with_one_line(shipping: Path) -> None:
+    line = json.dumps({**ENTRY.to_json(), "microseconds": "soon"})
+    (shipping / f"{ENTRY.machine}.jsonl").write_text(f"{line}\n")
+    with pytest.warns(KnowledgeWarning, match="some are not used: kernel 000000000000, line 1: .* no time") as said:
+        assert ShippedPlans().find(ENTRY.kernel, ENTRY.price) == []
+    assert len(said) == 1
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.jsonl")), ids=lambda path: path.stem)

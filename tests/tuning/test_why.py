@@ -54,7 +54,7 @@ def said(kernel: Kernel, before: str, after: str, joined: bool = False) -> tuple
 def side_of(joined: bool, before: str, us: float, after: str, less: float) -> Side:
     """A side where one plan took so many microseconds, and another one takes less."""
     first, second = (Judged(plan, Measured(t), t) for plan, t in ((before, us), (after, less)))
-    return Side(joined, first, second, less, us)
+    return Side(joined, first, second, less)
 
 
 @pytest.fixture(scope="module")
