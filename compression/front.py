@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import ClassVar, Generic, Literal, TypeVar
 
 from ..api.arguments.signature import CompileError
 from ..support.files import write_plot
+from ..support.fronts import unbeaten
 from .measures import COMPARED
 from .walk import SensitivityRow
 
@@ -71,12 +73,7 @@ class SearchResult(Generic[Point]):
 
     def front_by(self, cost: Cost) -> tuple[Point, ...]:
         """The points that no other one beats in both the metric and a cost."""
-
-        def beats(q: Point, p: Point) -> bool:
-            less, no_more = getattr(q, cost) < getattr(p, cost), getattr(q, cost) <= getattr(p, cost)
-            return (q.metric >= p.metric and less) or (q.metric > p.metric and no_more)
-
-        return tuple(p for p in self.points if not any(beats(q, p) for q in self.points))
+        return tuple(compress(self.points, unbeaten([(getattr(p, cost), -p.metric) for p in self.points])))
 
     def __str__(self) -> str:
         head = ["", "#", self.metric, "drop", "us", "weights kB", "mJ", self.CHANGED]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import compress
 from math import inf, isnan
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +23,7 @@ from ..compression.measures import Metric as QualityMetric
 from ..machine import Machine, Target
 from ..passes.quantized.recipes import SUFFIX as QUANT_SUFFIX
 from ..support.files import write_whole
+from ..support.fronts import unbeaten
 from ..support.progress import Say, showing
 from ..support.sentences import SentenceError
 from .axes import Choice, Space, batch_symbol, configurations, read_space
@@ -420,9 +422,6 @@ def _order(row: AutotunedRow, metric: str) -> tuple[float, ...]:
 
 def _marked(rows: Sequence[AutotunedRow]) -> list[AutotunedRow]:
     """Rows with those on the front marked."""
-    inside = [row.worth for row in rows if not row.problem]
-
-    def beaten(own: tuple[float, ...]) -> bool:
-        return any(other != own and all(a <= b for a, b in zip(other, own, strict=True)) for other in inside)
-
-    return [replace(row, front=not row.problem and not beaten(row.worth)) for row in rows]
+    inside = [row for row in rows if not row.problem]
+    front = {id(row) for row in compress(inside, unbeaten([row.worth for row in inside]))}
+    return [replace(row, front=id(row) in front) for row in rows]

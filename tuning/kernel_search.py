@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import compress
 from math import inf, isfinite
 from time import monotonic
 
@@ -23,6 +24,7 @@ from ..passes.errors import PassError
 from ..passes.forms.fingerprint import family
 from ..passes.lower.scheduled import ScheduledKernel
 from ..passes.lower.spaces import KernelSpace
+from ..support.fronts import unbeaten
 from .adjusted import AdjustedSpace
 from .alone import Judge, Measured, Question, fusion_of
 from .search.exact import Found, Plan, exact
@@ -376,10 +378,11 @@ class _Search:
 
 
 def _front(judged: Iterable[Judged]) -> tuple[Judged, ...]:
-    """Those of which no other one takes less time and less energy."""
-    found: list[Judged] = []
-    for each in sorted(judged, key=lambda j: (j.measured.microseconds, j.measured.joules or 0.0)):
-        if isfinite(each.measured.microseconds) and each.measured.joules is not None:
-            if not found or each.measured.joules < (found[-1].measured.joules or 0.0):
-                found.append(each)
-    return tuple(found)
+    """Those of which no other one takes less time and less energy, of equal ones one."""
+    known: dict[tuple[float, float], Judged] = {}
+    for each in judged:
+        us, joules = each.amounts
+        if isfinite(us) and joules is not None:
+            known.setdefault((us, joules), each)
+    ordered = sorted(known)
+    return tuple(known[amounts] for amounts in compress(ordered, unbeaten(ordered)))

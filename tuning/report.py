@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from ..api.program import CompileError
 from ..backends.report import Report
 from ..knowledge.goals import LATENCY
 from ..support.files import write_plot
+from ..support.fronts import beats, unbeaten
 
 
 @dataclass(frozen=True)
@@ -31,10 +33,14 @@ class ProgramCosts:
         """The mean power of a call."""
         return self.joules / self.microseconds * 1e6 if self.microseconds else 0.0
 
+    @property
+    def amounts(self) -> tuple[float, float, int]:
+        """Microseconds, joules and bytes."""
+        return self.microseconds, self.joules, self.memory_bytes
+
     def beats(self, other: ProgramCosts) -> bool:
         """Whether it takes no more of anything, and less of something."""
-        mine, theirs = ((c.microseconds, c.joules, c.memory_bytes) for c in (self, other))
-        return mine != theirs and all(a <= b for a, b in zip(mine, theirs, strict=True))
+        return beats(self.amounts, other.amounts)
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -43,8 +49,8 @@ class ProgramCosts:
 
 def front_of(costs: Iterable[ProgramCosts]) -> tuple[ProgramCosts, ...]:
     """Those that no other one beats, each once, the fastest first."""
-    known = sorted({*costs}, key=lambda c: (c.microseconds, c.joules, c.memory_bytes))
-    return tuple(c for c in known if not any(other.beats(c) for other in known))
+    known = sorted({*costs}, key=lambda c: c.amounts)
+    return tuple(compress(known, unbeaten([c.amounts for c in known])))
 
 
 @dataclass(frozen=True)
