@@ -3,25 +3,20 @@ and the fingerprints of the fusions that kernels are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
 from ..dialects.open_sizes import choosing
 from ..kernels.plan import KernelPlan
+from ..support.collecting import collecting
 
 _ASKED: ContextVar[dict[str, KernelPlan] | None] = ContextVar("plans", default=None)
 
 
-@contextmanager
-def plans_asked() -> Iterator[dict[str, KernelPlan]]:
+def plans_asked() -> AbstractContextManager[dict[str, KernelPlan]]:
     """Passes note plans, by the names of their kernels, in what this gives, inside of it."""
-    found: dict[str, KernelPlan] = {}
-    token = _ASKED.set(found)
-    try:
-        yield found
-    finally:
-        _ASKED.reset(token)
+    return collecting(_ASKED, {})
 
 
 def note_plan(kernel: str, plan: Callable[[], KernelPlan]) -> None:
@@ -35,16 +30,10 @@ def note_plan(kernel: str, plan: Callable[[], KernelPlan]) -> None:
 _FINGERPRINTS: ContextVar[dict[str, str] | None] = ContextVar("fingerprints", default=None)
 
 
-@contextmanager
-def fingerprints_asked() -> Iterator[dict[str, str]]:
+def fingerprints_asked() -> AbstractContextManager[dict[str, str]]:
     """Passes note the fingerprint of each fusion that is one launch, by the name of its kernel, in what this gives,
     inside of it."""
-    found: dict[str, str] = {}
-    token = _FINGERPRINTS.set(found)
-    try:
-        yield found
-    finally:
-        _FINGERPRINTS.reset(token)
+    return collecting(_FINGERPRINTS, {})
 
 
 def note_fingerprint(kernel: str, fingerprint: Callable[[], str]) -> None:

@@ -6,13 +6,15 @@ these sentences with the ops that they are about; elsewhere they are dropped whe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from xdsl.ir import Operation, OpResult
+
+from ..support.collecting import collecting
 
 ReasonKind = Literal[
     "not fused",
@@ -46,15 +48,9 @@ class Reason:
 _ASKED: ContextVar[list[Reason] | None] = ContextVar("reasons", default=None)
 
 
-@contextmanager
-def reasons_asked() -> Iterator[list[Reason]]:
+def reasons_asked() -> AbstractContextManager[list[Reason]]:
     """Passes note their reasons in the list that this gives, inside of it."""
-    found: list[Reason] = []
-    token = _ASKED.set(found)
-    try:
-        yield found
-    finally:
-        _ASKED.reset(token)
+    return collecting(_ASKED, [])
 
 
 def asked_reasons() -> list[Reason] | None:
