@@ -72,6 +72,35 @@ class KernelSpace(ABC):
         return None
 
 
+class DividedSpace(KernelSpace):
+    """A space whose last choice says how many cores there are: a box is halved until nothing else is open, and then
+    taken apart around the number of cores that looks best."""
+
+    @abstractmethod
+    def by_cores(self, box: Box) -> np.ndarray | None:
+        """Microseconds that no plan of a box takes less than, for each of its numbers of cores: an empty array where no
+        plan fits, and None where nothing is known."""
+
+    @abstractmethod
+    def divides(self, plan: Sequence[int]) -> bool:
+        """Whether a plan is one: its cores all have work, and fewer would not do the same."""
+
+    def bound(self, box: Box) -> float:
+        found = self.by_cores(box)
+        return 0.0 if found is None else float(np.min(found, initial=np.inf))
+
+    def parts(self, box: Box) -> Sequence[Box]:
+        low, high = box
+        if low[:-1] != high[:-1]:
+            return self.space.halves(box)
+        found = self.by_cores(box)
+        assert found is not None
+        for i in np.argsort(found, kind="stable").tolist():
+            if np.isfinite(found[i]) and self.divides((*low[:-1], low[-1] + i)):
+                return self.space.around(box, len(low) - 1, low[-1] + i)
+        return []
+
+
 def nearest(values: Sequence[int], wanted: float) -> int:
     """The number of the value that is the smallest multiple, or part, of what is wanted."""
     return min(range(len(values)), key=lambda i: abs(log(max(values[i], 1) / max(wanted, 1))))

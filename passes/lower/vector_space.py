@@ -22,7 +22,7 @@ from ...kernels.builder import divide_grid
 from ...kernels.columns import launching_vectors
 from ...kernels.space import Box, Choice, Plans, PlanSpace, parts_of
 from ...kernels.vector_cost import copy_cycles
-from .spaces import CORES, KernelSpace, checked, nearest
+from .spaces import CORES, DividedSpace, checked, nearest
 
 if TYPE_CHECKING:
     from .boxes import BoxKernel
@@ -33,7 +33,7 @@ BLOCK = 8
 """Lengths along the last axis are a multiple of this, as those that graph-schedule tries."""
 
 
-class TileSpace(KernelSpace):
+class TileSpace(DividedSpace):
     """The plans of a kernel of vector cores that all work that there is prices, two buffers in flight unless others are
     asked for."""
 
@@ -165,26 +165,12 @@ class TileSpace(KernelSpace):
         """Microseconds to start kernels on each number of cores."""
         return np.asarray(launching_vectors(self.machine, np.array(self.cores)), float)
 
-    def bound(self, box: Box) -> float:
+    def divides(self, plan: Sequence[int]) -> bool:
+        return self._grid(self._tile(plan), self.cores[plan[-1]]) is not None
+
+    def by_cores(self, box: Box) -> np.ndarray | None:
         """What all pipes take at least, shared by cores as evenly as the tiles allow: with the best tile of the box for
         each load and store by itself."""
-        found = self._bounds(box)
-        return 0.0 if found is None else float(np.min(found))
-
-    def parts(self, box: Box) -> Sequence[Box]:
-        low, high = box
-        if low[:-1] != high[:-1]:
-            return self.space.halves(box)
-        tile = self._tile(low)
-        found = self._bounds(box)
-        assert found is not None
-        for i in np.argsort(found, kind="stable").tolist():
-            if self._grid(tile, self.cores[low[-1] + i]) is not None:
-                return self.space.around(box, len(low) - 1, low[-1] + i)
-        return []
-
-    def _bounds(self, box: Box) -> np.ndarray | None:
-        """What all pipes take at least, for each number of cores of a box; None where that is not known."""
         longest, shortest = (self._tile(side) for side in box)
         cycles = self._cycles(longest) if longest == shortest else self.least(box, longest, shortest)
         if cycles is None:

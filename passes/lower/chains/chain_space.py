@@ -22,14 +22,14 @@ from ....kernels.chain_cost import ChainPlans
 from ....kernels.columns import launching
 from ....kernels.product import FRACTAL, round_up
 from ....kernels.space import Box, Choice, Plans, PlanSpace, parts_of
-from ..spaces import CORES, KernelSpace, checked, nearest
+from ..spaces import CORES, DividedSpace, checked, nearest
 from .attention_choice import KEYS, MOST_PARTS, ROWS
 
 if TYPE_CHECKING:
     from .attention_costs import AttentionCosts
 
 
-class ChainSpace(KernelSpace):
+class ChainSpace(DividedSpace):
     """The plans of chained products in one band of rows."""
 
     def __init__(self, kernel: AttentionCosts, name: str) -> None:
@@ -136,20 +136,10 @@ class ChainSpace(KernelSpace):
     def _launching(self, cores: np.ndarray) -> np.ndarray:
         return np.asarray(launching(self.machine, cores, True), float)
 
-    def bound(self, box: Box) -> float:
-        return float(np.min(self._bounds(box), initial=np.inf))
+    def divides(self, plan: Sequence[int]) -> bool:
+        return self._schedule(plan) is not None
 
-    def parts(self, box: Box) -> Sequence[Box]:
-        low, high = box
-        if low[:-1] != high[:-1]:
-            return self.space.halves(box)
-        found = self._bounds(box)
-        for i in np.argsort(found, kind="stable").tolist() if len(found) else ():
-            if self._schedule((*low[:-1], low[-1] + i)) is not None:
-                return self.space.around(box, len(low) - 1, low[-1] + i)
-        return []
-
-    def _bounds(self, box: Box) -> np.ndarray:
+    def by_cores(self, box: Box) -> np.ndarray:
         """Microseconds at least, for each number of cores of a box: the busiest core has its share of all tiles. Where
         more than rows and keys is not known, all is summed up at once and nothing waits."""
         low, high = box

@@ -19,7 +19,7 @@ from ....dialects.graph.schedules import Schedule
 from ....kernels.product import FRACTAL, Extents
 from ....kernels.product_cost import TileCosts
 from ....kernels.space import Box, Choice, Plans, PlanSpace, parts_of
-from ..spaces import CORES, KernelSpace, checked, nearest
+from ..spaces import CORES, DividedSpace, checked, nearest
 from .cube_loads import loads_of
 from .cube_schedule import accumulators, tile_of
 from .product_bounds import ProductBounds
@@ -31,7 +31,7 @@ LONGEST_STEP = 512
 """Rows and columns of a step, at most: an accumulator of more has no room with FRACTAL of the other."""
 
 
-class ProductSpace(KernelSpace):
+class ProductSpace(DividedSpace):
     """The plans of a kernel of a product with whole sums on the cube."""
 
     def __init__(self, kernel: ContractionChoice, name: str) -> None:
@@ -285,19 +285,10 @@ class ProductSpace(KernelSpace):
             found[at] = np.where(working, us, np.inf)
         return found
 
-    def bound(self, box: Box) -> float:
-        return float(np.min(self._bounds(box), initial=np.inf))
+    def divides(self, plan: Sequence[int]) -> bool:
+        return bool(self.valid(np.array([plan]))[0])
 
-    def parts(self, box: Box) -> Sequence[Box]:
-        low, high = box
-        if low[:-1] != high[:-1]:
-            return self.space.halves(box)
-        rows = np.array([(*low[:-1], i) for i in range(low[-1], high[-1] + 1)])
-        found = np.where(self.valid(rows), self._bounds(box), np.inf)
-        best = int(np.argmin(found))
-        return self.space.around(box, len(low) - 1, low[-1] + best) if np.isfinite(found[best]) else []
-
-    def _bounds(self, box: Box) -> np.ndarray:
+    def by_cores(self, box: Box) -> np.ndarray:
         """Microseconds that no plan of a box takes less than, for each of its divisions; none where no plan fits."""
         low, high = box
         step = self._step_of(low)  # the smallest one
