@@ -33,10 +33,8 @@ class KnownPlans:
     def __init__(self, base: KnowledgeBase, goal: Goal = PLAIN) -> None:
         self.base, self.goal = base, goal
         self.bases: tuple[Plans, ...] = base, ShippedPlans()
-        self.found: dict[str, Sequence[KnownPlan]] = {}
+        self.found: dict[str, Sequence[KnownPlan] | None] = {}
         """What was found so far, by the fingerprints of kernels."""
-        self.settled: set[str] = set()
-        """The kernels of which something is known, if only that no plan is worth it."""
         self.families: dict[str, Sequence[Entry]] = {}
         """The same of kernels that differ in sizes alone."""
 
@@ -45,29 +43,27 @@ class KnownPlans:
         """Whether plans are good for something else than time, which alone is judged."""
         return not self.goal.plain
 
-    def find(self, fusion: FusionOp, machine: Machine) -> Sequence[KnownPlan]:
+    def find(self, fusion: FusionOp, machine: Machine) -> Sequence[KnownPlan] | None:
         key = fingerprint(fusion, machine)
         if key not in self.found:
             self.found[key] = self._read(key)
         return self.found[key]
 
-    def _read(self, key: str) -> Sequence[KnownPlan]:
+    def _read(self, key: str) -> Sequence[KnownPlan] | None:
         for base in self.bases:
-            found: list[KnownPlan] = []
             entries = base.find(key, PRICE, self.goal.text)
+            if not entries:
+                continue
+            found: list[KnownPlan] = []
             for entry in (e for e in entries if not e.withdrawn):
                 try:
                     found.append(KnownPlan(parse_schedule(entry.plan), entry.scaled))
                 except ValueError as error:
                     base.warn(f"the plan of {entry.name!r} is left out: {error}")
-            if entries:
-                self.settled.add(key)
-                return found
-        return ()
+            return found
+        return None
 
     def near(self, fusion: FusionOp, machine: Machine) -> Sequence[Schedule]:
-        if fingerprint(fusion, machine) in self.settled:
-            return ()
         own, sizes = family(fusion)
         if own not in self.families:
             self.families[own] = self.base.family(own, PRICE, self.goal.text, machine.name)

@@ -31,8 +31,9 @@ class PlanSource(Protocol):
     @property
     def binding(self) -> bool: ...
 
-    def find(self, fusion: FusionOp, machine: Machine) -> Sequence[KnownPlan]:
-        """What is known of a fusion, as graph-schedule has it before it looks for a schedule."""
+    def find(self, fusion: FusionOp, machine: Machine) -> Sequence[KnownPlan] | None:
+        """What is known of a fusion, as graph-schedule has it before it looks for a schedule: no plans where none is
+        worth it, and None where nothing is known."""
         ...
 
     def near(self, fusion: FusionOp, machine: Machine) -> Sequence[Schedule]:

@@ -36,23 +36,19 @@ class Recorder:
 
     target: str
     base: InitVar[KnowledgeBase | None] = None
-    goal: Goal = PLAIN
+    goal: InitVar[Goal] = PLAIN
     instead: Mapping[str, Sequence[KnownPlan]] = field(default_factory=dict[str, Sequence[KnownPlan]])
+    binding: bool = False
     kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
 
-    def __post_init__(self, base: KnowledgeBase | None) -> None:
-        self.known = None if base is None else KnownPlans(base, self.goal)
+    def __post_init__(self, base: KnowledgeBase | None, goal: Goal) -> None:
+        self.known = None if base is None else KnownPlans(base, goal)
 
-    @property
-    def binding(self) -> bool:
-        """Whether plans are good for something else than time."""
-        return not self.goal.plain
-
-    def find(self, fusion: FusionOp, machine: Machine) -> Sequence[KnownPlan]:
+    def find(self, fusion: FusionOp, machine: Machine) -> Sequence[KnownPlan] | None:
         own = self.instead.get(fingerprint(fusion, machine)) if self.instead else None
         if own is not None:
             return own
-        return () if self.known is None else self.known.find(fusion, machine)
+        return None if self.known is None else self.known.find(fusion, machine)
 
     def near(self, fusion: FusionOp, machine: Machine) -> Sequence[Schedule]:
         return () if self.known is None else self.known.near(fusion, machine)

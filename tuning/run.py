@@ -55,12 +55,11 @@ class Compiled:
 
 class Tuning:
     """One run of `tune`. compiled: the program with these plans, and else with what is known, or with none at all,
-    without alternatives, for a goal; task:
-    what all tasks have in common."""
+    without alternatives, and whether these plans are taken whatever else is faster; asked: how plans are looked for."""
 
     def __init__(
         self,
-        compiled: Callable[[Plans | None, Sequence[str], Goal], Compiled],
+        compiled: Callable[[Plans | None, Sequence[str], bool], Compiled],
         asked: Asked,
         base: KnowledgeBase | None,
         objective: str,
@@ -73,7 +72,7 @@ class Tuning:
         self.goal, self.workers, self.say = asked.goal, workers, say
         self.end, self.begin = monotonic() + seconds, monotonic()
         say("compiling")
-        self.first = self.best = compiled(None, (), self.goal)
+        self.first = self.best = compiled(None, (), False)
         self.end += monotonic() - self.begin  # the searches have all of it
         self.chip = self.first.program.target
         self._check_limit()
@@ -237,10 +236,11 @@ class Tuning:
                 found[key] = [KnownPlan(parse_schedule(s.best.plan), s.scaled) for s in good]
         return found
 
-    def made(self, plans: Plans, without: Sequence[str] = (), goal: Goal | None = None) -> Compiled:
-        """The program with these plans of the kernels that were searched for, and without alternatives."""
+    def made(self, plans: Plans, without: Sequence[str] = (), binding: bool | None = None) -> Compiled:
+        """The program with these plans of the kernels that were searched for, and without alternatives. binding:
+        whether plans are taken whatever else is faster; None: where time alone does not decide."""
         only = {key: plans.get(key, ()) for key in self.found}
-        found = self.compiled(only, without, goal or self.goal)
+        found = self.compiled(only, without, not self.goal.plain if binding is None else binding)
         self.costs.append(ProgramCosts.of(found.report))
         return found
 
@@ -312,7 +312,7 @@ class Tuning:
                 best = min(alone.front, key=lambda j: goal.value(*j.amounts), default=None)
                 if best is not None:
                     plans[key] = [KnownPlan(parse_schedule(best.plan), alone.scaled)]
-            self.made(plans, (), goal if share else Goal(1e-9, self.goal.watts))
+            self.made(plans, binding=True)
         return front_of(self.costs)
 
     def check_power(self) -> None:

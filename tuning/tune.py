@@ -102,8 +102,8 @@ def tune(
     base = base_of(given if store is None else store)
     chip = target or DEFAULT_TARGET
 
-    def compiled(instead: Plans | None, without: Sequence[str], goal: Goal) -> Compiled:
-        recorder = Recorder(chip, None if instead is None else base, goal, instead or {})
+    def compiled(instead: Plans | None, without: Sequence[str], binding: bool) -> Compiled:
+        recorder = Recorder(chip, None if instead is None else base, goal, instead or {}, binding)
         plain = replace(asked, plans=recorder, cache="", without={*asked.without, *without})
         try:
             with fingerprints_asked() as names:

@@ -444,7 +444,7 @@ class Scheduler:
         known: Sequence[KnownPlan] = ()
         if self.plans is not None and self.static_shapes and not asked.chosen():
             known = self.plans.of(kernel, name, type(asked))
-        binding = self.plans is not None and self.plans.source.binding and bool(known)
+        binding = self.plans is not None and self.plans.binding and bool(known)
         tried = [] if binding else list(kernel.candidates(name))
         us = [*judged(self.oracle, kernel, tried)]
         tried, us = [*tried, *(plan.schedule for plan in known)], [*us, *(plan.microseconds for plan in known)]

@@ -25,24 +25,29 @@ class TakenPlans:
 
     def __init__(self, source: PlanSource, machine: Machine) -> None:
         self.source, self.machine = source, machine
+        self.binding = source.binding
+        """Whether what is known of a kernel is taken, and nothing else judged."""
         self.known: set[Schedule] = set()
         self.count = 0
 
     def of(self, kernel: ScheduledKernel, name: str, kind: type[Schedule]) -> Sequence[KnownPlan]:
         """The plans of a kind that are known of a kernel, and can be obeyed; where there are none, those of kernels of
         other sizes, made to fit."""
+        given = self.source.find(kernel.fusion, self.machine)
+        if given is None:
+            return () if self.binding else self._scaled(kernel, name, kind)
         found: list[KnownPlan] = []
-        for known in self.source.find(kernel.fusion, self.machine):
+        for known in given:
             if not isinstance(known.schedule, kind):
                 continue
             try:
                 kernel.check(name, known.schedule)
-                least = 0.0 if self.source.binding else CREDIBLE * kernel.bound(known.schedule)
+                least = 0.0 if self.binding else CREDIBLE * kernel.bound(known.schedule)
                 found.append(known._replace(microseconds=max(known.microseconds, least)))
                 self.known.add(kernel.completed(name, known.schedule))
             except PassError as error:
                 self.source.refuse(kernel.fusion, str(error))
-        return found or ([] if self.source.binding else self._scaled(kernel, name, kind))
+        return found
 
     def _scaled(self, kernel: ScheduledKernel, name: str, kind: type[Schedule]) -> Sequence[KnownPlan]:
         """Plans that are known of kernels of other sizes, made to fit a kernel: they count what the price says."""
