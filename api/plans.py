@@ -12,10 +12,11 @@ from ..dialects.graph import FusionOp
 from ..dialects.graph.schedules import Schedule
 from ..dialects.schedule_text import parse_schedule
 from ..kernels.price import VERSION as PRICE
-from ..knowledge.base import Entry, KnowledgeBase, Plans
+from ..knowledge.base import DECISIONS, Entry, KnowledgeBase, Plans
 from ..knowledge.goals import LATENCY, PLAIN, Goal
 from ..knowledge.shipped import ShippedPlans
 from ..machine import Machine
+from ..passes.decisions import Decision
 from ..passes.forms.fingerprint import family, fingerprint
 from ..passes.known_plans import KnownPlan, PlanSource, register, unregister
 
@@ -37,6 +38,8 @@ class KnownPlans:
         """What was found so far, by the fingerprints of kernels."""
         self.families: dict[str, Sequence[Entry]] = {}
         """The same of kernels that differ in sizes alone."""
+        self.decisions: dict[str, str] | None = None
+        """The options that are known of decisions, by their keys, once they are read."""
 
     @property
     def binding(self) -> bool:
@@ -84,6 +87,22 @@ class KnownPlans:
 
     def chosen(self, fusion: FusionOp, schedules: Sequence[Schedule], machine: Machine) -> None:
         pass
+
+    @property
+    def explores(self) -> bool:
+        return False
+
+    def decides(self, machine: Machine) -> bool:
+        return bool(self._known_decisions(machine.name))
+
+    def decided(self, decision: Decision) -> str:
+        return (self.decisions or {}).get(decision.key, decision.default)
+
+    def _known_decisions(self, machine: str) -> dict[str, str]:
+        if self.decisions is None:
+            found = self.base.family(DECISIONS, PRICE, self.goal.text, machine)
+            self.decisions = {e.kernel: e.plan for e in found if not e.withdrawn}
+        return self.decisions
 
 
 def base_of(given: str | Path | None) -> KnowledgeBase | None:

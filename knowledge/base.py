@@ -27,6 +27,9 @@ VERSION = 2
 APPLICATION = 0x54574B42
 """What SQLite notes in the head of a file of ours."""
 
+DECISIONS = "decisions"
+"""The family of entries that are decisions about fusions: their plan is the name of an option."""
+
 PATIENCE = 30.0
 """Seconds that a write waits for those of others."""
 
@@ -41,15 +44,16 @@ class KnowledgeError(Exception):
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of a kernel.
+    """What is known of a kernel, or of a decision of the compiler about fusions: its plan is an option of that then,
+    and times are those of the program for which it was found.
 
     Attributes:
-        kernel: Its fingerprint, 64 hexadecimal digits.
+        kernel: Its fingerprint, 64 hexadecimal digits, or the key of a decision.
         price: The version of the price that judged.
         goal: What it is good for, as the text of a goal (goals.py).
         joined: Whether the plan is the best one for a stage of a launch of several, where the start of cores is not
             counted; else for a launch by itself.
-        plan: The schedule, as text.
+        plan: The schedule, as text, or the option of a decision.
         microseconds: What a launch takes with it by itself, or its work where it is joined, as `judge` says.
         joules: The energy of that, modelled; 0 where the judge does not say.
         before: The microseconds with the plan that graph-schedule chooses.

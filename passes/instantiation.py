@@ -22,7 +22,7 @@ from ..dialects.base import INDEX, integer_attr, ints, to_ints
 from ..dialects.dtypes import shape_in, tensor
 from ..dialects.graph import FusionOp
 from ..dialects.host_text import OpenTextAttr, text_at
-from ..dialects.open_sizes import any_open, decode, is_open, value_at
+from ..dialects.open_sizes import any_open, decode, example_sizes, is_open, value_at
 from ..dialects.open_text import OpenIntegerAttr
 from ..dialects.sizes import Sizes
 
@@ -36,6 +36,11 @@ def has_open_sizes(op: Operation) -> bool:
         for inner in op.walk()
         for v in (*inner.operands, *inner.results)
     )
+
+
+def at_example(fusion: FusionOp) -> FusionOp:
+    """A fusion, or where it has open dimensions a copy of it in no block for the example of the compilation."""
+    return Instantiation(example_sizes()).outside(fusion) if has_open_sizes(fusion) else fusion
 
 
 class Instantiation:

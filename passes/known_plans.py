@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from ..dialects.graph import FusionOp
 from ..dialects.graph.schedules import Schedule
 from ..machine import Machine
+from .decisions import Decision
 from .errors import PassError
 
 
@@ -46,6 +47,20 @@ class PlanSource(Protocol):
 
     def chosen(self, fusion: FusionOp, schedules: Sequence[Schedule], machine: Machine) -> None:
         """Is told which schedules a fusion gets, one for each launch."""
+        ...
+
+    def decides(self, machine: Machine) -> bool:
+        """Whether it is to be asked for decisions."""
+        ...
+
+    @property
+    def explores(self) -> bool:
+        """Whether decisions have options, too, that graph-schedule does not look at by itself."""
+        ...
+
+    def decided(self, decision: Decision) -> str:
+        """The name of the option to take: the default where nothing is known. Where the option is none of those of the
+        decision, and graph-schedule does not know it either, the default is taken."""
         ...
 
 

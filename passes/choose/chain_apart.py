@@ -92,7 +92,7 @@ class ChainApart(Rewrites):
         if kind is AttentionKernel and parts > MOST_PARTS:
             taken = False
         said = f"{of} {apart:.1f} us in parts, and {whole:.1f} us as one kernel"
-        return Verdict(taken, f"{said}, which is not clearly less" if taken and margin < 1 else said, among)
+        return Verdict(taken, f"{said}, which is not clearly less" if taken and margin < 1 else said, among, whole)
 
     def _waiting(self, parts: int, kind: type) -> float:
         """Microseconds of barriers between the parts of attention among its neighbours, which occupy all cores: a group

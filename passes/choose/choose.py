@@ -38,12 +38,12 @@ from ...dialects.graph import (
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import Schedule, all_complete, schedule_attr, to_schedules
 from ...dialects.module import set_known_plans
-from ...dialects.open_sizes import choosing, example, example_sizes
+from ...dialects.open_sizes import choosing, example
 from ...machine import Machine
 from ..alternatives import JOIN, PLACED, PREFETCH
 from ..base import ChoosingPass
 from ..errors import PassError, TooLarge, attempted
-from ..instantiation import Instantiation, has_open_sizes
+from ..instantiation import at_example, has_open_sizes
 from ..known_plans import KnownPlan, source_of
 from ..launch_groups import LaunchPoint
 from ..lower.cube.draining import pack_for_drain
@@ -145,7 +145,7 @@ class Scheduler:
         if not any(kinds):
             return
         unpinned = Scheduler(self.machine, self.oracle, without=self.without) if self.pins is not None else self
-        chooser = LayoutChooser(LayoutJudge(self.machine, unpinned.estimate), kinds)
+        chooser = LayoutChooser(LayoutJudge(self.machine, unpinned.estimate), kinds, self.plans)
         self.layouts = chooser.given
         for func in module.ops:
             if isinstance(func, FuncOp) and func.body.blocks:
@@ -188,7 +188,7 @@ class Scheduler:
         pinned of all kernels. cut: whether one that is too large may be two. Raises TooLarge, and PassError."""
         judged, kinds = fusion, self.products.kinds
         if has_open_sizes(fusion):
-            judged, kinds = Instantiation(example_sizes()).outside(fusion), (CubeSchedule,)
+            judged, kinds = at_example(fusion), (CubeSchedule,)
         try:
             return [self._unasked(judged, plan, before, kinds) for plan in launches_of(judged, self.machine)]
         except TooLarge:
@@ -277,7 +277,7 @@ class Scheduler:
         if not self.static_shapes:
             if not all_complete(to_schedules(fusion.schedule)):
                 pack_for_drain(fusion, self.machine)
-            judged = Instantiation(example_sizes()).outside(fusion)
+            judged = at_example(fusion)
         try:
             found = self.judge(judged)
         except TooLarge:
@@ -353,8 +353,7 @@ class Scheduler:
             return self.whole(free, name, plan.choices()).schedules[0]
         assert issubclass(plan.choices, VectorSchedule | CubeSchedule)
         asked = plan.choices(axes=tuple(map(tuple, walked)))
-        copy = Instantiation(example_sizes()).outside(fusion)
-        kernel = launches_of(copy, self.machine)[number].kernel(name, asked)
+        kernel = launches_of(at_example(fusion), self.machine)[number].kernel(name, asked)
         return self.whole(kernel, name, asked).schedules[0]
 
     def launch(
@@ -442,7 +441,7 @@ class Scheduler:
             kernel.check(name, asked)
             return self.front(kernel, [asked], [self.oracle.microseconds(kernel, asked)], asked, None)
         known: Sequence[KnownPlan] = ()
-        if self.plans is not None and self.static_shapes and not asked.chosen():
+        if self.plans is not None and not asked.chosen():
             known = self.plans.of(kernel, name, type(asked))
         binding = self.plans is not None and self.plans.binding and bool(known)
         tried = [] if binding else list(kernel.candidates(name))

@@ -25,6 +25,7 @@ from ...dialects.graph import ConstantOp, DataAttr, FusionOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import Schedule
 from ...machine import Machine
+from ..decisions import Option
 from ..forms.fingerprint import structure
 from ..instantiation import has_open_sizes
 from ..lower.scheduled import as_vector
@@ -33,6 +34,7 @@ from ..reasons import Reason, ReasonKind, asked_reasons
 from .launches import launches_of
 from .names import Memo
 from .operand_layouts import (
+    LAYOUTS,
     Layout,
     LayoutKinds,
     LayoutName,
@@ -48,6 +50,7 @@ from .operand_layouts import (
     store_in_layout,
     stored_type,
 )
+from .taken_plans import TakenPlans
 
 BEYOND = 0.02
 """The share of what products take that has to be saved beyond what the new layout takes: less is within the error of
@@ -56,6 +59,9 @@ the bound."""
 MOST_SAVED = 0.25
 """The share of what a product takes that transposing an operand of whole lines of memory may save: twice what it does
 for large products (8192^3 in f16 on ascend-910b1: 3,351 us instead of 3,826). So small products need not be judged."""
+
+NO_LAYOUT = "as it is"
+"""The option of a tensor that gets no other layout."""
 
 REFUSED: Mapping[LayoutName, ReasonKind] = {
     "transposed": "not transposed",
@@ -175,11 +181,19 @@ class _Relayout:
     nothing."""
     most: float
     judged: bool = True
+    stored: bool = False
+    """Whether the kernel that computes the tensor stores it so."""
 
     @property
     def saved(self) -> float:
         """Microseconds less than now, what the layout takes counted."""
         return sum(r.saved for r in self.readings) - self.cost
+
+    @property
+    def option(self) -> Option:
+        """What it is among the ways of a tensor."""
+        perm = " ".join(map(str, self.layout.perm))
+        return Option(f"{perm}, rows of {self.layout.row}{', stored so' * self.stored}", -self.saved)
 
     @property
     def pays(self) -> bool:
@@ -190,7 +204,9 @@ class _Relayout:
 class LayoutChooser:
     """Gives operands of products other layouts, of these kinds, in blocks of fusions."""
 
-    def __init__(self, judge: LayoutJudge, kinds: LayoutKinds):
+    def __init__(self, judge: LayoutJudge, kinds: LayoutKinds, plans: TakenPlans | None = None):
+        """plans: who is asked for decisions."""
+        self.plans = plans
         self.judge, self.machine, self.kinds = judge, judge.machine, kinds
         self.barrier = self.machine.barrier_microseconds(self.machine.cube_cores)
         self.reasons = asked_reasons()
@@ -216,7 +232,7 @@ class LayoutChooser:
                     tried.add((value, layout))
                     wished.setdefault(number, []).append(layout)
             for number, found in wished.items():
-                self._value(fusion.inputs[number], found, fusion)
+                self._value(fusion, number, found)
 
     def _free(self, fusion: FusionOp) -> bool:
         return not fusion.on_host and fusion.schedule is None and not has_open_sizes(fusion)
@@ -224,14 +240,18 @@ class LayoutChooser:
     def _layouts(self, fusion: FusionOp) -> Iterator[tuple[int, Layout]]:
         return layouts(fusion, self.machine, self.kinds)
 
-    def _value(self, value: SSAValue, found: Sequence[Layout], first: FusionOp) -> None:
-        """Gives a tensor the best of some layouts for the products that read it from `first` on, if that pays."""
+    def _value(self, first: FusionOp, number: int, found: Sequence[Layout]) -> None:
+        """Gives an input of a product the best of some layouts, for the products that read it from that one on, if that
+        pays."""
+        value = first.inputs[number]
         wishing = self._wishing(value, first.parent)
         ways = [
             way for layout in found for way in self._ways(value, layout, wishing.get(layout, ()), first.parent)
         ]
         best = max(ways, key=lambda way: way.saved)
-        if best.pays:
+        taken = self._decided(ways, best if best.pays else None, first, number)
+        if taken is not None:
+            best = taken
             best.apply()
             self._note_given(first, value, best)
             return
@@ -240,6 +260,19 @@ class LayoutChooser:
             self._note(first, value, best.layout, f"{takes}, and saves {sum(r.saved for r in best.readings):.1f}")
         else:
             self._note(first, value, best.layout, f"{takes}, and {best.most:.1f} is all that might be saved")
+
+    def _decided(
+        self, ways: Sequence[_Relayout], best: _Relayout | None, first: FusionOp, number: int
+    ) -> _Relayout | None:
+        """The way that a tensor gets, None for none: the best one, unless another is known to be better."""
+        able = [way for way in ways if way.readings and isfinite(way.saved)]
+        if self.plans is None or not able:
+            return best
+        default = NO_LAYOUT if best is None else best.option.name
+        options = [Option(NO_LAYOUT, 0.0), *(way.option for way in able)]
+        kind = LAYOUTS[(best or able[0]).layout.kind]
+        said = self.plans.decided(kind, [first], lambda: options, default, f"input {number}")
+        return None if said == NO_LAYOUT else next((way for way in able if way.option.name == said), best)
 
     def _ways(
         self, value: SSAValue, layout: Layout, wishing: Sequence[tuple[FusionOp, int]], block: Block | None
@@ -299,7 +332,8 @@ class LayoutChooser:
             for r in readings:
                 read_in_layout(r.fusion, r.number, made, layout)
 
-        return _Relayout(layout, readings, cost if isfinite(cost) else inf, apply, self.barrier, most)
+        cost = cost if isfinite(cost) else inf
+        return _Relayout(layout, readings, cost, apply, self.barrier, most, stored=True)
 
     def _apart(
         self, value: SSAValue, layout: Layout, readings: Sequence[_Reading], constant: ConstantOp | None

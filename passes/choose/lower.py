@@ -34,6 +34,7 @@ from ...machine import Machine
 from ..base import TargetPass
 from ..errors import PassError
 from ..forms.fingerprint import fingerprint
+from ..instantiation import at_example
 from ..lower.chains.attention import AttentionKernel
 from ..lower.chains.attention_parts import is_chained
 from ..lower.chains.row_attention import RowAttentionKernel
@@ -163,7 +164,7 @@ class Lowering:
             begins = results if plan.goes_on else plan.begins
             built = self.kernel(plan, schedule, part_of)
             if len(launches) == 1:
-                note_fingerprint(built.symbol.string_value(), partial(fingerprint, fusion, self.machine))
+                note_fingerprint(built.symbol.string_value(), lambda: fingerprint(at_example(fusion), self.machine))
             results = self.launch(fusion, plan, built, begins)
         self.replace(fusion, results)
 

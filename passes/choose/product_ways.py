@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from math import inf, isinf
+from math import inf, isfinite, isinf
 from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
@@ -13,11 +13,13 @@ from xdsl.ir import SSAValue
 from ...dialects.base import describe
 from ...dialects.graph import CubeSchedule, FusionOp, VectorSchedule
 from ...dialects.graph.schedules import Schedule, schedule_attr
+from ...dialects.schedule_text import parse_schedule, schedule_text
 from ..alternatives import SPLIT_K, STREAM_K, VECTOR_PRODUCTS
+from ..decisions import Option
 from ..errors import PassError, TooLarge
 from ..forms.fingerprint import structure
 from ..launch_groups import Together
-from ..lower.cube.split import parts_worth_trying, product_of, split_extents
+from ..lower.cube.split import every_number_of_parts, parts_worth_trying, product_of, split_extents
 from ..lower.cube.spreading import why_not_spread
 from ..lower.cube.vector_product import vector_parts
 from ..lower.scheduled import as_cube, cannot_obey
@@ -102,7 +104,43 @@ class ProductWays:
             split = self.free_split(fusion, name, kinds)
             cut += [replace(split, others=()), *split.others]
         judged = best.microseconds, min((c.microseconds for c in [*tried, *cut]), default=inf)
-        return self.free.keep(key, plan.details, replace(best_of([*whole, *cut]), judged=judged))
+        found = self._decided(fusion, name, kinds, [*whole, *cut], tried)
+        return self.free.keep(key, plan.details, replace(found, judged=judged))
+
+    def _decided(
+        self, fusion: FusionOp, name: str, kinds: Kinds, found: Sequence[Chosen], tried: Sequence[Chosen]
+    ) -> Chosen:
+        """The way that takes least alone, with others near it, or the one that is known to be better for a program.
+        tried: cuts that do not save enough."""
+        best, plans = best_of(found), self.scheduler.plans
+        if plans is None:
+            return best
+        ways = {_way(c): c for c in (*tried, *reversed(found)) if isfinite(c.microseconds)}
+        product = product_of(fusion)
+
+        def options() -> list[Option]:
+            more = every_number_of_parts(product, self.machine) if plans.explores and product is not None else ()
+            for asked in (kind(split_k=n) for kind in kinds for n in more):
+                self._add(ways, fusion, name, asked)
+            return [Option(way, chosen.microseconds) for way, chosen in ways.items()]
+
+        said = plans.decided(SPLIT_K, [fusion], options, default := _way(best), "sums")
+        if said not in ways:
+            with suppress(ValueError):
+                asked = parse_schedule(said)
+                if isinstance(asked, kinds) and asked.parts is not None:
+                    self._add(ways, fusion, name, asked)
+        return best if said == default or said not in ways else replace(ways[said], others=())
+
+    def _add(
+        self, ways: dict[str, Chosen], fusion: FusionOp, name: str, asked: CubeSchedule | VectorSchedule
+    ) -> None:
+        """Judges a cut of a contraction's sums, where it is not judged yet and they can be cut so."""
+        if (way := schedule_text(asked)) not in ways:
+            with suppress(PassError):
+                made = self._split(fusion, name, asked, asked.parts or 0)
+                if isfinite(made.microseconds):
+                    ways[way] = made
 
     def free_split(self, fusion: FusionOp, name: str, kinds: Kinds) -> Chosen:
         """The best schedules of a contraction of which nothing is asked but the cores it is on, its sums in parts.
@@ -180,6 +218,12 @@ class ProductWays:
             front.outer = {**outer, **front.outer}
         microseconds = self.scheduler.microseconds(found, free)
         return Chosen(fronts, microseconds, product, asked.cuts, frozenset(free))
+
+
+def _way(chosen: Chosen) -> str:
+    """What is asked of a contraction for it to be computed so: the cores, and the cut of its sums."""
+    asked = CubeSchedule() if chosen.on_cube else VectorSchedule()
+    return schedule_text(replace(asked, **dict(chosen.cuts)))
 
 
 def say_cut(fusion: FusionOp, judged: tuple[float, float], taken: Chosen) -> None:

@@ -227,7 +227,7 @@ class Recompute(Rewrites):
         now, made = (Groups(self.machine, each).least()[0] for each in ([s for s, _ in before], stages))
         more = max(us or 0.0 for us in longer)
         said = f"its cores would work {more:.1f} us longer: the launches around take {made:.1f} us then, and "
-        return Verdict(self.pays(made, now), f"{said}{now:.1f} as they are")
+        return Verdict(self.pays(made, now), f"{said}{now:.1f} as they are", made, now)
 
     def _longer(self, fusion: FusionOp) -> float | None:
         """By how many microseconds the cores of a fusion work longer that makes rows itself; None where it cannot."""

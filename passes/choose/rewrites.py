@@ -23,6 +23,7 @@ from ...dialects.base import describe
 from ...dialects.graph import FusionOp
 from ...support.plugins import FAILURES, resolve
 from ..alternatives import Alternative, alternatives
+from ..decisions import Option
 from ..errors import PassError, attempted
 from ..reasons import say_apart
 from .names import Memo
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
     from .choose import Scheduler
 
 T = TypeVar("T")
+
+TAKEN, LEFT = "taken", "left"
+"""The options of an offer: what is offered, and what is there."""
+
+KNOWN_BETTER = "the program is known to be faster otherwise"
+"""Why a decision is not the one of the price."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +76,13 @@ class Offer:
 @dataclass(frozen=True)
 class Verdict:
     """Whether a proposal is taken, and how long both sides take or why not, a clause. microseconds: of the proposal;
-    infinity where that is not known, so that another one for the same fusions goes first if it is taken, too."""
+    infinity where that is not known, so that another one for the same fusions goes first if it is taken, too; before:
+    of what is there; infinity where that is not known."""
 
     taken: bool
     said: str
     microseconds: float = inf
+    before: float = inf
 
 
 @dataclass(frozen=True)
@@ -135,7 +144,7 @@ class Rewrites(ABC):
         now = self.scheduler.price(offer.fusions, warm=self.WARM)
         made = self.scheduler.price(proposal.fusions, proposal.free, self.WARM)
         said = self.comparison(len(proposal.fusions), made, len(offer.fusions), now)
-        return Verdict(self.pays(made, now), said, made)
+        return Verdict(self.pays(made, now), said, made, now)
 
     def pays(self, made: float, now: float) -> bool:
         """Whether fusions that take `made` microseconds stand for those that take `now`."""
@@ -172,7 +181,19 @@ class Rewrites(ABC):
             failed = Verdict(False, "judging it failed")
             found = self._attempted(fusion, partial(self.judge, offer, proposal), failed)
             verdict = self.known.keep(offer.key, offer.details, found)
-        return Judged(self, offer, verdict, proposal)
+        return Judged(self, offer, self._decided(offer, verdict), proposal)
+
+    def _decided(self, offer: Offer, verdict: Verdict) -> Verdict:
+        """The verdict on an offer, or the other one where that is known to be better for a program."""
+        plans = self.scheduler.plans
+        if plans is None or isinf(verdict.microseconds) or isinf(verdict.before):
+            return verdict
+        options = Option(TAKEN, verdict.microseconds), Option(LEFT, verdict.before)
+        default = TAKEN if verdict.taken else LEFT
+        said = plans.decided(self.name, offer.fusions, lambda: options, default)
+        if said not in (TAKEN, LEFT) or said == default:
+            return verdict
+        return Verdict(not verdict.taken, f"{verdict.said}, but {KNOWN_BETTER}", 0.0, verdict.before)
 
     def _attempted(self, fusion: FusionOp, attempt: Callable[[], T], otherwise: T) -> T:
         return attempted(f"the alternative {self.name!r} of {describe(fusion)}", attempt, otherwise)

@@ -80,7 +80,7 @@ class _Judged:
         """Whether they take less time as one fusion. Kernels of few vector cores cost their neighbours little, which
         is not known here: so one kernel has to be clearly better."""
         made = min(self.one if self.one < self.two * CLEARLY_BETTER else inf, self.split)
-        return Verdict(made < self.two, self._said, made)
+        return Verdict(made < self.two, self._said, min(self.one, self.split), self.two)
 
     @property
     def _said(self) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from ...dialects.base import describe
 from ...dialects.graph import FusionOp
 from ...dialects.graph.schedules import Schedule, parts_of_sums, stream_of
 from ...machine import Machine
+from ..decisions import Decision, Option, decision_key
 from ..errors import PassError
-from ..instantiation import has_open_sizes
+from ..instantiation import at_example, has_open_sizes
 from ..known_plans import KnownPlan, PlanSource
 from ..lower.chains.attention_parts import is_chained
 from ..lower.scheduled import ScheduledKernel
@@ -29,10 +31,16 @@ class TakenPlans:
         """Whether what is known of a kernel is taken, and nothing else judged."""
         self.known: set[Schedule] = set()
         self.count = 0
+        self.asked, self.explores = source.decides(machine), source.explores
+        """Whether the source is asked for decisions, and about options that are not looked at otherwise."""
+        self.decisions: dict[str, str] = {}
+        """What was decided so far, by the keys of decisions."""
 
     def of(self, kernel: ScheduledKernel, name: str, kind: type[Schedule]) -> Sequence[KnownPlan]:
         """The plans of a kind that are known of a kernel, and can be obeyed; where there are none, those of kernels of
-        other sizes, made to fit."""
+        other sizes, made to fit. Of a kernel with open sizes, whatever they are, nothing is known."""
+        if has_open_sizes(kernel.fusion):
+            return ()
         given = self.source.find(kernel.fusion, self.machine)
         if given is None:
             return () if self.binding else self._scaled(kernel, name, kind)
@@ -62,9 +70,28 @@ class TakenPlans:
                 self.known.add(schedule)
         return found
 
+    def decided(
+        self,
+        kind: str,
+        fusions: Sequence[FusionOp],
+        options: Callable[[], Sequence[Option]],
+        default: str,
+        of: str = "",
+    ) -> str:
+        """The name of the option to take of those about fusions: the default where nothing is known. of: what the
+        decision is about besides."""
+        if not self.asked:
+            return default
+        key = decision_key(kind, fusions, self.machine, of)
+        if key not in self.decisions:
+            about = " and ".join(describe(fusion) for fusion in fusions)
+            self.decisions[key] = self.source.decided(Decision(kind, key, about, tuple(options()), default))
+        return self.decisions[key]
+
     def chosen(self, fusion: FusionOp, schedules: Sequence[Schedule]) -> None:
-        """Takes notice of the schedules that a fusion gets, one for each launch."""
-        for piece, own in _pieces(fusion, schedules, self.machine):
+        """Takes notice of the schedules that a fusion gets, one for each launch: where sizes are open at the example of
+        the compilation."""
+        for piece, own in _pieces(at_example(fusion), schedules, self.machine):
             self.source.chosen(piece, own, self.machine)
         self.count += any(schedule.whole() in self.known for schedule in schedules)
 
@@ -74,7 +101,7 @@ def _pieces(
 ) -> Iterator[tuple[FusionOp, Sequence[Schedule]]]:
     """The fusions that one becomes, with their schedules: several where its sums are cut into parts."""
     parts = parts_of_sums(schedules)
-    if parts is None or has_open_sizes(fusion) or is_chained(fusion):
+    if parts is None or is_chained(fusion):
         yield fusion, schedules
         return
     block = cut_fusion(fusion, launches_of(fusion, machine)[0].stem, parts, stream_of(schedules), machine)

@@ -56,6 +56,13 @@ def parts_worth_trying(op: Product, machine: Machine) -> list[int]:
     return found
 
 
+def every_number_of_parts(op: Product, machine: Machine) -> list[int]:
+    """Into how many parts sums may be cut that are even, or a power of two, and no more than there are cores."""
+    extents = split_extents(op)
+    tried = range(2, min(machine.cube_cores, max(extents, default=0)) + 1)
+    return [parts for parts in tried if parts & (parts - 1) == 0 or any(n % parts == 0 for n in extents)]
+
+
 def sizes_of(op: Product) -> tuple[int, int, int, int]:
     """How many products an op is, the rows and columns of the result of each, and what one of its elements is summed
     over."""
