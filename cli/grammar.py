@@ -395,7 +395,7 @@ def _add_tune(command: AddCommand) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of what other searches draw")
     parser.add_argument(
-        "--alternatives", type=int, default=0, metavar="N", help="programs compiled without some alternatives"
+        "--alternatives", type=int, default=0, metavar="N", help="programs compiled with decisions made otherwise"
     )
     parser.add_argument(
         "--explain", action="store_true", help="say of each kernel which bottleneck the better plan removed"
@@ -436,7 +436,7 @@ def _add_autotune(command: AddCommand) -> None:
         choices=("auto", "minmax", "ema", "percentile", "mse", "kl", "aciq"),
         help="how limits of inputs are found for int8 (default auto)",
     )
-    parser.add_argument("--power-limit", type=float, metavar="WATTS", help="the most mean power of a call")
+    parser.add_argument("--power-limit", metavar="WATTS", help="the most mean power of a call: 150W")
     parser.add_argument(
         "-o", "--output", default="best_config.json", metavar="FILE", help="default best_config.json"
     )

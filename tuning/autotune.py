@@ -28,6 +28,7 @@ from ..support.progress import Say, showing
 from ..support.sentences import SentenceError
 from .axes import Choice, Space, batch_symbol, configurations, read_space
 from .configuration import Configuration, changed
+from .limits import check_idle, power_limit_in
 from .measured import Accuracy, Data, Draw, MeasuredSource, Patterns
 
 Metric = Literal["latency", "throughput", "energy", "memory"]
@@ -185,7 +186,7 @@ def autotune(
     quality: str | QualityMetric = "sqnr",
     method: str = "auto",
     max_drop: float | None = None,
-    power_limit: float | None = None,
+    power_limit: str | float | None = None,
     draw: Draw | None = None,
     progress: bool | Say = True,
     **kwargs: Any,
@@ -208,7 +209,8 @@ def autotune(
             `perplexity`, or a function of a batch's result and its labels of which more is better.
         method: How limits of static inputs are found, as for `tw.quantize`.
         max_drop: How far the quality may be below that of the source itself; configurations that lose more are out.
-        power_limit: The most watts of mean power; configurations that take more are out.
+        power_limit: The most watts of mean power, as a number or as text such as "150W"; configurations that take more
+            are out.
         draw: Makes arrays of shapes and element types, for arguments that are types alone where values count. None:
             configurations for which they count are out.
         progress: Whether it shows a bar; or a function, which is called at each step with its name, the steps done,
@@ -228,7 +230,8 @@ def autotune(
         raise CompileError(f"options must be tw.Options, not {type(options).__name__}")
     _check_metric(metric)
     given = Data.of(data, labels, quality, method)
-    _check_limits(max_drop, power_limit, given)
+    _check_drop(max_drop, given)
+    limit = power_limit_in("autotune", power_limit)
     measured = MeasuredSource(source, args, kwargs, named, draw)
     tried = read_space(space, measured.name, measured.symbols)
     base = options or Options()
@@ -236,9 +239,9 @@ def autotune(
     sizes = _fixed_sizes(measured, tried, at or {})
     if progress is True:
         with showing(f"autotuning {measured.name}", 2.0) as say:
-            return _run(measured, tried, base, named, sizes, given, metric, (max_drop, power_limit), say)
+            return _run(measured, tried, base, named, sizes, given, metric, (max_drop, limit), say)
     say = progress or (lambda said, done=0, steps=0: None)
-    return _run(measured, tried, base, named, sizes, given, metric, (max_drop, power_limit), say)
+    return _run(measured, tried, base, named, sizes, given, metric, (max_drop, limit), say)
 
 
 # -- what is asked for ---------------------------------------------------------------------------------------
@@ -249,10 +252,11 @@ def _check_metric(metric: object) -> None:
         raise CompileError(f"autotune: there is no metric {metric!r}; there are {', '.join(METRICS)}")
 
 
-def _check_limits(max_drop: float | None, power_limit: float | None, data: Data) -> None:
-    for name, limit in (("max_drop", max_drop), ("power_limit", power_limit)):
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | float) or isnan(limit)):
-            raise CompileError(f"autotune: {name} must be a number, not {limit!r}")
+def _check_drop(max_drop: float | None, data: Data) -> None:
+    if max_drop is not None and (
+        isinstance(max_drop, bool) or not isinstance(max_drop, int | float) or isnan(max_drop)
+    ):
+        raise CompileError(f"autotune: max_drop must be a number, not {max_drop!r}")
     if max_drop is not None and data.batches is None:
         raise CompileError("autotune: max_drop is about accuracy, which is measured on data: give data")
     if max_drop is not None and data.metric == "sqnr":
@@ -285,14 +289,6 @@ def _fixed_sizes(measured: MeasuredSource, space: Space, at: Mapping[str, int]) 
         said = f"{measured.name} has open sizes that nothing says: {', '.join(missing)}"
         raise CompileError(f"{said}; give them values in the space, or one with at")
     return at
-
-
-def _check_power(limit: float, targets: Iterable[str]) -> None:
-    """Raises CompileError for a limit of power that no machine keeps."""
-    idle = {name: Machine.load(name).energy.idle_watts for name in targets}
-    least = min(idle, key=lambda name: idle[name])
-    if limit < idle[least]:
-        raise CompileError(f"autotune: a power limit of {limit:g} W: {least} takes {idle[least]:g} W when it is idle")
 
 
 # -- rows ----------------------------------------------------------------------------------------------------
@@ -396,7 +392,7 @@ def _run(
 ) -> Autotuned:
     wanted = [_Wanted.of(row, base, target, sizes) for row in configurations(space)]
     if limits[1] is not None:
-        _check_power(limits[1], {w.target or measured.target(w.sizes) for w in wanted})
+        check_idle("autotune", limits[1], {w.target or measured.target(w.sizes) for w in wanted})
     batch = batch_symbol(measured.symbols)
     accuracy = Accuracy(measured, data, wanted[0].sizes)
     original = None

@@ -167,15 +167,13 @@ def known_plans_are_used(t: Trials) -> Verdict:
     if t.report.known_plans:
         many = counted(t.report.known_plans, "fusion is", "fusions are")
         return Verdict(True, f"{many} cut as the knowledge base says")
-    if t.sizes is not None:
-        return Verdict(True, "sizes are open, and only programs of known sizes are tuned")
     t.say("trying tilewright tune")
 
     def tuned() -> Program:
         how: dict[str, Any] = {"budget": t.budget, "evaluations": t.evaluations, "verify": VERIFIED}
         with TemporaryDirectory() as folder:
             store = Path(folder) / PLANS
-            tune(t.source, *t.args, target=t.target, options=t.options, store=store, **how, **t.kwargs)
+            tune(t.source, *t.args, target=t.target, options=t.options, at=t.sizes, store=store, **how, **t.kwargs)
             program = t.compiled(replace(t.options, plans=store))
             program.report()  # made of what the store says, too, which is there no longer then
         return program

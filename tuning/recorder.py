@@ -11,6 +11,7 @@ from ..dialects.graph.schedules import Schedule
 from ..knowledge.base import KnowledgeBase
 from ..knowledge.goals import PLAIN, Goal
 from ..machine import Machine
+from ..passes.decisions import Decision
 from ..passes.forms.fingerprint import fingerprint
 from ..passes.known_plans import KnownPlan
 from .alone import UNKNOWN, Measured, module_of
@@ -32,14 +33,18 @@ class Kernel:
 @dataclass
 class Recorder:
     """A source of plans: those of `instead`, by fingerprint, and those of a knowledge base; and a record of the kernels
-    of a program that are one launch with whole sums."""
+    of a program that are one launch with whole sums, and of its decisions where it explores. decided_so: the options of
+    decisions that are taken, by key."""
 
     target: str
     base: InitVar[KnowledgeBase | None] = None
     goal: InitVar[Goal] = PLAIN
     instead: Mapping[str, Sequence[KnownPlan]] = field(default_factory=dict[str, Sequence[KnownPlan]])
     binding: bool = False
+    explores: bool = False
+    decided_so: Mapping[str, str] = field(default_factory=dict[str, str])
     kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
+    decisions: dict[str, Decision] = field(default_factory=dict[str, Decision])
 
     def __post_init__(self, base: KnowledgeBase | None, goal: Goal) -> None:
         self.known = None if base is None else KnownPlans(base, goal)
@@ -63,3 +68,13 @@ class Recorder:
         if key not in self.kernels:
             self.kernels[key] = Kernel(key, str(module_of(fusion, self.target)), schedules[0])
         self.kernels[key].launches += 1
+
+    def decides(self, machine: Machine) -> bool:
+        return self.explores or bool(self.decided_so) or (self.known is not None and self.known.decides(machine))
+
+    def decided(self, decision: Decision) -> str:
+        self.decisions[decision.key] = decision
+        own = self.decided_so.get(decision.key)
+        if own is not None:
+            return own
+        return decision.default if self.known is None else self.known.decided(decision)

@@ -109,11 +109,25 @@ class TunedKernel:
 
 
 @dataclass(frozen=True)
+class DecidedOtherwise:
+    """A decision of the compiler about a few fusions with which the whole program is better. kind: the alternative that
+    it is about; about: the fusions; default: what the price takes; taken: what the program takes."""
+
+    kind: str
+    about: str
+    default: str
+    taken: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.about}: {self.taken} instead of {self.default}"
+
+
+@dataclass(frozen=True)
 class TuneReport:
     """What tuning did. costs_before, costs_after: of the whole program; objective: what it was tuned for; power_limit:
     the most watts that a launch was to draw, None where there was no limit; without: the alternatives that it is better
     without, of those that were looked at; front: of the programs that were compiled those that no other one beats, the
-    fastest first."""
+    fastest first; decided: the decisions that it is better with, of those that were looked at."""
 
     kernels: tuple[TunedKernel, ...]
     costs_before: ProgramCosts
@@ -124,6 +138,7 @@ class TuneReport:
     power_limit: float | None = None
     without: tuple[str, ...] = ()
     front: tuple[ProgramCosts, ...] = ()
+    decided: tuple[DecidedOtherwise, ...] = ()
 
     @property
     def before(self) -> float:
@@ -147,6 +162,7 @@ class TuneReport:
             "costs_after": self.costs_after.to_json(),
             "seconds": self.seconds,
             "without": [*self.without],
+            "decided": [asdict(d) for d in self.decided],
             "front": [costs.to_json() for costs in self.front],
             "kernels": [asdict(k) for k in self.kernels],
         }

@@ -10,19 +10,23 @@ from time import monotonic
 import numpy as np
 
 from ..api.program import CompileError, Program
+from ..backends.report import Report
 from ..dialects.schedule_text import parse_schedule, schedule_text
 from ..kernels.price import VERSION as PRICE
-from ..knowledge.base import Entry, KnowledgeBase
+from ..knowledge.base import DECISIONS, Entry, KnowledgeBase
 from ..knowledge.goals import ENERGY, LATENCY, MEMORY, PRODUCT, THROUGHPUT, Goal
 from ..knowledge.shipped import ShippedPlans
-from ..machine import Machine
+from ..passes.alternatives import alternatives
+from ..passes.choose.rewrites import TAKEN
+from ..passes.decisions import Decision
 from ..passes.known_plans import KnownPlan
-from .alone import Question
+from .alone import Question, SimulatorJudge
 from .kernel_search import BETTER, Asked, KernelTask, Outcome, known_outcome, tune_kernel
+from .limits import check_idle
 from .profile import Profile
 from .recorder import Kernel
-from .report import ProgramCosts, TunedKernel, front_of
-from .subgraphs import faster_without
+from .report import DecidedOtherwise, ProgramCosts, TunedKernel, front_of
+from .subgraphs import Whole, best_whole
 from .why import explained
 from .workers import Workers, done
 
@@ -30,6 +34,9 @@ Progress = Callable[[str], object]
 
 Plans = Mapping[str, Sequence[KnownPlan]]
 """Plans that are known of kernels, by fingerprint."""
+
+WITH_ALL = Whole()
+"""A program as the price has it."""
 
 MOST_ALONE = 8
 """Kernels whose plans are tried one by one where all together are not better."""
@@ -46,20 +53,29 @@ LESS_THAN_A_BYTE = 1e-9
 
 
 class Compiled:
-    """A program, its kernels by their fingerprints, and the fingerprints of kernels by the names it has for them."""
+    """A program, what it takes, its kernels by their fingerprints, the fingerprints of kernels by the names it has for
+    them, and the decisions that were made by their keys."""
 
-    def __init__(self, program: Program, kernels: Mapping[str, Kernel], names: Mapping[str, str]) -> None:
-        self.program, self.kernels, self.names = program, kernels, names
-        self.report = program.report()
+    def __init__(
+        self,
+        program: Program,
+        report: Report,
+        kernels: Mapping[str, Kernel],
+        names: Mapping[str, str],
+        decisions: Mapping[str, Decision],
+    ) -> None:
+        self.program, self.report, self.kernels, self.names = program, report, kernels, names
+        self.decisions = decisions
 
 
 class Tuning:
     """One run of `tune`. compiled: the program with these plans, and else with what is known, or with none at all,
-    without alternatives, and whether these plans are taken whatever else is faster; asked: how plans are looked for."""
+    with other decisions and without alternatives, and whether these plans are taken whatever else is faster; asked: how
+    plans are looked for."""
 
     def __init__(
         self,
-        compiled: Callable[[Plans | None, Sequence[str], bool], Compiled],
+        compiled: Callable[[Plans | None, Whole, bool], Compiled],
         asked: Asked,
         base: KnowledgeBase | None,
         objective: str,
@@ -72,26 +88,19 @@ class Tuning:
         self.goal, self.workers, self.say = asked.goal, workers, say
         self.end, self.begin = monotonic() + seconds, monotonic()
         say("compiling")
-        self.first = self.best = compiled(None, (), False)
+        self.first = self.best = compiled(None, WITH_ALL, False)
         self.end += monotonic() - self.begin  # the searches have all of it
         self.chip = self.first.program.target
-        self._check_limit()
+        check_idle("tune", self.goal.watts, [self.chip])
         self.kernels: dict[str, Kernel] = dict(self.first.kernels)
         self.measured: dict[str, float] = {} if profile is None else self._measured(profile)
         """Microseconds of a launch in the profile, by fingerprint."""
         self.slower = {key: self._slower(key) for key in self.measured}
         """How many times the work of a kernel takes what is modelled, as measured."""
         self.found: dict[str, Outcome] = {}
+        self.decided: tuple[DecidedOtherwise, ...] = ()
+        """Decisions with which the program is better, but not by the price."""
         self.costs: list[ProgramCosts] = [ProgramCosts.of(self.first.report)]
-
-    def _check_limit(self) -> None:
-        """Raises CompileError for a limit of power that no program keeps."""
-        idle = Machine.load(self.chip).energy.idle_watts
-        if self.goal.watts is not None and self.goal.watts <= idle:
-            raise CompileError(
-                f"tune: power_limit: {self.chip} draws {idle:g} W when idle: say more than that, not "
-                f"{self.goal.watts:g} W"
-            )
 
     # -- what was measured -------------------------------------------------------------------------------------
 
@@ -236,11 +245,11 @@ class Tuning:
                 found[key] = [KnownPlan(parse_schedule(s.best.plan), s.scaled) for s in good]
         return found
 
-    def made(self, plans: Plans, without: Sequence[str] = (), binding: bool | None = None) -> Compiled:
-        """The program with these plans of the kernels that were searched for, and without alternatives. binding:
+    def made(self, plans: Plans, whole: Whole = WITH_ALL, binding: bool | None = None) -> Compiled:
+        """The program with these plans of the kernels that were searched for, and otherwise as is said. binding:
         whether plans are taken whatever else is faster; None: where time alone does not decide."""
         only = {key: plans.get(key, ()) for key in self.found}
-        found = self.compiled(only, without, not self.goal.plain if binding is None else binding)
+        found = self.compiled(only, whole, not self.goal.plain if binding is None else binding)
         self.costs.append(ProgramCosts.of(found.report))
         return found
 
@@ -278,25 +287,60 @@ class Tuning:
 
     # -- whole programs ----------------------------------------------------------------------------------------
 
-    def without(self, names: Sequence[str], most: int) -> tuple[str, ...]:
-        """Takes the program without those alternatives that it is better without; which these are. most: how many
-        programs are compiled."""
+    def whole(self, names: Sequence[str], most: int) -> Whole:
+        """Takes the program with what it is better with than with what the price takes; what that is. names: the
+        alternatives that may be left out; most: how many programs are compiled."""
         if not most:
-            return ()
-        made: dict[tuple[str, ...], Compiled] = {(): self.best}
+            return WITH_ALL
+        made: dict[Whole, Compiled] = {}
         plans = self.plans()
 
-        def judged(without: tuple[str, ...]) -> float:
-            self.say(f"without {', '.join(without)}")
+        def judged(whole: Whole) -> float:
+            self.say(whole.said)
             try:
-                made[without] = self.made(plans, without)
+                made[whole] = self.made(plans, whole)
             except CompileError:
                 return inf
-            return self.value(made[without])
+            return self.value(made[whole])
 
-        found = faster_without(names, judged, most, self.value(self.best), self.asked.seed)
-        self.best = made[found.without]
-        return found.without
+        decisions = {key: d for key, d in self.best.decisions.items() if len(d.options) > 1}
+        taken = {d.kind for d in decisions.values() if d.default == TAKEN}
+        idle = {each.name for each in alternatives() if each.rewrites and each.name not in taken}
+        considered, now = [name for name in names if name not in idle], self.value(self.best)
+        found = best_whole(considered, [*decisions.values()], judged, most, now, self.asked.seed).best
+        if found in made:
+            self.best = made[found]
+            for key, option in found.decided:
+                d = decisions[key]
+                self.decided += (DecidedOtherwise(d.kind, d.about, d.default, option),)
+            if self.base is not None and found.decided:
+                self.base.add([self._entry(decisions[key], option) for key, option in found.decided], always=True)
+        return found
+
+    def _entry(self, decision: Decision, option: str) -> Entry:
+        """A decision with which the program is better, as a knowledge base keeps it."""
+        report = self.best.report
+        return Entry(
+            kernel=decision.key,
+            price=PRICE,
+            goal=self.goal.text,
+            joined=False,
+            plan=option,
+            microseconds=report.microseconds,
+            joules=report.energy_joules,
+            before=self.first.report.microseconds,
+            scaled=0.0,
+            bound=0.0,
+            priced=0.0,
+            certified=False,
+            withdrawn=False,
+            judge=SimulatorJudge.name,
+            how="whole programs",
+            name=f"{decision.kind} of {decision.about}: {option}",
+            machine=self.chip,
+            family=DECISIONS,
+            sizes=(),
+        )
 
     def front(self, count: int) -> tuple[ProgramCosts, ...]:
         """What programs take whose plans are between the fastest ones and those of least energy, and all others that

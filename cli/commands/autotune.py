@@ -79,9 +79,8 @@ def _check(args: argparse.Namespace) -> None:
         raise CliError("--max-drop: the SQNR of the original is infinite: give --quality cosine or accuracy")
     if args.data is None and args.quality not in COMPARED:
         raise CliError(f"--quality {args.quality} is measured on --data: give some")
-    for name in ("max_drop", "power_limit"):
-        if (value := getattr(args, name)) is not None and value != value:
-            raise CliError(f"--{name.replace('_', '-')} nan: give a number")
+    if args.max_drop is not None and args.max_drop != args.max_drop:
+        raise CliError("--max-drop nan: give a number")
 
 
 def parse_space(texts: Sequence[str]) -> dict[str, list[str]]:

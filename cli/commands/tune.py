@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from ...api.plans import own_path
 from ...knowledge.base import Entry, KnowledgeBase, read_lines
 from ...knowledge.goals import LATENCY, Goal
-from ..build import given_inputs, options_of, user_of
+from ..build import closed, given_inputs, options_of, sizes_of, user_of
 from ..common import CliError, print_json, table, tell, working
+from ..configured import has_sizes
 from ..outputs import write_output
 from ..source import source_of, user_code
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 def tune(args: argparse.Namespace) -> int:
     """Prints what tuning found of each kernel, and keeps the plans."""
+    from ...api.onnx_sources import resolved
+    from ...api.sizes.sources import open_source_of
     from ...tuning.alone import CommandJudge
     from ...tuning.tune import tune as run
 
@@ -33,11 +36,15 @@ def tune(args: argparse.Namespace) -> int:
     inputs = given_inputs(args, source)
     judge = None if args.oracle is None else CommandJudge(args.oracle, args.patience)
     with working(f"tuning {source.name}") as say, user_code(*user_of(source)):
+        open_ = open_source_of(*resolved(source.compiled, inputs or (), {}), args.target)
+        if open_ is None and args.at is not None and not has_sizes(args):
+            raise closed(source, f"--at {args.at}")
         found = run(
             source.compiled,
             *(inputs or ()),
             target=args.target,
             options=options_of(args),
+            at=None if open_ is None else sizes_of(args, open_),
             budget=args.budget,
             objective=args.objective,
             power_limit=args.power_limit,
@@ -64,6 +71,8 @@ def tune(args: argparse.Namespace) -> int:
     table(str(report), *_columns(report))
     for kernel in (k for k in report.kernels if k.why):
         tell(f"{kernel.name}: {kernel.why}")
+    for decided in report.decided:
+        tell(str(decided))
     if report.front:
         rows = [
             [f"{c.microseconds:.1f}", f"{c.joules * 1e3:.3g}", f"{c.watts:.0f}", f"{c.memory_bytes:,}"]

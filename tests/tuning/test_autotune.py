@@ -163,10 +163,10 @@ def test_targets_and_power() -> None:
         assert row.configuration is not None and row.configuration.target == row.chosen["target"]
     idle = {t: Machine.load(t).energy.idle_watts for t in space["target"]}
     limit = (min(idle.values()) + max(idle.values())) / 2
-    limited = tw.autotune(layer, W, DATA[0], space=space, power_limit=limit, progress=False)
+    limited = tw.autotune(layer, W, DATA[0], space=space, power_limit=f"{limit} W", progress=False)
     assert [r.problem == "" for r in limited.rows] == [(r.watts or inf) <= limit for r in got.rows] == [True, False]
     assert f"more than {limit:g} W" in limited.rows[1].problem
-    with pytest.raises(tw.CompileError, match=r"a power limit of 1 W: ascend-310 takes .* W when it is idle"):
+    with pytest.raises(tw.CompileError, match=r"power_limit: ascend-310 draws .* W when idle: say more than that"):
         tw.autotune(layer, W, DATA[0], space=space, power_limit=1, progress=False)
 
 
@@ -234,7 +234,7 @@ def test_other_mistakes() -> None:
         ({"options": {"precision": "f16"}}, "options must be tw.Options, not dict"),
         ({"max_drop": 1.0}, "max_drop is about accuracy, which is measured on data"),
         ({"max_drop": 1.0, "data": DATA}, "the SQNR of the original is infinite"),
-        ({"power_limit": "low"}, "power_limit must be a number, not 'low'"),
+        ({"power_limit": "low"}, "power_limit: 'low' is no power of more than 0 W, such as 150 or 150W"),
         ({"data": 3}, "the data must be a list of batches"),
         ({"data": []}, "the data has no batches"),
         ({"data": [DATA[0][:, :9]]}, "batch 0 of the data: .* is 9, and must be 64"),

@@ -10,7 +10,6 @@ import pytest
 
 from tilewright.kernels.space import Choice, Plans, PlanSpace
 from tilewright.tuning.search.sampled import SEARCHES, RandomSearch, Search, resumed, run
-from tilewright.tuning.subgraphs import faster_without
 
 SPACE = PlanSpace(tuple(Choice(name, tuple(range(12)), level) for level, name in enumerate("abcd")))
 BEST = (3, 7, 1, 10)
@@ -77,21 +76,3 @@ def test_a_space_is_asked_for_once() -> None:
         found = run(cls(small), lambda plans: plans.sum(axis=1).astype(float).tolist(), 1000)
         assert found.priced == 6 and found.plan == (0, 0)
     assert run(RandomSearch(small), lambda plans: [inf] * len(plans), 1000).plan is None
-
-
-def test_what_a_whole_is_faster_without() -> None:
-    """Two that do harm alone, one that helps, and two that do harm together only."""
-    names, asked = ["fusion", "a", "b", "c", "d", "e"], list[tuple[str, ...]]()
-
-    def judge(without: tuple[str, ...]) -> float:
-        asked.append(without)
-        left = {*without}
-        if "e" in left:
-            return inf
-        return 100.0 - 5 * ("a" in left) - 3 * ("b" in left) + 7 * ("c" in left) - 4 * ({"b", "d"} <= left)
-
-    found = faster_without(names, judge, 30, 100.0)
-    assert set(found.without) == {"a", "b", "d"} and found.microseconds == 88.0
-    assert len(asked) == len({*asked}) == found.tried <= 30 and not any("fusion" in each for each in asked)
-    assert faster_without(names, lambda _: 100.0, 3, 100.0).without == ()
-    assert faster_without(["fusion"], judge, 3, 100.0).tried == 0

@@ -232,9 +232,32 @@ def test_mistakes() -> None:
         tw.tune(layer, *ARGS, search="best")
     with pytest.raises(tw.CompileError, match="tune: budget: 'soon' is no time"):
         tw.tune(layer, *ARGS, budget="soon")
-    b = jax.export.symbolic_shape("b")[0]
-    with pytest.raises(tw.CompileError, match="sizes are open"):
-        tw.tune(lambda x: x + 1, jax.ShapeDtypeStruct((b, 8), "float32"))
+    with pytest.raises(tw.CompileError, match="layer has open sizes: b; say for which it is tuned, with at="):
+        tw.tune(layer, *open_args())
+    with pytest.raises(tw.CompileError, match="at= is for programs with open sizes, and layer has none"):
+        tw.tune(layer, *ARGS, at={"b": 3})
+    with pytest.raises(tw.CompileError, match="has no size 'c'"):
+        tw.tune(layer, *open_args(), at={"c": 3})
+
+
+def open_args() -> list[jax.ShapeDtypeStruct]:
+    (b,) = jax.export.symbolic_shape("b")
+    return [jax.ShapeDtypeStruct((b, 192), "float16"), ARGS[1]]
+
+
+def test_open_sizes(tmp_path: Path) -> None:
+    """A program with open sizes is tuned for those that it is asked for, and its other sizes have right values."""
+    store = tmp_path / "p.sqlite"
+    found = tw.tune(layer, *open_args(), at={"b": 200}, evaluations=20_000, store=store)
+    report = found.report
+    assert report.after < report.before and {k.launches for k in report.kernels} == {1}
+    assert all(k.certified and k.kernels for k in report.kernels)
+    again = tw.compile(layer, *open_args(), options=tw.Options(plans=store))
+    known = again.report(at={"b": 200})
+    assert known.microseconds == report.after and known.known_plans >= 1
+    for rows in (1, 67, 256, 300):
+        x, w = (a.astype("float16") for a in (np.random.default_rng(rows).normal(size=(rows, 192)), arrays()[1]))
+        np.testing.assert_allclose(again(x, w), layer(x, w), atol=2e-3)
 
 
 def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
