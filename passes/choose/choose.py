@@ -221,7 +221,7 @@ class Scheduler:
         for op in list(block.ops):
             if isinstance(op, FusionOp) and not op.on_host and op.parent is not None:
                 self.rewritten(op, position, early=True)
-        if self.join:
+        if self.join and (self.plans is None or self.plans.side_by_side(block)):
             order_independent(block)
         position = {op: i for i, op in enumerate(block.ops)}
         self.runs.begin(times)

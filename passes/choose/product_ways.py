@@ -113,7 +113,7 @@ class ProductWays:
         """The way that takes least alone, with others near it, or the one that is known to be better for a program.
         tried: cuts that do not save enough."""
         best, plans = best_of(found), self.scheduler.plans
-        if plans is None:
+        if plans is None or not plans.asked:
             return best
         ways = {_way(c): c for c in (*tried, *reversed(found)) if isfinite(c.microseconds)}
         product = product_of(fusion)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ...dialects.base import describe
+from xdsl.ir import Block
+
+from ...dialects.base import source_of
 from ...dialects.graph import FusionOp
 from ...dialects.graph.schedules import Schedule, parts_of_sums, stream_of
 from ...machine import Machine
+from ...support.sentences import listed
+from ..alternatives import JOIN
 from ..decisions import Decision, Option, decision_key
 from ..errors import PassError
 from ..instantiation import at_example, has_open_sizes
@@ -20,6 +24,10 @@ from .stream import cut_fusion
 CREDIBLE = 0.75
 """What is known of a plan counts no less than this share of its price: the price is that far from the simulator's times
 in benchmarks/price.py, and what stands in a file may be anything."""
+
+
+SIDE_BY_SIDE, AS_WRITTEN = "side by side", "as written"
+"""The options of the order of a block's fusions."""
 
 
 class TakenPlans:
@@ -84,9 +92,16 @@ class TakenPlans:
             return default
         key = decision_key(kind, fusions, self.machine, of)
         if key not in self.decisions:
-            about = " and ".join(describe(fusion) for fusion in fusions)
+            about = listed([source_of(fusion) or fusion.name for fusion in fusions])
             self.decisions[key] = self.source.decided(Decision(kind, key, about, tuple(options()), default))
         return self.decisions[key]
+
+    def side_by_side(self, block: Block) -> bool:
+        """Whether fusions of a block that need nothing of each other are brought side by side: unless the program is
+        known to be better in its own order."""
+        fusions = [op for op in block.ops if isinstance(op, FusionOp) and not op.on_host]
+        options = Option(SIDE_BY_SIDE, 0.0), Option(AS_WRITTEN, 0.0)
+        return self.decided(JOIN, fusions, lambda: options, SIDE_BY_SIDE, "order") != AS_WRITTEN
 
     def chosen(self, fusion: FusionOp, schedules: Sequence[Schedule]) -> None:
         """Takes notice of the schedules that a fusion gets, one for each launch: where sizes are open at the example of
