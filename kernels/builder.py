@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import (
     FloatAttr,
@@ -268,6 +269,23 @@ def divide_grid(counts: Sequence[int], cores: int, even: Sequence[bool] = ()) ->
     best = _divide(known, tuple(even) or (False,) * len(counts), max(cores, 1))
     used = [-(-n // per_core) for n, per_core in zip(known, best, strict=True)]
     return [(c, -(-n // c) if is_open(n) else p) for n, c, p in zip(counts, used, best, strict=True)]
+
+
+def shared_tiles(counts: Sequence[int], most: int) -> tuple[np.ndarray, np.ndarray]:
+    """What `divide_grid` makes of numbers over 1 to so many cores: tiles of the busiest core, and cores that have work,
+    as int64 [cores]."""
+    cores = np.arange(1, most + 1)
+    tiles, used = np.ones(most, np.int64), np.ones(most, np.int64)
+    for n in reversed(counts):
+        each = -(-n // np.minimum(cores, n))
+        own = np.flatnonzero(-(-n // each) == cores)[:, None]  # cores along this axis that all have work, less one
+        left = cores // (own + 1)
+        inner = np.maximum(left, 1) - 1
+        found = each[own] * tiles[inner]
+        number = np.where(left > 0, found * (most + 1) + (own + 1) * used[inner], np.iinfo(np.int64).max)
+        best = number.min(axis=0)
+        tiles, used = best // (most + 1), best % (most + 1)
+    return tiles, used
 
 
 @functools.cache

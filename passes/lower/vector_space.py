@@ -7,10 +7,11 @@ A search halves the tiles first, and then the cores.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import product
+from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from ...dialects.dtypes import size
 from ...dialects.graph import VectorSchedule
 from ...dialects.graph.schedules import Schedule
-from ...kernels.builder import divide_grid
+from ...kernels.builder import divide_grid, shared_tiles
 from ...kernels.columns import launching_vectors
 from ...kernels.space import Box, Choice, Plans, PlanSpace, parts_of
 from ...kernels.vector_cost import copy_cycles
@@ -57,7 +58,8 @@ class TileSpace(DividedSpace):
         self.space = PlanSpace((*tiles, Choice(CORES, self.cores, 1)))
         self.cycles: dict[tuple[int, ...], float] = {}
         """Cycles of all pipes with a tile, as far as known."""
-        self.grids: dict[tuple[tuple[int, ...], int], tuple[int, ...] | None] = {}
+        self.shares: dict[tuple[int, ...], np.ndarray] = {}
+        """Shares of the busiest core by tiles along the divided axes, as far as known."""
 
     @abstractmethod
     def lengths(self, axis: int, multiple: int) -> tuple[int, ...]:
@@ -67,10 +69,6 @@ class TileSpace(DividedSpace):
         """Cycles of all pipes with any tile of a box, at least; None where that is not known."""
         return None
 
-    def _counts(self, tile: Sequence[int]) -> list[int]:
-        """Tiles along each axis."""
-        return [-(-n // t) for n, t in zip(self.extents, tile, strict=True)]
-
     # -- from numbers to schedules -----------------------------------------------------------------------------
 
     def _tile(self, plan: Sequence[int]) -> tuple[int, ...]:
@@ -79,22 +77,21 @@ class TileSpace(DividedSpace):
         by_axis = dict(zip(self.order, values, strict=False))
         return tuple(by_axis.get(a, n) for a, n in enumerate(self.extents))
 
-    def _grid(self, tile: tuple[int, ...], cores: int) -> tuple[int, ...] | None:
-        """Cores along each axis; None where fewer cores do the same."""
-        key = tile, cores
-        if key not in self.grids:
-            counts = self._counts(tile)
-            divided = [n for n, _ in divide_grid([counts[a] for a in self.divided], cores)]
-            used = dict(zip(self.divided, divided, strict=True))
-            grid = tuple(used.get(a, 1) for a in range(len(counts)))
-            self.grids[key] = grid if size(grid) == cores else None
-        return self.grids[key]
+    def _shares(self, tile: Sequence[int]) -> np.ndarray:
+        """Of all tiles the share of the busiest core, by how many cores work; infinity where fewer do the same."""
+        counts = tuple(-(-self.extents[a] // tile[a]) for a in self.divided)
+        if counts not in self.shares:
+            tiles, used = shared_tiles(counts, len(self.cores))
+            self.shares[counts] = np.where(used == self.cores, tiles / max(size(counts), 1), np.inf)
+        return self.shares[counts]
 
     def schedule(self, plan: Sequence[int]) -> Schedule | None:
-        tile = self._tile(plan)
-        grid = self._grid(tile, self.cores[plan[-1]])
-        if grid is None:
+        tile, cores = self._tile(plan), self.cores[plan[-1]]
+        if not self.divides(plan):
             return None
+        counts = [-(-self.extents[a] // tile[a]) for a in self.divided]
+        used = {a: n for a, (n, _) in zip(self.divided, divide_grid(counts, cores), strict=True)}
+        grid = tuple(used.get(a, 1) for a in range(len(self.extents)))
         return checked(self.work, self.name, replace(self.like, tile=tile, grid=grid))
 
     def numbers(self, schedule: Schedule) -> tuple[int, ...] | None:
@@ -108,7 +105,7 @@ class TileSpace(DividedSpace):
         if wanted is None:
             return None
         head = [nearest(c.values, n) for c, n in zip(self.space.choices, wanted, strict=True)]
-        able = [i for i, cores in enumerate(self.cores) if self._grid(self._tile(head[:-1]), cores) is not None]
+        able = np.flatnonzero(np.isfinite(self._shares(self._tile(head[:-1])))).tolist()
         head[-1] = able[nearest([self.cores[i] for i in able], self.cores[head[-1]])]
         return tuple(head)
 
@@ -123,33 +120,23 @@ class TileSpace(DividedSpace):
     # -- prices ------------------------------------------------------------------------------------------------
 
     def price(self, plans: Plans) -> np.ndarray:
-        found = np.full(len(plans), np.inf)
-        heads, which = np.unique(plans[:, :-1], axis=0, return_inverse=True)
-        cores = plans[:, -1]
-        for i, head in enumerate(heads.tolist()):
-            own = np.flatnonzero(which.ravel() == i)
-            found[own] = self._of_tile(self._tile(head))[cores[own]]
-        return found
+        cycles, which = self._by_tile(plans, lambda tile: self._cycles(tile) * self._shares(tile))
+        return (self._launches + cycles / self.machine.clock_mhz)[which, plans[:, -1]]
 
     def valid(self, plans: Plans) -> np.ndarray:
-        if not len(plans):
-            return super().valid(plans)
-        heads, which = np.unique(plans[:, :-1], axis=0, return_inverse=True)
-        able = np.array(
-            [[self._grid(self._tile(head), n) is not None for n in self.cores] for head in heads.tolist()]
-        )
-        return able[which.ravel(), plans[:, -1]]
+        shares, which = self._by_tile(plans, self._shares)
+        return np.isfinite(shares)[which, plans[:, -1]]
 
-    def _of_tile(self, tile: tuple[int, ...]) -> np.ndarray:
-        """Microseconds with a tile, by how many cores work."""
-        shares = np.full(len(self.cores), np.inf)
-        for i, cores in enumerate(self.cores):
-            grid = self._grid(tile, cores)
-            if grid is not None:
-                own, given = self.work.shared(tile, grid)
-                busiest = size([-(-n // g) for n, g in zip(own, given, strict=True)])
-                shares[i] = busiest / max(size(own), 1)
-        return self._launches + self._cycles(tile) * shares / self.machine.clock_mhz
+    def _by_tile(
+        self, plans: Plans, of: Callable[[tuple[int, ...]], np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What each tile of some plans has, by how many cores work, as [tiles, cores]; and which tile each plan has."""
+        sizes = [len(choice.values) for choice in self.space.choices[:-1]]
+        number = np.ravel_multi_index(tuple(plans[:, :-1].T), sizes) if sizes else np.zeros(len(plans), np.int64)
+        tiles, which = np.unique(number, return_inverse=True)
+        heads = np.stack(np.unravel_index(tiles, sizes), axis=1) if sizes else np.zeros((len(tiles), 0), np.int64)
+        found = [of(self._tile(head)) for head in heads.tolist()]
+        return np.array(found).reshape(len(tiles), len(self.cores)), which.ravel()
 
     def _cycles(self, tile: tuple[int, ...]) -> float:
         if tile not in self.cycles:
@@ -166,7 +153,7 @@ class TileSpace(DividedSpace):
         return np.asarray(launching_vectors(self.machine, np.array(self.cores)), float)
 
     def divides(self, plan: Sequence[int]) -> bool:
-        return self._grid(self._tile(plan), self.cores[plan[-1]]) is not None
+        return bool(isfinite(self._shares(self._tile(plan))[plan[-1]]))
 
     def by_cores(self, box: Box) -> np.ndarray | None:
         """What all pipes take at least, shared by cores as evenly as the tiles allow: with the best tile of the box for
