@@ -31,11 +31,10 @@ from run import load
 from scipy.stats import spearmanr
 
 import tilewright as tw
+from tilewright.benchmarks.fusions import fusions_of
 from tilewright.dialects.graph import FusionOp
 from tilewright.dialects.graph.schedules import Schedule
-from tilewright.dialects.module import set_target
 from tilewright.dialects.schedule_text import schedule_text
-from tilewright.frontends import lower_function
 from tilewright.kernels.product_cost import on_cores
 from tilewright.machine import Machine
 from tilewright.passes.choose.launches import LaunchPlan, launches_of
@@ -44,7 +43,6 @@ from tilewright.passes.forms.fingerprint import fingerprint
 from tilewright.passes.lower.chains.attention_costs import AttentionCosts
 from tilewright.passes.lower.cube.contraction_choice import ContractionChoice
 from tilewright.passes.lower.scheduled import ScheduledKernel
-from tilewright.passes.pipeline import PIPELINE, run_stage
 from tilewright.support.files import write_part
 from tilewright.tuning.alone import Question, SimulatorJudge, module_of
 
@@ -82,18 +80,6 @@ class Family:
             f"| `{name}` | {len(regrets)} | {self.schedules} | {statistics.median(ranks):.2f} | {tenth:.2f} "
             f"| {statistics.median(regrets):.1%} | {ninety:.1%} | {regrets[-1]:.1%} |"
         )
-
-
-def fusions_of(function: Any, operands: Sequence[Any], target: str) -> list[FusionOp]:
-    """The fusions of a program, as graph-schedule gets them."""
-    module = lower_function(function, operands).module
-    set_target(module, target)
-    for stage in PIPELINE:
-        if stage.name == "graph-schedule":
-            break
-        if not stage.optional:
-            run_stage(stage, module, target)
-    return [op for op in module.walk() if isinstance(op, FusionOp) and not op.on_host]
 
 
 def simulated(fusion: FusionOp, schedule: Schedule, target: str) -> float | None:

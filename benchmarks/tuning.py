@@ -22,8 +22,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from price import fusions_of
 
+from tilewright.benchmarks.fusions import fusions_of
 from tilewright.dialects.graph import FusionOp
 from tilewright.machine import Machine
 from tilewright.passes.choose.launches import launches_of
