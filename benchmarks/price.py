@@ -84,8 +84,8 @@ class Family:
 
 def simulated(fusion: FusionOp, schedule: Schedule, target: str) -> float | None:
     """Microseconds of a kernel alone; None where it cannot run so."""
-    (us,) = SimulatorJudge().microseconds([Question(str(module_of(fusion, target)), schedule_text(schedule), target)])
-    return us if np.isfinite(us) else None
+    (found,) = SimulatorJudge().measure([Question(str(module_of(fusion, target)), schedule_text(schedule), target)])
+    return found.microseconds if np.isfinite(found.microseconds) else None
 
 
 def judged(
