@@ -387,7 +387,7 @@ def _add_tune(command: AddCommand) -> None:
         "--patience", type=float, default=60.0, metavar="S", help="seconds that --oracle may take (default 60)"
     )
     parser.add_argument(
-        "--verify", type=int, default=6, metavar="N", help="plans of a kernel that are judged (default 6)"
+        "--verify", type=int, default=24, metavar="N", help="plans of a kernel that are judged (default 24)"
     )
     parser.add_argument("--evaluations", type=int, metavar="N", help="prices and bounds of a kernel, at most")
     parser.add_argument(

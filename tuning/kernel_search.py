@@ -44,6 +44,9 @@ FEWER_CORES = 12
 """How often a search is begun again with fewer cores, at most."""
 
 
+TOGETHER = 6
+"""Plans that are judged together: the first ones are whatever time there is."""
+
 FEW_BEGIN = 3
 """Plans on fewer cores that a search begins with."""
 
@@ -267,8 +270,12 @@ class _Search:
             left = None if end is None else max(end - monotonic(), 0.0) / (1 if self._is_last(most) else 3)
             found, drafts = self._searched(AdjustedSpace(self.space, self.task.slower, most), left)
             first, evaluations = first or found, evaluations + found.evaluations
-            for schedule, measured in zip(drafts, self.task.measured(drafts), strict=True):
-                judged.setdefault(self._judged(joined, schedule, measured), schedule)
+            for begin in range(0, len(drafts), TOGETHER):
+                some = drafts[begin : begin + TOGETHER]
+                for schedule, measured in zip(some, self.task.measured(some), strict=True):
+                    judged.setdefault(self._judged(joined, schedule, measured), schedule)
+                if end is not None and monotonic() >= end:
+                    break
             by_time = by_time if most else {*judged}
             most = self._fewer(judged, most)
             if most is None or (end is not None and monotonic() >= end):

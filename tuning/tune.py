@@ -60,7 +60,7 @@ def tune(
     oracle: Judge | None = None,
     profile: str | Path | Profile | None = None,
     store: str | Path | None = None,
-    verify: int = 6,
+    verify: int = 24,
     evaluations: int | None = None,
     search: str = EXACT,
     seed: int = 0,
@@ -84,13 +84,13 @@ def tune(
     counts as long as it was measured to take. store: a knowledge base, in which plans are looked up first and kept,
     those of each kernel as soon as they are found; what is certified there is not searched for again; None: the one
     of the options, so that of TILEWRIGHT_PLANS or the user's own; empty: none. verify: how many plans of a kernel the
-    oracle judges. evaluations: prices and bounds of each search that are asked for at most, so that the result does
-    not depend on how fast the machine is. search: `exact`, which proves what it finds, or `genetic`, `tree`, `tpe` or
-    `random`, which look at few plans of each kernel (300 unless `evaluations` says otherwise); seed: of what these
-    draw. workers: processes that search, or the address of a Dask cluster.
-    alternatives: how many programs are compiled without some alternatives of the compiler, or with other decisions
-    about a few fusions, to see whether the whole is better so. front: how many programs are compiled between the
-    fastest and the one that takes least energy. explain: whether the report says why of each kernel
+    oracle judges, those of the least price first, as far as its time allows. evaluations: prices and bounds of each
+    search that are asked for at most, so that the result does not depend on how fast the machine is. search: `exact`,
+    which proves what it finds, or `genetic`, `tree`, `tpe` or `random`, which look at few plans of each kernel (300
+    unless `evaluations` says otherwise); seed: of what these draw. workers: processes that search, or the address of
+    a Dask cluster. alternatives: how many programs are compiled without some alternatives of the compiler, or with
+    other decisions about a few fusions, to see whether the whole is better so. front: how many programs are compiled
+    between the fastest and the one that takes least energy. explain: whether the report says why of each kernel
     (`TunedKernel.why`); its launch is simulated again for that, before and after.
 
     Raises CompileError, and KnowledgeError where the store cannot be written.
