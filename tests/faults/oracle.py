@@ -54,13 +54,17 @@ class Item:
     unordered: bool = False
 
 
+UNIT = 512
+"""Bytes of sums that a unit flag is for."""
+
+
 @dataclass(slots=True)
 class Turn:
-    """What a product or a drain with a unit flag waits for: so many drains, or products, of the sums at an address."""
+    """What a product or a drain with a unit flag waits for: of each 512 bytes of its sums so many drains, or
+    products."""
 
-    own: tuple[str, int]
-    other: tuple[str, int]
-    needs: float
+    own: list[tuple[str, int]]
+    needs: dict[tuple[str, int], float]
 
 
 class Turns:
@@ -78,12 +82,17 @@ class Turns:
         product = isinstance(op, ops.MmadOp)
         value = op.acc if product else op.source
         alloc = ops.whole_buffer(value)
-        address = integer(alloc.owner.address) + env.get(value, 0) * alloc.type.slot_bytes
-        stuck = product == self.begun.get(address, False) and (not product or step[0] == 0)
-        self.begun[address] = product
-        own, other = (("M", address), ("FIX", address))[:: 1 if product else -1]
-        self.issued[own] = self.issued.get(own, 0) + 1
-        return Turn(own, other, float("inf") if stuck else self.issued.get(other, 0))
+        size = alloc.type.slot_bytes
+        address = integer(alloc.owner.address) + env.get(value, 0) * size
+        turn = Turn([], {})
+        for unit in range(address // UNIT, -(-(address + size) // UNIT)):
+            stuck = product == self.begun.get(unit, False) and (not product or step[0] == 0)
+            self.begun[unit] = product
+            own, other = (("M", unit), ("FIX", unit))[:: 1 if product else -1]
+            self.issued[own] = self.issued.get(own, 0) + 1
+            turn.own.append(own)
+            turn.needs[other] = float("inf") if stuck else self.issued.get(other, 0)
+        return turn
 
 
 class Plan:
@@ -307,7 +316,7 @@ class Launch:
 
     def _ready(self, core: Core, item: Item) -> bool:
         if item.turn is not None:
-            return core.turns.get(item.turn.other, 0) >= item.turn.needs
+            return all(core.turns.get(other, 0) >= needs for other, needs in item.turn.needs.items())
         if item.work is not None:
             return True
         if item.kind == "wait":
@@ -337,7 +346,8 @@ class Launch:
         if not scalar:
             del core.queues[pipe][place]
         if item.turn is not None:
-            core.turns[item.turn.own] = core.turns.get(item.turn.own, 0) + 1
+            for own in item.turn.own:
+                core.turns[own] = core.turns.get(own, 0) + 1
         if item.work is not None:
             item.work(core.on)
         elif item.kind == "set":

@@ -7,6 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from attention_subjects import gradient_subject
 from campaign import HostSubject, KernelSubject, drawn, launched, summaries_of, work_of
 from flag_mutants import drop_flag
 from host_mutants import HOST_MUTATIONS
@@ -17,10 +18,12 @@ from stream_mutants import STREAM_MUTATIONS
 from subject_types import NARROW_TARGET, TARGETS, Subject
 from subjects import example, subject
 from tiers import ALL, later, sampled
+from xdsl.dialects.builtin import IntegerAttr, i64
 
 import tilewright as tw
-from tilewright.dialects.base import to_ints
+from tilewright.dialects.base import integer, to_ints
 from tilewright.dialects.npu import (
+    AllocOp,
     FixpipeL1Op,
     LoadScalarOp,
     MmadOp,
@@ -429,3 +432,13 @@ def test_the_oracle_moves_what_the_interpreter_moves() -> None:
     arena[: x.nbytes] = np.frombuffer(x.tobytes(), np.uint8)
     Launch(kernel, program.machine, Device(arena), [0, 8192]).run(Schedule(0, 1.0))
     np.testing.assert_array_equal(arena[8192:][: wanted.nbytes].view(np.int32).reshape(wanted.shape), wanted)
+
+
+def test_sums_that_overlap_wait_fractal_by_fractal() -> None:
+    """An accumulator moved by half a slot, onto another one: a product with a unit flag waits for each 512 bytes until
+    these are drained, whichever buffer they are of, so that nothing is lost and nothing is found."""
+    subject = KernelSubject(gradient_subject(2, "ascend-910b1"), "attention_0")
+    kernel = subject.kernel.clone()
+    alloc = next(op for op in kernel.walk() if isinstance(op, AllocOp) and op.result.type.space == "l0c")
+    alloc.properties["address"] = IntegerAttr(integer(alloc.address) + alloc.result.type.slot_bytes // 2, i64)
+    assert subject.judge(kernel, True) == ("harmless", "")
