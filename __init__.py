@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from . import pruning, training
     from .api.compiling import compile, debug, verify
     from .api.debugging import debugging
+    from .api.files.loading import load
+    from .api.files.saving import save
     from .api.jitted import jit
     from .api.onnx_sources import onnx_function
     from .api.options import Options
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from .backends.simulator.errors import SimulationError
     from .frontends.custom import custom_call
     from .machine import Machine, MachineError
+    from .modelfile.archive import ModelFileError
     from .passes.pins import Schedule
     from .passes.quantized.recipes import ProductChoice, QuantConfig
     from .quantization.fake import fake_quant
@@ -46,6 +49,7 @@ __all__ = [
     "DynamicProgram",
     "Machine",
     "MachineError",
+    "ModelFileError",
     "Options",
     "Plugin",
     "PluginError",
@@ -68,11 +72,13 @@ __all__ = [
     "debugging",
     "fake_quant",
     "jit",
+    "load",
     "nms",
     "nonzero",
     "onnx_function",
     "pruning",
     "quantize",
+    "save",
     "training",
     "tune",
     "unique",
@@ -115,6 +121,9 @@ def __getattr__(name: str) -> Any:
         "Configuration": ".tuning.configuration",
         **dict.fromkeys(("compile", "debug", "verify"), ".api.compiling"),
         "debugging": ".api.debugging",
+        "load": ".api.files.loading",
+        "save": ".api.files.saving",
+        "ModelFileError": ".modelfile.archive",
         **dict.fromkeys(("bounded", "compress", "nms", "nonzero", "unique"), ".api.sizes.bounded"),
         "DynamicProgram": ".api.sizes.dynamic",
         "Options": ".api.options",

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
@@ -22,6 +23,9 @@ from ..verification.results import Progress, Verification
 from .arguments.calls import Call, Referenced
 from .arguments.parameters import Parameters, title_of
 from .arguments.signature import CompileError, check_twin, physical
+from .files.loading import load
+from .files.names import named_file
+from .files.reading import ModelFile
 from .onnx_sources import resolved
 from .options import Options
 from .packing import PackedProgram, compile_packed
@@ -123,6 +127,8 @@ def compile_with(
     target = None if target is None else Machine.named(target)
     if not isinstance(options, Options | None):
         raise CompileError(f"options must be tw.Options, not {type(options).__name__}")
+    if (file := named_file(source)) is not None:
+        return _of_file(lowering, *file, target, options)
     options = options or Options()
     source, args, kwargs = resolved(source, args, kwargs)
     open_ = open_source_of(source, args, kwargs, target)
@@ -134,6 +140,16 @@ def compile_with(
     if options.weights is not None:
         return compile_packed(lowering, origin, target, options)
     return compile_source(lowering, origin, target, options)
+
+
+def _of_file(lowering: Lowering, path: Path, entry: str | None, target: str | None, options: Options | None) -> Program:
+    """A program of a model file: as it is there, unless options are given or its passes are looked at."""
+    with as_compile_error():
+        if lowering is run_passes and options in (None, Options()):
+            return load(path, target, entry)
+        origin, own = ModelFile(path).source(entry)
+    target, options = target or own, options or Options()
+    return compile_source(lowering, prepared(origin, options, target), target, options)
 
 
 def _version(lowering: Lowering, target: str | None, options: Options, origin: Source) -> Program:

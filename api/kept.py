@@ -7,7 +7,6 @@ finds nothing. What is read is verified again; what cannot be read as it was wri
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -19,18 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from ..dialects import make_context
 from ..dialects.affine import Symbol
 from ..dialects.callbacks import KEY as CALLBACK
 from ..dialects.dtypes import numpy_dtype
-from ..dialects.open_sizes import assuming, typical_sizes
-from ..dialects.open_text import reading
+from ..dialects.open_sizes import assuming
 from ..dialects.size_numbers import SizeNumber, number_text, parse_number
-from ..dialects.sizes import SizeError, Sizes, parse_constraint
-from ..dialects.text import DIMENSION_LIMIT, TextParser, one_line
+from ..dialects.sizes import SizeError, parse_constraint
+from ..dialects.text import DIMENSION_LIMIT, one_line
 from ..dialects.text import verify as verify_module
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.oracle import BOUND
@@ -40,6 +36,7 @@ from ..passes.templates import PLANNED, NoTemplate, Template
 from ..support.cache import CacheDirectory, digest, private_directory
 from ..support.plugins import modules
 from .sources import main_inputs, main_results
+from .texts import module_in, text_of
 
 if TYPE_CHECKING:
     from .options import Options
@@ -101,7 +98,7 @@ class KeptPrograms:
     def program(self, module: ModuleOp, name: str) -> ProgramEntry | None:
         """The entry of a program, of which `module` is what the passes are given; None where that calls functions of
         this process."""
-        text = _text(module)
+        text = text_of(module)
         if CALLBACK in text:
             return None
         key = digest("program", self._how, text)
@@ -147,7 +144,7 @@ class ProgramEntry:
         with _unreadable(self.cache, self.key):
             if text is None:
                 return None
-            module = _module(text, {}, {})
+            module = module_in(text, {}, {})
             if level_of(module) != "npu" or _interface(module) != self.interface:
                 raise ValueError("it is another program")
             return module
@@ -156,7 +153,7 @@ class ProgramEntry:
     def write(self, module: ModuleOp) -> None:
         """Keeps the npu level."""
         if _interface(module) == self.interface:
-            self.cache.put(self.key, self.about, _text(module))
+            self.cache.put(self.key, self.about, text_of(module))
 
 
 @dataclass(frozen=True)
@@ -184,7 +181,7 @@ class VersionEntry:
             own = {name: self.symbols[name] for name in facts["symbols"]}
             constraints = tuple(parse_constraint(c, self.symbols) for c in facts["constraints"])
             extras = tuple((parse_number(number, self.symbols), dtype) for number, dtype in facts["extras"])
-            module = _module(text, self.symbols, facts["example"])
+            module = module_in(text, self.symbols, facts["example"])
             if level_of(module) != "npu":
                 raise ValueError("it is another program")
             unplanned = facts["unplanned"]
@@ -207,7 +204,7 @@ class VersionEntry:
             return
         facts = {"symbols": [*template.symbols], "example": dict(template.example)}
         facts |= {"constraints": constraints, "extras": numbers, "unplanned": template.unplanned}
-        self.cache.put(self.key, self.about, f"{json.dumps(facts)}\n{_text(template.module)}")
+        self.cache.put(self.key, self.about, f"{json.dumps(facts)}\n{text_of(template.module)}")
 
     def write_reason(self, reason: NoTemplate) -> None:
         """Keeps why a range has no version."""
@@ -241,19 +238,3 @@ def _check_facts(facts: Mapping[str, Any], symbols: Mapping[str, Symbol]) -> Non
 def _interface(module: ModuleOp) -> tuple[Any, ...]:
     """The types that the @main of a module takes and gives, at any level."""
     return tuple(main_inputs(module)), tuple(main_results(module))
-
-
-def _text(module: ModuleOp) -> str:
-    """A module as text, places included."""
-    out = io.StringIO()
-    with typical_sizes():
-        Printer(out, print_debuginfo=True).print_op(module)
-    return out.getvalue()
-
-
-def _module(text: str, symbols: Mapping[str, Symbol], example: Sizes) -> ModuleOp:
-    """The module in a text, verified for an example of its sizes, if it has any."""
-    with reading(symbols), assuming(example) if example else typical_sizes():
-        module = TextParser(make_context(), text).parse_module()
-        verify_module(module)
-    return module

@@ -147,8 +147,8 @@ class PackedProgram(Packs, Program):
         super().__init__(rest.source, rest.module, signature, rest.target, rest.options, rest.donations)
         self._origin, self._title, self._form = source, source.name, signature
         self.packing, self.rest, self._split = packing, rest, split
-        self.donations = copy(rest.donations)
-        self.donations.taken = [split.left[i] for i in rest.donations.taken]
+        self._donations = copy(rest.donations)
+        self._donations.taken = [split.left[i] for i in rest.donations.taken]
 
     @property
     def origin(self) -> Source:

@@ -35,6 +35,8 @@ from ..support.collector import collector_paused
 from .arguments.donation import Donations
 from .arguments.signature import CompileError, Signature
 from .fallback import lowered_without_faults
+from .files.names import ENTRY
+from .files.writing import ProgramParts, write_programs
 from .kept import KeptPrograms
 from .modes import Memory, Runnable, executable_of, mode_of
 from .options import CHECKER, JOINER, Options
@@ -81,7 +83,7 @@ class Program:
         options: Options,
         donations: Donations | None = None,
     ):
-        """module: the npu level, or what makes it when it is first asked for; then its donations are given."""
+        """module: the npu level, or what makes it when it is first asked for."""
         self._source = source
         self._made = module
         self._signature = signature
@@ -90,7 +92,7 @@ class Program:
         self._executables: dict[str, Runnable] = {}
         self._report: Report | None = None
         self._simulation: Simulation | None = None
-        self.donations = donations or Donations(self._module, source.name, signature)
+        self._donations = donations
         self.target = target
         self.machine = Machine.load(target)
         self.options = options
@@ -102,6 +104,14 @@ class Program:
             if not isinstance(self._made, ModuleOp):
                 self._made = self._made()
             return self._made
+
+    @property
+    def donations(self) -> Donations:
+        """Its donated inputs."""
+        with self._lock:
+            if self._donations is None:
+                self._donations = Donations(self._module, self._source.name, self._signature)
+            return self._donations
 
     @cached_property
     def extents(self) -> tuple[Extent, ...]:
@@ -321,6 +331,27 @@ class Program:
                     place = source_of(flag.ops[0])
                     found.append(FlagCost(text(kernel.sym_name), str(flag), place, cycles - cheaper))
         return found
+
+    def save(
+        self,
+        path: str | Path,
+        *,
+        targets: Sequence[str] = (),
+        weights: Mapping[str, Any] | None = None,
+        licence: str = "",
+        metadata: Mapping[str, str] | None = None,
+        sequence: int = 0,
+    ) -> None:
+        """Writes the program to a file that outlives the process, as `tw.save` does."""
+        write_programs({ENTRY: self.parts(targets)}, path, weights or {}, licence, metadata, sequence)
+
+    def parts(self, targets: Sequence[str] = ()) -> ProgramParts:
+        """What of it a file has, compiled for further chips as well. Raises CompileError."""
+        made: dict[str, ModuleOp] = {self.target: self.module()}
+        for chip in map(Machine.named, targets):
+            if chip not in made:
+                made[chip] = compile_source(run_passes, self._source, chip, self.options).module()
+        return ProgramParts(self._source, self.options, self.target, made)
 
     def trace(self, path: str | Path, at: Mapping[str, int] | None = None) -> None:
         """Writes the timeline as Chrome/Perfetto trace-event JSON. at: as for `report`."""

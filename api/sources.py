@@ -6,7 +6,6 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -29,13 +28,17 @@ from ..frontends.custom import private_parameters
 from ..frontends.jax import tracing
 from ..frontends.text import TwError, decoded, find_tw
 from ..machine import DEFAULT_TARGET, Machine
+from ..modelfile.archive import ModelFileError
 from ..passes.errors import PassError
 from ..support.files import read_plain
 from ..support.plugins import Entry, PluginError
 from .arguments.calls import Call, call_of, parameters_of
 from .arguments.parameters import INPUTS, Parameters, check_binds, title_of
 from .arguments.signature import CompileError, Signature, described, physical, signature_of, types_of
+from .files.names import named_file
+from .files.reading import ModelFile
 from .launched import Launched
+from .source import Source
 
 
 class SourceError(CompileError):
@@ -60,6 +63,7 @@ ProgramSource: TypeAlias = (
 - StableHLO as text, bytecode or a portable artifact, and the text of one of our levels (graph, tile, npu);
 - the path of an `.mlir` or `.mlirbc` file of those; `model.tw` or `model.tw:fn`;
 - HIVM text of the vendor's compiler, that of a file with its launch as a `Launched`;
+- the path of a model file that `tw.save` has written, `model.twm` or `model.twm:entry`;
 - an `onnx.ModelProto`, or the path of an `.onnx` file.
 
 Dimensions may be open: symbolic shapes among the example arguments; without arguments, those of an export, `?` in the
@@ -67,17 +71,8 @@ inputs of StableHLO, names in the types of a `.tw` function, and the open dimens
 """
 
 
-@dataclass
-class Source:
-    """Where a program came from; `lower()` gives a fresh module and its signature. places: for each argument by
-    position, its place in the call that it is part of; static ones are not there. original: of a source whose products
-    are quantized, what it was before; twin: gives a module of its own that computes the same numbers in JAX."""
-
-    lower: Callable[[], tuple[ModuleOp, Signature]]
-    name: str
-    places: tuple[int, ...] | None = None
-    original: Source | None = None
-    twin: Callable[[], ModuleOp] | None = None
+OURS = PassError, FrontendError, VerifyException, MissingCallback, PluginError, ModelFileError
+"""What the layers below raise for bad programs."""
 
 
 class as_compile_error:
@@ -89,7 +84,7 @@ class as_compile_error:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, TwError):
             raise SourceError(str(error)) from error
-        if isinstance(error, PassError | FrontendError | VerifyException | MissingCallback | PluginError):
+        if isinstance(error, OURS):
             raise CompileError(one_line(str(error))) from error
 
 
@@ -162,6 +157,9 @@ def origin_of(
         return _fromstage_of(source, args, kwargs, machine)
     if kind == "Exported":
         return _from_export(source, args, kwargs, machine)
+    if (named := named_file(source)) is not None:
+        with as_compile_error():
+            return ModelFile(named[0]).source(named[1])[0]
     call = called(source, args, kwargs)
     if call is not None:
         return _from_call(call, title_of(source), parameters_of(call), machine)

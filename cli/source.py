@@ -86,13 +86,13 @@ def find_source(text: str, weights_as_arguments: bool = False) -> SourceSpec:
     if not text:
         raise CliError("SOURCE is empty; write model.py:fn, or the path of a .tw, .mlir or .onnx file")
     path, colon, name = text.rpartition(":")
-    if not colon or not path.endswith((".py", ".tw")):
+    if not colon or not path.endswith((".py", ".tw", ".twm")):
         path, name = text, ""
     file = Path(path)
     if not text.isprintable() and visible(text) != text:
         raise CliError(f"{text}: a name with characters that cannot be shown: rename the file")
-    if file.suffix not in (".py", ".tw", ".mlir", ".mlirbc", ".onnx") and frontend_of(file) is None:
-        raise CliError(f"{text}: neither a Python function (model.py:fn) nor a .tw, .mlir or .onnx file")
+    if file.suffix not in (".py", ".tw", ".twm", ".mlir", ".mlirbc", ".onnx") and frontend_of(file) is None:
+        raise CliError(f"{text}: neither a Python function (model.py:fn) nor a .tw, .twm, .mlir or .onnx file")
     try:
         file.open("rb").close()
     except OSError as error:
@@ -100,6 +100,8 @@ def find_source(text: str, weights_as_arguments: bool = False) -> SourceSpec:
     if file.suffix == ".tw":
         if text.endswith(":"):
             raise CliError(f"{text}: write {path}:fn, or {path} for its only public function")
+        return SourceSpec(Path(text), text)
+    if file.suffix == ".twm":
         return SourceSpec(Path(text), text)
     if file.suffix == ".onnx":
         from ..api.onnx_sources import onnx_function

@@ -7,13 +7,7 @@ program that was simulated as a whole: it is asked by the name of an option.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
 from typing import NamedTuple
-
-from ..dialects.graph import FusionOp
-from ..machine import Machine
-from .forms.fingerprint import fingerprint
 
 
 class Option(NamedTuple):
@@ -38,9 +32,3 @@ class Decision(NamedTuple):
         """Microseconds more than the default that an option takes, by the price."""
         us = dict(self.options)
         return us[name] - us[self.default]
-
-
-def decision_key(kind: str, fusions: Sequence[FusionOp], machine: Machine, of: str = "") -> str:
-    """What finds a decision about fusions on a machine again. of: what it is about besides."""
-    lines = [kind, of, *(fingerprint(fusion, machine) for fusion in fusions)]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

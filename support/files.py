@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from io import BufferedReader, BytesIO
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from zipfile import BadZipFile
 
 FilePath = str | os.PathLike[str]
@@ -119,14 +119,22 @@ def together() -> Iterator[None]:
 def write_whole(path: FilePath, content: str | bytes) -> None:
     """Writes a file in one step: a reader sees the old contents or the new ones, never a part. A link stays a link,
     an old file keeps its mode; what is no plain file (a device, a pipe) is written to. Raises OSError."""
+    data = content.encode() if isinstance(content, str) else content
+    with drafted(path) as stream:
+        stream.write(data)
+
+
+@contextmanager
+def drafted(path: FilePath) -> Iterator[IO[bytes]]:
+    """A stream of what is to be the content of a file, which gets it in one step, as `write_whole` has it. Raises
+    OSError."""
     guard = _GUARD.get()
     if guard is not None:
         guard(path)
-    data = content.encode() if isinstance(content, str) else content
     mode = mode_of(path)
     if mode is not None and not stat.S_ISREG(mode):
         with Path(path).open("wb") as stream:
-            stream.write(data)
+            yield stream
         return
     with together():
         target = real_path(path)
@@ -135,8 +143,11 @@ def write_whole(path: FilePath, content: str | bytes) -> None:
         assert drafts is not None
         drafts.append(_Draft(draft, target, os.fspath(path)))
         try:
-            draft.write_bytes(data)
+            with draft.open("wb") as stream:
+                yield stream
         except OSError as error:
+            if error.filename not in (None, os.fspath(draft)):
+                raise
             raise OSError(error.errno, error.strerror, os.fspath(path)) from None  # nobody knows the draft
 
 

@@ -24,6 +24,7 @@ from ...passes.errors import CompileError
 from ...passes.templates import NoTemplate
 from ..arguments.parameters import Arguments, Parameters
 from ..arguments.signature import Signature
+from ..files.writing import ProgramParts
 from ..modes import mode_of
 from ..options import Options
 from ..program import Level, Program
@@ -434,6 +435,10 @@ class DynamicProgram(Program):
         if not self._dispatch.op.cases:
             self._ranges.lower_typical(self._source_at)
         return self._dispatch.module(self._ranges.templates, self.target)
+
+    def parts(self, targets: Sequence[str] = ()) -> ProgramParts:
+        """A file has programs of known sizes alone. Raises CompileError."""
+        raise CompileError(f"save: {self.name} has open sizes: save programs of its sizes, as at() gives them")
 
     def sweep(
         self, symbol: str, values: Sequence[int], at: Mapping[str, int] | None = None

@@ -40,6 +40,7 @@ from ..arguments.calls import parameters_of
 from ..arguments.parameters import INPUTS, Parameters, title_of
 from ..arguments.signature import Signature, is_key, signature_of, types_of
 from ..arguments.specs import symbolic_shapes
+from ..files.names import named_file
 from ..sources import Source, as_compile_error, called, content_of, main_inputs, origin_of, stage_of, tw_text
 from .codes import OpenCode, StableHloCode, TwCode
 from .dispatched import chooses, source_of_dispatch
@@ -65,6 +66,8 @@ def open_source_of(
 
     Raises CompileError.
     """
+    if named_file(source) is not None:
+        return None
     if callable(source) or stage_of(source) is not None:
         if stage_of(source) == "Exported":
             return None if args or kwargs else _of_export(source, target)

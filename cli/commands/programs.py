@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ...api.compiling import compile, lower, verify
+from ...api.files.names import SUFFIX
 from ...api.sizes.dynamic import DynamicProgram
 from ...api.sources import input_types
 from ...backends.legend import legend
@@ -246,8 +247,10 @@ def trace(args: argparse.Namespace) -> int:
 
 
 def emit(args: argparse.Namespace) -> int:
-    """Prints or writes the program at a level."""
+    """Prints or writes the program at a level, or as a model file."""
     program = _emitted(args)
+    if args.output is not None and args.output.endswith(SUFFIX):
+        return _saved(args, program)
     with working(f"printing the {args.emit} level"):
         text = (program.tw() if args.emit == "tw" else program.ir(args.emit)).rstrip() + "\n"
     if args.output is not None:
@@ -259,6 +262,17 @@ def emit(args: argparse.Namespace) -> int:
         print_json(result | ({"ir": text} if args.output is None else {"output": args.output}))
     elif args.output is None:
         print(text, end="")
+    return 0
+
+
+def _saved(args: argparse.Namespace, program: Program) -> int:
+    """Writes a program to a model file."""
+    if args.emit != "npu":
+        raise CliError(f"--emit {args.emit}: a {SUFFIX} file has the levels that it needs: leave --emit out")
+    with working(f"writing {args.output}"):
+        program.save(args.output)
+    if args.json:
+        print_json({"source": args.source, "target": program.target, "output": args.output})
     return 0
 
 

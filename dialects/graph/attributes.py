@@ -13,6 +13,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 from ..dtypes import name_of_numpy, numpy_dtype, size
+from .stored import LEAST_STORED, PREFIX, StoredBytes, current_store
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,13 @@ class Literal:
 
     dtype: str
     shape: tuple[int, ...]
-    data: bytes
+    data: bytes | StoredBytes
     splat: bool
+
+    @property
+    def buffer(self) -> bytes | memoryview:
+        """The bytes of its elements."""
+        return self.data.view if isinstance(self.data, StoredBytes) else self.data
 
     @staticmethod
     def of(array: np.ndarray) -> Literal:
@@ -39,7 +45,7 @@ class Literal:
         return Literal(dtype, array.shape, array.tobytes(), array.size == 1)
 
     def elements(self) -> np.ndarray:
-        return np.frombuffer(self.data, numpy_dtype(self.dtype))
+        return np.frombuffer(self.buffer, numpy_dtype(self.dtype))
 
     def array(self) -> np.ndarray:
         """The value as an array of `shape`; read-only, no copy."""
@@ -75,13 +81,17 @@ class DataAttr(Data[Literal]):
         lit = self.data
         shape = ", ".join(map(str, lit.shape))
         head = f"<{lit.dtype}, [{shape}], "
+        store = current_store()
+        if store is not None and len(lit.data) >= LEAST_STORED:
+            printer.print_string(f'{head}"{PREFIX}{store.put(lit.dtype, lit.shape, lit.data)}">')
+            return
         values = lit.elements()
         readable = lit.dtype[0] in "fiub" and (lit.splat or values.size <= self.SMALL)
         if readable and lit.dtype[0] in "fb":
             readable = bool(np.isfinite(values.astype(np.float64)).all())
         if not readable or values.size == 0:
             printer.print_string(
-                f'{head}"{base64.b64encode(lit.data).decode()}"{" splat" if lit.splat else ""}>'
+                f'{head}"{base64.b64encode(lit.buffer).decode()}"{" splat" if lit.splat else ""}>'
             )
             return
         numbers = [repr(v) for v in values.astype(np.float64 if lit.dtype[0] in "fb" else object).tolist()]
@@ -106,10 +116,15 @@ class DataAttr(Data[Literal]):
             text = parser.parse_optional_str_literal()
             if text is not None:
                 splat = parser.parse_optional_keyword("splat") is not None
+                store = current_store()
                 try:
-                    lit = Literal(dtype, shape, base64.b64decode(text, validate=True), splat)
-                except ValueError:
-                    parser.raise_error("the data is not base64")
+                    if store is not None and text.startswith(PREFIX):
+                        lit = Literal(dtype, shape, store.get(text.removeprefix(PREFIX)), splat)
+                    else:
+                        lit = Literal(dtype, shape, base64.b64decode(text, validate=True), splat)
+                except ValueError as error:
+                    stored = store is not None and text.startswith(PREFIX)
+                    parser.raise_error(str(error) if stored else "the data is not base64")
             else:
                 if parser.parse_optional_keyword("splat"):
                     values, splat = [parser.parse_number()], True

@@ -84,7 +84,7 @@ def constant(literal: Literal) -> str:
         if None not in words:
             shown = str(np.array(words, object).reshape(array.shape).tolist()).replace("'", "")
             return f"{f'({shown})' if shown[0] == '-' else shown} as {literal.dtype}"
-    data = base64.b64encode(literal.data).decode()
+    data = base64.b64encode(literal.buffer).decode()
     splat = (
         ", splat=true" if literal.splat and len(literal.data) == numpy_dtype(literal.dtype).itemsize else ""
     )

@@ -12,8 +12,9 @@ from ...dialects.graph.schedules import Schedule, parts_of_sums, stream_of
 from ...machine import Machine
 from ...support.sentences import listed
 from ..alternatives import JOIN
-from ..decisions import Decision, Option, decision_key
+from ..decisions import Decision, Option
 from ..errors import PassError
+from ..forms.fingerprint import decision_key
 from ..instantiation import at_example, has_open_sizes
 from ..known_plans import KnownPlan, PlanSource
 from ..lower.chains.attention_parts import is_chained

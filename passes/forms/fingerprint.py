@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -42,6 +43,12 @@ def fingerprint(fusion: FusionOp, machine: Machine) -> str:
     places, the schedule, what else the program has, the order of compilation or the version of Python.
     """
     lines = [VERSION, machine.fingerprint, *description(fusion)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def decision_key(kind: str, fusions: Sequence[FusionOp], machine: Machine, of: str = "") -> str:
+    """64 hexadecimal digits that find a decision about fusions on a machine again. kind, of: what it is about."""
+    lines = [kind, of, *(fingerprint(fusion, machine) for fusion in fusions)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 

@@ -36,8 +36,8 @@ def test_a_near_name_is_suggested(name: str, near: str) -> None:
 
 def test_a_name_that_is_like_none() -> None:
     names = (
-        r"AddedPass, Autotuned, Checklist, .*, jit, nms, nonzero, onnx_function, pruning, quantize, training, tune, "
-        r"unique, variants, verify$"
+        r"AddedPass, Autotuned, Checklist, .*, jit, load, nms, nonzero, onnx_function, pruning, quantize, save, "
+        r"training, tune, unique, variants, verify$"
     )
     with pytest.raises(AttributeError, match=rf"has no attribute 'zzz'; it has {names}"):
         tw.zzz  # noqa: B018

@@ -1,0 +1,1 @@
+"""Programs as files: what is saved, and what is loaded again."""

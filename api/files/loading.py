@@ -1,0 +1,49 @@
+"""`tw.load`: programs of model files."""
+
+from __future__ import annotations
+
+from ...machine import Machine
+from ...modelfile.manifest import EntryFacts
+from ...support.files import FilePath
+from ..arguments.signature import CompileError
+from ..options import Options
+from ..program import Program, compile_source, run_passes
+from ..source import Source
+from .options import KEPT_OPTIONS
+from .reading import ModelFile
+
+
+def load(path: FilePath, target: str | None = None, entry: str | None = None) -> Program:
+    """A program of a file.
+
+    Args:
+        path: A file that `tw.save` or `Program.save` has written.
+        target: The chip; the first one that the file has, where it is None. One that it has not is compiled for.
+        entry: The function; it may be left out where the file has one.
+
+    Raises:
+        ModelFileError: The file is none of ours, is damaged, or has no such function.
+        CompileError: It cannot be compiled for the chip.
+        MachineError: There is no such chip.
+        OSError: The file cannot be read.
+    """
+    file = ModelFile(path)
+    name, facts = file.entry(entry)
+    chip = facts.target if target is None else Machine.named(target)
+    options = _options_of(file, facts)
+    if chip not in facts.npu:
+        return compile_source(run_passes, file.portable(name, facts, f"for {chip}"), chip, options)
+    signature, member = file.signature(facts), facts.npu[chip]
+    source = Source(lambda: (file.module(facts.graph or member), signature), name)
+    return Program(source, lambda: file.module(member), signature, chip, options)
+
+
+def _options_of(file: ModelFile, facts: EntryFacts) -> Options:
+    """What a function is compiled with. Raises ModelFileError."""
+    unknown = sorted(facts.options.keys() - {*KEPT_OPTIONS})
+    if unknown:
+        raise file.archive.error(f"it is compiled with {unknown[0]!r}, which this Tilewright does not know")
+    try:
+        return Options(**facts.options)
+    except (CompileError, TypeError, ValueError) as error:
+        raise file.archive.error(f"what it is compiled with cannot be read: {error}") from None

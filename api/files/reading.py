@@ -1,0 +1,145 @@
+"""A model file that is open: what it says of itself, and what its programs were before any pass."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ...dialects.graph.stored import StoredBytes, stored_in
+from ...modelfile.archive import Archive, ModelFileError
+from ...modelfile.manifest import MANIFEST, MOST_MANIFEST, EntryFacts, Manifest, ManifestError, digest_of
+from ...modelfile.weights import CHUNK, LEAF, leaf_of, root_of
+from ...support.files import FilePath
+from ..arguments.signature import Signature
+from ..source import Source
+from ..texts import module_in
+from .signatures import signature_of
+
+MOST_TEXT = 1 << 30
+"""Bytes of a program's text, at most."""
+
+
+class ModelFile:
+    """A file of programs that is open: what it has, and its programs. Weights are mapped: what nobody uses is not
+    read, and what is used is checked then."""
+
+    def __init__(self, path: FilePath) -> None:
+        """Raises ModelFileError, and OSError."""
+        self.archive = Archive(path)
+        try:
+            self.manifest = Manifest.of_bytes(self.archive.read(MANIFEST, MOST_MANIFEST))
+        except ManifestError as error:
+            raise self.archive.error(str(error)) from None
+        self._check_members()
+        self._leaves: dict[str, bytes] = {}
+        self._checked: set[tuple[str, int]] = set()
+
+    def _check_members(self) -> None:
+        """Raises ModelFileError where the file has other members than its manifest says."""
+        found = {name: place.size for name, place in self.archive.places.items() if name != MANIFEST}
+        said = {name: facts.size for name, facts in self.manifest.members.items()}
+        for name in sorted(found.keys() ^ said.keys()):
+            where = "its manifest" if name in found else "it"
+            raise self.archive.error(f"{where} has no {name}")
+        for name, size in said.items():
+            if found[name] != size:
+                raise self.archive.error(f"{name} has {found[name]} bytes, and {size} by the manifest")
+
+    @property
+    def entries(self) -> list[str]:
+        """The names of its functions."""
+        return sorted(self.manifest.entries)
+
+    def source(self, entry: str | None = None) -> tuple[Source, str]:
+        """One of its programs before any pass, and the chip that it was made for. Raises ModelFileError where the file
+        has it below the graph level alone."""
+        name, facts = self.entry(entry)
+        return self.portable(name, facts, "with other options"), facts.target
+
+    def portable(self, name: str, facts: EntryFacts, how: str) -> Source:
+        """A function before any pass. how: what else it would be compiled for. Raises ModelFileError where the file has
+        no graph level of it."""
+        if not facts.graph:
+            has = ", ".join(sorted(facts.npu))
+            raise self.archive.error(f"{name} is for {has} alone: it has no graph level to compile {how}")
+        signature = self.signature(facts)
+        return Source(lambda: (self.module(facts.graph), signature), name)
+
+    def entry(self, entry: str | None) -> tuple[str, EntryFacts]:
+        """The name of a function, and what is known of it: of the only one where none is named. Raises
+        ModelFileError."""
+        names = ", ".join(self.entries)
+        if entry is None and len(self.manifest.entries) == 1:
+            entry = self.entries[0]
+        if entry is None:
+            raise self.archive.error(f"it has several functions, {names}: say which")
+        if entry not in self.manifest.entries:
+            raise self.archive.error(f"it has no function {entry!r}; it has {names}")
+        return entry, self.manifest.entries[entry]
+
+    def text(self, name: str) -> str:
+        """A member that is text, checked. Raises ModelFileError."""
+        content = self.archive.read(name, MOST_TEXT)
+        if digest_of(content) != self.manifest.members[name].sha256:
+            raise self.archive.error(f"{name} is damaged: its bytes are not those of the manifest")
+        try:
+            return content.decode()
+        except UnicodeDecodeError:
+            raise self.archive.error(f"{name} is no text") from None
+
+    def module(self, name: str) -> ModuleOp:
+        """The module of a member. Raises ModelFileError where it is none."""
+        text = self.text(name)
+        try:
+            with stored_in(_Reading(self)):
+                return module_in(text, {}, {})
+        except ModelFileError:
+            raise
+        except Exception as error:  # of a text that anyone may have written
+            raise self.archive.error(f"{name} cannot be read: {' '.join(str(error).split())[:200]}") from None
+
+    def stored(self, key: str) -> StoredBytes:
+        """The bytes of a weight. Raises ValueError where there are none."""
+        if key not in self.manifest.weights:
+            raise ValueError(f"the file has no weight {key[:80]!r}")
+        member, begin, size = self.manifest.weights[key]
+        return StoredBytes(key, size, lambda: self._bytes(member, begin, size))
+
+    def _bytes(self, member: str, begin: int, size: int) -> memoryview:
+        """Bytes of a member of weights, whose chunks are checked the first time. Raises ModelFileError."""
+        view = self.archive.view(member)
+        for number in range(begin // CHUNK, -(-(begin + size) // CHUNK)):
+            if (member, number) not in self._checked:
+                leaf = leaf_of(view[number * CHUNK : (number + 1) * CHUNK])
+                if leaf != self._leaves_of(member)[number * LEAF : (number + 1) * LEAF]:
+                    raise self.archive.error(f"{member} is damaged: a weight is not what the manifest says")
+                self._checked.add((member, number))
+        return view[begin : begin + size]
+
+    def _leaves_of(self, member: str) -> bytes:
+        """The hashes of the chunks of a member, checked."""
+        if member not in self._leaves:
+            leaves = self.archive.read(f"{member}.tree", MOST_TEXT)
+            if root_of(leaves) != self.manifest.members[member].root:
+                raise self.archive.error(f"{member}.tree is damaged: its root is not that of the manifest")
+            self._leaves[member] = leaves
+        return self._leaves[member]
+
+    def signature(self, facts: EntryFacts) -> Signature:
+        """What a function takes and gives. Raises ModelFileError."""
+        try:
+            return signature_of(facts.signature, self.stored)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self.archive.error(f"what a function takes cannot be read: {error}") from None
+
+
+class _Reading:
+    """The weights of a file, for texts that are parsed."""
+
+    def __init__(self, file: ModelFile) -> None:
+        self.file = file
+
+    def put(self, dtype: str, shape: tuple[int, ...], data: bytes | StoredBytes) -> str:
+        raise NotImplementedError  # nothing is printed
+
+    def get(self, key: str) -> StoredBytes:
+        return self.file.stored(key)

@@ -1,0 +1,45 @@
+"""`tw.save`: programs to model files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...support.files import FilePath
+from ..arguments.signature import CompileError
+from ..program import Program
+from .names import ENTRY
+from .writing import write_programs
+
+
+def save(
+    programs: Program | Mapping[str, Program],
+    path: FilePath,
+    *,
+    targets: Sequence[str] = (),
+    weights: Mapping[str, Any] | None = None,
+    licence: str = "",
+    metadata: Mapping[str, str] | None = None,
+    sequence: int = 0,
+) -> None:
+    """Writes programs to a file, each as a function of its own, in one step.
+
+    Args:
+        programs: A program, which is called `main` in the file, or several by their names.
+        path: The file, `.twm`.
+        targets: Chips that the programs are compiled for as well, so that nothing has to be when they are loaded.
+        weights: Values of arguments by name: what is loaded takes these where a call leaves them out. An argument that
+            several programs have is stored once.
+        licence, metadata: What the file is to say of itself.
+        sequence: A number that grows with each release.
+
+    Raises:
+        CompileError: A program cannot be in a file: sizes are open, it calls functions of this process, or its
+            arguments have types of other libraries.
+        ModelFileError, OSError: The file cannot be written.
+    """
+    given = {ENTRY: programs} if isinstance(programs, Program) else dict(programs)
+    if not given:
+        raise CompileError("save: there is no program to save")
+    parts = {name: program.parts(targets) for name, program in given.items()}
+    write_programs(parts, path, weights or {}, licence, metadata, sequence)

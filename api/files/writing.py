@@ -1,0 +1,189 @@
+"""Programs as files that outlive the process (docs/model-file.md).
+
+A file has each program as a function: its graph level, from which any chip can be compiled for; its npu level for the
+chips that it was compiled for; and the weights of all of them once. What is read is text of our own, which is parsed
+and verified; nothing of it is executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, cast
+
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, FileLineColLoc, LocationAttr, ModuleOp, StringAttr
+from xdsl.ir import Attribute, Operation, ParametrizedAttribute
+
+from ...dialects.callbacks import KEY as CALLBACK
+from ...dialects.dtypes import numpy_dtype
+from ...dialects.graph.stored import StoredBytes, stored_in
+from ...modelfile.archive import PAGE, Member, write_archive
+from ...modelfile.manifest import (
+    MANIFEST,
+    EntryFacts,
+    Manifest,
+    MemberFacts,
+    digest_of,
+)
+from ...modelfile.weights import Tensor, root_of, shards_of
+from ...passes.pipeline import level_of
+from ...support.files import FilePath
+from ..arguments.signature import CompileError
+from ..options import Options
+from ..source import Source
+from ..texts import text_of
+from .options import has_further, options_facts
+from .signatures import signature_facts
+
+SAFETENSORS = {
+    "f64": "F64",
+    "f32": "F32",
+    "f16": "F16",
+    "bf16": "BF16",
+    "i64": "I64",
+    "i32": "I32",
+    "i16": "I16",
+    "i8": "I8",
+    "ui64": "U64",
+    "ui32": "U32",
+    "ui16": "U16",
+    "ui8": "U8",
+    "i1": "BOOL",
+}
+"""Element types as safetensors calls them; bytes of all others are U8."""
+
+
+@dataclass(frozen=True)
+class ProgramParts:
+    """What of a program is written. modules: its npu level, for each chip; target: the chip that it was made for."""
+
+    source: Source
+    options: Options
+    target: str
+    modules: Mapping[str, ModuleOp]
+
+
+def write_programs(
+    programs: Mapping[str, ProgramParts],
+    path: FilePath,
+    weights: Mapping[str, Any],
+    licence: str = "",
+    metadata: Mapping[str, str] | None = None,
+    sequence: int = 0,
+) -> None:
+    """Writes programs to a file, as `save` has it."""
+    writer = _Writer()
+    entries = {name: writer.entry(name, parts, weights) for name, parts in programs.items()}
+    unknown = sorted({*weights} - writer.bound)
+    if unknown:
+        raise CompileError(f"save: weights: no program has an argument {unknown[0]!r}")
+    members, places = writer.members()
+    facts = {name: fact for name, _, fact in members}
+    manifest = Manifest(facts, entries, places, _made_by(), licence, dict(metadata or {}), sequence)
+    manifest.check()
+    first = Member.of(MANIFEST, manifest.to_bytes())
+    write_archive(path, [first, *(member for _, member, _ in members)])
+
+
+class _Writer:
+    """What is to be in a file: texts, and weights by the SHA-256 of their bytes."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, bytes] = {}
+        self.tensors: dict[str, Tensor] = {}
+        self.bound: set[str] = set()
+        """Arguments of programs that have values."""
+
+    def put(self, dtype: str, shape: tuple[int, ...], data: bytes | StoredBytes) -> str:
+        """Keeps bytes of a constant; what they are called."""
+        if isinstance(data, StoredBytes):
+            key, view = data.key, data.view
+        else:
+            key, view = sha256(data).hexdigest(), memoryview(data)
+        if key not in self.tensors:
+            kind = SAFETENSORS.get(dtype)
+            whole = kind is not None and len(view) == numpy_dtype(dtype).itemsize * int(np.prod(shape, dtype=np.int64))
+            self.tensors[key] = Tensor(kind, shape, view) if kind and whole else Tensor("U8", (len(view),), view)
+        return key
+
+    def get(self, key: str) -> StoredBytes:
+        raise NotImplementedError  # nothing is parsed
+
+    def entry(self, name: str, parts: ProgramParts, weights: Mapping[str, Any]) -> EntryFacts:
+        """A program as a function of the file. Raises CompileError."""
+        module, signature = parts.source.lower()
+        graph = ""
+        if level_of(module) == "graph" and not has_further(parts.options):
+            graph = self._text(f"graph/{name}.mlir", module, name)
+        npu = {
+            chip: self._text(f"npu/{chip}/{name}.mlir", made, name) for chip, made in sorted(parts.modules.items())
+        }
+        values = {key: value for key, value in weights.items() if signature.takes(key)}
+        self.bound |= values.keys()
+        facts = signature_facts(signature, values, self, name)
+        return EntryFacts(facts, parts.target, graph, npu, {}, options_facts(parts.options))
+
+    def _text(self, member: str, module: ModuleOp, name: str) -> str:
+        """Keeps a module as text; the name of its member. Raises CompileError for one that calls functions of this
+        process."""
+        copy = module.clone()
+        for op in copy.walk():
+            _without_folders(op)
+        with stored_in(self):
+            text = text_of(copy)
+        if CALLBACK in text:
+            raise CompileError(f"save: {name} calls a Python function of this process, which no file can hold")
+        content = text.encode()
+        same = next((known for known, other in self.texts.items() if other == content), member)
+        self.texts[same] = content
+        return same
+
+    def members(self) -> tuple[list[tuple[str, Member, MemberFacts]], dict[str, tuple[str, int, int]]]:
+        """The members, what the manifest says of them, and the places of weights."""
+        found = [
+            (name, Member.of(name, content), MemberFacts(len(content), digest_of(content)))
+            for name, content in sorted(self.texts.items())
+        ]
+        places: dict[str, tuple[str, int, int]] = {}
+        for number, shard in enumerate(shards_of(self.tensors)):
+            name, leaves = f"weights/{number}.safetensors", shard.leaves()
+            tree = Member.of(f"{name}.tree", leaves)
+            member = Member(name, shard.size, shard.parts(), PAGE)
+            found.append((name, member, MemberFacts(shard.size, root=root_of(leaves))))
+            found.append((tree.name, tree, MemberFacts(len(leaves), digest_of(leaves))))
+            places |= {key: (name, begin, size) for key, (begin, size) in shard.places.items()}
+        return found, places
+
+
+def _made_by() -> dict[str, str]:
+    """The versions of what writes a file."""
+    found: dict[str, str] = {}
+    for package in ("tilewright", "jax", "xdsl"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "unknown"
+    return found
+
+
+def _without_folders(op: Operation) -> None:
+    """Leaves the folders out of an op's location: a file is the same wherever its sources lie."""
+    op.location = cast("LocationAttr", _file_names(op.location))
+    for region in op.regions:
+        for block in region.blocks:
+            for arg in block.args:
+                arg.location = cast("LocationAttr", _file_names(arg.location))
+
+
+def _file_names(attribute: Attribute) -> Attribute:
+    if isinstance(attribute, FileLineColLoc):
+        name = attribute.filename.data.rpartition("/")[2]
+        return FileLineColLoc(StringAttr(name), attribute.line, attribute.column)
+    if isinstance(attribute, ArrayAttr):
+        return ArrayAttr([_file_names(each) for each in cast("ArrayAttr[Attribute]", attribute)])
+    if isinstance(attribute, ParametrizedAttribute) and attribute.parameters:
+        return type(attribute).new([_file_names(each) for each in attribute.parameters])
+    return attribute

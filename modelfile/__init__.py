@@ -1,0 +1,1 @@
+"""A program as one file: its container, its manifest, and the weights in it."""

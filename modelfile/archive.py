@@ -1,0 +1,202 @@
+"""The container of a model file: a zip whose members are stored as they are, each at an aligned place, so that they are
+mapped and not copied. The same members make the same bytes, on any computer.
+
+Everything that a reader is given may be hostile: what is out of place, said twice or larger than the file is refused
+before anything is read of it, with one sentence.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import struct
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import IO
+
+from ..support.files import FilePath, drafted, open_plain
+
+ALIGNMENT = 64
+"""Bytes that members begin at multiples of, at least: a line of memory, so that arrays in them are aligned."""
+
+PAGE = 4096
+"""Bytes that members of weights begin at multiples of: what is mapped at once."""
+
+PADDING = 0xD935
+"""The extra field of a zip's member that is padding, as Android's zipalign writes it."""
+
+DATE = (1980, 1, 1, 0, 0, 0)
+"""Of all members: a zip has no earlier one."""
+
+MOST_MEMBERS = 10_000
+"""Members of a file, at most."""
+
+MOST_BYTES = 0x7FFF_0000
+"""Bytes of a member, at most: more would need fields of ZIP64 in front of it. Weights are several members."""
+
+NAME = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9_.@+-]*(/[A-Za-z0-9_@+-][A-Za-z0-9_.@+-]*)*")
+"""Names of members: folders of what begins with no dot."""
+
+_LOCAL = struct.Struct("<4s5H3I2H")
+_LOCAL_MAGIC, _END_MAGIC = b"PK\x03\x04", b"PK\x05\x06"
+_END = struct.Struct("<4s4H2IH")
+
+
+class ModelFileError(Exception):
+    """A model file cannot be written or read as asked; the message is one sentence."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """What is to be written: a name, how many bytes, and these in parts. alignment: what the place of the first one is
+    a multiple of."""
+
+    name: str
+    size: int
+    parts: Iterable[bytes | memoryview]
+    alignment: int = ALIGNMENT
+
+    @staticmethod
+    def of(name: str, content: bytes | str) -> Member:
+        """A member that is there as a whole."""
+        data = content.encode() if isinstance(content, str) else content
+        return Member(name, len(data), (data,))
+
+
+def write_archive(path: FilePath, members: Iterable[Member]) -> None:
+    """Writes a file of members, in their order, in one step: a reader sees the old one or the new one. Raises OSError,
+    and ModelFileError for what no file may have."""
+    with drafted(path) as stream:
+        write_members(stream, members)
+
+
+def write_members(stream: IO[bytes], members: Iterable[Member]) -> None:
+    """Writes members to a stream that is at its beginning. Raises ModelFileError."""
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for member in members:
+            _check_writable(archive, member)
+            info = zipfile.ZipInfo(member.name, DATE)
+            info.create_system, info.external_attr, info.file_size = 3, 0o644 << 16, member.size
+            begin = stream.tell() + _LOCAL.size + len(member.name) + 4
+            padding = -begin % member.alignment
+            info.extra = struct.pack("<HH", PADDING, padding) + bytes(padding)
+            with archive.open(info, "w") as out:
+                written = sum(map(out.write, member.parts))
+            if written != member.size:
+                raise ModelFileError(f"{member.name} has {written} bytes, and was said to have {member.size}")
+
+
+def _check_writable(archive: zipfile.ZipFile, member: Member) -> None:
+    """Raises ModelFileError for a member that no file may have."""
+    if NAME.fullmatch(member.name) is None:
+        raise ModelFileError(f"{member.name!r} cannot be the name of a member")
+    if member.name in archive.NameToInfo:
+        raise ModelFileError(f"{member.name} is a member twice")
+    if member.size > MOST_BYTES:
+        raise ModelFileError(f"{member.name} has {member.size} bytes, and a member has {MOST_BYTES} at most")
+    if len(archive.NameToInfo) >= MOST_MEMBERS:
+        raise ModelFileError(f"a file has {MOST_MEMBERS} members at most")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a member is in a file, in bytes."""
+
+    begin: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The first byte behind it."""
+        return self.begin + self.size
+
+
+class Archive:
+    """A file of members, which is mapped as long as something of it is used. Nothing but the list of members is read
+    before it is asked for."""
+
+    def __init__(self, path: FilePath) -> None:
+        """Raises ModelFileError for a file that is none of ours, and OSError for one that cannot be opened."""
+        self.path = Path(path)
+        with open_plain(path) as stream:
+            self.bytes = os.fstat(stream.fileno()).st_size
+            self.places: Mapping[str, Place] = dict(self._members(stream))
+            self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def error(self, what: str) -> ModelFileError:
+        """What is wrong with the file, with its name."""
+        return ModelFileError(f"{self.path}: {what}")
+
+    def view(self, name: str) -> memoryview:
+        """The bytes of a member as they are mapped: they are read where somebody looks at them. Raises
+        ModelFileError."""
+        place = self.places.get(name)
+        if place is None:
+            raise self.error(f"it has no {name}")
+        return memoryview(self._map)[place.begin : place.end]
+
+    def read(self, name: str, most: int) -> bytes:
+        """The bytes of a member that has no more than so many. Raises ModelFileError."""
+        view = self.view(name)
+        if len(view) > most:
+            raise self.error(f"{name} has {len(view)} bytes, and no more than {most} are read")
+        return bytes(view)
+
+    def _members(self, stream: BufferedReader) -> Iterator[tuple[str, Place]]:
+        """The members by name, after all that can be out of place."""
+        count, begin = self._end(stream)
+        try:
+            listed = zipfile.ZipFile(stream).infolist()
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, OSError, UnicodeDecodeError):
+            raise self.error("it is no model file: its list of members cannot be read") from None
+        if len(listed) != count:
+            raise self.error("its list of members is damaged")
+        seen: set[str] = set()
+        end = 0
+        for info in listed:
+            if NAME.fullmatch(info.orig_filename) is None:
+                raise self.error(f"{info.orig_filename[:80]!r} cannot be the name of a member")
+            if info.orig_filename in seen:
+                raise self.error(f"{info.orig_filename} is a member twice")
+            seen.add(info.orig_filename)
+            place = self._place(stream, info)
+            if info.header_offset != end or place.begin % ALIGNMENT:
+                raise self.error(f"{info.orig_filename} is not right behind the member before it")
+            end = place.end
+            yield info.orig_filename, place
+        if end != begin:
+            raise self.error("something is behind its members")
+
+    def _end(self, stream: BufferedReader) -> tuple[int, int]:
+        """How many members the end of the file says there are, and where their list begins."""
+        last = self.bytes - _END.size
+        if last < 0:
+            raise self.error("it is no model file: it is too short")
+        stream.seek(last)
+        magic, disk, first, here, count, size, begin, comment = _END.unpack(stream.read(_END.size))
+        if magic != _END_MAGIC or disk or first or here != count or comment:
+            raise self.error("it is no model file, or was cut off: it does not end as one does")
+        if count > MOST_MEMBERS or begin + size != last:
+            raise self.error("its list of members is damaged")
+        return count, begin
+
+    def _place(self, stream: BufferedReader, info: zipfile.ZipInfo) -> Place:
+        """Where a member is. Raises ModelFileError where that is not as we write it."""
+        name = info.orig_filename
+        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits or info.file_size != info.compress_size:
+            raise self.error(f"{name} is compressed or encrypted, which members of a model file are not")
+        stream.seek(info.header_offset)
+        head = stream.read(_LOCAL.size)
+        if len(head) < _LOCAL.size:
+            raise self.error(f"{name} is cut off")
+        magic, *_, named, extra = _LOCAL.unpack(head)
+        if magic != _LOCAL_MAGIC or stream.read(named) != name.encode():
+            raise self.error(f"{name} is not where the list of members says it is")
+        place = Place(info.header_offset + _LOCAL.size + named + extra, info.file_size)
+        if place.end > self.bytes - _END.size:
+            raise self.error(f"{name} is cut off")
+        return place

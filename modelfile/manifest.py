@@ -1,0 +1,201 @@
+"""What a model file says of itself: canonical JSON, which comes first in the file and can be read without all else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+FORMAT = "tilewright-model"
+"""What the manifest of each model file says it is."""
+
+VERSION = 1
+"""Of the format that is written."""
+
+READABLE = (1,)
+"""Versions of the format that are read."""
+
+MANIFEST = "manifest.json"
+"""The name of the manifest's member."""
+
+MOST_MANIFEST = 64 << 20
+"""Bytes of a manifest, at most."""
+
+
+class ManifestError(ValueError):
+    """A manifest says what none may; the message is the rest of a sentence."""
+
+
+def canonical(value: Any) -> bytes:
+    """JSON that is the same bytes for the same value: keys in order, no spaces, ASCII alone. Raises ValueError for
+    numbers that JSON has not."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
+
+
+def digest_of(content: bytes | memoryview) -> str:
+    """64 hexadecimal digits of SHA-256."""
+    return sha256(content).hexdigest()
+
+
+@dataclass(frozen=True)
+class MemberFacts:
+    """What a member has to be: how many bytes, and their SHA-256. root: for weights, whose bytes are checked in chunks
+    when they are used, the root of the tree over these instead."""
+
+    size: int
+    sha256: str = ""
+    root: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As the manifest has it."""
+        return {"size": self.size, **({"root": self.root} if self.root else {"sha256": self.sha256})}
+
+
+@dataclass(frozen=True)
+class EntryFacts:
+    """A function of the file. signature: what it takes and gives (api/files/signatures.py); target: the chip that it
+    was made for; graph: the member with its graph level, empty where there is none; npu: the member with its npu
+    level, for each chip; reports: the same for what `Program.report` says; options: what it is compiled with."""
+
+    signature: Mapping[str, Any]
+    target: str
+    graph: str
+    npu: Mapping[str, str]
+    reports: Mapping[str, str] = field(default_factory=dict[str, str])
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def to_json(self) -> dict[str, Any]:
+        """As the manifest has it."""
+        return {
+            "signature": dict(self.signature),
+            "target": self.target,
+            "graph": self.graph,
+            "npu": dict(self.npu),
+            "reports": dict(self.reports),
+            "options": dict(self.options),
+        }
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """members: all but the manifest; entries: the functions, by name; weights: of each tensor that is stored, by the
+    SHA-256 of its bytes, the member it is in and its place there; made_by: versions of what wrote the file; licence,
+    metadata: what its author says; sequence: a number that grows with each release, so that an older one is told from
+    a newer one."""
+
+    members: Mapping[str, MemberFacts]
+    entries: Mapping[str, EntryFacts]
+    weights: Mapping[str, tuple[str, int, int]] = field(default_factory=dict[str, tuple[str, int, int]])
+    made_by: Mapping[str, str] = field(default_factory=dict[str, str])
+    licence: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    sequence: int = 0
+
+    def to_bytes(self) -> bytes:
+        """The member that it is."""
+        return canonical(
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                "members": {name: facts.to_json() for name, facts in self.members.items()},
+                "entries": {name: entry.to_json() for name, entry in self.entries.items()},
+                "weights": {key: list(place) for key, place in self.weights.items()},
+                "made_by": dict(self.made_by),
+                "licence": self.licence,
+                "metadata": dict(self.metadata),
+                "sequence": self.sequence,
+            }
+        )
+
+    @staticmethod
+    def of_bytes(content: bytes) -> Manifest:
+        """The manifest of a file. Raises ManifestError."""
+        try:
+            said = json.loads(content)
+        except (ValueError, RecursionError):
+            raise ManifestError("its manifest is no JSON") from None
+        found = _Reader("its manifest", said)
+        if found.of("format", str) != FORMAT:
+            raise ManifestError("it is no model file of Tilewright")
+        version = found.of("version", int)
+        if version not in READABLE:
+            known = " and ".join(map(str, READABLE))
+            raise ManifestError(f"its format is version {version}, and this Tilewright reads version {known}")
+        members = {
+            name: MemberFacts(facts.of("size", int), facts.of("sha256", str, ""), facts.of("root", str, ""))
+            for name, facts in found.each("members")
+        }
+        entries = {
+            name: EntryFacts(
+                entry.of("signature", dict),
+                entry.of("target", str),
+                entry.of("graph", str),
+                entry.texts("npu"),
+                entry.texts("reports"),
+                entry.of("options", dict),
+            )
+            for name, entry in found.each("entries")
+        }
+        weights: dict[str, tuple[str, int, int]] = {}
+        for key, place in found.of("weights", dict).items():
+            if not (isinstance(place, list) and [type(part) for part in place] == [str, int, int]):
+                raise ManifestError(f"its manifest has no place for the weight {key[:80]!r}")
+            weights[key] = place[0], place[1], place[2]
+        made = Manifest(
+            members,
+            entries,
+            weights,
+            found.texts("made_by"),
+            found.of("licence", str),
+            found.texts("metadata"),
+            found.of("sequence", int),
+        )
+        made.check()
+        return made
+
+    def check(self) -> None:
+        """Raises ManifestError for what names what is not there, or places it outside of a member."""
+        for name, facts in self.members.items():
+            if facts.size < 0 or len(facts.sha256 or facts.root) != 64 or (facts.sha256 and facts.root):
+                raise ManifestError(f"its manifest does not say what {name[:80]!r} is")
+        for key, (member, begin, size) in self.weights.items():
+            if member not in self.members or not 0 <= begin <= begin + size <= self.members[member].size:
+                raise ManifestError(f"its manifest has no place for the weight {key[:80]!r}")
+        for name, entry in self.entries.items():
+            if entry.target not in entry.npu:
+                raise ManifestError(f"its entry {name[:80]!r} has no npu level for its own chip")
+            named = filter(None, (entry.graph, *entry.npu.values(), *entry.reports.values()))
+            missing = [member for member in named if member not in self.members]
+            if missing:
+                raise ManifestError(f"its entry {name[:80]!r} is in {missing[0][:80]!r}, which it has not")
+        if self.sequence < 0:
+            raise ManifestError("its sequence is below 0")
+
+
+class _Reader:
+    """Fields of JSON, each of the type that it has to be."""
+
+    def __init__(self, what: str, said: Any) -> None:
+        if not isinstance(said, dict):
+            raise ManifestError(f"{what} is no table")
+        self.what, self.said = what, said
+
+    def of(self, name: str, kind: type, otherwise: Any = None) -> Any:
+        """A field. Raises ManifestError where it is of another type, or not there unless there is a value for that."""
+        value = self.said.get(name, otherwise)
+        if type(value) is not kind:
+            raise ManifestError(f"{self.what} has no {name}")
+        return value
+
+    def each(self, name: str) -> list[tuple[str, _Reader]]:
+        """The tables in a table, by name."""
+        return [(key, _Reader(f"{self.what}'s {key[:80]!r}", value)) for key, value in self.of(name, dict).items()]
+
+    def texts(self, name: str) -> dict[str, str]:
+        """A table of texts."""
+        found: dict[str, Any] = self.of(name, dict)
+        if not all(isinstance(value, str) for value in found.values()):
+            raise ManifestError(f"{self.what} has no texts as its {name}")
+        return found
