@@ -7,15 +7,19 @@ others it has the schedules that graph-schedule judges.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from itertools import islice, product
 from math import log, prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
 from ...dialects.dtypes import size
+from ...dialects.graph import AttentionSchedule, RowAttentionSchedule
 from ...dialects.graph.schedules import Schedule
+from ...kernels.builder import divide_grid
 from ...kernels.space import Box, Choice, Plans, PlanSpace
 from ..errors import PassError
 
@@ -25,6 +29,12 @@ if TYPE_CHECKING:
 
 CORES = "cores"
 """The choice that says how many cores start, or how many along each axis."""
+
+FEW_NEAR, MOST_NEAR = 2, 2000
+"""Values of a choice that are tried for a plan that is like one of other sizes, besides the first and the last one, and
+plans that are."""
+
+S = TypeVar("S", AttentionSchedule, RowAttentionSchedule)
 
 
 class KernelSpace(ABC):
@@ -101,9 +111,140 @@ class DividedSpace(KernelSpace):
         return []
 
 
+class HeadedSpace(DividedSpace, Generic[S]):
+    """A space of plans whose cores share tiles as evenly as these can be. All numbers but that of cores are a plan's
+    head: a schedule without a grid."""
+
+    def __init__(self, kernel: ScheduledKernel, name: str, choices: Sequence[Choice], most: int) -> None:
+        """choices: all but that of cores, the last one; most: how many cores there are."""
+        self.kernel, self.name = kernel, name
+        self.cores = tuple(range(1, most + 1))
+        last = max(c.level for c in choices) + 1
+        self.space = PlanSpace((*choices, Choice(CORES, self.cores, last)))
+        self.heads: dict[tuple[int, ...], S | None] = {}
+        """Schedules without a grid, by the numbers of heads, as far as known."""
+        self.grids: dict[tuple[tuple[int, ...], int], tuple[int, ...] | None] = {}
+        """Cores along each axis for so many tiles along each, as far as known."""
+        self.starts: dict[int, float] = {}
+        """Microseconds until so many cores have begun, as far as known."""
+        self.priced: dict[tuple[tuple[int, ...], bool], np.ndarray] = {}
+        """Microseconds on each number of cores, by the numbers of heads and whether they are joined, as far as
+        known."""
+
+    @abstractmethod
+    def headed(self, *values: Any) -> S | None:
+        """The schedule of these values of the choices, before its cores are known; None where there is none."""
+
+    @abstractmethod
+    def counts(self, head: S) -> Sequence[int]:
+        """Tiles along each axis that cores share."""
+
+    @abstractmethod
+    def said(self, schedule: Schedule) -> Sequence[int] | None:
+        """What a schedule says of each choice; None where it is one of another kernel."""
+
+    # -- from numbers to schedules -----------------------------------------------------------------------------
+
+    def head(self, numbers: Sequence[int]) -> S | None:
+        """The schedule of a plan before its cores are known; None where it is none."""
+        key = tuple(numbers)
+        if key not in self.heads:
+            self.heads[key] = self.headed(*(c.values[i] for c, i in zip(self.space.choices, key, strict=False)))
+        return self.heads[key]
+
+    def _grid(self, head: S, cores: int) -> tuple[int, ...] | None:
+        """Cores along each axis of tiles; None where fewer do the same."""
+        key = tuple(self.counts(head)), cores
+        if key not in self.grids:
+            grid = tuple(n for n, _ in divide_grid(*key))
+            self.grids[key] = grid if size(grid) == cores else None
+        return self.grids[key]
+
+    def of(self, plan: Sequence[int]) -> S | None:
+        """The schedule of a plan, whether it fits or not; None where it is none."""
+        head = self.head(plan[:-1])
+        grid = None if head is None else self._grid(head, self.cores[plan[-1]])
+        return None if head is None or grid is None else replace(head, grid=grid)
+
+    def schedule(self, plan: Sequence[int]) -> Schedule | None:
+        found = self.of(plan)
+        return None if found is None else checked(self.kernel, self.name, found)
+
+    def numbers(self, schedule: Schedule) -> tuple[int, ...] | None:
+        values, choices = self.said(schedule), self.space.choices
+        if values is None or any(v not in c.values for c, v in zip(choices, values, strict=True)):
+            return None
+        found = tuple(c.values.index(v) for c, v in zip(choices, values, strict=True))
+        return found if self.of(found) == schedule else None
+
+    def near(self, schedule: Schedule) -> tuple[int, ...] | None:
+        wanted = self.said(schedule)
+        if wanted is None:
+            return None
+        for head in islice(self._heads_near(wanted), MOST_NEAR):
+            able = [i for i, _ in enumerate(self.cores) if self.of((*head, i)) is not None]
+            if able:
+                return (*head, able[nearest([self.cores[i] for i in able], wanted[-1])])
+        return None
+
+    def _heads_near(self, wanted: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Heads with values that are like these, those that are most like them first."""
+        tried: list[list[tuple[float, int]]] = []
+        for choice, n in zip(self.space.choices[:-1], wanted, strict=False):
+            far = sorted((apart(value, n), i) for i, value in enumerate(choice.values))
+            ends = (each for each in far[FEW_NEAR:] if each[1] in (0, len(far) - 1))
+            tried.append([*far[:FEW_NEAR], *ends])
+        heads = sorted(product(*tried), key=lambda head: sum(distance for distance, _ in head))
+        yield from (tuple(i for _, i in head) for head in heads)
+
+    # -- prices ------------------------------------------------------------------------------------------------
+
+    def valid(self, plans: Plans) -> np.ndarray:
+        return np.array([self.of(plan) is not None for plan in plans.tolist()], bool)
+
+    def price(self, plans: Plans) -> np.ndarray:
+        found = np.full(len(plans), np.inf)
+        schedules = {i: s for i, plan in enumerate(plans.tolist()) if (s := self.of(plan)) is not None}
+        if schedules:
+            us = self.kernel.price_many([*schedules.values()])
+            if self.joined:
+                us = us - np.array([self._start(s) for s in schedules.values()])
+            found[[*schedules]] = us
+        return found
+
+    def _start(self, schedule: S) -> float:
+        """Microseconds until its cores have begun."""
+        cores = size(schedule.grid or ())
+        if cores not in self.starts:
+            self.starts[cores] = self.kernel.occupancy(schedule).launch_microseconds(self.kernel.machine)
+        return self.starts[cores]
+
+    def divides(self, plan: Sequence[int]) -> bool:
+        return self.of(plan) is not None
+
+    def by_cores(self, box: Box) -> np.ndarray | None:
+        """The least of all heads of a box, which are few."""
+        (*low, first), (*high, last) = box
+        heads = product(*(range(a, b + 1) for a, b in zip(low, high, strict=True)))
+        found = [self._on_cores(head) for head in heads if self.head(head) is not None]
+        return np.min(found, axis=0)[first : last + 1] if found else np.zeros(0)
+
+    def _on_cores(self, head: tuple[int, ...]) -> np.ndarray:
+        """Microseconds of the plans with a head, by how many cores work."""
+        key = head, self.joined
+        if key not in self.priced:
+            self.priced[key] = self.price(np.array([(*head, i) for i, _ in enumerate(self.cores)], np.int64))
+        return self.priced[key]
+
+
+def apart(value: int, wanted: float) -> float:
+    """How far a value is from a wanted one, as the logarithm of the one over the other."""
+    return abs(log(max(value, 1) / max(wanted, 1)))
+
+
 def nearest(values: Sequence[int], wanted: float) -> int:
     """The number of the value that is the smallest multiple, or part, of what is wanted."""
-    return min(range(len(values)), key=lambda i: abs(log(max(values[i], 1) / max(wanted, 1))))
+    return min(range(len(values)), key=lambda i: apart(values[i], wanted))
 
 
 class ListedSpace(KernelSpace):

@@ -96,6 +96,11 @@ class RowTiles(PlannedNest):
     def _tiles(self, axis: int, rows: int) -> int:
         return -(-self.extents[axis] // rows) if axis == self.row else self.extents[axis]
 
+    def counts(self, s: AttentionSchedule) -> list[int]:
+        """Tiles along each axis of the result but the last."""
+        assert s.rows
+        return [self._tiles(a, s.rows) for a in self.outer]
+
     def _grids(self, rows: int) -> list[tuple[int, ...]]:
         """Divisions over cores that are worth judging: fewer cores are started sooner."""
         if self.asked.grid:
