@@ -13,9 +13,11 @@ own, each of which gives m, l and o, and a kernel behind it combines them (flash
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 from xdsl.ir import Attribute
 
 from ....dialects.base import describe, to_ints
@@ -25,7 +27,10 @@ from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.graph.schedules import Schedule
 from ....dialects.npu.occupancy import Occupancy
 from ....dialects.npu.types import GmType, Pipe, row_strides
+from ....dialects.open_sizes import any_open
 from ....kernels.builder import dense, gm_of, may_repeat
+from ....kernels.columns import Number, columns, launching_vectors, most
+from ....kernels.columns import parts as cut
 from ....kernels.emit_nest import Frame, vector_frame
 from ....kernels.graph import OwnAxis
 from ....kernels.nest import Along, Nest, NestWriter
@@ -41,9 +46,11 @@ from ...fusion.long_rows import UB_FRACTION
 from ..nested import PlannedNest
 from ..schedule import share
 from ..scheduled import as_row_attention, cannot_obey
+from ..spaces import KernelSpace
 from .attention import LOWEST
 from .attention_parts import attention_in, result_dims, result_strides
 from .row_attention_parts import WIDE, HalfStages, score_stages, value_stages
+from .row_space import RowSpace
 
 KEYS = (256, 192, 128, 96, 64, 56, 48, 40, 32, 24, 16, 8)
 """Keys of a tile that are tried."""
@@ -84,6 +91,9 @@ class RowAttentionKernel(PlannedNest):
         self.row = max((a for a in self.outer if a >= batch), key=lambda a: extents[a], default=None)
         self.extents: Mapping[int, int] = dict(enumerate([*extents, at.domain[-1]]))
         self.keys = extents[at.keys]
+        self.longest = self.extents[self.row] if self.row is not None else 1
+        """Rows of the longest tile."""
+        self.slots = asked.ub or 2
         self.costs: dict[tuple[int, int], _PieceCost] = {}
         self.held: dict[tuple[int, int, int], int] = {}
         self.scores = score_stages(fusion, at, self.outer, machine)
@@ -91,14 +101,16 @@ class RowAttentionKernel(PlannedNest):
 
     # -- choice ------------------------------------------------------------------------------------------------
 
+    def space(self, name: str) -> KernelSpace:
+        return RowSpace(self, name, KEYS)
+
     def candidates(self, name: str) -> Iterator[RowAttentionSchedule]:
         asked, found = self.asked, False
-        longest = self.extents[self.row] if self.row is not None else 1
         for parts in [asked.split_keys] if asked.split_keys else (None, *self._parts_tried()):
             most = min(asked.cores or self.machine.vector_cores, self.machine.vector_cores) // (parts or 1)
-            for rows in [asked.rows] if asked.rows else sorted({1, longest}, reverse=True):
+            for rows in [asked.rows] if asked.rows else sorted({1, self.longest}, reverse=True):
                 for keys in [asked.keys] if asked.keys else self._keys_tried(rows, parts):
-                    first = RowAttentionSchedule(rows, keys, None, parts, asked.ub or 2, asked.cores)
+                    first = RowAttentionSchedule(rows, keys, None, parts, self.slots, asked.cores)
                     tried = [asked.grid] if asked.grid else grids(self.counts(first), max(most, 1))
                     for grid in tried:
                         schedule = replace(first, grid=tuple(grid))
@@ -132,7 +144,7 @@ class RowAttentionKernel(PlannedNest):
             n
             for n in KEYS
             if n <= most
-            and self._refusal(RowAttentionSchedule(rows, n, ones, parts, self.asked.ub or 2)) is None
+            and self._refusal(RowAttentionSchedule(rows, n, ones, parts, self.slots)) is None
         )
         first = next(fitting, None)
         even = next((n for n in fitting if (self.keys // (parts or 1)) % n == 0), None)
@@ -147,9 +159,8 @@ class RowAttentionKernel(PlannedNest):
     def _refusal(self, s: RowAttentionSchedule) -> str | None:
         """Why a complete schedule cannot be obeyed, as the rest of a sentence."""
         assert s.rows and s.keys and s.grid is not None and s.ub
-        longest = self.extents[self.row] if self.row is not None else 1
-        if s.rows not in (1, longest):
-            return f"a tile has 1 row or all {longest}, not {s.rows}"
+        if s.rows not in (1, self.longest):
+            return f"a tile has 1 row or all {self.longest}, not {s.rows}"
         if s.split_keys is not None and (s.split_keys < 2 or self.keys % s.split_keys):
             return f"split_keys={s.split_keys} does not cut {self.keys} keys into equal parts"
         if len(s.grid) != len(self.outer):
@@ -212,16 +223,29 @@ class RowAttentionKernel(PlannedNest):
             raise cannot_obey(name, reason)
 
     def price(self, schedule: Schedule) -> Price:
-        """The pipes overlap; the first loads and the last piece do not. What combines parts is a launch on one core and
-        a stage of it, whose loads come from L2."""
-        s, machine = as_row_attention("", schedule), self.machine
-        assert s.grid is not None
-        cores = size(s.grid) * (s.split_keys or 1)
-        tiles = size([share(n, g)[1] for n, g in zip(self.counts(s), s.grid, strict=True)])
+        s = as_row_attention("", schedule)
+        return self._priced(s, s.grid or ())
+
+    def price_many(self, schedules: Sequence[Schedule]) -> np.ndarray:
+        found, alike = np.empty(len(schedules)), defaultdict[object, list[int]](list)
+        plans, is_open = [as_row_attention("", s) for s in schedules], any_open([*self.extents.values()])
+        for i, s in enumerate(plans):
+            alike[i if is_open else (s.rows, s.keys, s.split_keys)].append(i)
+        for numbers in alike.values():
+            grid = columns([plans[i].grid or () for i in numbers])
+            found[numbers] = self._priced(plans[numbers[0]], grid).microseconds
+        return found
+
+    def _priced(self, s: RowAttentionSchedule, grid: Sequence[Number]) -> Price:
+        """What a launch costs on a grid of cores, or on each of many. The pipes overlap; the first loads and the last
+        piece do not. What combines parts is a launch on one core and a stage of it, whose loads come from L2."""
+        machine = self.machine
+        cores = size(grid) * (s.split_keys or 1)
+        tiles = size([cut(n, g) for n, g in zip(self.counts(s), grid, strict=True)])
         piece = self.tiles(s)[0][-2]
         cost = self._cost(s.rows or 1, piece)
-        loading = max(cost.loading, cost.bytes * cores / machine.hbm_bytes_per_cycle)
-        loading += machine.wait_cycles.get("MTE2", 0)
+        loading = most(cost.loading, cost.bytes * cores / machine.hbm_bytes_per_cycle)
+        loading = loading + machine.wait_cycles.get("MTE2", 0)
         further = combining = 0.0
         if s.split_keys:
             rows = size([self.extents[a] for a in self.outer])
@@ -229,7 +253,7 @@ class RowAttentionKernel(PlannedNest):
             further = 2 * machine.vector_launch_microseconds(1)
             combining = moved / machine.moves["gm", "ub"].bytes_per_cycle
         return Price(
-            launch=machine.vector_launch_microseconds(cores),
+            launch=launching_vectors(machine, cores),
             turn={Pipe.MTE2: loading, Pipe.V: cost.working},
             turns=tiles * -(-self.part(s) // piece),
             clock_mhz=machine.clock_mhz,

@@ -1,0 +1,68 @@
+"""Programs whose kernels graph-schedule makes of several fusions where that pays: small ones, with which it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import jax
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+import tilewright as tw
+from tilewright.passes.choose import chain_apart
+from tilewright.passes.lower.chains.row_attention import RowAttentionKernel
+from tilewright.passes.lower.chains.row_space import RowSpace
+from tilewright.passes.lower.spaces import KernelSpace
+
+TARGETS = ("ascend-910b1", "ascend-950pr")
+"""Chips that have these kernels."""
+
+
+class ForcedKind(NamedTuple):
+    """A program, its inputs, and the space of its one kernel."""
+
+    fn: Callable[..., Any]
+    args: list[jax.ShapeDtypeStruct]
+    space: type[KernelSpace]
+
+    def arrays(self) -> list[np.ndarray]:
+        """Inputs: small numbers."""
+        random = np.random.default_rng(0)
+        return [
+            random.integers(-8, 8, a.shape).astype(a.dtype)
+            if np.issubdtype(a.dtype, np.integer)
+            else (random.standard_normal(a.shape) * 0.3).astype(a.dtype)
+            for a in self.args
+        ]
+
+
+def struct(*shape: int, dtype: str = "float16") -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    return jax.nn.softmax(q @ k.swapaxes(-1, -2) / 8, -1) @ v
+
+
+KINDS: dict[str, ForcedKind] = {
+    "attention of few rows": ForcedKind(
+        attention, [struct(3, 5, 40), struct(3, 333, 40), struct(3, 333, 56)], RowSpace
+    ),
+}
+
+
+@contextmanager
+def forced() -> Iterator[None]:
+    """Within it these kernels are made whatever their parts take."""
+    always = dict.fromkeys([RowAttentionKernel], ("", float("inf")))
+    with patch.dict(chain_apart.MARGINS, always):  # pyright: ignore[reportArgumentType]
+        yield
+
+
+def scheduled(kind: ForcedKind, target: str) -> ModuleOp:
+    """The graph level of the program of a kind, its kernels made and scheduled."""
+    with forced():
+        return tw.compile(kind.fn, *kind.args, target=target, options=tw.Options(plans="")).module("graph")
