@@ -12,9 +12,16 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw
+from tilewright.dialects.graph import FusionOp
+from tilewright.dialects.graph.schedules import to_schedules
+from tilewright.machine import Machine
 from tilewright.passes.choose import chain_apart
+from tilewright.passes.choose.launches import launches_of
+from tilewright.passes.choose.prologue import PrologueOnCube
 from tilewright.passes.lower.chains.row_attention import RowAttentionKernel
 from tilewright.passes.lower.chains.row_space import RowSpace
+from tilewright.passes.lower.cube.product_space import ProductSpace
+from tilewright.passes.lower.scheduled import ScheduledKernel
 from tilewright.passes.lower.spaces import KernelSpace
 
 TARGETS = ("ascend-910b1", "ascend-950pr")
@@ -47,7 +54,20 @@ def attention(q: Any, k: Any, v: Any) -> Any:
     return jax.nn.softmax(q @ k.swapaxes(-1, -2) / 8, -1) @ v
 
 
+def dequantised(x: Any, w: Any, scale: Any) -> Any:
+    return x @ (w.astype(x.dtype) * scale)
+
+
+def normed(x: Any, w: Any) -> Any:
+    wide = x.astype("float32")
+    return (wide * jax.lax.rsqrt((wide * wide).mean(-1, keepdims=True) + 1e-3)).astype(x.dtype) @ w
+
+
 KINDS: dict[str, ForcedKind] = {
+    "prologue": ForcedKind(
+        dequantised, [struct(70, 250), struct(250, 130, dtype="int8"), struct(130)], ProductSpace
+    ),
+    "prologue that reduces": ForcedKind(normed, [struct(130, 96), struct(96, 72)], ProductSpace),
     "attention of few rows": ForcedKind(
         attention, [struct(3, 5, 40), struct(3, 333, 40), struct(3, 333, 56)], RowSpace
     ),
@@ -58,7 +78,10 @@ KINDS: dict[str, ForcedKind] = {
 def forced() -> Iterator[None]:
     """Within it these kernels are made whatever their parts take."""
     always = dict.fromkeys([RowAttentionKernel], ("", float("inf")))
-    with patch.dict(chain_apart.MARGINS, always):  # pyright: ignore[reportArgumentType]
+    with (
+        patch.dict(chain_apart.MARGINS, always),  # pyright: ignore[reportArgumentType]
+        patch.object(PrologueOnCube, "pays", lambda self, made, now: made < float("inf")),
+    ):
         yield
 
 
@@ -66,3 +89,12 @@ def scheduled(kind: ForcedKind, target: str) -> ModuleOp:
     """The graph level of the program of a kind, its kernels made and scheduled."""
     with forced():
         return tw.compile(kind.fn, *kind.args, target=target, options=tw.Options(plans="")).module("graph")
+
+
+def largest_kernel(module: ModuleOp, target: str) -> tuple[ScheduledKernel, KernelSpace]:
+    """The largest kernel of a module, of the kind that its schedule has if it has one, and its space."""
+    fusions = [op for op in module.walk() if isinstance(op, FusionOp) and not op.on_host]
+    fusion = max(fusions, key=FusionOp.flops)
+    plan, taken = launches_of(fusion, Machine.load(target))[0], to_schedules(fusion.schedule)
+    kernel = plan.kernel(plan.stem, type(taken[0])() if taken else None)
+    return kernel, kernel.space(plan.stem)

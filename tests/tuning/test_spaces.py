@@ -11,18 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from forced_kinds import KINDS, TARGETS, scheduled, struct
+from forced_kinds import KINDS, TARGETS, largest_kernel, scheduled, struct
 from hypothesis import given
 from hypothesis import strategies as st
 from tiers import examples, sampled
-from xdsl.dialects.builtin import ModuleOp
 
-from tilewright.dialects.graph import FusionOp
-from tilewright.dialects.graph.schedules import to_schedules
 from tilewright.frontends import lower_function
 from tilewright.kernels.space import Box, Choice, PlanSpace, parts_of, plans_in
-from tilewright.machine import Machine
-from tilewright.passes.choose.launches import launches_of
 from tilewright.passes.lower.chains.chain_space import ChainSpace
 from tilewright.passes.lower.chains.row_space import RowSpace
 from tilewright.passes.lower.cube.product_space import ProductSpace
@@ -97,7 +92,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Any], type[KernelSpace]]] = {
 @cache
 def kernel_of(name: str, target: str) -> tuple[ScheduledKernel, KernelSpace]:
     if name in KINDS:
-        return largest(scheduled(KINDS[name], target), target)
+        return largest_kernel(scheduled(KINDS[name], target), target)
     fn, args, _ = PROGRAMS[name]
     return made(fn, args, target)
 
@@ -110,16 +105,7 @@ def made(fn: Callable[..., Any], args: Sequence[Any], target: str) -> tuple[Sche
             break
         if not stage.optional:
             run_stage(stage, module, target)
-    return largest(module, target)
-
-
-def largest(module: ModuleOp, target: str) -> tuple[ScheduledKernel, KernelSpace]:
-    """The largest kernel of a module, of the kind that its schedule has if it has one, and its space."""
-    fusions = [op for op in module.walk() if isinstance(op, FusionOp) and not op.on_host]
-    fusion = max(fusions, key=FusionOp.flops)
-    plan, taken = launches_of(fusion, Machine.load(target))[0], to_schedules(fusion.schedule)
-    kernel = plan.kernel(plan.stem, type(taken[0])() if taken else None)
-    return kernel, kernel.space(plan.stem)
+    return largest_kernel(module, target)
 
 
 def some(space: KernelSpace, count: int, seed: int) -> np.ndarray:

@@ -50,6 +50,9 @@ REFINED = 8
 class ContractionChoice(EpilogueStages, ScheduledKernel):
     """One cube or mix fusion, its product and what leaves the cube, while its schedule is chosen."""
 
+    LOADS: Sequence[int] = (*range(1, 9), *(1 << i for i in range(4, 12)))
+    """Steps of the cube that plans may load at once, besides all that there are."""
+
     def __init__(self, fusion: FusionOp, machine: Machine, asked: CubeSchedule):
         super().__init__(fusion, machine, asked.axes)
         self.asked = asked
@@ -267,6 +270,15 @@ class ContractionChoice(EpilogueStages, ScheduledKernel):
     def loads_of(self, box: Sequence[int]) -> Sequence[LoadCost]:
         """The load of each operand for a box of the axes."""
         return self._loads(box)
+
+    def least_loads(self, box: Sequence[int]) -> Sequence[LoadCost]:
+        """What loads of each operand that together have a box of the axes take no less than but for their starts, as
+        one load."""
+        return self._loads(box)
+
+    def may_load(self, lhs: Sequence[int], rhs: Sequence[int]) -> bool:
+        """Whether plans may have loads of these extents."""
+        return True
 
     def _run(self, schedules: Sequence[CubeSchedule], problem: CubeProblem) -> ProductRun:
         """Schedules with the same inner loop, on their cores."""

@@ -88,7 +88,8 @@ class ProductBounds:
         cost, cores = tiles.cost, grids.prod(axis=1)
         own = self._own(dict(zip(problem.out, map(int, tiles.counts), strict=True)), grids)
         number = prod(own.values(), start=np.ones(len(cores)))
-        sides = [self._loads([*dict.fromkeys(pair[side] for pair in loads)], side) for side in (0, 1)]
+        boxes = [[*dict.fromkeys(pair[side] for pair in loads)] for side in (0, 1)]
+        sides = [self._loads([self.kernel.loads_of(b)[i] for b in some], some, i) for i, some in enumerate(boxes)]
         found = self._loading(sides, own, [number[None]] * 2, grids)
         overlaps = accumulators(problem, dict(enumerate(step)), self.machine) > 1
         cube = cost.mma if overlaps else cost.mma + cost.held
@@ -151,7 +152,6 @@ class ProductBounds:
         mte1, one_mte1 = mte1 + m * n * k * starts, one_mte1 + k * starts
         area, least = float(rows.all.min() * columns.all.min()), short * wide
         late, behind = np.zeros(len(cores)), 0.0
-        mixed = problem.epilogue + problem.epilogue_head > 0
         if not machine.fused:
             drain, units = machine.moves["l0c", "gm"], max(machine.vector_cores // machine.cube_cores, 1)
             ways = [(problem.stored / drain.bytes_per_cycle, float(drain.fixed_cycles))]
@@ -170,7 +170,13 @@ class ProductBounds:
         one = max(one_mma, one_mte1)
         cycles = np.maximum(found.busy, found.first + np.maximum(turns, one + late)) + behind
         cycles = cycles + machine.wait_cycles.get("MTE2", 0)
-        return cycles / machine.clock_mhz + self._launching(cores, mixed and not machine.fused)
+        return cycles / machine.clock_mhz + self._launching(cores, self._mixed and not machine.fused)
+
+    @cached_property
+    def _mixed(self) -> bool:
+        """Whether vector cores work along."""
+        step = self._tile(0, FRACTAL)
+        return self.space.base(step, self.space.space.choices[4].values[0]).cost.epilogue > 0
 
     @cached_property
     def _sides(self) -> tuple[_Side, _Side, _Side]:
@@ -217,7 +223,7 @@ class ProductBounds:
                 numbers = range(low[which], high[which] + 1)
                 tiles = [self._tile(which, self.space.space.choices[which].values[i]) for i in numbers]
                 boxes = [tuple(problem.extents[a] if a in problem.k else n for a, n in enumerate(t)) for t in tiles]
-                loads = self._loads(boxes, side)
+                loads = self._loads([self.kernel.least_loads(box)[side] for box in boxes], boxes, side)
                 loads.each[:, 2] = loads.each[:, 1]  # parts may begin at lines where all of k does not
                 self.whole[key] = loads
             found.append(self.whole[key])
@@ -231,9 +237,8 @@ class ProductBounds:
         one = np.ones(len(grids), np.int64)
         return {a: -(-int(n) // cores.get(a, one)) for a, n in counts.items()}
 
-    def _loads(self, boxes: Sequence[Extents], side: int) -> _Loads:
-        """Loads of an operand of such boxes."""
-        each: list[LoadCost] = [self.kernel.loads_of(box)[side] for box in boxes]
+    def _loads(self, each: Sequence[LoadCost], boxes: Sequence[Extents], side: int) -> _Loads:
+        """Loads of an operand of such boxes, of which each costs so much."""
         room = self.machine.spaces["l1"].bytes
         whole = [self.space.has_all(box) and self.kernel.l1_bytes(box, box)[side] <= room for box in boxes]
         times = [self.problem.times(box) for box in boxes]

@@ -70,7 +70,7 @@ class ProductSpace(DividedSpace):
         if not self.problem.k or self.problem.windows:
             return ((0, 0),)
         longest = max(-(-self.problem.extents[a] // FRACTAL) for a in self.problem.cut_k)
-        lengths = sorted({n for n in (*range(1, 9), *(1 << i for i in range(4, 12)), longest) if n <= longest})
+        lengths = sorted({n for n in (*self.kernel.LOADS, longest) if n <= longest})
         return tuple((a, b) for a in lengths for b in lengths if max(a, b) % min(a, b) == 0)
 
     # -- from numbers to schedules -----------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class ProductSpace(DividedSpace):
         if max(lhs, rhs) > steps or max(lhs, rhs) % min(lhs, rhs):
             return None
         left, right = (tuple(n * times if a == k else n for a, n in enumerate(step)) for times in (lhs, rhs))
-        return left, right
+        return (left, right) if self.kernel.may_load(left, right) else None
 
     def _grid(self, values: Sequence[int]) -> tuple[int, ...]:
         own = dict(zip(self.cut, values, strict=True))

@@ -37,7 +37,7 @@ from ....kernels.graph import OwnAxis, StageGraph
 from ....kernels.looped import Loop, LoopedStages
 from ....kernels.nest import Along
 from ....kernels.plan import PlannedGraph, StagePlace
-from ....kernels.product import Extents
+from ....kernels.product import FRACTAL, Extents
 from ....kernels.product_cost import CubeCost, LoadCost
 from ....kernels.product_stages import LoadHanded, lengths
 from ....kernels.stage import BoxDim, Given, Mask, Ref
@@ -50,7 +50,6 @@ from ...fusion.long_rows import UB_FRACTION
 from ..axes import StoredPart, behind_transposes
 from ..fusion_stages import FusionStages
 from ..scheduled import BarrierIdle
-from ..spaces import KernelSpace, ListedSpace
 from .contract import ContractKernel
 from .contraction_axes import PROLOGUE, Operand, is_prologue, made_operand, product_in
 from .cube_schedule import CubePlan
@@ -85,6 +84,7 @@ class PrologueKernel(ContractKernel):
     """Lowers a product and what makes one of its operands."""
 
     _ringed = True
+    LOADS = (*range(1, 9), *range(10, 17, 2), *range(20, 33, 4), *(1 << i for i in range(6, 12)))
 
     def __init__(self, fusion: FusionOp, machine: Machine, asked: CubeSchedule) -> None:
         side = made_operand(fusion)
@@ -131,22 +131,33 @@ class PrologueKernel(ContractKernel):
         dims = self.operands[self.side].dims
         return [dims[self.dims.index(a)].along[0][0] for a in range(len(self.before.extents))]
 
-    def space(self, name: str) -> KernelSpace:
-        return ListedSpace(self, name)
-
     def candidates(self, name: str) -> Iterator[CubeSchedule]:
         found: dict[CubeSchedule, None] = {}
         for schedule in super().candidates(name):
             for ringed in self._in_a_ring(schedule):
-                if (
-                    self._refusal(ringed) is None
-                    and self._chunks(self._made(CubePlan.of(ringed))) is not None
-                ):
+                if self._refusal(ringed) is None:
                     found[ringed] = None
         if not found:
             raise NoKernel("no piece of the operand that vector cores make has room in ub")
         whole = [schedule for schedule in found if not self._ragged(self._made(CubePlan.of(schedule)))]
         yield from whole or found  # what reaches over the end is masked, piece by piece
+
+    def _refusal(self, schedule: CubeSchedule) -> str | None:
+        return super()._refusal(schedule) or self._refused_pieces(CubePlan.of(schedule))
+
+    def _refused_pieces(self, plan: CubePlan) -> str | None:
+        """Why vector cores cannot make pieces of these loads, as the rest of a sentence; None where they can."""
+        if any(plan.lhs[a] != plan.rhs[a] for a in self.k_axes[:-1]):
+            return "pieces go through a ring along the last axis that is summed over, and loads differ along others"
+        if self._chunks(self._made(plan)) is None:
+            return "a piece of the operand that vector cores make has no equal parts, or no room in ub"
+        return None
+
+    def may_load(self, lhs: Sequence[int], rhs: Sequence[int]) -> bool:
+        """Where pieces follow each other a load of the other operand covers several: a ring of one room waits."""
+        plan, last = CubePlan(lhs, lhs, rhs, (), "m", {}, None), self.k_axes[-1]
+        made, other = (rhs, lhs) if self.side else (lhs, rhs)
+        return (made[last] >= self.extents[last] or other[last] > made[last]) and self._refused_pieces(plan) is None
 
     def _ragged(self, box: Sequence[int]) -> bool:
         """Whether pieces of the made operand reach over the end of what is summed up."""
@@ -206,13 +217,38 @@ class PrologueKernel(ContractKernel):
 
     def _loads(self, box: Sequence[int]) -> list[LoadCost]:
         """A load of the made operand takes as long as its vector cores take to make it."""
-        known = self.box_loads.get(tuple(box))
+        known = self.made_loads.get(tuple(box))
         if known is None:
-            known, chunks = super()._loads(box), self._chunks(box)
+            known, chunks = [*super()._loads(box)], self._chunks(box)
             load = known[self.side]
             made = inf if chunks is None else chunks.count * self._cycles(chunks.extents)
             known[self.side] = load._replace(cycles=max(load.cycles, made))
+            self.made_loads[tuple(box)] = known
         return known
+
+    @cached_property
+    def made_loads(self) -> dict[tuple[int, ...], list[LoadCost]]:
+        """What `_loads` found, by the boxes."""
+        return {}
+
+    def least_loads(self, box: Sequence[int]) -> Sequence[LoadCost]:
+        """Of the made operand also what vector cores move for it. Their moves may start sooner than loads do: by that
+        much, for each number of the shortest piece, they are taken for faster."""
+        found, moves, last = [*super()._loads(box)], self.machine.moves, self.k_axes[-1]
+        start = moves["gm", "l1"].fixed_cycles
+        shortest = [min(n, FRACTAL) if a == last else n for a, n in enumerate(box)]
+        numbers, fewest = (size(self._pieces(each)) / self.units for each in (box, shortest))
+        whole = (s for s in self.before.stages if s.view is not None and len(s.axes) == len(self.before.extents))
+        loaded = sum(itemsize(s.view.element) for s in whole if s.view is not None)
+        mine, cycles = found[self.side], found[self.side].cycles
+        for width, move in (
+            (loaded, moves["gm", "ub"]),
+            (itemsize(self.operands[self.side].element), moves["ub", "gm"]),
+        ):
+            sooner = max(start - move.fixed_cycles, 0) / fewest
+            cycles = max(cycles, start + (width / move.bytes_per_cycle - sooner) * numbers)
+        found[self.side] = mine._replace(cycles=cycles)
+        return found
 
     def _cycles(self, chunk: Sequence[int]) -> float:
         """Cycles of a vector core for a chunk, its pipes side by side."""
