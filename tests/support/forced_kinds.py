@@ -18,6 +18,8 @@ from tilewright.machine import Machine
 from tilewright.passes.choose import chain_apart
 from tilewright.passes.choose.launches import launches_of
 from tilewright.passes.choose.prologue import PrologueOnCube
+from tilewright.passes.lower.chains.back_space import BackToBackSpace
+from tilewright.passes.lower.chains.back_to_back import BackToBackKernel
 from tilewright.passes.lower.chains.row_attention import RowAttentionKernel
 from tilewright.passes.lower.chains.row_space import RowSpace
 from tilewright.passes.lower.cube.product_space import ProductSpace
@@ -63,7 +65,12 @@ def normed(x: Any, w: Any) -> Any:
     return (wide * jax.lax.rsqrt((wide * wide).mean(-1, keepdims=True) + 1e-3)).astype(x.dtype) @ w
 
 
+def layers(x: Any, a: Any, b: Any) -> Any:
+    return jax.nn.relu(x @ a) @ b
+
+
 KINDS: dict[str, ForcedKind] = {
+    "products back to back": ForcedKind(layers, [struct(601, 72), struct(72, 192), struct(192, 90)], BackToBackSpace),
     "prologue": ForcedKind(
         dequantised, [struct(70, 250), struct(250, 130, dtype="int8"), struct(130)], ProductSpace
     ),
@@ -77,7 +84,7 @@ KINDS: dict[str, ForcedKind] = {
 @contextmanager
 def forced() -> Iterator[None]:
     """Within it these kernels are made whatever their parts take."""
-    always = dict.fromkeys([RowAttentionKernel], ("", float("inf")))
+    always = dict.fromkeys([RowAttentionKernel, BackToBackKernel], ("", float("inf")))
     with (
         patch.dict(chain_apart.MARGINS, always),  # pyright: ignore[reportArgumentType]
         patch.object(PrologueOnCube, "pays", lambda self, made, now: made < float("inf")),

@@ -15,9 +15,12 @@ A piece has two parts where that fits: while the weights of one are on their way
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+
+import numpy as np
 
 from ....dialects.base import describe, to_ints
 from ....dialects.dtypes import dtype_name, itemsize, size
@@ -25,6 +28,8 @@ from ....dialects.graph import AttentionSchedule, FusionOp
 from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.graph.schedules import Schedule
 from ....dialects.npu.types import Pipe
+from ....kernels.columns import Number, columns, launching, most
+from ....kernels.columns import parts as cut
 from ....kernels.emit_nest import Frame
 from ....kernels.nest import Along, Nest, NestWriter
 from ....kernels.price import Price, Traffic, handed_on
@@ -39,8 +44,10 @@ from ...forms.back_to_back import is_relu
 from ...forms.layout_axes import base_of
 from ..cube.cube_schedule import CubePlan
 from ..scheduled import as_attention, cannot_obey
+from ..spaces import KernelSpace
 from .attention_choice import ROWS
 from .attention_parts import NestedProduct, ProductPart, chained_in, result_dims, result_strides
+from .back_space import BackToBackSpace
 from .row_tiles import RowTiles
 
 SCORED = (256, 192, 128, 96, 64, 48, 32, 16)
@@ -91,6 +98,9 @@ class BackToBackKernel(RowTiles):
 
     # -- choice ------------------------------------------------------------------------------------------------
 
+    def space(self, name: str) -> KernelSpace:
+        return BackToBackSpace(self, name, (PARTS, 1))
+
     def candidates(self, name: str) -> Iterator[AttentionSchedule]:
         asked, found = self.asked, False
         for rows in (asked.rows,) if asked.rows else ROWS:
@@ -126,6 +136,13 @@ class BackToBackKernel(RowTiles):
                 )
                 fitting = (s for s in tried if (self._refused_steps(s) or self._refused_bytes(s)) is None)
                 yield from islice(fitting, 1)
+
+    def completed_tile(
+        self, rows: int, scored: int, parts: int, features: int, summed: int
+    ) -> AttentionSchedule | None:
+        """A schedule without a grid, twice in l0 where that fits; None where nothing does."""
+        tried = (self._schedule(rows, scored, parts, features, summed, slots) for slots in (2, 1))
+        return next((s for s in tried if (self._refused_steps(s) or self._refused_bytes(s)) is None), None)
 
     def _schedule(
         self, rows: int, scored: int, parts: int, features: int, summed: int, buffers: int
@@ -193,11 +210,25 @@ class BackToBackKernel(RowTiles):
         return -(-self.shared // s.features) * s.features
 
     def price(self, schedule: Schedule) -> Price:
-        s, machine = as_attention("", schedule), self.machine
-        assert s.rows and s.keys and s.scored and s.features and s.summed and s.grid
-        width, wide, cores = itemsize(self.weighed), self.wide, size(s.grid)
+        s = as_attention("", schedule)
+        return self._priced(s, s.grid or ())
+
+    def price_many(self, schedules: Sequence[Schedule]) -> np.ndarray:
+        found, alike = np.empty(len(schedules)), defaultdict[AttentionSchedule, list[int]](list)
+        plans = [as_attention("", s) for s in schedules]
+        for i, s in enumerate(plans):
+            alike[replace(s, grid=None)].append(i)
+        for head, numbers in alike.items():
+            found[numbers] = self._priced(head, columns([plans[i].grid or () for i in numbers])).microseconds
+        return found
+
+    def _priced(self, s: AttentionSchedule, grid: Sequence[Number]) -> Price:
+        """What a launch costs on a grid of cores, or on each of many."""
+        machine = self.machine
+        assert s.rows and s.keys and s.scored and s.features and s.summed
+        width, wide, cores = itemsize(self.weighed), self.wide, size(grid)
         parts, pieces = s.keys // s.scored, self.extents[self.keys] // s.keys
-        tiles = size([own for _, own in self.split(s).values()])
+        tiles = size([cut(n, g) for n, g in zip(self.counts(s), grid, strict=True)])
         left, right = machine.moves["l1", "l0a"], machine.moves["l1", "l0b"]
         steps = self._whole(s) // s.features, s.scored // s.summed
         blocks = s.rows * s.keys * (self._whole(s) + wide) / machine.cube[dtype_name(self.weighed)].macs
@@ -222,7 +253,7 @@ class BackToBackKernel(RowTiles):
         turn |= {Pipe.FIX: max(turn[Pipe.FIX], drain), Pipe.MTE2: query + pieces * load}
         moved = queries.bytes + pieces * sum(each.bytes for each in others) + s.rows * wide * width
         return Price(
-            launch=machine.launch_microseconds(cores),
+            launch=launching(machine, cores),
             turn=turn,
             turns=tiles,
             clock_mhz=machine.clock_mhz,
@@ -237,10 +268,10 @@ class BackToBackKernel(RowTiles):
         loads = [(self.first, 0, first.lhs), (self.first, 1, first.rhs), (self.second, 1, second.rhs)]
         return [part.operands[i].load_cost(part.views[i], box, self.machine) for part, i, box in loads]
 
-    def _busy(self, load: LoadCost, cores: int) -> float:
+    def _busy(self, load: LoadCost, cores: Number) -> Number:
         """Cycles of a load that all cores make at once."""
         shared = self.machine.moves["gm", "l1"].shared_bytes_per_cycle
-        return max(load.cycles, load.bus / shared, load.bus * cores / self.machine.l2_bytes_per_cycle)
+        return most(load.cycles, load.bus / shared, load.bus * cores / self.machine.l2_bytes_per_cycle)
 
     # -- the kernel --------------------------------------------------------------------------------------------
 
