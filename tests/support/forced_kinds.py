@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
@@ -17,6 +18,7 @@ from tilewright.dialects.graph.schedules import to_schedules
 from tilewright.machine import Machine
 from tilewright.passes.choose import chain_apart
 from tilewright.passes.choose.launches import launches_of
+from tilewright.passes.choose.pooling_choice import PooledProduct
 from tilewright.passes.choose.prologue import PrologueOnCube
 from tilewright.passes.lower.chains.back_space import BackToBackSpace
 from tilewright.passes.lower.chains.back_to_back import BackToBackKernel
@@ -69,7 +71,15 @@ def layers(x: Any, a: Any, b: Any) -> Any:
     return jax.nn.relu(x @ a) @ b
 
 
+def pooled(x: Any, w: Any, b: Any) -> Any:
+    y = jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    return jax.lax.reduce_window(
+        jax.nn.relu(y + b), -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), ((0, 0), (0, 1), (1, 0), (0, 0))
+    )
+
+
 KINDS: dict[str, ForcedKind] = {
+    "pooled product": ForcedKind(pooled, [struct(1, 19, 14, 24), struct(3, 3, 24, 56), struct(56)], ProductSpace),
     "products back to back": ForcedKind(layers, [struct(601, 72), struct(72, 192), struct(192, 90)], BackToBackSpace),
     "prologue": ForcedKind(
         dequantised, [struct(70, 250), struct(250, 130, dtype="int8"), struct(130)], ProductSpace
@@ -87,6 +97,7 @@ def forced() -> Iterator[None]:
     always = dict.fromkeys([RowAttentionKernel, BackToBackKernel], ("", float("inf")))
     with (
         patch.dict(chain_apart.MARGINS, always),  # pyright: ignore[reportArgumentType]
+        patch.object(PooledProduct, "pays", lambda self, made, now: True),
         patch.object(PrologueOnCube, "pays", lambda self, made, now: made < float("inf")),
     ):
         yield

@@ -372,10 +372,11 @@ def _tile(
     return l0
 
 
-def tile_of(problem: CubeProblem, rows: int, columns: int, depth: int) -> Extents:
-    """The extents of a step of at most so many rows, columns and k, in even parts."""
+def tile_of(problem: CubeProblem, rows: int | Extents, columns: int, depth: int) -> Extents:
+    """The extents of a step of at most so many rows, columns and k, in even parts; or with these along the m axes."""
     free = CubeSchedule()
-    return extents_of(_tile(problem, _along_m(problem, rows, free), columns, depth, free, wide=True))
+    along_m = _along_m(problem, rows, free) if isinstance(rows, int) else dict(zip(problem.m, rows, strict=True))
+    return extents_of(_tile(problem, along_m, columns, depth, free, wide=True))
 
 
 def accumulators(problem: CubeProblem, l0: dict[int, int], machine: Machine) -> int:

@@ -37,7 +37,7 @@ from ....kernels.stage import Extract, Mask, ReduceWindows, Ref, Stage, spanning
 from ....machine import Machine
 from ...errors import PassError, TooLarge
 from ..indexed.windows import UNROLLED_TAPS
-from ..spaces import KernelSpace, ListedSpace
+from ..spaces import KernelSpace
 from .contract import ContractKernel
 from .cube_schedule import CubePlan
 from .pooling import Pooling, pooling_in
@@ -88,12 +88,17 @@ class PooledKernel(ContractKernel):
         return self.operands[0].transpose and self.pooled.keys() != {self.m_axes[-1]}
 
     def space(self, name: str) -> KernelSpace:
-        return ListedSpace(self, name)
+        self._check_windows()
+        return super().space(name)
 
     def candidates(self, name: str) -> Iterator[CubeSchedule]:
+        self._check_windows()
+        yield from super().candidates(name)
+
+    def _check_windows(self) -> None:
+        """Raises PassError where tiles of whole windows have no way to l1."""
         if self.windows_across:
             raise PassError(f"{describe(self.anchor)}: {WINDOWS_ACROSS}")
-        yield from super().candidates(name)
 
     def _too_large(self) -> str:
         if self.asked.base_m is not None:

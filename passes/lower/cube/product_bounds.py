@@ -17,9 +17,9 @@ import numpy as np
 from ....dialects.dtypes import numbers_in, size
 from ....kernels.columns import launching, missing
 from ....kernels.price import starved
-from ....kernels.product import FRACTAL, Extents, round_up
+from ....kernels.product import Extents, round_up
 from ....kernels.product_cost import LoadCost
-from .cube_schedule import accumulators, tile_of
+from .cube_schedule import accumulators
 
 if TYPE_CHECKING:
     from .product_space import ProductSpace
@@ -86,6 +86,8 @@ class ProductBounds:
         problem = self.problem
         tiles = self.space.base(step, inner)
         cost, cores = tiles.cost, grids.prod(axis=1)
+        if cost.epilogue == np.inf:  # it has no room
+            return np.full(len(cores), np.inf)
         own = self._own(dict(zip(problem.out, map(int, tiles.counts), strict=True)), grids)
         number = prod(own.values(), start=np.ones(len(cores)))
         boxes = [[*dict.fromkeys(pair[side] for pair in loads)] for side in (0, 1)]
@@ -152,7 +154,7 @@ class ProductBounds:
         mte1, one_mte1 = mte1 + m * n * k * starts, one_mte1 + k * starts
         area, least = float(rows.all.min() * columns.all.min()), short * wide
         late, behind = np.zeros(len(cores)), 0.0
-        if not machine.fused:
+        if not machine.fused and not problem.pooled:  # of what is pooled that is known tile by tile
             drain, units = machine.moves["l0c", "gm"], max(machine.vector_cores // machine.cube_cores, 1)
             ways = [(problem.stored / drain.bytes_per_cycle, float(drain.fixed_cycles))]
             if not self.kernel.outside.reduces:
@@ -175,7 +177,7 @@ class ProductBounds:
     @cached_property
     def _mixed(self) -> bool:
         """Whether vector cores work along."""
-        step = self._tile(0, FRACTAL)
+        step = self.space.side(0, self.space.space.choices[0].values[0])
         return self.space.base(step, self.space.space.choices[4].values[0]).cost.epilogue > 0
 
     @cached_property
@@ -184,7 +186,7 @@ class ProductBounds:
         problem = self.problem
         found: list[_Side] = []
         for which, axes in enumerate((problem.m, problem.n, problem.k)):
-            tiles = [self._tile(which, length) for length in self.space.space.choices[which].values]
+            tiles = [self.space.side(which, value) for value in self.space.space.choices[which].values]
             places = problem.tiles if which < 2 else lambda a, n: -(-problem.extents[a] // n)
             counts = np.array([[places(a, tile[a]) for a in axes] for tile in tiles], float)
             lengths = [size([tile[a] for a in axes]) for tile in tiles]
@@ -195,11 +197,6 @@ class ProductBounds:
                 )
             )
         return found[0], found[1], found[2]
-
-    def _tile(self, which: int, length: int) -> Extents:
-        lengths = [FRACTAL] * 3
-        lengths[which] = length
-        return tile_of(self.problem, *lengths)
 
     def _blocks(self, low: Sequence[int], high: Sequence[int]) -> list[np.ndarray]:
         """Blocks of the cube along each side of steps."""
@@ -221,7 +218,7 @@ class ProductBounds:
             key = side, low[which], high[which]
             if key not in self.whole:
                 numbers = range(low[which], high[which] + 1)
-                tiles = [self._tile(which, self.space.space.choices[which].values[i]) for i in numbers]
+                tiles = [self.space.side(which, self.space.space.choices[which].values[i]) for i in numbers]
                 boxes = [tuple(problem.extents[a] if a in problem.k else n for a, n in enumerate(t)) for t in tiles]
                 loads = self._loads([self.kernel.least_loads(box)[side] for box in boxes], boxes, side)
                 loads.each[:, 2] = loads.each[:, 1]  # parts may begin at lines where all of k does not

@@ -6,9 +6,9 @@ steps first, then the loads and the loop, then the cores. product_bounds.py says
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from math import log
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,9 +19,10 @@ from ....dialects.graph.schedules import Schedule
 from ....kernels.product import FRACTAL, Extents
 from ....kernels.product_cost import TileCosts
 from ....kernels.space import Box, Choice, Plans, PlanSpace, parts_of
-from ..spaces import CORES, DividedSpace, checked, nearest
+from ..spaces import CORES, DividedSpace, apart, checked
 from .cube_loads import loads_of
 from .cube_schedule import accumulators, tile_of
+from .pooled_tiles import all_tiles_of_rows
 from .product_bounds import ProductBounds
 
 if TYPE_CHECKING:
@@ -38,14 +39,16 @@ class ProductSpace(DividedSpace):
         self.kernel, self.name = kernel, name
         self.problem, self.machine = kernel.problem, kernel.machine
         problem = self.problem
-        depths = _targets([problem.extents[a] for a in problem.k])
-        rows, columns = (_targets([problem.extents[a] for a in axes]) for axes in (problem.m, problem.n))
-        rows = self._apart(rows, lambda n: tile_of(problem, n, FRACTAL, FRACTAL), problem.m)
-        columns = self._apart(columns, lambda n: tile_of(problem, FRACTAL, n, FRACTAL), problem.n)
-        depths = self._apart(depths, lambda n: tile_of(problem, FRACTAL, FRACTAL, n), problem.k)
+        self.sides = problem.m, problem.n, problem.k
+        """The axes along the rows, the columns and the depth of a step."""
+        rows, columns, depths = (self._apart(which) for which in range(len(self.sides)))
+        if problem.pooled:
+            most = self.machine.spaces["l0a"].bytes // (2 * FRACTAL * problem.itemsize)
+            rows = tuple(all_tiles_of_rows(problem, most))
         self.cut = [a for a in problem.out if problem.extents[a] > 1 and a not in problem.whole]
         """The axes of the result that cores share."""
-        divisions = _divisions([problem.extents[a] for a in self.cut], self.machine.cube_cores)
+        places = [problem.pooled[a].places if a in problem.pooled else problem.extents[a] for a in self.cut]
+        divisions = _divisions(places, self.machine.cube_cores)
         self.divisions = tuple(sorted(divisions, key=lambda each: (size(each), each)))
         self.space = PlanSpace(
             (
@@ -61,7 +64,7 @@ class ProductSpace(DividedSpace):
         """The divisions, one a row."""
         self.working: dict[Extents, np.ndarray] = {}
         self.bases: dict[tuple[Extents, str], TileCosts] = {}
-        self.steps: dict[tuple[int, int, int], Extents | None] = {}
+        self.steps: dict[tuple[int | Extents, int, int], Extents | None] = {}
         self.loads: dict[Extents, tuple[Extents, Extents] | None] = {}
 
     def _loads_tried(self) -> tuple[tuple[int, int], ...]:
@@ -75,13 +78,22 @@ class ProductSpace(DividedSpace):
 
     # -- from numbers to schedules -----------------------------------------------------------------------------
 
-    @staticmethod
-    def _apart(lengths: Sequence[int], tile: Callable[[int], Extents], axes: Sequence[int]) -> tuple[int, ...]:
-        """Of lengths those with which a step is another one along these axes."""
-        found = {tuple(tile(n)[a] for a in axes): n for n in reversed(lengths)}
+    def _apart(self, which: int) -> tuple[int, ...]:
+        """The lengths of a side with which a step is another one along its axes."""
+        axes = self.sides[which]
+        lengths = _targets([self.problem.extents[a] for a in axes])
+        found = {tuple(self.side(which, n)[a] for a in axes): n for n in reversed(lengths)}
         return tuple(sorted(found.values()))
 
-    def _step(self, rows: int, columns: int, depth: int) -> Extents | None:
+    def side(self, which: int, value: int | Extents) -> Extents:
+        """A step with a value of the choice of a side (0: rows, 1: columns, 2: depth), the others a fractal long."""
+        values: list[int | Extents] = [FRACTAL] * len(self.sides)
+        values[which] = value
+        rows, columns, depth = values
+        assert isinstance(columns, int) and isinstance(depth, int)
+        return tile_of(self.problem, rows, columns, depth)
+
+    def _step(self, rows: int | Extents, columns: int, depth: int) -> Extents | None:
         """The step of these sides; None where it has no room."""
         key = rows, columns, depth
         if key not in self.steps:
@@ -160,18 +172,13 @@ class ProductSpace(DividedSpace):
     def numbers(self, schedule: Schedule) -> tuple[int, ...] | None:
         if not isinstance(schedule, CubeSchedule) or not (schedule.step and schedule.lhs and schedule.rhs):
             return None
-        sides = self.problem.m, self.problem.n, self.problem.k
         choices, found = self.space.choices, list[int]()
-        for which, axes in enumerate(sides):
-            lengths = [FRACTAL] * 3
-            for i, n in enumerate(choices[which].values):
-                lengths[which] = n
-                tile = tile_of(self.problem, *lengths)
-                if all(tile[a] == schedule.step[a] for a in axes):
-                    found.append(i)
-                    break
+        for which, axes in enumerate(self.sides):
+            tiles = (self.side(which, value) for value in choices[which].values)
+            same = (i for i, tile in enumerate(tiles) if all(tile[a] == schedule.step[a] for a in axes))
+            found += islice(same, 1)
         grid = tuple((schedule.grid or ())[a] for a in self.cut)
-        if len(found) < len(sides) or grid not in self.divisions or schedule.inner not in choices[4].values:
+        if len(found) < len(self.sides) or grid not in self.divisions or schedule.inner not in choices[4].values:
             return None
         loads = schedule.lhs, schedule.rhs
         same = (i for i, each in enumerate(choices[3].values) if self._loaded(schedule.step, *each) == loads)
@@ -188,8 +195,7 @@ class ProductSpace(DividedSpace):
         if len(schedule.step) != len(self.problem.extents) or not schedule.grid:
             return None
         choices, step = self.space.choices, schedule.step
-        sides = [size([step[a] for a in axes]) for axes in (self.problem.m, self.problem.n, self.problem.k)]
-        found = [nearest(c.values, n) for c, n in zip(choices, sides, strict=False)]
+        found = [self._nearest_side(which, step) for which in range(len(self.sides))]
         boxes = schedule.lhs, schedule.rhs
         ratios = [size([n // max(s, 1) for n, s in zip(box, step, strict=True)]) for box in boxes]
         pairs = choices[3].values
@@ -198,7 +204,7 @@ class ProductSpace(DividedSpace):
             return None
 
         def far(i: int) -> float:
-            return sum(abs(log(max(n, 1) / max(wanted, 1))) for n, wanted in zip(pairs[i], ratios, strict=True))
+            return sum(map(apart, pairs[i], ratios))
 
         wanted = choices[4].values.index(schedule.inner) if schedule.inner in choices[4].values else 0
         head, loops = [*found, min(loads, key=far)], range(len(choices[4].values))
@@ -206,13 +212,24 @@ class ProductSpace(DividedSpace):
         valid = {inner: np.flatnonzero(self.valid(own)).tolist() for inner, own in plans.items()}
         able, grid = valid[0], [schedule.grid[a] for a in self.cut]
 
-        def apart(i: int) -> float:
-            return sum(abs(log(n / max(wanted, 1))) for n, wanted in zip(self.divisions[i], grid, strict=True))
+        def other(i: int) -> float:
+            return sum(map(apart, self.divisions[i], grid))
 
         if not able:
             return None
-        division = min(able, key=apart)
+        division = min(able, key=other)
         return (*head, wanted if division in valid[wanted] else 0, division)
+
+    def _nearest_side(self, which: int, step: Extents) -> int:
+        """The value of the choice of a side with which a step is most like one of other sizes."""
+        axes, values = self.sides[which], self.space.choices[which].values
+        wanted, tiles = [step[a] for a in axes], [self.side(which, value) for value in values]
+
+        def far(i: int) -> tuple[float, float]:
+            own = [tiles[i][a] for a in axes]
+            return apart(size(own), size(wanted)), sum(map(apart, own, wanted))
+
+        return min(range(len(values)), key=far)
 
     def _working(self, step: Extents) -> np.ndarray:
         """With which divisions all cores have work, where tiles have this step."""
