@@ -58,7 +58,7 @@ class TileSpace(DividedSpace):
         self.space = PlanSpace((*tiles, Choice(CORES, self.cores, 1)))
         self.cycles: dict[tuple[int, ...], float] = {}
         """Cycles of all pipes with a tile, as far as known."""
-        self.shares: dict[tuple[int, ...], np.ndarray] = {}
+        self.shared: dict[tuple[int, ...], np.ndarray] = {}
         """Shares of the busiest core by tiles along the divided axes, as far as known."""
 
     @abstractmethod
@@ -71,22 +71,22 @@ class TileSpace(DividedSpace):
 
     # -- from numbers to schedules -----------------------------------------------------------------------------
 
-    def _tile(self, plan: Sequence[int]) -> tuple[int, ...]:
+    def tile(self, plan: Sequence[int]) -> tuple[int, ...]:
         """The tile of a plan, all of the axes whose number it has not."""
         values = [*self.space.values(plan[: len(self.order)]).values()]
         by_axis = dict(zip(self.order, values, strict=False))
         return tuple(by_axis.get(a, n) for a, n in enumerate(self.extents))
 
-    def _shares(self, tile: Sequence[int]) -> np.ndarray:
+    def shares(self, tile: Sequence[int]) -> np.ndarray:
         """Of all tiles the share of the busiest core, by how many cores work; infinity where fewer do the same."""
         counts = tuple(-(-self.extents[a] // tile[a]) for a in self.divided)
-        if counts not in self.shares:
+        if counts not in self.shared:
             tiles, used = shared_tiles(counts, len(self.cores))
-            self.shares[counts] = np.where(used == self.cores, tiles / max(size(counts), 1), np.inf)
-        return self.shares[counts]
+            self.shared[counts] = np.where(used == self.cores, tiles / max(size(counts), 1), np.inf)
+        return self.shared[counts]
 
     def schedule(self, plan: Sequence[int]) -> Schedule | None:
-        tile, cores = self._tile(plan), self.cores[plan[-1]]
+        tile, cores = self.tile(plan), self.cores[plan[-1]]
         if not self.divides(plan):
             return None
         counts = [-(-self.extents[a] // tile[a]) for a in self.divided]
@@ -105,7 +105,7 @@ class TileSpace(DividedSpace):
         if wanted is None:
             return None
         head = [nearest(c.values, n) for c, n in zip(self.space.choices, wanted, strict=True)]
-        able = np.flatnonzero(np.isfinite(self._shares(self._tile(head[:-1])))).tolist()
+        able = np.flatnonzero(np.isfinite(self.shares(self.tile(head[:-1])))).tolist()
         head[-1] = able[nearest([self.cores[i] for i in able], self.cores[head[-1]])]
         return tuple(head)
 
@@ -120,11 +120,11 @@ class TileSpace(DividedSpace):
     # -- prices ------------------------------------------------------------------------------------------------
 
     def price(self, plans: Plans) -> np.ndarray:
-        cycles, which = self._by_tile(plans, lambda tile: self._cycles(tile) * self._shares(tile))
-        return (self._launches + cycles / self.machine.clock_mhz)[which, plans[:, -1]]
+        cycles, which = self._by_tile(plans, self.busiest)
+        return (self.launches + cycles / self.machine.clock_mhz)[which, plans[:, -1]]
 
     def valid(self, plans: Plans) -> np.ndarray:
-        shares, which = self._by_tile(plans, self._shares)
+        shares, which = self._by_tile(plans, self.shares)
         return np.isfinite(shares)[which, plans[:, -1]]
 
     def _by_tile(
@@ -135,8 +135,12 @@ class TileSpace(DividedSpace):
         number = np.ravel_multi_index(tuple(plans[:, :-1].T), sizes) if sizes else np.zeros(len(plans), np.int64)
         tiles, which = np.unique(number, return_inverse=True)
         heads = np.stack(np.unravel_index(tiles, sizes), axis=1) if sizes else np.zeros((len(tiles), 0), np.int64)
-        found = [of(self._tile(head)) for head in heads.tolist()]
+        found = [of(self.tile(head)) for head in heads.tolist()]
         return np.array(found).reshape(len(tiles), len(self.cores)), which.ravel()
+
+    def busiest(self, tile: tuple[int, ...]) -> np.ndarray:
+        """Cycles of the busiest core with a tile, by how many cores work; infinity where fewer do the same."""
+        return self._cycles(tile) * self.shares(tile)
 
     def _cycles(self, tile: tuple[int, ...]) -> float:
         if tile not in self.cycles:
@@ -144,7 +148,7 @@ class TileSpace(DividedSpace):
         return self.cycles[tile]
 
     @property
-    def _launches(self) -> np.ndarray:
+    def launches(self) -> np.ndarray:
         return self._starts * (not self.joined)
 
     @cached_property
@@ -153,12 +157,12 @@ class TileSpace(DividedSpace):
         return np.asarray(launching_vectors(self.machine, np.array(self.cores)), float)
 
     def divides(self, plan: Sequence[int]) -> bool:
-        return bool(isfinite(self._shares(self._tile(plan))[plan[-1]]))
+        return bool(isfinite(self.shares(self.tile(plan))[plan[-1]]))
 
     def by_cores(self, box: Box) -> np.ndarray | None:
         """What all pipes take at least, shared by cores as evenly as the tiles allow: with the best tile of the box for
         each load and store by itself."""
-        longest, shortest = (self._tile(side) for side in box)
+        longest, shortest = (self.tile(side) for side in box)
         cycles = self._cycles(longest) if longest == shortest else self.least(box, longest, shortest)
         if cycles is None:
             return None
@@ -166,7 +170,7 @@ class TileSpace(DividedSpace):
         cores = np.array(self.cores[own])
         tiles = self._tiles_in(box)
         share = (np.ceil(tiles[:, None] / cores) / tiles[:, None]).min(axis=0)
-        return self._launches[own] + cycles * share / self.machine.clock_mhz
+        return self.launches[own] + cycles * share / self.machine.clock_mhz
 
     def _tiles_in(self, box: Box) -> np.ndarray:
         """How many tiles cores may share, with the tiles of a box."""

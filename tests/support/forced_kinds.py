@@ -19,12 +19,13 @@ from tilewright.machine import Machine
 from tilewright.passes.choose import chain_apart
 from tilewright.passes.choose.launches import launches_of
 from tilewright.passes.choose.pooling_choice import PooledProduct
-from tilewright.passes.choose.prologue import PrologueOnCube
+from tilewright.passes.choose.prologue import PrologueOnCube, PrologueOnVector
 from tilewright.passes.lower.chains.back_space import BackToBackSpace
 from tilewright.passes.lower.chains.back_to_back import BackToBackKernel
 from tilewright.passes.lower.chains.row_attention import RowAttentionKernel
 from tilewright.passes.lower.chains.row_space import RowSpace
 from tilewright.passes.lower.cube.product_space import ProductSpace
+from tilewright.passes.lower.cube.vector_product_space import VectorProductSpace
 from tilewright.passes.lower.scheduled import ScheduledKernel
 from tilewright.passes.lower.spaces import KernelSpace
 
@@ -32,12 +33,22 @@ TARGETS = ("ascend-910b1", "ascend-950pr")
 """Chips that have these kernels."""
 
 
+OFF_THE_CUBE = "cube-prologue,transposed,pitch"
+"""The alternatives without which vector cores take a product of few rows that has a prologue."""
+
+
 class ForcedKind(NamedTuple):
-    """A program, its inputs, and the space of its one kernel."""
+    """A program, its inputs, and the space of its one kernel; without: the alternatives that it is compiled without."""
 
     fn: Callable[..., Any]
     args: list[jax.ShapeDtypeStruct]
     space: type[KernelSpace]
+    without: str = ""
+
+    @property
+    def options(self) -> tw.Options:
+        """What it is compiled with."""
+        return tw.Options(plans="", without=self.without)
 
     def arrays(self) -> list[np.ndarray]:
         """Inputs: small numbers."""
@@ -79,6 +90,18 @@ def pooled(x: Any, w: Any, b: Any) -> Any:
 
 
 KINDS: dict[str, ForcedKind] = {
+    "product on vector cores": ForcedKind(
+        dequantised,
+        [struct(2, 97), struct(97, 1031, dtype="int8"), struct(1031)],
+        VectorProductSpace,
+        OFF_THE_CUBE,
+    ),
+    "product of rows on vector cores": ForcedKind(
+        lambda x, w: jnp.exp(x @ (w.T * 0.125)) + 1,
+        [struct(1, 513), struct(257, 513)],
+        VectorProductSpace,
+        OFF_THE_CUBE,
+    ),
     "pooled product": ForcedKind(pooled, [struct(1, 19, 14, 24), struct(3, 3, 24, 56), struct(56)], ProductSpace),
     "products back to back": ForcedKind(layers, [struct(601, 72), struct(72, 192), struct(192, 90)], BackToBackSpace),
     "prologue": ForcedKind(
@@ -98,6 +121,7 @@ def forced() -> Iterator[None]:
     with (
         patch.dict(chain_apart.MARGINS, always),  # pyright: ignore[reportArgumentType]
         patch.object(PooledProduct, "pays", lambda self, made, now: True),
+        patch.object(PrologueOnVector, "pays", lambda self, made, now: True),
         patch.object(PrologueOnCube, "pays", lambda self, made, now: made < float("inf")),
     ):
         yield
@@ -106,7 +130,7 @@ def forced() -> Iterator[None]:
 def scheduled(kind: ForcedKind, target: str) -> ModuleOp:
     """The graph level of the program of a kind, its kernels made and scheduled."""
     with forced():
-        return tw.compile(kind.fn, *kind.args, target=target, options=tw.Options(plans="")).module("graph")
+        return tw.compile(kind.fn, *kind.args, target=target, options=kind.options).module("graph")
 
 
 def largest_kernel(module: ModuleOp, target: str) -> tuple[ScheduledKernel, KernelSpace]:

@@ -19,8 +19,9 @@ from tilewright.passes.errors import PassError
 @pytest.mark.parametrize("name", KINDS)
 def test_values_and_proofs(name: str, target: str, tmp_path: Path) -> None:
     kind = KINDS[name]
+    options, store = kind.options, tmp_path / "plans.sqlite"
     with forced():
-        tuned = tw.tune(kind.fn, *kind.args, target=target, budget="1h", store=tmp_path / "plans.sqlite")
+        tuned = tw.tune(kind.fn, *kind.args, target=target, options=options, budget="1h", store=store)
     report = tuned.report
     assert len(report.kernels) == 1 and report.kernels[0].certified
     assert tuned.program.report().microseconds == report.after <= report.before

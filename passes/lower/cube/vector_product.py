@@ -29,12 +29,13 @@ from ....machine import Machine
 from ...errors import TooLarge
 from ..schedule import largest_tile
 from ..scheduled import as_vector
-from ..spaces import KernelSpace, ListedSpace
+from ..spaces import KernelSpace
 from ..streaming import PeeledPieces, RowPieces
 from ..vector import VectorKernel
 from .contraction_axes import product_in
 from .split import split_extents
 from .spreading import innermost, is_spread, longer_operand, spread, why_not_spread
+from .vector_product_space import VectorProductSpace
 
 LINES = (0.25, 0.5, 1, 2)
 """Lines of memory that one run of a load may be long, where it is not a whole row: of shorter ones more cores have
@@ -42,10 +43,6 @@ some."""
 
 PIECES = (16384, 32768)
 """Bytes of one load that are tried, as far as they fit: longer ones have fewer starts, shorter ones end sooner."""
-
-ROWS = 8
-"""Rows of a piece are a multiple of this, so that what is left of a part is short."""
-
 
 FEWEST_ROWS = 64
 """Of what is summed over, a part has at least so many."""
@@ -93,6 +90,9 @@ class _TileCycles(NamedTuple):
 class VectorProductKernel(VectorKernel):
     """A product and its epilogue as one kernel of the vector cores."""
 
+    ROWS = 8
+    """Rows of a piece are a multiple of this, so that what is left of a part is short."""
+
     def __init__(self, fusion: FusionOp, machine: Machine, asked: VectorSchedule):
         super().__init__(fusion if is_spread(fusion) else spread(fusion), machine, asked)
         self.fusion = fusion
@@ -105,11 +105,11 @@ class VectorProductKernel(VectorKernel):
         """What the steps take on a tile, as far as known."""
 
     def space(self, name: str) -> KernelSpace:
-        return ListedSpace(self, name)
+        return VectorProductSpace(self, name)
 
     def candidates(self, name: str) -> Iterator[VectorSchedule]:
         pinned = self._pinned_tile(name)
-        tiles = [pinned] if pinned is not None else self._tiles_tried()
+        tiles = [pinned] if pinned is not None else self.tiles_tried
         if not tiles:
             raise TooLarge(f"{name}: one element of each value does not fit ub")
         most = self.asked.cores or self.machine.vector_cores
@@ -122,7 +122,8 @@ class VectorProductKernel(VectorKernel):
             for grid in tried:
                 yield VectorSchedule(tuple(map(tuple, self.merged)), tile, tuple(grid), self.slots)
 
-    def _tiles_tried(self) -> list[tuple[int, ...]]:
+    @cached_property
+    def tiles_tried(self) -> list[tuple[int, ...]]:
         """Different tiles: runs of some lines, as many of them as make a load of some bytes."""
         assert self.longest.view is not None
         width, last = itemsize(self.longest.view.element), len(self.extents) - 1
@@ -159,7 +160,8 @@ class VectorProductKernel(VectorKernel):
         tile = largest_tile(caps, frozenset(), fits)
         if tile is None:
             return None
-        fewer = [max(n // ROWS * ROWS, 1) if a in self.rows and n >= ROWS else n for a, n in enumerate(tile)]
+        cut = [a in self.rows and n >= self.ROWS for a, n in enumerate(tile)]
+        fewer = [n // self.ROWS * self.ROWS if whole else n for n, whole in zip(tile, cut, strict=True)]
         return tuple(n if t == e else f for n, f, t, e in zip(tile, fewer, tile, self.extents, strict=True))
 
     def _needed_bytes(self, tile: Sequence[int], rest: Sequence[int] | None = None) -> int:
@@ -172,7 +174,7 @@ class VectorProductKernel(VectorKernel):
         if not self._masked(tile) and all(
             rest
         ):  # what is left behind the whole pieces is loaded to a place of its own
-            loads = [self.stages[i] for i in self._of_pieces if self.stages[i].kind == "load"]
+            loads = [self.stages[i] for i in self.of_pieces if self.stages[i].kind == "load"]
             needed += self.slots * sum(tile_bytes(rest, s.axes, s.elements) for s in loads)
         return needed + self.pieces.walks.combining_bytes(tile, ragged=self._masked(tile))
 
@@ -191,7 +193,7 @@ class VectorProductKernel(VectorKernel):
     def price(self, schedule: Schedule) -> Price:
         """The pipes overlap; the first loads, the work on the last piece and the last store do not."""
         plan = as_vector("", schedule)
-        return self._priced(plan.tile or (), plan.grid or ())
+        return self._on_grid(plan.tile or (), plan.grid or ())
 
     def price_many(self, schedules: Sequence[Schedule]) -> np.ndarray:
         found, alike = np.empty(len(schedules)), defaultdict[object, list[int]](list)
@@ -200,20 +202,24 @@ class VectorProductKernel(VectorKernel):
             alike[i if is_open else plan.tile].append(i)
         for numbers in alike.values():
             grid = columns([plans[i].grid or () for i in numbers])
-            found[numbers] = self._priced(plans[numbers[0]].tile or (), grid).microseconds
+            found[numbers] = self._on_grid(plans[numbers[0]].tile or (), grid).microseconds
         return found
 
-    def _priced(self, tile: Sequence[int], grid: Sequence[Number]) -> Price:
+    def _on_grid(self, tile: Sequence[int], grid: Sequence[Number]) -> Price:
         """What one tile costs on a grid of cores, or on each of many."""
-        machine = self.machine
         own = [parts(n, g) for n, g in zip(self.counts(tile), grid, strict=True)]
-        pieces, results = size(own), size([n for a, n in enumerate(own) if a not in self.rows])
+        return self.priced(tile, size([own[a] for a in self.outer]), size(grid))
+
+    def priced(self, tile: Sequence[int], results: Number, cores: Number) -> Price:
+        """What one tile costs where the busiest one of so many cores has so many tiles of the result."""
+        machine, counts = self.machine, self.counts(tile)
+        pieces = results * size([counts[a] for a in self.rows])
         known, times = self._tile_cycles(tile), (pieces, results)
         pipes = {pipe: sum(n * each for n, each in zip(times, both, strict=True)) for pipe, both in known.pipes.items()}
-        crossing = sum(n * each for n, each in zip(times, known.crossing, strict=True)) * size(grid)
+        crossing = sum(n * each for n, each in zip(times, known.crossing, strict=True)) * cores
         loading = most(pipes[Pipe.MTE2], crossing / machine.hbm_bytes_per_cycle)
         pipes[Pipe.MTE2] = loading + machine.wait_cycles.get("MTE2", 0) * pieces
-        launch = launching_vectors(machine, size(grid))
+        launch = launching_vectors(machine, cores)
         return Price(launch, pipes, 1, machine.clock_mhz, behind=known.ends)
 
     def _tile_cycles(self, tile: Sequence[int]) -> _TileCycles:
@@ -223,7 +229,7 @@ class VectorProductKernel(VectorKernel):
             return known
         pipes, crossing, ends = {pipe: [0.0, 0.0] for pipe in (Pipe.MTE2, Pipe.V, Pipe.MTE3)}, [0.0, 0.0], 0.0
         for i, step in enumerate(self.stages):
-            which = 0 if i in self._of_pieces else 1
+            which = 0 if i in self.of_pieces else 1
             if step.view is None:
                 cycles = computing(step, tile, self.machine)
             else:
@@ -237,7 +243,7 @@ class VectorProductKernel(VectorKernel):
         return known
 
     @cached_property
-    def _of_pieces(self) -> frozenset[int]:
+    def of_pieces(self) -> frozenset[int]:
         """The steps that are done for every piece of what is summed over."""
         at = next(i for i, step in enumerate(self.stages) if step.reduces)
         return frozenset([*self.stages.ancestors(at), at])
