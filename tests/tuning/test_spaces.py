@@ -22,7 +22,7 @@ from tilewright.passes.lower.chains.chain_space import ChainSpace
 from tilewright.passes.lower.chains.row_space import RowSpace
 from tilewright.passes.lower.cube.product_space import ProductSpace
 from tilewright.passes.lower.scheduled import ScheduledKernel
-from tilewright.passes.lower.spaces import KernelSpace
+from tilewright.passes.lower.spaces import KernelSpace, ListedSpace
 from tilewright.passes.lower.vector_space import BoxSpace, VectorSpace
 from tilewright.passes.pipeline import PIPELINE, run_stage
 from tilewright.tuning.search.exact import exact
@@ -281,6 +281,21 @@ def test_plans_of_other_sizes_are_made_to_fit() -> None:
         near = None if schedule is None else space.near(schedule)
         fitted += near is not None and space.schedule(near) is not None
     assert fitted
+
+
+@pytest.mark.parametrize("name", ["elementwise", "attention of a row"])
+def test_schedules_that_are_listed(name: str) -> None:
+    """A kernel without a space of its own has the schedules that graph-schedule judges."""
+    kernel, _ = kernel_of(name, "ascend-910b1")
+    space = ListedSpace(kernel, "k")
+    (plans,) = space.space.chunks(10_000)
+    schedules = [space.schedule(tuple(plan)) for plan in plans.tolist()]
+    assert None not in schedules and len({*schedules}) == len(plans)
+    assert [space.numbers(s) for s in schedules if s is not None] == [tuple(plan) for plan in plans.tolist()]
+    whole = space.price(plans)
+    assert whole.tolist() == pytest.approx([kernel.bound(s) for s in schedules if s is not None], rel=1e-9)
+    space.joined = True
+    assert (space.price(plans) < whole).all()
 
 
 def test_parts() -> None:
