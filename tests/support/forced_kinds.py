@@ -102,6 +102,9 @@ KINDS: dict[str, ForcedKind] = {
         VectorProductSpace,
         OFF_THE_CUBE,
     ),
+    "prologue of a deep product": ForcedKind(
+        lambda x, w: (x * 2 + 1).T @ w, [struct(538, 16), struct(538, 3)], ProductSpace, "prologue"
+    ),
     "pooled product": ForcedKind(pooled, [struct(1, 19, 14, 24), struct(3, 3, 24, 56), struct(56)], ProductSpace),
     "products back to back": ForcedKind(layers, [struct(601, 72), struct(72, 192), struct(192, 90)], BackToBackSpace),
     "prologue": ForcedKind(

@@ -81,7 +81,8 @@ class ProductSpace(DividedSpace):
     def _apart(self, which: int) -> tuple[int, ...]:
         """The lengths of a side with which a step is another one along its axes."""
         axes = self.sides[which]
-        lengths = _targets([self.problem.extents[a] for a in axes])
+        deepest = self.machine.spaces["l0a"].bytes // (2 * FRACTAL * self.problem.itemsize)
+        lengths = _targets([self.problem.extents[a] for a in axes], LONGEST_STEP if which < 2 else deepest)
         found = {tuple(self.side(which, n)[a] for a in axes): n for n in reversed(lengths)}
         return tuple(sorted(found.values()))
 
@@ -354,15 +355,15 @@ def _divisions(extents: Sequence[int], cores: int) -> tuple[tuple[int, ...], ...
     return tuple(found)
 
 
-def _targets(extents: Sequence[int]) -> tuple[int, ...]:
-    """Lengths of a step along axes that are cut from the last one outwards."""
+def _targets(extents: Sequence[int], most: int) -> tuple[int, ...]:
+    """Lengths of a step along axes that are cut from the last one outwards, at most so many elements."""
     if not extents:
         return (1,)
-    found = {*parts_of(extents[-1], FRACTAL, LONGEST_STEP)}
+    found = {*parts_of(extents[-1], FRACTAL, most)}
     inner = extents[-1]
     for n in reversed(extents[:-1]):
-        if inner > LONGEST_STEP:
+        if inner > most:
             break
-        found |= {inner * each for each in parts_of(n) if inner * each <= LONGEST_STEP}
+        found |= {inner * each for each in parts_of(n) if inner * each <= most}
         inner *= n
     return tuple(sorted(found))
