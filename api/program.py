@@ -341,9 +341,10 @@ class Program:
         licence: str = "",
         metadata: Mapping[str, str] | None = None,
         sequence: int = 0,
+        sign: str | Path | None = None,
     ) -> None:
         """Writes the program to a file that outlives the process, as `tw.save` does."""
-        write_programs({ENTRY: self.parts(targets)}, path, weights or {}, licence, metadata, sequence)
+        write_programs({ENTRY: self.parts(targets)}, path, weights or {}, licence, metadata, sequence, sign)
 
     def parts(self, targets: Sequence[str] = ()) -> ProgramParts:
         """What of it a file has, compiled for further chips as well. Raises CompileError."""

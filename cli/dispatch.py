@@ -99,8 +99,9 @@ def _message(error: Exception) -> str:
     from ..api.program import CompileError
     from ..backends.simulator.errors import SimulationError
     from ..knowledge.base import KnowledgeError
+    from ..modelfile.archive import ModelFileError
 
-    if isinstance(error, CompileError | SimulationError | KnowledgeError):
+    if isinstance(error, CompileError | SimulationError | KnowledgeError | ModelFileError):
         return str(error)
     if (said := unreadable(error)) is not None:
         return said

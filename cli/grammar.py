@@ -13,6 +13,7 @@ from ..support.winograd import OFF
 from .commands.checklist import add_parser as add_checklist
 from .commands.debug import add_parser as add_debug
 from .commands.export import add_parser as add_export
+from .commands.files import add_files
 from .commands.fmt import add_parser as add_fmt
 from .commands.inspect import add_commands
 from .commands.overflow import add_parser as add_overflow
@@ -89,6 +90,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_pack(commands)
     add_overflow(commands)
     add_commands(commands, command)
+    add_files(commands)
     return parser
 
 
@@ -314,7 +316,8 @@ def _add_output(command: AddCommand) -> None:
     emit = command("compile", "print the program at a level")
     levels = ("graph", "tile", "npu", "tw")
     emit.add_argument("--emit", choices=levels, default="npu", help="default npu; tw: the graph as .tw text")
-    emit.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout")
+    emit.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout; FILE.twm: a model file")
+    emit.add_argument("--sign", metavar="KEY.pem", help="the private key that signs a model file")
 
 
 def _add_quantize(command: AddCommand) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+
 from ...machine import Machine
 from ...modelfile.manifest import EntryFacts
 from ...support.files import FilePath
@@ -13,21 +16,34 @@ from .options import KEPT_OPTIONS
 from .reading import ModelFile
 
 
-def load(path: FilePath, target: str | None = None, entry: str | None = None) -> Program:
+def load(
+    path: FilePath,
+    target: str | None = None,
+    entry: str | None = None,
+    *,
+    trusted: FilePath | Sequence[FilePath] = (),
+    least_sequence: int = 0,
+) -> Program:
     """A program of a file.
 
     Args:
         path: A file that `tw.save` or `Program.save` has written.
         target: The chip; the first one that the file has, where it is None. One that it has not is compiled for.
         entry: The function; it may be left out where the file has one.
+        trusted: PEM files of public keys, one of which has to have signed the file; none: it need not be signed.
+        least_sequence: The earliest release that is taken.
 
     Raises:
-        ModelFileError: The file is none of ours, is damaged, or has no such function.
+        ModelFileError: The file is none of ours, is damaged, not signed by who is trusted, of an earlier release, or
+            has no such function.
         CompileError: It cannot be compiled for the chip.
         MachineError: There is no such chip.
         OSError: The file cannot be read.
     """
-    file = ModelFile(path)
+    file, keys = ModelFile(path), [trusted] if isinstance(trusted, str | os.PathLike) else trusted
+    if keys:
+        file.trusted_by(keys)
+    file.no_older_than(least_sequence)
     name, facts = file.entry(entry)
     chip = facts.target if target is None else Machine.named(target)
     options = _options_of(file, facts)

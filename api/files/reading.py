@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.dialects.builtin import ModuleOp
 
 from ...dialects.graph.stored import StoredBytes, stored_in
 from ...modelfile.archive import Archive, ModelFileError
 from ...modelfile.manifest import MANIFEST, MOST_MANIFEST, EntryFacts, Manifest, ManifestError, digest_of
+from ...modelfile.signing import MOST_SIGNATURE, SIGNATURE, check_signed
+from ...modelfile.signing import Signature as Signed
 from ...modelfile.weights import CHUNK, LEAF, leaf_of, root_of
 from ...support.files import FilePath
 from ..arguments.signature import Signature
@@ -25,8 +29,9 @@ class ModelFile:
     def __init__(self, path: FilePath) -> None:
         """Raises ModelFileError, and OSError."""
         self.archive = Archive(path)
+        self._content = self.archive.read(MANIFEST, MOST_MANIFEST)
         try:
-            self.manifest = Manifest.of_bytes(self.archive.read(MANIFEST, MOST_MANIFEST))
+            self.manifest = Manifest.of_bytes(self._content)
         except ManifestError as error:
             raise self.archive.error(str(error)) from None
         self._check_members()
@@ -35,7 +40,7 @@ class ModelFile:
 
     def _check_members(self) -> None:
         """Raises ModelFileError where the file has other members than its manifest says."""
-        found = {name: place.size for name, place in self.archive.places.items() if name != MANIFEST}
+        found = {name: place.size for name, place in self.archive.places.items() if name not in (MANIFEST, SIGNATURE)}
         said = {name: facts.size for name, facts in self.manifest.members.items()}
         for name in sorted(found.keys() ^ said.keys()):
             where = "its manifest" if name in found else "it"
@@ -43,6 +48,31 @@ class ModelFile:
         for name, size in said.items():
             if found[name] != size:
                 raise self.archive.error(f"{name} has {found[name]} bytes, and {size} by the manifest")
+
+    def trusted_by(self, keys: Sequence[FilePath]) -> str:
+        """The digest of the key that has signed the file, which is in one of these PEM files. Raises ModelFileError
+        where none of them has, and OSError."""
+        try:
+            signature = None
+            if SIGNATURE in self.archive.places:
+                signature = Signed.of_bytes(self.archive.read(SIGNATURE, MOST_SIGNATURE))
+            return check_signed(self._content, signature, keys)
+        except ModelFileError as error:
+            raise self.archive.error(str(error)) from None
+
+    def no_older_than(self, sequence: int) -> None:
+        """Raises ModelFileError for a file of a release before one that is trusted."""
+        if self.manifest.sequence < sequence:
+            said = f"its release is {self.manifest.sequence}, and none before {sequence} is taken"
+            raise self.archive.error(said)
+
+    def check_whole(self) -> None:
+        """Reads all of it. Raises ModelFileError where something is damaged."""
+        for name, facts in self.manifest.members.items():
+            if facts.root:
+                self._bytes(name, 0, facts.size)
+            elif digest_of(self.archive.view(name)) != facts.sha256:
+                raise self.archive.error(f"{name} is damaged: its bytes are not those of the manifest")
 
     @property
     def entries(self) -> list[str]:

@@ -21,6 +21,7 @@ def save(
     licence: str = "",
     metadata: Mapping[str, str] | None = None,
     sequence: int = 0,
+    sign: FilePath | None = None,
 ) -> None:
     """Writes programs to a file, each as a function of its own, in one step.
 
@@ -32,6 +33,7 @@ def save(
             several programs have is stored once.
         licence, metadata: What the file is to say of itself.
         sequence: A number that grows with each release.
+        sign: A PEM file with a private key, Ed25519 or ECDSA over P-256, that signs the file.
 
     Raises:
         CompileError: A program cannot be in a file: sizes are open, it calls functions of this process, or its
@@ -42,4 +44,4 @@ def save(
     if not given:
         raise CompileError("save: there is no program to save")
     parts = {name: program.parts(targets) for name, program in given.items()}
-    write_programs(parts, path, weights or {}, licence, metadata, sequence)
+    write_programs(parts, path, weights or {}, licence, metadata, sequence, sign)

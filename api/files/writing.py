@@ -28,6 +28,7 @@ from ...modelfile.manifest import (
     MemberFacts,
     digest_of,
 )
+from ...modelfile.signing import SIGNATURE, sign
 from ...modelfile.weights import Tensor, root_of, shards_of
 from ...passes.pipeline import level_of
 from ...support.files import FilePath
@@ -73,8 +74,9 @@ def write_programs(
     licence: str = "",
     metadata: Mapping[str, str] | None = None,
     sequence: int = 0,
+    key: FilePath | None = None,
 ) -> None:
-    """Writes programs to a file, as `save` has it."""
+    """Writes programs to a file, as `save` has it; key: the private key that signs it."""
     writer = _Writer()
     entries = {name: writer.entry(name, parts, weights) for name, parts in programs.items()}
     unknown = sorted({*weights} - writer.bound)
@@ -84,8 +86,11 @@ def write_programs(
     facts = {name: fact for name, _, fact in members}
     manifest = Manifest(facts, entries, places, _made_by(), licence, dict(metadata or {}), sequence)
     manifest.check()
-    first = Member.of(MANIFEST, manifest.to_bytes())
-    write_archive(path, [first, *(member for _, member, _ in members)])
+    content = manifest.to_bytes()
+    first = [Member.of(MANIFEST, content)]
+    if key is not None:
+        first.append(Member.of(SIGNATURE, sign(content, key).to_bytes()))
+    write_archive(path, [*first, *(member for _, member, _ in members)])
 
 
 class _Writer:

@@ -50,6 +50,8 @@ from .checklist import checklist
 from .completion import completion
 from .debug import debug
 from .export import export
+from .files import inspect as inspect_file
+from .files import verify_file
 from .overflow import explain_overflow
 from .pack import pack
 from .quantize import quantize
@@ -251,6 +253,8 @@ def emit(args: argparse.Namespace) -> int:
     program = _emitted(args)
     if args.output is not None and args.output.endswith(SUFFIX):
         return _saved(args, program)
+    if args.sign is not None:
+        raise CliError(f"--sign is for model files: give one, as in -o model{SUFFIX}")
     with working(f"printing the {args.emit} level"):
         text = (program.tw() if args.emit == "tw" else program.ir(args.emit)).rstrip() + "\n"
     if args.output is not None:
@@ -270,7 +274,7 @@ def _saved(args: argparse.Namespace, program: Program) -> int:
     if args.emit != "npu":
         raise CliError(f"--emit {args.emit}: a {SUFFIX} file has the levels that it needs: leave --emit out")
     with working(f"writing {args.output}"):
-        program.save(args.output)
+        program.save(args.output, sign=args.sign)
     if args.json:
         print_json({"source": args.source, "target": program.target, "output": args.output})
     return 0
@@ -346,6 +350,8 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "checklist": checklist,
     "autotune": autotune,
     "kb": kb,
+    "inspect": inspect_file,
+    "verify-file": verify_file,
     "pack": pack,
     "explain-overflow": explain_overflow,
     "explain": inspect.explain,
