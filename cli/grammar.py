@@ -318,6 +318,7 @@ def _add_output(command: AddCommand) -> None:
     emit.add_argument("--emit", choices=levels, default="npu", help="default npu; tw: the graph as .tw text")
     emit.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout; FILE.twm: a model file")
     emit.add_argument("--sign", metavar="KEY.pem", help="the private key that signs a model file")
+    emit.add_argument("--sequence", type=int, metavar="N", help="the number of a model file's release")
 
 
 def _add_quantize(command: AddCommand) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
+from ..api.files.names import named_file
 from ..support.files import NOT_ARRAYS, open_plain
 from ..support.sentences import suggestion
 from .common import CliError, os_message
@@ -70,13 +71,27 @@ def example_inputs(
         else:
             args = make(known)
     elif file is not None:
-        args = _read_inputs(file) if values else _read_types(file)
+        args = _of_file(source, _read_inputs(file) if values else _read_types(file))
+    elif source.fn is None and named_file(source.path) is not None:
+        from ..api.sources import input_types
+
+        args = _of_file(source, make(input_types(str(source.path))))
     elif source.fn is None:
         return None
     else:
         args = _own_inputs(source, values, scale)
     check_takes(source, args)
     return args
+
+
+def _of_file(source: SourceSpec, flat: list[Any]) -> list[Any]:
+    """Flat inputs as the arguments of a source: others than those of a model file are so already."""
+    named = named_file(source.path)
+    if named is None:
+        return flat
+    from ..api.files.reading import ModelFile
+
+    return ModelFile(named[0]).arguments(named[1], flat)
 
 
 def _of_dimensions(

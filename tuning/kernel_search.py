@@ -44,6 +44,9 @@ FEWER_CORES = 12
 """How often a search is begun again with fewer cores, at most."""
 
 
+SEARCHED = 0.6
+"""The share of its time that the search for plans has: the others are judged in what is left."""
+
 TOGETHER = 6
 """Plans that are judged together: the first ones are whatever time there is."""
 
@@ -267,7 +270,7 @@ class _Search:
         first, by_time, evaluations = None, {taken}, 0
         most = self._fewer(judged, None) if taken.value == inf else None
         for _ in range(1 + FEWER_CORES):
-            left = None if end is None else max(end - monotonic(), 0.0) / (1 if self._is_last(most) else 3)
+            left = None if end is None else max(end - monotonic(), 0.0) * (SEARCHED if self._is_last(most) else 1 / 3)
             found, drafts = self._searched(AdjustedSpace(self.space, self.task.slower, most), left)
             first, evaluations = first or found, evaluations + found.evaluations
             for begin in range(0, len(drafts), TOGETHER):

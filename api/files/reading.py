@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -153,6 +154,24 @@ class ModelFile:
                 raise self.archive.error(f"{member}.tree is damaged: its root is not that of the manifest")
             self._leaves[member] = leaves
         return self._leaves[member]
+
+    def arguments(self, entry: str | None, flat: Sequence[Any]) -> list[Any]:
+        """Flat inputs of a function as its arguments by position; those that the file has values of have these. Raises
+        ModelFileError where it takes some by keyword alone, or another number of inputs."""
+        name, facts = self.entry(entry)
+        signature = self.signature(facts)
+        if len(flat) != len(signature.inputs):
+            raise self.archive.error(f"{name} takes {len(signature.inputs)} inputs, not {len(flat)}")
+        if signature.in_tree is None:
+            return [*flat]
+        import jax
+
+        args, kwargs = jax.tree.unflatten(signature.in_tree, flat)
+        own = signature.parameters
+        missing = [key for key in kwargs if key not in own.defaults]
+        if missing:
+            raise self.archive.error(f"{name} takes {missing[0]} by keyword, which only Python gives")
+        return [own.defaults.get(own.label(i), value) for i, value in enumerate(args)]
 
     def signature(self, facts: EntryFacts) -> Signature:
         """What a function takes and gives. Raises ModelFileError."""

@@ -25,6 +25,7 @@ from ...modelfile.manifest import (
     MANIFEST,
     EntryFacts,
     Manifest,
+    ManifestError,
     MemberFacts,
     digest_of,
 )
@@ -85,7 +86,10 @@ def write_programs(
     members, places = writer.members()
     facts = {name: fact for name, _, fact in members}
     manifest = Manifest(facts, entries, places, _made_by(), licence, dict(metadata or {}), sequence)
-    manifest.check()
+    try:
+        manifest.check()
+    except ManifestError as error:
+        raise CompileError(f"save: {error}") from None
     content = manifest.to_bytes()
     first = [Member.of(MANIFEST, content)]
     if key is not None:

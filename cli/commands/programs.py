@@ -253,8 +253,9 @@ def emit(args: argparse.Namespace) -> int:
     program = _emitted(args)
     if args.output is not None and args.output.endswith(SUFFIX):
         return _saved(args, program)
-    if args.sign is not None:
-        raise CliError(f"--sign is for model files: give one, as in -o model{SUFFIX}")
+    for name in ("sign", "sequence"):
+        if getattr(args, name) is not None:
+            raise CliError(f"--{name} is for model files: give one, as in -o model{SUFFIX}")
     with working(f"printing the {args.emit} level"):
         text = (program.tw() if args.emit == "tw" else program.ir(args.emit)).rstrip() + "\n"
     if args.output is not None:
@@ -274,7 +275,7 @@ def _saved(args: argparse.Namespace, program: Program) -> int:
     if args.emit != "npu":
         raise CliError(f"--emit {args.emit}: a {SUFFIX} file has the levels that it needs: leave --emit out")
     with working(f"writing {args.output}"):
-        program.save(args.output, sign=args.sign)
+        program.save(args.output, sign=args.sign, sequence=args.sequence or 0)
     if args.json:
         print_json({"source": args.source, "target": program.target, "output": args.output})
     return 0

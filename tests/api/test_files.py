@@ -259,3 +259,26 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
         assert main(line) == 1
         assert said in capsys.readouterr().err
     assert not (tmp_path / "n.twm").exists()
+
+
+def test_arguments_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Inputs of pytrees are made as the function takes them, and weights that are in the file stay."""
+    monkeypatch.chdir(tmp_path)
+    params, x = arguments()
+    plain = tw.compile(lambda params, x: {"y": x @ params["w"]}, params, x)
+    tw.save(plain, "m.twm", weights={"params": params})
+    for command in ("report", "run", "verify"):
+        assert main([command, "m.twm"]) == 0
+    np.savez("x.npz", *jax.tree.leaves((params, 0 * x)))
+    assert main(["run", "m.twm", "--inputs", "x.npz", "--json"]) == 0
+    capsys.readouterr()
+    with pytest.raises(tw.CompileError, match="save: its sequence is below 0"):
+        plain.save("n.twm", sequence=-1)
+    keyword = tw.compile(step, params, x, scale=np.float32(2))
+    keyword.save("k.twm")
+    assert main(["report", "k.twm"]) == 1
+    assert "main takes scale by keyword, which only Python gives" in capsys.readouterr().err
+    keyword.save("k.twm", weights={"scale": np.float32(2)})
+    assert main(["report", "k.twm"]) == 0

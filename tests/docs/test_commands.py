@@ -61,12 +61,26 @@ STABLEHLO = """func.func public @main(%arg0: tensor<?x8xf32>) -> tensor<?x8xf32>
 }
 """
 
+KEY = """-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VwBCIEIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f
+-----END PRIVATE KEY-----
+"""
+"""A private key that nobody uses: the bytes from 0 to 31."""
+
+TRUSTED = """-----BEGIN PUBLIC KEY-----
+MCowBQYDK2VwAyEAA6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=
+-----END PUBLIC KEY-----
+"""
+"""Its public key."""
+
 FILES = {
     "model.py": MODEL,
     "model.tw": TW,
     "exported.mlir": STABLEHLO,
     "scaled_sum.hivm.mlir": (ROOT / "tests/frontends/hivm/texts/scaled_sum.hivm.mlir").read_text(),
     "build/fuzz/seed_323.py": MODEL,
+    "key.pem": KEY,
+    "trusted.pem": TRUSTED,
     "buffers.csv": "id,lower,upper,size\na,0,2,100\nb,1,3,200\n",
 }
 """Files that pages speak of and do not define."""
