@@ -380,6 +380,8 @@ def drive(given: Sequence[str]) -> int:
             return driver.run()
     except ShrinkException:
         return 0
+    except SystemExit as ended:  # what only lists something is done once its arguments are read
+        return ended.code if isinstance(ended.code, int) else 0
     except Exception as error:
         if "--debug" in given or interrupted():
             raise
