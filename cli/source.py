@@ -84,7 +84,7 @@ def find_source(text: str, weights_as_arguments: bool = False) -> SourceSpec:
     if text == STDIN:
         return SourceSpec(Path("stdin.mlir"), "stdin", content=read_stdin())
     if not text:
-        raise CliError("SOURCE is empty; write model.py:fn, or the path of a .tw, .mlir or .onnx file")
+        raise CliError("SOURCE is empty; write model.py:fn, or the path of a .tw, .twm, .mlir or .onnx file")
     path, colon, name = text.rpartition(":")
     if not colon or not path.endswith((".py", ".tw", ".twm")):
         path, name = text, ""

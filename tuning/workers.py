@@ -52,8 +52,8 @@ def done(work: Callable[[Task], Result], tasks: Sequence[Task], workers: Workers
 
 
 def _on_cluster(work: Callable[[Task], Result], tasks: Sequence[Task], address: str) -> Iterator[tuple[int, Result]]:
-    from dask.distributed import Client
-    from dask.distributed import as_completed as completed
+    from dask.distributed import Client  # pyright: ignore[reportMissingImports]
+    from dask.distributed import as_completed as completed  # pyright: ignore[reportMissingImports]
 
     with Client(address) as client:
         futures: list[Any] = [client.submit(work, task, pure=False, retries=ATTEMPTS) for task in tasks]

@@ -243,7 +243,7 @@ def test_random_inputs_are_the_same_every_time() -> None:
     [
         ("none.py:f", "none.py: No such file or directory"),
         ("none.mlir", "none.mlir: No such file or directory"),
-        ("notes.txt", "notes.txt: neither a Python function (model.py:fn) nor a .tw, .mlir or .onnx file"),
+        ("notes.txt", "notes.txt: neither a Python function (model.py:fn) nor a .tw, .twm, .mlir or .onnx file"),
         ("model.py", "model.py: say which function, as in model.py:relu"),
         ("model.py:rellu", "model.py has no function rellu; did you mean relu?"),
         ("model.py:zzz", "model.py has no function zzz; it has relu, single, bare, failing"),

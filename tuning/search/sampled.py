@@ -165,7 +165,7 @@ class ParzenSearch(Search):
     def __init__(self, space: PlanSpace, seed: int = 0, start: Sequence[Plan] = ()) -> None:
         """Raises ImportError where optuna is not installed."""
         super().__init__(space, seed, start)
-        import optuna
+        import optuna  # pyright: ignore[reportMissingImports]
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.trial = optuna.trial
