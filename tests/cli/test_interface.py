@@ -59,6 +59,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     KnowledgeBase(tmp_path / "plans.sqlite").add([ENTRY])
     (tmp_path / "wide.tw").write_text("fn f(x:f32[2])->f32[2]{return x}\n")
+    tw.compile(tmp_path / "program.mlir").save(tmp_path / "saved.twm")
     return tmp_path
 
 
@@ -83,6 +84,8 @@ CALLS = {
     "kb": ["kb", "list", "plans.sqlite"],
     "calibrate": ["calibrate", "records.json"],
     "fmt": ["fmt", "wide.tw"],
+    "inspect": ["inspect", "saved.twm"],
+    "verify-file": ["verify-file", "saved.twm"],
     "pack": ["pack", "buffers.csv"],
     "explain-overflow": ["explain-overflow", "kernel.mlir"],
 }
@@ -283,7 +286,7 @@ def test_completion_knows_the_commands(shell: str, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("ve", "verify"),
+        ("ve", "verify verify-file"),
         ("verify --b", "--bisect"),
         ("compile x.mlir --emit t", "tile tw"),
         ("run x.mlir --memory ", "typed bytes step"),

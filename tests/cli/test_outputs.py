@@ -103,17 +103,17 @@ def test_a_chip_that_a_pass_reads_is_not_written(folder: Path, capsys: pytest.Ca
 def full_after(count: int, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """So many files fit onto the disk; a draft that does not, or cannot take its place, is an error."""
     done = 0
-    real: Callable[..., Any] = getattr(Path, where) if where == "write_bytes" else os.replace
+    real: Callable[..., Any] = getattr(Path, where) if where == "open" else os.replace
 
-    def write(*args: Any) -> Any:
+    def write(*args: Any, **named: Any) -> Any:
         nonlocal done
         done += Path(args[0]).name.startswith(".tilewright")
         if done == count + 1:
             done += 1
             raise OSError(28, "No space left on device")
-        return real(*args)
+        return real(*args, **named)
 
-    monkeypatch.setattr(Path if where == "write_bytes" else os, where, write)
+    monkeypatch.setattr(Path if where == "open" else os, where, write)
 
 
 def write_all(paths: list[Path]) -> None:
@@ -122,7 +122,7 @@ def write_all(paths: list[Path]) -> None:
             write_whole(path, "new")
 
 
-@pytest.mark.parametrize("where", ["write_bytes", "replace"])
+@pytest.mark.parametrize("where", ["open", "replace"])
 @pytest.mark.parametrize("old", [False, True])
 def test_of_several_files_all_or_none(
     where: str, old: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -147,7 +147,7 @@ def test_a_full_disk_leaves_nothing_of_a_command(
     files: int, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = contents(folder)
-    full_after(files - 1, monkeypatch, "write_bytes")
+    full_after(files - 1, monkeypatch, "open")
     command = "quantize m.py:fn --data calib.npz --recover smooth -o made.toml"
     assert tilewright.main(command.split()) == 1
     assert f"made.{'npz' if files == 1 else 'toml'}: No space left on device" in capsys.readouterr().err
