@@ -28,11 +28,6 @@ LEAF = 32
 """Bytes of a hash."""
 
 
-def leaves_of(content: memoryview) -> bytes:
-    """The hashes of all chunks, one behind the other."""
-    return b"".join(leaf_of(content[at : at + CHUNK]) for at in range(0, max(len(content), 1), CHUNK))
-
-
 def leaf_of(chunk: bytes | bytearray | memoryview) -> bytes:
     """The hash of a chunk: another one than that of a node with the same bytes (RFC 6962, section 2.1)."""
     return sha256(b"\0" + bytes(chunk)).digest()

@@ -7,7 +7,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ...dialects.graph.stored import StoredBytes, stored_in
+from ...dialects.graph.stored import StoredBytes, given_by
 from ...modelfile.archive import Archive, ModelFileError
 from ...modelfile.manifest import MANIFEST, MOST_MANIFEST, EntryFacts, Manifest, ManifestError, digest_of
 from ...modelfile.signing import MOST_SIGNATURE, SIGNATURE, check_signed
@@ -72,8 +72,8 @@ class ModelFile:
         for name, facts in self.manifest.members.items():
             if facts.root:
                 self._bytes(name, 0, facts.size)
-            elif digest_of(self.archive.view(name)) != facts.sha256:
-                raise self.archive.error(f"{name} is damaged: its bytes are not those of the manifest")
+            else:
+                self._check(name, self.archive.view(name))
 
     @property
     def entries(self) -> list[str]:
@@ -110,18 +110,22 @@ class ModelFile:
     def text(self, name: str) -> str:
         """A member that is text, checked. Raises ModelFileError."""
         content = self.archive.read(name, MOST_TEXT)
-        if digest_of(content) != self.manifest.members[name].sha256:
-            raise self.archive.error(f"{name} is damaged: its bytes are not those of the manifest")
+        self._check(name, content)
         try:
             return content.decode()
         except UnicodeDecodeError:
             raise self.archive.error(f"{name} is no text") from None
 
+    def _check(self, name: str, content: bytes | memoryview) -> None:
+        """Raises ModelFileError where a member that is no weights has other bytes than its manifest says."""
+        if digest_of(content) != self.manifest.members[name].sha256:
+            raise self.archive.error(f"{name} is damaged: its bytes are not those of the manifest")
+
     def module(self, name: str) -> ModuleOp:
         """The module of a member. Raises ModelFileError where it is none."""
         text = self.text(name)
         try:
-            with stored_in(_Reading(self)):
+            with given_by(self.stored):
                 return module_in(text, {}, {})
         except ModelFileError:
             raise
@@ -179,16 +183,3 @@ class ModelFile:
             return signature_of(facts.signature, self.stored)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise self.archive.error(f"what a function takes cannot be read: {error}") from None
-
-
-class _Reading:
-    """The weights of a file, for texts that are parsed."""
-
-    def __init__(self, file: ModelFile) -> None:
-        self.file = file
-
-    def put(self, dtype: str, shape: tuple[int, ...], data: bytes | StoredBytes) -> str:
-        raise NotImplementedError  # nothing is printed
-
-    def get(self, key: str) -> StoredBytes:
-        return self.file.stored(key)

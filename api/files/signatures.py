@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from ...dialects.dtypes import name_of_numpy, numpy_dtype
-from ...dialects.graph.stored import ByteStore, StoredBytes
+from ...dialects.graph.stored import Give, Keep
 from ..arguments.parameters import Parameters
 from ..arguments.signature import CompileError, Signature
 from .trees import structure_facts, structure_of
 
 
-def signature_facts(signature: Signature, values: Mapping[str, Any], store: ByteStore, name: str) -> dict[str, Any]:
-    """A signature as JSON. values: what arguments are where a call leaves them out, whose bytes go to a store; name:
+def signature_facts(signature: Signature, values: Mapping[str, Any], keep: Keep, name: str) -> dict[str, Any]:
+    """A signature as JSON. values: what arguments are where a call leaves them out, whose bytes are kept; name:
     what messages call the program. Raises CompileError."""
     own = signature.parameters
     given = {**own.defaults, **values}
-    defaults = {key: _value_facts(value, store, f"{key} of {name}") for key, value in given.items()}
+    defaults = {key: _value_facts(value, keep, f"{key} of {name}") for key, value in given.items()}
     return {
         "inputs": [[list(shape), dtype] for shape, dtype in signature.inputs],
         "in_tree": structure_facts(signature.in_tree, f"the arguments of {name}"),
@@ -39,7 +39,7 @@ def signature_facts(signature: Signature, values: Mapping[str, Any], store: Byte
     }
 
 
-def _value_facts(value: Any, store: ByteStore, what: str) -> dict[str, Any]:
+def _value_facts(value: Any, keep: Keep, what: str) -> dict[str, Any]:
     """A pytree of arrays as JSON, whose bytes are weights. Raises CompileError."""
     import jax
 
@@ -51,11 +51,11 @@ def _value_facts(value: Any, store: ByteStore, what: str) -> dict[str, Any]:
             dtype = name_of_numpy(array.dtype)
         except (KeyError, ValueError):
             raise CompileError(f"save: {what} has {array.dtype}, which is no element type") from None
-        found.append([list(array.shape), dtype, store.put(dtype, array.shape, array.tobytes())])
+        found.append([list(array.shape), dtype, keep(dtype, array.shape, array.tobytes())])
     return {"tree": structure_facts(tree, what), "leaves": found}
 
 
-def signature_of(facts: Mapping[str, Any], stored: Callable[[str], StoredBytes]) -> Signature:
+def signature_of(facts: Mapping[str, Any], stored: Give) -> Signature:
     """The signature that `signature_facts` has said. stored: gives the bytes of weights. Raises ValueError, KeyError,
     TypeError or AttributeError for what is none."""
     own = facts["parameters"]
@@ -82,7 +82,7 @@ def signature_of(facts: Mapping[str, Any], stored: Callable[[str], StoredBytes])
 class _Defaults(Mapping[str, Any]):
     """Values of arguments, which are read where they are asked for."""
 
-    def __init__(self, facts: Mapping[str, Any], stored: Callable[[str], StoredBytes]) -> None:
+    def __init__(self, facts: Mapping[str, Any], stored: Give) -> None:
         self.facts, self.stored = facts, stored
 
     def __getitem__(self, name: str) -> Any:

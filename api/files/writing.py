@@ -13,13 +13,13 @@ from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
-import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, FileLineColLoc, LocationAttr, ModuleOp, StringAttr
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute
 
 from ...dialects.callbacks import KEY as CALLBACK
-from ...dialects.dtypes import numpy_dtype
-from ...dialects.graph.stored import StoredBytes, stored_in
+from ...dialects.dtypes import numpy_dtype, size
+from ...dialects.graph.stored import StoredBytes, kept_by
+from ...dialects.source_places import without_folder
 from ...modelfile.archive import PAGE, Member, write_archive
 from ...modelfile.manifest import (
     MANIFEST,
@@ -101,7 +101,8 @@ class _Writer:
     """What is to be in a file: texts, and weights by the SHA-256 of their bytes."""
 
     def __init__(self) -> None:
-        self.texts: dict[str, bytes] = {}
+        self.texts: dict[str, Member] = {}
+        """Members that are texts, by the SHA-256 of these: equal ones are one."""
         self.tensors: dict[str, Tensor] = {}
         self.bound: set[str] = set()
         """Arguments of programs that have values."""
@@ -114,12 +115,9 @@ class _Writer:
             key, view = sha256(data).hexdigest(), memoryview(data)
         if key not in self.tensors:
             kind = SAFETENSORS.get(dtype)
-            whole = kind is not None and len(view) == numpy_dtype(dtype).itemsize * int(np.prod(shape, dtype=np.int64))
+            whole = kind is not None and len(view) == numpy_dtype(dtype).itemsize * size(shape)
             self.tensors[key] = Tensor(kind, shape, view) if kind and whole else Tensor("U8", (len(view),), view)
         return key
-
-    def get(self, key: str) -> StoredBytes:
-        raise NotImplementedError  # nothing is parsed
 
     def entry(self, name: str, parts: ProgramParts, weights: Mapping[str, Any]) -> EntryFacts:
         """A program as a function of the file. Raises CompileError."""
@@ -132,7 +130,7 @@ class _Writer:
         }
         values = {key: value for key, value in weights.items() if signature.takes(key)}
         self.bound |= values.keys()
-        facts = signature_facts(signature, values, self, name)
+        facts = signature_facts(signature, values, self.put, name)
         return EntryFacts(facts, parts.target, graph, npu, {}, options_facts(parts.options))
 
     def _text(self, member: str, module: ModuleOp, name: str) -> str:
@@ -141,21 +139,17 @@ class _Writer:
         copy = module.clone()
         for op in copy.walk():
             _without_folders(op)
-        with stored_in(self):
+        with kept_by(self.put):
             text = text_of(copy)
         if CALLBACK in text:
             raise CompileError(f"save: {name} calls a Python function of this process, which no file can hold")
         content = text.encode()
-        same = next((known for known, other in self.texts.items() if other == content), member)
-        self.texts[same] = content
-        return same
+        return self.texts.setdefault(digest_of(content), Member.of(member, content)).name
 
     def members(self) -> tuple[list[tuple[str, Member, MemberFacts]], dict[str, tuple[str, int, int]]]:
         """The members, what the manifest says of them, and the places of weights."""
-        found = [
-            (name, Member.of(name, content), MemberFacts(len(content), digest_of(content)))
-            for name, content in sorted(self.texts.items())
-        ]
+        texts = sorted(self.texts.items(), key=lambda text: text[1].name)
+        found = [(member.name, member, MemberFacts(member.size, digest)) for digest, member in texts]
         places: dict[str, tuple[str, int, int]] = {}
         for number, shard in enumerate(shards_of(self.tensors)):
             name, leaves = f"weights/{number}.safetensors", shard.leaves()
@@ -189,8 +183,8 @@ def _without_folders(op: Operation) -> None:
 
 def _file_names(attribute: Attribute) -> Attribute:
     if isinstance(attribute, FileLineColLoc):
-        name = attribute.filename.data.rpartition("/")[2]
-        return FileLineColLoc(StringAttr(name), attribute.line, attribute.column)
+        name = StringAttr(without_folder(attribute.filename.data))
+        return FileLineColLoc(name, attribute.line, attribute.column)
     if isinstance(attribute, ArrayAttr):
         return ArrayAttr([_file_names(each) for each in cast("ArrayAttr[Attribute]", attribute)])
     if isinstance(attribute, ParametrizedAttribute) and attribute.parameters:

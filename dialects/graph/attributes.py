@@ -13,7 +13,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 from ..dtypes import name_of_numpy, numpy_dtype, size
-from .stored import LEAST_STORED, PREFIX, StoredBytes, current_store
+from .stored import LEAST_STORED, PREFIX, StoredBytes, who_gives, who_keeps
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ class DataAttr(Data[Literal]):
         lit = self.data
         shape = ", ".join(map(str, lit.shape))
         head = f"<{lit.dtype}, [{shape}], "
-        store = current_store()
-        if store is not None and len(lit.data) >= LEAST_STORED:
-            printer.print_string(f'{head}"{PREFIX}{store.put(lit.dtype, lit.shape, lit.data)}">')
+        keep = who_keeps()
+        if keep is not None and len(lit.data) >= LEAST_STORED:
+            printer.print_string(f'{head}"{PREFIX}{keep(lit.dtype, lit.shape, lit.data)}">')
             return
         values = lit.elements()
         readable = lit.dtype[0] in "fiub" and (lit.splat or values.size <= self.SMALL)
@@ -116,15 +116,12 @@ class DataAttr(Data[Literal]):
             text = parser.parse_optional_str_literal()
             if text is not None:
                 splat = parser.parse_optional_keyword("splat") is not None
-                store = current_store()
+                give = who_gives() if text.startswith(PREFIX) else None
                 try:
-                    if store is not None and text.startswith(PREFIX):
-                        lit = Literal(dtype, shape, store.get(text.removeprefix(PREFIX)), splat)
-                    else:
-                        lit = Literal(dtype, shape, base64.b64decode(text, validate=True), splat)
+                    found = base64.b64decode(text, validate=True) if give is None else give(text.removeprefix(PREFIX))
                 except ValueError as error:
-                    stored = store is not None and text.startswith(PREFIX)
-                    parser.raise_error(str(error) if stored else "the data is not base64")
+                    parser.raise_error("the data is not base64" if give is None else str(error))
+                lit = Literal(dtype, shape, found, splat)
             else:
                 if parser.parse_optional_keyword("splat"):
                     values, splat = [parser.parse_number()], True

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Protocol
+
+from ...support.collecting import collecting
 
 LEAST_STORED = 64
 """Bytes of a constant that is kept beside the text, at least."""
@@ -41,31 +43,36 @@ class StoredBytes:
         return hash(self.key)
 
 
-class ByteStore(Protocol):
-    """Where bytes are kept beside a text."""
+class Keep(Protocol):
+    """Keeps the bytes of a constant beside a text."""
 
-    def put(self, dtype: str, shape: tuple[int, ...], data: bytes | StoredBytes) -> str:
-        """Keeps the bytes of a constant; what they are called."""
-        ...
-
-    def get(self, key: str) -> StoredBytes:
-        """The bytes that are called so. Raises ValueError where there are none."""
+    def __call__(self, dtype: str, shape: tuple[int, ...], data: bytes | StoredBytes, /) -> str:
+        """What the bytes are called."""
         ...
 
 
-_STORE: ContextVar[ByteStore | None] = ContextVar("store", default=None)
+Give = Callable[[str], StoredBytes]
+"""The bytes that are called so. Raises ValueError where there are none."""
+
+_KEEP: ContextVar[Keep | None] = ContextVar("keep", default=None)
+_GIVE: ContextVar[Give | None] = ContextVar("give", default=None)
 
 
-def current_store() -> ByteStore | None:
-    """Where texts that are printed or parsed now keep bytes; None where they have all themselves."""
-    return _STORE.get()
+def who_keeps() -> Keep | None:
+    """Who keeps the bytes of large constants of a text that is printed now; None where the text has them."""
+    return _KEEP.get()
 
 
-@contextmanager
-def stored_in(store: ByteStore) -> Iterator[None]:
-    """Inside, texts have the keys of large constants, whose bytes are in a store."""
-    token = _STORE.set(store)
-    try:
-        yield
-    finally:
-        _STORE.reset(token)
+def who_gives() -> Give | None:
+    """Who gives the bytes that a text which is parsed now names; None where it has all itself."""
+    return _GIVE.get()
+
+
+def kept_by(keep: Keep) -> AbstractContextManager[Keep | None]:
+    """Texts that are printed inside have the keys of large constants, whose bytes are kept."""
+    return collecting(_KEEP, keep)
+
+
+def given_by(give: Give) -> AbstractContextManager[Give | None]:
+    """Texts that are parsed inside may name bytes, which are given."""
+    return collecting(_GIVE, give)
