@@ -7,7 +7,7 @@ others it has the schedules that graph-schedule judges.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, product
@@ -19,7 +19,7 @@ import numpy as np
 from ...dialects.dtypes import size
 from ...dialects.graph import AttentionSchedule, RowAttentionSchedule
 from ...dialects.graph.schedules import Schedule
-from ...kernels.builder import divide_grid
+from ...kernels.builder import divide_grid, shared_tiles
 from ...kernels.space import Box, Choice, Plans, PlanSpace
 from ..errors import PassError
 
@@ -86,6 +86,20 @@ class DividedSpace(KernelSpace):
     """A space whose last choice says how many cores there are: a box is halved until nothing else is open, and then
     taken apart around the number of cores that looks best."""
 
+    def distinct_heads(self, plans: Plans) -> tuple[Plans, np.ndarray]:
+        """All numbers of plans but those of cores, as rows that are each there once; and which row each plan has."""
+        sizes = [len(choice.values) for choice in self.space.choices[:-1]]
+        if not sizes:
+            return np.zeros((1, 0), np.int64), np.zeros(len(plans), np.int64)
+        found, which = np.unique(np.ravel_multi_index(tuple(plans[:, :-1].T), sizes), return_inverse=True)
+        return np.stack(np.unravel_index(found, sizes), axis=1), which.ravel()
+
+    def by_head(self, plans: Plans, of: Callable[[Sequence[int]], np.ndarray]) -> np.ndarray:
+        """What plans have of what a head has, for each number of cores."""
+        heads, which = self.distinct_heads(plans)
+        found = np.array([of(head) for head in heads.tolist()])
+        return found.reshape(len(heads), len(self.space.choices[-1].values))[which, plans[:, -1]]
+
     @abstractmethod
     def by_cores(self, box: Box) -> np.ndarray | None:
         """Microseconds that no plan of a box takes less than, for each of its numbers of cores: an empty array where no
@@ -123,7 +137,9 @@ class HeadedSpace(DividedSpace, Generic[S]):
         self.space = PlanSpace((*choices, Choice(CORES, self.cores, last)))
         self.heads: dict[tuple[int, ...], S | None] = {}
         """Schedules without a grid, by the numbers of heads, as far as known."""
-        self.grids: dict[tuple[tuple[int, ...], int], tuple[int, ...] | None] = {}
+        self.used: dict[tuple[int, ...], np.ndarray] = {}
+        """Numbers of cores that all have work, for so many tiles along each axis, as far as known."""
+        self.grids: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = {}
         """Cores along each axis for so many tiles along each, as far as known."""
         self.starts: dict[int, float] = {}
         """Microseconds until so many cores have begun, as far as known."""
@@ -152,19 +168,25 @@ class HeadedSpace(DividedSpace, Generic[S]):
             self.heads[key] = self.headed(*(c.values[i] for c, i in zip(self.space.choices, key, strict=False)))
         return self.heads[key]
 
-    def _grid(self, head: S, cores: int) -> tuple[int, ...] | None:
-        """Cores along each axis of tiles; None where fewer do the same."""
-        key = tuple(self.counts(head)), cores
-        if key not in self.grids:
-            grid = tuple(n for n, _ in divide_grid(*key))
-            self.grids[key] = grid if size(grid) == cores else None
-        return self.grids[key]
+    def able(self, numbers: Sequence[int]) -> np.ndarray:
+        """On which numbers of cores a head is a plan: all cores have work, and fewer would not do the same."""
+        head = self.head(numbers)
+        if head is None:
+            return np.zeros(len(self.cores), bool)
+        counts = tuple(self.counts(head))
+        if counts not in self.used:
+            self.used[counts] = shared_tiles(counts, len(self.cores))[1] == self.cores
+        return self.used[counts]
 
     def of(self, plan: Sequence[int]) -> S | None:
         """The schedule of a plan, whether it fits or not; None where it is none."""
         head = self.head(plan[:-1])
-        grid = None if head is None else self._grid(head, self.cores[plan[-1]])
-        return None if head is None or grid is None else replace(head, grid=grid)
+        if head is None or not self.divides(plan):
+            return None
+        key = tuple(self.counts(head)), self.cores[plan[-1]]
+        if key not in self.grids:
+            self.grids[key] = tuple(n for n, _ in divide_grid(*key))
+        return replace(head, grid=self.grids[key])
 
     def schedule(self, plan: Sequence[int]) -> Schedule | None:
         found = self.of(plan)
@@ -182,8 +204,7 @@ class HeadedSpace(DividedSpace, Generic[S]):
         if wanted is None:
             return None
         for head in islice(self._heads_near(wanted), MOST_NEAR):
-            able = [i for i, _ in enumerate(self.cores) if self.of((*head, i)) is not None]
-            if able:
+            if able := np.flatnonzero(self.able(head)).tolist():
                 return (*head, able[nearest([self.cores[i] for i in able], wanted[-1])])
         return None
 
@@ -200,7 +221,7 @@ class HeadedSpace(DividedSpace, Generic[S]):
     # -- prices ------------------------------------------------------------------------------------------------
 
     def valid(self, plans: Plans) -> np.ndarray:
-        return np.array([self.of(plan) is not None for plan in plans.tolist()], bool)
+        return self.by_head(plans, self.able)
 
     def price(self, plans: Plans) -> np.ndarray:
         found = np.full(len(plans), np.inf)
@@ -220,7 +241,7 @@ class HeadedSpace(DividedSpace, Generic[S]):
         return self.starts[cores]
 
     def divides(self, plan: Sequence[int]) -> bool:
-        return self.of(plan) is not None
+        return bool(self.able(plan[:-1])[plan[-1]])
 
     def by_cores(self, box: Box) -> np.ndarray | None:
         """The least of all heads of a box, which are few."""

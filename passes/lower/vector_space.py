@@ -7,7 +7,7 @@ A search halves the tiles first, and then the cores.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import product
@@ -77,9 +77,13 @@ class TileSpace(DividedSpace):
         by_axis = dict(zip(self.order, values, strict=False))
         return tuple(by_axis.get(a, n) for a, n in enumerate(self.extents))
 
+    def _counts(self, tile: Sequence[int]) -> tuple[int, ...]:
+        """Tiles along each axis that cores share."""
+        return tuple(-(-self.extents[a] // tile[a]) for a in self.divided)
+
     def shares(self, tile: Sequence[int]) -> np.ndarray:
         """Of all tiles the share of the busiest core, by how many cores work; infinity where fewer do the same."""
-        counts = tuple(-(-self.extents[a] // tile[a]) for a in self.divided)
+        counts = self._counts(tile)
         if counts not in self.shared:
             tiles, used = shared_tiles(counts, len(self.cores))
             self.shared[counts] = np.where(used == self.cores, tiles / max(size(counts), 1), np.inf)
@@ -89,8 +93,8 @@ class TileSpace(DividedSpace):
         tile, cores = self.tile(plan), self.cores[plan[-1]]
         if not self.divides(plan):
             return None
-        counts = [-(-self.extents[a] // tile[a]) for a in self.divided]
-        used = {a: n for a, (n, _) in zip(self.divided, divide_grid(counts, cores), strict=True)}
+        divided = divide_grid(self._counts(tile), cores)
+        used = {a: n for a, (n, _) in zip(self.divided, divided, strict=True)}
         grid = tuple(used.get(a, 1) for a in range(len(self.extents)))
         return checked(self.work, self.name, replace(self.like, tile=tile, grid=grid))
 
@@ -120,23 +124,11 @@ class TileSpace(DividedSpace):
     # -- prices ------------------------------------------------------------------------------------------------
 
     def price(self, plans: Plans) -> np.ndarray:
-        cycles, which = self._by_tile(plans, self.busiest)
-        return (self.launches + cycles / self.machine.clock_mhz)[which, plans[:, -1]]
+        cycles = self.by_head(plans, lambda head: self.busiest(self.tile(head)))
+        return self.launches[plans[:, -1]] + cycles / self.machine.clock_mhz
 
     def valid(self, plans: Plans) -> np.ndarray:
-        shares, which = self._by_tile(plans, self.shares)
-        return np.isfinite(shares)[which, plans[:, -1]]
-
-    def _by_tile(
-        self, plans: Plans, of: Callable[[tuple[int, ...]], np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """What each tile of some plans has, by how many cores work, as [tiles, cores]; and which tile each plan has."""
-        sizes = [len(choice.values) for choice in self.space.choices[:-1]]
-        number = np.ravel_multi_index(tuple(plans[:, :-1].T), sizes) if sizes else np.zeros(len(plans), np.int64)
-        tiles, which = np.unique(number, return_inverse=True)
-        heads = np.stack(np.unravel_index(tiles, sizes), axis=1) if sizes else np.zeros((len(tiles), 0), np.int64)
-        found = [of(self.tile(head)) for head in heads.tolist()]
-        return np.array(found).reshape(len(tiles), len(self.cores)), which.ravel()
+        return np.isfinite(self.by_head(plans, lambda head: self.shares(self.tile(head))))
 
     def busiest(self, tile: tuple[int, ...]) -> np.ndarray:
         """Cycles of the busiest core with a tile, by how many cores work; infinity where fewer do the same."""

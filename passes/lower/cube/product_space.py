@@ -252,16 +252,14 @@ class ProductSpace(DividedSpace):
     # -- prices ------------------------------------------------------------------------------------------------
 
     def valid(self, plans: Plans) -> np.ndarray:
-        able = np.zeros(len(plans), bool)
-        if not len(plans):
-            return able
-        heads, which = np.unique(plans[:, :-1], axis=0, return_inverse=True)
-        working = np.zeros((len(heads), len(self.divisions)), bool)
-        for i, head in enumerate(heads.tolist()):
-            step = self._step_of(head)
-            if step is not None and self._loads_of(head[:4]) is not None:
-                working[i] = self._working(step) & (self._looped(step) if head[4] else True)
-        return working[which.ravel(), plans[:, -1]]
+        return self.by_head(plans, self._able)
+
+    def _able(self, head: Sequence[int]) -> np.ndarray:
+        """With which divisions a plan is one: its cores all have work, and its inner loop matters."""
+        step = self._step_of(head)
+        if step is None or self._loads_of(head[:4]) is None:
+            return np.zeros(len(self.divisions), bool)
+        return self._working(step) & self._looped(step) if head[4] else self._working(step)
 
     def _step_of(self, head: Sequence[int]) -> Extents | None:
         """The step of a plan; None where it has no room."""
@@ -276,9 +274,7 @@ class ProductSpace(DividedSpace):
 
     def price(self, plans: Plans) -> np.ndarray:
         found = np.full(len(plans), np.inf)
-        if not len(plans):
-            return found
-        heads, which = np.unique(plans[:, :-1], axis=0, return_inverse=True)
+        heads, which = self.distinct_heads(plans)
         schedules = [self._schedule(self.space.values(head)) for head in heads.tolist()]
         for inner in self.space.choices[4].values:
             own = {i: s for i, s in enumerate(schedules) if s is not None and s.inner == inner}
@@ -286,8 +282,8 @@ class ProductSpace(DividedSpace):
                 continue
             number = np.full(len(heads), -1)
             number[[*own]] = range(len(own))
-            at = np.flatnonzero(number[which.ravel()] >= 0)
-            of, division = number[which.ravel()[at]], plans[at, -1]
+            at = np.flatnonzero(number[which] >= 0)
+            of, division = number[which[at]], plans[at, -1]
             cores, one = dict(zip(self.cut, self.grids[division].T, strict=True)), np.ones(len(at), np.int64)
             run = self.kernel.run_of(
                 [self.kernel.tile_costs_of(s) for s in own.values()],
