@@ -85,6 +85,10 @@ class KnownPlans:
     def refuse(self, fusion: FusionOp, why: str) -> None:
         self.base.warn(f"a plan is left out: {why}")
 
+    @property
+    def records(self) -> bool:
+        return False
+
     def chosen(self, fusion: FusionOp, schedules: Sequence[Schedule], machine: Machine) -> None:
         pass
 

@@ -80,7 +80,7 @@ def given_inputs(args: argparse.Namespace, source: SourceSpec, values: bool = Fa
     if not has_sizes(args):
         return inputs
     with user_code(*user_of(source)):
-        open_ = open_source_of(*resolved(source.compiled, inputs or (), {}), args.target)
+        open_ = open_of(args, source, inputs)
     if open_ is None:
         raise closed(source, sizes_said(args))
     return _inputs_at(open_, sizes_of(args, open_), values, args.scale, inputs)
@@ -91,12 +91,17 @@ def inputs_of(args: argparse.Namespace, source: SourceSpec) -> list[Any] | None:
     whose inputs follow from @main. Nothing is compiled."""
     inputs = example_inputs(source, args.shapes, args.inputs, True, args.where, args.scale)
     with user_code(*user_of(source)):
-        open_ = open_source_of(*resolved(source.compiled, inputs or (), {}), args.target)
+        open_ = open_of(args, source, inputs)
     if open_ is not None:
         return _inputs_at(open_, sizes_of(args, open_), True, args.scale, inputs)
     if args.at is not None:
         raise closed(source, sizes_said(args))
     return inputs
+
+
+def open_of(args: argparse.Namespace, source: SourceSpec, inputs: Sequence[Any] | None) -> OpenSource | None:
+    """A source with these inputs, where it has open sizes; else None. Nothing is compiled. Raises CompileError."""
+    return open_source_of(*resolved(source.compiled, inputs or (), {}), args.target)
 
 
 def open_program(args: argparse.Namespace, option: str, why: str = "") -> tuple[SourceSpec, DynamicProgram]:

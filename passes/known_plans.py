@@ -45,8 +45,13 @@ class PlanSource(Protocol):
         """Is told that what it found cannot be obeyed, and why, as a sentence."""
         ...
 
+    @property
+    def records(self) -> bool:
+        """Whether it is to be told which schedules fusions get."""
+        ...
+
     def chosen(self, fusion: FusionOp, schedules: Sequence[Schedule], machine: Machine) -> None:
-        """Is told which schedules a fusion gets, one for each launch."""
+        """Is told which schedules a fusion gets, one for each launch, where it records them."""
         ...
 
     def decides(self, machine: Machine) -> bool:

@@ -18,11 +18,11 @@ def power_limit_in(command: str, given: str | float | None) -> float | None:
         raise CompileError(f"{command}: power_limit: {error}") from None
 
 
-def check_idle(command: str, limit: float | None, targets: Iterable[str]) -> None:
+def check_idle(command: str, limit: float, targets: Iterable[str]) -> None:
     """Raises CompileError for a limit that no program on these chips keeps."""
     idle = {name: Machine.load(name).energy.idle_watts for name in targets}
     least = min(idle, key=lambda name: idle[name])
-    if limit is not None and limit <= idle[least]:
+    if limit <= idle[least]:
         raise CompileError(
             f"{command}: power_limit: {least} draws {idle[least]:g} W when idle: say more than that, not {limit:g} W"
         )

@@ -61,6 +61,10 @@ class Recorder:
     def refuse(self, fusion: FusionOp, why: str) -> None:
         pass
 
+    @property
+    def records(self) -> bool:
+        return True
+
     def chosen(self, fusion: FusionOp, schedules: Sequence[Schedule], machine: Machine) -> None:
         if len(schedules) != 1 or schedules[0].parts is not None:
             return

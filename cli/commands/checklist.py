@@ -41,10 +41,8 @@ GIVEN: dict[str, Any] = {
 
 def checklist(args: argparse.Namespace) -> int:
     """Prints the items, ticked or with what to do and what that gave."""
-    from ...api.onnx_sources import resolved
-    from ...api.sizes.sources import open_source_of
     from ...tuning.checklist import checklist as fill
-    from ..build import closed, options_of, parse_at, user_of
+    from ..build import closed, open_of, options_of, parse_at, user_of
     from ..inputs import example_inputs
     from ..source import source_of, user_code
 
@@ -55,7 +53,7 @@ def checklist(args: argparse.Namespace) -> int:
     source = source_of(args)
     inputs = example_inputs(source, args.shapes, args.inputs, False, args.where, args.scale)
     with working(f"checking {source.name}") as say, user_code(*user_of(source)):
-        open_ = open_source_of(*resolved(source.compiled, inputs or (), {}), args.target)
+        open_ = open_of(args, source, inputs)
         if open_ is None and args.at is not None:
             raise closed(source, f"--at {args.at}")
         found = fill(

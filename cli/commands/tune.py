@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...api.plans import own_path
 from ...knowledge.base import Entry, KnowledgeBase, read_lines
 from ...knowledge.goals import LATENCY, Goal
-from ..build import closed, given_inputs, options_of, sizes_of, user_of
+from ..build import closed, given_inputs, open_of, options_of, sizes_of, user_of
 from ..common import CliError, print_json, table, tell, working
 from ..configured import has_sizes
 from ..outputs import write_output
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 def tune(args: argparse.Namespace) -> int:
     """Prints what tuning found of each kernel, and keeps the plans."""
-    from ...api.onnx_sources import resolved
-    from ...api.sizes.sources import open_source_of
     from ...tuning.alone import CommandJudge
     from ...tuning.tune import tune as run
 
@@ -36,7 +34,7 @@ def tune(args: argparse.Namespace) -> int:
     inputs = given_inputs(args, source)
     judge = None if args.oracle is None else CommandJudge(args.oracle, args.patience)
     with working(f"tuning {source.name}") as say, user_code(*user_of(source)):
-        open_ = open_source_of(*resolved(source.compiled, inputs or (), {}), args.target)
+        open_ = open_of(args, source, inputs)
         if open_ is None and args.at is not None and not has_sizes(args):
             raise closed(source, f"--at {args.at}")
         found = run(

@@ -100,6 +100,8 @@ class TakenPlans:
     def side_by_side(self, block: Block) -> bool:
         """Whether fusions of a block that need nothing of each other are brought side by side: unless the program is
         known to be better in its own order."""
+        if not self.asked:
+            return True
         fusions = [op for op in block.ops if isinstance(op, FusionOp) and not op.on_host]
         options = Option(SIDE_BY_SIDE, 0.0), Option(AS_WRITTEN, 0.0)
         return self.decided(JOIN, fusions, lambda: options, SIDE_BY_SIDE, "order") != AS_WRITTEN
@@ -107,8 +109,9 @@ class TakenPlans:
     def chosen(self, fusion: FusionOp, schedules: Sequence[Schedule]) -> None:
         """Takes notice of the schedules that a fusion gets, one for each launch: where sizes are open at the example of
         the compilation."""
-        for piece, own in _pieces(at_example(fusion), schedules, self.machine):
-            self.source.chosen(piece, own, self.machine)
+        if self.source.records:
+            for piece, own in _pieces(at_example(fusion), schedules, self.machine):
+                self.source.chosen(piece, own, self.machine)
         self.count += any(schedule.whole() in self.known for schedule in schedules)
 
 

@@ -30,6 +30,7 @@ class Deciding:
     asked: list[Decision] = field(default_factory=list[Decision])
     explores: bool = True
     binding: bool = False
+    records: bool = False
 
     def find(self, fusion: FusionOp, machine: Machine) -> Sequence[KnownPlan] | None:
         return None
