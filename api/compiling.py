@@ -25,6 +25,7 @@ from .arguments.parameters import Parameters, title_of
 from .arguments.signature import CompileError, check_twin, physical
 from .files.loading import load
 from .files.names import named_file
+from .files.options import with_plans
 from .files.reading import ModelFile
 from .onnx_sources import resolved
 from .options import Options
@@ -147,8 +148,10 @@ def _of_file(lowering: Lowering, path: Path, entry: str | None, target: str | No
     with as_compile_error():
         if lowering is run_passes and options in (None, Options()):
             return load(path, target, entry)
-        origin, own = ModelFile(path).source(entry)
-    target, options = target or own, options or Options()
+        file = ModelFile(path)
+        origin, own = file.source(entry)
+        target = target or own
+        options = with_plans(options or Options(), file.plans(target))
     return compile_source(lowering, prepared(origin, options, target), target, options)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from math import log
 from pathlib import Path
@@ -13,6 +13,7 @@ from ..dialects.graph.schedules import Schedule
 from ..dialects.schedule_text import parse_schedule
 from ..kernels.price import VERSION as PRICE
 from ..knowledge.base import DECISIONS, Entry, KnowledgeBase, Plans
+from ..knowledge.file_plans import FilePlans
 from ..knowledge.goals import LATENCY, PLAIN, Goal
 from ..knowledge.shipped import ShippedPlans
 from ..machine import Machine
@@ -31,15 +32,22 @@ class KnownPlans:
     """The plans of a knowledge base that are good for a goal, and, of kernels that it has not, those that Tilewright
     comes with: of the same kernels alone, as plans that are made to fit are not judged by more than their price."""
 
-    def __init__(self, base: KnowledgeBase, goal: Goal = PLAIN) -> None:
-        self.base, self.goal = base, goal
-        self.bases: tuple[Plans, ...] = base, ShippedPlans()
+    def __init__(self, base: KnowledgeBase, goal: Goal = PLAIN, file: FilePlans | None = None) -> None:
+        """file: those that came with a program: they count where the knowledge base has none."""
+        self.base, self.goal, self.file = base, goal, file
+        self.bases: tuple[Plans, ...] = (base, *([] if file is None else [file]), ShippedPlans())
         self.found: dict[str, Sequence[KnownPlan] | None] = {}
         """What was found so far, by the fingerprints of kernels."""
         self.families: dict[str, Sequence[Entry]] = {}
         """The same of kernels that differ in sizes alone."""
         self.decisions: dict[str, str] | None = None
         """The options that are known of decisions, by their keys, once they are read."""
+
+    @property
+    def name(self) -> str:
+        """What passes call it: another name where it knows something else."""
+        file = "" if self.file is None else f"+{self.file.digest}"
+        return f"{self.base.path}@{self.base.stamp()}{file} {self.goal.text}"
 
     @property
     def binding(self) -> bool:
@@ -104,9 +112,17 @@ class KnownPlans:
 
     def _known_decisions(self, machine: str) -> dict[str, str]:
         if self.decisions is None:
-            found = self.base.family(DECISIONS, PRICE, self.goal.text, machine)
+            asked = DECISIONS, PRICE, self.goal.text, machine
+            found = [*([] if self.file is None else self.file.family(*asked)), *self.base.family(*asked)]
             self.decisions = {e.kernel: e.plan for e in found if not e.withdrawn}
         return self.decisions
+
+    def entries(self, keys: Iterable[str]) -> list[Entry]:
+        """What is known of kernels and decisions, by their fingerprints and keys."""
+        found: list[Entry] = []
+        for key in sorted(keys):
+            found += next((own for base in self.bases if (own := base.find(key, PRICE, self.goal.text))), [])
+        return found
 
 
 def base_of(given: str | Path | None) -> KnowledgeBase | None:
@@ -128,15 +144,20 @@ def own_path() -> Path:
 
 def plans_named(given: str | Path | PlanSource | None, goal: str = LATENCY) -> str:
     """The name by which passes know the plans that options name: another one after each change of the file."""
-    if given is None or isinstance(given, str | Path):
-        base = base_of(given)
-        if base is None:
-            return ""
-        name, source = f"{base.path}@{base.stamp()} {goal}", KnownPlans(base, Goal.parse(goal))
-    else:
-        name, source = _name_of(given), given
+    source = plans_of(given, goal)
+    if source is None:
+        return ""
+    name = source.name if isinstance(source, KnownPlans) else _name_of(source)
     register(name, source)
     return name
+
+
+def plans_of(given: str | Path | PlanSource | None, goal: str, file: FilePlans | None = None) -> PlanSource | None:
+    """Who knows the plans that options name, with those of a file where these are a knowledge base; None for nobody."""
+    if not (given is None or isinstance(given, str | Path)):
+        return given
+    base = base_of(given)
+    return None if base is None else KnownPlans(base, Goal.parse(goal), file)
 
 
 def forget(source: PlanSource) -> None:

@@ -17,13 +17,13 @@ from ..backends.costs import report_of
 from ..backends.counts import kernels_text
 from ..backends.html import folded_html
 from ..backends.report import Report
-from ..backends.simulator import Simulation, simulate
+from ..backends.simulator import Simulation, SimulationError, simulate
 from ..backends.simulator.flags import cycles_without
 from ..backends.trace import write_trace
 from ..dialects.base import source_of, text
 from ..dialects.graph.donation import donated, keep_all
 from ..dialects.graph.extents import Extent, extents_of
-from ..dialects.module import target_of
+from ..dialects.module import known_plans_of, target_of
 from ..dialects.npu.legality import proven
 from ..dialects.npu.places import arena_of
 from ..dialects.npu.structure import KernelOp
@@ -36,10 +36,11 @@ from .arguments.donation import Donations
 from .arguments.signature import CompileError, Signature
 from .fallback import lowered_without_faults
 from .files.names import ENTRY
-from .files.writing import ProgramParts, write_programs
+from .files.writing import ChipParts, ProgramParts, write_programs
 from .kept import KeptPrograms
 from .modes import Memory, Runnable, executable_of, mode_of
 from .options import CHECKER, JOINER, Options
+from .plans import KnownPlans, plans_of
 from .sizes.extents import cut, result_types
 from .sizes.memory_pool import Demand, demand_of
 from .sources import Source, as_compile_error, entry_of, main_results
@@ -82,8 +83,10 @@ class Program:
         target: str,
         options: Options,
         donations: Donations | None = None,
+        reported: Callable[[], Report | None] | None = None,
     ):
-        """module: the npu level, or what makes it when it is first asked for."""
+        """module: the npu level, or what makes it when it is first asked for. reported: gives its report, or None where
+        that is not known."""
         self._source = source
         self._made = module
         self._signature = signature
@@ -93,6 +96,7 @@ class Program:
         self._report: Report | None = None
         self._simulation: Simulation | None = None
         self._donations = donations
+        self._reported = reported
         self.target = target
         self.machine = Machine.load(target)
         self.options = options
@@ -288,6 +292,8 @@ class Program:
         """Time, traffic and energy by kernel, from the simulator. at: the sizes of a `DynamicProgram`, by name."""
         self._check_closed(at)
         with self._lock:
+            if self._report is None and self._reported is not None:
+                self._report = self._reported()
             if self._report is None:
                 undonated = self._undonated_arena() if any(donated(entry_of(self._module))) else None
                 self._report = report_of(self.simulation(), self._module, undonated)
@@ -348,11 +354,22 @@ class Program:
 
     def parts(self, targets: Sequence[str] = ()) -> ProgramParts:
         """What of it a file has, compiled for further chips as well. Raises CompileError."""
-        made: dict[str, ModuleOp] = {self.target: self.module()}
+        programs: dict[str, Program] = {self.target: self}
         for chip in map(Machine.named, targets):
-            if chip not in made:
-                made[chip] = compile_source(run_passes, self._source, chip, self.options).module()
-        return ProgramParts(self._source, self.options, self.target, made)
+            if chip not in programs:
+                programs[chip] = compile_source(run_passes, self._source, chip, self.options)
+        chips = {chip: program._chip_parts() for chip, program in programs.items()}
+        return ProgramParts(self._source, self.options, self.target, chips)
+
+    def _chip_parts(self) -> ChipParts:
+        """What of it a file has for its chip."""
+        try:
+            report = self.report()
+        except SimulationError:
+            report = None
+        known = plans_of(self.options.plans, self.options.plans_for)
+        plans = known.entries(known_plans_of(self._module)) if isinstance(known, KnownPlans) else []
+        return ChipParts(self._module, report, plans)
 
     def trace(self, path: str | Path, at: Mapping[str, int] | None = None) -> None:
         """Writes the timeline as Chrome/Perfetto trace-event JSON. at: as for `report`."""

@@ -82,7 +82,7 @@ def report_of(simulation: Simulation, module: ModuleOp, undonated_arena: int | N
         assumed_trips=list(simulation.assumed_trips),
         assumed_branches=list(simulation.assumed_branches),
         left_out=left_out_of(module),
-        known_plans=known_plans_of(module),
+        known_plans=sum(known_plans_of(module).values()),
         precision=recorded_precision(module),
         avoided_copies=avoided_copies(module),
         judge=judge(simulation.machine),

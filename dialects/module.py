@@ -30,8 +30,10 @@ NO_HIVM = "tilewright.no_hivm"
 """On a kernel: why it is not in such a form."""
 
 LEFT_OUT = "tilewright.left_out"
-KNOWN_PLANS = "tilewright.known_plans"
 """What would have made the program faster, and failed when it was compiled."""
+
+KNOWN_PLANS = "tilewright.known_plans"
+"""The kernels whose schedules, and the decisions whose options, were known before."""
 
 
 def target_of(module: Operation) -> str | None:
@@ -84,16 +86,19 @@ def set_left_out(module: ModuleOp, why: str) -> None:
     module.attributes[LEFT_OUT] = StringAttr(why)
 
 
-def known_plans_of(module: ModuleOp) -> int:
-    """How many fusions of a module have schedules that were known before it was compiled."""
+def known_plans_of(module: ModuleOp) -> dict[str, int]:
+    """What was known before a module was compiled: the fingerprints of kernels whose schedules were, with how many
+    fusions have these, and the keys of decisions, with 0."""
     attr = module.attributes.get(KNOWN_PLANS)
-    return attr.value.data if isinstance(attr, IntegerAttr) else 0
+    found = attr.data if isinstance(attr, DictionaryAttr) else {}
+    return {key: count.value.data for key, count in found.items() if isinstance(count, IntegerAttr)}
 
 
-def set_known_plans(module: ModuleOp, count: int) -> None:
-    """Says so; nothing where there are none."""
-    if count:
-        module.attributes[KNOWN_PLANS] = IntegerAttr(count, 64)
+def set_known_plans(module: ModuleOp, known: Mapping[str, int]) -> None:
+    """Says so; nothing where there is none."""
+    if known:
+        counts = {key: IntegerAttr(count, 64) for key, count in sorted(known.items())}
+        module.attributes[KNOWN_PLANS] = DictionaryAttr(counts)
 
 
 def find_main(module: ModuleOp) -> FuncOp | None:

@@ -11,10 +11,10 @@ from typing import Any
 FORMAT = "tilewright-model"
 """What the manifest of each model file says it is."""
 
-VERSION = 1
+VERSION = 2
 """Of the format that is written."""
 
-READABLE = (1,)
+READABLE = (1, 2)
 """Versions of the format that are read."""
 
 MANIFEST = "manifest.json"
@@ -81,27 +81,31 @@ class EntryFacts:
 @dataclass(frozen=True)
 class Manifest:
     """members: all but the manifest; entries: the functions, by name; weights: of each tensor that is stored, by the
-    SHA-256 of its bytes, the member it is in and its place there; made_by: versions of what wrote the file; licence,
+    SHA-256 of its bytes, the member it is in and its place there; plans: the member with what is known of kernels, for
+    each chip that has such (since version 2); made_by: versions of what wrote the file; licence,
     metadata: what its author says; sequence: a number that grows with each release, so that an older one is told from
-    a newer one."""
+    a newer one; version: of the format."""
 
     members: Mapping[str, MemberFacts]
     entries: Mapping[str, EntryFacts]
     weights: Mapping[str, tuple[str, int, int]] = field(default_factory=dict[str, tuple[str, int, int]])
+    plans: Mapping[str, str] = field(default_factory=dict[str, str])
     made_by: Mapping[str, str] = field(default_factory=dict[str, str])
     licence: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     sequence: int = 0
+    version: int = VERSION
 
     def to_bytes(self) -> bytes:
         """The member that it is."""
         return canonical(
             {
                 "format": FORMAT,
-                "version": VERSION,
+                "version": self.version,
                 "members": {name: facts.to_json() for name, facts in self.members.items()},
                 "entries": {name: entry.to_json() for name, entry in self.entries.items()},
                 "weights": {key: list(place) for key, place in self.weights.items()},
+                **({} if self.version < 2 else {"plans": dict(self.plans)}),
                 "made_by": dict(self.made_by),
                 "licence": self.licence,
                 "metadata": dict(self.metadata),
@@ -147,10 +151,12 @@ class Manifest:
             members,
             entries,
             weights,
+            {} if version < 2 else found.texts("plans"),
             found.texts("made_by"),
             found.of("licence", str),
             found.texts("metadata"),
             found.of("sequence", int),
+            version,
         )
         made.check()
         return made
@@ -170,6 +176,9 @@ class Manifest:
             missing = [member for member in named if member not in self.members]
             if missing:
                 raise ManifestError(f"its entry {name[:80]!r} is in {missing[0][:80]!r}, which it has not")
+        for member in self.plans.values():
+            if member not in self.members:
+                raise ManifestError(f"its plans are in {member[:80]!r}, which it has not")
         if self.sequence < 0:
             raise ManifestError("its sequence is below 0")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 
 from ...machine import Machine
 from ...modelfile.manifest import EntryFacts
@@ -12,7 +13,7 @@ from ..arguments.signature import CompileError
 from ..options import Options
 from ..program import Program, compile_source, run_passes
 from ..source import Source
-from .options import KEPT_OPTIONS
+from .options import KEPT_OPTIONS, with_plans
 from .reading import ModelFile
 
 
@@ -48,10 +49,12 @@ def load(
     chip = facts.target if target is None else Machine.named(target)
     options = _options_of(file, facts)
     if chip not in facts.npu:
-        return compile_source(run_passes, file.portable(name, facts, f"for {chip}"), chip, options)
+        origin = file.portable(name, facts, f"for {chip}")
+        return compile_source(run_passes, origin, chip, with_plans(options, file.plans(chip)))
     signature, member = file.signature(facts), facts.npu[chip]
     source = Source(lambda: (file.module(facts.graph or member), signature), name)
-    return Program(source, lambda: file.module(member), signature, chip, options)
+    reported = partial(file.report, facts, chip)
+    return Program(source, lambda: file.module(member), signature, chip, options, reported=reported)
 
 
 def _options_of(file: ModelFile, facts: EntryFacts) -> Options:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from ...knowledge.file_plans import FilePlans
 from ..options import Options
+from ..plans import plans_of
 
 KEPT_OPTIONS = (
     "memory",
@@ -36,6 +39,13 @@ def has_further(options: Options) -> bool:
     """Whether options say more than a file has."""
     default = Options()
     return any(getattr(options, name) != getattr(default, name) for name in FURTHER)
+
+
+def with_plans(options: Options, plans: FilePlans | None) -> Options:
+    """Options with the plans that a file has for a chip, behind those of the knowledge base that options name."""
+    if plans is None:
+        return options
+    return replace(options, plans=plans_of(options.plans, options.plans_for, plans) or "")
 
 
 def _plain(value: Any) -> Any:

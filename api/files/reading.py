@@ -7,7 +7,10 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ...backends.report import Report
 from ...dialects.graph.stored import StoredBytes, given_by
+from ...knowledge.file_plans import FilePlans
+from ...machine import Machine
 from ...modelfile.archive import Archive, ModelFileError
 from ...modelfile.manifest import MANIFEST, MOST_MANIFEST, EntryFacts, Manifest, ManifestError, digest_of
 from ...modelfile.signing import MOST_SIGNATURE, SIGNATURE, check_signed
@@ -17,6 +20,7 @@ from ...support.files import FilePath
 from ..arguments.signature import Signature
 from ..source import Source
 from ..texts import module_in
+from .reports import report_in
 from .signatures import signature_of
 
 MOST_TEXT = 1 << 30
@@ -115,6 +119,22 @@ class ModelFile:
             return content.decode()
         except UnicodeDecodeError:
             raise self.archive.error(f"{name} is no text") from None
+
+    def report(self, facts: EntryFacts, chip: str) -> Report | None:
+        """What a function costs on a chip; None where the file does not say, or what it says follows from other rules
+        than those of this process. Raises ModelFileError."""
+        if chip not in facts.reports:
+            return None
+        text = self.text(facts.reports[chip])
+        try:
+            return report_in(text, Machine.load(chip))
+        except ValueError as error:
+            raise self.archive.error(f"{facts.reports[chip]} cannot be read: {error}") from None
+
+    def plans(self, chip: str) -> FilePlans | None:
+        """The plans that the file has for a chip; None where it has none. Raises ModelFileError."""
+        member = self.manifest.plans.get(chip)
+        return None if member is None else FilePlans(self.text(member), str(self.archive.path))
 
     def _check(self, name: str, content: bytes | memoryview) -> None:
         """Raises ModelFileError where a member that is no weights has other bytes than its manifest says."""

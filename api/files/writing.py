@@ -7,8 +7,8 @@ and verified; nothing of it is executed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
@@ -16,10 +16,14 @@ from typing import Any, cast
 from xdsl.dialects.builtin import ArrayAttr, FileLineColLoc, LocationAttr, ModuleOp, StringAttr
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute
 
+from ...backends.report import Report
 from ...dialects.callbacks import KEY as CALLBACK
 from ...dialects.dtypes import numpy_dtype, size
 from ...dialects.graph.stored import StoredBytes, kept_by
+from ...dialects.precision import record_precision, recorded_precision
 from ...dialects.source_places import without_folder
+from ...knowledge.base import Entry
+from ...knowledge.file_plans import lines_of
 from ...modelfile.archive import PAGE, Member, write_archive
 from ...modelfile.manifest import (
     MANIFEST,
@@ -38,6 +42,7 @@ from ..options import Options
 from ..source import Source
 from ..texts import text_of
 from .options import has_further, options_facts
+from .reports import report_bytes
 from .signatures import signature_facts
 
 SAFETENSORS = {
@@ -59,13 +64,24 @@ SAFETENSORS = {
 
 
 @dataclass(frozen=True)
+class ChipParts:
+    """What of a program is written for a chip: its npu level; what it costs, None where that cannot be simulated; and
+    the plans of its kernels that were known before."""
+
+    module: ModuleOp
+    report: Report | None
+    plans: Sequence[Entry] = ()
+
+
+@dataclass(frozen=True)
 class ProgramParts:
-    """What of a program is written. modules: its npu level, for each chip; target: the chip that it was made for."""
+    """What of a program is written. chips: for each chip that it was compiled for; target: the one that it was made
+    for."""
 
     source: Source
     options: Options
     target: str
-    modules: Mapping[str, ModuleOp]
+    chips: Mapping[str, ChipParts]
 
 
 def write_programs(
@@ -83,9 +99,10 @@ def write_programs(
     unknown = sorted({*weights} - writer.bound)
     if unknown:
         raise CompileError(f"save: weights: no program has an argument {unknown[0]!r}")
+    plans = writer.known_plans()
     members, places = writer.members()
     facts = {name: fact for name, _, fact in members}
-    manifest = Manifest(facts, entries, places, _made_by(), licence, dict(metadata or {}), sequence)
+    manifest = Manifest(facts, entries, places, plans, _made_by(), licence, dict(metadata or {}), sequence)
     try:
         manifest.check()
     except ManifestError as error:
@@ -104,6 +121,8 @@ class _Writer:
         self.texts: dict[str, Member] = {}
         """Members that are texts, by the SHA-256 of these: equal ones are one."""
         self.tensors: dict[str, Tensor] = {}
+        self.plans: dict[str, list[Entry]] = {}
+        """Plans by the chips that they are for."""
         self.bound: set[str] = set()
         """Arguments of programs that have values."""
 
@@ -125,13 +144,16 @@ class _Writer:
         graph = ""
         if level_of(module) == "graph" and not has_further(parts.options):
             graph = self._text(f"graph/{name}.mlir", module, name)
-        npu = {
-            chip: self._text(f"npu/{chip}/{name}.mlir", made, name) for chip, made in sorted(parts.modules.items())
-        }
+        npu, reports = dict[str, str](), dict[str, str]()
+        for chip, own in sorted(parts.chips.items()):
+            npu[chip] = self._text(f"npu/{chip}/{name}.mlir", own.module, name)
+            self.plans.setdefault(chip, []).extend(own.plans)
+            if own.report is not None:
+                reports[chip] = self._member(f"report/{chip}/{name}.json", report_bytes(own.report))
         values = {key: value for key, value in weights.items() if signature.takes(key)}
         self.bound |= values.keys()
         facts = signature_facts(signature, values, self.put, name)
-        return EntryFacts(facts, parts.target, graph, npu, {}, options_facts(parts.options))
+        return EntryFacts(facts, parts.target, graph, npu, reports, options_facts(parts.options))
 
     def _text(self, member: str, module: ModuleOp, name: str) -> str:
         """Keeps a module as text; the name of its member. Raises CompileError for one that calls functions of this
@@ -139,12 +161,24 @@ class _Writer:
         copy = module.clone()
         for op in copy.walk():
             _without_folders(op)
+        record = recorded_precision(copy)
+        if record is not None:
+            kept = tuple(replace(ops, source=ops.source and without_folder(ops.source)) for ops in record.kept)
+            record_precision(copy, replace(record, kept=kept))
         with kept_by(self.put):
             text = text_of(copy)
         if CALLBACK in text:
             raise CompileError(f"save: {name} calls a Python function of this process, which no file can hold")
-        content = text.encode()
+        return self._member(member, text.encode())
+
+    def _member(self, member: str, content: bytes) -> str:
+        """Keeps a member; the name of the one with these bytes."""
         return self.texts.setdefault(digest_of(content), Member.of(member, content)).name
+
+    def known_plans(self) -> dict[str, str]:
+        """Keeps the plans of each chip that has some; the names of their members."""
+        lines = {chip: lines_of(entries) for chip, entries in self.plans.items()}
+        return {chip: self._member(f"plans/{chip}.jsonl", text.encode()) for chip, text in lines.items() if text}
 
     def members(self) -> tuple[list[tuple[str, Member, MemberFacts]], dict[str, tuple[str, int, int]]]:
         """The members, what the manifest says of them, and the places of weights."""

@@ -85,7 +85,7 @@ class GraphSchedulePass(ChoosingPass):
         scheduler.plans = None if source is None else TakenPlans(source, machine)
         scheduler.choose_layouts(module, LayoutKinds.without(self.without))
         scheduler.module(module)
-        set_known_plans(module, 0 if scheduler.plans is None else scheduler.plans.count)
+        set_known_plans(module, {} if scheduler.plans is None else scheduler.plans.taken)
         if self.may(PLACED):
             place_parts(module, machine)
 

@@ -14,7 +14,7 @@ from ...support.sentences import listed
 from ..alternatives import JOIN
 from ..decisions import Decision, Option
 from ..errors import PassError
-from ..forms.fingerprint import decision_key
+from ..forms.fingerprint import decision_key, fingerprint
 from ..instantiation import at_example, has_open_sizes
 from ..known_plans import KnownPlan, PlanSource
 from ..lower.chains.attention_parts import is_chained
@@ -32,14 +32,16 @@ SIDE_BY_SIDE, AS_WRITTEN = "side by side", "as written"
 
 
 class TakenPlans:
-    """What a source knows of kernels, and how many fusions get a schedule of it (`count`)."""
+    """What a source knows of kernels, and what of it a program takes."""
 
     def __init__(self, source: PlanSource, machine: Machine) -> None:
         self.source, self.machine = source, machine
         self.binding = source.binding
         """Whether what is known of a kernel is taken, and nothing else judged."""
         self.known: set[Schedule] = set()
-        self.count = 0
+        self.taken: dict[str, int] = {}
+        """How many fusions get a schedule that is known, by the fingerprints of their kernels; 0 for the keys of
+        decisions."""
         self.asked, self.explores = source.decides(machine), source.explores
         """Whether the source is asked for decisions, and about options that are not looked at otherwise."""
         self.decisions: dict[str, str] = {}
@@ -95,6 +97,8 @@ class TakenPlans:
         if key not in self.decisions:
             about = listed([source_of(fusion) or fusion.name for fusion in fusions])
             self.decisions[key] = self.source.decided(Decision(kind, key, about, tuple(options()), default))
+            if self.decisions[key] != default:
+                self.taken[key] = 0
         return self.decisions[key]
 
     def side_by_side(self, block: Block) -> bool:
@@ -109,10 +113,15 @@ class TakenPlans:
     def chosen(self, fusion: FusionOp, schedules: Sequence[Schedule]) -> None:
         """Takes notice of the schedules that a fusion gets, one for each launch: where sizes are open at the example of
         the compilation."""
-        if self.source.records:
-            for piece, own in _pieces(at_example(fusion), schedules, self.machine):
+        known = any(schedule.whole() in self.known for schedule in schedules)
+        if not (known or self.source.records):
+            return
+        for piece, own in _pieces(at_example(fusion), schedules, self.machine):
+            if self.source.records:
                 self.source.chosen(piece, own, self.machine)
-        self.count += any(schedule.whole() in self.known for schedule in schedules)
+            if any(schedule.whole() in self.known for schedule in own):
+                key = fingerprint(piece, self.machine)
+                self.taken[key] = self.taken.get(key, 0) + 1
 
 
 def _pieces(

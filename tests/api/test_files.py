@@ -157,15 +157,15 @@ def test_damage(tmp_path: Path) -> None:
     assert len(said) > 100 and all(each.startswith(str(path)) and "\n" not in each for each in said)
 
 
-FACTS = {"format": "tilewright-model", "version": 1, "members": {}, "entries": {}, "weights": {}, "made_by": {},
-         "licence": "", "metadata": {}, "sequence": 0}  # fmt: skip
+FACTS = {"format": "tilewright-model", "version": 2, "members": {}, "entries": {}, "weights": {}, "plans": {},
+         "made_by": {}, "licence": "", "metadata": {}, "sequence": 0}  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"format": "zip"}, "it is no model file of Tilewright"),
-        ({"version": 9}, "its format is version 9, and this Tilewright reads version 1"),
+        ({"version": 9}, "its format is version 9, and this Tilewright reads version 1 and 2"),
         ({"version": True}, "its manifest has no version"),
         ({"members": []}, "its manifest has no members"),
         ({"members": {"a": 1}}, "its manifest's 'a' is no table"),
