@@ -11,7 +11,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from itertools import combinations, product
 from math import gcd, inf, prod
@@ -462,6 +462,9 @@ class Constraint:
 
     def always(self) -> bool | None:
         """Whether it holds for all sizes within the bounds of the symbols, or for none; None where that is open."""
+        if self.compare == "!=":
+            equal = replace(self, compare="==").always()
+            return None if equal is None else not equal
         low, high = bounds(self.left - self.right)
         least = low is not None and (low > 0 if self.compare in (">", "<=", "==") else low >= 0)
         most = high is not None and (high < 0 if self.compare in ("<", ">=", "==") else high <= 0)
