@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .api.debugging import debugging
     from .api.files.loading import load
     from .api.files.saving import save
+    from .api.files.updating import update
     from .api.jitted import jit
     from .api.onnx_sources import onnx_function
     from .api.options import Options
@@ -82,6 +83,7 @@ __all__ = [
     "training",
     "tune",
     "unique",
+    "update",
     "variants",
     "verify",
 ]
@@ -123,6 +125,7 @@ def __getattr__(name: str) -> Any:
         "debugging": ".api.debugging",
         "load": ".api.files.loading",
         "save": ".api.files.saving",
+        "update": ".api.files.updating",
         "ModelFileError": ".modelfile.archive",
         **dict.fromkeys(("bounded", "compress", "nms", "nonzero", "unique"), ".api.sizes.bounded"),
         "DynamicProgram": ".api.sizes.dynamic",
