@@ -25,6 +25,7 @@ from .arguments.parameters import Parameters, title_of
 from .arguments.signature import CompileError, check_twin, physical
 from .files.loading import load
 from .files.names import named_file
+from .files.opened import open_source_in
 from .files.options import with_plans
 from .files.reading import ModelFile
 from .onnx_sources import resolved
@@ -33,7 +34,7 @@ from .packing import PackedProgram, compile_packed
 from .prepared import prepared
 from .program import Lowering, Program, compile_source, run_passes
 from .quantized import module_values
-from .sizes.dynamic import DynamicProgram
+from .sizes.dynamic import DynamicProgram, OpenSource
 from .sizes.extents import uncut, with_sizes
 from .sizes.packing import compile_open_packed
 from .sizes.sources import open_source_of, sized_origin
@@ -129,14 +130,14 @@ def compile_with(
     if not isinstance(options, Options | None):
         raise CompileError(f"options must be tw.Options, not {type(options).__name__}")
     if (file := named_file(source)) is not None:
-        return _of_file(lowering, *file, target, options)
+        made = _of_file(lowering, *file, target, options)
+        sized = isinstance(made, DynamicProgram) and (args or kwargs)
+        return made.at(made.sizes(*args, **kwargs)) if sized else made
     options = options or Options()
     source, args, kwargs = resolved(source, args, kwargs)
     open_ = open_source_of(source, args, kwargs, target)
     if open_ is not None:
-        if options.weights is not None:
-            return compile_open_packed(lowering, open_, target, options)
-        return DynamicProgram(open_, partial(_version, lowering, target, options), target, options)
+        return _open_program(lowering, open_, target, options)
     origin = prepared(sized_origin(source, args, kwargs, target), options, target)
     if options.weights is not None:
         return compile_packed(lowering, origin, target, options)
@@ -149,10 +150,20 @@ def _of_file(lowering: Lowering, path: Path, entry: str | None, target: str | No
         if lowering is run_passes and options in (None, Options()):
             return load(path, target, entry)
         file = ModelFile(path)
-        origin, own = file.source(entry)
-        target = target or own
+        name, facts = file.entry(entry)
+        target = target or facts.target
         options = with_plans(options or Options(), file.plans(target))
+        if facts.open:
+            return _open_program(lowering, open_source_in(file, name, facts, None), target, options)
+        origin = file.portable(name, facts, "with other options")
     return compile_source(lowering, prepared(origin, options, target), target, options)
+
+
+def _open_program(lowering: Lowering, origin: OpenSource, target: str | None, options: Options) -> Program:
+    """A program with open sizes."""
+    if options.weights is not None:
+        return compile_open_packed(lowering, origin, target, options)
+    return DynamicProgram(origin, partial(_version, lowering, target, options), target, options)
 
 
 def _version(lowering: Lowering, target: str | None, options: Options, origin: Source) -> Program:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from ..dialects.callbacks import KEY as CALLBACK
 from ..dialects.dtypes import numpy_dtype
 from ..dialects.open_sizes import assuming
 from ..dialects.size_numbers import SizeNumber, number_text, parse_number
-from ..dialects.sizes import SizeError, parse_constraint
+from ..dialects.sizes import SizeError, Sizes, parse_constraint
 from ..dialects.text import DIMENSION_LIMIT, one_line
 from ..dialects.text import verify as verify_module
 from ..machine import DEFAULT_TARGET, Machine
@@ -177,38 +178,57 @@ class VersionEntry:
             facts: dict[str, Any] = json.loads(said)
             if "reason" in facts:
                 return NoTemplate(str(facts["reason"]))
-            _check_facts(facts, self.symbols)
-            own = {name: self.symbols[name] for name in facts["symbols"]}
-            constraints = tuple(parse_constraint(c, self.symbols) for c in facts["constraints"])
-            extras = tuple((parse_number(number, self.symbols), dtype) for number, dtype in facts["extras"])
-            module = module_in(text, self.symbols, facts["example"])
-            if level_of(module) != "npu":
-                raise ValueError("it is another program")
-            unplanned = facts["unplanned"]
-            template = Template(module, own, facts["example"], constraints, unplanned=unplanned)
-            return (replace(template, stages=self.stages) if unplanned else template), extras
+            made = partial(module_in, text, self.symbols)
+            return version_of(facts, made, self.symbols, self.stages)
         return None
 
     def write(self, template: Template, extras: Extras) -> None:
         """Keeps a version; not one whose module is no valid text, or whose constraints or extras are read as others."""
-        constraints = list(map(str, template.constraints))
-        numbers = [(number_text(number), dtype) for number, dtype in extras]
-        if [parse_constraint(c, self.symbols) for c in constraints] != [*template.constraints]:
-            return
-        if [parse_number(said, self.symbols) for said, _ in numbers] != [number for number, _ in extras]:
-            return
-        try:
-            with assuming(template.example):
-                verify_module(template.module)
-        except (VerifyException, SizeError):
-            return
-        facts = {"symbols": [*template.symbols], "example": dict(template.example)}
-        facts |= {"constraints": constraints, "extras": numbers, "unplanned": template.unplanned}
-        self.cache.put(self.key, self.about, f"{json.dumps(facts)}\n{text_of(template.module)}")
+        facts = version_facts(template, extras, self.symbols)
+        if facts is not None:
+            self.cache.put(self.key, self.about, f"{json.dumps(facts)}\n{text_of(template.module)}")
 
     def write_reason(self, reason: NoTemplate) -> None:
         """Keeps why a range has no version."""
         self.cache.put(self.key, self.about, f"{json.dumps({'reason': str(reason)})}\n")
+
+
+def version_facts(template: Template, extras: Extras, symbols: Mapping[str, Symbol]) -> dict[str, Any] | None:
+    """What belongs to a version besides its npu level, as JSON. symbols: its sizes within their ranges. None where the
+    module is no valid text, or constraints or extras are read as others."""
+    constraints = list(map(str, template.constraints))
+    numbers = [[number_text(number), dtype] for number, dtype in extras]
+    if [parse_constraint(c, symbols) for c in constraints] != [*template.constraints]:
+        return None
+    if [parse_number(said, symbols) for said, _ in numbers] != [number for number, _ in extras]:
+        return None
+    try:
+        with assuming(template.example):
+            verify_module(template.module)
+    except (VerifyException, SizeError):
+        return None
+    facts = {"symbols": [*template.symbols], "example": dict(template.example)}
+    return facts | {"constraints": constraints, "extras": numbers, "unplanned": template.unplanned}
+
+
+def version_of(
+    facts: Mapping[str, Any],
+    module: Callable[[Sizes], ModuleOp],
+    symbols: Mapping[str, Symbol],
+    stages: tuple[Stage, ...],
+) -> tuple[Template, Extras]:
+    """The version that `version_facts` has said. module: gives its npu level, for an example of its sizes; stages: what
+    runs for an instance whose device memory is planned for it alone. Raises ValueError, KeyError, TypeError or
+    SizeError for what is none."""
+    _check_facts(facts, symbols)
+    own = {name: symbols[name] for name in facts["symbols"]}
+    constraints = tuple(parse_constraint(c, symbols) for c in facts["constraints"])
+    extras = tuple((parse_number(number, symbols), dtype) for number, dtype in facts["extras"])
+    made, unplanned = module(facts["example"]), facts["unplanned"]
+    if level_of(made) != "npu":
+        raise ValueError("it is another program")
+    template = Template(made, own, facts["example"], constraints, unplanned=unplanned)
+    return (replace(template, stages=stages) if unplanned else template), extras
 
 
 @contextmanager

@@ -36,7 +36,8 @@ from .arguments.donation import Donations
 from .arguments.signature import CompileError, Signature
 from .fallback import lowered_without_faults
 from .files.names import ENTRY
-from .files.writing import ChipParts, ProgramParts, write_programs
+from .files.parts import ChipParts, ProgramParts
+from .files.writing import write_programs
 from .kept import KeptPrograms
 from .modes import Memory, Runnable, executable_of, mode_of
 from .options import CHECKER, JOINER, Options
@@ -358,10 +359,10 @@ class Program:
         for chip in map(Machine.named, targets):
             if chip not in programs:
                 programs[chip] = compile_source(run_passes, self._source, chip, self.options)
-        chips = {chip: program._chip_parts() for chip, program in programs.items()}
+        chips = {chip: program.chip_parts() for chip, program in programs.items()}
         return ProgramParts(self._source, self.options, self.target, chips)
 
-    def _chip_parts(self) -> ChipParts:
+    def chip_parts(self) -> ChipParts:
         """What of it a file has for its chip."""
         try:
             report = self.report()

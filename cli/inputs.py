@@ -72,7 +72,7 @@ def example_inputs(
             args = make(known)
     elif file is not None:
         args = _of_file(source, _read_inputs(file) if values else _read_types(file))
-    elif source.fn is None and named_file(source.path) is not None:
+    elif source.fn is None and _is_closed_file(source):
         from ..api.sources import input_types
 
         args = _of_file(source, make(input_types(str(source.path))))
@@ -82,6 +82,16 @@ def example_inputs(
         args = _own_inputs(source, values, scale)
     check_takes(source, args)
     return args
+
+
+def _is_closed_file(source: SourceSpec) -> bool:
+    """Whether a source is a function of a model file whose sizes are all known."""
+    named = named_file(source.path)
+    if named is None:
+        return False
+    from ..api.files.reading import ModelFile
+
+    return not ModelFile(named[0]).entry(named[1])[1].open
 
 
 def _of_file(source: SourceSpec, flat: list[Any]) -> list[Any]:

@@ -226,6 +226,31 @@ def bytecode(module: ir.Module) -> bytes:
     return buffer.getvalue()
 
 
+def portable(module: ir.Module) -> bytes:
+    """A module as a portable artifact of StableHLO. Its places are those of the user's files, without folders: it is
+    the same wherever these lie. Raises FrontendError for what has no such form."""
+    for op in nested(module.operation):
+        op.location = _without_folder(op.location)
+        for argument in (argument for region in op.regions for block in region.blocks for argument in block.arguments):
+            argument.set_location(_without_folder(argument.location))
+    try:
+        return stablehlo.serialize_portable_artifact(module, stablehlo.get_current_version(), True)
+    except ValueError as error:
+        raise FrontendError(f"the program has no portable form in StableHLO: {error}") from None
+
+
+def _without_folder(location: Any) -> Any:
+    """The name of a location, and the user's place in it with the file's name alone."""
+    frame = user_frame(location)
+    found = ir.Location.unknown(context())
+    if frame is not None:
+        found = ir.Location.file(Path(frame.file).name, frame.line, frame.column, context())
+        if frame.node:
+            found = ir.Location.name(frame.node, found, context())
+    name = location.name_str if isinstance(location, ir.NameLoc) else ""
+    return ir.Location.name(name, found, context()) if name and not (frame and frame.node == name) else found
+
+
 @functools.cache
 def register_passes() -> None:
     """Make StableHLO's passes known, once in a process."""

@@ -53,12 +53,13 @@ class ModelFileError(Exception):
 @dataclass(frozen=True)
 class Member:
     """What is to be written: a name, how many bytes, and these in parts. alignment: what the place of the first one is
-    a multiple of."""
+    a multiple of; crc: the CRC-32 of the bytes, where it is known without reading them."""
 
     name: str
     size: int
     parts: Iterable[bytes | memoryview]
     alignment: int = ALIGNMENT
+    crc: int | None = None
 
     @staticmethod
     def of(name: str, content: bytes | str) -> Member:
@@ -84,10 +85,26 @@ def write_members(stream: IO[bytes], members: Iterable[Member]) -> None:
             begin = stream.tell() + _LOCAL.size + len(member.name) + 4
             padding = -begin % member.alignment
             info.extra = struct.pack("<HH", PADDING, padding) + bytes(padding)
-            with archive.open(info, "w") as out:
-                written = sum(map(out.write, member.parts))
+            if member.crc is None:
+                with archive.open(info, "w") as out:
+                    written = sum(map(out.write, member.parts))
+            else:
+                written = _write_known(archive, stream, info, member.parts, member.crc)
             if written != member.size:
                 raise ModelFileError(f"{member.name} has {written} bytes, and was said to have {member.size}")
+
+
+def _write_known(
+    archive: zipfile.ZipFile, stream: IO[bytes], info: zipfile.ZipInfo, parts: Iterable[bytes | memoryview], crc: int
+) -> int:
+    """Writes a member whose CRC is known, as zipfile does without computing it; how many bytes it has."""
+    info.header_offset, info.CRC, info.compress_size = stream.tell(), crc, info.file_size
+    stream.write(info.FileHeader(zip64=False))
+    written = sum(map(stream.write, parts))
+    archive.filelist.append(info)
+    archive.NameToInfo[info.filename] = info
+    archive.start_dir = stream.tell()
+    return written
 
 
 def _check_writable(archive: zipfile.ZipFile, member: Member) -> None:
@@ -104,10 +121,11 @@ def _check_writable(archive: zipfile.ZipFile, member: Member) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a member is in a file, in bytes."""
+    """Where a member is in a file, in bytes, and their CRC-32 as the file says it."""
 
     begin: int
     size: int
+    crc: int
 
     @property
     def end(self) -> int:
@@ -196,7 +214,7 @@ class Archive:
         magic, *_, named, extra = _LOCAL.unpack(head)
         if magic != _LOCAL_MAGIC or stream.read(named) != name.encode():
             raise self.error(f"{name} is not where the list of members says it is")
-        place = Place(info.header_offset + _LOCAL.size + named + extra, info.file_size)
+        place = Place(info.header_offset + _LOCAL.size + named + extra, info.file_size, info.CRC)
         if place.end > self.bytes - _END.size:
             raise self.error(f"{name} is cut off")
         return place

@@ -57,7 +57,8 @@ class MemberFacts:
 class EntryFacts:
     """A function of the file. signature: what it takes and gives (api/files/signatures.py); target: the chip that it
     was made for; graph: the member with its graph level, empty where there is none; npu: the member with its npu
-    level, for each chip; reports: the same for what `Program.report` says; options: what it is compiled with."""
+    level, for each chip; reports: the same for what `Program.report` says; options: what it is compiled with; open: of
+    a function with open sizes, these and its versions (api/files/writing.py), and then npu has no chips."""
 
     signature: Mapping[str, Any]
     target: str
@@ -65,6 +66,22 @@ class EntryFacts:
     npu: Mapping[str, str]
     reports: Mapping[str, str] = field(default_factory=dict[str, str])
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    open: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def chips(self) -> list[str]:
+        """Those that it is compiled for."""
+        return sorted(self.open["versions"] if self.open else self.npu)
+
+    @property
+    def named(self) -> list[str]:
+        """The members that it is in."""
+        found = [self.graph, *self.npu.values(), *self.reports.values()]
+        found += [row["graph"] for row in self.open.get("codes", ())]
+        for table in ("versions", "alone"):
+            for rows in self.open.get(table, {}).values():
+                found += [row.get(kind) or "" for row in rows for kind in ("npu", "report")]
+        return [name for name in found if name]
 
     def to_json(self) -> dict[str, Any]:
         """As the manifest has it."""
@@ -75,6 +92,7 @@ class EntryFacts:
             "npu": dict(self.npu),
             "reports": dict(self.reports),
             "options": dict(self.options),
+            **({"open": dict(self.open)} if self.open else {}),
         }
 
 
@@ -139,6 +157,7 @@ class Manifest:
                 entry.texts("npu"),
                 entry.texts("reports"),
                 entry.of("options", dict),
+                _open(entry),
             )
             for name, entry in found.each("entries")
         }
@@ -170,10 +189,9 @@ class Manifest:
             if member not in self.members or not 0 <= begin <= begin + size <= self.members[member].size:
                 raise ManifestError(f"its manifest has no place for the weight {key[:80]!r}")
         for name, entry in self.entries.items():
-            if entry.target not in entry.npu:
+            if entry.target not in entry.chips:
                 raise ManifestError(f"its entry {name[:80]!r} has no npu level for its own chip")
-            named = filter(None, (entry.graph, *entry.npu.values(), *entry.reports.values()))
-            missing = [member for member in named if member not in self.members]
+            missing = [member for member in entry.named if member not in self.members]
             if missing:
                 raise ManifestError(f"its entry {name[:80]!r} is in {missing[0][:80]!r}, which it has not")
         for member in self.plans.values():
@@ -181,6 +199,21 @@ class Manifest:
                 raise ManifestError(f"its plans are in {member[:80]!r}, which it has not")
         if self.sequence < 0:
             raise ManifestError("its sequence is below 0")
+
+
+def _open(entry: _Reader) -> dict[str, Any]:
+    """What an entry says of open sizes. Raises ManifestError where members of versions are not named as they are."""
+    found = entry.of("open", dict, {})
+    for row in _Reader(entry.what, found).of("codes", list) if found else ():
+        _Reader(f"a row of codes of {entry.what}", row).of("graph", str)
+    for table in ("versions", "alone") if found else ():
+        for _, rows in _Reader(entry.what, found).lists(table):
+            for row in rows:
+                own = _Reader(f"a row of {table} of {entry.what}", row)
+                for name in ("npu", "report"):
+                    if own.said.get(name) is not None:
+                        own.of(name, str)
+    return found
 
 
 class _Reader:
@@ -201,6 +234,13 @@ class _Reader:
     def each(self, name: str) -> list[tuple[str, _Reader]]:
         """The tables in a table, by name."""
         return [(key, _Reader(f"{self.what}'s {key[:80]!r}", value)) for key, value in self.of(name, dict).items()]
+
+    def lists(self, name: str) -> list[tuple[str, list[Any]]]:
+        """A table of lists."""
+        found = self.of(name, dict)
+        if not all(isinstance(value, list) for value in found.values()):
+            raise ManifestError(f"{self.what} has no lists as its {name}")
+        return [*found.items()]
 
     def texts(self, name: str) -> dict[str, str]:
         """A table of texts."""

@@ -13,6 +13,7 @@ from ..arguments.signature import CompileError
 from ..options import Options
 from ..program import Program, compile_source, run_passes
 from ..source import Source
+from .opened import open_program
 from .options import KEPT_OPTIONS, with_plans
 from .reading import ModelFile
 
@@ -48,6 +49,8 @@ def load(
     name, facts = file.entry(entry)
     chip = facts.target if target is None else Machine.named(target)
     options = _options_of(file, facts)
+    if facts.open:
+        return open_program(file, name, facts, chip, options)
     if chip not in facts.npu:
         origin = file.portable(name, facts, f"for {chip}")
         return compile_source(run_passes, origin, chip, with_plans(options, file.plans(chip)))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ...backends.report import Report
+from ...dialects.affine import Symbol
 from ...dialects.graph.stored import StoredBytes, given_by
+from ...dialects.sizes import Sizes
 from ...knowledge.file_plans import FilePlans
 from ...machine import Machine
 from ...modelfile.archive import Archive, ModelFileError
@@ -93,8 +96,10 @@ class ModelFile:
     def portable(self, name: str, facts: EntryFacts, how: str) -> Source:
         """A function before any pass. how: what else it would be compiled for. Raises ModelFileError where the file has
         no graph level of it."""
+        if facts.open:
+            raise self.archive.error(f"{name} has open sizes: say which")
         if not facts.graph:
-            has = ", ".join(sorted(facts.npu))
+            has = ", ".join(facts.chips)
             raise self.archive.error(f"{name} is for {has} alone: it has no graph level to compile {how}")
         signature = self.signature(facts)
         return Source(lambda: (self.module(facts.graph), signature), name)
@@ -111,25 +116,40 @@ class ModelFile:
             raise self.archive.error(f"it has no function {entry!r}; it has {names}")
         return entry, self.manifest.entries[entry]
 
-    def text(self, name: str) -> str:
-        """A member that is text, checked. Raises ModelFileError."""
+    def content(self, name: str) -> bytes:
+        """A member that is no weights, checked. Raises ModelFileError."""
         content = self.archive.read(name, MOST_TEXT)
         self._check(name, content)
+        return content
+
+    def text(self, name: str) -> str:
+        """A member that is text, checked. Raises ModelFileError."""
         try:
-            return content.decode()
+            return self.content(name).decode()
         except UnicodeDecodeError:
             raise self.archive.error(f"{name} is no text") from None
 
     def report(self, facts: EntryFacts, chip: str) -> Report | None:
         """What a function costs on a chip; None where the file does not say, or what it says follows from other rules
         than those of this process. Raises ModelFileError."""
-        if chip not in facts.reports:
+        return self.report_of(facts.reports.get(chip), chip)
+
+    def report_of(self, member: str | None, chip: str) -> Report | None:
+        """The report in a member, for a chip; None as for `report`. Raises ModelFileError."""
+        if member is None:
             return None
-        text = self.text(facts.reports[chip])
+        with self.reading(member):
+            return report_in(self.text(member), Machine.load(chip))
+
+    @contextmanager
+    def reading(self, what: str) -> Iterator[None]:
+        """What cannot be read is a ModelFileError, that names it."""
         try:
-            return report_in(text, Machine.load(chip))
-        except ValueError as error:
-            raise self.archive.error(f"{facts.reports[chip]} cannot be read: {error}") from None
+            yield
+        except ModelFileError:
+            raise
+        except Exception as error:  # of what anyone may have written
+            raise self.archive.error(f"{what} cannot be read: {' '.join(str(error).split())[:200]}") from None
 
     def plans(self, chip: str) -> FilePlans | None:
         """The plans that the file has for a chip; None where it has none. Raises ModelFileError."""
@@ -141,16 +161,14 @@ class ModelFile:
         if digest_of(content) != self.manifest.members[name].sha256:
             raise self.archive.error(f"{name} is damaged: its bytes are not those of the manifest")
 
-    def module(self, name: str) -> ModuleOp:
-        """The module of a member. Raises ModelFileError where it is none."""
+    def module(
+        self, name: str, symbols: Mapping[str, Symbol] | None = None, example: Sizes | None = None
+    ) -> ModuleOp:
+        """The module of a member; symbols, example: where it has open sizes, these with their bounds, and those for
+        which it is verified. Raises ModelFileError where it is none."""
         text = self.text(name)
-        try:
-            with given_by(self.stored):
-                return module_in(text, {}, {})
-        except ModelFileError:
-            raise
-        except Exception as error:  # of a text that anyone may have written
-            raise self.archive.error(f"{name} cannot be read: {' '.join(str(error).split())[:200]}") from None
+        with self.reading(name), given_by(self.stored):
+            return module_in(text, symbols or {}, example or {})
 
     def stored(self, key: str) -> StoredBytes:
         """The bytes of a weight. Raises ValueError where there are none."""
@@ -165,12 +183,12 @@ class ModelFile:
         for number in range(begin // CHUNK, -(-(begin + size) // CHUNK)):
             if (member, number) not in self._checked:
                 leaf = leaf_of(view[number * CHUNK : (number + 1) * CHUNK])
-                if leaf != self._leaves_of(member)[number * LEAF : (number + 1) * LEAF]:
+                if leaf != self.leaves_of(member)[number * LEAF : (number + 1) * LEAF]:
                     raise self.archive.error(f"{member} is damaged: a weight is not what the manifest says")
                 self._checked.add((member, number))
         return view[begin : begin + size]
 
-    def _leaves_of(self, member: str) -> bytes:
+    def leaves_of(self, member: str) -> bytes:
         """The hashes of the chunks of a member, checked."""
         if member not in self._leaves:
             leaves = self.archive.read(f"{member}.tree", MOST_TEXT)
@@ -199,7 +217,5 @@ class ModelFile:
 
     def signature(self, facts: EntryFacts) -> Signature:
         """What a function takes and gives. Raises ModelFileError."""
-        try:
+        with self.reading("what a function takes"):
             return signature_of(facts.signature, self.stored)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise self.archive.error(f"what a function takes cannot be read: {error}") from None

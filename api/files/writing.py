@@ -7,16 +7,16 @@ and verified; nothing of it is executed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import ArrayAttr, FileLineColLoc, LocationAttr, ModuleOp, StringAttr
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute
 
-from ...backends.report import Report
+from ...dialects.affine import Symbol
 from ...dialects.callbacks import KEY as CALLBACK
 from ...dialects.dtypes import numpy_dtype, size
 from ...dialects.graph.stored import StoredBytes, kept_by
@@ -36,14 +36,19 @@ from ...modelfile.manifest import (
 from ...modelfile.signing import SIGNATURE, sign
 from ...modelfile.weights import Tensor, root_of, shards_of
 from ...passes.pipeline import level_of
+from ...passes.templates import NoTemplate
 from ...support.files import FilePath
-from ..arguments.signature import CompileError
-from ..options import Options
-from ..source import Source
+from ..arguments.signature import CompileError, Signature
+from ..kept import version_facts
 from ..texts import text_of
+from .open_facts import inputs_facts, range_symbols, shapes_facts
 from .options import has_further, options_facts
+from .parts import ChipParts, OpenParts, ProgramParts
 from .reports import report_bytes
 from .signatures import signature_facts
+
+if TYPE_CHECKING:
+    from ..sizes.templates import Key, Version
 
 SAFETENSORS = {
     "f64": "F64",
@@ -63,29 +68,12 @@ SAFETENSORS = {
 """Element types as safetensors calls them; bytes of all others are U8."""
 
 
-@dataclass(frozen=True)
-class ChipParts:
-    """What of a program is written for a chip: its npu level; what it costs, None where that cannot be simulated; and
-    the plans of its kernels that were known before."""
-
-    module: ModuleOp
-    report: Report | None
-    plans: Sequence[Entry] = ()
-
-
-@dataclass(frozen=True)
-class ProgramParts:
-    """What of a program is written. chips: for each chip that it was compiled for; target: the one that it was made
-    for."""
-
-    source: Source
-    options: Options
-    target: str
-    chips: Mapping[str, ChipParts]
+Places = dict[str, tuple[str, int, int]]
+"""Of weights, by their keys: the member, the place of the first byte there, and how many bytes."""
 
 
 def write_programs(
-    programs: Mapping[str, ProgramParts],
+    programs: Mapping[str, ProgramParts | OpenParts],
     path: FilePath,
     weights: Mapping[str, Any],
     licence: str = "",
@@ -101,7 +89,7 @@ def write_programs(
         raise CompileError(f"save: weights: no program has an argument {unknown[0]!r}")
     plans = writer.known_plans()
     members, places = writer.members()
-    facts = {name: fact for name, _, fact in members}
+    facts = {member.name: fact for member, fact in members}
     manifest = Manifest(facts, entries, places, plans, _made_by(), licence, dict(metadata or {}), sequence)
     try:
         manifest.check()
@@ -111,7 +99,7 @@ def write_programs(
     first = [Member.of(MANIFEST, content)]
     if key is not None:
         first.append(Member.of(SIGNATURE, sign(content, key).to_bytes()))
-    write_archive(path, [*first, *(member for _, member, _ in members)])
+    write_archive(path, [*first, *(member for member, _ in members)])
 
 
 class _Writer:
@@ -138,22 +126,74 @@ class _Writer:
             self.tensors[key] = Tensor(kind, shape, view) if kind and whole else Tensor("U8", (len(view),), view)
         return key
 
-    def entry(self, name: str, parts: ProgramParts, weights: Mapping[str, Any]) -> EntryFacts:
+    def entry(self, name: str, parts: ProgramParts | OpenParts, weights: Mapping[str, Any]) -> EntryFacts:
         """A program as a function of the file. Raises CompileError."""
+        if isinstance(parts, OpenParts):
+            return self._open_entry(name, parts, weights)
         module, signature = parts.source.lower()
         graph = ""
         if level_of(module) == "graph" and not has_further(parts.options):
             graph = self._text(f"graph/{name}.mlir", module, name)
         npu, reports = dict[str, str](), dict[str, str]()
         for chip, own in sorted(parts.chips.items()):
-            npu[chip] = self._text(f"npu/{chip}/{name}.mlir", own.module, name)
-            self.plans.setdefault(chip, []).extend(own.plans)
-            if own.report is not None:
-                reports[chip] = self._member(f"report/{chip}/{name}.json", report_bytes(own.report))
+            npu[chip], report = self._chip(chip, name, own, name)
+            reports |= {} if report is None else {chip: report}
+        facts = self._signature(signature, weights, name)
+        return EntryFacts(facts, parts.target, graph, npu, reports, options_facts(parts.options))
+
+    def _open_entry(self, name: str, parts: OpenParts, weights: Mapping[str, Any]) -> EntryFacts:
+        """A program with open sizes as a function of the file. Raises CompileError."""
+        open_ = shapes_facts(parts.shapes)
+        open_["codes"] = []
+        for number, (ranges, code) in enumerate(() if has_further(parts.options) else parts.codes):
+            if (stored := code.stored()) is not None:
+                facts, content = stored
+                member = self._member(f"graph/{name}{f'_{number}' if number else ''}.{facts['kind']}", content)
+                open_["codes"].append({"ranges": [list(ends) for ends in ranges.values()], "graph": member, **facts})
+        open_["versions"] = {
+            chip: [
+                self._version(f"npu/{chip}/{name}", key, version, parts.shapes.symbols, name)
+                for key, version in sorted(own.ranges.items())
+            ]
+            for chip, own in sorted(parts.chips.items())
+        }
+        open_["alone"] = {
+            chip: [self._alone(chip, sizes, made, name) for sizes, made in sorted(own.alone.items())]
+            for chip, own in sorted(parts.chips.items())
+        }
+        facts = self._signature(parts.signature, weights, name) | {"inputs": inputs_facts(parts.shapes)}
+        return EntryFacts(facts, parts.target, "", {}, {}, options_facts(parts.options), open_)
+
+    def _version(
+        self, folder: str, key: Key, version: Version | NoTemplate, symbols: Mapping[str, Symbol], name: str
+    ) -> dict[str, Any]:
+        """A version for a range of sizes, or why there is none."""
+        said: dict[str, Any] = {"ranges": [list(ends) for ends in key]}
+        if isinstance(version, NoTemplate):
+            return said | {"reason": str(version)}
+        facts = version_facts(version.template, version.extras, range_symbols(symbols, key))
+        if facts is None:
+            return said | {"reason": "its text is read as another program"}
+        sizes = "_".join(str(low) if low == high else f"{low}to{high}" for low, high in key)
+        return said | facts | {"npu": self._text(f"{folder}_{sizes}.mlir", version.template.module, name)}
+
+    def _alone(self, chip: str, sizes: tuple[int, ...], made: ChipParts, name: str) -> dict[str, Any]:
+        """A program for sizes alone."""
+        npu, report = self._chip(chip, f"{name}_{'_'.join(map(str, sizes))}", made, name)
+        return {"sizes": list(sizes), "npu": npu, "report": report}
+
+    def _chip(self, chip: str, member: str, own: ChipParts, name: str) -> tuple[str, str | None]:
+        """Keeps what a program is on a chip; the names of the members of its npu level and of its report."""
+        self.plans.setdefault(chip, []).extend(own.plans)
+        npu = self._text(f"npu/{chip}/{member}.mlir", own.module, name)
+        report = None if own.report is None else report_bytes(own.report)
+        return npu, None if report is None else self._member(f"report/{chip}/{member}.json", report)
+
+    def _signature(self, signature: Signature, weights: Mapping[str, Any], name: str) -> dict[str, Any]:
+        """What a program takes and gives, with the weights that are arguments of it."""
         values = {key: value for key, value in weights.items() if signature.takes(key)}
         self.bound |= values.keys()
-        facts = signature_facts(signature, values, self.put, name)
-        return EntryFacts(facts, parts.target, graph, npu, reports, options_facts(parts.options))
+        return signature_facts(signature, values, self.put, name)
 
     def _text(self, member: str, module: ModuleOp, name: str) -> str:
         """Keeps a module as text; the name of its member. Raises CompileError for one that calls functions of this
@@ -180,19 +220,24 @@ class _Writer:
         lines = {chip: lines_of(entries) for chip, entries in self.plans.items()}
         return {chip: self._member(f"plans/{chip}.jsonl", text.encode()) for chip, text in lines.items() if text}
 
-    def members(self) -> tuple[list[tuple[str, Member, MemberFacts]], dict[str, tuple[str, int, int]]]:
+    def members(self) -> tuple[list[tuple[Member, MemberFacts]], Places]:
         """The members, what the manifest says of them, and the places of weights."""
         texts = sorted(self.texts.items(), key=lambda text: text[1].name)
-        found = [(member.name, member, MemberFacts(member.size, digest)) for digest, member in texts]
-        places: dict[str, tuple[str, int, int]] = {}
-        for number, shard in enumerate(shards_of(self.tensors)):
-            name, leaves = f"weights/{number}.safetensors", shard.leaves()
-            tree = Member.of(f"{name}.tree", leaves)
-            member = Member(name, shard.size, shard.parts(), PAGE)
-            found.append((name, member, MemberFacts(shard.size, root=root_of(leaves))))
-            found.append((tree.name, tree, MemberFacts(len(leaves), digest_of(leaves))))
-            places |= {key: (name, begin, size) for key, (begin, size) in shard.places.items()}
-        return found, places
+        weights, places = weight_members(self.tensors)
+        return [*((member, MemberFacts(member.size, digest)) for digest, member in texts), *weights], places
+
+
+def weight_members(tensors: Mapping[str, Tensor], first: int = 0) -> tuple[list[tuple[Member, MemberFacts]], Places]:
+    """Members of weights with their trees, what the manifest says of them, and the places of tensors, by their keys.
+    first: the number of the first one."""
+    found: list[tuple[Member, MemberFacts]] = []
+    places: Places = {}
+    for number, shard in enumerate(shards_of(tensors), first):
+        name, leaves = f"weights/{number}.safetensors", shard.leaves()
+        found.append((Member(name, shard.size, shard.parts(), PAGE), MemberFacts(shard.size, root=root_of(leaves))))
+        found.append((Member.of(f"{name}.tree", leaves), MemberFacts(len(leaves), digest_of(leaves))))
+        places |= {key: (name, begin, size) for key, (begin, size) in shard.places.items()}
+    return found, places
 
 
 def _made_by() -> dict[str, str]:

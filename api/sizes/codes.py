@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ...dialects.affine import Expr
-from ...dialects.sizes import Constraint, Size, size_text
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from ...dialects.affine import Expr, Symbol
+from ...dialects.dtypes import numpy_dtype
+from ...dialects.sizes import Constraint, Size, Sizes, parse_constraint, parse_size, size_text
 from ...machine import Machine
 from ...passes.templates import NoTemplate
 from .shapes import OpenShapes
@@ -39,8 +44,17 @@ class OpenCode(Protocol):
         """
         ...
 
+    def at(self, shapes: OpenShapes, sizes: Sizes, machine: Machine | None) -> ModuleOp:
+        """Its graph level for inputs of these shapes at given sizes. Raises FrontendError."""
+        ...
+
     def identity(self) -> Sequence[str]:
         """All that decides its graph level besides shapes, as text: it finds what is kept across processes."""
+        ...
+
+
+    def stored(self) -> tuple[dict[str, Any], bytes] | None:
+        """What it is as JSON and the content of a file, for `code_in`; None where it needs other files, too."""
         ...
 
 
@@ -70,12 +84,32 @@ class StableHloCode:
         leading = list(map(number, self.leading))
         return lower_open(self.content, self.entry, leading, inputs, decided, self.filename, machine)
 
+    def at(self, shapes: OpenShapes, sizes: Sizes, machine: Machine | None) -> ModuleOp:
+        from ...frontends.bindings import parse
+        from ...frontends.refining import refine
+        from ...frontends.stablehlo import convert_module
+
+        types = shapes.types(sizes)
+        values = {
+            i: np.array([sizes[n] for n in names], numpy_dtype(types[i][1])) for i, names in shapes.deciding.items()
+        }
+        name = Path(self.filename).name if self.filename else "program"
+        module = refine(parse(self.content, self.filename), [shape for shape, _ in types], values, name)
+        return convert_module(module, machine)
+
     def identity(self) -> Sequence[str]:
         from ...frontends.bindings import contents, parse
 
         text = contents(parse(self.content, self.filename))
         said = [*map(size_text, self.leading), *map(str, self.constraints)]
         return [text, self.entry, self.filename or "", *said]
+
+    def stored(self) -> tuple[dict[str, Any], bytes] | None:
+        from ...frontends.bindings import parse, portable
+
+        leading = [size_text(size) for size in self.leading]
+        facts = {"kind": STABLEHLO, "entry": self.entry, "leading": leading}
+        return {**facts, **_common(self)}, portable(parse(self.content, self.filename))
 
 
 @dataclass(frozen=True)
@@ -103,7 +137,39 @@ class TwCode:
             raise NoTemplate(f"{first.file.path}:{line}:{column}: {first.message}") from None
         return OpenModule(made.module, made.extras)
 
+    def at(self, shapes: OpenShapes, sizes: Sizes, machine: Machine | None) -> ModuleOp:
+        from ...frontends.text.frontend import lower_tw
+
+        return lower_tw(self.path, self.text, self.function, shapes.types(sizes)).module
+
     def identity(self) -> Sequence[str]:
         from ...frontends.text.frontend import tw_identity
 
         return ["tw", self.function or "", *tw_identity(self.path, self.text)]
+
+    def stored(self) -> tuple[dict[str, Any], bytes] | None:
+        from ...frontends.text.frontend import tw_identity
+
+        if len(tw_identity(self.path, self.text)) > 2:  # it imports files, or has weights in some
+            return None
+        return {"kind": TW, "function": self.function, **_common(self)}, self.text.encode()
+
+
+STABLEHLO, TW = "stablehlo", "tw"
+
+
+def _common(code: OpenCode) -> dict[str, Any]:
+    return {"constraints": list(map(str, code.constraints)), "donated": list(code.donated)}
+
+
+def code_in(facts: Mapping[str, Any], content: bytes, symbols: Mapping[str, Symbol], filename: str) -> OpenCode:
+    """What `stored` has said. Raises KeyError, TypeError, ValueError or SizeError for what it has not."""
+    constraints = tuple(parse_constraint(said, symbols) for said in facts["constraints"])
+    donated = tuple(flag is True for flag in facts["donated"])
+    if facts["kind"] == TW:
+        function = facts["function"]
+        return TwCode(filename, content.decode(), None if function is None else str(function), donated, constraints)
+    if facts["kind"] != STABLEHLO:
+        raise ValueError(f"{str(facts['kind'])[:40]!r} is no kind of program")
+    leading = tuple(parse_size(said, symbols) for said in facts["leading"])
+    return StableHloCode(content, str(facts["entry"]), leading, filename, donated, constraints)

@@ -41,6 +41,8 @@ from ..arguments.parameters import INPUTS, Parameters, title_of
 from ..arguments.signature import Signature, is_key, signature_of, types_of
 from ..arguments.specs import symbolic_shapes
 from ..files.names import named_file
+from ..files.opened import open_source_in
+from ..files.reading import ModelFile
 from ..sources import Source, as_compile_error, called, content_of, main_inputs, origin_of, stage_of, tw_text
 from .codes import OpenCode, StableHloCode, TwCode
 from .dispatched import chooses, source_of_dispatch
@@ -66,8 +68,11 @@ def open_source_of(
 
     Raises CompileError.
     """
-    if named_file(source) is not None:
-        return None
+    if (named := named_file(source)) is not None:
+        with as_compile_error():
+            file = ModelFile(named[0])
+            name, facts = file.entry(named[1])
+            return open_source_in(file, name, facts, None) if facts.open else None
     if callable(source) or stage_of(source) is not None:
         if stage_of(source) == "Exported":
             return None if args or kwargs else _of_export(source, target)
@@ -336,8 +341,7 @@ def _of_stablehlo(content: bytes, filename: str | None, machine: Machine | None)
     """StableHLO whose inputs have open dimensions: each is a symbol, called `arg1_0` for dimension 0 of %arg1, and
     so is each input whose value decides shapes, `arg0`."""
     from ...frontends.bindings import parse
-    from ...frontends.refining import open_inputs, refine
-    from ...frontends.stablehlo import convert_module
+    from ...frontends.refining import open_inputs
 
     with as_compile_error():
         module = parse(content, filename)
@@ -365,13 +369,8 @@ def _of_stablehlo(content: bytes, filename: str | None, machine: Machine | None)
 
     def specialize(sizes: Sizes) -> Source:
         def lower() -> tuple[ModuleOp, Signature]:
-            types = shapes.types(sizes)
-            values = {
-                i: np.array([sizes[n] for n in names], numpy_dtype(dims[i][1]))
-                for i, names in deciding.items()
-            }
             with as_compile_error():
-                made = convert_module(refine(module, [shape for shape, _ in types], values, name), machine)
+                made = code.at(shapes, sizes, machine)
             return made, Signature(main_inputs(made, name))
 
         return Source(lower, name)
@@ -379,7 +378,8 @@ def _of_stablehlo(content: bytes, filename: str | None, machine: Machine | None)
     def signature(sizes: Sizes) -> Signature:
         return Signature(shapes.types(sizes))
 
-    whole = ForAllSizes(lambda _: StableHloCode(content, "main", (), filename), signature)
+    code = StableHloCode(content, "main", (), filename)
+    whole = ForAllSizes(lambda _: code, signature)
     return OpenSource(name, shapes, specialize, parameters=INPUTS, whole=whole)
 
 
@@ -491,7 +491,8 @@ def sized_origin(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any], ta
         if any(is_symbolic(n) for leaf in leaves for n in getattr(leaf, "shape", ())):
             name = title_of(source) if callable(source) else "the program"
             raise CompileError(f"{name}: symbolic shapes are for functions that tw.compile takes: give sizes")
-    if not args or kwargs or callable(source) or stage_of(source) is not None:
+    is_file = named_file(source) is not None
+    if not is_file and (not args or kwargs or callable(source) or stage_of(source) is not None):
         return origin_of(source, args, kwargs, target)
     is_tw = isinstance(source, str | Path) and find_tw(str(source)) is not None
     open_ = None if is_tw else open_source_of(source, (), {}, target)

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
@@ -92,6 +92,18 @@ class Version:
         return SharedExecutables(self.template)
 
 
+class StoredVersions(Protocol):
+    """Versions that are known before they are asked for. ranges: those that have some."""
+
+    @property
+    def ranges(self) -> Sequence[Key]: ...
+
+    def find(self, key: Key, symbols: Mapping[str, Symbol]) -> tuple[Template, Extras] | NoTemplate | None:
+        """The version for a range, or why it has none; None where that is not known. symbols: its sizes, those of which
+        it has several."""
+        ...
+
+
 class SizedProgram(Program):
     """A version at given sizes. extras: what its @main takes behind its inputs, numbers that follow from the sizes;
     upper: gives its module at a level above npu. compile_alone: compiles a source for its sizes alone."""
@@ -155,6 +167,13 @@ class SizedProgram(Program):
             return self._upper(level)
 
 
+def typical_sizes(symbols: Mapping[str, Symbol]) -> dict[str, int]:
+    """A typical size of each symbol, within its bounds."""
+    return {
+        s.name: max(s.lower, TYPICAL if s.upper is None else min(s.upper, TYPICAL)) for s in symbols.values()
+    }
+
+
 def range_of(size: int, symbol: Symbol) -> tuple[int, int]:
     """The range of a size, its ends included, within the bounds of its symbol: that between powers of two, above HALVED
     the half of it."""
@@ -181,8 +200,10 @@ class Versions:
         compile_alone: Callable[[Source], Program],
         dispatch: Dispatch,
         name: str,
+        stored: StoredVersions | None = None,
     ) -> None:
         """dispatch: gets a case for each range; name: what lists call the program."""
+        self._stored = stored
         self._dispatch = dispatch
         self._alone, self._name = compile_alone, name
         self._kept = KeptPrograms.of(options.cache, target, options.stages())
@@ -233,14 +254,18 @@ class Versions:
         guard = guard_text(ranges, found.template.constraints)
         self._dispatch.add_version(guard, name, [size for size, _ in found.extras])
 
-    def lower_typical(self, specialize: Callable[[Sizes], Source]) -> None:
-        """Compiles the version for the range of a typical size of each symbol, within its bounds. specialize: gives the
-        program for sizes."""
-        symbols = self._shapes.symbols.values()
-        sizes = [max(s.lower, TYPICAL if s.upper is None else min(s.upper, TYPICAL)) for s in symbols]
-        key = tuple(range_of(n, symbol) for n, symbol in zip(sizes, symbols, strict=True))
+    def lower_first(self, specialize: Callable[[Sizes], Source]) -> None:
+        """Has the versions that are stored, or else compiles the one for the range of a typical size of each symbol,
+        within its bounds. specialize: gives the program for sizes."""
+        if self._stored is not None and self._stored.ranges:
+            for key in self._stored.ranges:
+                largest = {name: high for name, (_, high) in zip(self._shapes.symbols, key, strict=True)}
+                self.lower(key, specialize(largest))
+            return
+        sizes = typical_sizes(self._shapes.symbols)
+        key = tuple(range_of(sizes[name], symbol) for name, symbol in self._shapes.symbols.items())
         if any(low < high for low, high in key):
-            self.lower(key, specialize(dict(zip(self._shapes.symbols, sizes, strict=True))))
+            self.lower(key, specialize(sizes))
         else:
             self._dispatch.add_alone("", "all sizes are numbers")
 
@@ -272,6 +297,11 @@ class Versions:
     def _compiled(self, key: Key, source: Source) -> Version | NoTemplate:
         """The version for a range, or why there is none. source: the program for sizes in it."""
         named, known = self._named(key)
+        if self._stored is not None:
+            symbols = {s.name: s for size in known.values() for s in symbols_of(size)}
+            stored = self._stored.find(key, symbols)
+            if stored is not None:
+                return stored if isinstance(stored, NoTemplate) else Version(*stored)
         example = {name: high for name, (_, high) in named.items()}
         if not self._shapes.allows(example):
             return NoTemplate("the largest sizes of the range break a constraint of the program")

@@ -1,0 +1,157 @@
+"""Programs with open sizes in model files: they are loaded with the versions that they have there, and are compiled for
+other sizes and chips from what they are for all sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ...backends.report import Report
+from ...dialects.affine import Symbol
+from ...dialects.graph.donation import donate
+from ...dialects.sizes import Sizes, parse_constraint
+from ...machine import Machine
+from ...modelfile.manifest import EntryFacts
+from ...passes.templates import PLANNED, NoTemplate, Template
+from ..arguments.signature import Signature
+from ..kept import Extras, version_of
+from ..options import Options
+from ..prepared import prepared
+from ..program import Program, compile_source, run_passes
+from ..sizes.codes import OpenCode, code_in
+from ..sizes.dynamic import DynamicProgram, OpenSource
+from ..sizes.templates import ForAllSizes, Key, Ranges, Versions
+from ..source import Source
+from ..sources import entry_of
+from .open_facts import shapes_in
+from .options import with_plans
+from .reading import ModelFile
+
+NOT_FOR_ALL = "the file has no graph level of it for these sizes"
+
+
+@dataclass
+class StoredSource(Source):
+    """The source for sizes that a file has a program for. signature: how it is called; npu: gives its npu level;
+    reported: what it costs."""
+
+    signature: Signature | None = None
+    npu: Callable[[], ModuleOp] | None = None
+    reported: Callable[[], Report | None] | None = None
+
+
+def open_source_in(file: ModelFile, name: str, facts: EntryFacts, chip: str | None) -> OpenSource:
+    """A function with open sizes of a file. chip: whose programs for sizes alone are taken; None for none. Raises
+    ModelFileError."""
+    with file.reading(f"what {name} takes"):
+        signature = file.signature(facts)
+        shapes = shapes_in(facts.open, facts.signature["inputs"])
+        codes = Codes(file, name, facts, shapes.symbols)
+        alone = {tuple(row["sizes"]): row for row in facts.open["alone"].get(chip, ())}
+    machine = None if chip is None else Machine.load(chip)
+
+    def signature_at(sizes: Sizes) -> Signature:
+        return replace(signature, inputs=shapes.types(sizes))
+
+    def specialize(sizes: Sizes) -> Source:
+        def lower() -> tuple[ModuleOp, Signature]:
+            code = codes.at(sizes)
+            made = code.at(shapes, sizes, machine)
+            if any(code.donated):
+                donate(entry_of(made), code.donated)
+            return made, signature_at(sizes)
+
+        row = alone.get(tuple(sizes[symbol] for symbol in shapes.symbols))
+        if row is None or chip is None:
+            return Source(lower, name)
+        reported = partial(file.report_of, row.get("report"), chip)
+        return StoredSource(
+            lower, name, signature=signature_at(sizes), npu=partial(file.module, row["npu"]), reported=reported
+        )
+
+    whole = ForAllSizes(codes.of, signature_at)
+    return OpenSource(name, shapes, specialize, signature.in_tree, signature.parameters, whole)
+
+
+def open_program(file: ModelFile, name: str, facts: EntryFacts, chip: str, options: Options) -> DynamicProgram:
+    """A function with open sizes of a file as a program for a chip. Raises ModelFileError."""
+    rows: Sequence[Mapping[str, Any]] = facts.open["versions"].get(chip, ())
+    if chip not in facts.chips:
+        options = with_plans(options, file.plans(chip))
+    with file.reading(f"the versions of {name}"):
+        stored = StoredRanges(file, {tuple((low, high) for low, high in row["ranges"]): row for row in rows}, options)
+    origin = open_source_in(file, name, facts, chip)
+    return DynamicProgram(
+        origin, partial(_version, chip, options), chip, options, partial(Versions, stored=stored)
+    )
+
+
+def _version(chip: str, options: Options, source: Source) -> Program:
+    """The program for sizes that no version is for."""
+    if isinstance(source, StoredSource) and source.npu is not None and source.signature is not None:
+        return Program(source, source.npu, source.signature, chip, options, reported=source.reported)
+    return compile_source(run_passes, prepared(source, options, chip), chip, options)
+
+
+class StoredRanges:
+    """The versions of a program that a file has for a chip."""
+
+    def __init__(self, file: ModelFile, rows: Mapping[Key, Mapping[str, Any]], options: Options) -> None:
+        self.file, self.rows = file, rows
+        self.stages = tuple(stage for stage in options.stages() if stage.name in PLANNED)
+
+    @property
+    def ranges(self) -> Sequence[Key]:
+        """Those that it has versions for."""
+        return [*self.rows]
+
+    def find(self, key: Key, symbols: Mapping[str, Symbol]) -> tuple[Template, Extras] | NoTemplate | None:
+        """The version for a range. Raises ModelFileError."""
+        row = self.rows.get(key)
+        if row is None:
+            return None
+        if "reason" in row:
+            return NoTemplate(str(row["reason"]))
+        with self.file.reading(str(row.get("npu"))):
+            return version_of(row, partial(self.file.module, row["npu"], symbols), symbols, self.stages)
+
+
+class Codes:
+    """What a function is for ranges of sizes, which is read where it is asked for."""
+
+    def __init__(self, file: ModelFile, name: str, facts: EntryFacts, symbols: Mapping[str, Symbol]) -> None:
+        """Raises ValueError, KeyError, TypeError or SizeError for what cannot be read."""
+        self.file, self.name, self.symbols = file, name, symbols
+        self.rows: list[tuple[Ranges, Mapping[str, Any]]] = []
+        for row in facts.open["codes"]:
+            code_in(row, b"", symbols, "")
+            ends = ((int(low), int(high)) for low, high in row["ranges"])
+            self.rows.append((dict(zip(symbols, ends, strict=True)), row))
+
+    def at(self, sizes: Sizes) -> OpenCode:
+        """What it is for given sizes. Raises ModelFileError."""
+        for ranges, row in self.rows:
+            if all(low <= sizes[name] <= high for name, (low, high) in ranges.items()):
+                code = self._read(row)
+                if all(c.met_by(sizes) for c in code.constraints):
+                    return code
+        said = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        raise self.file.archive.error(f"{self.name} is not for {said}: {NOT_FOR_ALL}")
+
+    def of(self, ranges: Ranges) -> OpenCode:
+        """What it is for ranges of sizes, constraints included. Raises NoTemplate, and ModelFileError."""
+        within = {name: Symbol(name, low, high) for name, (low, high) in ranges.items()}
+        for own, row in self.rows:
+            if all(own[name][0] <= low and high <= own[name][1] for name, (low, high) in ranges.items()):
+                code = self._read(row)
+                if all(parse_constraint(str(c), within).always() is not False for c in code.constraints):
+                    return code
+        raise NoTemplate(NOT_FOR_ALL)
+
+    def _read(self, row: Mapping[str, Any]) -> OpenCode:
+        with self.file.reading(row["graph"]):
+            return code_in(row, self.file.content(row["graph"]), self.symbols, row["graph"].rpartition("/")[2])
