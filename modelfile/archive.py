@@ -149,13 +149,13 @@ class Archive:
         """What is wrong with the file, with its name."""
         return ModelFileError(f"{self.path}: {what}")
 
-    def view(self, name: str) -> memoryview:
-        """The bytes of a member as they are mapped: they are read where somebody looks at them. Raises
-        ModelFileError."""
+    def view(self, name: str, begin: int = 0, end: int | None = None) -> memoryview:
+        """The bytes of a member, or those from one place in it to another, as they are mapped: they are read where
+        somebody looks at them. Raises ModelFileError."""
         place = self.places.get(name)
         if place is None:
             raise self.error(f"it has no {name}")
-        return memoryview(self._map)[place.begin : place.end]
+        return memoryview(self._map)[place.begin : place.end][begin:end]
 
     def read(self, name: str, most: int) -> bytes:
         """The bytes of a member that has no more than so many. Raises ModelFileError."""

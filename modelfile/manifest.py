@@ -138,7 +138,7 @@ class Manifest:
             said = json.loads(content)
         except (ValueError, RecursionError):
             raise ManifestError("its manifest is no JSON") from None
-        found = _Reader("its manifest", said)
+        found = JsonTable("its manifest", said)
         if found.of("format", str) != FORMAT:
             raise ManifestError("it is no model file of Tilewright")
         version = found.of("version", int)
@@ -201,22 +201,22 @@ class Manifest:
             raise ManifestError("its sequence is below 0")
 
 
-def _open(entry: _Reader) -> dict[str, Any]:
+def _open(entry: JsonTable) -> dict[str, Any]:
     """What an entry says of open sizes. Raises ManifestError where members of versions are not named as they are."""
     found = entry.of("open", dict, {})
-    for row in _Reader(entry.what, found).of("codes", list) if found else ():
-        _Reader(f"a row of codes of {entry.what}", row).of("graph", str)
+    for row in JsonTable(entry.what, found).of("codes", list) if found else ():
+        JsonTable(f"a row of codes of {entry.what}", row).of("graph", str)
     for table in ("versions", "alone") if found else ():
-        for _, rows in _Reader(entry.what, found).lists(table):
+        for _, rows in JsonTable(entry.what, found).lists(table):
             for row in rows:
-                own = _Reader(f"a row of {table} of {entry.what}", row)
+                own = JsonTable(f"a row of {table} of {entry.what}", row)
                 for name in ("npu", "report"):
                     if own.said.get(name) is not None:
                         own.of(name, str)
     return found
 
 
-class _Reader:
+class JsonTable:
     """Fields of JSON, each of the type that it has to be."""
 
     def __init__(self, what: str, said: Any) -> None:
@@ -231,9 +231,9 @@ class _Reader:
             raise ManifestError(f"{self.what} has no {name}")
         return value
 
-    def each(self, name: str) -> list[tuple[str, _Reader]]:
+    def each(self, name: str) -> list[tuple[str, JsonTable]]:
         """The tables in a table, by name."""
-        return [(key, _Reader(f"{self.what}'s {key[:80]!r}", value)) for key, value in self.of(name, dict).items()]
+        return [(key, JsonTable(f"{self.what}'s {key[:80]!r}", value)) for key, value in self.of(name, dict).items()]
 
     def lists(self, name: str) -> list[tuple[str, list[Any]]]:
         """A table of lists."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
@@ -28,7 +28,7 @@ LEAF = 32
 """Bytes of a hash."""
 
 
-def leaf_of(chunk: bytes | bytearray | memoryview) -> bytes:
+def leaf_of(chunk: bytes | memoryview) -> bytes:
     """The hash of a chunk: another one than that of a node with the same bytes (RFC 6962, section 2.1)."""
     return sha256(b"\0" + bytes(chunk)).digest()
 
@@ -41,6 +41,22 @@ def root_of(leaves: bytes) -> str:
         pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
         level = [sha256(b"\1" + b"".join(pair)).digest() if len(pair) == 2 else pair[0] for pair in pairs]
     return level[0].hex() if level else sha256(b"").hexdigest()
+
+
+def chunks_of(parts: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+    """Bytes that come in parts of any sizes, in chunks: all but the last one are whole."""
+    chunk = bytearray()
+    for part in parts:
+        at = 0
+        while at < len(part):
+            taken = part[at : at + CHUNK - len(chunk)]
+            chunk += taken
+            at += len(taken)
+            if len(chunk) == CHUNK:
+                yield bytes(chunk)
+                chunk.clear()
+    if chunk:
+        yield bytes(chunk)
 
 
 class Tensor(NamedTuple):
@@ -74,19 +90,7 @@ class Shard:
 
     def leaves(self) -> bytes:
         """The hashes of its chunks."""
-        found, chunk = bytearray(), bytearray()
-        for part in self.parts():
-            at = 0
-            while at < len(part):
-                taken = part[at : at + CHUNK - len(chunk)]
-                chunk += taken
-                at += len(taken)
-                if len(chunk) == CHUNK:
-                    found += leaf_of(chunk)
-                    chunk.clear()
-        if chunk or not found:
-            found += leaf_of(chunk)
-        return bytes(found)
+        return b"".join(map(leaf_of, chunks_of(self.parts()))) or leaf_of(b"")
 
 
 def shards_of(tensors: Mapping[str, Tensor]) -> list[Shard]:
