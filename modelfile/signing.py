@@ -11,8 +11,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from ..support.files import FilePath, read_plain
-from .archive import ModelFileError
-from .manifest import canonical
+from .archive import Archive, Member, ModelFileError
+from .manifest import MANIFEST, canonical
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
@@ -32,7 +32,15 @@ DOMAIN = b"tilewright-model manifest 1\0"
 
 ED25519, ECDSA = "Ed25519", "ECDSA-P256-SHA256"
 
-MISSING = "signatures need cryptography: pip install 'tilewright[sign]'"
+MISSING = "signatures and sealed files need cryptography: pip install 'tilewright[sign]'"
+
+
+def check_cryptography() -> None:
+    """Raises ModelFileError where there is no cryptography."""
+    try:
+        import cryptography  # noqa: F401
+    except ImportError:
+        raise ModelFileError(MISSING) from None
 
 
 @dataclass(frozen=True)
@@ -64,11 +72,10 @@ class Signature:
 def sign(manifest: bytes, key: FilePath) -> Signature:
     """The signature of a manifest by the private key in a PEM file, the same one each time. Raises ModelFileError for
     what is no such key, and OSError."""
-    try:
-        from cryptography.hazmat.primitives import hashes, serialization
-        from cryptography.hazmat.primitives.asymmetric import ec, ed25519
-    except ImportError:
-        raise ModelFileError(MISSING) from None
+    check_cryptography()
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+
     try:
         private = serialization.load_pem_private_key(read_plain(key), None)
     except (ValueError, TypeError):
@@ -82,14 +89,26 @@ def sign(manifest: bytes, key: FilePath) -> Signature:
     raise ModelFileError(f"{key}: keys are Ed25519, or ECDSA over P-256")
 
 
+def signed_manifest(manifest: bytes, key: FilePath | None) -> list[Member]:
+    """The members of a manifest, and of its signature where a private key is given. Raises what `sign` raises."""
+    made = [Member.of(MANIFEST, manifest)]
+    return made if key is None else [*made, Member.of(SIGNATURE, sign(manifest, key).to_bytes())]
+
+
+def signature_in(archive: Archive) -> Signature | None:
+    """The signature of a file, if it has one. Raises ModelFileError."""
+    if SIGNATURE not in archive.places:
+        return None
+    return Signature.of_bytes(archive.read(SIGNATURE, MOST_SIGNATURE))
+
+
 def public_keys(paths: Sequence[FilePath]) -> dict[str, PublicKey]:
     """The public keys in PEM files, of which each may have several, by their digests. Raises ModelFileError for a file
     without one, and OSError."""
-    try:
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric import ec, ed25519
-    except ImportError:
-        raise ModelFileError(MISSING) from None
+    check_cryptography()
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+
     found: dict[str, PublicKey] = {}
     for path in paths:
         blocks = read_plain(path).split(b"-----END PUBLIC KEY-----")[:-1]
