@@ -29,6 +29,7 @@ from ..dialects.npu.places import arena_of
 from ..dialects.npu.structure import KernelOp
 from ..dialects.text import verify as verify_module
 from ..machine import DEFAULT_TARGET, Machine
+from ..modelfile.keys import Secret
 from ..passes.npu.check import removable_flags
 from ..passes.pipeline import Stage, check_pinnable, level_of, run_pipeline
 from ..support.collector import collector_paused
@@ -349,9 +350,11 @@ class Program:
         metadata: Mapping[str, str] | None = None,
         sequence: int = 0,
         sign: str | Path | None = None,
+        encrypt: Secret | None = None,
     ) -> None:
         """Writes the program to a file that outlives the process, as `tw.save` does."""
-        write_programs({ENTRY: self.parts(targets)}, path, weights or {}, licence, metadata, sequence, sign)
+        parts = {ENTRY: self.parts(targets)}
+        write_programs(parts, path, weights or {}, licence, metadata, sequence, sign, encrypt)
 
     def parts(self, targets: Sequence[str] = ()) -> ProgramParts:
         """What of it a file has, compiled for further chips as well. Raises CompileError."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from ...machine import Machine
+from ...modelfile.keys import Secret
 from ...modelfile.manifest import EntryFacts
 from ...support.files import FilePath
 from ..arguments.signature import CompileError
@@ -23,6 +24,7 @@ def load(
     target: str | None = None,
     entry: str | None = None,
     *,
+    key: Secret | None = None,
     trusted: FilePath | Sequence[FilePath] = (),
     least_sequence: int = 0,
 ) -> Program:
@@ -32,17 +34,18 @@ def load(
         path: A file that `tw.save` or `Program.save` has written.
         target: The chip; the first one that the file has, where it is None. One that it has not is compiled for.
         entry: The function; it may be left out where the file has one.
+        key: What the file is sealed with: `tw.Secret.of_key_file(path)`; for a plain file none.
         trusted: PEM files of public keys, one of which has to have signed the file; none: it need not be signed.
         least_sequence: The earliest release that is taken.
 
     Raises:
-        ModelFileError: The file is none of ours, is damaged, not signed by who is trusted, of an earlier release, or
-            has no such function.
+        ModelFileError: The file is none of ours, is damaged, sealed with another key, not signed by who is trusted,
+            of an earlier release, or has no such function.
         CompileError: It cannot be compiled for the chip.
         MachineError: There is no such chip.
         OSError: The file cannot be read.
     """
-    file, keys = ModelFile(path), [trusted] if isinstance(trusted, str | os.PathLike) else trusted
+    file, keys = ModelFile(path, key), [trusted] if isinstance(trusted, str | os.PathLike) else trusted
     if keys:
         file.trusted_by(keys)
     file.no_older_than(least_sequence)

@@ -14,15 +14,16 @@ from ...dialects.graph.stored import StoredBytes, given_by
 from ...dialects.sizes import Sizes
 from ...knowledge.file_plans import FilePlans
 from ...machine import Machine
-from ...modelfile.archive import Archive, ModelFileError
+from ...modelfile.archive import ModelFileError
+from ...modelfile.keys import Secret
 from ...modelfile.manifest import MANIFEST, MOST_MANIFEST, EntryFacts, Manifest, ManifestError, digest_of
-from ...modelfile.signing import MOST_SIGNATURE, SIGNATURE, check_signed
-from ...modelfile.signing import Signature as Signed
+from ...modelfile.signing import SIGNATURE
 from ...modelfile.weights import CHUNK, LEAF, leaf_of, root_of
 from ...support.files import FilePath
 from ..arguments.signature import Signature
 from ..source import Source
 from ..texts import module_in
+from .opening import OuterFile
 from .reports import report_in
 from .signatures import signature_of
 
@@ -30,16 +31,16 @@ MOST_TEXT = 1 << 30
 """Bytes of a program's text, at most."""
 
 
-class ModelFile:
+class ModelFile(OuterFile):
     """A file of programs that is open: what it has, and its programs. Weights are mapped: what nobody uses is not
     read, and what is used is checked then."""
 
-    def __init__(self, path: FilePath) -> None:
-        """Raises ModelFileError, and OSError."""
-        self.archive = Archive(path)
-        self._content = self.archive.read(MANIFEST, MOST_MANIFEST)
+    def __init__(self, path: FilePath, key: Secret | None = None) -> None:
+        """key: what it is sealed with; None for that of `opened_with`. Raises ModelFileError, and OSError."""
+        super().__init__(path)
+        self.archive = self.opened(key)
         try:
-            self.manifest = Manifest.of_bytes(self._content)
+            self.manifest = Manifest.of_bytes(self.archive.read(MANIFEST, MOST_MANIFEST))
         except ManifestError as error:
             raise self.archive.error(str(error)) from None
         self._check_members()
@@ -57,28 +58,18 @@ class ModelFile:
             if found[name] != size:
                 raise self.archive.error(f"{name} has {found[name]} bytes, and {size} by the manifest")
 
-    def trusted_by(self, keys: Sequence[FilePath]) -> str:
-        """The digest of the key that has signed the file, which is in one of these PEM files. Raises ModelFileError
-        where none of them has, and OSError."""
-        try:
-            signature = None
-            if SIGNATURE in self.archive.places:
-                signature = Signed.of_bytes(self.archive.read(SIGNATURE, MOST_SIGNATURE))
-            return check_signed(self._content, signature, keys)
-        except ModelFileError as error:
-            raise self.archive.error(str(error)) from None
-
-    def no_older_than(self, sequence: int) -> None:
-        """Raises ModelFileError for a file of a release before one that is trusted."""
-        if self.manifest.sequence < sequence:
-            said = f"its release is {self.manifest.sequence}, and none before {sequence} is taken"
-            raise self.archive.error(said)
+    @property
+    def sequence(self) -> int:
+        """The number of its release."""
+        return self.manifest.sequence
 
     def check_whole(self) -> None:
-        """Reads all of it. Raises ModelFileError where something is damaged."""
+        """Reads all of it, a chunk of weights at a time. Raises ModelFileError where something is damaged."""
+        super().check_whole()
         for name, facts in self.manifest.members.items():
             if facts.root:
-                self._bytes(name, 0, facts.size)
+                for begin in range(0, facts.size, CHUNK):
+                    self._bytes(name, begin, min(CHUNK, facts.size - begin))
             else:
                 self._check(name, self.archive.view(name))
 
@@ -179,14 +170,15 @@ class ModelFile:
 
     def _bytes(self, member: str, begin: int, size: int) -> memoryview:
         """Bytes of a member of weights, whose chunks are checked the first time. Raises ModelFileError."""
-        view = self.archive.view(member)
-        for number in range(begin // CHUNK, -(-(begin + size) // CHUNK)):
+        first, behind = begin // CHUNK, -(-(begin + size) // CHUNK)
+        view = self.archive.view(member, first * CHUNK, behind * CHUNK)
+        for number in range(first, behind):
             if (member, number) not in self._checked:
-                leaf = leaf_of(view[number * CHUNK : (number + 1) * CHUNK])
+                leaf = leaf_of(view[(number - first) * CHUNK :][:CHUNK])
                 if leaf != self.leaves_of(member)[number * LEAF : (number + 1) * LEAF]:
                     raise self.archive.error(f"{member} is damaged: a weight is not what the manifest says")
                 self._checked.add((member, number))
-        return view[begin : begin + size]
+        return view[begin - first * CHUNK :][:size]
 
     def leaves_of(self, member: str) -> bytes:
         """The hashes of the chunks of a member, checked."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...modelfile.keys import Secret
 from ...support.files import FilePath
 from ..arguments.signature import CompileError
 from ..program import Program
@@ -22,6 +23,7 @@ def save(
     metadata: Mapping[str, str] | None = None,
     sequence: int = 0,
     sign: FilePath | None = None,
+    encrypt: Secret | None = None,
 ) -> None:
     """Writes programs to a file, each as a function of its own, in one step.
 
@@ -34,6 +36,7 @@ def save(
         licence, metadata: What the file is to say of itself.
         sequence: A number that grows with each release.
         sign: A PEM file with a private key, Ed25519 or ECDSA over P-256, that signs the file.
+        encrypt: A key or a passphrase, without which nobody can read what is in the file: `tw.Secret.of_key_file(path)`.
 
     Raises:
         CompileError: A program cannot be in a file: sizes are open, it calls functions of this process, or its
@@ -44,4 +47,4 @@ def save(
     if not given:
         raise CompileError("save: there is no program to save")
     parts = {name: program.parts(targets) for name, program in given.items()}
-    write_programs(parts, path, weights or {}, licence, metadata, sequence, sign)
+    write_programs(parts, path, weights or {}, licence, metadata, sequence, sign, encrypt)

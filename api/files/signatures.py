@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ class _Defaults(Mapping[str, Any]):
     """Values of arguments, which are read where they are asked for."""
 
     def __init__(self, facts: Mapping[str, Any], stored: Give) -> None:
-        self.facts, self.stored = facts, stored
+        self.facts, self.stored = facts, cache(stored)
 
     def __getitem__(self, name: str) -> Any:
         import jax

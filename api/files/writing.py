@@ -25,15 +25,16 @@ from ...dialects.source_places import without_folder
 from ...knowledge.base import Entry
 from ...knowledge.file_plans import lines_of
 from ...modelfile.archive import PAGE, Member, write_archive
+from ...modelfile.keys import Secret
 from ...modelfile.manifest import (
-    MANIFEST,
     EntryFacts,
     Manifest,
     ManifestError,
     MemberFacts,
     digest_of,
 )
-from ...modelfile.signing import SIGNATURE, sign
+from ...modelfile.sealing import sealed_members
+from ...modelfile.signing import signed_manifest
 from ...modelfile.weights import Tensor, root_of, shards_of
 from ...passes.pipeline import level_of
 from ...passes.templates import NoTemplate
@@ -80,8 +81,10 @@ def write_programs(
     metadata: Mapping[str, str] | None = None,
     sequence: int = 0,
     key: FilePath | None = None,
+    secret: Secret | None = None,
 ) -> None:
-    """Writes programs to a file, as `save` has it; key: the private key that signs it."""
+    """Writes programs to a file, as `save` has it; key: the private key that signs it; secret: what it is sealed
+    with."""
     writer = _Writer()
     entries = {name: writer.entry(name, parts, weights) for name, parts in programs.items()}
     unknown = sorted({*weights} - writer.bound)
@@ -96,10 +99,10 @@ def write_programs(
     except ManifestError as error:
         raise CompileError(f"save: {error}") from None
     content = manifest.to_bytes()
-    first = [Member.of(MANIFEST, content)]
-    if key is not None:
-        first.append(Member.of(SIGNATURE, sign(content, key).to_bytes()))
-    write_archive(path, [*first, *(member for member, _ in members)])
+    rest = [member for member, _ in members]
+    whole = [*signed_manifest(content, key), *rest] if secret is None else sealed_members(
+        content, rest, secret, sequence, key)  # fmt: skip
+    write_archive(path, whole)
 
 
 class _Writer:

@@ -1,0 +1,72 @@
+"""A model file before it is opened: what can be said of it without its key, and who has that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+
+from ...modelfile.archive import Archive, ModelFileError
+from ...modelfile.keys import Secret
+from ...modelfile.manifest import MANIFEST, MOST_MANIFEST
+from ...modelfile.sealing import Unsealed, check_sealed, seal_of
+from ...modelfile.signing import check_signed, signature_in
+from ...support.collecting import collecting
+from ...support.files import FilePath
+
+_SECRET: ContextVar[Secret | None] = ContextVar("secret", default=None)
+
+
+def opened_with(secret: Secret) -> AbstractContextManager[Secret]:
+    """Model files that are named inside, without a key of their own, are opened with a secret."""
+    return collecting(_SECRET, secret)
+
+
+class OuterFile:
+    """A file from outside. outer: its members as they lie there; seal: what it says without its key, None for a plain
+    file."""
+
+    def __init__(self, path: FilePath) -> None:
+        """Raises ModelFileError, and OSError."""
+        self.outer = Archive(path)
+        self.seal = seal_of(self.outer)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is sealed, and inside of nobody's `opened_with`."""
+        return self.seal is not None and _SECRET.get() is None
+
+    @property
+    def sequence(self) -> int:
+        """The number of its release."""
+        return 0 if self.seal is None else self.seal.sequence
+
+    def opened(self, key: Secret | None = None) -> Archive | Unsealed:
+        """Its members. key: what it is sealed with; None for that of `opened_with`. Raises ModelFileError."""
+        secret = key or _SECRET.get()
+        if self.seal is None and secret is None:
+            return self.outer
+        if self.seal is None:
+            raise self.outer.error("it is not sealed: leave the key or passphrase out")
+        if secret is None:
+            noun = self.seal.noun
+            raise self.outer.error(f"it is sealed with a {noun}: give that, as --{noun} FILE or tw.load(key=...)")
+        return Unsealed(self.outer, self.seal, secret)
+
+    def trusted_by(self, keys: Sequence[FilePath]) -> str:
+        """The digest of the key that has signed the file, which is in one of these PEM files. Raises ModelFileError
+        where none of them has, and OSError."""
+        try:
+            return check_signed(self.outer.read(MANIFEST, MOST_MANIFEST), signature_in(self.outer), keys)
+        except ModelFileError as error:
+            raise self.outer.error(str(error)) from None
+
+    def no_older_than(self, sequence: int) -> None:
+        """Raises ModelFileError for a file of a release before one that is trusted."""
+        if self.sequence < sequence:
+            raise self.outer.error(f"its release is {self.sequence}, and none before {sequence} is taken")
+
+    def check_whole(self) -> None:
+        """Reads all of a sealed file as it lies there. Raises ModelFileError where something is damaged."""
+        if self.seal is not None:
+            check_sealed(self.outer, self.seal)
