@@ -24,10 +24,12 @@ from .configured import settle_config
 from .grammar import PROGRAM, make_parser
 from .interrupt import interrupted
 from .outputs import outputs_of
+from .secret import READ as SECRETS
+from .secret import opened_as_said
 from .targets import settle_target, several
 
 _INPUTS = ("source", "inputs", "target", "records", "table", "quant_config", "config", "data", "profile")
-_READ = (*_INPUTS, "against", "stages", "quality")
+_READ = (*_INPUTS, "against", "stages", "quality", *SECRETS)
 """Arguments that name files, or what is in a file: `model.py:fn`."""
 
 
@@ -86,7 +88,7 @@ def _run(given: list[str]) -> int:
     os.environ.pop("JAX_DISABLE_JIT", None)  # JAX lowers nothing with it
     from .commands.programs import COMMANDS
 
-    with outputs.writing(), silent(getattr(args, "quiet", False)):
+    with outputs.writing(), silent(getattr(args, "quiet", False)), opened_as_said(args):
         return COMMANDS[args.command](args)
 
 

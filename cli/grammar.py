@@ -20,6 +20,7 @@ from .commands.overflow import add_parser as add_overflow
 from .commands.pack import add_parser as add_pack
 from .common import OneLineParser
 from .help import texts
+from .secret import add_secret
 from .switches import add_switches
 
 PROGRAM = "tilewright"
@@ -140,6 +141,7 @@ def _common() -> OneLineParser:
         metavar="NPZ",
         help="inputs from an .npz file, in its order; for a function of arrays, not of pytrees",
     )
+    add_secret(inputs)
     _choices(choices)
     choices.add_argument(
         "--config",
@@ -318,6 +320,10 @@ def _add_output(command: AddCommand) -> None:
     emit.add_argument("--emit", choices=levels, default="npu", help="default npu; tw: the graph as .tw text")
     emit.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout; FILE.twm: a model file")
     emit.add_argument("--sign", metavar="KEY.pem", help="the private key that signs a model file")
+    emit.add_argument("--encrypt-key", metavar="FILE", help="the key that seals a model file: 32 bytes, or hexadecimal")
+    emit.add_argument(
+        "--encrypt-passphrase", metavar="FILE", help="or a passphrase that does: a file, env:VARIABLE, or ask"
+    )
     emit.add_argument("--sequence", type=int, metavar="N", help="the number of a model file's release")
 
 

@@ -61,7 +61,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tilewright autotune model.py:forward --data batches.npz --space precision=f16,int8 --metric energy",
         "tilewright report model.py:forward --shapes 'f32[b,64],f32[64,32]' --config best_config.json",
     ),
-    "inspect": ("tilewright inspect model.twm",),
+    "inspect": ("tilewright inspect model.twm", "tilewright inspect sealed.twm --key model.key"),
     "verify-file": ("tilewright verify-file model.twm --require-signature trusted.pem",),
     "kb": (
         "tilewright kb list",

@@ -40,6 +40,7 @@ from ..output import (
     write_reproducer,
 )
 from ..outputs import write_output
+from ..secret import encrypting
 from ..source import SourceSpec, find_function, source_of, user_code
 from ..targets import several, side_by_side
 from . import inspect
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from ...api.program import Program
     from ...api.sizes.memory_pool import ProgramPool
     from ...backends.report import Report
+    from ...modelfile.keys import Secret
     from ...verification.results import Verification
 
 
@@ -250,12 +252,13 @@ def trace(args: argparse.Namespace) -> int:
 
 def emit(args: argparse.Namespace) -> int:
     """Prints or writes the program at a level, or as a model file."""
+    secret = encrypting(args)
     program = _emitted(args)
     if args.output is not None and args.output.endswith(SUFFIX):
-        return _saved(args, program)
-    for name in ("sign", "sequence"):
+        return _saved(args, program, secret)
+    for name in ("sign", "sequence", "encrypt_key", "encrypt_passphrase"):
         if getattr(args, name) is not None:
-            raise CliError(f"--{name} is for model files: give one, as in -o model{SUFFIX}")
+            raise CliError(f"--{name.replace('_', '-')} is for model files: give one, as in -o model{SUFFIX}")
     with working(f"printing the {args.emit} level"):
         text = (program.tw() if args.emit == "tw" else program.ir(args.emit)).rstrip() + "\n"
     if args.output is not None:
@@ -270,12 +273,12 @@ def emit(args: argparse.Namespace) -> int:
     return 0
 
 
-def _saved(args: argparse.Namespace, program: Program) -> int:
-    """Writes a program to a model file."""
+def _saved(args: argparse.Namespace, program: Program, secret: Secret | None) -> int:
+    """Writes a program to a model file, sealed where there is a secret."""
     if args.emit != "npu":
         raise CliError(f"--emit {args.emit}: a {SUFFIX} file has the levels that it needs: leave --emit out")
     with working(f"writing {args.output}"):
-        program.save(args.output, sign=args.sign, sequence=args.sequence or 0)
+        program.save(args.output, sign=args.sign, sequence=args.sequence or 0, encrypt=secret)
     if args.json:
         print_json({"source": args.source, "target": program.target, "output": args.output})
     return 0

@@ -1,0 +1,80 @@
+"""Keys and passphrases of model files on the command line: in files, in the environment, or asked for."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from ..api.files.names import named_file
+from .common import CliError
+
+if TYPE_CHECKING:
+    from ..modelfile.keys import Secret
+
+ASK = "ask"
+"""What asks for a passphrase on the terminal."""
+
+VARIABLE = "env:"
+"""What stands before the name of an environment variable with a passphrase."""
+
+READ = ("key", "passphrase", "encrypt_key", "encrypt_passphrase")
+"""Arguments that name files with secrets."""
+
+
+def add_secret(group: argparse._ActionsContainer) -> None:
+    """Adds what a sealed model file is opened with."""
+    group.add_argument("--key", metavar="FILE", help="the key that a .twm file is sealed with: 32 bytes, or hexadecimal")
+    group.add_argument(
+        "--passphrase", metavar="FILE", help="the passphrase that it is sealed with: a file, env:VARIABLE, or ask"
+    )
+
+
+def opened_as_said(args: argparse.Namespace) -> AbstractContextManager[Any]:
+    """Inside, model files are opened with the secret of a command line. Raises CliError, ModelFileError and OSError."""
+    key, passphrase = (getattr(args, name, None) for name in ("key", "passphrase"))
+    if key is None and passphrase is None:
+        return nullcontext()
+    source = getattr(args, "file", None)
+    if source is None and named_file(args.source) is None:
+        option = "--key" if passphrase is None else "--passphrase"
+        raise CliError(f"{args.source}: {option} is for sealed model files")
+    from ..api.files.opening import opened_with
+
+    return opened_with(_secret(key, passphrase, "--", f"passphrase of {source or args.source}: "))
+
+
+def encrypting(args: argparse.Namespace) -> Secret | None:
+    """What the model file that a command writes is sealed with. Raises CliError, ModelFileError and OSError."""
+    key, passphrase = args.encrypt_key, args.encrypt_passphrase
+    if key is None and passphrase is None:
+        return None
+    return _secret(key, passphrase, "--encrypt-", f"new passphrase of {args.output}: ", "the same again: ")
+
+
+def _secret(key: str | None, passphrase: str | None, option: str, *prompts: str) -> Secret:
+    """A key, or a passphrase, which is asked for with each of these prompts. option: what names of options begin
+    with."""
+    from ..modelfile.keys import Secret
+
+    if passphrase is None:
+        assert key is not None
+        return Secret.of_key_file(key)
+    if key is not None:
+        raise CliError(f"give either {option}key or {option}passphrase")
+    if passphrase == ASK:
+        if not sys.stdin.isatty():
+            raise CliError(f"{option}passphrase {ASK}: there is no terminal to ask on")
+        first, *others = map(getpass.getpass, prompts)
+        if any(other != first for other in others):
+            raise CliError(f"{option}passphrase {ASK}: the two passphrases differ")
+        return Secret.of_passphrase(first)
+    if not passphrase.startswith(VARIABLE):
+        return Secret.of_passphrase_file(passphrase)
+    value = os.environ.get(passphrase.removeprefix(VARIABLE))
+    if value is None:
+        raise CliError(f"{option}passphrase {passphrase}: there is no such environment variable")
+    return Secret.of_passphrase(value, passphrase)
