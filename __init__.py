@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .frontends.custom import custom_call
     from .machine import Machine, MachineError
     from .modelfile.archive import ModelFileError
+    from .modelfile.keys import Secret
     from .passes.pins import Schedule
     from .passes.quantized.recipes import ProductChoice, QuantConfig
     from .quantization.fake import fake_quant
@@ -60,6 +61,7 @@ __all__ = [
     "QuantConfig",
     "Quantized",
     "Schedule",
+    "Secret",
     "SimulationError",
     "Tuned",
     "Verification",
@@ -127,6 +129,7 @@ def __getattr__(name: str) -> Any:
         "save": ".api.files.saving",
         "update": ".api.files.updating",
         "ModelFileError": ".modelfile.archive",
+        "Secret": ".modelfile.keys",
         **dict.fromkeys(("bounded", "compress", "nms", "nonzero", "unique"), ".api.sizes.bounded"),
         "DynamicProgram": ".api.sizes.dynamic",
         "Options": ".api.options",
