@@ -36,7 +36,7 @@ def save(
         licence, metadata: What the file is to say of itself.
         sequence: A number that grows with each release.
         sign: A PEM file with a private key, Ed25519 or ECDSA over P-256, that signs the file.
-        encrypt: A key or a passphrase, without which nobody can read what is in the file: `tw.Secret.of_key_file(path)`.
+        encrypt: A key or a passphrase that seals the file, such as `tw.Secret.of_key_file(path)`.
 
     Raises:
         CompileError: A program cannot be in a file: sizes are open, it calls functions of this process, or its
