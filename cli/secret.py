@@ -27,9 +27,9 @@ READ = ("key", "passphrase", "encrypt_key", "encrypt_passphrase")
 
 def add_secret(group: argparse._ActionsContainer) -> None:
     """Adds what a sealed model file is opened with."""
-    group.add_argument("--key", metavar="FILE", help="the key that a .twm file is sealed with: 32 bytes, or hexadecimal")
+    group.add_argument("--key", metavar="FILE", help="what a .twm file is sealed with: 32 bytes, or hexadecimal")
     group.add_argument(
-        "--passphrase", metavar="FILE", help="the passphrase that it is sealed with: a file, env:VARIABLE, or ask"
+        "--passphrase", metavar="FILE", help="or the passphrase that it is sealed with: a file, env:VARIABLE, or ask"
     )
 
 
