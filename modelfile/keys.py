@@ -38,9 +38,9 @@ class Stretching:
     """What scrypt is asked for a passphrase (RFC 7914, section 2): a power of two of blocks of 128 `r` bytes, and how
     many times it goes through them."""
 
-    n: int = 1 << 17
-    r: int = 8
-    p: int = 1
+    n: int
+    r: int
+    p: int
 
     def to_json(self) -> Mapping[str, Any]:
         """As a manifest has it."""
@@ -58,9 +58,14 @@ class Stretching:
         found = Stretching(*(said.of(name, int) for name in ("n", "r", "p")))
         power = found.n > 1 and found.n & (found.n - 1) == 0
         if not (power and 1 <= found.p <= MOST_PASSES and 1 <= found.r <= MOST_STRETCHING // 128 // found.n):
-            raise ManifestError(f"its key is derived by scrypt with n={found.n}, r={found.r}, p={found.p}: no more "
-                                f"than {MOST_STRETCHING >> 20} MiB and {MOST_PASSES} passes are taken")  # fmt: skip
+            asked = ", ".join(f"{name}={str(value)[:20]}" for name, value in vars(found).items())
+            raise ManifestError(f"its key is derived by scrypt with {asked}: n is a power of two, and no more than "
+                                f"{MOST_STRETCHING >> 20} MiB and {MOST_PASSES} passes are taken")  # fmt: skip
         return found
+
+
+STRETCHING = Stretching(1 << 17, 8, 1)
+"""What a new file asks: 128 MiB, and more than half a second."""
 
 
 @dataclass(frozen=True)

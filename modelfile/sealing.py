@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 
 from ..support.files import FilePath
 from .archive import Archive, Member, ModelFileError, Place
-from .keys import KEY_BYTES, Secret, Stretching, derived
+from .keys import KEY_BYTES, STRETCHING, Secret, Stretching, derived
 from .manifest import (
     MANIFEST,
     MOST_MANIFEST,
@@ -189,7 +189,7 @@ def sealed_members(
     """The members of a sealed file, to be written one after the other: the plain manifest, and its signature by the
     private key in a PEM file if there is one, are known behind all others. manifest: of what is inside. Raises
     ModelFileError."""
-    stretching = Stretching() if secret.is_passphrase else None
+    stretching = STRETCHING if secret.is_passphrase else None
     salt = secret.salt(manifest, stretching)
     master = secret.master(salt, stretching)
     chunks = _Chunks(derived(master, salt, b"data"))
