@@ -81,6 +81,7 @@ FILES = {
     "build/fuzz/seed_323.py": MODEL,
     "key.pem": KEY,
     "trusted.pem": TRUSTED,
+    "model.key": "0123456789abcdef" * 4,
     "buffers.csv": "id,lower,upper,size\na,0,2,100\nb,1,3,200\n",
 }
 """Files that pages speak of and do not define."""
