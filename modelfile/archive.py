@@ -121,11 +121,11 @@ def _check_writable(archive: zipfile.ZipFile, member: Member) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a member is in a file, in bytes, and their CRC-32 as the file says it."""
+    """Where a member is in a file, in bytes, and their CRC-32 as the file says it; 0 where it is sealed."""
 
     begin: int
     size: int
-    crc: int
+    crc: int = 0
 
     @property
     def end(self) -> int:

@@ -15,8 +15,7 @@ from ...dialects.dtypes import numpy_dtype
 from ...modelfile.archive import ALIGNMENT, PAGE, Member, write_archive
 from ...modelfile.crc import changed_crc
 from ...modelfile.manifest import MANIFEST, EntryFacts, MemberFacts, digest_of
-from ...modelfile.signing import SIGNATURE
-from ...modelfile.signing import sign as signature_of
+from ...modelfile.signing import SIGNATURE, signed_manifest
 from ...modelfile.weights import CHUNK, LEAF, Tensor, leaf_of, root_of
 from ...support.files import FilePath
 from ..arguments.signature import CompileError
@@ -50,10 +49,12 @@ def update(
 
     Raises:
         ModelFileError: The file is none of ours, is damaged or not signed by who is trusted.
-        CompileError: It has no such weight, or one of another shape or dtype.
+        CompileError: It is sealed, has no such weight, or one of another shape or dtype.
         OSError: A file cannot be read or written.
     """
     file = ModelFile(path)
+    if file.seal is not None:
+        raise CompileError(f"update: {path} is sealed, so that all of it changes: save its programs anew")
     if trusted:
         file.trusted_by(trusted)
     found = _new_tensors(file, weights)
@@ -85,10 +86,7 @@ def update(
         raise CompileError("update: the sequence of a release is not below 0")
     made = replace(file.manifest, members=members, entries=entries, weights=places, sequence=release)
     content = made.to_bytes()
-    first = [Member.of(MANIFEST, content)]
-    if sign is not None:
-        first.append(Member.of(SIGNATURE, signature_of(content, sign).to_bytes()))
-    write_archive(output, [*first, *written.values()])
+    write_archive(output, [*signed_manifest(content, sign), *written.values()])
 
 
 def _may_go(file: ModelFile, key: str) -> bool:
