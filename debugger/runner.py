@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.dialects import func
 from xdsl.ir import Operation
 
-from ..backends.stepper import Race, Session, StepFault, StepProgram
+from ..backends.stepper import Race, StepFault, StepProgram, StepRun
 from ..backends.stepper.cores import SteppedCore
 from ..backends.stepper.launch import SteppedLaunch
 from ..dialects.base import source_of
@@ -73,7 +73,7 @@ class Runner:
         self._begin()
 
     def _begin(self) -> None:
-        self.session: Session = self.program.session(self.arrays, self.sizes)
+        self.session: StepRun = self.program.session(self.arrays, self.sizes)
         self.position = 0
         """How many instructions it came to: the number of the one that it is at."""
         self.fault: StepFault | None = None

@@ -13,7 +13,7 @@ import numpy as np
 from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
-from ..backends.stepper import Session
+from ..backends.stepper import StepRun
 from ..backends.stepper.cores import SteppedCore
 from ..backends.stepper.device import Region, Tensor
 from ..backends.stepper.marks import Mark
@@ -99,7 +99,7 @@ class NameScope:
     op: the instruction or command that the program is at.
     """
 
-    def __init__(self, session: Session, listing: Listing, core: SteppedCore | None, op: Operation) -> None:
+    def __init__(self, session: StepRun, listing: Listing, core: SteppedCore | None, op: Operation) -> None:
         self.session, self.listing, self.core, self.op = session, listing, core, op
 
     def value(self, name: str) -> SSAValue:

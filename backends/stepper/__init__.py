@@ -2,6 +2,6 @@
 
 from .errors import Race, StepFault
 from .program import StepProgram
-from .session import Session
+from .session import StepRun
 
-__all__ = ["StepProgram", "Race", "Session", "StepFault"]
+__all__ = ["StepProgram", "Race", "StepRun", "StepFault"]

@@ -31,7 +31,7 @@ from .marks import Mark
 from .streams import Place, Streams, bytes_of
 
 if TYPE_CHECKING:
-    from .session import Session
+    from .session import StepRun
 
 Steps = Iterator[SteppedCore]
 
@@ -77,7 +77,7 @@ class Functions:
 class HostRun(HostVisitor[Steps]):
     """A run of a host program. held: what each value stands for: a tensor of the device, or an array of the host."""
 
-    def __init__(self, session: Session, held: Mapping[SSAValue, Tensor | np.ndarray]) -> None:
+    def __init__(self, session: StepRun, held: Mapping[SSAValue, Tensor | np.ndarray]) -> None:
         self.session, self.device = session, session.device
         self.held: dict[SSAValue, Any] = dict(held)
         self.streams = Streams() if session.races and session.program.is_parallel else None

@@ -22,7 +22,7 @@ from .order import BlockOrder
 from .plan import KernelPlan
 
 if TYPE_CHECKING:
-    from .session import Session
+    from .session import StepRun
 
 
 def kind_of(mark: Mark) -> str:
@@ -43,7 +43,7 @@ class SteppedLaunch:
 
     def __init__(
         self,
-        session: Session,
+        session: StepRun,
         op: LaunchOp,
         plan: KernelPlan,
         tensors: Sequence[Tensor],

@@ -24,7 +24,7 @@ from ...dialects.sizes import Sizes
 from ...machine import Machine
 from .host import Functions
 from .plan import KernelPlan
-from .session import Session
+from .session import StepRun
 
 NO_SIZES: Sizes = {}
 
@@ -99,7 +99,7 @@ class StepProgram:
     def compile(self, at: Sizes = NO_SIZES) -> None:
         """Nothing: an instruction is run as it is."""
 
-    def session(self, arrays: Sequence[Any], at: Sizes = NO_SIZES, races: bool | None = None) -> Session:
+    def session(self, arrays: Sequence[Any], at: Sizes = NO_SIZES, races: bool | None = None) -> StepRun:
         """A run that has not begun. Raises TypeError for arguments of the wrong number, shape or dtype."""
         given = [np.asarray(x) for x in arrays]
         block = self.functions.main.body.block
@@ -110,7 +110,7 @@ class StepProgram:
             shape = tuple(value_at(n, at) for n in want.shape)
             if x.shape != shape or x.dtype != numpy_dtype(want.element):
                 raise TypeError(f"argument {i} of @main is {want}, got {x.dtype}{list(x.shape)}")
-        return Session(self, given, at, self.races if races is None else races)
+        return StepRun(self, given, at, self.races if races is None else races)
 
     def __call__(self, *arrays: Any) -> list[Any]:
         """The results of `@main`. Raises TypeError as `session` does, and StepFault."""

@@ -33,7 +33,7 @@ NUMBER_BYTES = 32
 """Room for a number of the host that travels with a launch."""
 
 
-class Session:
+class StepRun:
     """A run of a program on some arrays.
 
     `step()` runs the instruction that the program is at and gives the next one as a `StepEvent`, None at the end; so

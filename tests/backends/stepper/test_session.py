@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.backends.stepper import Session, StepProgram
+from tilewright.backends.stepper import StepProgram, StepRun
 from tilewright.backends.stepper.events import StepEvent, byte_ranges, said_by
 
 X = np.linspace(-2, 2, 64 * 100, dtype=np.float32).reshape(64, 100)
@@ -21,7 +21,7 @@ def exponential(x: Any) -> Any:
     return jnp.exp(x) * 2 + 1
 
 
-def session(fn: Any = exponential, *args: np.ndarray, **how: Any) -> Session:
+def session(fn: Any = exponential, *args: np.ndarray, **how: Any) -> StepRun:
     args = args or (X,)
     program = tw.compile(fn, *args).executable("step")
     assert isinstance(program, StepProgram)
@@ -38,7 +38,7 @@ def test_a_session_gives_every_instruction_before_it_runs() -> None:
     np.testing.assert_array_equal(run.results()[0], np.asarray(tw.compile(exponential, X)(X, mode="step")))
 
 
-def first(run: Session, name: str) -> StepEvent:
+def first(run: StepRun, name: str) -> StepEvent:
     return next(e for e in run if e.op.name == name)
 
 
