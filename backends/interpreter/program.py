@@ -100,7 +100,7 @@ class Executable:
         known = {*self.host.block.args, *fixed}
         if memory == "typed":
             with jax.enable_x64(True):
-                self.constants = {op.result: held(op.value.data.array()) for op in constants}
+                self.constants = {op.result: held(op.value.data.array(), own=True) for op in constants}
         self.heavy: dict[structure.KernelOp, bool] = {}
         self.functions: dict[Block, list[PythonStep]] = {}
         """What Python does for functions that are called, each planned and compiled once."""

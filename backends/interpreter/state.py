@@ -45,12 +45,12 @@ def storage(value: SSAValue) -> GmType:
     return GmType.of(shape_in(held), held.element_type)
 
 
-def held(x: Any) -> Array:
-    """An array of the host as a device tensor holds it."""
+def held(x: Any, own: bool = False) -> Array:
+    """An array of the host as a device tensor holds it. own: as `on_device` has it."""
     if isinstance(x, Tracer):
         return side_by_side(x)
     if np.dtype(x.dtype).kind != "c":
-        return on_device(x)
+        return on_device(x, own)
     whole = np.ascontiguousarray(x)
     return on_device(whole.reshape(-1).view(np.real(whole).dtype).reshape(*x.shape, 2))
 
