@@ -45,10 +45,23 @@ def load(
         MachineError: There is no such chip.
         OSError: The file cannot be read.
     """
+    return program_of(opened(path, key, trusted, least_sequence), target, entry)
+
+
+def opened(
+    path: FilePath, key: Secret | None = None, trusted: FilePath | Sequence[FilePath] = (), least_sequence: int = 0
+) -> ModelFile:
+    """A file that is signed by who is trusted, and of no earlier release than is taken. key: what it is sealed with.
+    Raises ModelFileError, and OSError."""
     file, keys = ModelFile(path, key), [trusted] if isinstance(trusted, str | os.PathLike) else trusted
     if keys:
         file.trusted_by(keys)
     file.no_older_than(least_sequence)
+    return file
+
+
+def program_of(file: ModelFile, target: str | None = None, entry: str | None = None) -> Program:
+    """A program of a file that is open: several have its weights in the same memory. Raises as `load` does."""
     name, facts = file.entry(entry)
     chip = facts.target if target is None else Machine.named(target)
     options = _options_of(file, facts)

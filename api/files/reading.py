@@ -180,6 +180,17 @@ class ModelFile(OuterFile):
                 self._checked.add((member, number))
         return view[begin - first * CHUNK :][:size]
 
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of its members of weights."""
+        return sum(facts.size for facts in self.manifest.members.values() if facts.root)
+
+    @property
+    def touched_bytes(self) -> int:
+        """Bytes of them that were read so far, in whole chunks."""
+        sizes = self.manifest.members
+        return sum(min(CHUNK, sizes[member].size - number * CHUNK) for member, number in [*self._checked])
+
     def leaves_of(self, member: str) -> bytes:
         """The hashes of the chunks of a member, checked."""
         if member not in self._leaves:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -81,20 +80,27 @@ def signature_of(facts: Mapping[str, Any], stored: Give) -> Signature:
 
 
 class _Defaults(Mapping[str, Any]):
-    """Values of arguments, which are read where they are asked for."""
+    """Values of arguments, which are read when they are first asked for: arrays of JAX, in the memory that the file is
+    mapped to."""
 
     def __init__(self, facts: Mapping[str, Any], stored: Give) -> None:
-        self.facts, self.stored = facts, cache(stored)
+        self.facts, self.stored = facts, stored
+        self.found: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         import jax
 
-        said = self.facts[name]
-        leaves = [
-            np.frombuffer(self.stored(key).view, numpy_dtype(dtype)).reshape(shape)
-            for shape, dtype, key in said["leaves"]
-        ]
-        return jax.tree.unflatten(structure_of(said["tree"]), leaves)
+        if any(leaf.is_deleted() for leaf in jax.tree.leaves(self.found.get(name))):
+            del self.found[name]  # it was donated
+        if name not in self.found:
+            said = self.facts[name]
+            with jax.enable_x64(True):
+                leaves = [
+                    jax.device_put(np.frombuffer(self.stored(key).view, numpy_dtype(dtype)).reshape(shape))
+                    for shape, dtype, key in said["leaves"]
+                ]
+            self.found[name] = jax.tree.unflatten(structure_of(said["tree"]), leaves)
+        return self.found[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.facts)
