@@ -165,6 +165,10 @@ class Program:
         """What messages call each flat input: its path in the arguments, such as `params['w']`, or its number."""
         return self._signature.names
 
+    def takes(self, name: str) -> bool:
+        """Whether an argument has this name."""
+        return self._signature.takes(name)
+
     @property
     def levels(self) -> tuple[Level, ...]:
         """The levels the program has: from the one its source is written in down to npu."""
