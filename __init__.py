@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import pruning, training
+    from . import pruning, serving, training
     from .api.compiling import compile, debug, verify
     from .api.debugging import debugging
     from .api.files.loading import load
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from .passes.quantized.recipes import ProductChoice, QuantConfig
     from .quantization.fake import fake_quant
     from .quantization.quantize import Quantized, quantize
+    from .serving.session import Session
+    from .serving.streams import SessionError
     from .support.plugins import AddedPass, Plugin, PluginError
     from .tuning.autotune import Autotuned, autotune
     from .tuning.checklist import Checklist, checklist
@@ -62,6 +64,8 @@ __all__ = [
     "Quantized",
     "Schedule",
     "Secret",
+    "Session",
+    "SessionError",
     "SimulationError",
     "Tuned",
     "Verification",
@@ -82,6 +86,7 @@ __all__ = [
     "pruning",
     "quantize",
     "save",
+    "serving",
     "training",
     "tune",
     "unique",
@@ -106,7 +111,7 @@ def __getattr__(name: str) -> Any:
         near = get_close_matches(name.lower(), lower, 1)
         hint = f"; did you mean tw.{lower[near[0]]}?" if near else f"; it has {', '.join(__all__)}"
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name)
-    if name in ("pruning", "training"):
+    if name in ("pruning", "serving", "training"):
         return import_module(f".{name}", __name__)
     homes = {
         **{
@@ -125,6 +130,8 @@ def __getattr__(name: str) -> Any:
         "Configuration": ".tuning.configuration",
         **dict.fromkeys(("compile", "debug", "verify"), ".api.compiling"),
         "debugging": ".api.debugging",
+        "Session": ".serving.session",
+        "SessionError": ".serving.streams",
         "load": ".api.files.loading",
         "save": ".api.files.saving",
         "update": ".api.files.updating",
