@@ -197,11 +197,19 @@ PLOTS = (".svg", ".png", ".pdf")
 
 
 def write_plot(path: FilePath, figure: Any, dpi: int) -> None:
-    """Writes a figure of matplotlib in one step, in the format that the name ends with. Raises OSError, and ValueError
-    for a format that there is not."""
-    drawn = BytesIO()
-    figure.savefig(drawn, format=Path(path).suffix.removeprefix("."), dpi=dpi)
-    write_whole(path, drawn.getvalue())
+    """Writes a figure of matplotlib in one step, in the format that the name ends with: the same figure makes the same
+    bytes. Raises OSError, and ValueError for a format that there is not."""
+    write_whole(path, drawn_bytes(figure, Path(path).suffix.removeprefix("."), dpi))
+
+
+def drawn_bytes(figure: Any, format: str, dpi: int) -> bytes:
+    """A figure of matplotlib in a format. Raises ValueError for one that there is not."""
+    import matplotlib
+
+    drawn, dates = BytesIO(), {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    with matplotlib.rc_context({"svg.hashsalt": "tilewright"}):
+        figure.savefig(drawn, format=format, dpi=dpi, metadata=dates.get(format))
+    return drawn.getvalue()
 
 
 def write_part(page: FilePath, begin: str, end: str, part: str) -> None:
