@@ -23,14 +23,15 @@ def bytes_in(text: str) -> int | None:
     return int(count) or None if count < MOST else None
 
 
-_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 def seconds_in(given: str | float) -> float:
-    """A time of at least 0 seconds, from a number or from text such as "300s", "5m" or "1h". Raises ValueError."""
+    """A time of at least 0 seconds, from a number or from text such as "2ms", "300s", "5m" or "1h". Raises
+    ValueError."""
     if isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given < MOST:
         return float(given)
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h|)\s*", given) if isinstance(given, str) else None
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|m|min|h|)\s*", given) if isinstance(given, str) else None
     if found is None:
         raise ValueError(f"{given!r} is no time, such as 300s, 5m or 1h")
     return float(found[1]) * _SECONDS[found[2]]
