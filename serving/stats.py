@@ -25,7 +25,7 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 def quantiles(values: Iterable[float], names: Iterable[str] = ("p50", "p90", "p99")) -> dict[str, float]:
     """Percentiles of values by name; 0 where there are none."""
-    found = np.fromiter(values, np.float64)
+    found = values if isinstance(values, np.ndarray) else np.fromiter(values, np.float64)
     if not found.size:
         return dict.fromkeys(names, 0.0)
     at = np.quantile(found, [QUANTILES[name] for name in names], method="inverted_cdf")
