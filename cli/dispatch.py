@@ -28,7 +28,7 @@ from .secret import READ as SECRETS
 from .secret import opened_as_said
 from .targets import settle_target, several
 
-_INPUTS = ("source", "inputs", "target", "records", "table", "quant_config", "config", "data", "profile")
+_INPUTS = ("source", "inputs", "target", "records", "table", "quant_config", "config", "data", "profile", "arrivals")
 _READ = (*_INPUTS, "against", "stages", "quality", *SECRETS)
 """Arguments that name files, or what is in a file: `model.py:fn`."""
 

@@ -18,6 +18,7 @@ from .commands.fmt import add_parser as add_fmt
 from .commands.inspect import add_commands
 from .commands.overflow import add_parser as add_overflow
 from .commands.pack import add_parser as add_pack
+from .commands.serve_sim import add_parser as add_serve_sim
 from .common import OneLineParser
 from .help import texts
 from .secret import add_secret
@@ -86,6 +87,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_tune(command)
     add_checklist(command)
     _add_autotune(command)
+    add_serve_sim(command)
     _add_kb(commands)
     _add_calibrate(commands)
     add_pack(commands)

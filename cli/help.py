@@ -61,6 +61,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tilewright autotune model.py:forward --data batches.npz --space precision=f16,int8 --metric energy",
         "tilewright report model.py:forward --shapes 'f32[b,64],f32[64,32]' --config best_config.json",
     ),
+    "serve-sim": (
+        "tilewright serve-sim model.py:forward --shapes 'f32[b,128]' --arrivals poisson:2000 --policy batch=8,wait=2ms",
+        "tilewright serve-sim model.twm --entry 1=decode1 --entry 8=decode8 --arrivals trace.csv --policy batch=8 "
+        "--policy fixed=8 --goal p99=10ms --plot service.html",
+    ),
     "inspect": ("tilewright inspect model.twm", "tilewright inspect sealed.twm --key model.key"),
     "verify-file": ("tilewright verify-file model.twm --require-signature trusted.pem",),
     "kb": (

@@ -140,8 +140,9 @@ def outputs_of(args: argparse.Namespace, read: Iterable[str]) -> OutputFiles:
     page = getattr(args, "page", None)
     if command == "verify" and not args.bisect:
         output = None
-    if plot is not None and Path(plot).suffix not in files.PLOTS:
-        raise CliError(f"--plot {plot}: a plot is a file of {', '.join(files.PLOTS)}")
+    endings = (*files.PLOTS, ".html") if command == "serve-sim" else files.PLOTS
+    if plot is not None and Path(plot).suffix not in endings:
+        raise CliError(f"--plot {plot}: a plot is a file of {', '.join(endings)}")
     paths, patterns = [p for p in (output, plot) if p is not None], []
     pairs = command in ("verify", "reduce") or (
         command == "quantize" and Path(output or "").suffix == ".toml"

@@ -56,6 +56,7 @@ from .files import verify_file
 from .overflow import explain_overflow
 from .pack import pack
 from .quantize import quantize
+from .serve_sim import serve_sim
 from .sweep import sweep
 from .tune import kb, tune
 
@@ -353,6 +354,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "tune": tune,
     "checklist": checklist,
     "autotune": autotune,
+    "serve-sim": serve_sim,
     "kb": kb,
     "inspect": inspect_file,
     "verify-file": verify_file,
