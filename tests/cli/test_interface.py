@@ -84,6 +84,7 @@ CALLS = {
     "kb": ["kb", "list", "plans.sqlite"],
     "calibrate": ["calibrate", "records.json"],
     "fmt": ["fmt", "wide.tw"],
+    "serve-sim": ["serve-sim", "saved.twm", "--arrivals", "burst:5,every=1ms,seconds=10ms", "--goal", "p99=1s"],
     "inspect": ["inspect", "saved.twm"],
     "verify-file": ["verify-file", "saved.twm"],
     "pack": ["pack", "buffers.csv"],
