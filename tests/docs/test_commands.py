@@ -82,6 +82,7 @@ FILES = {
     "key.pem": KEY,
     "trusted.pem": TRUSTED,
     "model.key": "0123456789abcdef" * 4,
+    "trace.csv": "seconds\n0.001\n0.002\n",
     "buffers.csv": "id,lower,upper,size\na,0,2,100\nb,1,3,200\n",
 }
 """Files that pages speak of and do not define."""

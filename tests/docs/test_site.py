@@ -29,6 +29,7 @@ SESSIONS = {
     "onnx": 1,
     "precision": 3,
     "quantization": 7,
+    "serving": 2,
     "training": 3,
     "tutorial": 9,
 }
