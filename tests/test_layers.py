@@ -28,6 +28,7 @@ RANK = {
     "api": 6,
     "calibration": 7,
     "compression": 7,
+    "serving": 7,
     "training": 7,
     "explain": 7,
     "pruning": 8,
@@ -57,6 +58,7 @@ FOLDERS = (
     "training",
     "explain",
     "quantization",
+    "serving",
     "tuning",
     "cli",
 )
