@@ -43,7 +43,7 @@ def draw(report: ServiceReport, path: FilePath) -> None:
     if report.goal is not None:
         goal = 1e3 * report.goal.seconds
         latency.axvline(goal, color="#b0572c", linewidth=0.8, linestyle="--", label=str(report.goal))
-    queue.set(xlabel="seconds", ylabel="requests that wait", title=report.title)
+    queue.set(xlabel="seconds", ylabel="requests that wait", title=report.title.partition(";")[0])
     latency.set(xlabel="latency, ms", ylabel="% of requests", xscale="log")
     if any(row.saturated for row in report.rows):
         queue.set_yscale("symlog", linthresh=1)  # beside a queue that grows without end the others are seen, too

@@ -79,9 +79,9 @@ class BatchPolicy:
         elif self == BatchPolicy():
             return "none"
         else:
-            parts = [f"batch={self.batch}", *([f"wait={_duration(self.wait)}"] if self.wait else [])]
+            parts = [f"batch={self.batch}", *([f"wait={duration(self.wait)}"] if self.wait else [])]
         parts += [f"sizes={'+'.join(map(str, self.sizes))}"] if self.sizes else []
-        return ",".join([*parts, *([] if self.deadline is None else [f"deadline={_duration(self.deadline)}"])])
+        return ",".join([*parts, *([] if self.deadline is None else [f"deadline={duration(self.deadline)}"])])
 
 
 def _whole(text: str) -> int:
@@ -91,7 +91,8 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """A time as `seconds_in` reads it: `2ms`."""
     scale, unit = (1e6, "us") if seconds < 1e-3 else (1e3, "ms") if seconds < 1 else (1, "s")
     return f"{seconds * scale:.12g}{unit}"
 

@@ -14,7 +14,7 @@ from ..support.amounts import seconds_in
 from ..support.files import FilePath
 from ..support.sentences import suggestion
 from .arrivals import Arrivals, ServingError
-from .policies import BatchCost, BatchCosts, BatchPolicy
+from .policies import BatchCost, BatchCosts, BatchPolicy, duration
 from .replay import ServiceReplay, replay
 from .stats import quantiles
 
@@ -64,7 +64,7 @@ class LatencyGoal:
             raise ServingError(f"goal {text}: {error}") from None
 
     def __str__(self) -> str:
-        return f"{self.figure}={1e3 * self.seconds:.12g}ms"
+        return f"{self.figure}={duration(self.seconds)}"
 
     def met(self, row: PolicyRow) -> bool:
         """Whether a service keeps it."""
@@ -142,7 +142,7 @@ class ServiceReport:
         """What rows are shown by, and the cells of each."""
         late = any(row.late for row in self.rows)
         header = ["policy", "served", "rejected", *(["late"] if late else []), "1/s"]
-        header += [*(f"{name}, ms" for name in FIGURES), "batch", "busy", "J each", "W", ""]
+        header += [*FIGURES, "batch", "busy", "J each", "W", ""]
         return header, [self._cells(row, late) for row in self.rows]
 
     def _cells(self, row: PolicyRow, late: bool) -> list[str]:
@@ -168,7 +168,8 @@ class ServiceReport:
         devices = f"{self.devices} device{'s' * (self.devices != 1)}"
         room = "" if self.queue is None else f", a queue of {self.queue:,}"
         count = len(self.arrivals.seconds)
-        return f"{count:,} requests, {self.arrivals.rate:,.1f} per second ({self.arrivals.title}), {devices}{room}"
+        said = f"{count:,} requests, {self.arrivals.rate:,.1f} per second ({self.arrivals.title}), {devices}{room}"
+        return f"{said}; latency in ms"
 
     @property
     def verdict(self) -> str:
@@ -227,8 +228,8 @@ def simulate(
 ) -> ServiceReport:
     """Replays arrivals under each policy, on the microseconds and joules that reports of programs have.
 
-    Nothing is run, and the same arguments give the same numbers. Times of a batch are those of a call alone, with all
-    that moves between host and device in it; devices do not share anything.
+    Nothing is run, and the same arguments give the same numbers. A batch takes what a call of the program takes alone,
+    with arguments that are in device memory; devices do not share anything.
 
     Args:
         programs: A program; or programs, or `BatchCost`s, by batch size; or such by entry, where arrivals name entries.

@@ -400,7 +400,7 @@ def test_the_best_policy_keeps_the_goal_and_takes_the_fewest_joules() -> None:
     assert report().best is None and rows[2].joules < rows[1].joules < rows[0].joules + 1e-9
     loose, tight, none = (report(f"p99={ms}ms") for ms in (20, 5, 0.5))
     assert loose.best == loose.rows[2] and tight.best in tight.rows[:2] and none.best is None
-    assert none.verdict == "no policy keeps p99=0.5ms" and str(loose).endswith(loose.verdict)
+    assert none.verdict == "no policy keeps p99=500us" and str(loose).endswith(loose.verdict)
     said = json.loads(json.dumps(loose.to_json()))
     assert said["best"] == 2 and said["rows"][2]["latency_ms"]["p99"] == rows[2].latency_ms.p99
     assert report().rows == rows
