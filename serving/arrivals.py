@@ -111,19 +111,20 @@ class Arrivals:
         the line, and OSError."""
         times, sizes, entries, deadlines = list[float](), list[int](), list[int](), list[float]()
         names: dict[str, int] = {}
-        for place, row in _rows(path):
-            time = _finite(place, "seconds", row["seconds"], 0)
-            if times and time < times[-1]:
-                raise ServingError(f"{place}: {time:g} seconds is before the line above, {times[-1]:g}")
+        last = 0.0
+        for line, time, entry, size, after in _rows(path):
+            found = _finite(path, line, "seconds", time)
+            if found < last and times:
+                raise ServingError(f"{path}:{line}: {found:g} seconds is before the line above, {last:g}")
             if len(times) == MOST_ARRIVALS:
-                raise ServingError(f"{place}: no more than {MOST_ARRIVALS:,} arrivals are read")
-            times.append(time)
-            sizes.append(_items(place, row["size"]) if row.get("size") else 1)
-            entries.append(names.setdefault(row.get("entry", ""), len(names)))
+                raise ServingError(f"{path}:{line}: no more than {MOST_ARRIVALS:,} arrivals are read")
+            times.append(found)
+            last = found
+            sizes.append(_items(path, line, size) if size else 1)
+            entries.append(names.setdefault(entry, len(names)))
             if len(names) > MOST_ENTRIES:
-                raise ServingError(f"{place}: no more than {MOST_ENTRIES:,} entries are read")
-            after = row.get("deadline")
-            deadlines.append(_finite(place, "deadline", after, 0) if after else math.inf)
+                raise ServingError(f"{path}:{line}: no more than {MOST_ENTRIES:,} entries are read")
+            deadlines.append(_finite(path, line, "deadline", after) if after else math.inf)
         _check_count(str(path), len(times))
         if "" in names and len(names) > 1:
             raise ServingError(f"{path}: some lines have no entry, and others have one")
@@ -187,25 +188,28 @@ def _number(text: str, said: str, whole: bool) -> Any:
 # -- tables --------------------------------------------------------------------------------------------------
 
 
-def _rows(path: FilePath) -> Iterator[tuple[str, dict[str, str]]]:
-    """The lines of a table below its header, each with its place, by those columns that are read."""
+def _rows(path: FilePath) -> Iterator[tuple[int, str, str, str, str]]:
+    """The lines of a table below its header: the number of each, and its values of `COLUMNS`, empty where it has
+    none."""
     with open_plain(path) as stream:
         reader = csv.reader(_lines(stream, path), strict=True)
         try:
             header = [name.strip() for name in next(reader, ())]
-            wanted = {name: header.index(name) for name in COLUMNS if name in header}
-            if "seconds" not in wanted:
+            if "seconds" not in header:
                 raise ServingError(f"{path}:1: the header has no column seconds")
-            twice = [name for name in wanted if header.count(name) > 1]
+            twice = [name for name in COLUMNS if header.count(name) > 1]
             if twice:
                 raise ServingError(f"{path}:1: the header has {twice[0]} twice")
+            first, *more = (header.index(name) if name in header else len(header) for name in COLUMNS)
+            entry, size, deadline = more
             for row in reader:
-                place = f"{path}:{reader.line_num}"
                 if not row:
                     continue
                 if len(row) != len(header):
-                    raise ServingError(f"{place}: {len(row)} values, and the header has {len(header)}")
-                yield place, {name: row[i].strip() for name, i in wanted.items()}
+                    said = f"{len(row)} values, and the header has {len(header)}"
+                    raise ServingError(f"{path}:{reader.line_num}: {said}")
+                row.append("")  # of columns that there are not
+                yield reader.line_num, row[first], row[entry].strip(), row[size].strip(), row[deadline].strip()
         except csv.Error as error:
             raise ServingError(f"{path}:{reader.line_num}: {error}") from None
 
@@ -221,18 +225,19 @@ def _lines(stream: BufferedReader, path: FilePath) -> Iterator[str]:
             raise ServingError(f"{path}:{number}: it is not UTF-8") from None
 
 
-def _finite(place: str, column: str, text: str, least: float) -> float:
-    """Raises ServingError for what is no finite number of at least so much."""
+def _finite(path: FilePath, line: int, column: str, text: str) -> float:
+    """Raises ServingError for what is no finite number of at least 0."""
     try:
         found = float(text)
     except ValueError:
         found = math.nan
-    if not least <= found < math.inf:
-        raise ServingError(f"{place}: {column} is {quoted(text)}, and has to be a finite number of at least {least:g}")
+    if not 0 <= found < math.inf:
+        said = f"{column} is {quoted(text.strip())}, and has to be a finite number of at least 0"
+        raise ServingError(f"{path}:{line}: {said}")
     return found
 
 
-def _items(place: str, text: str) -> int:
+def _items(path: FilePath, line: int, text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,18}", text) or not 0 < int(text) <= MOST_ITEMS:
-        raise ServingError(f"{place}: size is {quoted(text)}, and has to be 1 to {MOST_ITEMS:,} items")
+        raise ServingError(f"{path}:{line}: size is {quoted(text)}, and has to be 1 to {MOST_ITEMS:,} items")
     return int(text)

@@ -200,8 +200,10 @@ def replay(
         joules += energy
         batches.append((end, items, which))
         heapreplace(free, end)
-    columns = [np.array(column) for column in zip(*batches, strict=True)]
-    return ServiceReplay(arrivals, np.array(starts), np.array(ends), *columns, busy, joules, devices)
+    closed, items_of, entry_of = (np.array(column) for column in zip(*batches, strict=True))
+    return ServiceReplay(
+        arrivals, np.array(starts), np.array(ends), closed, items_of, entry_of, busy, joules, devices
+    )
 
 
 def _check(arrivals: Arrivals, policy: BatchPolicy, room: int | None) -> None:

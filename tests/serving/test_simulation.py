@@ -137,6 +137,15 @@ def test_the_earliest_deadline_comes_first(tmp_path: Path) -> None:
     assert [row.late for row in rows] == [1, 1]
 
 
+def test_deadlines_choose_among_entries(tmp_path: Path) -> None:
+    """The entry with the most urgent request goes first; without deadlines that with the oldest one."""
+    (tmp_path / "t.csv").write_text("seconds,entry,deadline\n0,a,\n0.001,a,\n0.002,b,0.02\n0.003,a,0.01\n")
+    arrivals, costs = Arrivals.read(tmp_path / "t.csv"), {name: {1: BatchCost(10_000)} for name in "ab"}
+    by_age, by_deadline = (row.replay for row in simulate(costs, arrivals, ["none", "batch=1,deadline=1s"]).rows)
+    assert np.argsort(by_age.starts).tolist() == [0, 1, 2, 3]
+    assert np.argsort(by_deadline.starts).tolist() == [0, 3, 2, 1]
+
+
 def test_requests_of_several_items_and_entries(tmp_path: Path) -> None:
     """Batches are of one entry, are full of items, and keep the order."""
     (tmp_path / "t.csv").write_text("seconds,size,entry\n0,3,a\n0,3,a\n0,1,b\n0,2,a\n")
