@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from pathlib import Path
 
+from ..api.files.names import SUFFIX
 from ..machine import Machine, MachineError
 from ..support.plugins import PluginError
 from ..support.progress import silent
@@ -29,7 +31,7 @@ from .secret import opened_as_said
 from .targets import settle_target, several
 
 _INPUTS = ("source", "inputs", "target", "records", "table", "quant_config", "config", "data", "profile", "arrivals")
-_READ = (*_INPUTS, "against", "stages", "quality", *SECRETS)
+_READ = (*_INPUTS, "against", "stages", "quality", *SECRETS, "values")
 """Arguments that name files, or what is in a file: `model.py:fn`."""
 
 
@@ -77,9 +79,10 @@ def _run(given: list[str]) -> int:
     outputs.check()
     settle_config(args)
     settle_target(args)
-    if several(args) and (args.command != "report" or args.sweep or args.pool):
+    if several(args) and not _takes_several(args):
         raise CliError(
-            f"--target {args.target}: report alone takes several chips, without --sweep and --pool"
+            f"--target {args.target}: several chips are for report, without --sweep and --pool, and for compile -o "
+            f"model{SUFFIX}"
         )
     if getattr(args, "target", None) is not None and not several(args):
         Machine.load(args.target)
@@ -90,6 +93,13 @@ def _run(given: list[str]) -> int:
 
     with outputs.writing(), silent(getattr(args, "quiet", False)), opened_as_said(args):
         return COMMANDS[args.command](args)
+
+
+def _takes_several(args: argparse.Namespace) -> bool:
+    """Whether a command is for several chips."""
+    if args.command == "compile":
+        return (args.output or "").endswith(SUFFIX)
+    return args.command == "report" and not (args.sweep or args.pool)
 
 
 def _message(error: Exception) -> str:

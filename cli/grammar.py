@@ -18,10 +18,11 @@ from .commands.fmt import add_parser as add_fmt
 from .commands.inspect import add_commands
 from .commands.overflow import add_parser as add_overflow
 from .commands.pack import add_parser as add_pack
+from .commands.saved import add_options
 from .commands.serve_sim import add_parser as add_serve_sim
 from .common import OneLineParser
 from .help import texts
-from .secret import add_secret
+from .secret import add_secret, add_trust
 from .switches import add_switches
 
 PROGRAM = "tilewright"
@@ -144,6 +145,7 @@ def _common() -> OneLineParser:
         help="inputs from an .npz file, in its order; for a function of arrays, not of pytrees",
     )
     add_secret(inputs)
+    add_trust(inputs)
     _choices(choices)
     choices.add_argument(
         "--config",
@@ -321,12 +323,7 @@ def _add_output(command: AddCommand) -> None:
     levels = ("graph", "tile", "npu", "tw")
     emit.add_argument("--emit", choices=levels, default="npu", help="default npu; tw: the graph as .tw text")
     emit.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout; FILE.twm: a model file")
-    emit.add_argument("--sign", metavar="KEY.pem", help="the private key that signs a model file")
-    emit.add_argument("--encrypt-key", metavar="FILE", help="the key that seals a model file: 32 bytes, or hexadecimal")
-    emit.add_argument(
-        "--encrypt-passphrase", metavar="FILE", help="or a passphrase that does: a file, env:VARIABLE, or ask"
-    )
-    emit.add_argument("--sequence", type=int, metavar="N", help="the number of a model file's release")
+    add_options(emit)
 
 
 def _add_quantize(command: AddCommand) -> None:

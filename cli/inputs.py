@@ -196,10 +196,15 @@ def _inputs_of_model(source: SourceSpec, values: bool, scale: float) -> list[Any
 
 
 def _read_inputs(file: str) -> list[Any]:
+    return [*read_arrays(file).values()]
+
+
+def read_arrays(file: str) -> dict[str, Any]:
+    """The arrays of an .npz file by their names. Raises CliError."""
     import numpy as np
 
     with _npz(file), open_plain(file) as content, np.load(content, allow_pickle=False) as arrays:
-        return [arrays[name] for name in arrays.files]
+        return {name: arrays[name] for name in arrays.files}
 
 
 def _read_types(file: str) -> list[Any]:

@@ -33,18 +33,32 @@ def add_secret(group: argparse._ActionsContainer) -> None:
     )
 
 
+def add_trust(group: argparse._ActionsContainer) -> None:
+    """Adds who has to have signed a model file that is a source."""
+    group.add_argument(
+        "--require-signature", action="append", metavar="KEYS.pem", help="public keys, one of which has signed the .twm"
+    )
+    group.add_argument("--least-sequence", type=int, metavar="N", help="the earliest release of a .twm that is taken")
+
+
 def opened_as_said(args: argparse.Namespace) -> AbstractContextManager[Any]:
-    """Inside, model files are opened with the secret of a command line. Raises CliError, ModelFileError and OSError."""
-    key, passphrase = (getattr(args, name, None) for name in ("key", "passphrase"))
-    if key is None and passphrase is None:
+    """Inside, model files are opened with the secret of a command line, and where who it trusts has signed them. Raises
+    CliError, ModelFileError and OSError."""
+    said = {name: getattr(args, name, None) for name in ("key", "passphrase", "require_signature", "least_sequence")}
+    file = getattr(args, "file", None)  # of a command that is for model files alone, and asks for signatures itself
+    if file is not None:
+        said |= {"require_signature": None, "least_sequence": None}
+    option = next((name for name, each in said.items() if each is not None), None)
+    if option is None:
         return nullcontext()
-    source = getattr(args, "file", None)
-    if source is None and named_file(args.source) is None:
-        option = "--key" if passphrase is None else "--passphrase"
-        raise CliError(f"{args.source}: {option} is for sealed model files")
+    if file is None and named_file(args.source) is None:
+        raise CliError(f"{args.source}: --{option.replace('_', '-')} is for model files")
     from ..api.files.opening import opened_with
 
-    return opened_with(_secret(key, passphrase, "--", f"passphrase of {source or args.source}: "))
+    key, passphrase = said["key"], said["passphrase"]
+    sealed = key is not None or passphrase is not None
+    secret = _secret(key, passphrase, "--", f"passphrase of {file or args.source}: ") if sealed else None
+    return opened_with(secret, said["require_signature"] or (), said["least_sequence"] or 0)
 
 
 def encrypting(args: argparse.Namespace) -> Secret | None:

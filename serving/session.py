@@ -17,6 +17,7 @@ from ..api.program import Program
 from ..api.sizes.dynamic import DynamicProgram
 from ..api.sources import entry_of
 from ..dialects.npu.places import arena_of
+from ..modelfile.keys import Secret
 from ..support.files import FilePath
 from ..support.sentences import suggestion
 from .stats import EntryRecord, SessionStats
@@ -58,6 +59,7 @@ class Session:
         programs: FilePath | Program | Mapping[str, Program],
         target: str | None = None,
         *,
+        key: Secret | None = None,
         trusted: FilePath | Sequence[FilePath] = (),
         least_sequence: int = 0,
         threads: int | None = None,
@@ -70,7 +72,7 @@ class Session:
             programs: A model file, which is opened once; or programs by name, with open sizes or without; one alone is
                 called `main`.
             target: The chip that programs of a file are for; where it is None, the first one that the file has.
-            trusted, least_sequence: As `tw.load` has them, for a file.
+            key, trusted, least_sequence: As `tw.load` has them, for a file.
             threads: Submitted calls that run at once; as many as there are processors, and at least 4, where it is
                 None.
             queue: Submitted calls that wait, at most.
@@ -82,14 +84,15 @@ class Session:
         """
         self._file: ModelFile | None = None
         if isinstance(programs, Program | Mapping):
-            if target is not None or trusted or least_sequence:
-                raise SessionError("target=, trusted= and least_sequence= are for model files; programs have a chip")
+            if target is not None or key is not None or trusted or least_sequence:
+                raise SessionError("target=, key=, trusted= and least_sequence= are for model files; programs have a "
+                                   "chip")  # fmt: skip
             found = {ENTRY: programs} if isinstance(programs, Program) else dict(programs)
             for name, program in found.items():
                 if not isinstance(program, Program):
                     raise SessionError(f"{name} is a {type(program).__name__}, not a program that tw.compile gave")
         else:
-            self._file = file = opened(programs, trusted, least_sequence)
+            self._file = file = opened(programs, key, trusted, least_sequence)
             found = {name: program_of(file, target, name) for name in file.entries}
         if not found:
             raise SessionError("a session has at least one program")

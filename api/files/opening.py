@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 from ...modelfile.archive import Archive, ModelFileError
 from ...modelfile.keys import Secret
@@ -14,12 +15,31 @@ from ...modelfile.signing import check_signed, signature_in
 from ...support.collecting import collecting
 from ...support.files import FilePath
 
-_SECRET: ContextVar[Secret | None] = ContextVar("secret", default=None)
+
+@dataclass(frozen=True)
+class Terms:
+    """On which terms files are opened. secret: what sealed ones are sealed with; trusted: PEM files of public keys, one
+    of which has to have signed them, where there are any; least_sequence: the earliest release that is taken."""
+
+    secret: Secret | None = None
+    trusted: tuple[FilePath, ...] = ()
+    least_sequence: int = 0
 
 
-def opened_with(secret: Secret) -> AbstractContextManager[Secret]:
-    """Model files that are named inside, without a key of their own, are opened with a secret."""
-    return collecting(_SECRET, secret)
+_TERMS: ContextVar[Terms | None] = ContextVar("terms", default=None)
+
+
+def opened_with(
+    secret: Secret | None, trusted: Sequence[FilePath] = (), least_sequence: int = 0
+) -> AbstractContextManager[Terms]:
+    """Model files that are named inside are opened on these terms; the secret counts for those that are given no key of
+    their own."""
+    return collecting(_TERMS, Terms(secret, tuple(trusted), least_sequence))
+
+
+def terms() -> Terms:
+    """Those of `opened_with`."""
+    return _TERMS.get() or Terms()
 
 
 class OuterFile:
@@ -34,7 +54,7 @@ class OuterFile:
     @property
     def closed(self) -> bool:
         """Whether it is sealed, and inside of nobody's `opened_with`."""
-        return self.seal is not None and _SECRET.get() is None
+        return self.seal is not None and terms().secret is None
 
     @property
     def sequence(self) -> int:
@@ -43,7 +63,7 @@ class OuterFile:
 
     def opened(self, key: Secret | None = None) -> Archive | Unsealed:
         """Its members. key: what it is sealed with; None for that of `opened_with`. Raises ModelFileError."""
-        secret = key or _SECRET.get()
+        secret = key or terms().secret
         if self.seal is None and secret is None:
             return self.outer
         if self.seal is None:

@@ -23,7 +23,7 @@ from ...support.files import FilePath
 from ..arguments.signature import Signature
 from ..source import Source
 from ..texts import module_in
-from .opening import OuterFile
+from .opening import OuterFile, terms
 from .reports import report_in
 from .signatures import signature_of
 
@@ -43,6 +43,9 @@ class ModelFile(OuterFile):
             self.manifest = Manifest.of_bytes(self.archive.read(MANIFEST, MOST_MANIFEST))
         except ManifestError as error:
             raise self.archive.error(str(error)) from None
+        if (said := terms()).trusted:
+            self.trusted_by(said.trusted)
+        self.no_older_than(said.least_sequence)
         self._check_members()
         self._leaves: dict[str, bytes] = {}
         self._checked: set[tuple[str, int]] = set()

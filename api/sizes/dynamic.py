@@ -18,7 +18,7 @@ from ...backends.simulator import Simulation
 from ...dialects.affine import Symbol
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import DispatchOp
-from ...dialects.sizes import LARGEST, Constraint, Sizes
+from ...dialects.sizes import Constraint, Sizes
 from ...machine import DEFAULT_TARGET, Machine
 from ...passes.errors import CompileError
 from ...passes.templates import NoTemplate
@@ -160,6 +160,10 @@ class OpenSource:
 
 MOST_CODES = 32
 """Ranges for which a file has what a program is, at most."""
+
+
+LARGEST_TRACED = (1 << 31) - 1
+"""The most that JAX takes for the bound of a size where it compares that."""
 
 
 def _excluded(constraint: Constraint) -> tuple[str, int]:
@@ -473,7 +477,7 @@ class DynamicProgram(Program):
         what it is for the ranges of its versions."""
         if self._open.whole is None:
             return []
-        ends = {s.name: (s.lower, LARGEST if s.upper is None else s.upper) for s in self.symbols.values()}
+        ends = {s.name: (s.lower, LARGEST_TRACED if s.upper is None else s.upper) for s in self.symbols.values()}
         whole = self._codes_within([ends], self._open.whole)
         narrow = [dict(zip(self.symbols, key, strict=True)) for key in self.ranges]
         return whole or self._codes_within(narrow, self._open.whole)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..common import OneLineParser, print_json, table, tell, working
 from ..help import texts
 from ..secret import add_secret
+from .saved import add_update
 
 if TYPE_CHECKING:
     from ...modelfile.manifest import EntryFacts
@@ -54,7 +55,8 @@ def _row(name: str, entry: EntryFacts) -> list[str]:
     inputs: list[Any] = list(entry.signature.get("inputs", ()))
     takes = [f"{dtype}[{','.join(map(str, shape))}]" for shape, dtype in inputs[:MOST_INPUTS]]
     more = [f"and {len(inputs) - MOST_INPUTS} more"] if len(inputs) > MOST_INPUTS else []
-    return [name, " ".join([*takes, *more]), ", ".join(sorted(entry.npu)), "yes" if entry.graph else "no"]
+    portable = entry.graph or entry.open.get("codes")
+    return [name, " ".join([*takes, *more]), ", ".join(entry.chips), "yes" if portable else "no"]
 
 
 MOST_INPUTS = 4
@@ -102,3 +104,4 @@ def add_files(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     verify.add_argument(
         "--least-sequence", type=int, default=0, metavar="N", help="the earliest release that is taken"
     )
+    add_update(command)

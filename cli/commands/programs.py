@@ -40,7 +40,6 @@ from ..output import (
     write_reproducer,
 )
 from ..outputs import write_output
-from ..secret import encrypting
 from ..source import SourceSpec, find_function, source_of, user_code
 from ..targets import several, side_by_side
 from . import inspect
@@ -56,6 +55,8 @@ from .files import verify_file
 from .overflow import explain_overflow
 from .pack import pack
 from .quantize import quantize
+from .saved import OPTIONS as FILE_OPTIONS
+from .saved import save, update_file
 from .serve_sim import serve_sim
 from .sweep import sweep
 from .tune import kb, tune
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from ...api.program import Program
     from ...api.sizes.memory_pool import ProgramPool
     from ...backends.report import Report
-    from ...modelfile.keys import Secret
     from ...verification.results import Verification
 
 
@@ -253,11 +253,10 @@ def trace(args: argparse.Namespace) -> int:
 
 def emit(args: argparse.Namespace) -> int:
     """Prints or writes the program at a level, or as a model file."""
-    secret = encrypting(args)
-    program = _emitted(args)
     if args.output is not None and args.output.endswith(SUFFIX):
-        return _saved(args, program, secret)
-    for name in ("sign", "sequence", "encrypt_key", "encrypt_passphrase"):
+        return save(args)
+    program = _emitted(args)
+    for name in FILE_OPTIONS:
         if getattr(args, name) is not None:
             raise CliError(f"--{name.replace('_', '-')} is for model files: give one, as in -o model{SUFFIX}")
     with working(f"printing the {args.emit} level"):
@@ -271,17 +270,6 @@ def emit(args: argparse.Namespace) -> int:
         print_json(result | ({"ir": text} if args.output is None else {"output": args.output}))
     elif args.output is None:
         print(text, end="")
-    return 0
-
-
-def _saved(args: argparse.Namespace, program: Program, secret: Secret | None) -> int:
-    """Writes a program to a model file, sealed where there is a secret."""
-    if args.emit != "npu":
-        raise CliError(f"--emit {args.emit}: a {SUFFIX} file has the levels that it needs: leave --emit out")
-    with working(f"writing {args.output}"):
-        program.save(args.output, sign=args.sign, sequence=args.sequence or 0, encrypt=secret)
-    if args.json:
-        print_json({"source": args.source, "target": program.target, "output": args.output})
     return 0
 
 
@@ -358,6 +346,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "kb": kb,
     "inspect": inspect_file,
     "verify-file": verify_file,
+    "update": update_file,
     "pack": pack,
     "explain-overflow": explain_overflow,
     "explain": inspect.explain,

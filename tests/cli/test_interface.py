@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 from plan_entries import ENTRY
 from records import ADD
@@ -60,6 +61,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     KnowledgeBase(tmp_path / "plans.sqlite").add([ENTRY])
     (tmp_path / "wide.tw").write_text("fn f(x:f32[2])->f32[2]{return x}\n")
     tw.compile(tmp_path / "program.mlir").save(tmp_path / "saved.twm")
+    np.savez(tmp_path / "values.npz")
     return tmp_path
 
 
@@ -87,6 +89,7 @@ CALLS = {
     "serve-sim": ["serve-sim", "saved.twm", "--arrivals", "burst:5,every=1ms,seconds=10ms", "--goal", "p99=1s"],
     "inspect": ["inspect", "saved.twm"],
     "verify-file": ["verify-file", "saved.twm"],
+    "update": ["update", "saved.twm", "-o", "updated.twm", "--values", "values.npz"],
     "pack": ["pack", "buffers.csv"],
     "explain-overflow": ["explain-overflow", "kernel.mlir"],
 }
