@@ -72,7 +72,7 @@ class ModelFile(OuterFile):
         for name, facts in self.manifest.members.items():
             if facts.root:
                 for begin in range(0, facts.size, CHUNK):
-                    self._bytes(name, begin, min(CHUNK, facts.size - begin))
+                    self.weights(name, begin, min(CHUNK, facts.size - begin))
             else:
                 self._check(name, self.archive.view(name))
 
@@ -169,9 +169,9 @@ class ModelFile(OuterFile):
         if key not in self.manifest.weights:
             raise ValueError(f"the file has no weight {key[:80]!r}")
         member, begin, size = self.manifest.weights[key]
-        return StoredBytes(key, size, lambda: self._bytes(member, begin, size))
+        return StoredBytes(key, size, lambda: self.weights(member, begin, size))
 
-    def _bytes(self, member: str, begin: int, size: int) -> memoryview:
+    def weights(self, member: str, begin: int, size: int) -> memoryview:
         """Bytes of a member of weights, whose chunks are checked the first time. Raises ModelFileError."""
         first, behind = begin // CHUNK, -(-(begin + size) // CHUNK)
         view = self.archive.view(member, first * CHUNK, behind * CHUNK)

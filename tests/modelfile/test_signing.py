@@ -20,6 +20,7 @@ from tilewright.cli.main import main
 from tilewright.modelfile.archive import Archive, Member, ModelFileError, write_archive
 from tilewright.modelfile.manifest import MANIFEST, canonical
 from tilewright.modelfile.signing import SIGNATURE, Signature
+from tilewright.modelfile.weights import CHUNK
 
 PEM = serialization.Encoding.PEM
 
@@ -114,6 +115,61 @@ def test_every_byte(keys: dict[str, tuple[Path, Path]], programs: list[tw.Progra
             refused += 1
             assert "\n" not in str(error)  # noqa: PT017  # the sentence matters, not that there is one
     assert refused > 500 and harmless > 100
+
+
+def test_a_large_file(keys: dict[str, tuple[Path, Path]], tmp_path: Path) -> None:
+    """Flips and cuts of a file of many chunks, each taken back: refused, or a flip of what is padding. The chunk that
+    was changed, and all texts, are looked at; what takes memory is that chunk."""
+    path, random_ = tmp_path / "m.twm", random.Random(1)
+    weights = {f"w{i}": np.random.default_rng(i).standard_normal((1024, 1100), np.float32) for i in range(10)}
+    program = tw.compile(lambda params, x: x @ params["w3"], weights, np.ones((1, 1024), np.float32))
+    tw.save(program, path, weights={"params": weights}, sign=keys["ed"][0])
+    size, places = path.stat().st_size, Archive(path).places
+    inside = sorted((place.begin, place.end, name) for name, place in places.items())
+    assert size > 40 * CHUNK
+
+    def refused(at: int) -> bool:
+        member = next((name for begin, end, name in inside if begin <= at < end), None)
+        try:
+            file = ModelFile(path)
+            file.trusted_by([keys["ed"][1]])
+            for name, facts in file.manifest.members.items():
+                if not facts.root:
+                    file.content(name)
+                elif name == member:
+                    chunk = (at - places[name].begin) // CHUNK * CHUNK
+                    file.weights(name, chunk, min(CHUNK, facts.size - chunk))
+        except ModelFileError as error:
+            assert "\n" not in str(error)  # noqa: PT017  # the sentence matters, not that there is one
+            return True
+        assert member is None
+        return False
+
+    def cut(length: int) -> bool:
+        with path.open("r+b") as stream:
+            stream.seek(length)
+            tail = stream.read()
+            stream.truncate(length)
+            gone = refused(length - 1)
+            stream.seek(length)
+            stream.write(tail)
+        return gone
+
+    heads = [at for begin, end, name in inside if not name.startswith("weights") for at in range(begin - 60, end)]
+    for turn in range(20_000 if ALL else 300):
+        at = random_.choice(heads) if turn % 3 == 0 else random_.randrange(size)
+        with path.open("r+b") as stream:
+            stream.seek(at)
+            (old,) = stream.read(1)
+            stream.seek(at)
+            stream.write(bytes([old ^ (1 << random_.randrange(8))]))
+            stream.flush()
+            refused(at)
+            stream.seek(at)
+            stream.write(bytes([old]))
+        if turn % 50 == 0:
+            assert cut(random_.randrange(size))
+    assert not refused(-1)
 
 
 def members_of(path: Path) -> dict[str, bytes]:
