@@ -241,6 +241,7 @@ def test_close_waits_or_cancels(double: tw.Program) -> None:
     futures = [session.submit("double", numbers(n), stream=n % 3) for n in range(30)]
     session.close()
     assert [float(f.result(0)[0]) for f in futures] == [2.0 * n for n in range(30)]
+    assert not [thread for thread in session._streams._pool._threads if thread.is_alive()]
     for call in (session.run, session.submit):
         with pytest.raises(SessionError, match="the session is closed"):
             call("double", numbers(1))

@@ -417,6 +417,14 @@ def test_the_best_policy_keeps_the_goal_and_takes_the_fewest_joules() -> None:
     assert order.p50 <= order.p90 <= order.p99 <= order.p999 <= order.most
 
 
+def test_the_best_policy_rejects_the_fewest() -> None:
+    """Also where another one takes fewer joules for those that it serves."""
+    costs: Any = {1: BatchCost(1000, 0.1), 2: BatchCost(1100, 0.3)}
+    found = simulate(costs, "poisson:1500,seconds=2", ["none", "batch=2"], queue=2, goal="p99=1s")
+    first, second = found.rows
+    assert first.rejected > second.rejected and first.joules < second.joules and found.best == second
+
+
 def test_plots(tmp_path: Path) -> None:
     """The same report makes the same bytes."""
     pytest.importorskip("matplotlib")
