@@ -31,9 +31,12 @@ from .secret import opened_as_said
 from .targets import settle_target, several
 
 _INPUTS = ("source", "inputs", "target", "records", "table", "quant_config", "config", "data", "profile", "arrivals")
-_READ = (*_INPUTS, "against", "stages", "quality", *SECRETS, "values")
+_READ = (*_INPUTS, "against", "stages", "quality", "first", "second", *SECRETS, "values")
 """Arguments that name files, or what is in a file: `model.py:fn`."""
 
+
+_DIFFERS = ("diff",)
+"""Commands whose exit code 1 says that files differ: an error is 2 there, as it is of diff(1)."""
 
 _EXHAUSTED = "RESOURCE_EXHAUSTED: "
 """Begins what XLA says where memory is not enough, by errors of several classes."""
@@ -54,7 +57,8 @@ def dispatch(given: list[str]) -> int:
             say(message)
         else:
             complain(PROGRAM, message)
-        return error.code if isinstance(error, CliError) else 1
+        command = next((word for word in given if not word.startswith("-")), "")
+        return 2 if command in _DIFFERS else error.code if isinstance(error, CliError) else 1
 
 
 def _run(given: list[str]) -> int:

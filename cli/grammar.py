@@ -12,6 +12,7 @@ from ..support.precisions import ORIGIN, PRECISIONS
 from ..support.winograd import OFF
 from .commands.checklist import add_parser as add_checklist
 from .commands.debug import add_parser as add_debug
+from .commands.diff import add_parser as add_diff
 from .commands.export import add_parser as add_export
 from .commands.files import add_files
 from .commands.fmt import add_parser as add_fmt
@@ -95,6 +96,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_overflow(commands)
     add_commands(commands, command)
     add_files(commands)
+    add_diff(commands)
     return parser
 
 

@@ -69,6 +69,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "inspect": ("tilewright inspect model.twm", "tilewright inspect sealed.twm --key model.key"),
     "verify-file": ("tilewright verify-file model.twm --require-signature trusted.pem",),
     "update": ("tilewright update model.twm -o next.twm --values new.npz --sign key.pem",),
+    "diff": ("tilewright diff old.twm new.twm", "tilewright diff old.twm new.twm --all --json"),
     "kb": (
         "tilewright kb list",
         "tilewright kb merge plans.sqlite theirs.sqlite",

@@ -49,6 +49,7 @@ from .calibrate import calibrate
 from .checklist import checklist
 from .completion import completion
 from .debug import debug
+from .diff import diff
 from .export import export
 from .files import inspect as inspect_file
 from .files import verify_file
@@ -347,6 +348,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "inspect": inspect_file,
     "verify-file": verify_file,
     "update": update_file,
+    "diff": diff,
     "pack": pack,
     "explain-overflow": explain_overflow,
     "explain": inspect.explain,

@@ -1,0 +1,344 @@
+"""What differs between two model files, from what is in them: nothing of them is executed, and weights are read in
+chunks, so that memory does not grow with them (docs/model-file.md)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import count
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from xdsl.dialects.builtin import StringAttr
+
+from ...backends.simulator.errors import SimulationError
+from ...dialects.base import text as name_in
+from ...dialects.dtypes import numpy_dtype, size
+from ...dialects.graph.stored import PREFIX, kept_by
+from ...dialects.npu.structure import KernelOp
+from ...machine import MachineError
+from ...modelfile.manifest import EntryFacts, digest_of
+from ...modelfile.signing import MOST_SIGNATURE, SIGNATURE
+from ...modelfile.signing import Signature as Signed
+from ...support.files import FilePath
+from ..arguments.signature import Signature
+from .loading import load
+from .reading import ModelFile
+from .trees import structure_of
+
+State = Literal["same", "changed", "added", "removed"]
+
+CHUNK = 1 << 22
+"""Bytes of each of two weights that are compared at a time."""
+
+_CONSTANT = re.compile(rf'#graph\.data<(\w+), \[([\d, ]*)\], "{PREFIX}([0-9a-f]{{64}})">')
+"""A constant in a text whose bytes are kept beside it."""
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far apart two weights of one type are: of how many elements how many have other bits; for numbers the largest
+    absolute difference, infinite where one is no number; for floats the root of the sum of its squares, relative to the
+    same of the first weight."""
+
+    elements: int
+    changed: int
+    largest: float | None = None
+    relative_l2: float | None = None
+
+    def __str__(self) -> str:
+        said = f"{self.changed:,} of {self.elements:,} elements"
+        said += "" if self.largest is None else f", by {self.largest:.3g} at most"
+        return said + ("" if self.relative_l2 is None else f", relative L2 {self.relative_l2:.3g}")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A part of two files. part: what it is of them: `signature`, `weights`, `kernel`, `microseconds`...; name: which
+    one; before, after: what the first and the second file say, None where one has none of it."""
+
+    part: str
+    name: str
+    before: Any
+    after: Any
+    distance: Distance | None = None
+
+    @property
+    def state(self) -> State:
+        """What became of it."""
+        if self.before == self.after:
+            return "same"
+        return "added" if self.before is None else "removed" if self.after is None else "changed"
+
+
+@dataclass(frozen=True)
+class FileComparison:
+    """What two files have, part by part. rows: all that differs, and what is the same where that is asked for; kernels:
+    of each function and chip that both have, how many are in each state."""
+
+    rows: tuple[Difference, ...]
+    kernels: Mapping[str, Mapping[str, int]]
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        return all(row.state == "same" for row in self.rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        rows = [{"state": row.state, **asdict(row)} for row in self.rows]
+        return {"same": self.same, "kernels": {name: dict(found) for name, found in self.kernels.items()}, "rows": rows}
+
+
+def compare_files(first: FilePath, second: FilePath, every: bool = False) -> FileComparison:
+    """What differs between two model files. every: rows of what is the same, too.
+
+    Raises:
+        ModelFileError: One is no model file, or is damaged where it is read.
+        OSError: One cannot be read.
+    """
+    made = _Comparison(ModelFile(first), ModelFile(second), every)
+    rows = [row for row in made.rows() if row.state != "same" or (every and row.before is not None)]
+    return FileComparison(tuple(rows), made.kernels)
+
+
+def signature_rows(name: str, first: Signature, second: Signature) -> Iterator[Difference]:
+    """The inputs of two functions by their names, with their types."""
+    kinds = [
+        {key: f"{dtype}{list(shape)}" for key, (shape, dtype) in zip(each.names, each.inputs, strict=True)}
+        for each in (first, second)
+    ]
+    for key, before, after in _both(*kinds):
+        yield Difference("input", f"{name}: {key}", before, after)
+
+
+T = TypeVar("T")
+
+
+def _both(first: Mapping[str, T], second: Mapping[str, T]) -> Iterator[tuple[str, T | None, T | None]]:
+    """What two tables have under each name: those of the first one, then further ones."""
+    for key in dict.fromkeys((*first, *second)):
+        yield key, first.get(key), second.get(key)
+
+
+class _Comparison:
+    """Two files. every: whether what is the same is asked for."""
+
+    def __init__(self, first: ModelFile, second: ModelFile, every: bool) -> None:
+        self.files, self.every = (first, second), every
+        self.kernels: dict[str, dict[str, int]] = {}
+
+    def rows(self) -> Iterator[Difference]:
+        """All parts in order: what the files say of themselves, then function by function."""
+        one, two = (file.manifest for file in self.files)
+        for name, before, after in _both(one.made_by, two.made_by):
+            yield Difference("made by", name, before, after)
+        yield Difference("licence", "", one.licence or None, two.licence or None)
+        for name, before, after in _both(one.metadata, two.metadata):
+            yield Difference("metadata", name, before, after)
+        yield Difference("sequence", "", one.sequence, two.sequence)
+        yield Difference("signed by", "", *map(_signer, self.files))
+        for name, before, after in _both(one.entries, two.entries):
+            shown = [None if facts is None else ", ".join(sorted(facts.npu)) for facts in (before, after)]
+            if before is None or after is None:
+                yield Difference("function", name, *shown)
+            else:
+                yield from self._function(name, (before, after))
+
+    def _function(self, name: str, facts: tuple[EntryFacts, EntryFacts]) -> Iterator[Difference]:
+        """A function that both have."""
+        signatures = [file.signature(each) for file, each in zip(self.files, facts, strict=True)]
+        yield from signature_rows(name, *signatures)
+        yield Difference("parameters", name, *(_canonical(each, "parameters") for each in facts))
+        yield Difference("results", name, *(_canonical(each, "out_tree", "keys", "weak", "voids") for each in facts))
+        yield Difference("chip by default", name, facts[0].target, facts[1].target)
+        for option, before, after in _both(facts[0].options, facts[1].options):
+            yield Difference("option", f"{name}: {option}", before, after)
+        graphs = [self._codes(i, each.graph) if each.graph else {} for i, each in enumerate(facts)]
+        yield from self._texts("graph level", name, *graphs)
+        yield from self._weights(name, facts)
+        for chip, before, after in _both(facts[0].npu, facts[1].npu):
+            if before is None or after is None:
+                yield Difference("chip", f"{name}: {chip}", before and chip, after and chip)
+            else:
+                yield from self._on_chip(name, chip, (before, after))
+
+    def _codes(self, which: int, member: str) -> dict[str, str]:
+        """Digests of a text: of each kernel, without its name, of all else, which is called `MAIN`, and of the places
+        in sources, `PLACES`. What bytes of constants are called is in none of them."""
+        file, found = self.files[which], dict[str, str]()
+        module = file.module(member)
+        with kept_by(lambda dtype, shape, data: ""):
+            for op in [op for op in module.ops if isinstance(op, KernelOp)]:
+                key = name_in(op.sym_name)
+                op.sym_name = StringAttr("kernel")
+                found[key] = digest_of(str(op).encode())
+                op.detach()
+            found[MAIN] = digest_of(str(module).encode())
+        found[PLACES] = digest_of("".join(_PLACE.findall(file.text(member))).encode())
+        return found
+
+    def _texts(self, part: str, name: str, first: Mapping[str, str], second: Mapping[str, str]) -> Iterator[Difference]:
+        """The code of a function without its kernels; its places, where nothing else is other."""
+        yield Difference(part, name, first.get(MAIN), second.get(MAIN))
+        own, other = ({key: code for key, code in each.items() if key != PLACES} for each in (first, second))
+        if own == other:
+            yield Difference("source lines", f"{name}, {part}", first.get(PLACES), second.get(PLACES))
+
+    # -- weights ---------------------------------------------------------------------------------------------
+
+    def _weights(self, name: str, facts: tuple[EntryFacts, EntryFacts]) -> Iterator[Difference]:
+        """Values of arguments by their paths; constants of the program by their number among those of one type."""
+        constants = _paired(*(_constants(file, each) for file, each in zip(self.files, facts, strict=True)))
+        values = [_values(file, each) for file, each in zip(self.files, facts, strict=True)]
+        tables = [{**own, **further} for own, further in zip(values, constants, strict=True)]
+        for key, before, after in _both(*tables):
+            kinds = [None if each is None else f"{each[0]}{list(each[1])} {each[2]}" for each in (before, after)]
+            distance = None
+            if before is not None and after is not None and before[2] != after[2] and before[:2] == after[:2]:
+                views = [file.stored(each[2]).view for file, each in zip(self.files, (before, after), strict=True)]
+                distance = distance_of(views[0], views[1], before[0], before[1])
+            yield Difference("weights", f"{name}: {key}", *kinds, distance)
+
+    # -- chips -----------------------------------------------------------------------------------------------
+
+    def _on_chip(self, name: str, chip: str, members: tuple[str, str]) -> Iterator[Difference]:
+        """A function on a chip that both have it for."""
+        where = f"{name} on {chip}"
+        texts = [file.text(member) for file, member in zip(self.files, members, strict=True)]
+        if texts[0] == texts[1] and not self.every:
+            return
+        codes = [self._codes(i, member) for i, member in enumerate(members)]
+        tables = [{key: code for key, code in each.items() if key not in (MAIN, PLACES)} for each in codes]
+        kernels = [Difference("kernel", f"{where}: {key}", *pair) for key, *pair in _both(tables[0], _renamed(*tables))]
+        self.kernels[where] = {state: sum(row.state == state for row in kernels) for state in _STATES}
+        yield from kernels
+        yield from self._texts("host program", where, *codes)
+        launches = [re.findall(r"npu\.launch @([^ ]+)", text) for text in texts]
+        yield Difference("launches", where, *map(len, launches))
+        costs = [self._costs(i, chip, name) for i in range(2)]
+        for part, before, after in _both(*costs):
+            yield Difference(part, where, before, after)
+
+    def _costs(self, which: int, chip: str, name: str) -> dict[str, Any]:
+        """What the model says of a function: microseconds and joules of a call, and bytes of device memory; why not, in
+        the place of the first, where it says nothing."""
+        try:
+            report = load(self.files[which].archive.path, chip, name).report()
+        except (MachineError, SimulationError) as error:
+            return {"microseconds": str(error)}
+        memory = report.memory.arena_bytes
+        return {"microseconds": report.microseconds, "joules": report.energy_joules, "device bytes": memory}
+
+
+MAIN, PLACES = "@main", "loc"
+"""No kernels have such names."""
+
+_PLACE = re.compile(r'loc\([^\n]*')
+"""Where an op of a text comes from, and what is behind that in its line."""
+
+_STATES: tuple[State, ...] = ("same", "changed", "added", "removed")
+
+def _renamed(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:
+    """The kernels of a second program; those with the code of one that the first has under another name have that."""
+    gone = {code: name for name, code in reversed(first.items()) if second.get(name) != code}
+    found: dict[str, str] = {}
+    for name, code in second.items():
+        own = gone.pop(code, None) if first.get(name) != code else None
+        found[own or name] = code
+    return found
+
+
+Weight = tuple[str, tuple[int, ...], str]
+"""Element type, shape and SHA-256."""
+
+
+def _values(file: ModelFile, facts: EntryFacts) -> dict[str, Weight]:
+    """The values of arguments by their paths. Raises ModelFileError."""
+    import jax
+
+    found: dict[str, Weight] = {}
+    try:
+        for name, said in facts.signature["defaults"].items():
+            value = jax.tree.unflatten(structure_of(said["tree"]), range(len(said["leaves"])))
+            paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(value)]
+            for path, (shape, dtype, key) in zip(paths, said["leaves"], strict=True):
+                numpy_dtype(dtype), file.stored(key)
+                found[f"{name}{path}"] = (dtype, tuple(map(int, shape)), key)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise file.archive.error(f"what a function takes cannot be read: {error}") from None
+    return found
+
+
+def _constants(file: ModelFile, facts: EntryFacts) -> list[Weight]:
+    """The constants of a function: those of its graph level, or of its npu level where that is all there is."""
+    listed = _CONSTANT.findall(file.text(facts.graph or facts.npu[facts.target]))
+    return [(dtype, tuple(map(int, filter(None, shape.split(", ")))), key) for dtype, shape, key in listed]
+
+
+def _paired(first: Sequence[Weight], second: Sequence[Weight]) -> tuple[dict[str, Weight], dict[str, Weight]]:
+    """The constants of two functions, with one name for those that belong together: equal ones, then those of one type
+    in their order."""
+    names: dict[tuple[str, tuple[int, ...]], list[tuple[str, Weight]]] = {}
+    for weight in first:
+        kind = names.setdefault(weight[:2], [])
+        kind.append((f"constant {len(kind) + 1} of {weight[0]}{list(weight[1])}", weight))
+    one = {name: weight for kind in names.values() for name, weight in kind}
+    two: dict[str, Weight] = {}
+    left: list[Weight] = []
+    for weight in second:
+        equal = next((name for name, own in names.get(weight[:2], ()) if own == weight and name not in two), None)
+        if equal is None:
+            left.append(weight)
+        else:
+            two[equal] = weight
+    for weight in left:
+        what = f"{weight[0]}{list(weight[1])}"
+        numbers = count(1)
+        two[next(name for n in numbers if (name := f"constant {n} of {what}") not in two)] = weight
+    return one, two
+
+
+def _canonical(facts: EntryFacts, *keys: str) -> str:
+    """Parts of a signature as text."""
+    return json.dumps({key: facts.signature.get(key) for key in keys}, sort_keys=True)
+
+
+def _signer(file: ModelFile) -> str | None:
+    """The digest of the key that a file says it is signed by; None without a signature. It is not checked."""
+    if SIGNATURE not in file.archive.places:
+        return None
+    return Signed.of_bytes(file.archive.read(SIGNATURE, MOST_SIGNATURE)).key
+
+
+# -- numbers -------------------------------------------------------------------------------------------------
+
+
+def distance_of(first: memoryview, second: memoryview, dtype: str, shape: Sequence[int]) -> Distance | None:
+    """How far apart the bytes of two arrays of one type are; None where these are not as many as its elements have."""
+    kind, elements = numpy_dtype(dtype), size(tuple(shape))
+    if not len(first) == len(second) == kind.itemsize * elements:
+        return None
+    changed, largest, squares, whole = 0, 0.0, 0.0, 0.0
+    wide = np.complex128 if kind.kind == "c" else np.float64
+    for parts in zip(_chunks(first), _chunks(second), strict=True):
+        bits = [np.frombuffer(part, np.uint8).reshape(-1, kind.itemsize) for part in parts]
+        other = (bits[0] != bits[1]).any(axis=1)
+        changed += int(other.sum())
+        a, b = (np.frombuffer(part, kind).astype(wide) for part in parts)
+        with np.errstate(invalid="ignore"):
+            gap = np.nan_to_num(np.where(other, np.abs(b - a), 0.0), nan=np.inf, posinf=np.inf)
+        largest = max(largest, float(gap.max(initial=0.0)))
+        squares += float(np.square(gap).sum())
+        whole += float(np.square(np.abs(a[np.isfinite(a)])).sum())
+    if kind.kind in "biu" or "int" in kind.name:
+        return Distance(elements, changed, largest)
+    relative = np.sqrt(squares / whole) if whole else np.inf if squares else 0.0
+    return Distance(elements, changed, largest, float(relative))
+
+
+def _chunks(view: memoryview) -> Iterator[memoryview]:
+    for begin in range(0, len(view), CHUNK):
+        yield view[begin : begin + CHUNK]
