@@ -26,7 +26,7 @@ from ..machine import DEFAULT_TARGET, Machine
 from ..passes.quantized.quantize import read_config
 from ..quantization.calibrate import batches_of, free_arguments
 from ..quantization.fake import integer_function
-from ..quantization.quantize import Calibrated, calibrated
+from ..quantization.quantize import Calibrated, calibrated, packed_patterns
 from ..quantization.traced import TracedSource, trace_source
 
 Draw = Callable[[Sequence[tuple[tuple[int, ...], str]]], Sequence[np.ndarray]]
@@ -78,6 +78,11 @@ class MeasuredSource:
         """The program, compiled for these sizes alone. Raises CompileError."""
         args, kwargs = self._sized(sizes)
         return compile_program(self.source, *args, target=target, options=options, **kwargs)
+
+    def packed(self, target: str | None, sizes: Sizes) -> tuple[str, ...]:
+        """The patterns of the arguments that hold weights of products, and nothing else. Raises CompileError."""
+        args, kwargs = self._sized(sizes)
+        return packed_patterns(trace_source(self.source, args, kwargs, None, target), None)
 
     def arguments(self, sizes: Sizes) -> Arguments:
         """Arguments of these sizes, with the values that were given, and drawn ones elsewhere."""
@@ -137,12 +142,13 @@ class Data:
 class Accuracy:
     """How exact a source is in a configuration, on data: what its graph level gives, by JAX, as `tw.quantize` has it.
 
-    start: sizes that the source takes. What depends on it takes the target, and the patterns of arguments that are
-    weights, None where they are found.
+    start: sizes that the source takes. against: how exact another source is, whose results are those to compare with;
+    None: this one's own. What depends on it takes the target, and the patterns of arguments that are weights, None
+    where they are found.
     """
 
-    def __init__(self, measured: MeasuredSource, data: Data, start: Sizes) -> None:
-        self.measured, self.data = measured, data
+    def __init__(self, measured: MeasuredSource, data: Data, start: Sizes, against: Accuracy | None = None) -> None:
+        self.measured, self.data, self.against = measured, data, against
         self._start = start
         self._calibrated: dict[tuple[str, str | None, Patterns, tuple[tuple[str, int], ...]], Calibrated] = {}
         self._references: dict[tuple[str | None, Patterns], _Reference] = {}
@@ -187,7 +193,8 @@ class Accuracy:
             config = None if options.quantization is None else read_config(options.quantization)
         machine = Machine.load(target or DEFAULT_TARGET)
         run = jax.jit(integer_function(found.traced, config, machine, options.stages()))
-        score = found.score([jax.device_get(run(leaves)) for leaves in found.batches])
+        wanted = found if self.against is None else self.against._reference(target, weights)
+        score = wanted.score([jax.device_get(run(leaves)) for leaves in found.batches])
         self._known.append((target, options, score))
         return score
 
@@ -250,21 +257,29 @@ def _same_numbers(a: Options, b: Options) -> bool:
 
 @dataclass(frozen=True)
 class _Reference:
-    """What the source itself gives. traced: it; batches: the flat inputs of each; outputs: the flat results of each."""
+    """What the source itself gives. traced: it; batches: the flat inputs of each; data: what it is measured on."""
 
     traced: TracedSource
     batches: Sequence[Sequence[Any]]
-    outputs: Sequence[Sequence[Any]]
-    score: Callable[[Sequence[Sequence[Any]]], float]
+    data: Data
 
     @staticmethod
     def of(traced: TracedSource, batches: Sequence[Sequence[Any]], data: Data) -> _Reference:
+        """Raises CompileError for what cannot be measured, at once."""
+        scorer(data.metric, batches, data.labels, traced.signature.unflatten)
+        return _Reference(traced, batches, data)
+
+    @cached_property
+    def outputs(self) -> Sequence[Sequence[Any]]:
+        """The flat results of each batch."""
         import jax
 
         from ..backends.interpreter.graph import GraphRunner
 
-        scorer(data.metric, batches, data.labels, traced.signature.unflatten)  # what cannot be measured is said at once
-        run = jax.jit(lambda leaves: traced.run(GraphRunner(), leaves))
-        outputs = [jax.device_get(run(leaves)) for leaves in batches]
-        score = scorer(data.metric, outputs, data.labels, traced.signature.unflatten)
-        return _Reference(traced, batches, outputs, score)
+        run = jax.jit(lambda leaves: self.traced.run(GraphRunner(), leaves))
+        return [jax.device_get(run(leaves)) for leaves in self.batches]
+
+    @cached_property
+    def score(self) -> Callable[[Sequence[Sequence[Any]]], float]:
+        """The metric of results."""
+        return scorer(self.data.metric, self.outputs, self.data.labels, self.traced.signature.unflatten)

@@ -27,7 +27,8 @@ from ..source import source_of, user_code
 from .quantize import data_of, metric_of
 
 if TYPE_CHECKING:
-    from ...tuning.autotune import Autotuned, AutotunedRow
+    from ...tuning.autotune import Autotuned
+    from ...tuning.rows import AutotunedRow
 
 
 def autotune(args: argparse.Namespace) -> int:

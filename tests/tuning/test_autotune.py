@@ -16,9 +16,9 @@ import pytest
 import tilewright as tw
 from tilewright.backends.report import Report
 from tilewright.machine import Machine
-from tilewright.tuning.autotune import METRICS
 from tilewright.tuning.axes import axes_of
 from tilewright.tuning.configuration import SCHEMA
+from tilewright.tuning.rows import METRICS
 
 RANDOM = np.random.default_rng(0)
 W = {n: (RANDOM.standard_normal(s) / 8).astype("f4") for n, s in (("w1", (64, 64)), ("w2", (64, 32)))}
