@@ -354,7 +354,7 @@ def _verify(
         types = main_results(module)
         check_twin(name, types, title_of(against), uncut(given, types, extents_of(entry_of(module))))
     if program is not None:
-        target, options = program.target, program.options
+        target, options = program.target, program.asked
     judged = _JudgedProgram(
         program, lambda: compile(source, *args, target=target, options=options, **kwargs), flat
     )

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..backends.report import Report
 from ..dialects.module import target_of
-from ..machine import DEFAULT_TARGET
+from ..machine import DEFAULT_TARGET, Machine
 from ..passes.alternatives import TRANSPOSED
 from ..passes.choose.weight_layouts import find_weight_layouts, relayout_weights
 from ..passes.pipeline import run_stage
@@ -19,6 +19,8 @@ from ..passes.program.pack import SplitProgram, split_weights
 from ..support.precisions import ORIGIN
 from ..support.winograd import OFF
 from .arguments.signature import CompileError, Signature
+from .files.packed import packed_signature
+from .files.parts import ProgramParts
 from .modes import Memory, Runnable, mode_of
 from .options import Options
 from .program import Lowering, Program, compile_source
@@ -142,17 +144,27 @@ class PackedProgram(Packs, Program):
     """A program in two: `packing` runs once for the weights, the rest takes what it gives."""
 
     def __init__(
-        self, source: Source, signature: Signature, split: SplitProgram, packing: Program, rest: Program
+        self,
+        source: Source,
+        signature: Signature,
+        split: SplitProgram,
+        packing: Program,
+        rest: Program,
+        asked: Options,
     ):
         super().__init__(rest.source, rest.module, signature, rest.target, rest.options, rest.donations)
         self._origin, self._title, self._form = source, source.name, signature
-        self.packing, self.rest, self._split = packing, rest, split
+        self.packing, self.rest, self._split, self._asked = packing, rest, split, asked
         self._donations = copy(rest.donations)
         self._donations.taken = [split.left[i] for i in rest.donations.taken]
 
     @property
     def origin(self) -> Source:
         return self._origin
+
+    @property
+    def asked(self) -> Options:
+        return self._asked
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs the program on arrays, as `Program` does; packed weights may stand where they belong."""
@@ -169,6 +181,24 @@ class PackedProgram(Packs, Program):
         """A debugger of the rest of the program, with the weights packed."""
         flat = self.flatten(args, kwargs)
         return self.rest.debug(*self._rest_inputs(flat, self._packed(flat)), *self.rest.extras)
+
+    def parts(self, targets: Sequence[str] = (), weights: Mapping[str, Any] | None = None) -> ProgramParts:
+        """The part that runs on each call, with its weights packed. Raises CompileError where values of these are
+        missing, and for further chips, each of which packs them in its own way."""
+        further = [chip for chip in map(Machine.named, targets) if chip != self.target]
+        if further:
+            raise CompileError(f"save: {self._title} has its weights packed for {self.target}: compile it for "
+                               f"{further[0]}, too, and save that")  # fmt: skip
+        names = [n if isinstance(n, str) else self._form.parameters.label(n) for n in self._weight_arguments()]
+        missing = [name for name in names if name not in (weights or {})]
+        if missing:
+            raise CompileError(f"save: {self._title} packs {missing[0]} before it is saved: give its value, as "
+                               f"weights={{{missing[0]!r}: ...}}")  # fmt: skip
+        packed = self.pack(*((weights or {})[name] for name in names))
+        rest = self.rest.alone()
+        signature = packed_signature(self._form, self._split.left, rest.inputs, packed.arrays, packed.leaves)
+        source = Source(lambda: (rest.source.lower()[0], signature), self._title)
+        return ProgramParts(source, self.asked, self.target, {self.target: rest.chip_parts()}, frozenset(names))
 
     def executable(self, memory: Memory) -> Runnable:
         """What runs both parts, one behind the other, on the inputs of the whole program."""
@@ -285,4 +315,4 @@ def compile_packed(lowering: Lowering, origin: Source, target: str | None, optio
     found = [(made, rest_of(made)) for made in ways]
     made, rest = found[0] if len(found) == 1 else min(found, key=lambda way: way[1].report().microseconds)
     packing = compile_packing(lowering, made, origin.name, target, options)
-    return PackedProgram(origin, signature, made, packing, rest)
+    return PackedProgram(origin, signature, made, packing, rest, options)

@@ -37,7 +37,7 @@ from .arguments.donation import Donations
 from .arguments.signature import CompileError, Signature
 from .fallback import lowered_without_faults
 from .files.names import ENTRY
-from .files.parts import ChipParts, ProgramParts
+from .files.parts import ChipParts, OpenParts, ProgramParts
 from .files.writing import write_programs
 from .kept import KeptPrograms
 from .modes import Memory, Runnable, executable_of, mode_of
@@ -137,6 +137,11 @@ class Program:
     def origin(self) -> Source:
         """The source with all arguments: that of a packed program lacks the weights."""
         return self._source
+
+    @property
+    def asked(self) -> Options:
+        """The options that it was compiled with; those of a packed program are of the part that runs on each call."""
+        return self.options
 
     def __repr__(self) -> str:
         said = kernels_text(sum(op.name == "npu.kernel" for op in self._module.ops))
@@ -357,11 +362,12 @@ class Program:
         encrypt: Secret | None = None,
     ) -> None:
         """Writes the program to a file that outlives the process, as `tw.save` does."""
-        parts = {ENTRY: self.parts(targets)}
+        parts = {ENTRY: self.parts(targets, weights)}
         write_programs(parts, path, weights or {}, licence, metadata, sequence, sign, encrypt)
 
-    def parts(self, targets: Sequence[str] = ()) -> ProgramParts:
-        """What of it a file has, compiled for further chips as well. Raises CompileError."""
+    def parts(self, targets: Sequence[str] = (), weights: Mapping[str, Any] | None = None) -> ProgramParts | OpenParts:
+        """What of it a file has, compiled for further chips as well. weights: values of arguments, for a program that
+        packs them. Raises CompileError."""
         programs: dict[str, Program] = {self.target: self}
         for chip in map(Machine.named, targets):
             if chip not in programs:

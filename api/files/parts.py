@@ -34,12 +34,13 @@ class ChipParts:
 @dataclass(frozen=True)
 class ProgramParts:
     """What of a program is written. chips: for each chip that it was compiled for; target: the one that it was made
-    for."""
+    for; packed: arguments of which the program has what packing has made."""
 
     source: Source
     options: Options
     target: str
     chips: Mapping[str, ChipParts]
+    packed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

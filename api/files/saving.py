@@ -32,7 +32,8 @@ def save(
         path: The file, `.twm`.
         targets: Chips that the programs are compiled for as well, so that nothing has to be when they are loaded.
         weights: Values of arguments by name: what is loaded takes these where a call leaves them out. An argument that
-            several programs have is stored once.
+            several programs have is stored once. A program that packs its weights needs their values; the file has
+            what packing gives in their place.
         licence, metadata: What the file is to say of itself.
         sequence: A number that grows with each release.
         sign: A PEM file with a private key, Ed25519 or ECDSA over P-256, that signs the file.
@@ -46,5 +47,5 @@ def save(
     given = {ENTRY: programs} if isinstance(programs, Program) else dict(programs)
     if not given:
         raise CompileError("save: there is no program to save")
-    parts = {name: program.parts(targets) for name, program in given.items()}
+    parts = {name: program.parts(targets, weights) for name, program in given.items()}
     write_programs(parts, path, weights or {}, licence, metadata, sequence, sign, encrypt)

@@ -141,7 +141,9 @@ class _Writer:
         for chip, own in sorted(parts.chips.items()):
             npu[chip], report = self._chip(chip, name, own, name)
             reports |= {} if report is None else {chip: report}
-        facts = self._signature(signature, weights, name)
+        self.bound |= parts.packed
+        given = {label: value for label, value in weights.items() if label not in parts.packed}
+        facts = self._signature(signature, given, name)
         return EntryFacts(facts, parts.target, graph, npu, reports, options_facts(parts.options))
 
     def _open_entry(self, name: str, parts: OpenParts, weights: Mapping[str, Any]) -> EntryFacts:

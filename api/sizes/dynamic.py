@@ -455,7 +455,7 @@ class DynamicProgram(Program):
             self._ranges.lower_first(self._source_at)
         return self._dispatch.module(self._ranges.templates, self.target)
 
-    def parts(self, targets: Sequence[str] = ()) -> OpenParts:
+    def parts(self, targets: Sequence[str] = (), weights: Mapping[str, Any] | None = None) -> OpenParts:
         """What of it a file has: what it is for all sizes, and its versions, compiled for further chips as well; one is
         lowered where there is none yet. Raises CompileError."""
         if self._open.variants:

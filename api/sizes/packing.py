@@ -7,7 +7,7 @@ behind them what the packing gives. Each version is split for itself, and takes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from ...passes.quantized.products_named import main_function, name_arguments
 from ...passes.templates import NoTemplate
 from ..arguments.parameters import Parameters
 from ..arguments.signature import Signature
+from ..files.parts import OpenParts
 from ..modes import mode_of
 from ..options import Options
 from ..packing import (
@@ -286,7 +287,13 @@ class PackedDynamicProgram(Packs, DynamicProgram):
     def _new_version(self, sizes: Sizes) -> Program:
         source = prepared(self._open.specialize(sizes), self._parts.options, self._parts.target)
         signature = self._parts.signature_at(sizes)
-        return PackedProgram(source, signature, self._split, self.packing, self.rest.at(sizes))
+        rest = self.rest.at(sizes)
+        return PackedProgram(source, signature, self._split, self.packing, rest, self._parts.options)
+
+    def parts(self, targets: Sequence[str] = (), weights: Mapping[str, Any] | None = None) -> OpenParts:
+        """Raises CompileError: a file has weights apart for known sizes alone."""
+        raise CompileError(f"save: {self.name} has open sizes and weights apart: save programs of its sizes, as at() "
+                           "gives them")  # fmt: skip
 
     def module(self, level: Level = "npu", at: Mapping[str, int] | None = None) -> ModuleOp:
         return self.rest.module(level, at)
