@@ -109,10 +109,7 @@ def search(
     """
     batches = _batches(args, data)
     nets = PrunedNets(fn, params, args, units, _ladders(params, units, ratios, multiple), importance)
-    if max(map(len, nets.ladders.values())) < 2:
-        raise CompileError(
-            f"no kind of units has a smaller multiple of {multiple} elements: say a smaller `multiple`"
-        )
+    _check_ladders(nets.ladders, multiple)
     tried = TriedNets(fn, params, nets, batches)
     references = tried.outputs(params)
     score = scorer(metric, references, labels, tried.unflatten)
@@ -138,6 +135,27 @@ def search(
     chosen = cheapest(points, max_drop)
     limit = None if max_drop is None else original - max_drop
     return PruneSearch(walk.sensitivity, tuple(points), chosen, metric_name(metric), original, limit)
+
+
+def without_share(
+    params: Any, units: Mapping[str, Units], share: float, multiple: int = 16, importance: Importance | None = None
+) -> tuple[Any, dict[str, tuple[int, int]]]:
+    """The parameters without a share of the units of each kind, the least important ones, and how many of each kind are
+    left, and of how many. share: above 0 and below 1; units, multiple, importance: as `search` has them. Raises
+    CompileError where nothing can be removed in whole multiples, and ValueError for units that are not there."""
+    ladders = _ladders(params, units, (share,), multiple)
+    _check_ladders(ladders, multiple)
+    nets = PrunedNets(lambda: None, params, (), units, ladders, importance)
+    levels = {name: len(ladder) - 1 for name, ladder in ladders.items()}
+    return nets.pruned(levels), nets.left(levels)
+
+
+def _check_ladders(ladders: Mapping[str, Sequence[int]], multiple: int) -> None:
+    """Raises CompileError where there is nothing to remove."""
+    if max(map(len, ladders.values())) < 2:
+        raise CompileError(
+            f"no kind of units has a smaller multiple of {multiple} elements: say a smaller `multiple`"
+        )
 
 
 class TriedNets:
