@@ -173,7 +173,7 @@ def autotune(
     tried = read_space(space, measured.name, measured.symbols)
     base = options or Options()
     _check_base(tried, base, named, at or {})
-    sizes = _fixed_sizes(measured, tried, at or {})
+    sizes = fixed_sizes(measured, tried, at or {})
     if progress is True:
         with showing(f"autotuning {measured.name}", 2.0) as say:
             return _run(measured, tried, base, named, sizes, given, metric, (max_drop, limit), say)
@@ -213,7 +213,7 @@ def _check_base(space: Space, base: Options, target: str | None, at: Mapping[str
                 raise CompileError(said)
 
 
-def _fixed_sizes(measured: MeasuredSource, space: Space, at: Mapping[str, int]) -> Mapping[str, int]:
+def fixed_sizes(measured: MeasuredSource, space: Space, at: Mapping[str, int]) -> Mapping[str, int]:
     """The sizes that the space does not have. Raises CompileError where one is missing, or is not there."""
     varied = {size for choices in space.values() for c in choices for size in c.sizes}
     if at and not measured.symbols:

@@ -51,6 +51,10 @@ class MeasuredSource:
         self.open = open_source_of(self.source, self.args, self.kwargs, target)
         self._draw = draw
 
+    def with_arguments(self, args: Sequence[Any]) -> MeasuredSource:
+        """The same source with other arguments by position."""
+        return MeasuredSource(self.source, args, self.kwargs, None, self._draw)
+
     @property
     def name(self) -> str:
         """What messages call it."""
