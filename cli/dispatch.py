@@ -31,7 +31,7 @@ from .secret import opened_as_said
 from .targets import settle_target, several
 
 _INPUTS = ("source", "inputs", "target", "records", "table", "quant_config", "config", "data", "profile", "arrivals")
-_READ = (*_INPUTS, "against", "stages", "quality", "first", "second", *SECRETS, "values")
+_READ = (*_INPUTS, "against", "stages", "quality", "first", "second", "spec", *SECRETS, "values")
 """Arguments that name files, or what is in a file: `model.py:fn`."""
 
 

@@ -21,6 +21,7 @@ from .commands.overflow import add_parser as add_overflow
 from .commands.pack import add_parser as add_pack
 from .commands.saved import add_options
 from .commands.serve_sim import add_parser as add_serve_sim
+from .commands.tiers import add_parser as add_tiers
 from .common import OneLineParser
 from .help import texts
 from .secret import add_secret, add_trust
@@ -90,6 +91,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_checklist(command)
     _add_autotune(command)
     add_serve_sim(command)
+    add_tiers(commands)
     _add_kb(commands)
     _add_calibrate(commands)
     add_pack(commands)

@@ -22,12 +22,13 @@ from .common import STDIN, CliError, os_message
 class OutputFiles:
     """What a command may write. paths: its files, `-` for stdout; patterns: of names that are known only when a file is
     written, with the folder; read: files that it reads, which it must not write; updated: files that it reads and
-    rewrites in place."""
+    rewrites in place; looked_at: patterns of files that it looks at before it writes them anew."""
 
     paths: Sequence[str] = ()
     patterns: Sequence[str] = ()
     read: Sequence[str] = ()
     updated: Sequence[str] = ()
+    looked_at: Sequence[str] = ()
 
     def check(self) -> None:
         """Raises CliError for a file that cannot be written, or that the command reads or writes twice, so that nobody
@@ -63,7 +64,8 @@ class OutputFiles:
         name, updated = str(Path(path)), {str(Path(p)) for p in self.updated}
         known = name in {*updated, *(str(Path(p)) for p in self.paths)}
         assert known or any(fnmatchcase(name, p) for p in self.patterns), f"{name} is not known to be written"
-        if name not in updated and any(_is_same(Path(name), r) for r in (*self.read, *_READ)):
+        meanwhile = () if any(fnmatchcase(name, p) for p in self.looked_at) else _READ
+        if name not in updated and any(_is_same(Path(name), r) for r in (*self.read, *meanwhile)):
             raise _is_read(name)
 
 
@@ -133,12 +135,16 @@ sys.addaudithook(_note)
 # -- of each command ------------------------------------------------------------------------------------------
 
 
+_FOLDERS = {"export": ("hivm", ("*.hivm.mlir", "host.c", "README.md")), "tiers": ("output", ("*.twm",))}
+"""Commands that write into a folder: the argument that names it, and patterns of the files."""
+
+
 def outputs_of(args: argparse.Namespace, read: Iterable[str]) -> OutputFiles:
     """The files that a command of `tilewright` writes, which reads those in `read`. Raises CliError for a plot in a
     format that there is not, and where stdout cannot take what is written."""
     command, output, plot = args.command, getattr(args, "output", None), getattr(args, "plot", None)
     page = getattr(args, "page", None)
-    if command == "verify" and not args.bisect:
+    if command == "tiers" or (command == "verify" and not args.bisect):
         output = None
     endings = (*files.PLOTS, ".html") if command == "serve-sim" else files.PLOTS
     if plot is not None and Path(plot).suffix not in endings:
@@ -153,13 +159,15 @@ def outputs_of(args: argparse.Namespace, read: Iterable[str]) -> OutputFiles:
         )  # arrays go beside the program, or the configuration
         if command == "verify":  # the program right before the pass that is found, whichever it is
             patterns.append(f"{_literal(str(Path(output).with_suffix('')))}.before-*.mlir")
-    if command == "export":  # the kernels' names are known only when they are written
-        folder = Path(args.hivm)
+    if command in _FOLDERS:  # the names of files are known only when they are written
+        given = getattr(args, _FOLDERS[command][0])
+        folder = Path(given)
         if not (folder if folder.exists() else folder.parent).is_dir():
-            raise CliError(f"{args.hivm}: {os.strerror(errno.ENOTDIR if folder.exists() else errno.ENOENT)}")
+            raise CliError(f"{given}: {os.strerror(errno.ENOTDIR if folder.exists() else errno.ENOENT)}")
         place = "" if folder == Path() else f"{_literal(str(folder))}/"
-        patterns += [f"{place}{name}" for name in ("*.hivm.mlir", "host.c", "README.md")]
-    found = OutputFiles(paths, patterns, [*read], [] if page is None else [page])
+        patterns += [f"{place}{name}" for name in _FOLDERS[command][1]]
+    looked_at = patterns if command == "tiers" else []
+    found = OutputFiles(paths, patterns, [*read], [] if page is None else [page], looked_at)
     if STDIN in paths and len(paths) > 1:
         raise CliError(f"{command} writes more than one file: give the name of one, and not -")
     if STDIN in paths and args.json:

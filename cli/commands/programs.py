@@ -60,6 +60,7 @@ from .saved import OPTIONS as FILE_OPTIONS
 from .saved import save, update_file
 from .serve_sim import serve_sim
 from .sweep import sweep
+from .tiers import tiers
 from .tune import kb, tune
 
 if TYPE_CHECKING:
@@ -344,6 +345,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "checklist": checklist,
     "autotune": autotune,
     "serve-sim": serve_sim,
+    "tiers": tiers,
     "kb": kb,
     "inspect": inspect_file,
     "verify-file": verify_file,

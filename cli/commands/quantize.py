@@ -179,12 +179,12 @@ def metric_of(text: str, switch: str = "--metric") -> Any:
     return found
 
 
-def data_of(text: str) -> tuple[list[Any], list[Any] | None]:
+def data_of(text: str, switch: str = "--data") -> tuple[list[Any], list[Any] | None]:
     """Batches and their labels: from an .npz file whose arrays are the inputs, each with the batches along a first
     dimension, and `labels`; or from a function FILE.py:FN or MODULE:FN without arguments that gives batches, or
-    (batches, labels). Raises CliError."""
+    (batches, labels). switch: what says it. Raises CliError."""
     if text.endswith(".py") or (":" in text and not text.endswith(".npz")):
-        spec = find_function(text, "--data")
+        spec = find_function(text, switch)
         assert spec.fn is not None
         with user_code(spec.path, spec.fn):
             made = spec.fn()
