@@ -295,6 +295,9 @@ def verify(
             raise CompileError(f"tw.verify: {name} must be {said}, not {quoted(own[name])}")
     target = None if target is None else Machine.named(target)
     source, args, kwargs = resolved(source, args, kwargs)
+    if program is None and options in (None, Options()) and (file := named_file(source)) is not None:
+        with as_compile_error():
+            program = load(file[0], target, file[1])  # with the options that it was compiled with
     if isinstance(program, DynamicProgram):
         program = program.at(program.sizes(*args, **kwargs))
     quantized = options is not None and options.quantization is not None

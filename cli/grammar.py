@@ -31,6 +31,7 @@ PROGRAM = "tilewright"
 
 
 AGAINST = "a JAX function to compare a .tw or .mlir program with, which takes the same inputs"
+OR_SOURCE = f"{AGAINST}; of a model file, any source, another file too"
 
 AddCommand = Callable[[str, str], argparse.ArgumentParser]
 """Adds a command of a name, with a line of help, that takes a program."""
@@ -270,7 +271,7 @@ def _add_run(command: AddCommand) -> None:
 
 def _add_verify(command: AddCommand) -> None:
     verify = command("verify", "compare the values after every pass with JAX; exit code 1 where they differ")
-    verify.add_argument("--against", metavar="FILE.py:FN", help=AGAINST)
+    verify.add_argument("--against", metavar="FILE.py:FN", help=OR_SOURCE)
     verify.add_argument(
         "--bisect", action="store_true", help="find the first bad pass, the op, tile and line"
     )
@@ -288,7 +289,7 @@ def _add_verify(command: AddCommand) -> None:
         "--min-sqnr",
         type=float,
         metavar="DB",
-        help="with --quant-config: fail where the SQNR against the original is below so many dB",
+        help="with --quant-config, or --against of a model file: fail where the SQNR is below so many dB",
     )
     verify.add_argument(
         "--flags", action="store_true", help="list flags that are not needed, and their cycles"

@@ -20,6 +20,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tilewright verify model.py:forward",
         "tilewright verify model.py:forward --bisect -o small.mlir",
         "tilewright verify model.tw --shapes N=8 --against model.py:forward",
+        "tilewright verify model.twm --against model.py:forward",
     ),
     "reduce": (
         "tilewright reduce model.mlir --check crash",

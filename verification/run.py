@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import starmap
 from typing import Any, Protocol
 
 from xdsl.dialects.builtin import ModuleOp
@@ -146,14 +147,19 @@ def _run(examiner: Examiner, program: CompiledProgram, result: Verification) -> 
     for memory, values in outputs.items():
         examiner.row(RUN, "npu", memory, values)
     pairs = list(zip(*outputs.values(), strict=True)) if len(outputs) == len(MEMORIES) else []
-    if not all(same_bits(a, b) or compare(a, b, bits=True).ratio == 0 for a, b in pairs):
+    if not all(starmap(equal_bits, pairs)):
         # the rows say whether each is within its bounds
-        result.sums_apart = any(map(_adds_floats, program.modules()))
+        result.sums_apart = any(map(adds_floats, program.modules()))
         result.bitwise &= result.sums_apart
     return outputs["typed"]
 
 
-def _adds_floats(module: ModuleOp) -> bool:
+def equal_bits(a: Any, b: Any) -> bool:
+    """Whether two results have the same bits, but for those of NaNs."""
+    return same_bits(a, b) or compare(a, b, bits=True).ratio == 0
+
+
+def adds_floats(module: ModuleOp) -> bool:
     """Whether products of floats are added up, which XLA does in an order of its own."""
     return any(
         isinstance(op, MmadOp) and roundoff(numpy_dtype(buffer(op.acc).element)) > 0 for op in module.walk()

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ...api.compiling import compile, lower, verify
-from ...api.files.names import SUFFIX
+from ...api.files.names import SUFFIX, named_file
 from ...api.sizes.dynamic import DynamicProgram
 from ...api.sources import input_types
 from ...backends.legend import legend
@@ -62,6 +62,7 @@ from .serve_sim import serve_sim
 from .sweep import sweep
 from .tiers import tiers
 from .tune import kb, tune
+from .verify_file import verify_against
 
 if TYPE_CHECKING:
     from ...api.program import Program
@@ -203,6 +204,8 @@ def _priced(args: argparse.Namespace) -> tuple[Report, ProgramPool | None, str]:
 def verify_passes(args: argparse.Namespace) -> int:
     """Compares the values after every pass with the reference; with --bisect finds the cause."""
     source = source_of(args)
+    if args.against is not None and named_file(args.source) is not None:
+        return verify_against(args)
     inputs = inputs_of(args, source)
     if inputs is None:
         inputs = list(random_inputs(input_types(source.compiled), args.scale))
