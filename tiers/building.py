@@ -27,7 +27,7 @@ from ..support.sentences import quoted, suggestion
 from ..tuning.autotune import fixed_sizes
 from ..tuning.axes import BATCH, Space, axes_of, batch_symbol, configurations, read_space
 from ..tuning.measured import Accuracy, Data, Draw, MeasuredSource
-from ..tuning.rows import AutotunedRow, Rows, Wanted
+from ..tuning.rows import FAULTS, AutotunedRow, Rows, Wanted, problem_of
 from .checking import CHECKS, Check, WrongTier, check_file, check_program
 from .forms import Form
 from .spec import check_names
@@ -278,19 +278,31 @@ class _Builder:
                 measured, left = self._pruned(asked.share)
                 accuracy = Accuracy(measured, data, wanted.sizes, first)
                 note.append(f"keeps {', '.join(f'{name} {n}/{of}' for name, (n, of) in left.items())}")
-            if wanted.options.weights is None and wanted.mode is None and _narrows(asked.space):
-                packed = measured.packed(wanted.target, wanted.sizes)
-                wanted = replace(wanted, options=replace(wanted.options, weights=packed))
-        except CompileError as error:
-            return Tier(asked.name, asked.chosen, str(error))
+            form = Form.of(measured, wanted.sizes, wanted.target)
+            wanted = self._packing(wanted, asked.space, form, note)
+        except FAULTS as error:
+            return Tier(asked.name, asked.chosen, problem_of(error))
         scales = Accuracy(measured, self.scales, wanted.sizes)
         row, program = Rows(measured, accuracy, batch_symbol(measured.symbols), calibration=scales).row(wanted)
         if program is None or row.problem:
             return Tier(asked.name, asked.chosen, row.problem)
         try:
-            return self._written(asked, row, program, measured, note, say)
+            return self._written(asked, row, program, measured, form, note, say)
         except (CompileError, ModelFileError) as error:
-            return Tier(asked.name, asked.chosen, str(error))
+            return Tier(asked.name, asked.chosen, " ".join(str(error).split()))
+
+    def _packing(self, wanted: Wanted, space: Space, form: Form, note: list[str]) -> Wanted:
+        """What is asked for, with the weights packed that are to be narrower. Raises CompileError for integers of
+        weights without values."""
+        said = f"{', '.join(form.lacking)} {'has' if len(form.lacking) == 1 else 'have'} no values"
+        if wanted.mode is not None and form.lacking:
+            raise CompileError(f"{said}, which integers are made of: give arrays")
+        if wanted.options.weights is not None or wanted.mode is not None or not _narrows(space):
+            return wanted
+        if form.lacking:
+            note.append(f"{said}: each call makes them narrower")
+            return wanted
+        return replace(wanted, options=replace(wanted.options, weights=form.packed))
 
     def _check_scales(self, wanted: Wanted) -> None:
         """Raises CompileError where scales are to be found in data, and there is none."""
@@ -318,13 +330,13 @@ class _Builder:
         row: AutotunedRow,
         program: Program,
         measured: MeasuredSource,
+        form: Form,
         note: list[str],
         say: Say,
     ) -> Tier:
         """Checks a program and writes its file. Raises CompileError and ModelFileError."""
         assert row.configuration is not None
         sizes = row.configuration.sizes
-        form = Form.of(measured, measured.arguments(sizes), program.target)
         arguments = form.with_batch(self.data.batches)
         said = "off"
         if self.check != "off":

@@ -1,4 +1,4 @@
-"""The arguments of a source as tiers have them: weights, which go into files, and all others."""
+"""The arguments of a source as tiers have them: weights, whose values go into files, and all others."""
 
 from __future__ import annotations
 
@@ -9,36 +9,43 @@ from typing import Any
 import numpy as np
 
 from ..quantization.calibrate import free_arguments
+from ..quantization.quantize import packed_patterns
 from ..quantization.traced import trace_source
-from ..tuning.measured import Arguments, MeasuredSource
+from ..tuning.measured import Arguments, MeasuredSource, Sizes
 
 
 @dataclass(frozen=True)
 class Form:
     """The arguments of a source. values: by position; labels: what they are called; free: those that hold no weights;
-    named: whether they have names, without which nothing is a weight of a file."""
+    named: whether they have names, without which nothing is a weight of a file; lacking: weights whose values are
+    drawn, since nobody gave any; packed: the patterns of all that can be packed."""
 
     values: tuple[Any, ...]
     labels: tuple[str, ...]
     free: tuple[int, ...]
     named: bool
+    lacking: tuple[str, ...]
+    packed: tuple[str, ...]
 
     @staticmethod
-    def of(measured: MeasuredSource, arguments: Arguments, target: str) -> Form:
-        """Raises CompileError for a source that calls the host."""
-        args, kwargs = arguments
+    def of(measured: MeasuredSource, sizes: Sizes, target: str | None) -> Form:
+        """Raises CompileError for a source that calls the host, or that does not take such sizes."""
+        args, kwargs = measured.arguments(sizes)
         traced = trace_source(measured.source, args, kwargs, None, target)
         own = traced.signature.parameters
         labels = tuple(map(own.label, range(len(args))))
         named = {*labels} <= {*own.positional}
-        return Form(tuple(args), labels, tuple(free_arguments(traced, len(args))), named)
+        free = tuple(free_arguments(traced, len(args)))
+        lacking = tuple(n for i, n in enumerate(labels) if i not in free and not _has_values(measured.args, i))
+        return Form(tuple(args), labels, free, named, lacking, packed_patterns(traced, None))
 
     @property
     def weights(self) -> dict[str, Any]:
-        """The arguments that hold weights, by what they are called."""
+        """The arguments that hold weights with values, by what they are called."""
         if not self.named:
             return {}
-        return {label: self.values[i] for i, label in enumerate(self.labels) if i not in self.free}
+        kept = {*range(len(self.labels))} - {*self.free}
+        return {self.labels[i]: self.values[i] for i in sorted(kept) if self.labels[i] not in self.lacking}
 
     def with_batch(self, batches: Sequence[Any] | None) -> Arguments:
         """The arguments, of which those that hold no weights are the first batch of data, where there is one: as many
@@ -57,7 +64,16 @@ class Form:
     def given(self, arguments: Arguments) -> Arguments:
         """Of arguments those that a file takes, which has the weights."""
         args, _ = arguments
-        return ((), {self.labels[i]: args[i] for i in self.free}) if self.named else (args, {})
+        own = {label: args[i] for i, label in enumerate(self.labels) if label not in self.weights}
+        return ((), own) if self.named else (args, {})
+
+
+def _has_values(args: Sequence[Any], which: int) -> bool:
+    """Whether an argument was given with its values."""
+    import jax
+
+    leaves = jax.tree.leaves(args[which]) if which < len(args) else [None]
+    return not any(leaf is None or isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves)
 
 
 def _fitted(rows: Any, wanted: Any) -> Any:

@@ -26,7 +26,7 @@ from ..machine import DEFAULT_TARGET, Machine
 from ..passes.quantized.quantize import read_config
 from ..quantization.calibrate import batches_of, free_arguments
 from ..quantization.fake import integer_function
-from ..quantization.quantize import Calibrated, calibrated, packed_patterns
+from ..quantization.quantize import Calibrated, calibrated
 from ..quantization.traced import TracedSource, trace_source
 
 Draw = Callable[[Sequence[tuple[tuple[int, ...], str]]], Sequence[np.ndarray]]
@@ -82,11 +82,6 @@ class MeasuredSource:
         """The program, compiled for these sizes alone. Raises CompileError."""
         args, kwargs = self._sized(sizes)
         return compile_program(self.source, *args, target=target, options=options, **kwargs)
-
-    def packed(self, target: str | None, sizes: Sizes) -> tuple[str, ...]:
-        """The patterns of the arguments that hold weights of products, and nothing else. Raises CompileError."""
-        args, kwargs = self._sized(sizes)
-        return packed_patterns(trace_source(self.source, args, kwargs, None, target), None)
 
     def arguments(self, sizes: Sizes) -> Arguments:
         """Arguments of these sizes, with the values that were given, and drawn ones elsewhere."""

@@ -102,6 +102,18 @@ class Wanted:
         return Wanted({name: c.text for name, c in row.items()}, found, at, replace(base, **fields), calibrated)
 
 
+FAULTS = (SentenceError, SimulationError, TypeError, ValueError)
+"""What a configuration that cannot be compiled raises; the last two are what JAX says of a function that does not take
+such sizes."""
+
+
+def problem_of(error: Exception) -> str:
+    """One line on why there is no program."""
+    if isinstance(error, SentenceError | SimulationError):
+        return " ".join(str(error).split())
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+
+
 class Rows:
     """Makes rows. limits: the most that accuracy may drop, and the most watts; calibration: finds the scales of
     quantization, None: accuracy, on the same data."""
@@ -122,11 +134,8 @@ class Rows:
         """What a configuration costs, and its program; or why it costs nothing."""
         try:
             return self._row(wanted)
-        except (SentenceError, SimulationError) as error:
-            return AutotunedRow(wanted.chosen, problem=" ".join(str(error).split())), None
-        except (TypeError, ValueError) as error:  # what JAX says of a function that does not take such sizes
-            said = (str(error).strip().splitlines() or [""])[0]
-            return AutotunedRow(wanted.chosen, problem=f"{type(error).__name__}: {said}"), None
+        except FAULTS as error:
+            return AutotunedRow(wanted.chosen, problem=problem_of(error)), None
 
     def _row(self, wanted: Wanted) -> tuple[AutotunedRow, Program]:
         options, weights, note = wanted.options, wanted.options.weight_patterns, []

@@ -18,12 +18,8 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..build import user_of
 from ..common import CliError, OneLineParser, complain, print_json, table, working
 from ..help import texts
-from ..inputs import example_inputs, random_inputs
-from ..source import find_function, find_source, user_code
-from .quantize import data_of, metric_of
 
 if TYPE_CHECKING:
     from ...tiers import Tier, Tiers
@@ -33,6 +29,10 @@ if TYPE_CHECKING:
 def tiers(args: argparse.Namespace) -> int:
     """Writes a model file for each tier, and prints a line for each; 1 where one cannot be made."""
     from ...tiers import build, read_spec
+    from ..build import user_of
+    from ..inputs import example_inputs, random_inputs
+    from ..source import find_source, user_code
+    from .quantize import data_of, metric_of
 
     spec = read_spec(args.spec)
     source = find_source(args.source, args.weights_as_arguments)
@@ -83,6 +83,8 @@ def _pruning(said: Mapping[str, Any]) -> Pruning:
 
 def _called(text: str, what: str) -> Callable[..., Any]:
     """A function of the user's, whose exceptions name its lines."""
+    from ..source import find_function, user_code
+
     spec = find_function(text, what)
     assert spec.fn is not None
     fn = spec.fn

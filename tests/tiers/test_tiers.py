@@ -195,6 +195,20 @@ def test_mistakes(asked: dict[str, Any], said: str, tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
+def test_weights_without_values(tmp_path: Path) -> None:
+    """They are arguments of the file, not what was drawn for them; integers cannot be made of them."""
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), PARAMS)
+    asked = {"whole": {"n": 2}, "half": {"n": 2, "precision": "f16"}, "int8": {"n": 2, "precision": "int8"}}
+    found = tiers.build(forward, shapes, shaped(), tiers=asked, folder=tmp_path, data=BATCH, draw=drawn, progress=False)
+    whole, half, int8 = found.tiers
+    assert whole.check.startswith("ok") and half.check.startswith("ok")
+    assert whole.weight_bytes == half.weight_bytes == 0
+    assert half.note == "params has no values: each call makes them narrower"
+    assert int8.problem == "params has no values, which integers are made of: give arrays"
+    wanted = forward(PARAMS, BATCH[0][:2])
+    np.testing.assert_allclose(tw.load(tmp_path / "whole.twm")(PARAMS, BATCH[0][:2]), wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_closed_sizes_have_no_batch(tmp_path: Path) -> None:
     with pytest.raises(tw.CompileError, match=r"tiers\.a: forward has no open sizes, which batch is for"):
         tiers.build(forward, PARAMS, BATCH[0], tiers={"a": {"batch": 2}}, folder=tmp_path, progress=False)
