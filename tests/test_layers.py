@@ -34,8 +34,9 @@ RANK = {
     "pruning": 8,
     "quantization": 8,
     "tuning": 9,
-    "cli": 10,
-    "__init__": 11,
+    "tiers": 10,
+    "cli": 11,
+    "__init__": 12,
 }
 FOLDERS = (
     "support",
@@ -60,6 +61,7 @@ FOLDERS = (
     "quantization",
     "serving",
     "tuning",
+    "tiers",
     "cli",
 )
 
