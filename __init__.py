@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import pruning, serving, training
+    from . import pruning, serving, tiers, training
     from .api.compiling import compile, debug, verify
     from .api.debugging import debugging
     from .api.files.loading import load
@@ -87,6 +87,7 @@ __all__ = [
     "quantize",
     "save",
     "serving",
+    "tiers",
     "training",
     "tune",
     "unique",
@@ -111,7 +112,7 @@ def __getattr__(name: str) -> Any:
         near = get_close_matches(name.lower(), lower, 1)
         hint = f"; did you mean tw.{lower[near[0]]}?" if near else f"; it has {', '.join(__all__)}"
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name)
-    if name in ("pruning", "serving", "training"):
+    if name in ("pruning", "serving", "tiers", "training"):
         return import_module(f".{name}", __name__)
     homes = {
         **{

@@ -37,7 +37,7 @@ def test_a_near_name_is_suggested(name: str, near: str) -> None:
 def test_a_name_that_is_like_none() -> None:
     names = (
         r"AddedPass, Autotuned, Checklist, .*, jit, load, nms, nonzero, onnx_function, pruning, quantize, save, "
-        r"serving, training, tune, unique, update, variants, verify$"
+        r"serving, tiers, training, tune, unique, update, variants, verify$"
     )
     with pytest.raises(AttributeError, match=rf"has no attribute 'zzz'; it has {names}"):
         tw.zzz  # noqa: B018
