@@ -59,6 +59,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "  memref.copy %x, %a : memref<64xf32> to memref<64xf32>\n  return\n}\n"
     )
     KnowledgeBase(tmp_path / "plans.sqlite").add([ENTRY])
+    (tmp_path / "tiers.toml").write_text("[tiers.edge]\nprecision = 'f16'\nbatch = 2\n[tiers.cloud]\nbatch = 4\n")
     (tmp_path / "wide.tw").write_text("fn f(x:f32[2])->f32[2]{return x}\n")
     tw.compile(tmp_path / "program.mlir").save(tmp_path / "saved.twm")
     np.savez(tmp_path / "values.npz")
@@ -90,6 +91,8 @@ CALLS = {
     "inspect": ["inspect", "saved.twm"],
     "verify-file": ["verify-file", "saved.twm"],
     "update": ["update", "saved.twm", "-o", "updated.twm", "--values", "values.npz"],
+    "diff": ["diff", "saved.twm", "saved.twm", "--all"],
+    "tiers": ["tiers", "model.py:layer", "--shapes", "f32[b,16],f32[16,24]", "--spec", "tiers.toml", "-o", "made"],
     "pack": ["pack", "buffers.csv"],
     "explain-overflow": ["explain-overflow", "kernel.mlir"],
 }
