@@ -29,11 +29,11 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 BEGIN, END = "<!-- tiers: begin -->", "<!-- tiers: end -->"
 
 MOBILENET: dict[str, dict[str, Any]] = {
-    "cloud": {"target": "ascend-910b1", "precision": "f32", "batch": 8},
-    "edge": {"target": "ascend-310p3", "precision": "f16", "batch": 4},
+    "cloud": {"target": "ascend-910b1", "precision": "f32", "batch": 4},
+    "edge": {"target": "ascend-310p3", "precision": "f16", "batch": 2},
     "device": {"target": "ascend-310", "precision": "int8", "batch": 1},
 }
-IMAGES = 4
+IMAGES = 2
 """Images that the error of MobileNetV2 is measured on, as many as scales are found in."""
 
 

@@ -28,7 +28,7 @@ from ..tuning.autotune import fixed_sizes
 from ..tuning.axes import BATCH, Space, axes_of, batch_symbol, configurations, read_space
 from ..tuning.measured import Accuracy, Data, Draw, MeasuredSource
 from ..tuning.rows import FAULTS, AutotunedRow, Rows, Wanted, problem_of
-from .checking import CHECKS, Check, WrongTier, check_file, check_program
+from .checking import CHECKS, UNCHECKED, Check, WrongTier, check_file, check_program
 from .forms import Form
 from .spec import check_names
 
@@ -250,7 +250,7 @@ class _Builder:
     def run(self, asked: Sequence[_Asked], say: Say) -> Tiers:
         """Makes all of them. Raises CompileError where nothing can be measured at all."""
         wanted = [Wanted.of(next(configurations(each.space), {}), Options(), None, {}) for each in asked]
-        start = min((each.sizes for each in wanted), key=lambda sizes: [*sizes.values()])
+        start = min((each.sizes for each in wanted), key=lambda sizes: sorted(sizes.items()))
         data, where = self.data, "the data"
         if data.batches is None:
             args, _ = self.measured.arguments(start)
@@ -341,18 +341,13 @@ class _Builder:
         said = "off"
         if self.check != "off":
 
-            def tell(what: str, done: int = 0, steps: int = 0) -> None:
-                say(f"making {asked.name}: {what}", done, steps)
+            def tell(said: str, done: int = 0, steps: int = 0) -> None:
+                say(f"making {asked.name}: {said}", done, steps)
 
-            try:
-                said = check_program(measured.source, arguments, program, self.check, tell)
-            except WrongTier:
-                raise
-            except CompileError as error:
-                said = f"not checked: {error}"
+            said = check_program(measured.source, arguments, program, self.check == "full", tell)
         path = self.folder / f"{asked.name}{SUFFIX}"
         save(program, path, weights=form.weights, metadata={"tier": asked.name, **asked.chosen})
-        if self.check != "off" and not said.startswith("not checked"):
+        if self.check != "off" and not said.startswith(UNCHECKED):
             try:
                 check_file(path, form.given(arguments), program, arguments)
             except WrongTier:

@@ -13,6 +13,7 @@ from ..api.program import Program
 from ..support.files import FilePath
 from ..support.progress import Say
 from ..tuning.measured import Arguments
+from ..verification.results import Check as Row
 
 Check = Literal["quick", "full", "off"]
 """How much is checked: the program in both memories, and each pass, too, or nothing."""
@@ -24,23 +25,30 @@ class WrongTier(CompileError):
     """A tier computes something else than it should."""
 
 
-def check_program(source: Any, arguments: Arguments, program: Program, check: Check, say: Say) -> str:
-    """One clause on what `tw.verify` says of a program: its verdict, the largest error at the npu level and the
-    tolerance that is stated for it. Raises WrongTier where values differ, and CompileError where they cannot be
-    compared."""
+UNCHECKED = "not checked: "
+"""Begins why a program was compared with nothing."""
+
+
+def check_program(source: Any, arguments: Arguments, program: Program, full: bool, say: Say) -> str:
+    """One clause on what `tw.verify` says of a program: its verdict, and the largest error at the npu level beside the
+    tolerance that is stated for it; or why it is not checked, such as its size. full: after each pass, too. Raises
+    WrongTier where values differ."""
     args, kwargs = arguments
-    found = verify(source, *args, program=program, quick=check == "quick", progress=say, **kwargs)
+    try:
+        found = verify(source, *args, program=program, quick=not full, progress=say, **kwargs)
+    except CompileError as error:
+        return f"{UNCHECKED}{error}"
     if not found.ok:
         bad = next((row for row in found.checks if not row.ok), None)
         what = "both memory modes have other bits" if bad is None else f"{bad.name}: {bad.word}, {_error(bad)}"
         agreement = [] if found.quantization is None else found.quantization.sentences()
         raise WrongTier("; ".join([f"it computes other values than its source: {what}", *agreement]))
-    last = found.checks[-1]
-    said = f"SQNR {found.quantization.sqnr:.1f} dB" if found.quantization is not None else _error(last)
+    own = found.quantization
+    said = _error(found.checks[-1]) if own is None else f"SQNR {own.sqnr:.1f} dB of {own.bound:.1f}"
     return f"{found.verdict}: {said}"
 
 
-def _error(row: Any) -> str:
+def _error(row: Row) -> str:
     return f"error {row.error:.2g} of {row.tolerance:.2g}"
 
 

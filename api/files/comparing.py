@@ -139,11 +139,10 @@ class _Comparison:
         for name, before, after in _both(one.metadata, two.metadata):
             yield Difference("metadata", name, before, after)
         yield Difference("sequence", "", one.sequence, two.sequence)
-        yield Difference("signed by", "", *map(_signer, self.files))
+        yield Difference("signed by", "", _signer(self.files[0]), _signer(self.files[1]))
         for name, before, after in _both(one.entries, two.entries):
-            shown = [None if facts is None else ", ".join(sorted(facts.npu)) for facts in (before, after)]
             if before is None or after is None:
-                yield Difference("function", name, *shown)
+                yield Difference("function", name, *_chips(before, after))
             else:
                 yield from self._function(name, (before, after))
 
@@ -151,8 +150,8 @@ class _Comparison:
         """A function that both have."""
         signatures = [file.signature(each) for file, each in zip(self.files, facts, strict=True)]
         yield from signature_rows(name, *signatures)
-        yield Difference("parameters", name, *(_canonical(each, "parameters") for each in facts))
-        yield Difference("results", name, *(_canonical(each, "out_tree", "keys", "weak", "voids") for each in facts))
+        for part, keys in _CALLED.items():
+            yield Difference(part, name, _canonical(facts[0], *keys), _canonical(facts[1], *keys))
         yield Difference("chip by default", name, facts[0].target, facts[1].target)
         for option, before, after in _both(facts[0].options, facts[1].options):
             yield Difference("option", f"{name}: {option}", before, after)
@@ -195,12 +194,11 @@ class _Comparison:
         values = [_values(file, each) for file, each in zip(self.files, facts, strict=True)]
         tables = [{**own, **further} for own, further in zip(values, constants, strict=True)]
         for key, before, after in _both(*tables):
-            kinds = [None if each is None else f"{each[0]}{list(each[1])} {each[2]}" for each in (before, after)]
             distance = None
             if before is not None and after is not None and before[2] != after[2] and before[:2] == after[:2]:
                 views = [file.stored(each[2]).view for file, each in zip(self.files, (before, after), strict=True)]
                 distance = distance_of(views[0], views[1], before[0], before[1])
-            yield Difference("weights", f"{name}: {key}", *kinds, distance)
+            yield Difference("weights", f"{name}: {key}", _kind(before), _kind(after), distance)
 
     # -- chips -----------------------------------------------------------------------------------------------
 
@@ -212,12 +210,13 @@ class _Comparison:
             return
         codes = [self._codes(i, member) for i, member in enumerate(members)]
         tables = [{key: code for key, code in each.items() if key not in (MAIN, PLACES)} for each in codes]
-        kernels = [Difference("kernel", f"{where}: {key}", *pair) for key, *pair in _both(tables[0], _renamed(*tables))]
+        pairs = _both(tables[0], _renamed(*tables))
+        kernels = [Difference("kernel", f"{where}: {key}", before, after) for key, before, after in pairs]
         self.kernels[where] = {state: sum(row.state == state for row in kernels) for state in _STATES}
         yield from kernels
         yield from self._texts("host program", where, *codes)
         launches = [re.findall(r"npu\.launch @([^ ]+)", text) for text in texts]
-        yield Difference("launches", where, *map(len, launches))
+        yield Difference("launches", where, len(launches[0]), len(launches[1]))
         costs = [self._costs(i, chip, name) for i in range(2)]
         for part, before, after in _both(*costs):
             yield Difference(part, where, before, after)
@@ -243,7 +242,7 @@ _STATES: tuple[State, ...] = ("same", "changed", "added", "removed")
 
 def _renamed(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:
     """The kernels of a second program; those with the code of one that the first has under another name have that."""
-    gone = {code: name for name, code in reversed(first.items()) if second.get(name) != code}
+    gone = {code: name for name, code in first.items() if second.get(name) != code}
     found: dict[str, str] = {}
     for name, code in second.items():
         own = gone.pop(code, None) if first.get(name) != code else None
@@ -253,6 +252,11 @@ def _renamed(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, s
 
 Weight = tuple[str, tuple[int, ...], str]
 """Element type, shape and SHA-256."""
+
+
+def _kind(weight: Weight | None) -> str | None:
+    """The type of a weight, and its SHA-256."""
+    return None if weight is None else f"{weight[0]}{list(weight[1])} {weight[2]}"
 
 
 def _values(file: ModelFile, facts: EntryFacts) -> dict[str, Weight]:
@@ -265,8 +269,8 @@ def _values(file: ModelFile, facts: EntryFacts) -> dict[str, Weight]:
             value = jax.tree.unflatten(structure_of(said["tree"]), range(len(said["leaves"])))
             paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(value)]
             for path, (shape, dtype, key) in zip(paths, said["leaves"], strict=True):
-                numpy_dtype(dtype), file.stored(key)
-                found[f"{name}{path}"] = (dtype, tuple(map(int, shape)), key)
+                numpy_dtype(dtype)  # which there has to be, as there has to be the weight
+                found[f"{name}{path}"] = (dtype, tuple(map(int, shape)), file.stored(key).key)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise file.archive.error(f"what a function takes cannot be read: {error}") from None
     return found
@@ -298,6 +302,16 @@ def _paired(first: Sequence[Weight], second: Sequence[Weight]) -> tuple[dict[str
         what = f"{weight[0]}{list(weight[1])}"
         numbers = count(1)
         two[next(name for n in numbers if (name := f"constant {n} of {what}") not in two)] = weight
+    return one, two
+
+
+_CALLED = {"parameters": ("parameters",), "results": ("out_tree", "keys", "weak", "voids")}
+"""Parts of a signature that are compared as a whole."""
+
+
+def _chips(*facts: EntryFacts | None) -> tuple[str | None, str | None]:
+    """The chips of a function in both files, of which one has it."""
+    one, two = (None if each is None else ", ".join(sorted(each.npu)) for each in facts)
     return one, two
 
 

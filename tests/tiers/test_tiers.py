@@ -195,6 +195,24 @@ def test_mistakes(asked: dict[str, Any], said: str, tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize("precision", ["f16", "int8"])
+def test_each_pass_is_checked_too(precision: str, tmp_path: Path) -> None:
+    said: list[str] = []
+    found = built(
+        tmp_path, {"a": {"n": 2, "precision": precision}}, check="full", progress=lambda what, *_: said.append(what)
+    )
+    assert found.tiers[0].check.startswith("ok: ")
+    assert "making a: graph-to-tile" in said
+
+
+def test_what_is_too_large_is_not_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright.verification import work
+
+    monkeypatch.setattr(work, "MOST_WORK", 10)
+    found = built(tmp_path, {"a": {"n": 2}})
+    assert found.ok and found.tiers[0].check.startswith("not checked: forward is not verified: its ops compute some")
+
+
 def test_weights_without_values(tmp_path: Path) -> None:
     """They are arguments of the file, not what was drawn for them; integers cannot be made of them."""
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), PARAMS)
