@@ -37,7 +37,7 @@ from .arguments.donation import Donations
 from .arguments.signature import CompileError, Signature
 from .fallback import lowered_without_faults
 from .files.names import ENTRY
-from .files.parts import ChipParts, OpenParts, ProgramParts
+from .files.parts import ChipParts, OpenProgramParts, ProgramParts
 from .files.writing import write_programs
 from .kept import KeptPrograms
 from .modes import Memory, Runnable, executable_of, mode_of
@@ -365,7 +365,7 @@ class Program:
         parts = {ENTRY: self.parts(targets, weights)}
         write_programs(parts, path, weights or {}, licence, metadata, sequence, sign, encrypt)
 
-    def parts(self, targets: Sequence[str] = (), weights: Mapping[str, Any] | None = None) -> ProgramParts | OpenParts:
+    def parts(self, targets: Sequence[str] = (), weights: Mapping[str, Any] | None = None) -> ProgramParts | OpenProgramParts:
         """What of it a file has, compiled for further chips as well. weights: values of arguments, for a program that
         packs them. Raises CompileError."""
         programs: dict[str, Program] = {self.target: self}

@@ -53,7 +53,7 @@ class OpenChipParts:
 
 
 @dataclass(frozen=True)
-class OpenParts:
+class OpenProgramParts:
     """What of a program with open sizes is written. codes: what it is for ranges of sizes, the widest ones first;
     signature: of a version."""
 

@@ -44,7 +44,7 @@ from ..kept import version_facts
 from ..texts import text_of
 from .open_facts import inputs_facts, range_symbols, shapes_facts
 from .options import has_further, options_facts
-from .parts import ChipParts, OpenParts, ProgramParts
+from .parts import ChipParts, OpenProgramParts, ProgramParts
 from .reports import report_bytes
 from .signatures import signature_facts
 
@@ -74,7 +74,7 @@ Places = dict[str, tuple[str, int, int]]
 
 
 def write_programs(
-    programs: Mapping[str, ProgramParts | OpenParts],
+    programs: Mapping[str, ProgramParts | OpenProgramParts],
     path: FilePath,
     weights: Mapping[str, Any],
     licence: str = "",
@@ -129,9 +129,9 @@ class _Writer:
             self.tensors[key] = Tensor(kind, shape, view) if kind and whole else Tensor("U8", (len(view),), view)
         return key
 
-    def entry(self, name: str, parts: ProgramParts | OpenParts, weights: Mapping[str, Any]) -> EntryFacts:
+    def entry(self, name: str, parts: ProgramParts | OpenProgramParts, weights: Mapping[str, Any]) -> EntryFacts:
         """A program as a function of the file. Raises CompileError."""
-        if isinstance(parts, OpenParts):
+        if isinstance(parts, OpenProgramParts):
             return self._open_entry(name, parts, weights)
         module, signature = parts.source.lower()
         graph = ""
@@ -146,7 +146,7 @@ class _Writer:
         facts = self._signature(signature, given, name)
         return EntryFacts(facts, parts.target, graph, npu, reports, options_facts(parts.options))
 
-    def _open_entry(self, name: str, parts: OpenParts, weights: Mapping[str, Any]) -> EntryFacts:
+    def _open_entry(self, name: str, parts: OpenProgramParts, weights: Mapping[str, Any]) -> EntryFacts:
         """A program with open sizes as a function of the file. Raises CompileError."""
         open_ = shapes_facts(parts.shapes)
         open_["codes"] = []

@@ -24,7 +24,7 @@ from ...passes.errors import CompileError
 from ...passes.templates import NoTemplate
 from ..arguments.parameters import Arguments, Parameters
 from ..arguments.signature import Signature
-from ..files.parts import OpenChipParts, OpenParts
+from ..files.parts import OpenChipParts, OpenProgramParts
 from ..modes import mode_of
 from ..options import Options
 from ..prepared import prepared
@@ -455,7 +455,7 @@ class DynamicProgram(Program):
             self._ranges.lower_first(self._source_at)
         return self._dispatch.module(self._ranges.templates, self.target)
 
-    def parts(self, targets: Sequence[str] = (), weights: Mapping[str, Any] | None = None) -> OpenParts:
+    def parts(self, targets: Sequence[str] = (), weights: Mapping[str, Any] | None = None) -> OpenProgramParts:
         """What of it a file has: what it is for all sizes, and its versions, compiled for further chips as well; one is
         lowered where there is none yet. Raises CompileError."""
         if self._open.variants:
@@ -470,7 +470,7 @@ class DynamicProgram(Program):
                 programs[chip] = self._for_chip(chip)
         signature = next(iter(self._versions.values()))._signature
         chips = {chip: program._chip_versions() for chip, program in programs.items()}
-        return OpenParts(self._open.shapes, self._codes(), signature, self.options, self.target, chips)
+        return OpenProgramParts(self._open.shapes, self._codes(), signature, self.options, self.target, chips)
 
     def _codes(self) -> list[tuple[Ranges, OpenCode]]:
         """What it is for all sizes, and for those that this leaves out, as the size 1; where it is nothing for all,

@@ -25,7 +25,7 @@ from ...passes.quantized.products_named import main_function, name_arguments
 from ...passes.templates import NoTemplate
 from ..arguments.parameters import Parameters
 from ..arguments.signature import Signature
-from ..files.parts import OpenParts
+from ..files.parts import OpenProgramParts
 from ..modes import mode_of
 from ..options import Options
 from ..packing import (
@@ -290,7 +290,7 @@ class PackedDynamicProgram(Packs, DynamicProgram):
         rest = self.rest.at(sizes)
         return PackedProgram(source, signature, self._split, self.packing, rest, self._parts.options)
 
-    def parts(self, targets: Sequence[str] = (), weights: Mapping[str, Any] | None = None) -> OpenParts:
+    def parts(self, targets: Sequence[str] = (), weights: Mapping[str, Any] | None = None) -> OpenProgramParts:
         """Raises CompileError: a file has weights apart for known sizes alone."""
         raise CompileError(f"save: {self.name} has open sizes and weights apart: save programs of its sizes, as at() "
                            "gives them")  # fmt: skip
