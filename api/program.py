@@ -365,7 +365,9 @@ class Program:
         parts = {ENTRY: self.parts(targets, weights)}
         write_programs(parts, path, weights or {}, licence, metadata, sequence, sign, encrypt)
 
-    def parts(self, targets: Sequence[str] = (), weights: Mapping[str, Any] | None = None) -> ProgramParts | OpenProgramParts:
+    def parts(
+        self, targets: Sequence[str] = (), weights: Mapping[str, Any] | None = None
+    ) -> ProgramParts | OpenProgramParts:
         """What of it a file has, compiled for further chips as well. weights: values of arguments, for a program that
         packs them. Raises CompileError."""
         programs: dict[str, Program] = {self.target: self}

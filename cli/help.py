@@ -72,7 +72,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tilewright tiers model.py:forward --spec tiers.toml -o tiers",
         "tilewright tiers model.py:forward --shapes 'f32[b,64],f32[64,32]' --spec tiers.toml --check off --json",
     ),
-    "inspect": ("tilewright inspect model.twm",),
     "verify-file": ("tilewright verify-file model.twm --require-signature trusted.pem",),
     "update": ("tilewright update model.twm -o next.twm --values new.npz --sign key.pem",),
     "diff": ("tilewright diff old.twm new.twm", "tilewright diff old.twm new.twm --all --json"),
