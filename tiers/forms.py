@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,46 +16,43 @@ from ..tuning.measured import Arguments, MeasuredSource, Sizes
 
 @dataclass(frozen=True)
 class Form:
-    """The arguments of a source. values: by position; labels: what they are called; free: those that hold no weights;
-    named: whether they have names, without which nothing is a weight of a file; lacking: weights whose values are
-    drawn, since nobody gave any; packed: the patterns of all that can be packed."""
+    """The arguments of a source at some sizes. labels: what they are called; free: the numbers of those that hold no
+    weights; named: whether they have names, without which nothing is a weight of a file; weights: those that hold
+    weights with values, by what they are called; lacking: those without; packed: the patterns of all that can be
+    packed. Nothing is drawn before it is asked for."""
 
-    values: tuple[Any, ...]
+    measured: MeasuredSource
+    sizes: Sizes
     labels: tuple[str, ...]
     free: tuple[int, ...]
     named: bool
+    weights: Mapping[str, Any]
     lacking: tuple[str, ...]
     packed: tuple[str, ...]
 
     @staticmethod
     def of(measured: MeasuredSource, sizes: Sizes, target: str | None) -> Form:
         """Raises CompileError for a source that calls the host, or that does not take such sizes."""
-        args, kwargs = measured.arguments(sizes)
+        args, kwargs = measured.sized(sizes)
         traced = trace_source(measured.source, args, kwargs, None, target)
-        own = traced.signature.parameters
-        labels = tuple(map(own.label, range(len(args))))
+        own, (count, _) = traced.signature.parameters, traced.signature.form
+        labels = tuple(map(own.label, range(count)))
         named = {*labels} <= {*own.positional}
-        free = tuple(free_arguments(traced, len(args)))
-        lacking = tuple(n for i, n in enumerate(labels) if i not in free and not _has_values(measured.args, i))
-        return Form(tuple(args), labels, free, named, lacking, packed_patterns(traced, None))
-
-    @property
-    def weights(self) -> dict[str, Any]:
-        """The arguments that hold weights with values, by what they are called."""
-        if not self.named:
-            return {}
-        kept = {*range(len(self.labels))} - {*self.free}
-        return {self.labels[i]: self.values[i] for i in sorted(kept) if self.labels[i] not in self.lacking}
+        free = tuple(free_arguments(traced, count))
+        held = [i for i in range(count) if i not in free]
+        lacking = tuple(labels[i] for i in held if not _has_values(args, i))
+        weights = {labels[i]: args[i] for i in held if named and labels[i] not in lacking}
+        return Form(measured, sizes, labels, free, named, weights, lacking, packed_patterns(traced, None))
 
     def with_batch(self, batches: Sequence[Any] | None) -> Arguments:
-        """The arguments, of which those that hold no weights are the first batch of data, where there is one: as many
-        rows as they have, one behind the other and again from the first on."""
+        """The arguments with values: drawn ones, where nobody gave any; those that hold no weights are the first batch
+        of data, where there is one: as many rows as they have, one behind the other and again from the first on."""
         import jax
 
+        values = [*self.measured.arguments(self.sizes)[0]]
         batch = batches[0] if batches else ()
         given = batch if isinstance(batch, tuple) else (batch,)
-        given = tuple(given[i] for i in self.free) if len(given) == len(self.values) else given
-        values = list(self.values)
+        given = tuple(given[i] for i in self.free) if len(given) == len(values) else given
         if len(given) == len(self.free):
             for i, value in zip(self.free, given, strict=True):
                 values[i] = jax.tree.map(_fitted, value, values[i])

@@ -73,24 +73,24 @@ class MeasuredSource:
         """The chip that it is compiled for where nobody says one. Raises CompileError."""
         own = None
         if not callable(self.source):
-            args, kwargs = self._sized(sizes)
+            args, kwargs = self.sized(sizes)
             with as_compile_error():
                 own = target_of(origin_of(self.source, args, kwargs).lower()[0])
         return own or DEFAULT_TARGET
 
     def program(self, target: str | None, options: Options, sizes: Sizes) -> Program:
         """The program, compiled for these sizes alone. Raises CompileError."""
-        args, kwargs = self._sized(sizes)
+        args, kwargs = self.sized(sizes)
         return compile_program(self.source, *args, target=target, options=options, **kwargs)
 
     def arguments(self, sizes: Sizes) -> Arguments:
         """Arguments of these sizes, with the values that were given, and drawn ones elsewhere."""
         if self.open is None and not self.args and not callable(self.source) and self._draw is not None:
             return tuple(self._draw(input_types(self.source))), {}
-        return self._drawn(self._sized(sizes))
+        return self._drawn(self.sized(sizes))
 
-    def _sized(self, sizes: Sizes) -> Arguments:
-        """Arguments of these sizes, with the values that were given."""
+    def sized(self, sizes: Sizes) -> Arguments:
+        """Arguments of these sizes, with the values that were given, and types elsewhere."""
         given = tuple(self.args), dict(self.kwargs)
         if self.open is None:
             return given
