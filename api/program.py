@@ -48,6 +48,8 @@ from .sizes.memory_pool import Demand, demand_of
 from .sources import Source, as_compile_error, entry_of, main_results
 
 if TYPE_CHECKING:
+    import onnx
+
     from ..backends.hivm import HivmKernel
     from ..debugger import Debugger
 
@@ -235,6 +237,18 @@ class Program:
         for why in found.refused.values():
             raise CompileError(why)
         return found.kernels
+
+    def to_onnx(self, *, weights: Mapping[str, Any] | None = None, opset: int | None = None) -> onnx.ModelProto:
+        """The graph level before any pass as an ONNX model, whose inputs and outputs have the names of the arguments
+        and of the results. Needs `tilewright[onnx]`.
+
+        weights: values of arguments by name, which become initializers, as those do whose values the program knows.
+        opset: the version of ONNX's ops, 27 where it is None. Raises CompileError, which says all ops that ONNX has no
+        form for, and for a source that begins below the graph level.
+        """
+        from .onnx_models import to_onnx
+
+        return to_onnx(self.origin, weights or {}, opset)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs the npu level on arrays; gives the pytree that the function gives. `mode=` says how, as

@@ -47,6 +47,7 @@ class SourceError(CompileError):
 
 if TYPE_CHECKING:
     import jax
+
     import onnx
 
     from ..frontends import Lowered

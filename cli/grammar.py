@@ -325,10 +325,16 @@ def _add_output(command: AddCommand) -> None:
     trace = command("trace", "write the timeline as Chrome/Perfetto JSON")
     trace.add_argument("-o", "--output", default="trace.json", metavar="FILE", help="default trace.json")
     emit = command("compile", "print the program at a level")
-    levels = ("graph", "tile", "npu", "tw")
-    emit.add_argument("--emit", choices=levels, default="npu", help="default npu; tw: the graph as .tw text")
+    levels = ("graph", "tile", "npu", "tw", "onnx")
+    emit.add_argument(
+        "--emit", choices=levels, default="npu", help="default npu; tw: the graph as .tw text; onnx: as an ONNX model"
+    )
     emit.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout; FILE.twm: a model file")
     add_options(emit)
+    emit.add_argument("--opset", type=int, metavar="N", help="the version of ONNX's ops (default 27)")
+    emit.add_argument(
+        "--external-data", action="store_true", help="put the weights of an ONNX model into FILE.data beside it"
+    )
 
 
 def _add_quantize(command: AddCommand) -> None:

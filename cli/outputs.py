@@ -159,6 +159,8 @@ def outputs_of(args: argparse.Namespace, read: Iterable[str]) -> OutputFiles:
         )  # arrays go beside the program, or the configuration
         if command == "verify":  # the program right before the pass that is found, whichever it is
             patterns.append(f"{_literal(str(Path(output).with_suffix('')))}.before-*.mlir")
+    if command == "compile" and args.emit == "onnx" and output not in (None, STDIN):
+        patterns.append(_literal(f"{output}.data"))  # where there are many weights
     if command in _FOLDERS:  # the names of files are known only when they are written
         given = getattr(args, _FOLDERS[command][0])
         folder = Path(given)

@@ -29,7 +29,7 @@ from ..build import (
     stages_of,
     user_of,
 )
-from ..common import STDIN, CliError, NothingJudged, finite, print_json, say, table, tell, working
+from ..common import STDIN, CliError, NothingJudged, finite, os_message, print_json, say, table, tell, working
 from ..inputs import check_takes, random_inputs
 from ..output import (
     print_culprit,
@@ -258,12 +258,15 @@ def trace(args: argparse.Namespace) -> int:
 
 def emit(args: argparse.Namespace) -> int:
     """Prints or writes the program at a level, or as a model file."""
+    _check_onnx(args)
     if args.output is not None and args.output.endswith(SUFFIX):
         return save(args)
     program = _emitted(args)
     for name in FILE_OPTIONS:
         if getattr(args, name) is not None:
             raise CliError(f"--{name.replace('_', '-')} is for model files: give one, as in -o model{SUFFIX}")
+    if args.emit == "onnx":
+        return _as_onnx(args, program)
     with working(f"printing the {args.emit} level"):
         text = (program.tw() if args.emit == "tw" else program.ir(args.emit)).rstrip() + "\n"
     if args.output is not None:
@@ -276,6 +279,42 @@ def emit(args: argparse.Namespace) -> int:
     elif args.output is None:
         print(text, end="")
     return 0
+
+
+def _saved(args: argparse.Namespace, program: Program) -> int:
+    """Writes a program to a model file."""
+    if args.emit != "npu":
+        raise CliError(f"--emit {args.emit}: a {SUFFIX} file has the levels that it needs: leave --emit out")
+    with working(f"writing {args.output}"):
+        program.save(args.output, sign=args.sign, sequence=args.sequence or 0)
+    if args.json:
+        print_json({"source": args.source, "target": program.target, "output": args.output})
+    return 0
+
+
+def _as_onnx(args: argparse.Namespace, program: Program) -> int:
+    """Writes the graph level as an ONNX model."""
+    from ...backends.onnx.saving import DATA, save
+
+    with working(f"writing {args.output}"):
+        model = program.to_onnx(opset=args.opset)
+        try:
+            apart = save(model, args.output, args.external_data)
+        except OSError as error:
+            raise CliError(os_message(error)) from None
+    if args.json:
+        result = {"source": args.source, "target": program.target, "level": args.emit, "output": args.output}
+        print_json(result | ({"data": f"{args.output}{DATA}"} if apart else {}))
+    return 0
+
+
+def _check_onnx(args: argparse.Namespace) -> None:
+    """Raises CliError where what is said of an ONNX model is said of something else, or it has no place."""
+    if args.emit == "onnx" and (args.output in (None, STDIN) or args.output.endswith(SUFFIX)):
+        raise CliError("--emit onnx writes a file: name it, as in -o model.onnx")
+    if args.emit != "onnx" and (args.opset is not None or args.external_data):
+        name = "--opset" if args.opset is not None else "--external-data"
+        raise CliError(f"{name} is for ONNX models: give --emit onnx")
 
 
 def _emitted(args: argparse.Namespace) -> Program:

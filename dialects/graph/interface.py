@@ -80,8 +80,8 @@ it computes in f32; its types are what others rely on, so that they never change
 class GraphOp(FormattedOp):
     """A pure tensor op. `infer` gives the result types that its operands and properties imply.
 
-    `evaluate`, `scheduled_kernel` and `error_bound` are asked of ops that the tables of the layers above do not have,
-    such as those of plugins (support/rules.py).
+    `evaluate`, `scheduled_kernel`, `error_bound` and `onnx_nodes` are asked of ops that the tables of the layers above
+    do not have, such as those of plugins (support/rules.py).
     """
 
     GROUPING: ClassVar[Grouping] = ""
@@ -134,6 +134,10 @@ class GraphOp(FormattedOp):
 
     def error_bound(self, xs: Sequence[Any], es: Sequence[Any], ys: Sequence[Any], mode: str) -> Sequence[Any]:
         """How far the results `ys` may be off for operands `xs` that may be off by `es` (verification/bounds)."""
+        raise NotImplementedError
+
+    def onnx_nodes(self, writer: Any) -> Any:
+        """What stands for the results, or the only one, in an ONNX model (`backends.onnx.writer.Writer`)."""
         raise NotImplementedError
 
     def flops(self) -> int:
