@@ -14,6 +14,7 @@ from xdsl.traits import SymbolTable
 from ...dialects import graph as ops
 from ...dialects.base import integer, source_of, text, to_ints
 from ...dialects.dtypes import size
+from ...dialects.graph import control
 from ...dialects.graph.extents import extents_of
 from ...dialects.graph.interface import GraphOp
 from ...dialects.module import find_main
@@ -22,7 +23,7 @@ from ...support.sentences import counted
 from . import contractions, indexing, quantization, reductions
 from .elementwise import elementwise
 from .errors import NotInOnnx, Unsayable
-from .moves import concat, cut, pad, reshape, reverse, spread, transpose
+from .moves import along, concat, cut, pad, reshape, reverse, spread, transpose
 from .values import Value, type_of
 from .writer import CALLED, LEAST_OPSET, Writer
 
@@ -84,6 +85,21 @@ def _concat(op: ops.ConcatOp, w: Writer) -> Value:
     return concat([w.full(p) for p in op.parts], integer(op.dim))
 
 
+def _widen(op: ops.WidenOp, w: Writer) -> Value:
+    """With zeros where nothing is defined."""
+    x, none = w.full(op.x), [0] * len(type_of(op.x)[0])
+    return pad(x, 0, none, [n - d for d, n in zip(x.shape, type_of(op.result)[0], strict=True)])
+
+
+def _place(op: ops.PlaceOp, w: Writer) -> Value:
+    """With zeros where nothing is defined."""
+    x, (shape, dtype) = w.full(op.x), type_of(op.result)
+    dim, start = integer(op.dim), integer(op.start)
+    whole = w.expand(w.number(0, dtype), shape) if op.base is None else w.full(op.base)
+    end = start + x.shape[dim]
+    return concat([along(whole, dim, 0, start), x, along(whole, dim, end, shape[dim])], dim)
+
+
 def _reverse(op: ops.ReverseOp, x: Value) -> Value:
     return reverse(x, [d for d in to_ints(op.dims) if x.shape[d] > 1])
 
@@ -103,6 +119,8 @@ _TABLE: dict[type[Any], Rule] = {
     ops.GatherOp: indexing.gather,
     ops.IotaOp: _iota,
     ops.PadOp: _pad,
+    ops.PlaceOp: _place,
+    control.ParkOp: lambda op, w: w.small(op.x),
     ops.QuantizeOp: quantization.quantize,
     ops.ReduceOp: reductions.reduce,
     ops.ReduceWindowOp: reductions.reduce_window,
@@ -114,7 +132,9 @@ _TABLE: dict[type[Any], Rule] = {
     ops.SliceOp: _moved(_slice),
     ops.SortOp: reductions.sort,
     ops.StorageOp: quantization.storage,
+    ops.ToHostOp: lambda op, w: w.small(op.x),
     ops.TransposeOp: _moved(lambda op, x: transpose(x, to_ints(op.perm))),
+    ops.WidenOp: _widen,
 }
 
 RULES: Rules[Rule] = Rules(GraphOp, "onnx_nodes", _TABLE)
@@ -125,10 +145,6 @@ WITHOUT: dict[type[Any], str] = {
     ops.HostOp: "is computed by JAX on the host",
     ops.UnpackOp: "is of pairs of numbers of 4 bits, which ONNX does not have",
     ops.ViewOp: "is of complex numbers, which ONNX does not compute with",
-    **dict.fromkeys(
-        (ops.FusionOp, ops.OffloadOp, ops.PlaceOp, ops.RestoreOp, ops.ToHostOp, ops.WidenOp),
-        "is made by a pass, and ONNX is written of programs before any",
-    ),
 }
 """Ops that ONNX has no form for, and why: a clause that follows the name of the op."""
 
@@ -175,6 +191,8 @@ class _ModuleWriter:
             return self.case(op)
         if isinstance(op, CallOp):
             return self.call(op)
+        if isinstance(op, ops.FusionOp):
+            return self.run(op.body.block, [self.w.small(v) for v in op.inputs])
         rule = RULES.of(type(op))
         if rule is None:
             known = (why for cls, why in WITHOUT.items() if isinstance(op, cls))

@@ -26,7 +26,7 @@ SESSIONS = {
     "dynamic-shapes": 5,
     "libraries/equinox": 2,
     "libraries/haiku": 1,
-    "onnx": 1,
+    "onnx": 2,
     "precision": 3,
     "quantization": 7,
     "serving": 2,

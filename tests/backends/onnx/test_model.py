@@ -23,7 +23,7 @@ from tilewright.backends.onnx.values import TYPES
 from tilewright.dialects import make_context
 from tilewright.dialects.dtypes import element_type, names, numpy_dtype, tensor
 from tilewright.dialects.elementwise import FUNCTIONS, PARTS
-from tilewright.dialects.graph import CaseOp, ElementwiseOp, Graph, GraphOp, WhileOp, YieldOp
+from tilewright.dialects.graph import CaseOp, ElementwiseOp, FusionOp, Graph, GraphOp, WhileOp, YieldOp
 from tilewright.dialects.text import parse_module
 
 RNG = np.random.default_rng(0)
@@ -40,7 +40,7 @@ def parsed(text: str) -> ModuleOp:
 
 
 def test_every_op_has_a_form_or_a_reason() -> None:
-    control = {WhileOp, CaseOp, YieldOp}
+    control = {WhileOp, CaseOp, FusionOp, YieldOp}
     for op in Graph.operations:
         assert issubclass(op, GraphOp | YieldOp)
         told = [module.RULES.of(op) is not None, any(issubclass(op, cls) for cls in module.WITHOUT), op in control]
