@@ -44,7 +44,9 @@ def measure(model: str, evaluate: bool) -> list[str]:
     onnx.checker.check_model(made, full_check=True)
     flat = [np.asarray(x) for x in jax.tree.leaves(args)]
     want = jax.tree.leaves(jax.jit(fn)(*args))
-    errors = ["-", f"{error(jax.tree.leaves(jax.jit(OnnxFunction(read_model(made)))(*flat)), want):.1e}"]
+    with jax.enable_x64(True):
+        back = jax.tree.leaves(jax.jit(OnnxFunction(read_model(made)))(*flat))
+    errors = ["-", f"{error(back, want):.1e}"]
     if evaluate:
         try:
             given = dict(zip((v.name for v in made.graph.input), flat, strict=True))

@@ -58,9 +58,9 @@ def contract(op: ContractOp, w: Writer) -> Value:
     a, b = (a, b) if whole else _typed(a, b, dtype)
     orders = [*batch[0], *free[0], *over[0]], [*batch[1], *over[1], *free[1]]
     if is_float(a.dtype) and len(a.shape) == len(b.shape) == 2 and len(depth) == 1 and not batch[0]:
-        if any(list(o) != sorted(o) for o in orders):
-            turned = {f"trans{side}": 1 for side, o in zip("AB", orders) if list(o) != sorted(o)}
-            return _result(op, w.node("Gemm", [a, b], shape, **turned).cast(dtype))
+        turned = [int(list(o) != sorted(o)) for o in orders]
+        if any(turned):
+            return _result(op, w.node("Gemm", [a, b], shape, transA=turned[0], transB=turned[1]).cast(dtype))
     a, b = (transpose(v, o) for v, o in zip((a, b), orders, strict=True))
     made = shape
     if len(depth) != 1 or len(columns) > 1 or (batch[0] and not len(rows) == len(columns) == 1):

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.ir import SSAValue
 
 from ...dialects.base import integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype, size
@@ -18,7 +17,7 @@ from .values import Value, type_of
 from .writer import Writer
 
 
-def _clamped(x: Value, last: Sequence[int]) -> Value:
+def _clamped(x: Value, last: int | Sequence[int]) -> Value:
     """Places as i64, at least 0 and at most `last`: one number, or one for each place along the last dimension."""
     w, most = x.writer, np.asarray(last, np.int64)
     if x.dtype == "ui64":  # what i64 does not have is far behind the end
@@ -29,18 +28,13 @@ def _clamped(x: Value, last: Sequence[int]) -> Value:
     return combined("Max", combined("Min", x, w.constant(most, "i64")), w.number(0, "i64"))
 
 
-def _start(value: SSAValue, w: Writer, last: int) -> Value:
-    """A scalar operand as a place."""
-    return _clamped(w.full(value), last)
-
-
 def dynamic_slice(op: DynamicSliceOp, w: Writer) -> Value:
     x = w.full(op.x)
     for d, (start, n) in enumerate(zip(op.starts, to_ints(op.sizes), strict=True)):
         extent = x.shape[d]
         if n == extent:
             continue
-        first = reshape(_start(start, w, extent - n), [1])
+        first = reshape(_clamped(w.full(start), extent - n), [1])
         places = first if n == 1 else first + w.iota(n)
         x = w.node("Gather", [x, places], [*x.shape[:d], n, *x.shape[d + 1 :]], axis=d)
     return x
@@ -59,7 +53,7 @@ def dynamic_update_slice(op: DynamicUpdateSliceOp, w: Writer) -> Value:
         places = w.iota(grid[d])
         if d in parts:
             span = (grid[d] - 1) * steps[d] + 1
-            start = _start(op.starts[d], w, x.shape[d] - span)
+            start = _clamped(w.full(op.starts[d]), x.shape[d] - span)
             places = (places if steps[d] == 1 else places * steps[d]) + start
         columns.append(w.expand(reshape(places, [grid[d] if i == d else 1 for i in range(rank + 1)]), [*grid, 1]))
     return w.node("ScatterND", [x, concat(columns, rank), update], x.shape)

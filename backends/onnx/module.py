@@ -205,9 +205,9 @@ class _ModuleWriter:
     def graph(self, name: str, inputs: Sequence[Value], made: Sequence[Value]) -> onnx.GraphProto:
         """The open scope as a graph within a node."""
         made = self.own(made)
-        sides = [[self.w.info(v.name, v.dtype, v.shape) for v in side] for side in (inputs, made)]
+        given, results = ([self.w.info(v.name, v.dtype, v.shape) for v in side] for side in (inputs, made))
         known = [v for v in self.w.scope.infos if v.name not in {each.name for each in made}]
-        return self.w.onnx.helper.make_graph(self.w.scope.nodes, name, *sides, value_info=known)
+        return self.w.onnx.helper.make_graph(self.w.scope.nodes, name, given, results, value_info=known)
 
     def own(self, values: Sequence[Value]) -> list[Value]:
         """Values as outputs of the open scope: each made in it, and none twice."""
@@ -278,7 +278,6 @@ class _ModuleWriter:
         self, func: FuncOp, inputs: Sequence[str], outputs: Sequence[str], name: str, values: Mapping[int, np.ndarray]
     ) -> onnx.GraphProto:
         w, args, infos = self.w, list[Value](), []
-        names = [w.fresh(n) for n in outputs]
         for i, (label, arg) in enumerate(zip(inputs, func.body.block.args, strict=True)):
             shape, dtype = type_of(arg)
             if i in values:
@@ -286,6 +285,7 @@ class _ModuleWriter:
                 continue
             args.append(Value(w, w.fresh(label), shape, dtype))
             infos.append(w.info(args[-1].name, dtype, shape))
+        names = [w.fresh(n) for n in outputs]
         made = self.run(func.body.block, args)
         self.check()
         w.place = w.hint = ""
@@ -346,9 +346,9 @@ def _live(nodes: Sequence[onnx.NodeProto], wanted: set[str]) -> list[onnx.NodePr
                 wanted |= {v.name for v in graph.output}
                 inner = _live(graph.node, wanted)
                 known = [v for v in graph.value_info if v.name in wanted]
-                for field, left in ((graph.node, inner), (graph.value_info, known)):
-                    del field[:]
-                    field.extend(left)
+                del graph.node[:], graph.value_info[:]
+                graph.node.extend(inner)
+                graph.value_info.extend(known)
     return kept[::-1]
 
 

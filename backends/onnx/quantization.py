@@ -79,8 +79,8 @@ def _parameters(
     if len(facts.blocks) == 1 and facts.blocks[0][1] == 1:
         return scales, zeros, {"axis": facts.blocks[0][0]}
     axis, block = max(facts.blocks, key=lambda each: each[1])
-    spread = [_spread(v, facts, x.shape, axis) for v in (scales, zeros)]
-    return *spread, {"axis": axis, "block_size": block}
+    scales, zeros = (_spread(v, facts, x.shape, axis) for v in (scales, zeros))
+    return scales, zeros, {"axis": axis, "block_size": block}
 
 
 def _spread(value: Value, facts: QuantizedFacts, shape: tuple[int, ...], axis: int) -> Value:

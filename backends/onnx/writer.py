@@ -219,8 +219,8 @@ class Writer:
 
     def define(self, domain: str, name: str, inputs: Sequence[Value], outputs: Sequence[Value]) -> onnx.FunctionProto:
         """The open scope as a function of the model."""
-        names = [[v.name for v in side] for side in (inputs, outputs)]
-        made = self.onnx.helper.make_function(domain, name, *names, self.scope.nodes, self.imports())
+        given, results = ([v.name for v in side] for side in (inputs, outputs))
+        made = self.onnx.helper.make_function(domain, name, given, results, self.scope.nodes, self.imports())
         self.functions[domain, name] = made
         return made
 

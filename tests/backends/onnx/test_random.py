@@ -28,8 +28,8 @@ OPEN = 3
 
 
 def plain(program: Program) -> Program:
-    """A program without zeros of both signs, NaN and infinity in its inputs: ONNX leaves open where TopK and MaxPool have
-    these, and what a Cast to integers makes of them."""
+    """A program without zeros of both signs, NaN and infinity in its inputs: ONNX leaves open where TopK and MaxPool
+    have these, and what a Cast to integers makes of them."""
     inputs = {n: replace(i, kind="plain" if i.kind == "special" else i.kind) for n, i in program.inputs.items()}
     return replace(program, inputs=inputs)
 
