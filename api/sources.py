@@ -47,7 +47,6 @@ class SourceError(CompileError):
 
 if TYPE_CHECKING:
     import jax
-
     import onnx
 
     from ..frontends import Lowered
