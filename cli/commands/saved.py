@@ -62,7 +62,8 @@ def save(args: argparse.Namespace) -> int:
         )
     if args.json:
         targets = [*dict.fromkeys([next(iter(programs.values())).target, *others])]
-        print_json({"source": args.source, "target": ",".join(targets), "output": args.output, "entries": [*programs]})
+        said = {"source": args.source, "target": ",".join(targets), "level": args.emit, "output": args.output}
+        print_json({**said, "entries": [*programs]})
     return 0
 
 
