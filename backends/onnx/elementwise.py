@@ -32,7 +32,6 @@ NODES: dict[str, str | tuple[str, str]] = {
     "ceil": "Ceil",
     "round_even": "Round",
     "sub": "Sub",
-    "select": "Where",
     "add": ("Add", "Or"),
     "mul": ("Mul", "And"),
     "max": ("Max", "Or"),
@@ -230,6 +229,7 @@ def _clamp(op: ElementwiseOp, low: Value, x: Value, high: Value) -> Value:
 
 
 RULES: dict[str, Rule] = {
+    "select": lambda _, mask, first, second: mask.where(first, second),
     "exp2": _in_f32(lambda x: combined("Pow", x.writer.number(2, x.dtype), x)),
     "rsqrt": _in_f32(lambda x: x.apply("Sqrt").apply("Reciprocal")),
     "expm1": _in_f32(_expm1, "Expm1"),

@@ -92,9 +92,12 @@ class Value:
         return self.writer.node(op_type, [self], self.shape, dtype, **attributes)
 
     def where(self, first: Value | float, second: Value | float, dtype: str = "") -> Value:
-        """`first` where this mask holds, else `second`; dtype: their type, where both are numbers."""
+        """`first` where this mask holds, else `second`; dtype: their type, where both are numbers. Of truth values it
+        is what they say together, as ONNX Runtime has no Where of these."""
         kind = dtype or next(v.dtype for v in (first, second) if isinstance(v, Value))
         a, b = (v if isinstance(v, Value) else self.writer.number(v, kind) for v in (first, second))
+        if kind == "i1":
+            return self & a | ~self & b
         return self.writer.node("Where", [self, a, b], np.broadcast_shapes(self.shape, a.shape, b.shape), kind)
 
     def cast(self, dtype: str) -> Value:
