@@ -23,7 +23,6 @@ from tilewright import tiers
 from tilewright.cli.commands.tiers import table_of
 from tilewright.cli.inputs import random_inputs
 from tilewright.support.files import write_part
-from tilewright.tiers.building import Pruning
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 BEGIN, END = "<!-- tiers: begin -->", "<!-- tiers: end -->"
@@ -50,7 +49,7 @@ def digits(folder: Path) -> tiers.Tiers:
         data=images,
         labels=labels,
         calibration=own.digits_cnn.calibration()[0],
-        pruning=Pruning(own.units(), own.retrain, spec.pruning["multiple"]),
+        pruning=tiers.Pruning(own.units(), own.retrain, spec.pruning["multiple"]),
         draw=random_inputs,
     )
 

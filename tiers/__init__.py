@@ -6,7 +6,7 @@ forms.py     arguments that are weights, and all others
 checking.py  whether a tier computes what it should, as a program and as the file that was written
 """
 
-from .building import Tier, Tiers, build
+from .building import Pruning, Tier, Tiers, build
 from .spec import TierSpec, read_spec
 
-__all__ = ["Tier", "TierSpec", "Tiers", "build", "read_spec"]
+__all__ = ["Pruning", "Tier", "TierSpec", "Tiers", "build", "read_spec"]

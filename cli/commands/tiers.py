@@ -22,8 +22,7 @@ from ..common import CliError, OneLineParser, complain, print_json, table, worki
 from ..help import texts
 
 if TYPE_CHECKING:
-    from ...tiers import Tier, Tiers
-    from ...tiers.building import Pruning
+    from ...tiers import Pruning, Tier, Tiers
 
 
 def tiers(args: argparse.Namespace) -> int:
@@ -70,7 +69,7 @@ def tiers(args: argparse.Namespace) -> int:
 def _pruning(said: Mapping[str, Any]) -> Pruning:
     """What may be removed, as the functions that a file names say. Raises CliError."""
     from ...pruning import Units
-    from ...tiers.building import Pruning
+    from ...tiers import Pruning
 
     if "units" not in said:
         raise CliError("pruning.units is missing: name a function that gives what may be removed, FILE.py:FN")

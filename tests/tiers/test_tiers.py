@@ -14,7 +14,6 @@ import tilewright as tw
 from tilewright import pruning, tiers
 from tilewright.api.files.reading import ModelFile
 from tilewright.compression.measures import sqnr
-from tilewright.tiers.building import Pruning
 
 DRAW = np.random.default_rng(0)
 PARAMS = {
@@ -57,7 +56,7 @@ THREE = {
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tiers.Tiers]:
     folder = tmp_path_factory.mktemp("three") / "made"
-    return folder, built(folder, THREE, pruning=Pruning({"hidden": HIDDEN}))
+    return folder, built(folder, THREE, pruning=tiers.Pruning({"hidden": HIDDEN}))
 
 
 def test_files_are_what_the_table_says(three: tuple[Path, tiers.Tiers]) -> None:
@@ -98,7 +97,7 @@ def test_accuracy_is_of_what_each_tier_computes(three: tuple[Path, tiers.Tiers])
 def test_without_labels_accuracy_is_against_the_whole_source(tmp_path: Path) -> None:
     """That of a pruned net, too: not against the pruned net's own results in f32."""
     asked = {"whole": {"n": 24}, "less": {"n": 24, "prune": 0.5}}
-    found = built(tmp_path, asked, labels=None, check="off", pruning=Pruning({"hidden": HIDDEN}))
+    found = built(tmp_path, asked, labels=None, check="off", pruning=tiers.Pruning({"hidden": HIDDEN}))
     whole, less = found.tiers
     assert found.accuracy_metric == "sqnr" and whole.accuracy == float("inf") and whole.change is None
     assert less.path is not None and less.accuracy is not None
@@ -112,7 +111,7 @@ def test_retrained_parameters_are_those_of_the_file(tmp_path: Path) -> None:
     def retrain(small: Any) -> Any:
         return {**small, "bias": small["bias"] + 1}
 
-    how = Pruning({"hidden": HIDDEN}, retrain)
+    how = tiers.Pruning({"hidden": HIDDEN}, retrain)
     found = built(tmp_path, {"less": {"n": 4, "prune": 0.25}}, pruning=how, labels=None)
     assert found.ok
     small = pruning.prune(PARAMS, HIDDEN, pruning.best(pruning.magnitude(PARAMS, HIDDEN), 48))
