@@ -45,7 +45,7 @@ def opened_as_said(args: argparse.Namespace) -> AbstractContextManager[Any]:
     """Inside, model files are opened with the secret of a command line, and where who it trusts has signed them. Raises
     CliError, ModelFileError and OSError."""
     said = {name: getattr(args, name, None) for name in ("key", "passphrase", "require_signature", "least_sequence")}
-    file = getattr(args, "file", None)  # of a command that is for model files alone, and asks for signatures itself
+    file = getattr(args, "file", None) or getattr(args, "first", None)  # of a command for model files alone
     if file is not None:
         said |= {"require_signature": None, "least_sequence": None}
     option = next((name for name, each in said.items() if each is not None), None)

@@ -20,11 +20,10 @@ from ...dialects.graph.stored import PREFIX, kept_by
 from ...dialects.npu.structure import KernelOp
 from ...machine import MachineError
 from ...modelfile.manifest import EntryFacts, digest_of
-from ...modelfile.signing import MOST_SIGNATURE, SIGNATURE
-from ...modelfile.signing import Signature as Signed
+from ...modelfile.signing import signature_in
 from ...support.files import FilePath
 from ..arguments.signature import Signature
-from .loading import load
+from .loading import program_of
 from .reading import ModelFile
 from .trees import structure_of
 
@@ -140,6 +139,8 @@ class _Comparison:
             yield Difference("metadata", name, before, after)
         yield Difference("sequence", "", one.sequence, two.sequence)
         yield Difference("signed by", "", _signer(self.files[0]), _signer(self.files[1]))
+        for chip, before, after in _both(*(_sums(each.manifest.plans, each) for each in self.files)):
+            yield Difference("plans", chip, before, after)
         for name, before, after in _both(one.entries, two.entries):
             if before is None or after is None:
                 yield Difference("function", name, *_chips(before, after))
@@ -155,6 +156,7 @@ class _Comparison:
         yield Difference("chip by default", name, facts[0].target, facts[1].target)
         for option, before, after in _both(facts[0].options, facts[1].options):
             yield Difference("option", f"{name}: {option}", before, after)
+        yield from self._open(name, facts)
         graphs = [self._codes(i, each.graph) if each.graph else {} for i, each in enumerate(facts)]
         yield from self._texts("graph level", name, *graphs)
         yield from self._weights(name, facts)
@@ -163,6 +165,20 @@ class _Comparison:
                 yield Difference("chip", f"{name}: {chip}", before and chip, after and chip)
             else:
                 yield from self._on_chip(name, chip, (before, after))
+
+    def _open(self, name: str, facts: tuple[EntryFacts, EntryFacts]) -> Iterator[Difference]:
+        """The open sizes of a function, what it is for them, and its versions, by the SHA-256 of their texts."""
+        for what in ("symbols", "constraints"):
+            said = (json.dumps(each.open[what]) if each.open else None for each in facts)
+            yield Difference("open sizes", f"{name}: {what}", *said)
+        for chip in dict.fromkeys(chip for each in facts for chip in each.chips if each.open):
+            tables = ({row["npu"]: row["npu"] for part in ("versions", "alone") for row in each.open[part].get(chip, ())
+                       if row.get("npu")} if each.open else {} for each in facts)  # fmt: skip
+            for key, before, after in _both(*map(_sums, tables, self.files)):
+                yield Difference("version", f"{name} on {chip}: {key}", before, after)
+        tables = ({row["graph"]: row["graph"] for row in each.open.get("codes", ())} for each in facts)
+        for key, before, after in _both(*map(_sums, tables, self.files)):
+            yield Difference("graph level", f"{name}: {key}", before, after)
 
     def _codes(self, which: int, member: str) -> dict[str, str]:
         """Digests of a text: of each kernel, without its name, of all else, which is called `MAIN`, and of the places
@@ -225,7 +241,7 @@ class _Comparison:
         """What the model says of a function: microseconds and joules of a call, and bytes of device memory; why not, in
         the place of the first, where it says nothing."""
         try:
-            report = load(self.files[which].archive.path, chip, name).report()
+            report = program_of(self.files[which], chip, name).report()
         except (MachineError, SimulationError) as error:
             return {"microseconds": str(error)}
         memory = report.memory.arena_bytes
@@ -278,7 +294,8 @@ def _values(file: ModelFile, facts: EntryFacts) -> dict[str, Weight]:
 
 def _constants(file: ModelFile, facts: EntryFacts) -> list[Weight]:
     """The constants of a function: those of its graph level, or of its npu level where that is all there is."""
-    listed = _CONSTANT.findall(file.text(facts.graph or facts.npu[facts.target]))
+    member = facts.graph or facts.npu.get(facts.target)
+    listed = _CONSTANT.findall("" if member is None else file.text(member))
     return [(dtype, tuple(map(int, filter(None, shape.split(", ")))), key) for dtype, shape, key in listed]
 
 
@@ -311,7 +328,7 @@ _CALLED = {"parameters": ("parameters",), "results": ("out_tree", "keys", "weak"
 
 def _chips(*facts: EntryFacts | None) -> tuple[str | None, str | None]:
     """The chips of a function in both files, of which one has it."""
-    one, two = (None if each is None else ", ".join(sorted(each.npu)) for each in facts)
+    one, two = (None if each is None else ", ".join(each.chips) for each in facts)
     return one, two
 
 
@@ -322,9 +339,13 @@ def _canonical(facts: EntryFacts, *keys: str) -> str:
 
 def _signer(file: ModelFile) -> str | None:
     """The digest of the key that a file says it is signed by; None without a signature. It is not checked."""
-    if SIGNATURE not in file.archive.places:
-        return None
-    return Signed.of_bytes(file.archive.read(SIGNATURE, MOST_SIGNATURE)).key
+    signature = signature_in(file.outer)
+    return None if signature is None else signature.key
+
+
+def _sums(members: Mapping[str, str], file: ModelFile) -> dict[str, str]:
+    """The SHA-256 of members, by what they are of."""
+    return {key: file.manifest.members[member].sha256 for key, member in members.items()}
 
 
 # -- numbers -------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..common import OneLineParser, print_json, table, tell, working
 from ..help import texts
+from ..secret import add_secret
 
 if TYPE_CHECKING:
     from ...api.files.comparing import Difference
@@ -47,7 +48,7 @@ def _cells(row: Difference) -> list[str]:
 
 def _shown(part: str, value: Any) -> str:
     """What a file says, in a few words: of a SHA-256 what it begins with."""
-    if part in ("kernel", "host program", "graph level", "source lines", "signed by"):
+    if part in ("kernel", "host program", "graph level", "source lines", "signed by", "version", "plans"):
         return str(value)[:12]
     if part == "weights":
         kind, _, digest = str(value).rpartition(" ")
@@ -62,6 +63,7 @@ def add_parser(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     made = commands.add_parser("diff", help=help, description=help, **texts("diff"))
     made.add_argument("first", metavar="A.twm")
     made.add_argument("second", metavar="B.twm")
+    add_secret(made)
     made.add_argument("--all", action="store_true", help="say what is the same, too")
     made.add_argument("--json", action="store_true", help="print one JSON object")
     made.add_argument("--debug", action="store_true", help="show the traceback of an error")

@@ -199,3 +199,21 @@ def test_the_command(
     for mistake in (["none.twm"], [], [__file__]):
         assert main(["diff", str(base), *mistake]) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_files_with_open_sizes(tmp_path: Path) -> None:
+    (b,) = jax.export.symbolic_shape("b")
+    programs = [tw.compile(lambda x, k=k: jnp.tanh(x) * k, jax.ShapeDtypeStruct((b, 8), "float32")) for k in (2, 2, 3)]
+    for number, program in enumerate(programs):
+        program.at(b=40)
+        program.save(tmp_path / f"{number}.twm")
+    assert compare_files(tmp_path / "0.twm", tmp_path / "1.twm").same
+    programs[1].at(b=100)
+    programs[1].save(tmp_path / "more.twm")
+    (row,) = compare_files(tmp_path / "0.twm", tmp_path / "more.twm").rows
+    assert (row.part, row.state) == ("version", "added") and "97to128" in row.name
+    parts = {row.part for row in compare_files(tmp_path / "0.twm", tmp_path / "2.twm").rows}
+    assert parts == {"version", "graph level"}
+    programs[0].at(b=40).save(tmp_path / "closed.twm")
+    closed = compare_files(tmp_path / "0.twm", tmp_path / "closed.twm")
+    assert not closed.same and {row.part for row in closed.rows} >= {"open sizes", "version", "input"}
