@@ -21,7 +21,7 @@ from run import load  # noqa: E402
 
 HEADER = ("model", "nodes", "KB", "ONNX's evaluator", "read back")
 BEGIN, END = "<!-- models: begin -->", "<!-- models: end -->"
-PATIENCE = 90
+PATIENCE = 240
 """Seconds that ONNX's evaluator has: it multiplies numbers of f16 one by one."""
 BUG = ("array objects", "is out of bounds for axis 0")
 """What numpy says where the evaluator's GatherElements goes along more than 64 elements (onnx/reference/ops/
