@@ -1,0 +1,450 @@
+"""The controller of a fleet: what is done with reports and with time, each in one transaction of the database. What is
+decided is in judging.py and stages.py; a controller that was killed goes on from the database."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..support.sentences import counted
+from .base import FleetBase
+from .judging import LOST, RUNNING, STOPPING, Evidence, Progress, step
+from .orders import INSTALL, ORDER, ROLLBACK, VALID, Canary, Key, Order
+from .policy import NAME, FleetError, Groups, Policy
+from .releases import Release
+from .reports import Report
+from .stages import Place, stage_sizes, stages_of
+
+KEPT = 3600.0
+"""Seconds that performance logs are kept."""
+
+POLL = 10.0
+"""Seconds between the reports of a device."""
+
+Now = float
+"""Seconds since 1970, or of a model."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a device is told: an order and its signature, or none, and after how many seconds to report again."""
+
+    order: tuple[bytes, str] | None
+    poll: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The body of an answer."""
+        order = None if self.order is None else {"body": self.order[0].decode(), "signature": self.order[1]}
+        return {"order": order, "poll": self.poll}
+
+
+class _Device(NamedTuple):
+    name: str
+    region: str
+    chip: str
+    running: int
+    wanted: int
+    hold: float
+
+
+class Controller:
+    """Who decides for the devices of a database. key: signs orders; poll: how often devices report, in seconds."""
+
+    def __init__(self, base: FleetBase, key: Key, poll: float = POLL) -> None:
+        self.base, self.key, self.poll = base, key, poll
+
+    # -- what people ask for -----------------------------------------------------------------------------------
+
+    def add(self, places: Sequence[Place], now: Now) -> dict[str, str]:
+        """Adds devices, all or none; the tokens that they enrol with. Raises FleetError."""
+        tokens = {place.name: secrets.token_hex(16) for place in places}
+        with self.base.transaction() as db:
+            known = {name for (name,) in db.execute("SELECT name FROM devices")}
+            done = db.execute(
+                "SELECT release, groups FROM rollouts JOIN releases ON sequence = release "
+                "WHERE state = 'done' AND NOT withdrawn ORDER BY release DESC"
+            ).fetchall()
+            for place in places:
+                for what, name in place._asdict().items():
+                    if NAME.fullmatch(name) is None:
+                        what = "name" if what == "name" else f"{what} of {place.name}"
+                        raise FleetError(f"{name!r} cannot be the {what}: letters, digits, dots, - and _, at most 64")
+                if place.name in known:
+                    raise FleetError(f"there is a device {place.name} already")
+                known.add(place.name)
+                fits = (number for number, text in done if _groups(text).has(place.region, place.chip))
+                db.execute(
+                    "INSERT INTO devices (name, region, chip, token, wanted) VALUES (?, ?, ?, ?, ?)",
+                    (*place, tokens[place.name], next(fits, 0)),
+                )
+            self.base.audit(now, "added", devices=[list(place) for place in places])
+        return tokens
+
+    def enrol(self, name: str, public: str, now: Now) -> None:
+        """Notes the public key of a device; its token is good until it reports, as it may not hear the answer."""
+        with self.base.transaction() as db:
+            db.execute("UPDATE devices SET key = ? WHERE name = ?", (public, name))
+            self.base.audit(now, "enrolled", device=name, key=public)
+
+    def begin(
+        self,
+        release: Release,
+        policy: Policy,
+        groups: Groups,
+        now: Now,
+        canary: Canary | None = None,
+        canary_path: Path | None = None,
+        entry: str | None = None,
+        force: bool = False,
+    ) -> int:
+        """Begins to roll a release out; the number of the rollout. force: also one that was rolled back. Raises
+        FleetError where that cannot be."""
+        policy.check()
+        with self.base.transaction() as db:
+            self._register(release, force)
+            wanted: dict[str, int] = {}
+            places: list[Place] = []
+            for name, region, chip, now_wanted in db.execute("SELECT name, region, chip, wanted FROM devices"):
+                if groups.has(region, chip):
+                    release.check_chip(chip, name)
+                    wanted[name] = now_wanted
+                    places.append(Place(name, region, chip))
+            if not places:
+                raise FleetError("no device is in these groups")
+            busy = self.base.rows(
+                "SELECT id, device FROM rollouts JOIN assignments ON rollout = id "
+                "WHERE rollouts.state IN ('running', 'stopping')"
+            )
+            for number, name in busy:
+                if name in wanted:
+                    raise FleetError(f"{name} is in rollout {number}, which has not ended: wait, or roll it back")
+            newer = [name for name, sequence in wanted.items() if sequence >= release.sequence]
+            if newer:
+                said = f"{newer[0]} is to run release {wanted[newer[0]]}"
+                raise FleetError(f"{said}, and {release.sequence} is not above: fleet rollback --to goes back")
+            made = db.execute(
+                "INSERT INTO rollouts (release, policy, groups, canary, canary_path, entry, force, state, stage, why, "
+                "begun) VALUES (?, ?, ?, ?, ?, ?, ?, 'running', -1, '', ?)",
+                (
+                    release.sequence,
+                    policy.to_json(),
+                    json.dumps(asdict(groups)),
+                    None if canary is None else json.dumps(asdict(canary)),
+                    None if canary_path is None else str(canary_path.resolve()),
+                    entry,
+                    force,
+                    now,
+                ),
+            )
+            rollout = made.lastrowid
+            assert rollout is not None
+            stages = stages_of(places, policy.shares, f"{rollout} {release.sha256}")
+            db.executemany(
+                "INSERT INTO assignments (rollout, device, stage, before) VALUES (?, ?, ?, ?)",
+                [(rollout, name, stage, wanted[name]) for name, stage in sorted(stages.items())],
+            )
+            self.base.audit(now, "rollout", rollout=rollout, release=release.sequence, sha256=release.sha256,
+                            groups=asdict(groups), devices=len(places), policy=policy.to_json())  # fmt: skip
+            self._move(rollout, release.sequence, Progress(stage=-1), Progress(), now)
+        return rollout
+
+    def _register(self, release: Release, force: bool) -> None:
+        """Notes a release, within a transaction. Raises FleetError for another file with its number, and for one that
+        was rolled back."""
+        known = self.base.rows("SELECT sha256, withdrawn FROM releases WHERE sequence = ?", release.sequence)
+        if known and known[0][0] != release.sha256:
+            raise FleetError(f"{release.path}: release {release.sequence} is another file: give it a number of its own")
+        if known and known[0][1] and not force:
+            raise FleetError(f"release {release.sequence} was rolled back: --force offers it again")
+        with self.base.transaction() as db:
+            db.execute(
+                "INSERT INTO releases (sequence, sha256, manifest, size, path, key) VALUES (?, ?, ?, ?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET withdrawn = 0, path = excluded.path",
+                (release.sequence, release.sha256, release.manifest, release.size, release.path, release.key),
+            )
+
+    def rollback(self, now: Now, to: int | None = None, why: str = "asked for") -> list[int]:
+        """Stops rollouts, and has their devices go back: the last one that was not, to what each device had before; or
+        all of releases above `to`, to that one. The numbers of the rollouts. Raises FleetError."""
+        with self.base.transaction() as db:
+            open_ = "SELECT id, release FROM rollouts WHERE state IN ('running', 'done')"
+            found = self.base.rows(f"{open_} ORDER BY id DESC LIMIT 1")
+            if to is not None:
+                known = self.base.rows("SELECT withdrawn FROM releases WHERE sequence = ?", to)
+                if to and (not known or known[0][0]):
+                    what = "was rolled back itself" if known else "is none of this fleet"
+                    raise FleetError(f"--to {to}: this release {what}")
+                found = self.base.rows(f"{open_} AND release > ? ORDER BY id", to)
+            if not found:
+                raise FleetError("there is no rollout to take back")
+            for rollout, release in found:
+                if to is not None:
+                    db.execute("UPDATE assignments SET before = min(before, ?) WHERE rollout = ?", (to, rollout))
+                at = self._progress(rollout)
+                self._move(rollout, release, at, Progress(STOPPING, at.stage, at.full, why), now)
+        return [rollout for rollout, _ in found]
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def tick(self, now: Now) -> None:
+        """Moves each rollout on, as what is known of it says."""
+        active = self.base.rows("SELECT id, release, policy FROM rollouts WHERE state IN ('running', 'stopping')")
+        for rollout, release, policy in active:
+            with self.base.transaction():
+                at = self._progress(rollout)
+                limits = Policy.of_json(policy)
+                then = step(limits, at, self._evidence(rollout, release, limits, at, now), now)
+                if then != at:
+                    self._move(rollout, release, at, then, now)
+        with self.base.transaction() as db:
+            db.execute("DELETE FROM health WHERE time < ?", (now - KEPT,))
+
+    def _progress(self, rollout: int) -> Progress:
+        (row,) = self.base.rows('SELECT state, stage, "full", why FROM rollouts WHERE id = ?', rollout)
+        return Progress(*row)
+
+    def _move(self, rollout: int, release: int, at: Progress, then: Progress, now: Now) -> None:
+        """Writes a transition and what follows from it, within a transaction."""
+        with self.base.transaction() as db:
+            db.execute(
+                'UPDATE rollouts SET state = ?, stage = ?, "full" = ?, why = ? WHERE id = ?',
+                (then.state, then.stage, then.full, then.why, rollout),
+            )
+            if then.state == RUNNING and then.stage > at.stage:
+                opened = "SELECT device FROM assignments WHERE rollout = ?1 AND state = 'waiting' AND stage <= ?2"
+                for statement in (
+                    "UPDATE assignments SET state = 'skipped' WHERE rollout <> ?1 AND state IN ('offered', 'leaving') "
+                    f"AND device IN ({opened})",
+                    "UPDATE devices SET hold = 0, wanted = (SELECT release FROM rollouts WHERE id = ?1) "
+                    f"WHERE name IN ({opened})",
+                    f"UPDATE assignments SET state = 'offered' WHERE rollout = ?1 AND device IN ({opened})",
+                ):
+                    db.execute(statement, (rollout, then.stage))
+                self.base.audit(now, "stage", rollout=rollout, release=release, stage=then.stage)
+            elif then.state == STOPPING:
+                had = "SELECT device FROM assignments WHERE rollout = ?1 AND state IN ('offered', 'running', 'failed')"
+                db.execute(
+                    "UPDATE devices SET hold = 0, wanted = (SELECT before FROM assignments WHERE rollout = ?1 AND "
+                    f"device = name) WHERE name IN ({had}) AND wanted = ?2",
+                    (rollout, release),
+                )
+                db.execute(
+                    "UPDATE assignments SET state = iif(state IN ('offered', 'running') AND given IS NOT NULL, "
+                    "'leaving', 'skipped') WHERE rollout = ? AND state IN ('waiting', 'offered', 'running')",
+                    (rollout,),
+                )
+                db.execute(
+                    "UPDATE assignments SET before = mine.before FROM assignments mine WHERE mine.rollout = ?1 AND "
+                    "mine.device = assignments.device AND assignments.rollout <> ?1 AND assignments.before = ?2",
+                    (rollout, release),
+                )
+                db.execute("UPDATE releases SET withdrawn = 1 WHERE sequence = ?", (release,))
+                self.base.audit(now, "stopped", rollout=rollout, release=release, why=then.why)
+                others = "SELECT id FROM rollouts WHERE release = ? AND state IN ('running', 'done')"
+                for (other,) in self.base.rows(others, release):
+                    was = self._progress(other)
+                    why = f"rollout {rollout} of this release was stopped"
+                    self._move(other, release, was, Progress(STOPPING, was.stage, was.full, why), now)
+            elif then.state != at.state:
+                self.base.audit(now, "ended", rollout=rollout, release=release, state=then.state)
+
+    def _evidence(self, rollout: int, release: int, policy: Policy, at: Progress, now: Now) -> Evidence:
+        """What is known of a release in its rollout, within a transaction."""
+        lately = now - policy.heartbeat
+        if at.state == STOPPING:
+            query = "SELECT count(*) FROM assignments JOIN devices ON name = device WHERE rollout = ? AND "
+            ((leaving,),) = self.base.rows(f"{query} assignments.state = 'leaving' AND seen >= ?", rollout, lately)
+            return Evidence(leaving=leaving)
+        ((begun,),) = self.base.rows("SELECT begun FROM rollouts WHERE id = ?", rollout)
+        ((offered, given, running, pending, failed, lost, example),) = self.base.rows(
+            "SELECT count(*), count(given), sum(state = 'running'), sum(state = 'offered' AND seen >= ?2), "
+            "sum(state = 'failed' AND fault <> ?4), "
+            "sum(iif(state = 'failed', fault = ?4, seen < ?2 AND (state = 'running' OR given < ?3))), "
+            "max(iif(fault = ?4, '', why)) FROM assignments JOIN devices ON name = device "
+            "WHERE rollout = ?1 AND state IN ('offered', 'running', 'failed')",
+            *(rollout, lately, now - policy.install, LOST),
+        )
+        logs = self.base.rows(
+            "SELECT chip, health.device, latency, calls, errors, wrong, time FROM health JOIN devices ON name = device "
+            "WHERE release = ?2 AND time >= ?3 AND EXISTS (SELECT 1 FROM assignments a WHERE a.rollout = ?1 AND "
+            "a.device = health.device AND a.state = 'running')",
+            *(rollout, release, max(begun, now - policy.window)),
+        )
+        new: dict[str, list[float]] = defaultdict(list)
+        for chip, _, latency, *_ in logs:
+            if latency is not None:
+                new[chip].append(latency)
+        before: dict[str, list[float]] = defaultdict(list)
+        for chip, latency in self.base.rows(
+            "SELECT chip, latency FROM health JOIN devices ON name = health.device JOIN assignments a ON "
+            "a.device = name AND a.rollout = ?1 AND a.before = release WHERE time BETWEEN ?2 AND ?3 "
+            "AND latency IS NOT NULL",
+            *(rollout, begun - policy.window, begun),
+        ):
+            before[chip].append(latency)
+        wrong = {device for _, device, _, _, _, bad, _ in logs if bad}
+        return Evidence(
+            offered=offered,
+            given=given,
+            running=running or 0,
+            pending=pending or 0,
+            failed=(failed or 0) + len(wrong),
+            lost=lost or 0,
+            calls=sum(row[3] for row in logs),
+            errors=sum(row[4] for row in logs),
+            reports=0 if at.full is None else sum(row[6] >= at.full for row in logs),
+            latencies={chip: (found, before[chip]) for chip, found in new.items() if chip in before},
+            example=example or (f"the values of the canary are wrong on {min(wrong)}" if wrong else ""),
+        )
+
+    # -- reports -----------------------------------------------------------------------------------------------
+
+    def report(self, name: str, said: Report, now: Now) -> Answer:
+        """Notes what a device reports, and says what it is to do. Raises FleetError for what is no release."""
+        with self.base.transaction() as db:
+            if said.running and not self.base.rows("SELECT 1 FROM releases WHERE sequence = ?", said.running):
+                raise FleetError(f"{said.running} is no release of this fleet")
+            db.execute("UPDATE devices SET seen = ?, running = ?, token = iif(key IS NULL, token, NULL) WHERE name = ?", (now, said.running, name))
+            if (log := said.log) is not None and said.running:
+                db.execute(
+                    "INSERT INTO health VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (now, name, said.running, log.latency, log.calls, log.errors, log.digest, log.error, log.wrong),
+                )
+            if said.outcome is not None:
+                self._failed(name, said, now)
+            for rollout, state, before, release in self.base.rows(
+                "SELECT rollout, a.state, before, release FROM assignments a JOIN rollouts ON id = rollout "
+                "WHERE device = ? AND a.state IN ('offered', 'leaving')",
+                name,
+            ):
+                goal, then, what = (release, "running", "installed") if state == "offered" else (before, "back", "back")
+                if said.running == goal or (state == "leaving" and said.running != release):
+                    db.execute(
+                        "UPDATE assignments SET state = ? WHERE rollout = ? AND device = ?", (then, rollout, name)
+                    )
+                    self.base.audit(now, what, device=name, rollout=rollout, release=said.running)
+            row = db.execute("SELECT name, region, chip, running, wanted, hold FROM devices WHERE name = ?", (name,))
+            return Answer(self._order(_Device(*row.fetchone()), said.order, now), self.poll)
+
+    def _failed(self, name: str, said: Report, now: Now) -> None:
+        """Notes that a device did not obey an order, once."""
+        assert said.outcome is not None
+        number, fault, why = said.outcome.order, said.outcome.fault, said.outcome.why
+        found = self.base.rows("SELECT kind, target FROM orders WHERE number = ? AND device IN (?, '')", number, name)
+        if not found:
+            return
+        kind, target = found[0]
+        with self.base.transaction() as db:
+            if kind == ROLLBACK:
+                db.execute("UPDATE devices SET hold = ? WHERE name = ?", (now + VALID, name))
+                self.base.audit(now, "failed", device=name, order=number, release=target, fault=fault, why=why)
+                return
+            changed = db.execute(
+                "UPDATE assignments SET state = 'failed', fault = ?, why = ? WHERE device = ? AND "
+                "state IN ('offered', 'running') AND rollout IN (SELECT id FROM rollouts WHERE release = ?) "
+                "RETURNING before",
+                (fault, why, name, target),
+            ).fetchall()
+            for (before,) in changed:
+                db.execute("UPDATE devices SET wanted = ? WHERE name = ? AND wanted = ?", (before, name, target))
+            if changed:
+                what = "refused" if fault == "refused" else "failed"
+                self.base.audit(now, what, device=name, order=number, release=target, fault=fault, why=why)
+            else:
+                db.execute("UPDATE devices SET hold = ? WHERE name = ?", (now + VALID, name))
+
+    def _order(self, device: _Device, last: int, now: Now) -> tuple[bytes, str] | None:
+        """What a device is told to do, signed: nothing where it runs what it is to run. last: the number of the last
+        order that it was done with."""
+        if device.running == device.wanted or device.hold > now:
+            return None
+        if self.base.rows("SELECT 1 FROM releases WHERE sequence = ? AND withdrawn", device.wanted):
+            return None
+        kind = INSTALL if device.wanted > device.running else ROLLBACK
+        source, who = (0, device.name) if kind == INSTALL else (device.running, "")
+        known = self.base.rows(
+            "SELECT body, signature FROM orders WHERE device = ? AND source = ? AND target = ? AND number > ? AND "
+            "valid > ? ORDER BY number DESC LIMIT 1",
+            *(who, source, device.wanted, last, now + VALID / 2),
+        )
+        if not known:
+            known = [self._signed(kind, source, who, device.wanted, now)]
+        if kind == INSTALL:
+            with self.base.transaction() as db:
+                db.execute(
+                    "UPDATE assignments SET given = ? WHERE device = ? AND state = 'offered' AND given IS NULL AND "
+                    "rollout IN (SELECT id FROM rollouts WHERE release = ?)",
+                    (now, device.name, device.wanted),
+                )
+        return known[0]
+
+    def _signed(self, kind: str, source: int, who: str, target: int, now: Now) -> tuple[bytes, str]:
+        """A new order, within a transaction."""
+        release = self.base.rows("SELECT sha256, size FROM releases WHERE sequence = ?", target)
+        sha, size = release[0] if release else ("", 0)
+        of = "FROM rollouts WHERE release = ? ORDER BY id DESC LIMIT 1"
+        made = self.base.rows(f"SELECT canary, entry, force {of}", target)
+        canary, entry, force = made[0] if made else (None, None, False)
+        left = self.base.rows(f"SELECT groups {of}", source) if kind == ROLLBACK else []
+        valid = now + VALID
+        with self.base.transaction() as db:
+            cursor = db.execute(
+                "INSERT INTO orders (device, kind, source, target, body, signature, valid) "
+                "VALUES (?, ?, ?, ?, x'', '', ?)",
+                (who, kind, source, target, valid),
+            )
+            number = cursor.lastrowid
+            assert number is not None
+            groups = _groups(left[0][0]) if left else Groups()
+            tried = None if canary is None else Canary(**json.loads(canary))
+            order = Order(kind, number, who, groups, source, target, sha, size, tried, entry, bool(force), valid)
+            body = order.to_bytes()
+            signature = self.key.sign(ORDER, body)
+            db.execute("UPDATE orders SET body = ?, signature = ? WHERE number = ?", (body, signature, number))
+            self.base.audit(now, kind, order=number, device=who, source=source, release=target, valid=valid)
+        return body, signature
+
+    # -- what people look at -----------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """Releases, rollouts, and devices by what they run, as plain data."""
+        rows = self.base.rows
+        with self.base.transaction():
+            releases = rows("SELECT sequence, sha256, path, key, withdrawn FROM releases ORDER BY sequence")
+            rollouts = rows("SELECT id, release, state, stage, policy, why FROM rollouts ORDER BY id")
+            counts = rows("SELECT rollout, state, count(*) FROM assignments GROUP BY rollout, state ORDER BY 1, 2")
+            devices = rows("SELECT running, wanted, count(*), max(seen) FROM devices GROUP BY 1, 2 ORDER BY 1, 2")
+            sizes = dict(rows("SELECT rollout, count(*) FROM assignments GROUP BY rollout"))
+        return {
+            "devices": [dict(zip(("running", "wanted", "count", "seen"), row, strict=True)) for row in devices],
+            "releases": [
+                {"sequence": number, "sha256": sha, "path": path, "key": key, "withdrawn": bool(gone)}
+                for number, sha, path, key, gone in releases
+            ],
+            "rollouts": [
+                {
+                    "rollout": number,
+                    "release": release,
+                    "state": state,
+                    "stage": stage,
+                    "most": stage_sizes(sizes[number], Policy.of_json(policy).shares)[stage],
+                    "devices": {kind: count for rollout, kind, count in counts if rollout == number},
+                    "why": why,
+                }
+                for number, release, state, stage, policy, why in rollouts
+            ],
+        }
+
+    def summary(self) -> str:
+        """How many devices there are, and how many do not run what they are to run."""
+        ((count, behind),) = self.base.rows("SELECT count(*), sum(running <> wanted) FROM devices")
+        return f"{counted(count, 'device', 'devices')}, {behind or 0} of them not yet where they are to be"
+
+
+def _groups(text: str) -> Groups:
+    return Groups(**{name: tuple(names) for name, names in json.loads(text).items()})
