@@ -53,7 +53,7 @@ class AgentState:
         slots: The two releases that it has.
         active: The slot in use; None where there is none.
         trial: The slot that is tried.
-        boots: How often that came up.
+        boots: How often that was begun, or the one in use since it last stayed up.
         floor: The lowest sequence that may be installed.
         done: The number of the last order that it was done with.
         left: Sequences that it was ordered to leave.
@@ -166,11 +166,14 @@ class Outside:
 def agent(state: AgentState, out: Outside, poll: float) -> Generator[Action, Any, None]:
     """Runs a device from a state that was saved; it does not end. poll: seconds between reports until the server says
     otherwise."""
-    restarted = state.trial is None and state.active is not None
+    restarted = state.trial is None and state.active is not None  # the server is asked first, then it is loaded
+    if restarted:
+        state = _restarted(state)
+        yield Save(state)
     loaded = False  # the release in use, by this process
     failures, contact, wait = 0, out.clock(), 0.0
     while True:
-        if not loaded and state.current is not None:
+        if not loaded and not restarted and state.current is not None:
             if state.trial is not None and state.boots >= BOOTS:
                 state = _back(state, "boot", f"it did not come up in {BOOTS} boots")
                 yield Save(state)
@@ -193,9 +196,8 @@ def agent(state: AgentState, out: Outside, poll: float) -> Generator[Action, Any
                 yield Save(state)
             loaded, contact, wait = True, out.clock(), 0.0
         log: Log | None = yield Work(wait)
-        if restarted and log is not None:
-            log = replace(log, calls=log.calls + 1, errors=log.errors + 1)
         answer: dict[str, Any] | None = yield Send(Report(state.running, state.done, log, state.outcome))
+        restarted = False
         if answer is None:
             failures += 1
             longest = LONGEST_WAIT if state.trial is None else CONTACT / 4
@@ -204,12 +206,13 @@ def agent(state: AgentState, out: Outside, poll: float) -> Generator[Action, Any
                 state, loaded = _back(state, LOST, f"it had no contact for {CONTACT:.0f} s"), False
                 yield Save(state)
             continue
-        failures, restarted = 0, restarted and log is None
+        failures, stayed = 0, loaded and wait > 0
         poll = _seconds(answer.get("poll"), poll)
         wait = poll * out.random.uniform(0.8, 1.2)
-        if state.trial is not None or state.outcome is not None:
-            state = _taken(state) if state.trial is not None else state
-            state = replace(state, outcome=None)
+        heard = _taken(state) if state.trial is not None else state
+        heard = replace(heard, outcome=None, boots=0 if stayed else heard.boots)
+        if heard != state:
+            state = heard
             yield Save(state)
         order = opened(answer.get("order"), out.fleet)
         if order is None:
@@ -300,6 +303,15 @@ def _taken(state: AgentState) -> AgentState:
     elif order.source not in left:
         left = (*left, order.source)
     return replace(state, active=state.trial, trial=None, boots=0, floor=order.target, left=left)
+
+
+def _restarted(state: AgentState) -> AgentState:
+    """A release that goes down again and again is told to the server, as one that did not come up is."""
+    slot = None if state.active is None else state.slots[state.active]
+    assert slot is not None
+    boots = state.boots + 1
+    why = Outcome(slot.order.number, "boot", f"it went down {boots} times in a row")
+    return replace(state, boots=boots, outcome=why if boots >= BOOTS else state.outcome)
 
 
 def _back(state: AgentState, fault: str, why: str) -> AgentState:

@@ -108,8 +108,11 @@ class Controller:
         with self.base.transaction() as db:
             self._register(release, force)
             wanted: dict[str, int] = {}
-            places: list[Place] = []
-            for name, region, chip, now_wanted in db.execute("SELECT name, region, chip, wanted FROM devices"):
+            places, silent = list[Place](), set[str]()
+            every = self.base.rows("SELECT name, region, chip, wanted, ifnull(seen, 0) FROM devices")
+            for name, region, chip, now_wanted, seen in every:
+                if seen < now - policy.heartbeat:
+                    silent.add(name)
                 if groups.has(region, chip):
                     release.check_chip(chip, name)
                     wanted[name] = now_wanted
@@ -143,7 +146,7 @@ class Controller:
             )
             rollout = made.lastrowid
             assert rollout is not None
-            stages = stages_of(places, policy.shares, f"{rollout} {release.sha256}")
+            stages = stages_of(places, policy.shares, f"{rollout} {release.sha256}", silent)
             db.executemany(
                 "INSERT INTO assignments (rollout, device, stage, before) VALUES (?, ?, ?, ?)",
                 [(rollout, name, stage, wanted[name]) for name, stage in sorted(stages.items())],
@@ -270,7 +273,7 @@ class Controller:
             *(rollout, lately, now - policy.install, LOST),
         )
         logs = self.base.rows(
-            "SELECT chip, health.device, latency, calls, errors, wrong, time FROM health JOIN devices ON name = device "
+            "SELECT chip, health.device, latency, calls, errors, wrong, time FROM health CROSS JOIN devices ON name = device "
             "WHERE release = ?2 AND time >= ?3 AND EXISTS (SELECT 1 FROM assignments a WHERE a.rollout = ?1 AND "
             "a.device = health.device AND a.state = 'running')",
             *(rollout, release, max(begun, now - policy.window)),
@@ -281,9 +284,10 @@ class Controller:
                 new[chip].append(latency)
         before: dict[str, list[float]] = defaultdict(list)
         for chip, latency in self.base.rows(
-            "SELECT chip, latency FROM health JOIN devices ON name = health.device JOIN assignments a ON "
-            "a.device = name AND a.rollout = ?1 AND a.before = release WHERE time BETWEEN ?2 AND ?3 "
-            "AND latency IS NOT NULL",
+            "SELECT chip, latency FROM health CROSS JOIN devices ON name = health.device WHERE "
+            "release IN (SELECT DISTINCT before FROM assignments WHERE rollout = ?1) AND time BETWEEN ?2 AND ?3 "
+            "AND latency IS NOT NULL AND EXISTS (SELECT 1 FROM assignments a WHERE a.rollout = ?1 AND "
+            "a.device = health.device AND a.before = release)",
             *(rollout, begun - policy.window, begun),
         ):
             before[chip].append(latency)
@@ -345,8 +349,9 @@ class Controller:
                 self.base.audit(now, "failed", device=name, order=number, release=target, fault=fault, why=why)
                 return
             changed = db.execute(
-                "UPDATE assignments SET state = 'failed', fault = ?, why = ? WHERE device = ? AND "
-                "state IN ('offered', 'running') AND rollout IN (SELECT id FROM rollouts WHERE release = ?) "
+                "UPDATE assignments SET state = iif(state = 'leaving', 'back', 'failed'), fault = ?, why = ? "
+                "WHERE device = ? AND state IN ('offered', 'running', 'leaving') AND "
+                "rollout IN (SELECT id FROM rollouts WHERE release = ?) "
                 "RETURNING before",
                 (fault, why, name, target),
             ).fetchall()
@@ -355,7 +360,9 @@ class Controller:
             if changed:
                 what = "refused" if fault == "refused" else "failed"
                 self.base.audit(now, what, device=name, order=number, release=target, fault=fault, why=why)
-            else:
+            elif not self.base.rows(
+                "SELECT 1 FROM assignments JOIN rollouts ON id = rollout WHERE device = ? AND release = ?", name, target
+            ):  # a device that was added later; one that says it again is known
                 db.execute("UPDATE devices SET hold = ? WHERE name = ?", (now + VALID, name))
 
     def _order(self, device: _Device, last: int, now: Now) -> tuple[bytes, str] | None:

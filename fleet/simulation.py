@@ -81,7 +81,7 @@ class World:
     after: float = 0.0
 
 
-WARM = 60.0
+WARM = 30.0
 """Seconds of the good release before the rollout."""
 
 LONGEST = 7200.0
@@ -105,7 +105,6 @@ class SimulatedDevice:
     ran: float | None = None
     bad: float | None = None
     back: float | None = None
-    restarts: int = 0
 
 
 @dataclass
@@ -151,10 +150,10 @@ class Course:
     @property
     def rollback(self) -> float | None:
         """Seconds from the first report of what is wrong to the last device back; None where a device is not back, or
-        none ever ran it."""
+        none ever ran it; 0 where they had left it by themselves."""
         if self.stranded or self.back is None or self.reported is None:
             return None
-        return self.back - self.reported
+        return max(0.0, self.back - self.reported)
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -232,7 +231,14 @@ class Simulation:
         self.rollout = self.controller.begin(_release(NEW, self.world), self.policy, Groups(), self.now)
         self.began = self.now
         self._note("rollout begins")
+        if self.world.after:
+            self.at(self.world.after, self._fault_shows)
         self.at(self.world.tick, self._watch)
+
+    def _fault_shows(self) -> None:
+        self._note("the fault shows")
+        for device in self.devices.values():
+            self._runs(device, device.running)
 
     def _watch(self) -> None:
         """Notes what became of the rollout, and ends it."""
@@ -245,6 +251,7 @@ class Simulation:
             self._note(f"stage {share:.0%} opens" if state == RUNNING else f"{state}{': ' + why if why else ''}")
             if state == "stopping":
                 self.course.stopped, self.course.why = self.now - self.began, why
+                self._bad_report()  # who fell silent has reported nothing
         if state == RUNNING or state == "stopping":
             if self.now - self.began < LONGEST / 2:
                 self.at(self.world.tick / 4, self._watch)
@@ -318,7 +325,7 @@ class Simulation:
                 else:
                     then(world.switch, "its values are off" if self._shows(device, "values") else "")
             case Work(seconds):
-                if self._shows(device, "crash"):
+                if seconds and self._shows(device, "crash"):
                     self._crash(device)
                 else:
                     then(seconds, self._log(device, seconds))
@@ -350,11 +357,10 @@ class Simulation:
         draw, calls = self.random, round(self.world.calls * seconds)
         slower = SLOWER if self._shows(device, "latency") else 1.0
         latency = LATENCY[device.place.chip] * slower * exp(draw.gauss(0, self.world.noise))
-        errors = sum(draw.random() < self.world.errors for _ in range(calls))
+        errors = int(draw.random() < self.world.errors * calls)  # rare: two at once do not matter
         return Log(calls, errors, latency if calls else None, wrong=self._shows(device, "values"))
 
     def _crash(self, device: SimulatedDevice) -> None:
-        device.restarts += 1
         self._start(device, self.world.boot)
 
     def _shows(self, device: SimulatedDevice, fault: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -21,19 +21,21 @@ def stage_sizes(count: int, shares: Sequence[float]) -> list[int]:
     return [max(1, int(share * count + 1e-9)) for share in shares]
 
 
-def stages_of(devices: Iterable[Place], shares: Sequence[float], key: str) -> dict[str, int]:
+def stages_of(
+    devices: Iterable[Place], shares: Sequence[float], key: str, silent: Collection[str] = ()
+) -> dict[str, int]:
     """The stage of each device. Of the k-th of n devices of a region and chip, in the order of hashes, the place in
     line is (k + u) / n, where u is drawn by the hash of the two: this is systematic sampling, and however many come
     first have each region and chip by its share, give or take one. key: of the rollout; another one has other devices
-    first."""
-    strata: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
+    first; silent: devices that cannot be reached, and come last: a stage of such alone would not end."""
+    strata: dict[tuple[bool, str, str], list[tuple[int, str]]] = defaultdict(list)
     for name, region, chip in devices:
-        strata[region, chip].append((_hash(key, name), name))
+        strata[name in silent, region, chip].append((_hash(key, name), name))
     line: list[tuple[float, int, str]] = []
-    for (region, chip), members in strata.items():
+    for (late, region, chip), members in strata.items():
         shift = _hash(key, region, chip) / (1 << 256)
         for number, (drawn, name) in enumerate(sorted(members)):
-            line.append(((number + shift) / len(members), drawn, name))
+            line.append((late + (number + shift) / len(members), drawn, name))
     sizes = stage_sizes(len(line), shares)
     found, stage = dict[str, int](), 0
     for number, (_, _, name) in enumerate(sorted(line)):
