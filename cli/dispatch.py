@@ -114,10 +114,11 @@ def _message(error: Exception) -> str:
     # what only the compiler itself can have raised, so that it is loaded
     from ..api.program import CompileError
     from ..backends.simulator.errors import SimulationError
+    from ..fleet.policy import FleetError
     from ..knowledge.base import KnowledgeError
     from ..modelfile.archive import ModelFileError
 
-    if isinstance(error, CompileError | SimulationError | KnowledgeError | ModelFileError):
+    if isinstance(error, CompileError | FleetError | SimulationError | KnowledgeError | ModelFileError):
         return str(error)
     if (said := unreadable(error)) is not None:
         return said

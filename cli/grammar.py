@@ -15,6 +15,7 @@ from .commands.debug import add_parser as add_debug
 from .commands.diff import add_parser as add_diff
 from .commands.export import add_parser as add_export
 from .commands.files import add_files
+from .commands.fleet import add_parser as add_fleet
 from .commands.fmt import add_parser as add_fmt
 from .commands.inspect import add_commands
 from .commands.overflow import add_parser as add_overflow
@@ -100,6 +101,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_commands(commands, command)
     add_files(commands)
     add_diff(commands)
+    add_fleet(commands)
     return parser
 
 

@@ -75,6 +75,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "verify-file": ("tilewright verify-file model.twm --require-signature trusted.pem",),
     "update": ("tilewright update model.twm -o next.twm --values new.npz --sign key.pem",),
     "diff": ("tilewright diff old.twm new.twm", "tilewright diff old.twm new.twm --all --json"),
+    "fleet": (
+        "tilewright fleet init --db fleet.sqlite --trusted trusted.pem",
+        "tilewright fleet add --db fleet.sqlite store-1 --region eu --chip ascend-310p3",
+        "tilewright fleet rollout --db fleet.sqlite model.twm --stages 1%,10%,100% --canary canary.npz",
+        "tilewright fleet serve --db fleet.sqlite --port 8080",
+        "tilewright fleet agent --server http://127.0.0.1:8080 --name store-1 --folder store-1 --trusted trusted.pem",
+        "tilewright fleet simulate --devices 1200 --fault latency",
+    ),
     "kb": (
         "tilewright kb list",
         "tilewright kb merge plans.sqlite theirs.sqlite",

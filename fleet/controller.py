@@ -11,14 +11,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..support.sentences import counted
 from .base import FleetBase
 from .judging import LOST, RUNNING, STOPPING, Evidence, Progress, step
 from .orders import INSTALL, ORDER, ROLLBACK, VALID, Canary, Key, Order
 from .policy import NAME, FleetError, Groups, Policy
 from .releases import Release
 from .reports import Report
-from .stages import Place, stage_sizes, stages_of
+from .stages import Place, stages_of
 
 KEPT = 3600.0
 """Seconds that performance logs are kept."""
@@ -415,42 +414,6 @@ class Controller:
             db.execute("UPDATE orders SET body = ?, signature = ? WHERE number = ?", (body, signature, number))
             self.base.audit(now, kind, order=number, device=who, source=source, release=target, valid=valid)
         return body, signature
-
-    # -- what people look at -----------------------------------------------------------------------------------
-
-    def status(self) -> dict[str, Any]:
-        """Releases, rollouts, and devices by what they run, as plain data."""
-        rows = self.base.rows
-        with self.base.transaction():
-            releases = rows("SELECT sequence, sha256, path, key, withdrawn FROM releases ORDER BY sequence")
-            rollouts = rows("SELECT id, release, state, stage, policy, why FROM rollouts ORDER BY id")
-            counts = rows("SELECT rollout, state, count(*) FROM assignments GROUP BY rollout, state ORDER BY 1, 2")
-            devices = rows("SELECT running, wanted, count(*), max(seen) FROM devices GROUP BY 1, 2 ORDER BY 1, 2")
-            sizes = dict(rows("SELECT rollout, count(*) FROM assignments GROUP BY rollout"))
-        return {
-            "devices": [dict(zip(("running", "wanted", "count", "seen"), row, strict=True)) for row in devices],
-            "releases": [
-                {"sequence": number, "sha256": sha, "path": path, "key": key, "withdrawn": bool(gone)}
-                for number, sha, path, key, gone in releases
-            ],
-            "rollouts": [
-                {
-                    "rollout": number,
-                    "release": release,
-                    "state": state,
-                    "stage": stage,
-                    "most": stage_sizes(sizes[number], Policy.of_json(policy).shares)[stage],
-                    "devices": {kind: count for rollout, kind, count in counts if rollout == number},
-                    "why": why,
-                }
-                for number, release, state, stage, policy, why in rollouts
-            ],
-        }
-
-    def summary(self) -> str:
-        """How many devices there are, and how many do not run what they are to run."""
-        ((count, behind),) = self.base.rows("SELECT count(*), sum(running <> wanted) FROM devices")
-        return f"{counted(count, 'device', 'devices')}, {behind or 0} of them not yet where they are to be"
 
 
 def _groups(text: str) -> Groups:

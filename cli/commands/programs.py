@@ -53,6 +53,7 @@ from .diff import diff
 from .export import export
 from .files import inspect as inspect_file
 from .files import verify_file
+from .fleet import fleet
 from .overflow import explain_overflow
 from .pack import pack
 from .quantize import quantize
@@ -393,6 +394,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "verify-file": verify_file,
     "update": update_file,
     "diff": diff,
+    "fleet": fleet,
     "pack": pack,
     "explain-overflow": explain_overflow,
     "explain": inspect.explain,
