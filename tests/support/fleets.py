@@ -1,0 +1,108 @@
+"""Parts of tests of fleets: keys, signed model files, a server and devices in threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from cryptography.hazmat.primitives import serialization as forms
+from cryptography.hazmat.primitives.asymmetric import ed25519
+
+import tilewright as tw
+from tilewright.fleet.agent import AgentState, Outside, Save, agent
+from tilewright.fleet.base import FleetBase
+from tilewright.fleet.controller import Controller
+from tilewright.fleet.device import Device
+from tilewright.fleet.orders import Key
+from tilewright.fleet.policy import Policy
+from tilewright.fleet.releases import Release
+from tilewright.fleet.server import FleetServer
+from tilewright.fleet.stages import Place
+
+CHIP, OTHER_CHIP = "ascend-310p3", "ascend-910b1"
+QUICK = Policy(shares=(0.34, 1.0), soak=0.2, heartbeat=20.0, least_reports=1)
+
+
+def signing_keys(folder: Path, name: str, seed: int) -> tuple[Path, Path]:
+    """The PEM files of a private key and of its public one."""
+    private = ed25519.Ed25519PrivateKey.from_private_bytes(bytes([seed] * 32))
+    secret, public = folder / f"{name}.pem", folder / f"{name}.pub"
+    how = forms.PrivateFormat.PKCS8, forms.NoEncryption()
+    secret.write_bytes(private.private_bytes(forms.Encoding.PEM, *how))
+    how = forms.Encoding.PEM, forms.PublicFormat.SubjectPublicKeyInfo
+    public.write_bytes(private.public_key().public_bytes(*how))
+    return secret, public
+
+
+@cache
+def program(scale: float, chip: str = CHIP) -> tw.Program:
+    """A small program, whose values are other ones for another scale."""
+    weights = np.full((16, 8), scale, np.float32)
+    return tw.compile(lambda x: x @ weights, np.ones((4, 16), np.float32), target=chip)
+
+
+def model_file(folder: Path, sequence: int, key: Path, scale: float = 1.0, chip: str = CHIP) -> Path:
+    """A signed release with the graph level, so that all chips can run it."""
+    path = folder / f"{sequence}-{scale}-{key.stem}.twm"
+    program(scale, chip).save(path, sign=key, sequence=sequence)
+    return path
+
+
+def canary_file(folder: Path) -> Path:
+    """Inputs of the program."""
+    path = folder / "canary.npz"
+    np.savez(path, x=np.arange(64, dtype=np.float32).reshape(4, 16))
+    return path
+
+
+def place(number: int, chip: str = CHIP) -> Place:
+    """A device of eu or us."""
+    return Place(f"d{number}", ("eu", "us")[number % 2], chip)
+
+
+def unread(sequence: int) -> Release:
+    """A release without a file, where nobody reads it."""
+    return Release(sequence, f"{sequence:064x}", "0" * 64, 1000, f"{sequence}.twm", "0" * 64, (CHIP,), True)
+
+
+@contextmanager
+def served(controller: Controller, interval: float = 0.05) -> Iterator[FleetServer]:
+    """A server of it in a thread."""
+    server = FleetServer(controller, interval=interval)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join()
+
+
+@contextmanager
+def running(device: Device, poll: float = 0.05) -> Iterator[Device]:
+    """A device in a thread."""
+    stop = threading.Event()
+    thread = threading.Thread(target=device.serve, args=(stop, poll))
+    thread.start()
+    try:
+        yield device
+    finally:
+        stop.set()
+        thread.join()
+        device.close()
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Waits until something is so. Raises AssertionError after so many seconds."""
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.02)
+
+
+__all__ = ["AgentState", "FleetBase", "Key", "Outside", "Save", "agent"]
