@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from random import Random
 
 import numpy as np
 from cryptography.hazmat.primitives import serialization as forms
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 import tilewright as tw
-from tilewright.fleet.agent import AgentState, Outside, Save, agent
-from tilewright.fleet.base import FleetBase
+from tilewright.fleet.agent import AgentState, Fetch, Outside, Save, Send, Try, Work, agent
 from tilewright.fleet.controller import Controller
 from tilewright.fleet.device import Device
-from tilewright.fleet.orders import Key
+from tilewright.fleet.orders import Order
 from tilewright.fleet.policy import Policy
 from tilewright.fleet.releases import Release
+from tilewright.fleet.reports import Log, Report
 from tilewright.fleet.server import FleetServer
 from tilewright.fleet.stages import Place
 
@@ -105,4 +107,51 @@ def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-__all__ = ["AgentState", "FleetBase", "Key", "Outside", "Save", "agent"]
+
+class Stepped:
+    """A device that is driven by hand, one report at a time; what it saves goes through JSON. moods: what releases do
+    there, "" for good ones, what is wrong with their values, or "crash"."""
+
+    def __init__(self, place: Place, controller: Controller, clock: Callable[[], float]) -> None:
+        self.controller, self.clock = controller, clock
+        self.saved = AgentState(*place).to_json()
+        self.moods: dict[int, str] = {}
+        self.log = Log(100, 0, 10.0)
+        self.orders: list[Order] = []
+        self.start()
+
+    def start(self) -> None:
+        """It comes up, from what it has saved."""
+        out = Outside(self.controller.key.public, self.clock, Random(0))
+        self.steps, self.result = agent(AgentState.of_json(self.saved), out, 10.0), None
+
+    @property
+    def state(self) -> AgentState:
+        """What it has saved."""
+        return AgentState.of_json(self.saved)
+
+    def report(self, lost: str = "") -> None:
+        """Goes on until it has reported, or crashed. lost: `request` or `answer` does not come through."""
+        while True:
+            action = self.steps.send(self.result)
+            self.result = None
+            match action:
+                case Save(state):
+                    self.saved = state.to_json()
+                case Fetch():
+                    self.result = ""
+                case Try(_, order):
+                    self.result = self.moods.get(order.target, "")
+                    if self.result == "crash":
+                        self.start()
+                        return
+                case Work():
+                    self.result = self.log if self.state.running else None
+                case Send(said):
+                    if lost != "request":
+                        report = Report.of_json(json.loads(json.dumps(said.to_json())))
+                        answer = self.controller.report(self.state.name, report, self.clock())
+                        self.result = None if lost else answer.to_json()
+                        if answer.order is not None:
+                            self.orders.append(Order.of_bytes(answer.order[0]))
+                    return
