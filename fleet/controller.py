@@ -272,7 +272,7 @@ class Controller:
             *(rollout, lately, now - policy.install, LOST),
         )
         logs = self.base.rows(
-            "SELECT chip, health.device, latency, calls, errors, wrong, time FROM health CROSS JOIN devices ON name = device "
+            "SELECT chip, device, latency, calls, errors, wrong, time FROM health CROSS JOIN devices ON name = device "
             "WHERE release = ?2 AND time >= ?3 AND EXISTS (SELECT 1 FROM assignments a WHERE a.rollout = ?1 AND "
             "a.device = health.device AND a.state = 'running')",
             *(rollout, release, max(begun, now - policy.window)),
@@ -312,7 +312,10 @@ class Controller:
         with self.base.transaction() as db:
             if said.running and not self.base.rows("SELECT 1 FROM releases WHERE sequence = ?", said.running):
                 raise FleetError(f"{said.running} is no release of this fleet")
-            db.execute("UPDATE devices SET seen = ?, running = ?, token = iif(key IS NULL, token, NULL) WHERE name = ?", (now, said.running, name))
+            db.execute(
+                "UPDATE devices SET seen = ?, running = ?, token = iif(key IS NULL, token, NULL) WHERE name = ?",
+                (now, said.running, name),
+            )
             if (log := said.log) is not None and said.running:
                 db.execute(
                     "INSERT INTO health VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -72,7 +72,7 @@ class Policy:
 
     def check(self) -> None:
         """Raises FleetError for limits that none may have."""
-        if not self.shares or list(self.shares) != sorted({*self.shares}) or not 0 < self.shares[0]:
+        if not self.shares or list(self.shares) != sorted({*self.shares}) or not self.shares[0] > 0:
             raise FleetError("the shares of stages have to grow, from more than 0%: 1%,10%,50%,100%")
         if self.shares[-1] != 1:
             raise FleetError("the last stage of a rollout has to be 100%")

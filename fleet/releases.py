@@ -57,7 +57,8 @@ class Release:
         """Raises FleetError where a device's chip cannot run it."""
         if chip not in self.chips and not self.portable:
             has = ", ".join(self.chips) or "no chip"
-            raise FleetError(f"{self.path}: {device} has {chip}, and the file is for {has} alone: it has no graph level")
+            why = f"{device} has {chip}, and the file is for {has} alone: it has no graph level"
+            raise FleetError(f"{self.path}: {why}")
 
 
 def open_release(path: FilePath) -> ModelFile:

@@ -182,8 +182,8 @@ class _Handler(BaseHTTPRequestHandler):
         controller = self.server.controller
         with controller.base.transaction():
             found = controller.base.rows("SELECT token, region, chip FROM devices WHERE name = ? AND token > ''", name)
-            good = found and hmac.compare_digest(said["proof"].encode(), proof(found[0][0], "device", name, key).encode())
-            if not good:
+            right = proof(found[0][0] if found else "", "device", name, key)
+            if not found or not hmac.compare_digest(said["proof"].encode(), right.encode()):
                 raise Refused(401, "this device is not to be enrolled, or its token is another")
             controller.enrol(name, key, self.server.clock())
         token, region, chip = found[0]

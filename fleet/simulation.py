@@ -175,12 +175,14 @@ class Simulation:
     ) -> None:
         """base: where the controller keeps what it knows; in memory where it is None."""
         self.world, self.policy, self.fault, self.random = world, policy, fault, Random(f"{seed} {fault}")
-        self.now, self._events, self._numbers = 0.0, [], count()
+        self.now, self.began = 0.0, float("inf")  # the rollout has not begun
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = count()
         key = Key.of_seed(sha256(b"simulated fleet").digest())
         self.controller = Controller(base or FleetBase(MEMORY, make=True), key, world.poll)
         self.devices: dict[str, SimulatedDevice] = {}
         self.rollout = 0
-        self.online_again = False
+        self._seen = RUNNING, 0
         self._counts = Counter[int]()
         self.course = Course(0, 0)
 
@@ -245,7 +247,7 @@ class Simulation:
         (state, stage, why), = self.controller.base.rows(
             "SELECT state, stage, why FROM rollouts WHERE id = ?", self.rollout
         )  # fmt: skip
-        if (state, stage) != getattr(self, "_seen", (RUNNING, 0)):
+        if (state, stage) != self._seen:
             self._seen = state, stage
             share = self.policy.shares[stage]
             self._note(f"stage {share:.0%} opens" if state == RUNNING else f"{state}{': ' + why if why else ''}")
@@ -374,7 +376,7 @@ class Simulation:
         return shows and (log.errors > 0 or log.latency is not None)
 
     def _bad_report(self) -> None:
-        if self.course.reported is None:
+        if self.course.reported is None and self.rollout:
             self.course.reported = self.now - self.began
 
     def _runs(self, device: SimulatedDevice, sequence: int) -> None:

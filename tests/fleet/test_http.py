@@ -52,8 +52,9 @@ class Site:
 
     def release(self, sequence: int, scale: float = 1.0, like: float | None = None) -> int:
         """Begins to roll a release out; its canary has the values of another scale, where that is said."""
-        release = Release.read(model_file(self.folder, sequence, self.secret, scale), [self.trusted])
-        expected = Release.read(model_file(self.folder, sequence, self.secret, scale if like is None else like), [self.trusted])
+        scales = scale, scale if like is None else like
+        paths = [model_file(self.folder, sequence, self.secret, each) for each in scales]
+        release, expected = (Release.read(path, [self.trusted]) for path in paths)
         canary = make_canary(expected, self.canary, None, [CHIP, OTHER_CHIP], None, 0.01)
         return self.controller.begin(release, QUICK, Groups(), time.time(), canary, self.canary)
 
@@ -64,8 +65,15 @@ class Site:
         everybody = replace(QUICK, shares=(1.0,))
         return self.controller.begin(release, everybody, Groups(), time.time())
 
-    def state(self, rollout: int) -> str:
-        return self.base.rows("SELECT state FROM rollouts WHERE id = ?", rollout)[0][0]
+    def ends(self, rollout: int, state: str) -> None:
+        """Waits until a rollout is in a state."""
+        wait_for(lambda: self.base.rows("SELECT state FROM rollouts WHERE id = ?", rollout) == [(state,)])
+
+    def refused(self, sequence: int, count: int) -> list[str]:
+        """Waits until so many devices have refused a release; why they did."""
+        found = "SELECT about FROM audit WHERE what = 'refused' AND json_extract(about, '$.release') = ?"
+        wait_for(lambda: len(self.base.rows(found, sequence)) == count)
+        return [json.loads(about)["why"] for (about,) in self.base.rows(found, sequence)]
 
     def run(self) -> dict[str, int]:
         return dict(self.base.rows("SELECT name, running FROM devices"))
@@ -91,7 +99,7 @@ def test_three_devices(site: Site) -> None:
             stack.enter_context(running(site.device(server, name)))
         for sequence in (1, 2):
             rollout = site.release(sequence)
-            wait_for(lambda: site.state(rollout) == "done")
+            site.ends(rollout, "done")
             assert set(site.run().values()) == {sequence}
         logs = site.base.rows("SELECT DISTINCT device, latency, wrong FROM health WHERE release = 2")
         said = {name: program(1.0, CHIP).report().microseconds for name in ("d0", "d1")}
@@ -99,7 +107,7 @@ def test_three_devices(site: Site) -> None:
         assert {name: latency for name, latency, _ in logs if name != "d2"} == pytest.approx(said)
 
         rollout = site.release(3, scale=5.0, like=1.0)
-        wait_for(lambda: site.state(rollout) == "stopped")
+        site.ends(rollout, "stopped")
         wait_for(lambda: set(site.run().values()) == {2})
         (failed,) = site.audited("failed")
         assert failed["fault"] == "canary" and failed["why"].startswith("its values have the SHA-256")
@@ -113,10 +121,8 @@ def test_three_devices(site: Site) -> None:
             (8, _flipped(model_file(site.folder, 8, site.secret)), "its"),
         ):
             rollout = site.forged(sequence, path)
-            wait_for(lambda: site.state(rollout) == "stopped")
-            refused = {about["device"]: about["why"] for about in site.audited("refused") if about["release"] == sequence}
-            wait_for(lambda: len([a for a in site.audited("refused") if a["release"] == sequence]) == 3)
-            assert all(why in said for said in refused.values()), refused
+            site.ends(rollout, "stopped")
+            assert all(why in said for said in site.refused(sequence, 3))
             assert set(site.run().values()) == {2}
 
 
@@ -144,7 +150,7 @@ def test_a_file_for_another_chip(site: Site) -> None:
         rollout = site.forged(1, path)
         wait_for(lambda: bool(site.audited("refused")))
         assert f"alone, and this is {CHIP}" in site.audited("refused")[0]["why"]
-        wait_for(lambda: site.state(rollout) == "stopped")
+        site.ends(rollout, "stopped")
 
 
 def test_a_file_that_is_replaced_on_the_server(site: Site) -> None:
@@ -154,7 +160,7 @@ def test_a_file_that_is_replaced_on_the_server(site: Site) -> None:
     with served(site.controller) as server, ExitStack() as stack:
         for name in site.tokens:
             stack.enter_context(running(site.device(server, name)))
-        wait_for(lambda: site.state(rollout) == "stopped")
+        site.ends(rollout, "stopped")
         assert "its SHA-256 is" in site.audited("refused")[0]["why"]
         assert set(site.run().values()) == {0}
 
@@ -169,8 +175,6 @@ def test_a_download_goes_on(site: Site) -> None:
         part.write_bytes(path.read_bytes()[:1000])
         (device.folder / "old.part").write_bytes(b"what another order had begun")
         asked: list[int] = []
-        send = type(server.RequestHandlerClass)  # the class of handlers, to see what is asked for
-        assert send is not None
         original = server.RequestHandlerClass._send  # pyright: ignore[reportAttributeAccessIssue]
 
         def noting(self: Any, path: Path, begin: int) -> None:
@@ -269,10 +273,12 @@ def test_requests_that_are_not_served(site: Site) -> None:
             headers = {**signed(key, "d0", "POST", "/report", body), **changed}
             assert asked(server, "POST", "/report", body, **headers)[0] == 401
         assert asked(server, "POST", "/report", body + b" ", **signed(key, "d0", "POST", "/report", body))[0] == 401
-        for path in ("/file/../fleet.sqlite", "/file/%2e%2e/fleet.sqlite", "/file/" + "0" * 63, "/file//etc/passwd", "/"):
+        short = "/file/" + "0" * 63
+        for path in ("/file/../fleet.sqlite", "/file/%2e%2e/fleet.sqlite", short, "/file//etc/passwd", "/"):
             assert asked(server, "GET", path, **signed(key, "d0", "GET", path, b""))[0] == 404
         path = "/file/" + "0" * 64
-        assert asked(server, "GET", path, **signed(key, "d0", "GET", path, b"")) == (404, {"error": "there is no such file"})
+        said = asked(server, "GET", path, **signed(key, "d0", "GET", path, b""))
+        assert said == (404, {"error": "there is no such file"})
         assert asked(server, "GET", path)[0] == 401
         assert asked(server, "POST", "/report", b"x" * (MOST_BODY + 1))[0] == 413
         assert asked(server, "POST", "/report", body, **{"Content-Length": "-1"})[0] == 411

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from fleets import CHIP, QUICK, Stepped, canary_file, model_file, place, running, signing_keys, unread, wait_for
+from fleets import (
+    CHIP,
+    QUICK,
+    Stepped,
+    canary_file,
+    model_file,
+    place,
+    running,
+    signing_keys,
+    unread,
+    wait_for,
+)
 from tiers import ALL, later
 
 from tilewright.fleet.base import FleetBase
@@ -109,7 +122,7 @@ def test_a_device_that_loses_power_at_any_action(tmp_path: Path) -> None:
         controller = Controller(FleetBase(":memory:", make=True), Key.of_seed(bytes(32)))
         controller.add([place(0)], 0.0)
         now = [0.0]
-        device = Stepped(place(0), controller, lambda: now[0])
+        device = Stepped(place(0), controller, partial(operator.getitem, now, 0))
         left = [at]
         start = device.start
 
@@ -164,8 +177,8 @@ def test_processes_that_are_killed(tmp_path: Path) -> None:
         return process
 
     def be_device() -> subprocess.Popen[bytes]:
-        line = command("agent", "--server", f"http://127.0.0.1:{port}", "--name", "d1", "--folder", str(tmp_path / "d1"),
-                       "--trusted", str(trusted), "--token", tokens["d1"])  # fmt: skip
+        who = ("--name", "d1", "--folder", str(tmp_path / "d1"), "--token", tokens["d1"])
+        line = command("agent", "--server", f"http://127.0.0.1:{port}", *who, "--trusted", str(trusted))
         return subprocess.Popen(line, env=environment)
 
     server, other = serve(), be_device()
@@ -185,8 +198,8 @@ def test_processes_that_are_killed(tmp_path: Path) -> None:
                     other.send_signal(signal.SIGKILL)
                     other.wait()
                     other = be_device()
-                state = "SELECT state FROM rollouts WHERE id = ?"
-                wait_for(lambda: base.rows(state, rollout) == [("done",)], 120)
+                ended = partial(base.rows, "SELECT 1 FROM rollouts WHERE id = ? AND state = 'done'", rollout)
+                wait_for(ended, 120)
             assert base.rows("SELECT running, wanted FROM devices") == [(2, 2)] * 2
             assert base.rows("PRAGMA integrity_check") == [("ok",)] and base.audited()
             said = json.loads((tmp_path / "d1" / "state.json").read_text())["state"]

@@ -99,7 +99,7 @@ def running(device: Device, poll: float = 0.05) -> Iterator[Device]:
         device.close()
 
 
-def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_for(what: Callable[[], object], seconds: float = 60.0) -> None:
     """Waits until something is so. Raises AssertionError after so many seconds."""
     end = time.monotonic() + seconds
     while not what():
