@@ -173,7 +173,8 @@ def agent(state: AgentState, out: Outside, poll: float) -> Generator[Action, Any
     loaded = False  # the release in use, by this process
     failures, contact, wait = 0, out.clock(), 0.0
     while True:
-        if not loaded and not restarted and state.current is not None:
+        current = state.current
+        if not loaded and not restarted and current is not None:
             if state.trial is not None and state.boots >= BOOTS:
                 state = _back(state, "boot", f"it did not come up in {BOOTS} boots")
                 yield Save(state)
@@ -181,15 +182,15 @@ def agent(state: AgentState, out: Outside, poll: float) -> Generator[Action, Any
             if state.trial is not None:
                 state = replace(state, boots=state.boots + 1)
                 yield Save(state)
-            slot = state.slots[state.current]
+            slot = state.slots[current]
             assert slot is not None
-            wrong = yield Try(state.current, slot.order)
+            wrong = yield Try(current, slot.order)
             if wrong and state.trial is not None:
                 state = _back(state, "canary", wrong)
                 yield Save(state)
                 continue
             if wrong:  # what was good once is damaged: it is brought again
-                state = replace(state.with_slot(state.current, None), active=None)
+                state = replace(state.with_slot(current, None), active=None)
                 yield Save(state)
             elif state.trial is not None and slot.order.kind != INSTALL:
                 state = _taken(state)

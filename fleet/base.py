@@ -108,11 +108,18 @@ class FleetBase:
                 self._check()
         except BaseException:
             self._db.close()
+            if make and path != MEMORY:
+                self.remove()
             raise
 
     def close(self) -> None:
         """Closes the file."""
         self._db.close()
+
+    def remove(self) -> None:
+        """Removes the file that is closed, and what SQLite has beside it. Raises OSError."""
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
 
     def _check(self) -> None:
         """Raises FleetError for a file that is none of ours."""

@@ -25,6 +25,9 @@ KEPT = 3600.0
 POLL = 10.0
 """Seconds between the reports of a device."""
 
+AGAIN = 20.0
+"""Seconds before an order is made again for who says to be done with it and does not run what it is to run."""
+
 Now = float
 """Seconds since 1970, or of a model."""
 
@@ -347,8 +350,9 @@ class Controller:
         kind, target = found[0]
         with self.base.transaction() as db:
             if kind == ROLLBACK:
-                db.execute("UPDATE devices SET hold = ? WHERE name = ?", (now + VALID, name))
-                self.base.audit(now, "failed", device=name, order=number, release=target, fault=fault, why=why)
+                held = db.execute("UPDATE devices SET hold = ? WHERE name = ? AND hold <= ?", (now + VALID, name, now))
+                if held.rowcount:
+                    self.base.audit(now, "failed", device=name, order=number, release=target, fault=fault, why=why)
                 return
             changed = db.execute(
                 "UPDATE assignments SET state = iif(state = 'leaving', 'back', 'failed'), fault = ?, why = ? "
@@ -377,12 +381,15 @@ class Controller:
         kind = INSTALL if device.wanted > device.running else ROLLBACK
         source, who = (0, device.name) if kind == INSTALL else (device.running, "")
         known = self.base.rows(
-            "SELECT body, signature FROM orders WHERE device = ? AND source = ? AND target = ? AND number > ? AND "
-            "valid > ? ORDER BY number DESC LIMIT 1",
-            *(who, source, device.wanted, last, now + VALID / 2),
+            "SELECT number, valid, body, signature FROM orders WHERE device = ? AND source = ? AND target = ? "
+            "ORDER BY number DESC LIMIT 1",
+            *(who, source, device.wanted),
         )
-        if not known:
-            known = [self._signed(kind, source, who, device.wanted, now)]
+        number, valid, *order = known[0] if known else (0, 0.0)
+        if number <= last and valid > now + VALID - AGAIN:
+            return None
+        if number <= last or valid < now + VALID / 2:
+            order = self._signed(kind, source, who, device.wanted, now)
         if kind == INSTALL:
             with self.base.transaction() as db:
                 db.execute(
@@ -390,7 +397,8 @@ class Controller:
                     "rollout IN (SELECT id FROM rollouts WHERE release = ?)",
                     (now, device.name, device.wanted),
                 )
-        return known[0]
+        body, signature = order
+        return body, signature
 
     def _signed(self, kind: str, source: int, who: str, target: int, now: Now) -> tuple[bytes, str]:
         """A new order, within a transaction."""

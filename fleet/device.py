@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..modelfile.archive import ModelFileError
+from ..modelfile.signing import public_keys
 from ..support.files import FilePath, read_plain
 from ..support.sentences import shortened
 from .agent import Action, AgentState, Fetch, Outside, Save, Send, Try, Work, agent, least_sequence
@@ -45,7 +46,11 @@ class Device:
             raise FleetError(f"{name!r} cannot be the name of a device")
         if place.scheme != "http" or place.hostname is None:
             raise FleetError(f"--server {server}: say http://HOST:PORT")
-        self.host, self.port = place.hostname, place.port or 80
+        try:
+            self.host, self.port = place.hostname, place.port or 80
+        except ValueError:
+            raise FleetError(f"--server {server}: it has no such port") from None
+        public_keys([trusted])
         self.folder, self.name, self.trusted = Path(folder), name, trusted
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = (self.folder / "lock").open("w")
@@ -80,7 +85,11 @@ class Device:
             raise FleetError(f"{self.folder}: this device is not enrolled: give the --token that fleet add has printed")
         public = self.key.public
         body = {"name": self.name, "key": public, "proof": proof(token, "device", self.name, public)}
-        response, content = self._request("POST", "/enrol", json.dumps(body).encode(), {})
+        try:
+            response, content = self._request("POST", "/enrol", json.dumps(body).encode(), {})
+        except (OSError, HTTPException) as error:
+            where = f"http://{self.host}:{self.port}"
+            raise FleetError(f"{self.name} cannot enrol: {where} does not answer: {error}") from None
         try:
             said = json.loads(content)
             if response.status != 200:

@@ -111,14 +111,15 @@ class Key:
     @staticmethod
     def read(path: Path) -> Key:
         """The private key in a PEM file. Raises FleetError, and OSError."""
-        kind = _ed25519().Ed25519PrivateKey
+        _ed25519()
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
         try:
             found = load_pem_private_key(read_plain(path), None)
         except (ValueError, TypeError):
             found = None
-        if not isinstance(found, kind):
+        if not isinstance(found, Ed25519PrivateKey):
             raise FleetError(f"{path}: it is no private Ed25519 key in PEM without a passphrase")
         return Key(found)
 

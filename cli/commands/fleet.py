@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...fleet.simulation import FAULTS
 from ...support.amounts import seconds_in
 from ...support.files import read_plain
 from ...support.sentences import counted
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from ...fleet.policy import Policy
     from ...fleet.simulation import Course
     from ...fleet.stages import Place
-
-FAULTS = ("none", "latency", "values", "crash", "forged", "offline")
 
 MOST_DEVICES = 100_000
 """Devices that are added or simulated at once, at most."""
@@ -48,10 +47,16 @@ def _init(args: argparse.Namespace) -> int:
     key = Key.made()
     base = FleetBase(args.db, make=True)
     paths = [str(Path(path).resolve()) for path in args.trusted]
-    with base.transaction() as db:
-        db.execute("INSERT INTO settings VALUES ('trusted', ?)", (json.dumps(paths),))
-        base.audit(time.time(), "made", trusted=sorted(keys), fleet=key.public)
-        key.write(_key_path(args.db))
+    try:
+        with base.transaction() as db:
+            db.execute("INSERT INTO settings VALUES ('trusted', ?)", (json.dumps(paths),))
+            base.audit(time.time(), "made", trusted=sorted(keys), fleet=key.public)
+            key.write(_key_path(args.db))
+        base.close()
+    except BaseException:
+        base.close()
+        base.remove()
+        raise
     said = f"made {args.db}, and {_key_path(args.db)}, which signs orders: keep it from all but fleet serve"
     return _said(args, {"trusted": sorted(keys), "fleet": key.public}, said)
 
@@ -73,8 +78,9 @@ def _places(args: argparse.Namespace) -> list[Place]:
 
     if (args.csv is None) == (args.name is None) or (args.name is not None and not (args.region and args.chip)):
         raise CliError("fleet add: say NAME --region R --chip C, or --csv FILE.csv")
-    found = [(args.name, Place(args.name, args.region, args.chip))]
-    if args.csv is not None:
+    if args.csv is None:
+        found = [(str(args.name), Place(str(args.name), str(args.region), str(args.chip)))]
+    else:
         try:
             rows = csv.reader(io.StringIO(read_plain(args.csv).decode("utf-8-sig")), strict=True)
             if next(rows, None) != COLUMNS:
