@@ -11,6 +11,7 @@ from hashlib import sha256
 from itertools import count
 from math import exp
 from random import Random
+from statistics import median
 from typing import Any
 
 from .agent import Action, AgentState, Fetch, Outside, Save, Send, Try, Work, agent
@@ -413,8 +414,7 @@ def summary(courses: Sequence[Course]) -> dict[str, Any]:
     seconds of detection and of rollback; and what went wrong in any of them."""
 
     def two(values: list[float]) -> dict[str, float] | None:
-        values = sorted(values)
-        return {"median": values[len(values) // 2], "worst": values[-1]} if values else None
+        return {"median": median(values), "worst": max(values)} if values else None
 
     return {
         "runs": len(courses),

@@ -88,7 +88,7 @@ def test_mistakes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (("status", "--db", "release.pub"), "release.pub: it is no database of a fleet"),
         (("agent", "--server", "ftp://x", *who), "say http://HOST:PORT"),
         (("agent", "--server", "http://x:99999", *who), "no such port"),
-        (("agent", "--server", "http://127.0.0.1:1", *who, "--token", "t"), "a cannot enrol: http://127.0.0.1:1 does not answer"),
+        (("agent", "--server", "http://127.0.0.1:1", *who, "--token", "t"), "http://127.0.0.1:1 does not answer"),
         (("agent", "--server", "http://127.0.0.1:1", *who[:-1], "release.pem"), "it has no public key in PEM"),
         (("simulate", "--devices", "0"), "say 1 to"),
         (("simulate", "--stages", "5%,1%,100%"), "the shares of stages have to grow"),
