@@ -93,6 +93,7 @@ CALLS = {
     "update": ["update", "saved.twm", "-o", "updated.twm", "--values", "values.npz"],
     "diff": ["diff", "saved.twm", "saved.twm", "--all"],
     "tiers": ["tiers", "model.py:layer", "--shapes", "f32[b,16],f32[16,24]", "--spec", "tiers.toml", "-o", "made"],
+    "fleet": ["fleet", "simulate", "--devices", "20", "--fault", "values"],
     "pack": ["pack", "buffers.csv"],
     "explain-overflow": ["explain-overflow", "kernel.mlir"],
 }
