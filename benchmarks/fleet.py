@@ -17,7 +17,7 @@ EVERYWHERE = 330.0
 
 
 def rows(devices: int, runs: int) -> Iterator[str]:
-    """The lines of the table, the worst of the runs: each fault from the start, and once all devices have the release."""
+    """The lines of the table, the worst of the runs: each fault at once, and once all devices have the release."""
     yield "| fault | shows | ever ran it faulty, % | to the stop, s | back, s | stopped | still run it |"
     yield "|---|---|---|---|---|---|---|"
     for after, shows in ((0.0, "at once"), (EVERYWHERE, f"after {EVERYWHERE:.0f} s")):
