@@ -131,8 +131,9 @@ def compile_with(
         raise CompileError(f"options must be tw.Options, not {type(options).__name__}")
     if (file := named_file(source)) is not None:
         made = _of_file(lowering, *file, target, options)
-        sized = isinstance(made, DynamicProgram) and (args or kwargs)
-        return made.at(made.sizes(*args, **kwargs)) if sized else made
+        if isinstance(made, DynamicProgram) and (args or kwargs):
+            return made.at(made.sizes(*args, **kwargs))
+        return made
     options = options or Options()
     source, args, kwargs = resolved(source, args, kwargs)
     open_ = open_source_of(source, args, kwargs, target)

@@ -13,7 +13,7 @@ import re
 import struct
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
 from typing import IO
@@ -125,7 +125,7 @@ class Place:
 
     begin: int
     size: int
-    crc: int = 0
+    crc: int = field(default=0, compare=False)
 
     @property
     def end(self) -> int:

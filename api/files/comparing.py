@@ -169,8 +169,8 @@ class _Comparison:
     def _open(self, name: str, facts: tuple[EntryFacts, EntryFacts]) -> Iterator[Difference]:
         """The open sizes of a function, what it is for them, and its versions, by the SHA-256 of their texts."""
         for what in ("symbols", "constraints"):
-            said = (json.dumps(each.open[what]) if each.open else None for each in facts)
-            yield Difference("open sizes", f"{name}: {what}", *said)
+            before, after = (json.dumps(each.open[what]) if each.open else None for each in facts)
+            yield Difference("open sizes", f"{name}: {what}", before, after)
         for chip in dict.fromkeys(chip for each in facts for chip in each.chips if each.open):
             tables = ({row["npu"]: row["npu"] for part in ("versions", "alone") for row in each.open[part].get(chip, ())
                        if row.get("npu")} if each.open else {} for each in facts)  # fmt: skip

@@ -113,7 +113,7 @@ def _new_tensors(file: ModelFile, weights: Mapping[str, Any]) -> dict[str, tuple
                 wanted, given = (f"{kind}[{','.join(map(str, dims))}]" for kind, dims in (
                     (dtype, shape), (array.dtype, np.shape(value))))  # fmt: skip
                 raise CompileError(f"update: {label} is {wanted}, and the new value {given}")
-            data = memoryview(array.reshape(-1).view(np.uint8))
+            data = array.reshape(-1).view(np.uint8).data
             kind = SAFETENSORS.get(dtype)
             tensor = Tensor(kind, tuple(shape), data) if kind else Tensor("U8", (len(data),), data)
             found[label] = sha256(data).hexdigest(), tensor
@@ -177,5 +177,5 @@ def _patched_leaves(file: ModelFile, name: str, changes: Sequence[Change]) -> by
             low, high = max(begin, first), min(begin + len(data), first + len(chunk))
             if low < high:
                 chunk[low - first : high - first] = data[low - begin : high - begin]
-        leaves[number * LEAF : (number + 1) * LEAF] = leaf_of(chunk)
+        leaves[number * LEAF : (number + 1) * LEAF] = leaf_of(bytes(chunk))
     return bytes(leaves)

@@ -464,7 +464,7 @@ class DynamicProgram(Program):
             self._ranges.lower_first(self._source_at)
         if not self._versions:
             self.at(typical_sizes(self.symbols))
-        programs = {self.target: self}
+        programs: dict[str, DynamicProgram] = {self.target: self}
         for chip in map(Machine.named, targets):
             if chip not in programs:
                 programs[chip] = self._for_chip(chip)
@@ -479,7 +479,7 @@ class DynamicProgram(Program):
             return []
         ends = {s.name: (s.lower, LARGEST_TRACED if s.upper is None else s.upper) for s in self.symbols.values()}
         whole = self._codes_within([ends], self._open.whole)
-        narrow = [dict(zip(self.symbols, key, strict=True)) for key in self.ranges]
+        narrow: list[Ranges] = [dict(zip(self.symbols, key, strict=True)) for key in self.ranges]
         return whole or self._codes_within(narrow, self._open.whole)
 
     @staticmethod

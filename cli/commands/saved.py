@@ -47,7 +47,8 @@ def save(args: argparse.Namespace) -> int:
     if args.emit != "npu":
         raise CliError(f"--emit {args.emit}: a {SUFFIX} file has the levels that it needs: leave --emit out")
     secret = encrypting(args)
-    chip, *others = [name.strip() for name in args.target.split(",")] if args.target else [None]
+    chips: list[str] = [name.strip() for name in args.target.split(",")] if args.target else []
+    chip, others = (chips[0] if chips else None), chips[1:]
     programs = {name: _program(args, source, chip) for name, source in _entries(args)}
     with working(f"writing {args.output}"):
         save_programs(

@@ -104,7 +104,7 @@ def test_nothing_is_seen(program: tw.Program, tmp_path: Path) -> None:
     plain = Archive(tmp_path / "plain.twm")
     members = {name: plain.read(name, 1 << 30) for name in plain.places}
     texts = [content for name, content in members.items() if "weights/" not in name]
-    assert len(texts) == 3 and sum(map(len, members.values())) > TABLE.nbytes
+    assert len(texts) == 4 and sum(map(len, members.values())) > TABLE.nbytes
     archive = Archive(path)
     *numbers, manifest = archive.places
     shown = windows(b"".join(archive.read(name, 1 << 30) for name in numbers))
@@ -165,7 +165,7 @@ def test_another_program_behind_a_signature(program: tw.Program, tmp_path: Path,
         {name: archive.read(name, 1 << 30) for name in archive.places}
         for archive in (Archive(tmp_path / "a.twm"), Archive(tmp_path / "b.twm"))
     )
-    assert one.keys() == two.keys() and len(one) == 7
+    assert one.keys() == two.keys() and len(one) == 8
     for name in one:
         write_archive(tmp_path / "m.twm", [Member.of(n, two[n] if n == name else c) for n, c in one.items()])
         with pytest.raises(tw.ModelFileError):  # noqa: PT012  # one of three says so
@@ -245,7 +245,7 @@ def test_the_command_line(
     assert [seen("verify-file", "k.twm", *key)["inside"] for key in ((), ("--key", "m.key"))] == [False, True]
     closed = said("inspect", "k.twm")
     assert "sealed with a key (AES-256-GCM-SIV); release 5" in closed and "f32" not in closed
-    assert "signed by" in closed and [line.split()[0] for line in closed.splitlines()[2:]] == ["0", "1", "2"]
+    assert "signed by" in closed and [line.split()[0] for line in closed.splitlines()[2:]] == ["0", "1", "2", "3"]
     assert "f32[8,64]  ascend-910b1" in said("inspect", "k.twm", "--key", "m.key")
     assert "sealed with a passphrase" in said("inspect", "p.twm", "--passphrase", "words")
     assert seen("inspect", "k.twm").keys() == {"schema", "file", "bytes", "key", "sealed"}
@@ -272,7 +272,7 @@ def test_the_command_line(
         (["report", "plain.twm", "--key", "m.key"], "plain.twm: it is not sealed: leave the key or passphrase out"),
         (["report", "k.twm", "--key", "m.key", "--passphrase", "words"], "give either --key or --passphrase"),
         (["report", "k.twm", "--key", "none"], "none: No such file or directory"),
-        (["report", "f.tw", "--key", "m.key"], "f.tw: --key is for sealed model files"),
+        (["report", "f.tw", "--key", "m.key"], "f.tw: --key is for model files"),
         (["inspect", "plain.twm", "--key", "m.key"], "it is not sealed"),
         (["verify-file", "k.twm", "--key", "other.key"], "other.key is not the key of the file"),
         (["verify-file", "k.twm", "--least-sequence", "6"], "its release is 5, and none before 6 is taken"),
