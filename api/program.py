@@ -141,6 +141,11 @@ class Program:
         return self._source
 
     @property
+    def signature(self) -> Signature:
+        """How it is called."""
+        return self._signature
+
+    @property
     def asked(self) -> Options:
         """The options that it was compiled with; those of a packed program are of the part that runs on each call."""
         return self.options

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from durations import RECORDING, Recorder, long_ones_first
 from hypothesis import HealthCheck, settings
-from tiers import ALL, EVERY, PART, begin, first_tier, second_tier, steps
+from tiering import ALL, EVERY, PART, begin, first_tier, second_tier, steps
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["TILEWRIGHT_PLANS"] = ""  # neither a user's plans nor those that Tilewright comes with change a test

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from loading import EXAMPLES, example_module
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.dialects.npu import structure

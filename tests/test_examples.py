@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from loading import load
-from tiers import later, sampled
+from tiering import later, sampled
 from xdsl.parser import Parser
 
 import tilewright as tw

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from tiers import whole
+from tiering import whole
 
 ROOT = Path(__file__).resolve().parent.parent
 RANK = {

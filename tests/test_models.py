@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 from loading import example_module, load
-from tiers import later, sampled
+from tiering import later, sampled
 
 import tilewright as tw
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from test_layers import FOLDERS, ROOT
-from tiers import whole
+from tiering import whole
 
 TOOL: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -24,17 +24,17 @@ from ...passes.errors import CompileError
 from ...passes.templates import NoTemplate
 from ..arguments.parameters import Arguments, Parameters
 from ..arguments.signature import Signature
-from ..files.parts import OpenChipParts, OpenProgramParts
+from ..files.parts import OpenProgramParts
 from ..modes import mode_of
 from ..options import Options
 from ..prepared import prepared
 from ..program import Level, Program, compile_source, run_passes
 from ..sources import Source
-from .codes import OpenCode
 from .dispatching import Dispatch, guard_text
 from .memory_pool import Demand, Owner, PooledCall, ProgramPool
+from .saved import parts_of
 from .shapes import OpenShapes
-from .templates import ForAllSizes, Key, Ranges, SizedProgram, Version, Versions, typical_sizes
+from .templates import ForAllSizes, Key, SizedProgram, Version, Versions, typical_sizes
 from .variants import Choices, PricedVariant
 
 if TYPE_CHECKING:
@@ -156,23 +156,6 @@ class OpenSource:
             shape, dtype = types[i]
             flat[i] = np.array([sizes[n] for n in names], numpy_dtype(dtype)).reshape(shape)
         return (tuple(flat), {}) if self.in_tree is None else jax.tree.unflatten(self.in_tree, flat)
-
-
-MOST_CODES = 32
-"""Ranges for which a file has what a program is, at most."""
-
-
-LARGEST_TRACED = (1 << 31) - 1
-"""The most that JAX takes for the bound of a size where it compares that."""
-
-
-def _excluded(constraint: Constraint) -> tuple[str, int]:
-    """The size that a constraint leaves out, and its symbol; an empty name where it says something else."""
-    gap = constraint.left - constraint.right
-    symbols = constraint.symbols
-    if constraint.compare != "!=" or len(symbols) != 1 or [c for _, c in gap.terms] not in ([1], [-1]):
-        return "", 0
-    return symbols[0].name, abs(gap.constant)
 
 
 class DynamicProgram(Program):
@@ -455,44 +438,16 @@ class DynamicProgram(Program):
             self._ranges.lower_first(self._source_at)
         return self._dispatch.module(self._ranges.templates, self.target)
 
-    def parts(self, targets: Sequence[str] = (), weights: Mapping[str, Any] | None = None) -> OpenProgramParts:
+    def parts(
+        self, targets: Sequence[str] = (), weights: Mapping[str, Any] | None = None
+    ) -> OpenProgramParts:
         """What of it a file has: what it is for all sizes, and its versions, compiled for further chips as well; one is
         lowered where there is none yet. Raises CompileError."""
-        if self._open.variants:
-            raise CompileError(f"save: {self.name} is made of variants: save a program of each")
-        if self._ranges is not None and not self._dispatch.op.cases:
+        if not self._dispatch.op.cases and self._ranges is not None:
             self._ranges.lower_first(self._source_at)
         if not self._versions:
             self.at(typical_sizes(self.symbols))
-        programs: dict[str, DynamicProgram] = {self.target: self}
-        for chip in map(Machine.named, targets):
-            if chip not in programs:
-                programs[chip] = self._for_chip(chip)
-        signature = next(iter(self._versions.values()))._signature
-        chips = {chip: program._chip_versions() for chip, program in programs.items()}
-        return OpenProgramParts(self._open.shapes, self._codes(), signature, self.options, self.target, chips)
-
-    def _codes(self) -> list[tuple[Ranges, OpenCode]]:
-        """What it is for all sizes, and for those that this leaves out, as the size 1; where it is nothing for all,
-        what it is for the ranges of its versions."""
-        if self._open.whole is None:
-            return []
-        ends = {s.name: (s.lower, LARGEST_TRACED if s.upper is None else s.upper) for s in self.symbols.values()}
-        whole = self._codes_within([ends], self._open.whole)
-        narrow: list[Ranges] = [dict(zip(self.symbols, key, strict=True)) for key in self.ranges]
-        return whole or self._codes_within(narrow, self._open.whole)
-
-    @staticmethod
-    def _codes_within(asked: list[Ranges], whole: ForAllSizes) -> list[tuple[Ranges, OpenCode]]:
-        """What a program is for ranges of sizes, and for those in them that this leaves out."""
-        found: list[tuple[Ranges, OpenCode]] = []
-        for ranges in asked:
-            with suppress(NoTemplate):
-                code = whole.code(ranges)
-                found.append((ranges, code))
-                apart = [{**ranges, name: (n, n)} for name, n in map(_excluded, code.constraints) if name]
-                asked += [each for each in apart if each not in asked and len(asked) < MOST_CODES]
-        return found
+        return parts_of(self, [self._for_chip(chip) for chip in map(Machine.named, targets) if chip != self.target])
 
     def _for_chip(self, chip: str) -> DynamicProgram:
         """The program for another chip, with versions for the same sizes."""
@@ -503,11 +458,6 @@ class DynamicProgram(Program):
 
     def _compiled_for(self, chip: str, source: Source) -> Program:
         return compile_source(run_passes, prepared(source, self.options, chip), chip, self.options)
-
-    def _chip_versions(self) -> OpenChipParts:
-        """What of its versions a file has."""
-        alone = {key: v.chip_parts() for key, v in self._versions.items() if not isinstance(v, SizedProgram)}
-        return OpenChipParts(self.ranges, alone)
 
     def sweep(
         self, symbol: str, values: Sequence[int], at: Mapping[str, int] | None = None

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from memories import outputs as in_memories
-from tiers import examples, sampled
+from tiering import examples, sampled
 
 import tilewright as tw
 from tilewright.passes.templates import NoTemplate

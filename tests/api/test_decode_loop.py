@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jax import export
 from loading import example_module
-from tiers import xla_code
+from tiering import xla_code
 
 import tilewright as tw
 from tilewright.passes.templates import NoTemplate

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 from memories import outputs
-from tiers import MEMORIES, examples
+from tiering import MEMORIES, examples
 
 import tilewright as tw
 from tilewright.api.program import Program

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from loading import example_module, load
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.passes.order import rematerialise

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiers import xla_code
+from tiering import xla_code
 
 import tilewright as tw
 from tilewright.api.modes import MODES

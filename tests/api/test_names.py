@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import get_type_hints
 
 import pytest
-from tiers import xla_code
+from tiering import xla_code
 
 import tilewright as tw
 

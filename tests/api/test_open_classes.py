@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import export, lax
 from open_programs_of import inputs_of
-from tiers import examples, sampled
+from tiering import examples, sampled
 
 import tilewright as tw
 from tilewright.api.sizes.templates import SizedProgram

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax import export
 from loading import load
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.passes.templates import NoTemplate

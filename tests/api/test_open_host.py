@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import export, lax
 from open_programs_of import inputs_of
-from tiers import MEMORIES, Memory, examples, sampled, xla_code
+from tiering import MEMORIES, Memory, examples, sampled, xla_code
 
 import tilewright as tw
 from tilewright.api.sizes.templates import SizedProgram, Version

@@ -14,7 +14,7 @@ import pytest
 from jax import export
 from loading import example_module
 from memories import outputs
-from tiers import MEMORIES, sampled
+from tiering import MEMORIES, sampled
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from open_tw_cases import CASES, counted
-from tiers import examples, sampled, xla_code
+from tiering import examples, sampled, xla_code
 
 import tilewright as tw
 from tilewright.api.sizes.templates import SizedProgram

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
-from tiers import ALL
+from tiering import ALL
 
 import tilewright as tw
 from tilewright.api.files.opening import opened_with

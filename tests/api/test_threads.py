@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiers import later
+from tiering import later
 
 import tilewright as tw
 from tilewright.api.arguments.donation import DonatedError

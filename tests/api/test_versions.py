@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import export
 from memories import outputs
-from tiers import examples, sampled, xla_code
+from tiering import examples, sampled, xla_code
 from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import examples
+from tiering import examples
 
 from tilewright.backends.functions.scope import Offset, RunTimeSizes
 from tilewright.backends.interpreter import boxes

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jax import lax
 from memories import outputs
-from tiers import MEMORIES, sampled
+from tiering import MEMORIES, sampled
 
 import tilewright as tw
 from tilewright.backends.functions import values

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from memories import outputs
 from npu_programs import SOFTMAX, matmul, random, run
-from tiers import MEMORIES
+from tiering import MEMORIES
 from xdsl.utils.exceptions import VerifyException
 
 import tilewright as tw

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from npu_programs import MACHINE, matmul, parse, random, run
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.backends.interpreter import Executable, launch

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import examples
+from tiering import examples
 
 from tilewright.backends.functions.scope import Offset, RunTimeSizes, most, span_of
 from tilewright.backends.interpreter import open_boxes

@@ -74,7 +74,7 @@ def test_xla_is_given_a_transposed_right_side_as_it_is() -> None:
 
 
 def test_both_modes_add_up_alike() -> None:
-    from tiers import ALL  # the script below runs without it
+    from tiering import ALL  # the script below runs without it
 
     env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
     here = Path(__file__)

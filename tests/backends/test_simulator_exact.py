@@ -11,7 +11,7 @@ from event_simulation import run
 from hypothesis import given, reject
 from hypothesis import strategies as st
 from loading import load
-from tiers import examples, sampled
+from tiering import examples, sampled
 
 import tilewright as tw
 from tilewright.backends.simulator import TimedKernel

@@ -7,7 +7,7 @@ import pytest
 from event_simulation import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiers import ALL
+from tiering import ALL
 from xdsl.parser import Parser
 
 from tilewright.backends.simulator import TimedKernel, core

@@ -14,7 +14,7 @@ import pytest
 from event_simulation import run
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import examples
+from tiering import examples
 
 import tilewright as tw
 from tilewright.backends.simulator import TimedKernel

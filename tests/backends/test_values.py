@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from tiers import sampled
+from tiering import sampled
 
 from tilewright.backends.functions import values
 from tilewright.backends.functions.compiling import OPTIONS

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import examples
+from tiering import examples
 
 from tilewright.backends.interpreter.views import View, plan_view, realise
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import examples
+from tiering import examples
 from xdsl.dialects import test
 from xdsl.dialects.builtin import Float32Type, IntegerAttr, StringAttr, i32, i64
 

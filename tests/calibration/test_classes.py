@@ -7,7 +7,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from tiers import sampled
+from tiering import sampled
 
 from tilewright.calibration import compare
 from tilewright.calibration.compare import program_of, times_on

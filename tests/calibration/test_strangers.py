@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from strangers import changed, faults
-from tiers import sampled
+from tiering import sampled
 
 from tilewright.calibration import compare
 from tilewright.calibration.records import Record

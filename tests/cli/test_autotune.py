@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiers import sampled
+from tiering import sampled
 
 from tilewright.cli.main import main
 

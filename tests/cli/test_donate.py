@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tiers import sampled
+from tiering import sampled
 
 from tilewright.cli.main import main
 

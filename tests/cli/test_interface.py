@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from plan_entries import ENTRY
 from records import ADD
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.cli import engines

@@ -10,7 +10,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiers import sampled
+from tiering import sampled
 
 from tilewright.cli.commands.programs import build
 from tilewright.cli.grammar import make_parser

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.cli.main import main

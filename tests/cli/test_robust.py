@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tiers import sampled
+from tiering import sampled
 
 from tilewright.cli import interrupt, main, opt
 

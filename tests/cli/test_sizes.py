@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-from tiers import sampled
+from tiering import sampled
 
 from tilewright.cli.commands.sweep import parse_sweep, spaced
 from tilewright.cli.common import CliError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import examples
+from tiering import examples
 
 import tilewright as tw
 from tilewright.compression.front import Cost, ParetoPoint, SearchResult, cheapest

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import examples
+from tiering import examples
 
 from tilewright.compression.walk import GreedyWalk, in_order, reference_of, walk_down
 

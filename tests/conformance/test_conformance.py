@@ -15,7 +15,7 @@ from run_conformance import main
 from run_dynamic import main as run_dynamic
 from run_dynamic import programs, run_program
 from shared import SHARED, needs
-from tiers import some
+from tiering import some
 
 from tilewright.dialects.dtypes import numpy_dtype
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from onnx_suite import KINDS, cases, run_case
 from run_onnx import main, summary
-from tiers import sampled
+from tiering import sampled
 
 EVERY = 12
 """One case in so many is run here: some 170."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tiers import later
+from tiering import later
 
 from tilewright.cli.grammar import make_parser
 from tilewright.cli.main import main

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from loading import module_at
-from tiers import later, sampled, whole
+from tiering import later, sampled, whole
 
 import tilewright
 from tilewright.passes.alternatives import table

@@ -18,7 +18,7 @@ import jax
 import pytest
 from explain_models import data, model, program
 from loading import example_module
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.explain import render

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from explain_models import CASES, OPTIONS, case, data, model, program
 from loading import load
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.api import program as api_program

@@ -17,7 +17,7 @@ from oracle import Crash, Device, Launch, Schedule, Stuck, schedules
 from stream_mutants import STREAM_MUTATIONS
 from subject_types import NARROW_TARGET, TARGETS, Subject
 from subjects import example, subject
-from tiers import ALL, later, sampled
+from tiering import ALL, later, sampled
 from xdsl.dialects.builtin import IntegerAttr, i64
 
 import tilewright as tw

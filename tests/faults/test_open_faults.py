@@ -10,7 +10,7 @@ import pytest
 from mutation import Mutation
 from open_campaign import GUARDS, PROGRAMS, Judge, random_program, written
 from open_mutants import OPEN_MUTATIONS, change, changed, places
-from tiers import sampled
+from tiering import sampled
 
 from tilewright.dialects.affine import Expr, Symbol
 from tilewright.dialects.npu import WaitFlagOp

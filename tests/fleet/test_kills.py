@@ -27,7 +27,7 @@ from fleets import (
     unread,
     wait_for,
 )
-from tiers import ALL, later
+from tiering import ALL, later
 
 from tilewright.fleet.base import FleetBase
 from tilewright.fleet.controller import Controller

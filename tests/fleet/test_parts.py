@@ -12,7 +12,7 @@ import pytest
 from fleets import CHIP, canary_file, model_file, place, signing_keys, unread
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import examples
+from tiering import examples
 
 from tilewright.fleet.base import MEMORY, FleetBase
 from tilewright.fleet.controller import Controller

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tiers import examples
+from tiering import examples
 
 from tilewright.fleet.agent import AgentState, Slot, refusal
 from tilewright.fleet.base import MEMORY, FleetBase

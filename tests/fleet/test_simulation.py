@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tiers import later
+from tiering import later
 
 from tilewright.fleet.policy import Policy
 from tilewright.fleet.simulation import FAULTS, World, simulate, summary

@@ -16,7 +16,7 @@ import pytest
 from graph_reference import run
 from jax import lax
 from jax.experimental import io_callback
-from tiers import sampled
+from tiering import sampled
 from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.parser import Parser
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.frontends import FrontendError, lower_stablehlo

@@ -14,7 +14,7 @@ from graph_equal import same
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
-from tiers import sampled
+from tiering import sampled
 from xdsl.dialects.builtin import FileLineColLoc
 
 import tilewright as tw

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 from graph_equal import same
-from tiers import sampled
+from tiering import sampled
 from xdsl.context import Context
 
 import tilewright as tw

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from graph_equal import same
 from jax import lax
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.frontends.text import TwError

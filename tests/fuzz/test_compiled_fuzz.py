@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 from loading import module_at
-from tiers import ALL
+from tiering import ALL
 
 import tilewright as tw
 from fuzz import campaign

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import examples, sampled
+from tiering import examples, sampled
 
 from tilewright.dialects.dtypes import PAIR, element_type
 from tilewright.dialects.graph import FusionOp

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers import aead
 from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import ALL
+from tiering import ALL
 
 from tilewright.modelfile import keys, sealing
 from tilewright.modelfile.archive import Archive, Member, ModelFileError, write_archive

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from tiers import ALL
+from tiering import ALL
 
 import tilewright as tw
 from tilewright.api.files.reading import ModelFile

@@ -12,7 +12,7 @@ import run_mutants
 from mutant_edits import Edit, edits, edits_of
 from mutant_table import ROOT, TABLE, covering, modules
 from run_mutants import REASONS, Mutant, Outcome, drawn, summary
-from tiers import sampled
+from tiering import sampled
 
 SOURCE = '''
 """Words."""

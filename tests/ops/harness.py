@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from judging import Elements
 from memories import outputs
 from references import reference
-from tiers import Memory
+from tiering import Memory
 from visible import check_visible
 
 import tilewright as tw

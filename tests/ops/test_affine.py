@@ -15,7 +15,7 @@ from harness import DTYPES, FLOATS, JAX_DTYPE, assert_close, check, data, shapes
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import covering, examples, sampled, some
+from tiering import covering, examples, sampled, some
 
 import tilewright as tw
 from tilewright.api.compiling import lower

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from harness import check, data
 from products import EPS
-from tiers import covering, sampled
+from tiering import covering, sampled
 
 import tilewright as tw
 from tilewright.api.program import Program

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from memories import outputs
 from products import EPS, assert_as_in_f32, data
-from tiers import covering, examples
+from tiering import covering, examples
 
 import tilewright as tw
 from tilewright.machine import Machine

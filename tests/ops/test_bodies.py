@@ -14,7 +14,7 @@ from harness import SIZES, assert_close, check, data, host_ops, shapes
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import examples, sampled
+from tiering import examples, sampled
 
 import tilewright as tw
 from tilewright.backends.functions.host import run_text

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from products import EPS, assert_as_in_f32, data
-from tiers import covering, sampled
+from tiering import covering, sampled
 
 import tilewright as tw
 from tilewright.machine import Machine

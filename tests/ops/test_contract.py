@@ -13,7 +13,7 @@ from harness import FLOATS, JAX_DTYPE, SIZES, check, data, targets
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import covering, examples, sampled
+from tiering import covering, examples, sampled
 
 import tilewright as tw
 from tilewright import Machine

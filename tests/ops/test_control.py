@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from harness import check, data, host_ops
 from jax import lax
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.dialects.npu.structure import LoopOp

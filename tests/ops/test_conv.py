@@ -14,7 +14,7 @@ from harness import check, data, targets
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import covering, examples, sampled
+from tiering import covering, examples, sampled
 
 import tilewright as tw
 from tilewright.api.compiling import lower

@@ -12,7 +12,7 @@ from harness import DTYPES, INTEGERS, check, data, shapes, targets
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import examples, sampled
+from tiering import examples, sampled
 
 TARGETS = targets()
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from jax import lax
 from references import REFERENCE
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.backends.interpreter import run_graph

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 from memories import outputs
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.machine import Machine

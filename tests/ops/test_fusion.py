@@ -14,7 +14,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 from jax import lax
 from programs import STEPS, STEPS_FOLDED, RandomProgram, programs
-from tiers import covering, examples, sampled
+from tiering import covering, examples, sampled
 
 import tilewright as tw
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from memories import outputs
-from tiers import examples
+from tiering import examples
 
 import tilewright as tw
 from tilewright.dialects.npu import LoadIndirectOp, VGatherOp

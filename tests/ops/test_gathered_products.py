@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from products import EPS, assert_as_in_f32, data
-from tiers import covering, sampled
+from tiering import covering, sampled
 
 import tilewright as tw
 from tilewright.dialects.graph import ContractOp, FusionOp, GatherOp

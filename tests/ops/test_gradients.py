@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from memories import outputs
 from products import EPS, TYPES
-from tiers import covering, later, sampled
+from tiering import covering, later, sampled
 
 import tilewright as tw
 from tilewright.dialects.graph import ContractOp, WhileOp

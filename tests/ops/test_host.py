@@ -13,7 +13,7 @@ import pytest
 from harness import check, data
 from jax import lax
 from jax.experimental import io_callback
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 

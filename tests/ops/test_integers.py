@@ -14,7 +14,7 @@ from harness import INTEGERS, JAX_DTYPE, check, data, shapes, subset, targets
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import examples, sampled, some
+from tiering import examples, sampled, some
 
 import tilewright as tw
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from harness import assert_close, data, tolerance
 from memories import outputs
-from tiers import covering, sampled
+from tiering import covering, sampled
 
 import tilewright as tw
 from tilewright.machine import Machine

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from harness import check, data
-from tiers import covering
+from tiering import covering
 
 import tilewright as tw
 from tilewright.dialects.graph import FusionOp

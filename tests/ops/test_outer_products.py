@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from harness import check, data
 from jax import lax
-from tiers import sampled, some
+from tiering import sampled, some
 
 import tilewright as tw
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from harness import FLOATS, check, data, host_ops
-from tiers import covering
+from tiering import covering
 
 import tilewright as tw
 from tilewright.dialects.dtypes import dtype_name

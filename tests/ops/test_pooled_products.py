@@ -16,7 +16,7 @@ from harness import FLOATS, JAX_DTYPE, check, data
 from hypothesis import given, note
 from hypothesis import strategies as st
 from jax import export, lax
-from tiers import covering, examples
+from tiering import covering, examples
 
 import tilewright as tw
 from tilewright.dialects.graph import CubeSchedule, FusionOp

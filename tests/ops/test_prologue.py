@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from harness import check, data
-from tiers import covering, sampled
+from tiering import covering, sampled
 
 import tilewright as tw
 from tilewright.api.program import Program

@@ -9,7 +9,7 @@ from harness import JAX_DTYPE, check, data, host_ops, shapes
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import examples
+from tiering import examples
 
 import tilewright as tw
 from tilewright.backends.functions.host import run_text

@@ -13,7 +13,7 @@ import pytest
 from harness import FLOATS, check, data
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import covering, examples, sampled
+from tiering import covering, examples, sampled
 
 import tilewright as tw
 from tilewright.machine import Machine

@@ -13,7 +13,7 @@ from harness import DTYPES, FLOATS, INTEGERS, check, data, host_ops, shapes, tar
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import examples, sampled
+from tiering import examples, sampled
 
 import tilewright as tw
 

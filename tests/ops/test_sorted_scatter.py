@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from harness import JAX_DTYPE, check, data
-from tiers import covering
+from tiering import covering
 
 import tilewright as tw
 from tilewright.dialects.graph.interface import shape_of

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memories import outputs
 from sparsity import dense_of, product_text
-from tiers import examples, sampled
+from tiering import examples, sampled
 
 import tilewright as tw
 from tilewright.dialects.npu import MmadOp

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from harness import FLOATS, check, data
-from tiers import sampled
+from tiering import sampled
 from xdsl.ir import Block
 
 import tilewright as tw

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from memories import outputs
-from tiers import MEMORIES
+from tiering import MEMORIES
 
 import tilewright as tw
 

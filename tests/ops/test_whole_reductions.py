@@ -12,7 +12,7 @@ import pytest
 from harness import check, data
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import covering, examples
+from tiering import covering, examples
 
 import tilewright as tw
 from tilewright.dialects.graph import FusionOp

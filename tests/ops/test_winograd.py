@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from harness import JAX_DTYPE, data
 from memories import outputs
-from tiers import covering, later, sampled
+from tiering import covering, later, sampled
 from xdsl.dialects.builtin import TensorType, f32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 

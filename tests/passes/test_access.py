@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, note
 from hypothesis import strategies as st
 from jax import lax
-from tiers import examples
+from tiering import examples
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, SSAValue
 

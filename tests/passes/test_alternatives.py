@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiers import sampled, whole
+from tiering import sampled, whole
 from xdsl.ir import Block, Operation
 
 import tilewright as tw

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from harness import data
 from jax import lax
-from tiers import sampled
+from tiering import sampled
 from xdsl.dialects.func import FuncOp
 
 import tilewright as tw

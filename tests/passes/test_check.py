@@ -17,7 +17,7 @@ from mutants import KERNEL_MUTATIONS
 from programs import RandomProgram, programs
 from subjects import example
 from sums import sums
-from tiers import sampled, xla_code
+from tiering import sampled, xla_code
 from xdsl.context import Context
 from xdsl.dialects.func import FuncOp
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loading import load
-from tiers import examples, sampled
+from tiering import examples, sampled
 from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw

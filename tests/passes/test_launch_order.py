@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.passes.choose import lower

@@ -14,7 +14,7 @@ import layouts
 import numpy as np
 import pytest
 from layouts import prefer
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.dialects.base import text

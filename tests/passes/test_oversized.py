@@ -12,7 +12,7 @@ import pytest
 from harness import assert_close, data, tolerance
 from hypothesis import given
 from programs import programs
-from tiers import examples
+from tiering import examples
 from xdsl.context import Context
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from harness import data
 from jax import lax
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tiers import examples
+from tiering import examples
 
 import tilewright as tw
 from tilewright.passes.errors import PassError

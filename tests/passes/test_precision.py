@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tiers import examples, sampled
+from tiering import examples, sampled
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiers import covering, sampled
+from tiering import covering, sampled
 
 import tilewright as tw
 from tilewright.dialects.base import to_ints

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.backends.functions import values

@@ -17,7 +17,7 @@ from jax import lax
 from judging import Elements
 from programs import programs
 from references import reference
-from tiers import ALL, examples, number, sampled
+from tiering import ALL, examples, number, sampled
 from xdsl.context import Context
 
 from tilewright import Machine

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiers import sampled
+from tiering import sampled
 
 PLUGIN = "from tilewright import AddedPass, Plugin\nPLUGIN = Plugin({})\n"
 

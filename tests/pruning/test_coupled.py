@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import examples, sampled
+from tiering import examples, sampled
 
 import tilewright as tw
 from tilewright import pruning

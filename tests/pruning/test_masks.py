@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from tiers import examples
+from tiering import examples
 
 import tilewright as tw
 from tilewright.pruning import distillation_loss, masked, n_of_m, two_of_four

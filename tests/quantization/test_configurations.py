@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.passes.errors import CompileError, PassError

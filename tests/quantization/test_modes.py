@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from tiers import covering, sampled
+from tiering import covering, sampled
 
 import tilewright as tw
 

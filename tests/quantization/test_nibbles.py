@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 

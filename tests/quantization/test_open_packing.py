@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import export
-from tiers import examples, xla_code
+from tiering import examples, xla_code
 
 import tilewright as tw
 from tilewright.api.packing import PackedProgram

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import examples, later, sampled
+from tiering import examples, later, sampled
 
 import tilewright as tw
 from tilewright.compression.masks import two_of_four

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import jsonschema
 import numpy as np
 import pytest
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.cli.main import main

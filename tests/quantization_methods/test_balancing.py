@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 from random_layers import DTYPES, layer
-from tiers import covering, examples
+from tiering import covering, examples
 
 from tilewright.quantization.balancing import (
     equalize,

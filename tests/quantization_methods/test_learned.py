@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from jax import lax
 from random_layers import DTYPES, layer, output_loss
-from tiers import covering
+from tiering import covering
 
 from tilewright.quantization import learned
 from tilewright.quantization.learned import first_scale, learn_rounding, learned_scale

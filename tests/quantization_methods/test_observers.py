@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from random_layers import DTYPES
-from tiers import covering, examples
+from tiering import covering, examples
 
 from tilewright.quantization import observers
 from tilewright.quantization.observers import (

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 from random_layers import DTYPES, layer, output_loss
-from tiers import covering, examples, sampled
+from tiering import covering, examples, sampled
 
 from tilewright.quantization import weights
 from tilewright.quantization.rounding import weight_scale

@@ -24,7 +24,7 @@ from chain_programs import (
     WHOLE,
     ChainProgram,
 )
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 

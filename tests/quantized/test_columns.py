@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jax import Array, lax
 from memories import outputs
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.dialects.npu.legality import refuse_product

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import Array, lax
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.machine import Machine

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from campaigns import Campaign, run
 from layers import Layer, module, random_layer
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 

@@ -14,7 +14,7 @@ import pytest
 from campaigns import Campaign, run
 from chain_programs import TARGETS
 from stored_chains import drawn
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from harness import check
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from tiers import Memory, next_memories
+from tiering import Memory, next_memories
 
 
 class Runs(Protocol):

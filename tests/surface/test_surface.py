@@ -8,7 +8,7 @@ from __future__ import annotations
 import zlib
 
 import pytest
-from tiers import later, sampled
+from tiering import later, sampled
 
 from .arguments import DTYPES, SIZES
 from .calls import calls, missing

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from loading import example_module
-from tiers import ALL, MEMORIES, later, sampled
+from tiering import ALL, MEMORIES, later, sampled
 
 import tilewright as tw
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import MEMORIES, examples, sampled
+from tiering import MEMORIES, examples, sampled
 
 import tilewright as tw
 from tilewright.training import accumulate, cast_floats, micro_batches, mixed

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import MEMORIES, examples, later, sampled
+from tiering import MEMORIES, examples, later, sampled
 
 import tilewright as tw
 from tilewright import training

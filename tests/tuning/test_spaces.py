@@ -14,7 +14,7 @@ import pytest
 from forced_kinds import KINDS, TARGETS, largest_kernel, scheduled, struct
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import examples, sampled
+from tiering import examples, sampled
 
 from tilewright.frontends import lower_function
 from tilewright.kernels.space import Box, Choice, PlanSpace, parts_of, plans_in

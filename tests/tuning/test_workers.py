@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import plan_tasks
 import pytest
 from plan_tasks import ends, ends_once, fails, square
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.tuning.workers import done

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from tiers import later, sampled
+from tiering import later, sampled
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 

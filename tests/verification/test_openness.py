@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from models import MODELS, data
-from tiers import ALL, later
+from tiering import ALL, later
 from train_steps import train_step, train_step_inputs
 
 import tilewright as tw

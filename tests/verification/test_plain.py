@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from tiers import sampled
+from tiering import sampled
 from xdsl.ir import Operation
 
 from tilewright.backends.functions.compiling import PLAIN_OPTIONS, xla_jit

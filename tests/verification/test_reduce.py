@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from models import MODELS, data
-from tiers import later
+from tiering import later
 from wrong_passes import CASES, corrupted
 from xdsl.dialects.builtin import ModuleOp
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from models import MODELS
-from tiers import sampled
+from tiering import sampled
 from wrong_control import MORE
 from wrong_passes import CASES as FIRST
 from wrong_passes import Case, corrupted

@@ -15,7 +15,7 @@ from jax import lax
 from npu_programs import MACHINE, SOFTMAX, matmul, parse, random
 from step_campaign import arguments
 from subjects import subject
-from tiers import whole
+from tiering import whole
 from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx_models import model_of, outputs
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.frontends.onnx import OnnxFunction, read_model

@@ -11,7 +11,7 @@ import onnx
 import onnx_models
 import pytest
 from onnx_models import check, outputs, parsed
-from tiers import sampled
+from tiering import sampled
 
 from tilewright.frontends.onnx import OnnxFunction, read_model
 from tilewright.frontends.onnx.errors import OnnxError, ValueNeeded

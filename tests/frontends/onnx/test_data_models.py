@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from data_models import judge
-from tiers import later
+from tiering import later
 
 import tilewright as tw
 

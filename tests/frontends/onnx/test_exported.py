@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 import pytest
 from exported_models import FOLDER, cases, filled
-from tiers import later, sampled, some
+from tiering import later, sampled, some
 
 import tilewright as tw
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from onnx_models import check, model_of, outputs
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.frontends.onnx import OnnxFunction, read_model

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx_cases import check_open
 from onnx_models import model_of
-from tiers import sampled
+from tiering import sampled
 
 RNG = np.random.default_rng(0)
 IMAGE = RNG.normal(size=(2, 6, 5, 3)).astype("f4")

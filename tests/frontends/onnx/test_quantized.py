@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import check, model_of, outputs
-from tiers import sampled
+from tiering import sampled
 
 import tilewright as tw
 from tilewright.frontends.onnx import OnnxFunction, read_model

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import model_of, parsed
-from tiers import ALL
+from tiering import ALL
 
 import tilewright as tw
 

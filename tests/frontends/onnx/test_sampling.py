@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jax import export
 from onnx.reference import ReferenceEvaluator
 from onnx_models import check, model_of, outputs
-from tiers import sampled
+from tiering import sampled
 
 from tilewright.frontends.onnx import OnnxFunction, read_model
 from tilewright.frontends.onnx.errors import OnnxError

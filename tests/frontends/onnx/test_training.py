@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 from onnx_models import check, model_of, outputs, same
-from tiers import sampled
+from tiering import sampled
 
 from tilewright.frontends.onnx.errors import OnnxError
 

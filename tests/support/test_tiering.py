@@ -8,12 +8,12 @@ from pathlib import Path
 
 import durations
 import pytest
-import tiers
+import tiering
 
 CASES = """
 import durations
 import pytest
-from tiers import covering, later, sampled
+from tiering import covering, later, sampled
 
 @covering()
 @pytest.mark.parametrize("a", [1, 2, 3])
@@ -45,7 +45,7 @@ def items(tmp_path: Path, request: pytest.FixtureRequest) -> list[pytest.Item]:
 
 
 def test_each_test_has_its_share(items: list[pytest.Item]) -> None:
-    kept = [x.name for x in tiers.first_tier(items)]
+    kept = [x.name for x in tiering.first_tier(items)]
     covered = [x.split("[")[1] for x in kept if x.startswith("test_covered[")]
     assert len(covered) == 4
     assert {x for name in covered for x in name[:-1].split("-")} == {*"123", *"wxyz"}
@@ -56,34 +56,34 @@ def test_each_test_has_its_share(items: list[pytest.Item]) -> None:
 
 
 def test_one_program_in_four_runs_in_both_memories(items: list[pytest.Item], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiers, "_programs", None)  # those of this test are set back behind it
-    cases = [x for x in tiers.first_tier(items) if x.name.startswith("test_covered[")]
+    monkeypatch.setattr(tiering, "_programs", None)  # those of this test are set back behind it
+    cases = [x for x in tiering.first_tier(items) if x.name.startswith("test_covered[")]
     both = []
     for case in cases:
-        tiers.begin(case)
-        both.append([len(tiers.next_memories()) == 2 for _ in range(8)])
+        tiering.begin(case)
+        both.append([len(tiering.next_memories()) == 2 for _ in range(8)])
     assert all(sum(of_case) == 2 for of_case in both)
     assert [of_case[0] for of_case in both].count(True) == 1
     fresh = next(x for x in items if x.name == "test_of_minutes")
-    tiers.begin(fresh)
-    assert [tiers.next_memories() for _ in range(3)] == [tiers.MEMORIES] * 3
+    tiering.begin(fresh)
+    assert [tiering.next_memories() for _ in range(3)] == [tiering.MEMORIES] * 3
 
 
 def test_the_parts_have_every_case_once(items: list[pytest.Item]) -> None:
-    parts = [[x.name for x in tiers.second_tier(items, part)] for part in range(tiers.PARTS)]
+    parts = [[x.name for x in tiering.second_tier(items, part)] for part in range(tiering.PARTS)]
     assert sorted(name for part in parts for name in part) == sorted(x.name for x in items)
-    assert sum(map(bool, parts)) > tiers.PARTS // 2
+    assert sum(map(bool, parts)) > tiering.PARTS // 2
 
 
 def test_long_cases_are_left_to_the_second_tier(items: list[pytest.Item], monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a test's cases the shortest ones, and one at least; none where each takes long."""
-    taken = {"test_sampled": tiers.SLOW, "test_covered_in_part": 2 * tiers.VERY_SLOW}
+    taken = {"test_sampled": tiering.SLOW, "test_covered_in_part": 2 * tiering.VERY_SLOW}
 
     def seconds_of(test: str) -> float:
-        return taken.get(test.split("::")[-1].split("[")[0], tiers.LONGEST / 4)
+        return taken.get(test.split("::")[-1].split("[")[0], tiering.LONGEST / 4)
 
-    monkeypatch.setattr(tiers, "seconds_of", seconds_of)
-    kept = [x.name.split("[")[0] for x in tiers.first_tier(items)]
+    monkeypatch.setattr(tiering, "seconds_of", seconds_of)
+    kept = [x.name.split("[")[0] for x in tiering.first_tier(items)]
     assert kept.count("test_sampled") == 1 and kept.count("test_covered") == 4
     assert "test_covered_in_part" not in kept
 
@@ -110,5 +110,5 @@ def test_durations_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_first_tier_takes_ten_minutes(request: pytest.FixtureRequest) -> None:
     """The tests of this session, as recorded. A new one counts `LEAST`."""
-    total = sum(tiers.seconds_of(x.nodeid) for x in tiers.first_tier(request.session.items))
-    assert total <= tiers.FIRST_TIER, f"the first tier takes {total:.0f} processor seconds: move cases to the second"
+    total = sum(tiering.seconds_of(x.nodeid) for x in tiering.first_tier(request.session.items))
+    assert total <= tiering.FIRST_TIER, f"the first tier takes {total:.0f} processor seconds: move cases to the second"
