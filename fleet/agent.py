@@ -15,9 +15,9 @@ from random import Random
 from typing import Any
 
 from .judging import LOST
-from .orders import INSTALL, ORDER, Order, is_signed
+from .orders import INSTALL, ORDER, FleetOrder, is_signed
 from .policy import FleetError
-from .reports import Log, Outcome, Report
+from .reports import DeviceReport, Log, OrderOutcome
 
 BOOTS = 2
 """How often a new release may fail to come up."""
@@ -33,10 +33,10 @@ LEAST_POLL, MOST_POLL = 0.01, 3600.0
 
 
 @dataclass(frozen=True)
-class Slot:
+class AgentSlot:
     """A release on the device, and the order that brought it."""
 
-    order: Order
+    order: FleetOrder
 
     @property
     def sequence(self) -> int:
@@ -63,14 +63,14 @@ class AgentState:
     name: str
     region: str
     chip: str
-    slots: tuple[Slot | None, Slot | None] = (None, None)
+    slots: tuple[AgentSlot | None, AgentSlot | None] = (None, None)
     active: int | None = None
     trial: int | None = None
     boots: int = 0
     floor: int = 0
     done: int = 0
     left: tuple[int, ...] = ()
-    outcome: Outcome | None = None
+    outcome: OrderOutcome | None = None
 
     @property
     def current(self) -> int | None:
@@ -88,7 +88,7 @@ class AgentState:
         """The slot that is not in use."""
         return 0 if self.active is None else 1 - self.active
 
-    def with_slot(self, number: int, slot: Slot | None) -> AgentState:
+    def with_slot(self, number: int, slot: AgentSlot | None) -> AgentState:
         """The same with another release in a slot."""
         return replace(self, slots=(slot, self.slots[1]) if number == 0 else (self.slots[0], slot))
 
@@ -102,8 +102,8 @@ class AgentState:
         """Raises FleetError for what was not saved so."""
         try:
             said = json.loads(text)
-            first, second = (None if s is None else Slot(Order.of_bytes(s.encode())) for s in said["slots"])
-            outcome = None if said["outcome"] is None else Outcome(**said["outcome"])
+            first, second = (None if s is None else AgentSlot(FleetOrder.of_bytes(s.encode())) for s in said["slots"])
+            outcome = None if said["outcome"] is None else OrderOutcome(**said["outcome"])
             return AgentState(**{**said, "slots": (first, second), "outcome": outcome, "left": tuple(said["left"])})
         except (ValueError, KeyError, TypeError, AttributeError):
             raise FleetError("what the device remembers cannot be read") from None
@@ -124,7 +124,7 @@ class Fetch:
     """Bring the file of an order into a slot. The result: "" where it is there and right, why it is refused, or None
     where it could not be brought."""
 
-    order: Order
+    order: FleetOrder
     slot: int
 
 
@@ -133,11 +133,11 @@ class Try:
     """Load the release of a slot and run its canary. The result: "" where its values are right, or what is wrong."""
 
     slot: int
-    order: Order
+    order: FleetOrder
 
 
 @dataclass(frozen=True)
-class Work:
+class AgentWork:
     """Serve for so many seconds. The result: a log, or None where nothing runs."""
 
     seconds: float
@@ -147,14 +147,14 @@ class Work:
 class Send:
     """Report to the server. The result: its answer, or None where there was none."""
 
-    report: Report
+    report: DeviceReport
 
 
-Action = Save | Fetch | Try | Work | Send
+Action = Save | Fetch | Try | AgentWork | Send
 
 
 @dataclass(frozen=True)
-class Outside:
+class AgentOutside:
     """What decisions need besides: the fleet's public key, the time in seconds since 1970, and what jitter is drawn
     from."""
 
@@ -163,7 +163,7 @@ class Outside:
     random: Random = field(default_factory=Random)
 
 
-def agent(state: AgentState, out: Outside, poll: float) -> Generator[Action, Any, None]:
+def agent(state: AgentState, out: AgentOutside, poll: float) -> Generator[Action, Any, None]:
     """Runs a device from a state that was saved; it does not end. poll: seconds between reports until the server says
     otherwise."""
     restarted = state.trial is None and state.active is not None  # the server is asked first, then it is loaded
@@ -196,8 +196,8 @@ def agent(state: AgentState, out: Outside, poll: float) -> Generator[Action, Any
                 state = _taken(state)
                 yield Save(state)
             loaded, contact, wait = True, out.clock(), 0.0
-        log: Log | None = yield Work(wait)
-        answer: dict[str, Any] | None = yield Send(Report(state.running, state.done, log, state.outcome))
+        log: Log | None = yield AgentWork(wait)
+        answer: dict[str, Any] | None = yield Send(DeviceReport(state.running, state.done, log, state.outcome))
         restarted = False
         if answer is None:
             failures += 1
@@ -224,7 +224,7 @@ def agent(state: AgentState, out: Outside, poll: float) -> Generator[Action, Any
             loaded, wait = state.current == before.current, 0.0
 
 
-def _obey(state: AgentState, order: Order, now: float) -> Generator[Action, Any, AgentState]:
+def _obey(state: AgentState, order: FleetOrder, now: float) -> Generator[Action, Any, AgentState]:
     """The state after an order was refused, or its release is in a slot and to be tried; the same where the file could
     not be brought."""
     if order.number <= state.done:
@@ -245,18 +245,18 @@ def _obey(state: AgentState, order: Order, now: float) -> Generator[Action, Any,
             return state
         if why:
             return (yield from _refused(state, order, why))
-    state = replace(state.with_slot(slot, Slot(order)), trial=slot, boots=0, done=order.number)
+    state = replace(state.with_slot(slot, AgentSlot(order)), trial=slot, boots=0, done=order.number)
     yield Save(state)
     return state
 
 
-def _refused(state: AgentState, order: Order, why: str) -> Generator[Action, Any, AgentState]:
-    state = replace(state, done=order.number, outcome=Outcome(order.number, "refused", why))
+def _refused(state: AgentState, order: FleetOrder, why: str) -> Generator[Action, Any, AgentState]:
+    state = replace(state, done=order.number, outcome=OrderOutcome(order.number, "refused", why))
     yield Save(state)
     return state
 
 
-def opened(said: Any, fleet: str) -> Order | None:
+def opened(said: Any, fleet: str) -> FleetOrder | None:
     """The order in an answer, None where there is none that the fleet has signed."""
     if not isinstance(said, dict) or not all(isinstance(said.get(key), str) for key in ("body", "signature")):
         return None
@@ -264,12 +264,12 @@ def opened(said: Any, fleet: str) -> Order | None:
     if not is_signed(fleet, said["signature"], ORDER, body):
         return None
     try:
-        return Order.of_bytes(body)
+        return FleetOrder.of_bytes(body)
     except FleetError:
         return None
 
 
-def refusal(state: AgentState, order: Order, now: float) -> str:
+def refusal(state: AgentState, order: FleetOrder, now: float) -> str:
     """Why a device does not obey an order that the fleet has signed; empty where it does."""
     if order.valid < now:
         return "the order is too old"
@@ -287,7 +287,7 @@ def refusal(state: AgentState, order: Order, now: float) -> str:
     return ""
 
 
-def least_sequence(state: AgentState, order: Order) -> int:
+def least_sequence(state: AgentState, order: FleetOrder) -> int:
     """The earliest release that the file of an order may be."""
     return max(state.floor, order.target) if order.kind == INSTALL else order.target
 
@@ -311,7 +311,7 @@ def _restarted(state: AgentState) -> AgentState:
     slot = None if state.active is None else state.slots[state.active]
     assert slot is not None
     boots = state.boots + 1
-    why = Outcome(slot.order.number, "boot", f"it went down {boots} times in a row")
+    why = OrderOutcome(slot.order.number, "boot", f"it went down {boots} times in a row")
     return replace(state, boots=boots, outcome=why if boots >= BOOTS else state.outcome)
 
 
@@ -320,7 +320,7 @@ def _back(state: AgentState, fault: str, why: str) -> AgentState:
     assert state.trial is not None
     slot = state.slots[state.trial]
     assert slot is not None
-    outcome = Outcome(slot.order.number, fault, why)
+    outcome = OrderOutcome(slot.order.number, fault, why)
     return replace(state.with_slot(state.trial, None), trial=None, boots=0, outcome=outcome)
 
 

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from .base import FleetBase
 from .judging import LOST, RUNNING, STOPPING, Evidence, Progress, step
-from .orders import INSTALL, ORDER, ROLLBACK, VALID, Canary, Key, Order
-from .policy import NAME, FleetError, Groups, Policy
+from .orders import INSTALL, ORDER, ROLLBACK, VALID, Canary, FleetOrder, Key
+from .policy import NAME, DeviceGroups, FleetError, Policy
 from .releases import Release
-from .reports import Report
-from .stages import Place, stages_of
+from .reports import DeviceReport
+from .stages import DevicePlace, stages_of
 
 KEPT = 3600.0
 """Seconds that performance logs are kept."""
@@ -62,7 +62,7 @@ class Controller:
 
     # -- what people ask for -----------------------------------------------------------------------------------
 
-    def add(self, places: Sequence[Place], now: Now) -> dict[str, str]:
+    def add(self, places: Sequence[DevicePlace], now: Now) -> dict[str, str]:
         """Adds devices, all or none; the tokens that they enrol with. Raises FleetError."""
         tokens = {place.name: secrets.token_hex(16) for place in places}
         with self.base.transaction() as db:
@@ -97,7 +97,7 @@ class Controller:
         self,
         release: Release,
         policy: Policy,
-        groups: Groups,
+        groups: DeviceGroups,
         now: Now,
         canary: Canary | None = None,
         canary_path: Path | None = None,
@@ -110,7 +110,7 @@ class Controller:
         with self.base.transaction() as db:
             self._register(release, force)
             wanted: dict[str, int] = {}
-            places, silent = list[Place](), set[str]()
+            places, silent = list[DevicePlace](), set[str]()
             every = self.base.rows("SELECT name, region, chip, wanted, ifnull(seen, 0) FROM devices")
             for name, region, chip, now_wanted, seen in every:
                 if seen < now - policy.heartbeat:
@@ -118,7 +118,7 @@ class Controller:
                 if groups.has(region, chip):
                     release.check_chip(chip, name)
                     wanted[name] = now_wanted
-                    places.append(Place(name, region, chip))
+                    places.append(DevicePlace(name, region, chip))
             if not places:
                 raise FleetError("no device is in these groups")
             busy = self.base.rows(
@@ -310,7 +310,7 @@ class Controller:
 
     # -- reports -----------------------------------------------------------------------------------------------
 
-    def report(self, name: str, said: Report, now: Now) -> Answer:
+    def report(self, name: str, said: DeviceReport, now: Now) -> Answer:
         """Notes what a device reports, and says what it is to do. Raises FleetError for what is no release."""
         with self.base.transaction() as db:
             if said.running and not self.base.rows("SELECT 1 FROM releases WHERE sequence = ?", said.running):
@@ -340,7 +340,7 @@ class Controller:
             row = db.execute("SELECT name, region, chip, running, wanted, hold FROM devices WHERE name = ?", (name,))
             return Answer(self._order(_Device(*row.fetchone()), said.order, now), self.poll)
 
-    def _failed(self, name: str, said: Report, now: Now) -> None:
+    def _failed(self, name: str, said: DeviceReport, now: Now) -> None:
         """Notes that a device did not obey an order, once."""
         assert said.outcome is not None
         number, fault, why = said.outcome.order, said.outcome.fault, said.outcome.why
@@ -417,9 +417,9 @@ class Controller:
             )
             number = cursor.lastrowid
             assert number is not None
-            groups = _groups(left[0][0]) if left else Groups()
+            groups = _groups(left[0][0]) if left else DeviceGroups()
             tried = None if canary is None else Canary(**json.loads(canary))
-            order = Order(kind, number, who, groups, source, target, sha, size, tried, entry, bool(force), valid)
+            order = FleetOrder(kind, number, who, groups, source, target, sha, size, tried, entry, bool(force), valid)
             body = order.to_bytes()
             signature = self.key.sign(ORDER, body)
             db.execute("UPDATE orders SET body = ?, signature = ? WHERE number = ?", (body, signature, number))
@@ -427,5 +427,5 @@ class Controller:
         return body, signature
 
 
-def _groups(text: str) -> Groups:
-    return Groups(**{name: tuple(names) for name, names in json.loads(text).items()})
+def _groups(text: str) -> DeviceGroups:
+    return DeviceGroups(**{name: tuple(names) for name, names in json.loads(text).items()})

@@ -18,9 +18,9 @@ from ..modelfile.archive import ModelFileError
 from ..modelfile.signing import public_keys
 from ..support.files import FilePath, read_plain
 from ..support.sentences import shortened
-from .agent import Action, AgentState, Fetch, Outside, Save, Send, Try, Work, agent, least_sequence
+from .agent import Action, AgentOutside, AgentState, AgentWork, Fetch, Save, Send, Try, agent, least_sequence
 from .controller import POLL
-from .orders import ANSWER, MOST_BODY, REQUEST, Key, Order, answer_text, is_signed, proof, request_text
+from .orders import ANSWER, MOST_BODY, REQUEST, FleetOrder, Key, answer_text, is_signed, proof, request_text
 from .policy import NAME, FleetError
 from .releases import CanaryRun, digest_of_file, open_release
 from .reports import Log
@@ -32,7 +32,7 @@ CHUNK = 1 << 16
 """Bytes of a file that are read at once."""
 
 
-class Device:
+class FleetDevice:
     """A device in a folder: `key.pem`, its own key; `state.json`, what it remembers; `0.twm` and `1.twm`, its slots,
     with the canaries beside them; and what is not yet whole, as `.part`."""
 
@@ -109,7 +109,7 @@ class Device:
     def serve(self, stop: threading.Event, poll: float = POLL) -> None:
         """Runs until somebody asks it to stop. Raises OSError where the folder cannot be written."""
         stamps = Random(self.name + self.key.public)
-        steps = agent(self.state, Outside(self.fleet, time.time, stamps), poll)
+        steps = agent(self.state, AgentOutside(self.fleet, time.time, stamps), poll)
         result: Any = None
         while not stop.is_set():
             result = self._act(steps.send(result), stop)
@@ -124,7 +124,7 @@ class Device:
                 return self._fetch(order, slot)
             case Try(slot, order):
                 return self._try(slot, order)
-            case Work(seconds):
+            case AgentWork(seconds):
                 stop.wait(seconds)
                 return self._log()
             case Send(report):
@@ -137,7 +137,7 @@ class Device:
 
     # -- programs ----------------------------------------------------------------------------------------------
 
-    def _try(self, slot: int, order: Order) -> str:
+    def _try(self, slot: int, order: FleetOrder) -> str:
         """Loads a slot and runs its canary once; what is wrong with it, or empty."""
         self.run = None
         path = self._slot(slot)
@@ -170,7 +170,7 @@ class Device:
     def _slot(self, slot: int) -> Path:
         return self.folder / f"{slot}.twm"
 
-    def _fetch(self, order: Order, slot: int) -> str | None:
+    def _fetch(self, order: FleetOrder, slot: int) -> str | None:
         """Brings the file of an order into a slot, and its canary; why it is refused, or None where the server cannot
         be reached."""
         wanted = [(self._slot(slot), order.sha256, order.size)]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..modelfile.manifest import canonical
 from ..modelfile.signing import MISSING
 from ..support.files import read_plain
-from .policy import FleetError, Groups
+from .policy import DeviceGroups, FleetError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -52,7 +52,7 @@ class Canary:
 
 
 @dataclass(frozen=True)
-class Order:
+class FleetOrder:
     """kind: install or rollback; number: grows with each order; device: who is to obey, empty for all of the groups;
     source, target: the sequence of the release that is left, 0 for any that is below, and of the one that is taken, 0
     for none; sha256, size: of its file, in bytes; canary, entry: what is tried; force: take it though it was left
@@ -61,7 +61,7 @@ class Order:
     kind: str
     number: int
     device: str
-    groups: Groups
+    groups: DeviceGroups
     source: int
     target: int
     sha256: str
@@ -76,13 +76,13 @@ class Order:
         return canonical(asdict(self))
 
     @staticmethod
-    def of_bytes(body: bytes) -> Order:
+    def of_bytes(body: bytes) -> FleetOrder:
         """The order that a signed text is. Raises FleetError."""
         try:
             said = json.loads(body)
-            groups = Groups(**{name: tuple(names) for name, names in said["groups"].items()})
+            groups = DeviceGroups(**{name: tuple(names) for name, names in said["groups"].items()})
             canary = None if said["canary"] is None else Canary(**said["canary"])
-            order = replace(Order(**said), groups=groups, canary=canary)
+            order = replace(FleetOrder(**said), groups=groups, canary=canary)
             if order.kind not in (INSTALL, ROLLBACK) or order.to_bytes() != body or not isfinite(order.valid):
                 raise ValueError
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):

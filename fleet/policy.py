@@ -20,7 +20,7 @@ class FleetError(SentenceError):
 
 
 @dataclass(frozen=True)
-class Groups:
+class DeviceGroups:
     """Devices of these regions and chips; of all where none is named."""
 
     regions: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Groups:
         return (not self.regions or region in self.regions) and (not self.chips or chip in self.chips)
 
     @staticmethod
-    def of_text(text: str) -> Groups:
+    def of_text(text: str) -> DeviceGroups:
         """`region=eu,region=us,chip=ascend-310p3`; the empty text is all devices. Raises FleetError."""
         found: dict[str, list[str]] = {"region": [], "chip": []}
         for part in filter(None, text.split(",")):
@@ -39,7 +39,7 @@ class Groups:
             if kind not in found or NAME.fullmatch(name) is None:
                 raise FleetError(f"--groups {text}: say region=NAME or chip=NAME, with commas between them")
             found[kind].append(name)
-        return Groups(tuple(found["region"]), tuple(found["chip"]))
+        return DeviceGroups(tuple(found["region"]), tuple(found["chip"]))
 
 
 @dataclass(frozen=True)

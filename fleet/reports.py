@@ -41,7 +41,7 @@ class Log:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class OrderOutcome:
     """What became of an order that was not obeyed: its number, which of `FAULTS`, and why."""
 
     order: int
@@ -54,14 +54,14 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Report:
+class DeviceReport:
     """What a device runs, 0 for nothing; the last order that it was done with; its log of the release since its last
     report; and what went wrong."""
 
     running: int
     order: int
     log: Log | None = None
-    outcome: Outcome | None = None
+    outcome: OrderOutcome | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The body of a request."""
@@ -70,7 +70,7 @@ class Report:
         return {"running": self.running, "order": self.order, "log": log, "outcome": outcome}
 
     @staticmethod
-    def of_json(said: Mapping[str, Any]) -> Report:
+    def of_json(said: Mapping[str, Any]) -> DeviceReport:
         """Raises FleetError for what is none."""
         check(said, "a report", running=int, order=int, log=dict | None, outcome=dict | None)
         log, outcome = said["log"], said["outcome"]
@@ -84,7 +84,7 @@ class Report:
             if outcome["fault"] not in FAULTS:
                 raise FleetError("an outcome has no known fault")
         made = None if log is None else Log(**log)
-        return Report(said["running"], said["order"], made, None if outcome is None else Outcome(**outcome))
+        return DeviceReport(said["running"], said["order"], made, None if outcome is None else OrderOutcome(**outcome))
 
 
 def table_of(body: bytes) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from ..support.files import open_plain
 from .controller import Controller
 from .orders import ANSWER, MOST_BODY, REQUEST, SKEW, answer_text, is_signed, proof, request_text
 from .policy import FleetError
-from .reports import Report, check, table_of
+from .reports import DeviceReport, check, table_of
 
 MOST_REQUESTS = 64
 """Requests that are served at once; others are told to come back."""
@@ -37,7 +37,7 @@ CHUNK = 1 << 16
 """Bytes of a file that are sent at once."""
 
 
-class Refused(Exception):
+class RefusedRequest(Exception):
     """A request that is not served: its status, and why."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -115,10 +115,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         try:
             if self.path not in paths:
-                raise Refused(404, "there is no such path")
+                raise RefusedRequest(404, "there is no such path")
             self.body = self._read()
             paths[self.path]()
-        except Refused as refused:
+        except RefusedRequest as refused:
             self._say(refused.status, {"error": str(refused)})
         except FleetError as error:
             self._say(400, {"error": str(error)})
@@ -129,12 +129,12 @@ class _Handler(BaseHTTPRequestHandler):
         """The body. Raises Refused for one that is too long, or that does not say how long it is."""
         length = self.headers.get("Content-Length", "0")
         if "Transfer-Encoding" in self.headers or not (length.isascii() and length.isdigit() and len(length) < 10):
-            raise Refused(411, "the body does not say how long it is")
+            raise RefusedRequest(411, "the body does not say how long it is")
         if int(length) > MOST_BODY:
-            raise Refused(413, f"a body has {MOST_BODY} bytes at most")
+            raise RefusedRequest(413, f"a body has {MOST_BODY} bytes at most")
         body = self.rfile.read(int(length))
         if len(body) < int(length):
-            raise Refused(400, "the body was cut off")
+            raise RefusedRequest(400, "the body was cut off")
         return body
 
     def _say(self, status: int, said: Any, headers: dict[str, str] | None = None) -> None:
@@ -152,23 +152,23 @@ class _Handler(BaseHTTPRequestHandler):
         """The device that has signed the request, and the stamp of it. Raises Refused."""
         name, stamp, signature = (self.headers.get(f"X-Fleet-{what}", "") for what in ("Device", "Stamp", "Signature"))
         if not (stamp.isascii() and stamp.isdigit() and len(stamp) < 20):
-            raise Refused(401, "the request has no stamp")
+            raise RefusedRequest(401, "the request has no stamp")
         base, now = self.server.controller.base, self.server.clock()
         found = base.rows("SELECT key FROM devices WHERE name = ? AND key IS NOT NULL", name)
         text = request_text(name, self.command, self.path, int(stamp), self.body)
         if not found or not is_signed(found[0][0], signature, REQUEST, text):
-            raise Refused(401, "the request is not signed by a device of this fleet")
+            raise RefusedRequest(401, "the request is not signed by a device of this fleet")
         if abs(int(stamp) / 1e9 - now) > SKEW:
-            raise Refused(401, f"the clock of the device is more than {SKEW:.0f} s off")
+            raise RefusedRequest(401, f"the clock of the device is more than {SKEW:.0f} s off")
         with base.transaction() as db:
             taken = db.execute("UPDATE devices SET stamp = ?1 WHERE name = ?2 AND stamp < ?1", (int(stamp), name))
             if not taken.rowcount:
-                raise Refused(401, "the request was sent before")
+                raise RefusedRequest(401, "the request was sent before")
         return name, int(stamp)
 
     def _report(self) -> None:
         name, stamp = self._device()
-        report = Report.of_json(table_of(self.body))
+        report = DeviceReport.of_json(table_of(self.body))
         answer = self.server.controller.report(name, report, self.server.clock()).to_json()
         text = answer_text(name, stamp, json.dumps(answer).encode())
         self._say(200, answer, {"X-Fleet-Signature": self.server.controller.key.sign(ANSWER, text)})
@@ -178,13 +178,13 @@ class _Handler(BaseHTTPRequestHandler):
         check(said, "an enrolment", name=str, key=str, proof=str)
         name, key = said["name"], said["key"]
         if re.fullmatch("[0-9a-f]{64}", key) is None:
-            raise Refused(400, "an enrolment has no such key")
+            raise RefusedRequest(400, "an enrolment has no such key")
         controller = self.server.controller
         with controller.base.transaction():
             found = controller.base.rows("SELECT token, region, chip FROM devices WHERE name = ? AND token > ''", name)
             right = proof(found[0][0] if found else "", "device", name, key)
             if not found or not hmac.compare_digest(said["proof"].encode(), right.encode()):
-                raise Refused(401, "this device is not to be enrolled, or its token is another")
+                raise RefusedRequest(401, "this device is not to be enrolled, or its token is another")
             controller.enrol(name, key, self.server.clock())
         token, region, chip = found[0]
         fleet = controller.key.public
@@ -198,10 +198,10 @@ class _Handler(BaseHTTPRequestHandler):
             "SELECT canary_path FROM rollouts WHERE json_extract(canary, '$.sha256') = ? ORDER BY id DESC", digest
         )
         if not found:
-            raise Refused(404, "there is no such file")
+            raise RefusedRequest(404, "there is no such file")
         begin = re.fullmatch(r"bytes=(\d{1,15})-", self.headers.get("Range", "bytes=0-"))
         if begin is None:
-            raise Refused(416, "a range is bytes=N-")
+            raise RefusedRequest(416, "a range is bytes=N-")
         self._send(Path(found[0][0]), int(begin[1]))
 
     def _send(self, path: Path, begin: int) -> None:
@@ -209,11 +209,11 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             stream = open_plain(path)
         except OSError:
-            raise Refused(503, "the file cannot be read") from None
+            raise RefusedRequest(503, "the file cannot be read") from None
         with stream:
             size = stream.seek(0, 2)
             if begin > size:
-                raise Refused(416, "the file is not so long")
+                raise RefusedRequest(416, "the file is not so long")
             stream.seek(begin)
             self.send_response(206 if begin else 200)
             self.send_header("Content-Length", str(size - begin))

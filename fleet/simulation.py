@@ -14,15 +14,15 @@ from random import Random
 from statistics import median
 from typing import Any
 
-from .agent import Action, AgentState, Fetch, Outside, Save, Send, Try, Work, agent
+from .agent import Action, AgentOutside, AgentState, AgentWork, Fetch, Save, Send, Try, agent
 from .base import MEMORY, FleetBase
 from .controller import POLL, Controller
 from .judging import RUNNING
 from .orders import Key
-from .policy import Groups, Policy
+from .policy import DeviceGroups, Policy
 from .releases import Release
 from .reports import Log
-from .stages import Place
+from .stages import DevicePlace
 
 FAULTS = ("none", "latency", "values", "crash", "forged", "offline")
 """What may be wrong with the second release: nothing; its calls take 1.5 times as long; its values are wrong; it brings
@@ -97,7 +97,7 @@ class SimulatedDevice:
     """A device and its link. state: what it would find after a loss of power; ran: when it first ran the new release;
     bad: when it first ran it while the fault shows; back: when it last left it."""
 
-    place: Place
+    place: DevicePlace
     slow: bool
     offline: bool
     state: AgentState
@@ -165,10 +165,10 @@ class Course:
 
 def simulate(world: World, policy: Policy, fault: str, seed: int) -> Course:
     """Rolls a release out to a fleet. fault: one of `FAULTS`. Raises FleetError for a policy that none may have."""
-    return Simulation(world, policy, fault, seed).run()
+    return FleetSimulation(world, policy, fault, seed).run()
 
 
-class Simulation:
+class FleetSimulation:
     """A fleet, its controller, and what happens next."""
 
     def __init__(
@@ -206,14 +206,14 @@ class Simulation:
         world, draw = self.world, self.random
         regions = _shared(world.devices, REGIONS)
         for number in range(world.devices):
-            place = Place(f"store-{number + 1:04}", regions[number], draw.choice([*LATENCY]))
+            place = DevicePlace(f"store-{number + 1:04}", regions[number], draw.choice([*LATENCY]))
             state = AgentState(*place)
             slow, offline = draw.random() < world.slow, draw.random() < world.offline
             self.devices[place.name] = SimulatedDevice(place, slow, offline, state)
         self.course = Course(world.devices, sum(d.offline for d in self.devices.values()))
         self.controller.add([d.place for d in self.devices.values()], self.now)
         everywhere = Policy(shares=(1.0,), soak=0.0)
-        self.controller.begin(_release(GOOD, world), everywhere, Groups(), self.now)
+        self.controller.begin(_release(GOOD, world), everywhere, DeviceGroups(), self.now)
         for device in self.devices.values():
             self._start(device, draw.uniform(0, world.poll))
         self.at(world.tick, self._tick)
@@ -231,7 +231,7 @@ class Simulation:
         self.at(WARM, self._roll_out)
 
     def _roll_out(self) -> None:
-        self.rollout = self.controller.begin(_release(NEW, self.world), self.policy, Groups(), self.now)
+        self.rollout = self.controller.begin(_release(NEW, self.world), self.policy, DeviceGroups(), self.now)
         self.began = self.now
         self._note("rollout begins")
         if self.world.after:
@@ -295,7 +295,7 @@ class Simulation:
     def _start(self, device: SimulatedDevice, seconds: float) -> None:
         """Switches a device on, from what it has saved."""
         public = self.controller.key.public
-        out = Outside(public, lambda: self.now, Random(f"{device.place.name} {self.random.random()}"))
+        out = AgentOutside(public, lambda: self.now, Random(f"{device.place.name} {self.random.random()}"))
         steps = device.steps = agent(device.state, out, self.world.poll)
         self.at(seconds, lambda: self._step(device, steps, None))
 
@@ -327,7 +327,7 @@ class Simulation:
                     self._crash(device)
                 else:
                     then(world.switch, "its values are off" if self._shows(device, "values") else "")
-            case Work(seconds):
+            case AgentWork(seconds):
                 if seconds and self._shows(device, "crash"):
                     self._crash(device)
                 else:

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
+class DevicePlace(NamedTuple):
     """A device, where it is and what it is."""
 
     name: str
@@ -22,7 +22,7 @@ def stage_sizes(count: int, shares: Sequence[float]) -> list[int]:
 
 
 def stages_of(
-    devices: Iterable[Place], shares: Sequence[float], key: str, silent: Collection[str] = ()
+    devices: Iterable[DevicePlace], shares: Sequence[float], key: str, silent: Collection[str] = ()
 ) -> dict[str, int]:
     """The stage of each device. Of the k-th of n devices of a region and chip, in the order of hashes, the place in
     line is (k + u) / n, where u is drawn by the hash of the two: this is systematic sampling, and however many come

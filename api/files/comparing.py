@@ -54,7 +54,7 @@ class Distance:
 
 
 @dataclass(frozen=True)
-class Difference:
+class FileDifference:
     """A part of two files. part: what it is of them: `signature`, `weights`, `kernel`, `microseconds`...; name: which
     one; before, after: what the first and the second file say, None where one has none of it."""
 
@@ -77,7 +77,7 @@ class FileComparison:
     """What two files have, part by part. rows: all that differs, and what is the same where that is asked for; kernels:
     of each function and chip that both have, how many are in each state."""
 
-    rows: tuple[Difference, ...]
+    rows: tuple[FileDifference, ...]
     kernels: Mapping[str, Mapping[str, int]]
 
     @property
@@ -103,14 +103,14 @@ def compare_files(first: FilePath, second: FilePath, every: bool = False) -> Fil
     return FileComparison(tuple(rows), made.kernels)
 
 
-def signature_rows(name: str, first: Signature, second: Signature) -> Iterator[Difference]:
+def signature_rows(name: str, first: Signature, second: Signature) -> Iterator[FileDifference]:
     """The inputs of two functions by their names, with their types."""
     kinds = [
         {key: f"{dtype}{list(shape)}" for key, (shape, dtype) in zip(each.names, each.inputs, strict=True)}
         for each in (first, second)
     ]
     for key, before, after in _both(*kinds):
-        yield Difference("input", f"{name}: {key}", before, after)
+        yield FileDifference("input", f"{name}: {key}", before, after)
 
 
 T = TypeVar("T")
@@ -129,56 +129,56 @@ class _Comparison:
         self.files, self.every = (first, second), every
         self.kernels: dict[str, dict[str, int]] = {}
 
-    def rows(self) -> Iterator[Difference]:
+    def rows(self) -> Iterator[FileDifference]:
         """All parts in order: what the files say of themselves, then function by function."""
         one, two = (file.manifest for file in self.files)
         for name, before, after in _both(one.made_by, two.made_by):
-            yield Difference("made by", name, before, after)
-        yield Difference("licence", "", one.licence or None, two.licence or None)
+            yield FileDifference("made by", name, before, after)
+        yield FileDifference("licence", "", one.licence or None, two.licence or None)
         for name, before, after in _both(one.metadata, two.metadata):
-            yield Difference("metadata", name, before, after)
-        yield Difference("sequence", "", one.sequence, two.sequence)
-        yield Difference("signed by", "", _signer(self.files[0]), _signer(self.files[1]))
+            yield FileDifference("metadata", name, before, after)
+        yield FileDifference("sequence", "", one.sequence, two.sequence)
+        yield FileDifference("signed by", "", _signer(self.files[0]), _signer(self.files[1]))
         for chip, before, after in _both(*(_sums(each.manifest.plans, each) for each in self.files)):
-            yield Difference("plans", chip, before, after)
+            yield FileDifference("plans", chip, before, after)
         for name, before, after in _both(one.entries, two.entries):
             if before is None or after is None:
-                yield Difference("function", name, *_chips(before, after))
+                yield FileDifference("function", name, *_chips(before, after))
             else:
                 yield from self._function(name, (before, after))
 
-    def _function(self, name: str, facts: tuple[EntryFacts, EntryFacts]) -> Iterator[Difference]:
+    def _function(self, name: str, facts: tuple[EntryFacts, EntryFacts]) -> Iterator[FileDifference]:
         """A function that both have."""
         signatures = [file.signature(each) for file, each in zip(self.files, facts, strict=True)]
         yield from signature_rows(name, *signatures)
         for part, keys in _CALLED.items():
-            yield Difference(part, name, _canonical(facts[0], *keys), _canonical(facts[1], *keys))
-        yield Difference("chip by default", name, facts[0].target, facts[1].target)
+            yield FileDifference(part, name, _canonical(facts[0], *keys), _canonical(facts[1], *keys))
+        yield FileDifference("chip by default", name, facts[0].target, facts[1].target)
         for option, before, after in _both(facts[0].options, facts[1].options):
-            yield Difference("option", f"{name}: {option}", before, after)
+            yield FileDifference("option", f"{name}: {option}", before, after)
         yield from self._open(name, facts)
         graphs = [self._codes(i, each.graph) if each.graph else {} for i, each in enumerate(facts)]
         yield from self._texts("graph level", name, *graphs)
         yield from self._weights(name, facts)
         for chip, before, after in _both(facts[0].npu, facts[1].npu):
             if before is None or after is None:
-                yield Difference("chip", f"{name}: {chip}", before and chip, after and chip)
+                yield FileDifference("chip", f"{name}: {chip}", before and chip, after and chip)
             else:
                 yield from self._on_chip(name, chip, (before, after))
 
-    def _open(self, name: str, facts: tuple[EntryFacts, EntryFacts]) -> Iterator[Difference]:
+    def _open(self, name: str, facts: tuple[EntryFacts, EntryFacts]) -> Iterator[FileDifference]:
         """The open sizes of a function, what it is for them, and its versions, by the SHA-256 of their texts."""
         for what in ("symbols", "constraints"):
             before, after = (json.dumps(each.open[what]) if each.open else None for each in facts)
-            yield Difference("open sizes", f"{name}: {what}", before, after)
+            yield FileDifference("open sizes", f"{name}: {what}", before, after)
         for chip in dict.fromkeys(chip for each in facts for chip in each.chips if each.open):
             tables = ({row["npu"]: row["npu"] for part in ("versions", "alone") for row in each.open[part].get(chip, ())
                        if row.get("npu")} if each.open else {} for each in facts)  # fmt: skip
             for key, before, after in _both(*map(_sums, tables, self.files)):
-                yield Difference("version", f"{name} on {chip}: {key}", before, after)
+                yield FileDifference("version", f"{name} on {chip}: {key}", before, after)
         tables = ({row["graph"]: row["graph"] for row in each.open.get("codes", ())} for each in facts)
         for key, before, after in _both(*map(_sums, tables, self.files)):
-            yield Difference("graph level", f"{name}: {key}", before, after)
+            yield FileDifference("graph level", f"{name}: {key}", before, after)
 
     def _codes(self, which: int, member: str) -> dict[str, str]:
         """Digests of a text: of each kernel, without its name, of all else, which is called `MAIN`, and of the places
@@ -195,16 +195,18 @@ class _Comparison:
         found[PLACES] = digest_of("".join(_PLACE.findall(file.text(member))).encode())
         return found
 
-    def _texts(self, part: str, name: str, first: Mapping[str, str], second: Mapping[str, str]) -> Iterator[Difference]:
+    def _texts(
+        self, part: str, name: str, first: Mapping[str, str], second: Mapping[str, str]
+    ) -> Iterator[FileDifference]:
         """The code of a function without its kernels; its places, where nothing else is other."""
-        yield Difference(part, name, first.get(MAIN), second.get(MAIN))
+        yield FileDifference(part, name, first.get(MAIN), second.get(MAIN))
         own, other = ({key: code for key, code in each.items() if key != PLACES} for each in (first, second))
         if own == other:
-            yield Difference("source lines", f"{name}, {part}", first.get(PLACES), second.get(PLACES))
+            yield FileDifference("source lines", f"{name}, {part}", first.get(PLACES), second.get(PLACES))
 
     # -- weights ---------------------------------------------------------------------------------------------
 
-    def _weights(self, name: str, facts: tuple[EntryFacts, EntryFacts]) -> Iterator[Difference]:
+    def _weights(self, name: str, facts: tuple[EntryFacts, EntryFacts]) -> Iterator[FileDifference]:
         """Values of arguments by their paths; constants of the program by their number among those of one type."""
         constants = _paired(*(_constants(file, each) for file, each in zip(self.files, facts, strict=True)))
         values = [_values(file, each) for file, each in zip(self.files, facts, strict=True)]
@@ -214,11 +216,11 @@ class _Comparison:
             if before is not None and after is not None and before[2] != after[2] and before[:2] == after[:2]:
                 views = [file.stored(each[2]).view for file, each in zip(self.files, (before, after), strict=True)]
                 distance = distance_of(views[0], views[1], before[0], before[1])
-            yield Difference("weights", f"{name}: {key}", _kind(before), _kind(after), distance)
+            yield FileDifference("weights", f"{name}: {key}", _kind(before), _kind(after), distance)
 
     # -- chips -----------------------------------------------------------------------------------------------
 
-    def _on_chip(self, name: str, chip: str, members: tuple[str, str]) -> Iterator[Difference]:
+    def _on_chip(self, name: str, chip: str, members: tuple[str, str]) -> Iterator[FileDifference]:
         """A function on a chip that both have it for."""
         where = f"{name} on {chip}"
         texts = [file.text(member) for file, member in zip(self.files, members, strict=True)]
@@ -227,15 +229,15 @@ class _Comparison:
         codes = [self._codes(i, member) for i, member in enumerate(members)]
         tables = [{key: code for key, code in each.items() if key not in (MAIN, PLACES)} for each in codes]
         pairs = _both(tables[0], _renamed(*tables))
-        kernels = [Difference("kernel", f"{where}: {key}", before, after) for key, before, after in pairs]
+        kernels = [FileDifference("kernel", f"{where}: {key}", before, after) for key, before, after in pairs]
         self.kernels[where] = {state: sum(row.state == state for row in kernels) for state in _STATES}
         yield from kernels
         yield from self._texts("host program", where, *codes)
         launches = [re.findall(r"npu\.launch @([^ ]+)", text) for text in texts]
-        yield Difference("launches", where, len(launches[0]), len(launches[1]))
+        yield FileDifference("launches", where, len(launches[0]), len(launches[1]))
         costs = [self._costs(i, chip, name) for i in range(2)]
         for part, before, after in _both(*costs):
-            yield Difference(part, where, before, after)
+            yield FileDifference(part, where, before, after)
 
     def _costs(self, which: int, chip: str, name: str) -> dict[str, Any]:
         """What the model says of a function: microseconds and joules of a call, and bytes of device memory; why not, in

@@ -11,19 +11,19 @@ from ...dialects.quantized import quantized
 from .moves import inverse, pad, reshape, spread, transpose
 from .quantization import dequantized, quantized_as
 from .values import Value, type_of
-from .writer import Writer
+from .writer import OnnxWriter
 
 _BYTES = ("i8", "ui8")
 
 
-def _operands(op: ContractOp | ConvOp, w: Writer) -> tuple[Value, Value, str]:
+def _operands(op: ContractOp | ConvOp, w: OnnxWriter) -> tuple[Value, Value, str]:
     """The operands as numbers, and the type of their product."""
     made = quantized(op.result.type)
     dtype = made.data.expressed if made is not None else type_of(op.result)[1]
     return _number(op.lhs, w), _number(op.rhs, w), dtype
 
 
-def _number(value: SSAValue, w: Writer) -> Value:
+def _number(value: SSAValue, w: OnnxWriter) -> Value:
     kind, x = quantized(value.type), w.full(value)
     return x if kind is None else dequantized(x, kind.data)
 
@@ -45,7 +45,7 @@ def _typed(a: Value, b: Value, dtype: str) -> tuple[Value, Value]:
     return a, b
 
 
-def contract(op: ContractOp, w: Writer) -> Value:
+def contract(op: ContractOp, w: OnnxWriter) -> Value:
     a, b, dtype = _operands(op, w)
     batch = [(to_ints(op.lhs_batch)), (to_ints(op.rhs_batch))]
     over = [to_ints(op.lhs_contract), to_ints(op.rhs_contract)]
@@ -71,7 +71,7 @@ def contract(op: ContractOp, w: Writer) -> Value:
     return _result(op, reshape(product.cast(dtype), shape))
 
 
-def conv(op: ConvOp, w: Writer) -> Value:
+def conv(op: ConvOp, w: OnnxWriter) -> Value:
     x, kernel, dtype = _operands(op, w)
     layouts = [to_ints(p) for p in (op.lhs_layout, op.rhs_layout, op.out_layout)]
     features, out = layouts[1], layouts[2]

@@ -12,7 +12,7 @@ from ...dialects.graph import ElementwiseOp
 from ...dialects.graph.elementwise import constant_behind
 from .errors import Unsayable
 from .values import Value, type_of
-from .writer import Writer
+from .writer import OnnxWriter
 
 Rule = Callable[..., Value]
 
@@ -46,7 +46,7 @@ NODES: dict[str, str | tuple[str, str]] = {
 COMPARISONS = {"eq": "Equal", "lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual"}
 
 
-def elementwise(op: ElementwiseOp, w: Writer) -> Value:
+def elementwise(op: ElementwiseOp, w: OnnxWriter) -> Value:
     """The nodes of one scalar function. What is repeated in all operands stays so in the result."""
     name, xs = op.FUNCTION.name, [w.small(v) for v in op.operands]
     for x in xs:

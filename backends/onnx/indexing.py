@@ -14,7 +14,7 @@ from .elementwise import combined
 from .moves import along, concat, cut, pad, reshape, transpose
 from .reductions import widened
 from .values import Value, type_of
-from .writer import Writer
+from .writer import OnnxWriter
 
 
 def _clamped(x: Value, last: int | Sequence[int]) -> Value:
@@ -28,7 +28,7 @@ def _clamped(x: Value, last: int | Sequence[int]) -> Value:
     return combined("Max", combined("Min", x, w.constant(most, "i64")), w.number(0, "i64"))
 
 
-def dynamic_slice(op: DynamicSliceOp, w: Writer) -> Value:
+def dynamic_slice(op: DynamicSliceOp, w: OnnxWriter) -> Value:
     x = w.full(op.x)
     for d, (start, n) in enumerate(zip(op.starts, to_ints(op.sizes), strict=True)):
         extent = x.shape[d]
@@ -40,7 +40,7 @@ def dynamic_slice(op: DynamicSliceOp, w: Writer) -> Value:
     return x
 
 
-def dynamic_update_slice(op: DynamicUpdateSliceOp, w: Writer) -> Value:
+def dynamic_update_slice(op: DynamicUpdateSliceOp, w: OnnxWriter) -> Value:
     """The places of the dimensions down to the last one that is not written as a whole, for a ScatterND."""
     x, update = w.full(op.x), w.full(op.update)
     steps = to_ints(op.strides) or (1,) * len(x.shape)
@@ -59,7 +59,7 @@ def dynamic_update_slice(op: DynamicUpdateSliceOp, w: Writer) -> Value:
     return w.node("ScatterND", [x, concat(columns, rank), update], x.shape)
 
 
-def scatter(op: ScatterOp, w: Writer) -> Value:
+def scatter(op: ScatterOp, w: OnnxWriter) -> Value:
     """Rows with an index outside go to one more row, which is cut off."""
     x, index, updates = (w.full(v) for v in op.operands)
     kind, dtype, rows = text(op.kind), x.dtype, x.shape[0]
@@ -77,7 +77,7 @@ def scatter(op: ScatterOp, w: Writer) -> Value:
     return along(made, 0, 0, rows).cast(dtype)
 
 
-def gather(op: GatherOp, w: Writer) -> Value:
+def gather(op: GatherOp, w: OnnxWriter) -> Value:
     """Slices of one dimension by Gather, else by GatherND over all dimensions that have places, with one place for each
     element of a slice along these."""
     x, index = w.full(op.x), w.full(op.indices)

@@ -25,31 +25,31 @@ from .elementwise import elementwise
 from .errors import NotInOnnx, Unsayable
 from .moves import along, concat, cut, pad, reshape, reverse, spread, transpose
 from .values import Value, type_of
-from .writer import CALLED, LEAST_OPSET, Writer
+from .writer import CALLED, LEAST_OPSET, OnnxWriter
 
 if TYPE_CHECKING:
     import onnx
 
-Rule = Callable[[Any, Writer], Value | Sequence[Value | None]]
+Rule = Callable[[Any, OnnxWriter], Value | Sequence[Value | None]]
 
 
 # -- ops without regions ---------------------------------------------------------------------------------------
 
 
-def _constant(op: ops.ConstantOp, w: Writer) -> Value:
+def _constant(op: ops.ConstantOp, w: OnnxWriter) -> Value:
     """One element where all are equal."""
     data = op.value.data
     hint = op.result.name_hint or "constant"
     return w.constant(data.elements().reshape(()) if data.splat else data.array(), type_of(op.result)[1], hint)
 
 
-def _iota(op: ops.IotaOp, w: Writer) -> Value:
+def _iota(op: ops.IotaOp, w: OnnxWriter) -> Value:
     shape, dtype = type_of(op.result)
     dim = integer(op.dim)
     return reshape(w.iota(shape[dim]).cast(dtype), [shape[dim], *(1 for _ in shape[dim + 1 :])])
 
 
-def _broadcast(op: ops.BroadcastOp, w: Writer) -> Value:
+def _broadcast(op: ops.BroadcastOp, w: OnnxWriter) -> Value:
     """No node but that of a Reshape, where dimensions of one element come between others."""
     x, rank = w.small(op.x), len(type_of(op.result)[0])
     if not size(x.shape) or not x.shape:
@@ -64,7 +64,7 @@ def _broadcast(op: ops.BroadcastOp, w: Writer) -> Value:
 def _moved(move: Callable[[Any, Value], Value]) -> Rule:
     """The rule of an op that only moves elements: where all are one, there is nothing to move."""
 
-    def rule(op: Any, w: Writer) -> Value:
+    def rule(op: Any, w: OnnxWriter) -> Value:
         return w.small(op.x) if w.small(op.x).shape == () else move(op, w.full(op.x))
 
     return rule
@@ -74,24 +74,24 @@ def _slice(op: ops.SliceOp, x: Value) -> Value:
     return cut(x, to_ints(op.starts), to_ints(op.limits), to_ints(op.strides))
 
 
-def _pad(op: ops.PadOp, w: Writer) -> Value:
+def _pad(op: ops.PadOp, w: OnnxWriter) -> Value:
     x, value = w.full(op.x), w.full(op.value)
     for d, n in enumerate(to_ints(op.interior)):
         x = spread(x, value, d, n)
     return pad(x, value, to_ints(op.low), to_ints(op.high))
 
 
-def _concat(op: ops.ConcatOp, w: Writer) -> Value:
+def _concat(op: ops.ConcatOp, w: OnnxWriter) -> Value:
     return concat([w.full(p) for p in op.parts], integer(op.dim))
 
 
-def _widen(op: ops.WidenOp, w: Writer) -> Value:
+def _widen(op: ops.WidenOp, w: OnnxWriter) -> Value:
     """With zeros where nothing is defined."""
     x, none = w.full(op.x), [0] * len(type_of(op.x)[0])
     return pad(x, 0, none, [n - d for d, n in zip(x.shape, type_of(op.result)[0], strict=True)])
 
 
-def _place(op: ops.PlaceOp, w: Writer) -> Value:
+def _place(op: ops.PlaceOp, w: OnnxWriter) -> Value:
     """With zeros where nothing is defined."""
     x, (shape, dtype) = w.full(op.x), type_of(op.result)
     dim, start = integer(op.dim), integer(op.start)
@@ -152,7 +152,7 @@ WITHOUT: dict[type[Any], str] = {
 class _ModuleWriter:
     """Writes the functions of one module."""
 
-    def __init__(self, w: Writer):
+    def __init__(self, w: OnnxWriter):
         self.w = w
         self.refused: list[tuple[Operation, str]] = []
 
@@ -372,7 +372,7 @@ def model_of(
         raise NotInOnnx(f"ONNX is written in opsets from {LEAST_OPSET} to {newest}, not {opset}")
     main = find_main(module)
     assert main is not None
-    writer = _ModuleWriter(Writer(opset))
+    writer = _ModuleWriter(OnnxWriter(opset))
     try:
         graph = writer.main(main, inputs, outputs, name, values or {})
     except Unsayable as why:  # of an input

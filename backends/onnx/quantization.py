@@ -13,20 +13,20 @@ from ...dialects.quantized import QuantizedFacts
 from .elementwise import combined
 from .moves import reshape
 from .values import Value
-from .writer import Writer
+from .writer import OnnxWriter
 
 
-def quantize(op: QuantizeOp, w: Writer) -> Value:
+def quantize(op: QuantizeOp, w: OnnxWriter) -> Value:
     scale, zero = (None if v is None else w.full(v) for v in op.scale_and_zero())
     return quantized_as(w.full(op.x), op.kind.data, scale, zero)
 
 
-def dequantize(op: DequantizeOp, w: Writer) -> Value:
+def dequantize(op: DequantizeOp, w: OnnxWriter) -> Value:
     scale, zero = (None if v is None else w.full(v) for v in op.scale_and_zero())
     return dequantized(w.full(op.x), op.kind.data, scale, zero)
 
 
-def requantize(op: RequantizeOp, w: Writer) -> Value:
+def requantize(op: RequantizeOp, w: OnnxWriter) -> Value:
     """In units of the result's scale first, by the quotient of the scales, which is rounded to f32."""
     source, target = op.type_of(op.x).data, op.type_of(op.result).data
     blocks = source.blocks or target.blocks
@@ -41,7 +41,7 @@ def _each(zeros: tuple[int, ...] | None, many: int) -> tuple[int, ...]:
     return zeros if len(zeros) == many else zeros * many
 
 
-def storage(op: StorageOp, w: Writer) -> Value:
+def storage(op: StorageOp, w: OnnxWriter) -> Value:
     return w.small(op.x)
 
 

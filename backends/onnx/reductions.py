@@ -22,7 +22,7 @@ from .elementwise import node_of
 from .errors import Unsayable
 from .moves import along, inverse, pad, reshape, transpose
 from .values import Value, type_of
-from .writer import Writer
+from .writer import OnnxWriter
 
 _REDUCE = {"sum": "ReduceSum", "prod": "ReduceProd", "max": "ReduceMax", "min": "ReduceMin"}
 _OF_TRUTH = {"sum": "ReduceMax", "or": "ReduceMax", "max": "ReduceMax", "prod": "ReduceMin", "and": "ReduceMin",
@@ -34,7 +34,7 @@ def combine(kind: str, x: Value, y: Value) -> Value:
     return node_of(REDUCTION_FUNCTION[kind], x, y)
 
 
-def neutral(kind: str, w: Writer, dtype: str) -> Value:
+def neutral(kind: str, w: OnnxWriter, dtype: str) -> Value:
     return w.number(identity(kind, dtype), dtype)
 
 
@@ -43,7 +43,7 @@ def widened(x: Value, kind: str) -> Value:
     return x.cast("f32") if kind in ("sum", "prod") and is_float(x.dtype) and itemsize(x.dtype) < 4 else x
 
 
-def reduce(op: ReduceOp, w: Writer) -> Value:
+def reduce(op: ReduceOp, w: OnnxWriter) -> Value:
     return reduced(w.full(op.x), text(op.kind), to_ints(op.dims))
 
 
@@ -63,7 +63,7 @@ def reduced(x: Value, kind: str, dims: Sequence[int]) -> Value:
     return reshape(x, shape)
 
 
-def arg_reduce(op: ArgReduceOp, w: Writer) -> list[Value | None]:
+def arg_reduce(op: ArgReduceOp, w: OnnxWriter) -> list[Value | None]:
     x, dim, kind = w.full(op.x), integer(op.dim), text(op.kind)
     shape, (_, index) = [n for d, n in enumerate(x.shape) if d != dim], type_of(op.index)
     value = place = None
@@ -100,7 +100,7 @@ class Pooled:
     values: list[Value]
 
 
-def reduce_window(op: ReduceWindowOp, w: Writer) -> Value:
+def reduce_window(op: ReduceWindowOp, w: OnnxWriter) -> Value:
     x, kind = w.full(op.x), text(op.kind)
     window, strides, dilation, low, high = (
         to_ints(p) for p in (op.window, op.strides, op.dilation, op.low, op.high)
@@ -148,7 +148,7 @@ def _pool(
     return Pooled(perm, [reshape(v, shape) for v in made])
 
 
-def cumulate(op: CumulateOp, w: Writer) -> Value:
+def cumulate(op: CumulateOp, w: OnnxWriter) -> Value:
     return running(w.full(op.x), text(op.kind), integer(op.dim), bool(integer(op.reverse)))
 
 
@@ -163,7 +163,7 @@ def running(x: Value, kind: str, dim: int, reverse: bool) -> Value:
     return windows(pad(x, neutral(kind, w, x.dtype), *ends), kind, dim, x.shape[dim]).cast(dtype)
 
 
-def select_and_scatter(op: SelectAndScatterOp, w: Writer) -> Value:
+def select_and_scatter(op: SelectAndScatterOp, w: OnnxWriter) -> Value:
     """By the places that a MaxPool gives, and a ScatterElements over the flat tensor."""
     x, source = w.full(op.x), w.full(op.source)
     window, strides, low, high = (to_ints(p) for p in (op.window, op.strides, op.low, op.high))
@@ -183,7 +183,7 @@ def select_and_scatter(op: SelectAndScatterOp, w: Writer) -> Value:
 # -- sorts -----------------------------------------------------------------------------------------------------
 
 
-def sort(op: SortOp, w: Writer) -> list[Value | None]:
+def sort(op: SortOp, w: OnnxWriter) -> list[Value | None]:
     """By TopK, which keeps the order of equals: by the least important key first."""
     dim, keep, order = integer(op.dim), op.kept(), op.order()
     shape, _ = type_of(op.xs[0])

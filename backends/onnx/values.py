@@ -18,7 +18,7 @@ from ...dialects.dtypes import StoredAs, dtype_name, shape_in
 from .errors import Unsayable
 
 if TYPE_CHECKING:
-    from .writer import Writer
+    from .writer import OnnxWriter
 
 TYPES: dict[str, str] = {
     "f64": "DOUBLE",
@@ -58,7 +58,7 @@ integers wrap around."""
 class Value:
     """A tensor of the ONNX graph. Arithmetic on values, and with numbers, makes nodes."""
 
-    writer: Writer = field(repr=False, compare=False)
+    writer: OnnxWriter = field(repr=False, compare=False)
     name: str
     shape: tuple[int, ...]
     dtype: str

@@ -31,7 +31,7 @@ CALLED, MATH = "tilewright", "tilewright.math"
 nodes."""
 
 @dataclass
-class Scope:
+class OnnxScope:
     """A graph, a branch, a body of a loop, or a function: its nodes so far, what is known of the types of values, and
     what was made of others already."""
 
@@ -42,7 +42,7 @@ class Scope:
     function: bool = False
 
 
-class Writer:
+class OnnxWriter:
     """Makes the nodes of one model. opset: the version of ONNX's ops."""
 
     def __init__(self, opset: int):
@@ -50,7 +50,7 @@ class Writer:
 
         self.onnx = onnx
         self.opset = opset
-        self.scopes: list[Scope] = [Scope()]
+        self.scopes: list[OnnxScope] = [OnnxScope()]
         self.initializers: list[onnx.TensorProto] = []
         self.functions: dict[tuple[str, str], onnx.FunctionProto] = {}
         self._names: dict[str, int] = {}
@@ -82,23 +82,23 @@ class Writer:
     # -- values ----------------------------------------------------------------------------------------------
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> OnnxScope:
         return self.scopes[-1]
 
     @contextmanager
-    def inner(self) -> Iterator[Scope]:
+    def inner(self) -> Iterator[OnnxScope]:
         """A scope within the one that is open: its values are not seen outside."""
         around = self.scope
-        self.scopes.append(Scope(made=dict(around.made), values=dict(around.values), function=around.function))
+        self.scopes.append(OnnxScope(made=dict(around.made), values=dict(around.values), function=around.function))
         try:
             yield self.scope
         finally:
             self.scopes.pop()
 
     @contextmanager
-    def apart(self) -> Iterator[Scope]:
+    def apart(self) -> Iterator[OnnxScope]:
         """The scope of a function, which sees nothing outside."""
-        kept, self.scopes = (self.scopes, self.place, self.hint), [Scope(function=True)]
+        kept, self.scopes = (self.scopes, self.place, self.hint), [OnnxScope(function=True)]
         self.place = self.hint = ""
         try:
             yield self.scope

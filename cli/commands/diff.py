@@ -10,7 +10,7 @@ from ..help import texts
 from ..secret import add_secret
 
 if TYPE_CHECKING:
-    from ...api.files.comparing import Difference
+    from ...api.files.comparing import FileDifference
 
 MOST_SHOWN = 60
 """Characters of what a file says that are shown."""
@@ -35,7 +35,7 @@ def diff(args: argparse.Namespace) -> int:
     return 0 if found.same else 1
 
 
-def _cells(row: Difference) -> list[str]:
+def _cells(row: FileDifference) -> list[str]:
     shown = ["" if each is None else _shown(row.part, each) for each in (row.before, row.after)]
     if row.distance is not None:
         by = str(row.distance)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...fleet.controller import Controller
     from ...fleet.policy import Policy
     from ...fleet.simulation import Course
-    from ...fleet.stages import Place
+    from ...fleet.stages import DevicePlace
 
 MOST_DEVICES = 100_000
 """Devices that are added or simulated at once, at most."""
@@ -71,15 +71,15 @@ def _add(args: argparse.Namespace) -> int:
     return 0
 
 
-def _places(args: argparse.Namespace) -> list[Place]:
+def _places(args: argparse.Namespace) -> list[DevicePlace]:
     """The devices that are to be added. Raises CliError that names the line."""
-    from ...fleet.stages import Place
+    from ...fleet.stages import DevicePlace
     from ...machine import Machine, MachineError
 
     if (args.csv is None) == (args.name is None) or (args.name is not None and not (args.region and args.chip)):
         raise CliError("fleet add: say NAME --region R --chip C, or --csv FILE.csv")
     if args.csv is None:
-        found = [(str(args.name), Place(str(args.name), str(args.region), str(args.chip)))]
+        found = [(str(args.name), DevicePlace(str(args.name), str(args.region), str(args.chip)))]
     else:
         try:
             rows = csv.reader(io.StringIO(read_plain(args.csv).decode("utf-8-sig")), strict=True)
@@ -89,7 +89,7 @@ def _places(args: argparse.Namespace) -> list[Place]:
             for row in rows:
                 if len(row) != len(COLUMNS):
                     raise CliError(f"{args.csv}, line {rows.line_num}: it has {len(row)} columns, not {len(COLUMNS)}")
-                found.append((f"{args.csv}, line {rows.line_num}", Place(*row)))
+                found.append((f"{args.csv}, line {rows.line_num}", DevicePlace(*row)))
         except (csv.Error, UnicodeDecodeError) as error:
             raise CliError(f"{args.csv}: it is no CSV in UTF-8: {error}") from None
     if len(found) > MOST_DEVICES:
@@ -103,11 +103,11 @@ def _places(args: argparse.Namespace) -> list[Place]:
 
 
 def _rollout(args: argparse.Namespace) -> int:
-    from ...fleet.policy import Groups, share_in
+    from ...fleet.policy import DeviceGroups, share_in
     from ...fleet.releases import Release, make_canary
 
     controller = _controller(args)
-    policy, groups = _policy(args), Groups.of_text(args.groups)
+    policy, groups = _policy(args), DeviceGroups.of_text(args.groups)
     trusted = json.loads(controller.base.setting("trusted"))
     with working(f"reading {args.release}"):
         release = Release.read(args.release, trusted)
@@ -191,9 +191,9 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _agent(args: argparse.Namespace) -> int:
-    from ...fleet.device import Device
+    from ...fleet.device import FleetDevice
 
-    device = Device(args.folder, args.server, args.name, args.trusted, args.token)
+    device = FleetDevice(args.folder, args.server, args.name, args.trusted, args.token)
     try:
         device.serve(threading.Event())
     finally:

@@ -137,7 +137,7 @@ class GraphOp(FormattedOp):
         raise NotImplementedError
 
     def onnx_nodes(self, writer: Any) -> Any:
-        """What stands for the results, or the only one, in an ONNX model (`backends.onnx.writer.Writer`)."""
+        """What stands for the results, or the only one, in an ONNX model (`backends.onnx.writer.OnnxWriter`)."""
         raise NotImplementedError
 
     def flops(self) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.api.files.comparing import CHUNK, Difference, compare_files, distance_of
+from tilewright.api.files.comparing import CHUNK, FileDifference, compare_files, distance_of
 from tilewright.cli.main import main
 from tilewright.modelfile.archive import Archive, Member, write_archive
 from tilewright.modelfile.manifest import MANIFEST, canonical
@@ -44,7 +44,7 @@ def base(program: tw.Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def parts(rows: tuple[Difference, ...]) -> set[tuple[str, str, str]]:
+def parts(rows: tuple[FileDifference, ...]) -> set[tuple[str, str, str]]:
     return {(row.part, row.name, row.state) for row in rows}
 
 

@@ -30,9 +30,9 @@ from fleets import (
 
 from tilewright.fleet.base import FleetBase
 from tilewright.fleet.controller import Controller
-from tilewright.fleet.device import Device
+from tilewright.fleet.device import FleetDevice
 from tilewright.fleet.orders import MOST_BODY, REQUEST, Key, proof, request_text
-from tilewright.fleet.policy import FleetError, Groups
+from tilewright.fleet.policy import DeviceGroups, FleetError
 from tilewright.fleet.releases import Release, digest_of_file, make_canary
 from tilewright.fleet.server import FleetServer
 
@@ -56,14 +56,14 @@ class Site:
         paths = [model_file(self.folder, sequence, self.secret, each) for each in scales]
         release, expected = (Release.read(path, [self.trusted]) for path in paths)
         canary = make_canary(expected, self.canary, None, [CHIP, OTHER_CHIP], None, 0.01)
-        return self.controller.begin(release, QUICK, Groups(), time.time(), canary, self.canary)
+        return self.controller.begin(release, QUICK, DeviceGroups(), time.time(), canary, self.canary)
 
     def forged(self, sequence: int, path: Path) -> int:
         """The same for any file, as who has the server but no key for releases can."""
         sha, size = digest_of_file(path)
         release = Release(sequence, sha, "0" * 64, size, str(path), "0" * 64, (CHIP,), True)
         everybody = replace(QUICK, shares=(1.0,), most_errors=1.0)  # it goes on until all have refused
-        return self.controller.begin(release, everybody, Groups(), time.time())
+        return self.controller.begin(release, everybody, DeviceGroups(), time.time())
 
     def ends(self, rollout: int, state: str) -> None:
         """Waits until a rollout is in a state."""
@@ -81,8 +81,8 @@ class Site:
     def audited(self, what: str) -> list[dict[str, Any]]:
         return [row["about"] for row in self.base.audited() if row["what"] == what]
 
-    def device(self, server: FleetServer, name: str) -> Device:
-        return Device(self.folder / name, server.url, name, self.trusted, self.tokens[name])
+    def device(self, server: FleetServer, name: str) -> FleetDevice:
+        return FleetDevice(self.folder / name, server.url, name, self.trusted, self.tokens[name])
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_a_file_for_another_chip(site: Site) -> None:
     packed.save(path, sign=site.secret, sequence=1)
     release = Release.read(path, [site.trusted])
     with pytest.raises(FleetError, match=f"d0 has {CHIP}, and the file is for {OTHER_CHIP} alone"):
-        site.controller.begin(release, QUICK, Groups(), time.time())
+        site.controller.begin(release, QUICK, DeviceGroups(), time.time())
     with served(site.controller) as server, running(site.device(server, "d0")):
         wait_for(lambda: site.base.rows("SELECT seen FROM devices WHERE name = 'd0'")[0][0] is not None)
         site.forged(1, path)
@@ -310,15 +310,15 @@ def test_enrolment(site: Site) -> None:
         assert asked(server, "POST", "/report", body, **signed(key, "d0", "POST", "/report", body))[0] == 200
         assert enrol("d0", Key.made().public, token)[0] == 401
         with pytest.raises(FleetError, match=r"d1 cannot enrol: this device is not to be enrolled"):
-            Device(site.folder / "d1", server.url, "d1", site.trusted, "wrong")
+            FleetDevice(site.folder / "d1", server.url, "d1", site.trusted, "wrong")
         with pytest.raises(FleetError, match=r"give the --token that fleet add has printed"):
-            Device(site.folder / "d1", server.url, "d1", site.trusted)
+            FleetDevice(site.folder / "d1", server.url, "d1", site.trusted)
         device = site.device(server, "d1")
         with pytest.raises(FleetError, match=r"another agent runs in this folder"):
             site.device(server, "d1")
         device.close()
         with pytest.raises(FleetError, match=r"it is the folder of d1"):
-            Device(site.folder / "d1", server.url, "d2", site.trusted, site.tokens["d2"])
+            FleetDevice(site.folder / "d1", server.url, "d2", site.trusted, site.tokens["d2"])
         (site.folder / "d1" / "state.json").write_text("{}")
         with pytest.raises(FleetError, match=r"its state.json is damaged"):
             site.device(server, "d1")

@@ -31,9 +31,9 @@ from tiering import ALL, later
 
 from tilewright.fleet.base import FleetBase
 from tilewright.fleet.controller import Controller
-from tilewright.fleet.device import Device
+from tilewright.fleet.device import FleetDevice
 from tilewright.fleet.orders import Key
-from tilewright.fleet.policy import Groups, Policy
+from tilewright.fleet.policy import DeviceGroups, Policy
 from tilewright.fleet.releases import Release, make_canary
 
 POLICY = Policy(shares=(0.3, 1.0), soak=5.0, least_reports=1)
@@ -89,7 +89,7 @@ def course(path: Path, at: int, behind: bool) -> tuple[Any, int]:
     for sequence in (1, 2):
         for device in devices:
             device.moods[2] = "its values are off"
-        begun = lambda s=sequence: controller.begin(unread(s), POLICY, Groups(), now[0])  # noqa: E731
+        begun = lambda s=sequence: controller.begin(unread(s), POLICY, DeviceGroups(), now[0])  # noqa: E731
         if not survived(begun) and not controller.base.rows("SELECT 1 FROM rollouts WHERE release = ?", sequence):
             begun()
         for _ in range(9):
@@ -140,7 +140,7 @@ def test_a_device_that_loses_power_at_any_action(tmp_path: Path) -> None:
 
         dying()
         for sequence in (1, 2):
-            controller.begin(unread(sequence), Policy(shares=(1.0,), soak=0.0, least_reports=1), Groups(), now[0])
+            controller.begin(unread(sequence), Policy(shares=(1.0,), soak=0.0, least_reports=1), DeviceGroups(), now[0])
             for _ in range(8):
                 now[0] += 10
                 try:
@@ -190,14 +190,14 @@ def test_processes_that_are_killed(tmp_path: Path) -> None:
         return subprocess.Popen(line, env=environment)
 
     server, other = serve(), be_device()
-    device = Device(tmp_path / "d0", f"http://127.0.0.1:{port}", "d0", trusted, tokens["d0"])
+    device = FleetDevice(tmp_path / "d0", f"http://127.0.0.1:{port}", "d0", trusted, tokens["d0"])
     with running(device, 0.2):
         try:
             wait_for(partial(base.rows, "SELECT 1 FROM devices WHERE name = 'd1' AND seen > 0"), 120)
             for sequence in (1, 2):
                 release = Release.read(model_file(tmp_path, sequence, secret), [trusted])
                 made = make_canary(release, canary, None, [CHIP], None, 0.01)
-                rollout = controller.begin(release, QUICK, Groups(), time.time(), made, canary)
+                rollout = controller.begin(release, QUICK, DeviceGroups(), time.time(), made, canary)
                 for _ in range(2):
                     time.sleep(draw.uniform(0.1, 2.0))
                     kill(server)

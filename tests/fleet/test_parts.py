@@ -27,10 +27,10 @@ from tilewright.fleet.judging import (
     percentile,
     step,
 )
-from tilewright.fleet.orders import ORDER, Key, Order, is_signed
-from tilewright.fleet.policy import FleetError, Groups, Policy, factor_in, share_in, shares_in
+from tilewright.fleet.orders import ORDER, FleetOrder, Key, is_signed
+from tilewright.fleet.policy import DeviceGroups, FleetError, Policy, factor_in, share_in, shares_in
 from tilewright.fleet.releases import CanaryRun, Release, make_canary
-from tilewright.fleet.stages import Place, stage_sizes, stages_of
+from tilewright.fleet.stages import DevicePlace, stage_sizes, stages_of
 
 POLICY = Policy()
 
@@ -41,7 +41,7 @@ POLICY = Policy()
 @given(st.integers(1, 300), st.integers(1, 4), st.integers(1, 3), st.integers(0, 99))
 @examples(100)
 def test_stages_are_spread(count: int, regions: int, chips: int, key: int) -> None:
-    places = [Place(f"d{n}", f"r{n % regions}", f"c{n % 7 % chips}") for n in range(count)]
+    places = [DevicePlace(f"d{n}", f"r{n % regions}", f"c{n % 7 % chips}") for n in range(count)]
     stages = stages_of(places, POLICY.shares, str(key))
     assert stages == stages_of(reversed(places), POLICY.shares, str(key))
     strata = Counter(place[1:] for place in places)
@@ -54,7 +54,7 @@ def test_stages_are_spread(count: int, regions: int, chips: int, key: int) -> No
 
 
 def test_other_devices_come_first_each_time() -> None:
-    places = [Place(f"d{n}", "eu", CHIP) for n in range(1000)]
+    places = [DevicePlace(f"d{n}", "eu", CHIP) for n in range(1000)]
     first = [{n for n, stage in stages_of(places, POLICY.shares, str(key)).items() if not stage} for key in range(30)]
     assert all(len(names) == 10 for names in first) and len(set.union(*first)) > 240
     silent = {place.name for place in places[:900]}
@@ -123,7 +123,7 @@ def test_percentiles(values: list[float], share: float) -> None:
 def test_amounts() -> None:
     assert shares_in("1%,10%,0.5,100%") == (0.01, 0.1, 0.5, 1.0)
     assert factor_in("1.2x", "") == factor_in("1.2", "") == 1.2
-    assert Groups.of_text("region=eu,chip=a-1,region=us") == Groups(("eu", "us"), ("a-1",))
+    assert DeviceGroups.of_text("region=eu,chip=a-1,region=us") == DeviceGroups(("eu", "us"), ("a-1",))
     for text in ("", "x%", "101%", "-1%", "nan", "inf%"):
         with pytest.raises(FleetError, match="is not a share such as 1%"):
             share_in(text, "--loss")
@@ -132,7 +132,7 @@ def test_amounts() -> None:
             factor_in(text, "--most-latency")
     for text in ("eu", "region=", "region=a b", "name=x"):
         with pytest.raises(FleetError, match="say region=NAME or chip=NAME"):
-            Groups.of_text(text)
+            DeviceGroups.of_text(text)
     for shares in ((), (0.0, 1.0), (0.5, 0.5, 1.0), (0.5, 0.1, 1.0), (0.5,)):
         with pytest.raises(FleetError, match="stage"):
             Policy(shares=shares).check()
@@ -145,7 +145,7 @@ def test_amounts() -> None:
 
 def test_orders_are_signed() -> None:
     key, other = Key.of_seed(bytes(32)), Key.of_seed(bytes([1] * 32))
-    order = Order("install", 1, "d0", Groups(("eu",)), 0, 2, "0" * 64, 9, None, None, False, 5.0)
+    order = FleetOrder("install", 1, "d0", DeviceGroups(("eu",)), 0, 2, "0" * 64, 9, None, None, False, 5.0)
     body = order.to_bytes()
     signature = key.sign(ORDER, body)
     assert is_signed(key.public, signature, ORDER, body)
@@ -156,7 +156,7 @@ def test_orders_are_signed() -> None:
         assert not is_signed(key.public, signature, ORDER, body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :])
     for bad in (b"", b"{}", b"[]", b"[" * 9000, body.replace(b"install", b"explode"), body.replace(b":", b": ", 1)):
         with pytest.raises(FleetError, match="the order is none"):
-            Order.of_bytes(bad)
+            FleetOrder.of_bytes(bad)
 
 
 # -- the database ------------------------------------------------------------------------------------------------
@@ -223,9 +223,9 @@ def test_what_is_undone_leaves_nothing() -> None:
         controller.add([place(0), place(1), place(0)], 0.0)
     for name in ("", "a b", "../x", "x" * 65, "é"):
         with pytest.raises(FleetError, match="cannot be the name"):
-            controller.add([place(0), Place(name, "eu", CHIP)], 0.0)
+            controller.add([place(0), DevicePlace(name, "eu", CHIP)], 0.0)
     with pytest.raises(FleetError, match="cannot be the region of d1"):
-        controller.add([Place("d1", "e u", CHIP)], 0.0)
+        controller.add([DevicePlace("d1", "e u", CHIP)], 0.0)
     assert not base.rows("SELECT * FROM devices") and not base.audited()
 
 
@@ -238,7 +238,7 @@ def test_what_is_rolled_out(tmp_path: Path) -> None:
     controller = Controller(base, Key.of_seed(bytes(32)))
 
     def begin(release: Release, groups: str = "", force: bool = False) -> int:
-        return controller.begin(release, POLICY, Groups.of_text(groups), 0.0, force=force)
+        return controller.begin(release, POLICY, DeviceGroups.of_text(groups), 0.0, force=force)
 
     with pytest.raises(FleetError, match="no device is in these groups"):
         begin(unread(5))

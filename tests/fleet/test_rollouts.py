@@ -19,11 +19,11 @@ from hypothesis.stateful import (
 )
 from tiering import examples
 
-from tilewright.fleet.agent import AgentState, Slot, refusal
+from tilewright.fleet.agent import AgentSlot, AgentState, refusal
 from tilewright.fleet.base import MEMORY, FleetBase
 from tilewright.fleet.controller import Controller
-from tilewright.fleet.orders import INSTALL, ROLLBACK, VALID, Key, Order
-from tilewright.fleet.policy import FleetError, Groups, Policy
+from tilewright.fleet.orders import INSTALL, ROLLBACK, VALID, FleetOrder, Key
+from tilewright.fleet.policy import DeviceGroups, FleetError, Policy
 from tilewright.fleet.reports import Log
 from tilewright.fleet.stages import stage_sizes
 
@@ -31,7 +31,7 @@ DEVICES = 12
 POLICY = Policy(shares=(0.1, 0.4, 1.0), soak=5.0, least_reports=1)
 MOODS = ("", "", "", "its values are off", "crash")
 NUMBERS = st.integers(0, DEVICES - 1)
-GROUPS = st.sampled_from([Groups(), Groups(("eu",)), Groups(("us",)), Groups(chips=(CHIP,))])
+GROUPS = st.sampled_from([DeviceGroups(), DeviceGroups(("eu",)), DeviceGroups(("us",)), DeviceGroups(chips=(CHIP,))])
 
 
 class FleetMachine(RuleBasedStateMachine):
@@ -65,7 +65,7 @@ class FleetMachine(RuleBasedStateMachine):
             device.controller = self.controller
 
     @rule(groups=GROUPS, mood=st.sampled_from(MOODS))
-    def release(self, groups: Groups, mood: str) -> None:
+    def release(self, groups: DeviceGroups, mood: str) -> None:
         for device in self.devices:
             device.moods[self.sequence + 1] = mood
         try:
@@ -77,7 +77,7 @@ class FleetMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.sequence > 0)
     @rule(back=st.integers(0, 3), groups=GROUPS, force=st.booleans())
-    def release_again(self, back: int, groups: Groups, force: bool) -> None:
+    def release_again(self, back: int, groups: DeviceGroups, force: bool) -> None:
         sequence = max(1, self.sequence - back)
         gone = self.withdrawn()
         try:
@@ -171,10 +171,10 @@ def test_anything_may_happen() -> None:
 # -- what a device obeys ---------------------------------------------------------------------------------------
 
 OLD, NOW = (
-    Order(INSTALL, number, "d0", Groups(), 0, number, f"{number:064x}", 1000, None, None, False, 1e9)
+    FleetOrder(INSTALL, number, "d0", DeviceGroups(), 0, number, f"{number:064x}", 1000, None, None, False, 1e9)
     for number in (4, 5)
 )
-STATE = AgentState("d0", "eu", CHIP, (Slot(OLD), Slot(NOW)), 1, floor=5, done=9, left=(6,))
+STATE = AgentState("d0", "eu", CHIP, (AgentSlot(OLD), AgentSlot(NOW)), 1, floor=5, done=9, left=(6,))
 NEXT = replace(NOW, number=10, target=7)
 BACK = replace(NOW, kind=ROLLBACK, number=10, device="", source=5, target=4)
 
@@ -185,8 +185,8 @@ BACK = replace(NOW, kind=ROLLBACK, number=10, device="", source=5, target=4)
         (NEXT, ""),
         (replace(NEXT, valid=10.0), "too old"),
         (replace(NEXT, device="d1"), "for other devices"),
-        (replace(NEXT, groups=Groups(("us",))), "for other devices"),
-        (replace(NEXT, groups=Groups(chips=("ascend-910b1",))), "for other devices"),
+        (replace(NEXT, groups=DeviceGroups(("us",))), "for other devices"),
+        (replace(NEXT, groups=DeviceGroups(chips=("ascend-910b1",))), "for other devices"),
         (replace(NEXT, device=""), "no device in particular"),
         (replace(NEXT, target=5), "release 5 is below 6"),
         (replace(NEXT, target=4), "release 4 is below 6"),
@@ -197,14 +197,14 @@ BACK = replace(NOW, kind=ROLLBACK, number=10, device="", source=5, target=4)
         (replace(BACK, source=6), "leads from 6 to 4, and 5 runs"),
         (replace(BACK, target=5), "leads from 5 to 5"),
         (replace(BACK, target=9), "leads from 5 to 9"),
-        (replace(BACK, groups=Groups(("us",))), "for other devices"),
+        (replace(BACK, groups=DeviceGroups(("us",))), "for other devices"),
         (replace(BACK, valid=10.0), "too old"),
     ],
 )
-def test_what_a_device_obeys(order: Order, why: str) -> None:
+def test_what_a_device_obeys(order: FleetOrder, why: str) -> None:
     said = refusal(STATE, order, 1000.0)
     assert why in said if why else said == ""
-    assert Order.of_bytes(order.to_bytes()) == order
+    assert FleetOrder.of_bytes(order.to_bytes()) == order
     assert AgentState.of_json(STATE.to_json()) == STATE
 
 
@@ -217,7 +217,7 @@ def test_a_release_that_does_not_come_up() -> None:
     device.report()
     for sequence, mood in ((1, ""), (2, "crash"), (3, "its values are off"), (4, "")):
         device.moods[sequence] = mood
-        controller.begin(unread(sequence), replace(POLICY, shares=(1.0,)), Groups(), now[0])
+        controller.begin(unread(sequence), replace(POLICY, shares=(1.0,)), DeviceGroups(), now[0])
         for _ in range(8):
             now[0] += 10
             device.report()
@@ -231,9 +231,9 @@ def test_a_release_that_does_not_come_up() -> None:
         device.report()
     assert device.state.running == 1 and device.state.left == (4,) and device.state.floor == 1
     with pytest.raises(FleetError, match=r"release 4 was rolled back: --force offers it again"):
-        controller.begin(unread(4), POLICY, Groups(), now[0])
+        controller.begin(unread(4), POLICY, DeviceGroups(), now[0])
     controller.tick(now[0])
-    controller.begin(unread(4), POLICY, Groups(), now[0], force=True)
+    controller.begin(unread(4), POLICY, DeviceGroups(), now[0], force=True)
     for _ in range(3):
         now[0] += 10
         device.report()
@@ -246,7 +246,7 @@ def test_a_new_release_without_contact_is_left() -> None:
     controller.add([place(0)], 0.0)
     device = Stepped(place(0), controller, lambda: now[0])
     for sequence in (1, 2):
-        controller.begin(unread(sequence), replace(POLICY, shares=(1.0,), soak=0.0), Groups(), now[0])
+        controller.begin(unread(sequence), replace(POLICY, shares=(1.0,), soak=0.0), DeviceGroups(), now[0])
         for number in range(6):
             now[0] += 10
             device.report("request" if sequence == 2 and number else "")
@@ -265,7 +265,7 @@ def test_a_release_that_goes_down_later() -> None:
     controller.add([place(0)], 0.0)
     device = Stepped(place(0), controller, lambda: now[0])
     for sequence in (1, 2):
-        controller.begin(unread(sequence), replace(POLICY, shares=(1.0,), soak=0.0), Groups(), now[0])
+        controller.begin(unread(sequence), replace(POLICY, shares=(1.0,), soak=0.0), DeviceGroups(), now[0])
         for _ in range(8):
             now[0] += 10
             device.report()

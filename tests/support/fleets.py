@@ -16,15 +16,15 @@ from cryptography.hazmat.primitives import serialization as forms
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 import tilewright as tw
-from tilewright.fleet.agent import AgentState, Fetch, Outside, Save, Send, Try, Work, agent
+from tilewright.fleet.agent import AgentOutside, AgentState, AgentWork, Fetch, Save, Send, Try, agent
 from tilewright.fleet.controller import Controller
-from tilewright.fleet.device import Device
-from tilewright.fleet.orders import Order
+from tilewright.fleet.device import FleetDevice
+from tilewright.fleet.orders import FleetOrder
 from tilewright.fleet.policy import Policy
 from tilewright.fleet.releases import Release
-from tilewright.fleet.reports import Log, Report
+from tilewright.fleet.reports import DeviceReport, Log
 from tilewright.fleet.server import FleetServer
-from tilewright.fleet.stages import Place
+from tilewright.fleet.stages import DevicePlace
 
 CHIP, OTHER_CHIP = "ascend-310p3", "ascend-910b1"
 QUICK = Policy(shares=(0.34, 1.0), soak=0.2, heartbeat=20.0, least_reports=1)
@@ -62,9 +62,9 @@ def canary_file(folder: Path) -> Path:
     return path
 
 
-def place(number: int, chip: str = CHIP) -> Place:
+def place(number: int, chip: str = CHIP) -> DevicePlace:
     """A device of eu or us."""
-    return Place(f"d{number}", ("eu", "us")[number % 2], chip)
+    return DevicePlace(f"d{number}", ("eu", "us")[number % 2], chip)
 
 
 def unread(sequence: int) -> Release:
@@ -86,7 +86,7 @@ def served(controller: Controller, interval: float = 0.05) -> Iterator[FleetServ
 
 
 @contextmanager
-def running(device: Device, poll: float = 0.05) -> Iterator[Device]:
+def running(device: FleetDevice, poll: float = 0.05) -> Iterator[FleetDevice]:
     """A device in a thread."""
     stop = threading.Event()
     thread = threading.Thread(target=device.serve, args=(stop, poll))
@@ -112,17 +112,17 @@ class Stepped:
     """A device that is driven by hand, one report at a time; what it saves goes through JSON. moods: what releases do
     there, "" for good ones, what is wrong with their values, or "crash"."""
 
-    def __init__(self, place: Place, controller: Controller, clock: Callable[[], float]) -> None:
+    def __init__(self, place: DevicePlace, controller: Controller, clock: Callable[[], float]) -> None:
         self.controller, self.clock = controller, clock
         self.saved = AgentState(*place).to_json()
         self.moods: dict[int, str] = {}
         self.log = Log(100, 0, 10.0)
-        self.orders: list[Order] = []
+        self.orders: list[FleetOrder] = []
         self.start()
 
     def start(self) -> None:
         """It comes up, from what it has saved."""
-        out = Outside(self.controller.key.public, self.clock, Random(0))
+        out = AgentOutside(self.controller.key.public, self.clock, Random(0))
         self.steps, self.result = agent(AgentState.of_json(self.saved), out, 10.0), None
 
     @property
@@ -145,13 +145,13 @@ class Stepped:
                     if self.result == "crash":
                         self.start()
                         return
-                case Work():
+                case AgentWork():
                     self.result = self.log if self.state.running else None
                 case Send(said):
                     if lost != "request":
-                        report = Report.of_json(json.loads(json.dumps(said.to_json())))
+                        report = DeviceReport.of_json(json.loads(json.dumps(said.to_json())))
                         answer = self.controller.report(self.state.name, report, self.clock())
                         self.result = None if lost else answer.to_json()
                         if answer.order is not None:
-                            self.orders.append(Order.of_bytes(answer.order[0]))
+                            self.orders.append(FleetOrder.of_bytes(answer.order[0]))
                     return
