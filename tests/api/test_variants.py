@@ -150,3 +150,11 @@ def test_what_the_guards_mean_is_asked_for() -> None:
     assert isinstance(program, tw.DynamicProgram)
     with pytest.raises(tw.CompileError, match=r"^dense is not made of variants: compile a tw\.variants$"):
         program.choice(b=1, s=2)
+
+
+def test_a_guard_of_what_sizes_are_not() -> None:
+    """Within a function: no size of the range is the one that the guard leaves out."""
+    chosen = tw.variants([("n != 4", lambda x: x + 1), (None, lambda x: x + 2)], dims="n")
+    (n,) = jax.export.symbolic_shape("n", constraints=["n >= 5"])
+    program = tw.compile(lambda x: chosen(x), jax.ShapeDtypeStruct((n,), "float32"))
+    assert program(np.zeros(7, np.float32))[0] == 1
