@@ -20,19 +20,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...api.files.names import named_file
-from ...api.program import Program
-from ...api.sizes.dynamic import DynamicProgram
-from ..build import closed, compiled, parse_sizes, user_of
 from ..common import CliError, print_json, table, tell, working
-from ..source import source_of, user_code
 
 if TYPE_CHECKING:
+    from ...api.program import Program
     from ...serving import Arrivals, ServiceReport
 
 
 def serve_sim(args: argparse.Namespace) -> int:
     """Prints what each policy gives; 1 where none keeps the goal."""
     from ...serving import Arrivals, BatchPolicy, LatencyGoal, ServingError, simulate
+    from ..build import parse_sizes, user_of
+    from ..source import source_of, user_code
 
     try:
         policies = [BatchPolicy.of(text) for text in args.policy or ["none"]]
@@ -73,6 +72,10 @@ def _show(args: argparse.Namespace, found: ServiceReport, target: str) -> None:
 
 def _programs(args: argparse.Namespace, arrivals: Arrivals) -> tuple[Any, str]:
     """What `simulate` takes, and the chip. Raises CliError."""
+    from ...api.sizes.dynamic import DynamicProgram
+    from ..build import closed
+    from ..source import source_of
+
     named = named_file(args.source)
     if args.entry:
         programs = {
@@ -91,6 +94,9 @@ def _programs(args: argparse.Namespace, arrivals: Arrivals) -> tuple[Any, str]:
 
 
 def _program(args: argparse.Namespace, source: str) -> Program:
+    from ..build import compiled
+    from ..source import source_of
+
     given = argparse.Namespace(**{**vars(args), "source": source})
     return compiled(given, source_of(given))[0]
 

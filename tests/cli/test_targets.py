@@ -74,7 +74,7 @@ def test_several_chips_side_by_side(model: str, capsys: pytest.CaptureFixture[st
     found = json.loads(capsys.readouterr().out)["reports"]
     assert [r["target"] for r in found] == chips.split(",")
     assert main(["run", model, "--target", chips]) == 1
-    assert "report alone takes several chips" in capsys.readouterr().err
+    assert "several chips are for report" in capsys.readouterr().err
     assert main(["report", model, "--target", "ascend-910b1,ascend-31"]) == 1
     assert "did you mean" in capsys.readouterr().err
 

@@ -30,7 +30,7 @@ from tilewright.passes.lower.chains.attention_choice import AttentionChoice
 
 from .test_fuzz import options
 
-SPELLINGS, STACKS = (400, 300) if ALL else (42, 100)
+SPELLINGS, STACKS = (400, 300) if ALL else (14, 60)
 """Programs of the samples, from seed 0 on."""
 
 

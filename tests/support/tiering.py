@@ -40,11 +40,11 @@ LONGEST = 0.25
 """Processor seconds that the cases of a test take together in the first tier at most, as recorded, where it has several
 cases."""
 
-SLOW = 0.8
+SLOW = 0.65
 """Processor seconds from which on a test, all of whose cases take longer, is left to the second tier."""
 
 EACH_FILE = 2
-VERY_SLOW = 3.0
+VERY_SLOW = 2.0
 """So many tests of a file, the shortest ones, are in the first tier even where they take up to so many seconds: each
 file is about something that no other is about."""
 
