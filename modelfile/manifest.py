@@ -134,11 +134,7 @@ class Manifest:
     @staticmethod
     def of_bytes(content: bytes) -> Manifest:
         """The manifest of a file. Raises ManifestError."""
-        try:
-            said = json.loads(content)
-        except (ValueError, RecursionError):
-            raise ManifestError("its manifest is no JSON") from None
-        found = JsonTable("its manifest", said)
+        found = JsonTable.of_bytes("its manifest", content)
         if found.of("format", str) != FORMAT:
             raise ManifestError("it is no model file of Tilewright")
         version = found.of("version", int)
@@ -223,6 +219,15 @@ class JsonTable:
         if not isinstance(said, dict):
             raise ManifestError(f"{what} is no table")
         self.what, self.said = what, said
+
+    @staticmethod
+    def of_bytes(what: str, content: bytes) -> JsonTable:
+        """The table in a text. Raises ManifestError."""
+        try:
+            said = json.loads(content)
+        except (ValueError, RecursionError):
+            raise ManifestError(f"{what} is no JSON") from None
+        return JsonTable(what, said)
 
     def of(self, name: str, kind: type, otherwise: Any = None) -> Any:
         """A field. Raises ManifestError where it is of another type, or not there unless there is a value for that."""

@@ -8,7 +8,6 @@ plain manifest outside of them has their sizes and hashes, and no word of what t
 from __future__ import annotations
 
 import hmac
-import json
 import mmap
 import struct
 from collections.abc import Iterator, Sequence
@@ -88,16 +87,12 @@ class Seal:
     @staticmethod
     def of_bytes(content: bytes) -> Seal:
         """The plain manifest of a file. Raises ManifestError."""
-        try:
-            said = json.loads(content)
-        except (ValueError, RecursionError):
-            raise ManifestError("its manifest is no JSON") from None
-        found = JsonTable("its manifest", said)
+        found = JsonTable.of_bytes("its manifest", content)
         if found.of("format", str) != FORMAT:
             raise ManifestError("it is no sealed model file of Tilewright")
         for field, known in (("version", VERSION), ("cipher", CIPHER)):
             if found.of(field, type(known)) != known:
-                raise ManifestError(f"its {field} is {str(said[field])[:80]}, and this Tilewright reads {known}")
+                raise ManifestError(f"its {field} is {str(found.said[field])[:80]}, and this Tilewright reads {known}")
         listed: list[Any] = found.of("members", list)
         tables = [JsonTable("a member of its manifest", each) for each in listed]
         members = [MemberFacts(table.of("size", int), table.of("sha256", str)) for table in tables]
