@@ -179,8 +179,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         "",
         f"{many} kernels; {total / max(plans, 1):.2%} evaluations for all plans together, "
         f"{statistics.median(large or [0]):.2%} median and {max(large or [0]):.2%} at most for the {len(large)} with "
-        f"{LARGE:,} plans or more; "
-        f"{statistics.median(speeds):,.0f} plans priced in a processor second, median.",
+        f"{LARGE:,}",
+        f"plans or more; {statistics.median(speeds):,.0f} plans priced in a processor second, median.",
     ]
     print(*lines, sep="\n")
     if args.page:
