@@ -111,6 +111,8 @@ class _Writer:
     def __init__(self) -> None:
         self.texts: dict[str, Member] = {}
         """Members that are texts, by the SHA-256 of these: equal ones are one."""
+        self.names: set[str] = set()
+        """What these members are called."""
         self.tensors: dict[str, Tensor] = {}
         self.plans: dict[str, list[Entry]] = {}
         """Plans by the chips that they are for."""
@@ -217,8 +219,14 @@ class _Writer:
         return self._member(member, text.encode())
 
     def _member(self, member: str, content: bytes) -> str:
-        """Keeps a member; the name of the one with these bytes."""
-        return self.texts.setdefault(digest_of(content), Member.of(member, content)).name
+        """Keeps a member; the name of the one with these bytes. One whose name another has gets a longer one."""
+        digest = digest_of(content)
+        if digest not in self.texts:
+            while member in self.names:
+                member += "+"
+            self.names.add(member)
+            self.texts[digest] = Member.of(member, content)
+        return self.texts[digest].name
 
     def known_plans(self) -> dict[str, str]:
         """Keeps the plans of each chip that has some; the names of their members."""

@@ -134,3 +134,14 @@ def test_hostile_manifests(tmp_path: Path, change: dict[str, Any], said: str) ->
     write_archive(tmp_path / "n.twm", [Member.of(name, content) for name, content in members.items()])
     with pytest.raises(tw.ModelFileError, match=said):
         tw.load(tmp_path / "n.twm")
+
+
+def test_functions_whose_members_would_have_one_name(tmp_path: Path) -> None:
+    """`f` for one row, and `f_1`: another text, whose member is called otherwise."""
+    open_, closed = opened(), tw.compile(lambda x: x * 3, np.ones(5, np.float32))
+    open_.at(b=1)
+    tw.save({"f": open_, "f_1": closed}, tmp_path / "m.twm")
+    ModelFile(tmp_path / "m.twm").check_whole()
+    np.testing.assert_array_equal(tw.load(tmp_path / "m.twm", entry="f_1")(np.ones(5, np.float32)), np.full(5, 3))
+    found = tw.load(tmp_path / "m.twm", entry="f")(PARAMS, rows(1))
+    np.testing.assert_array_equal(found["y"], open_(PARAMS, rows(1))["y"])
