@@ -31,7 +31,7 @@ from .files.reading import ModelFile
 from .onnx_sources import resolved
 from .options import Options
 from .packing import PackedProgram, compile_packed
-from .prepared import prepared
+from .prepared import compile_prepared, prepared
 from .program import Lowering, Program, compile_source, run_passes
 from .quantized import module_values
 from .sizes.dynamic import DynamicProgram, OpenSource
@@ -157,19 +157,14 @@ def _of_file(lowering: Lowering, path: Path, entry: str | None, target: str | No
         if facts.open:
             return _open_program(lowering, open_source_in(file, name, facts, None), target, options)
         origin = file.portable(name, facts, "with other options")
-    return compile_source(lowering, prepared(origin, options, target), target, options)
+    return compile_prepared(lowering, target, options, origin)
 
 
 def _open_program(lowering: Lowering, origin: OpenSource, target: str | None, options: Options) -> Program:
     """A program with open sizes."""
     if options.weights is not None:
         return compile_open_packed(lowering, origin, target, options)
-    return DynamicProgram(origin, partial(_version, lowering, target, options), target, options)
-
-
-def _version(lowering: Lowering, target: str | None, options: Options, origin: Source) -> Program:
-    """The version of a program with open dimensions for the sizes that `origin` is for."""
-    return compile_source(lowering, prepared(origin, options, target), target, options)
+    return DynamicProgram(origin, partial(compile_prepared, lowering, target, options), target, options)
 
 
 def _are_stages(given: object) -> bool:

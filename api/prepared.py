@@ -15,6 +15,7 @@ from ..support.winograd import parse_winograd, winograd_text
 from .arguments.donation import donate_inputs
 from .arguments.signature import Signature
 from .options import Options
+from .program import Lowering, Program, compile_source
 from .quantized import quantized_source
 from .sources import Source, entry_of
 
@@ -26,6 +27,11 @@ def prepared(origin: Source, options: Options, target: str | None) -> Source:
     if options.quantization is None:
         return _naming(donating) if parse_winograd(winograd_text(options.winograd)).named else donating
     return quantized_source(donating, options.quantization, options.weight_patterns, target)
+
+
+def compile_prepared(lowering: Lowering, target: str | None, options: Options, origin: Source) -> Program:
+    """Compiles a source with what options do to it before. Raises CompileError."""
+    return compile_source(lowering, prepared(origin, options, target), target, options)
 
 
 def _donating(origin: Source, options: Options) -> Source:

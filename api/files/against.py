@@ -26,7 +26,7 @@ from ..program import Program
 from ..sizes.sources import sized_origin
 from ..source import Source
 from ..sources import as_compile_error, called, main_results
-from .loading import load
+from .loading import program_of
 from .names import named_file
 from .reading import ModelFile
 
@@ -87,7 +87,8 @@ def verify_file(
             cannot be compiled.
         OSError: A file cannot be read.
     """
-    file, program = ModelFile(path), load(path, target, entry)
+    file = ModelFile(path)
+    program = program_of(file, target, entry)
     name, facts = file.entry(entry)
     taken = _Taken.of(f"{path}:{name}", file.signature(facts))
     with as_compile_error(), collector_paused():
@@ -236,7 +237,7 @@ class _Golden:
 def _golden(source: Any, args: Sequence[Any], taken: _Taken, draw: Draw | None) -> _Golden:
     """Raises CompileError for what is no source, and ModelFileError."""
     if (named := named_file(source)) is not None:
-        return _golden_file(str(source), load(named[0], entry=named[1]), taken, draw)
+        return _golden_file(str(source), program_of(ModelFile(named[0]), entry=named[1]), taken, draw)
     source, args, kwargs = resolved(source, args, {})
     if callable(source):
         args = _filled(source, args, taken, draw)

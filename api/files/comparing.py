@@ -25,7 +25,7 @@ from ...support.files import FilePath
 from ..arguments.signature import Signature
 from .loading import program_of
 from .reading import ModelFile
-from .trees import structure_of
+from .signatures import Weight
 
 State = Literal["same", "changed", "added", "removed"]
 
@@ -209,7 +209,7 @@ class _Comparison:
     def _weights(self, name: str, facts: tuple[EntryFacts, EntryFacts]) -> Iterator[FileDifference]:
         """Values of arguments by their paths; constants of the program by their number among those of one type."""
         constants = _paired(*(_constants(file, each) for file, each in zip(self.files, facts, strict=True)))
-        values = [_values(file, each) for file, each in zip(self.files, facts, strict=True)]
+        values = [file.values(each) for file, each in zip(self.files, facts, strict=True)]
         tables = [{**own, **further} for own, further in zip(values, constants, strict=True)]
         for key, before, after in _both(*tables):
             distance = None
@@ -268,30 +268,9 @@ def _renamed(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, s
     return found
 
 
-Weight = tuple[str, tuple[int, ...], str]
-"""Element type, shape and SHA-256."""
-
-
 def _kind(weight: Weight | None) -> str | None:
     """The type of a weight, and its SHA-256."""
     return None if weight is None else f"{weight[0]}{list(weight[1])} {weight[2]}"
-
-
-def _values(file: ModelFile, facts: EntryFacts) -> dict[str, Weight]:
-    """The values of arguments by their paths. Raises ModelFileError."""
-    import jax
-
-    found: dict[str, Weight] = {}
-    try:
-        for name, said in facts.signature["defaults"].items():
-            value = jax.tree.unflatten(structure_of(said["tree"]), range(len(said["leaves"])))
-            paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(value)]
-            for path, (shape, dtype, key) in zip(paths, said["leaves"], strict=True):
-                numpy_dtype(dtype)  # which there has to be, as there has to be the weight
-                found[f"{name}{path}"] = (dtype, tuple(map(int, shape)), file.stored(key).key)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise file.archive.error(f"what a function takes cannot be read: {error}") from None
-    return found
 
 
 def _constants(file: ModelFile, facts: EntryFacts) -> list[Weight]:

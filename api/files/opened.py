@@ -20,8 +20,8 @@ from ...passes.templates import PLANNED, NoTemplate, Template
 from ..arguments.signature import Signature
 from ..kept import Extras, version_of
 from ..options import Options
-from ..prepared import prepared
-from ..program import Program, compile_source, run_passes
+from ..prepared import compile_prepared
+from ..program import Program, run_passes
 from ..sizes.codes import OpenCode, code_in
 from ..sizes.dynamic import DynamicProgram, OpenSource
 from ..sizes.templates import ForAllSizes, Key, Ranges, Versions
@@ -34,14 +34,14 @@ from .reading import ModelFile
 NOT_FOR_ALL = "the file has no graph level of it for these sizes"
 
 
-@dataclass
+@dataclass(kw_only=True)
 class StoredSource(Source):
     """The source for sizes that a file has a program for. signature: how it is called; npu: gives its npu level;
     reported: what it costs."""
 
-    signature: Signature | None = None
-    npu: Callable[[], ModuleOp] | None = None
-    reported: Callable[[], Report | None] | None = None
+    signature: Signature
+    npu: Callable[[], ModuleOp]
+    reported: Callable[[], Report | None]
 
 
 def open_source_in(file: ModelFile, name: str, facts: EntryFacts, chip: str | None) -> OpenSource:
@@ -92,9 +92,9 @@ def open_program(file: ModelFile, name: str, facts: EntryFacts, chip: str, optio
 
 def _version(chip: str, options: Options, source: Source) -> Program:
     """The program for sizes that no version is for."""
-    if isinstance(source, StoredSource) and source.npu is not None and source.signature is not None:
+    if isinstance(source, StoredSource):
         return Program(source, source.npu, source.signature, chip, options, reported=source.reported)
-    return compile_source(run_passes, prepared(source, options, chip), chip, options)
+    return compile_prepared(run_passes, chip, options, source)
 
 
 class StoredRanges:

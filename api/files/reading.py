@@ -25,7 +25,7 @@ from ..source import Source
 from ..texts import module_in
 from .opening import OuterFile, terms
 from .reports import report_in
-from .signatures import signature_of
+from .signatures import Weight, signature_of, values_in
 
 MOST_TEXT = 1 << 30
 """Bytes of a program's text, at most."""
@@ -202,6 +202,15 @@ class ModelFile(OuterFile):
                 raise self.archive.error(f"{member}.tree is damaged: its root is not that of the manifest")
             self._leaves[member] = leaves
         return self._leaves[member]
+
+    def values(self, facts: EntryFacts) -> dict[str, Weight]:
+        """The arrays of a function's arguments that the file has, by their paths in these. Raises ModelFileError, also
+        where it does not have one of them."""
+        with self.reading("what a function takes"):
+            found = values_in(facts.signature)
+            for _, _, key in found.values():
+                self.stored(key)
+            return found
 
     def arguments(self, entry: str | None, flat: Sequence[Any]) -> list[Any]:
         """Flat inputs of a function as its arguments by position; those that the file has values of have these. Raises

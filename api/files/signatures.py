@@ -79,6 +79,25 @@ def signature_of(facts: Mapping[str, Any], stored: Give) -> Signature:
     )
 
 
+Weight = tuple[str, tuple[int, ...], str]
+"""Element type, shape and SHA-256 of a weight."""
+
+
+def values_in(facts: Mapping[str, Any]) -> dict[str, Weight]:
+    """The arrays of arguments that have values, by their paths in these, such as `params['w']`, in order. Raises
+    ValueError, KeyError, TypeError or AttributeError for what `signature_facts` has not said."""
+    import jax
+
+    found: dict[str, Weight] = {}
+    for name, said in facts["defaults"].items():
+        value = jax.tree.unflatten(structure_of(said["tree"]), range(len(said["leaves"])))
+        paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(value)]
+        for path, (shape, dtype, key) in zip(paths, said["leaves"], strict=True):
+            numpy_dtype(dtype)  # which there has to be
+            found[f"{name}{path}"] = dtype, tuple(map(int, shape)), key
+    return found
+
+
 class _Defaults(Mapping[str, Any]):
     """Values of arguments, which are read when they are first asked for: arrays of JAX, in the memory that the file is
     mapped to."""

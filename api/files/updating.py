@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
+import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
@@ -12,16 +12,21 @@ from typing import Any
 import numpy as np
 
 from ...dialects.dtypes import numpy_dtype
+from ...dialects.graph.stored import PREFIX
 from ...modelfile.archive import ALIGNMENT, PAGE, Member, write_archive
 from ...modelfile.crc import changed_crc
 from ...modelfile.manifest import MANIFEST, EntryFacts, MemberFacts, digest_of
 from ...modelfile.signing import SIGNATURE, signed_manifest
 from ...modelfile.weights import CHUNK, LEAF, Tensor, leaf_of, root_of
 from ...support.files import FilePath
+from ...support.sentences import suggestion
 from ..arguments.signature import CompileError
 from .reading import ModelFile
-from .trees import structure_of
-from .writing import SAFETENSORS, weight_members
+from .signatures import Weight, values_in
+from .writing import tensor_of, weight_members
+
+_STORED = re.compile(rf'"{PREFIX}([0-9a-f]{{64}})"'.encode())
+"""What stands in a text for a weight."""
 
 Change = tuple[int, memoryview]
 """The place of the first byte that is another one, and the bytes from there on."""
@@ -57,15 +62,16 @@ def update(
         raise CompileError(f"update: {path} is sealed, so that all of it changes: save its programs anew")
     if trusted:
         file.trusted_by(trusted)
-    found = _new_tensors(file, weights)
+    values = [file.values(entry) for entry in file.manifest.entries.values()]
+    found = _new_tensors(str(path), values, weights)
     keys, tensors = {label: key for label, (key, _) in found.items()}, dict(found.values())
     entries = {name: _with_keys(entry, keys) for name, entry in file.manifest.entries.items()}
     places = dict(file.manifest.weights)
     patches: dict[str, list[Change]] = {}
-    used = {leaf[2] for entry in entries.values() for _, leaf in _labelled(entry)}
-    for label, (_, _, old) in (each for entry in file.manifest.entries.values() for each in _labelled(entry)):
+    used = _constants(file) | {key for entry in entries.values() for _, _, key in values_in(entry.signature).values()}
+    for label, (_, _, old) in (each for own in values for each in own.items()):
         new = keys.get(label)
-        if new is not None and new not in places and old in places and old not in used and _may_go(file, old):
+        if new is not None and new not in places and old in places and old not in used:
             places[new] = member, begin, _ = places.pop(old)
             patches.setdefault(member, []).extend([(begin, tensors[new].data), _renamed(file, member, old, new)])
     members = dict(file.manifest.members)
@@ -89,52 +95,38 @@ def update(
     write_archive(output, [*signed_manifest(content, sign), *written.values()])
 
 
-def _may_go(file: ModelFile, key: str) -> bool:
-    """Whether no text of the file has a weight as a constant."""
-    texts = (name for name, facts in file.manifest.members.items() if name.endswith(".mlir") and not facts.root)
-    return not any(file.content(name).count(key.encode()) for name in texts)
+def _constants(file: ModelFile) -> set[str]:
+    """The keys of weights that are constants in texts of the file."""
+    texts = (name for name in file.manifest.members if not name.startswith("weights/"))
+    return {key.decode() for name in texts for key in _STORED.findall(file.content(name))}
 
 
-def _new_tensors(file: ModelFile, weights: Mapping[str, Any]) -> dict[str, tuple[str, Tensor]]:
-    """New values by the paths of weights, with their keys. Raises CompileError."""
-    known: dict[str, list[Any]] = {}
-    for entry in file.manifest.entries.values():
-        for label, leaf in _labelled(entry):
-            known.setdefault(label, []).append(leaf)
+def _new_tensors(
+    path: str, values: Sequence[Mapping[str, Weight]], weights: Mapping[str, Any]
+) -> dict[str, tuple[str, Tensor]]:
+    """New values by the paths of weights, with their keys. path: of the file; values: what it has, of each function.
+    Raises CompileError."""
+    known = {label: [own[label] for own in values if label in own] for each in values for label in each}
     found: dict[str, tuple[str, Tensor]] = {}
     for label, value in weights.items():
         if label not in known:
-            near = difflib.get_close_matches(label, known, 1)
-            said = f": did you mean {near[0]}?" if near else f"; it has {', '.join([*known][:8]) or 'none'}"
-            raise CompileError(f"update: {file.archive.path} has no weight {label!r}{said}")
+            said = suggestion(label, known) or f"; it has {', '.join([*known][:8]) or 'none'}"
+            raise CompileError(f"update: {path} has no weight {label!r}{said}")
         array = np.ascontiguousarray(value)
-        for shape, dtype, _ in known[label]:
-            if list(np.shape(value)) != shape or array.dtype != numpy_dtype(dtype):
+        for dtype, shape, _ in known[label]:
+            if np.shape(value) != shape or array.dtype != numpy_dtype(dtype):
                 wanted, given = (f"{kind}[{','.join(map(str, dims))}]" for kind, dims in (
                     (dtype, shape), (array.dtype, np.shape(value))))  # fmt: skip
                 raise CompileError(f"update: {label} is {wanted}, and the new value {given}")
             data = array.reshape(-1).view(np.uint8).data
-            kind = SAFETENSORS.get(dtype)
-            tensor = Tensor(kind, tuple(shape), data) if kind else Tensor("U8", (len(data),), data)
-            found[label] = sha256(data).hexdigest(), tensor
+            found[label] = sha256(data).hexdigest(), tensor_of(dtype, shape, data)
     return found
-
-
-def _labelled(entry: EntryFacts) -> Iterator[tuple[str, list[Any]]]:
-    """The shape, element type and key of each array of arguments, by its path in these."""
-    import jax
-
-    for name, said in entry.signature["defaults"].items():
-        tree = structure_of(said["tree"])
-        paths, _ = jax.tree_util.tree_flatten_with_path(jax.tree.unflatten(tree, range(tree.num_leaves)))
-        for (path, _), leaf in zip(paths, said["leaves"], strict=True):
-            yield f"{name}{jax.tree_util.keystr(path)}", leaf
 
 
 def _with_keys(entry: EntryFacts, keys: Mapping[str, str]) -> EntryFacts:
     """A function with other keys for the arrays with these paths."""
-    defaults = entry.signature["defaults"]
-    leaves = iter([[shape, dtype, keys.get(label, old)] for label, (shape, dtype, old) in _labelled(entry)])
+    defaults, values = entry.signature["defaults"], values_in(entry.signature)
+    leaves = iter([[list(shape), dtype, keys.get(label, old)] for label, (dtype, shape, old) in values.items()])
     changed = {name: {**said, "leaves": [next(leaves) for _ in said["leaves"]]} for name, said in defaults.items()}
     return replace(entry, signature={**entry.signature, "defaults": changed})
 

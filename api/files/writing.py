@@ -126,9 +126,7 @@ class _Writer:
         else:
             key, view = sha256(data).hexdigest(), memoryview(data)
         if key not in self.tensors:
-            kind = SAFETENSORS.get(dtype)
-            whole = kind is not None and len(view) == numpy_dtype(dtype).itemsize * size(shape)
-            self.tensors[key] = Tensor(kind, shape, view) if kind and whole else Tensor("U8", (len(view),), view)
+            self.tensors[key] = tensor_of(dtype, shape, view)
         return key
 
     def entry(self, name: str, parts: ProgramParts | OpenProgramParts, weights: Mapping[str, Any]) -> EntryFacts:
@@ -238,6 +236,13 @@ class _Writer:
         texts = sorted(self.texts.items(), key=lambda text: text[1].name)
         weights, places = weight_members(self.tensors)
         return [*((member, MemberFacts(member.size, digest)) for digest, member in texts), *weights], places
+
+
+def tensor_of(dtype: str, shape: tuple[int, ...], view: memoryview) -> Tensor:
+    """Bytes of an array as a tensor: of bytes where safetensors does not have its type, or they are in another form."""
+    kind = SAFETENSORS.get(dtype)
+    whole = kind is not None and len(view) == numpy_dtype(dtype).itemsize * size(shape)
+    return Tensor(kind, shape, view) if kind and whole else Tensor("U8", (len(view),), view)
 
 
 def weight_members(tensors: Mapping[str, Tensor], first: int = 0) -> tuple[list[tuple[Member, MemberFacts]], Places]:

@@ -27,8 +27,8 @@ from ..arguments.signature import Signature
 from ..files.parts import OpenProgramParts
 from ..modes import mode_of
 from ..options import Options
-from ..prepared import prepared
-from ..program import Level, Program, compile_source, run_passes
+from ..prepared import compile_prepared
+from ..program import Level, Program, run_passes
 from ..sources import Source
 from .dispatching import Dispatch, guard_text
 from .memory_pool import Demand, Owner, PooledCall, ProgramPool
@@ -447,17 +447,15 @@ class DynamicProgram(Program):
             self._ranges.lower_first(self._source_at)
         if not self._versions:
             self.at(typical_sizes(self.symbols))
-        return parts_of(self, [self._for_chip(chip) for chip in map(Machine.named, targets) if chip != self.target])
+        others = [chip for chip in dict.fromkeys(map(Machine.named, targets)) if chip != self.target]
+        return parts_of(self, [self._for_chip(chip) for chip in others])
 
     def _for_chip(self, chip: str) -> DynamicProgram:
         """The program for another chip, with versions for the same sizes."""
-        made = DynamicProgram(self._open, partial(self._compiled_for, chip), chip, self.options)
+        made = DynamicProgram(self._open, partial(compile_prepared, run_passes, chip, self.options), chip, self.options)
         for key in self._versions:
             made.at(dict(zip(self.symbols, key, strict=True)))
         return made
-
-    def _compiled_for(self, chip: str, source: Source) -> Program:
-        return compile_source(run_passes, prepared(source, self.options, chip), chip, self.options)
 
     def sweep(
         self, symbol: str, values: Sequence[int], at: Mapping[str, int] | None = None

@@ -298,8 +298,7 @@ class Versions:
         """The version for a range, or why there is none. source: the program for sizes in it."""
         named, known = self._named(key)
         if self._stored is not None:
-            symbols = {s.name: s for size in known.values() for s in symbols_of(size)}
-            stored = self._stored.find(key, symbols)
+            stored = self._stored.find(key, _symbols_in(known))
             if stored is not None:
                 return stored if isinstance(stored, NoTemplate) else Version(*stored)
         example = {name: high for name, (_, high) in named.items()}
@@ -318,7 +317,7 @@ class Versions:
         try:
             with assuming(example) as assumed:
                 opened = self._prepared(code, known, assumed, source)
-                symbols = {s.name: s for size in known.values() for s in symbols_of(size)}
+                symbols = _symbols_in(known)
                 template = lower_template(
                     opened.module, self._target, self._options.stages(), symbols, example
                 )
@@ -351,8 +350,7 @@ class Versions:
             also += what_options_decide(self._options, self._whole.signature(largest).names)
         except PassError:  # whoever quantizes the program says so
             return None
-        symbols = {s.name: s for size in known.values() for s in symbols_of(size)}
-        return self._kept.version(code.identity(), also, self._name, symbols)
+        return self._kept.version(code.identity(), also, self._name, _symbols_in(known))
 
     def _prepared(
         self, code: OpenCode, known: dict[str, Size], assumed: Assumptions, source: Source
@@ -390,6 +388,11 @@ class Versions:
     def _opened(self, code: OpenCode, known: Mapping[str, Size]) -> OpenModule:
         machine = None if self._target is None else Machine.load(self._target)
         return code.graph(self._shapes, lambda size: OpenSize.of(replaced(size, known)), machine)
+
+
+def _symbols_in(known: Mapping[str, Size]) -> dict[str, Symbol]:
+    """The symbols of sizes, by name."""
+    return {s.name: s for size in known.values() for s in symbols_of(size)}
 
 
 def _same(constraint: Constraint) -> tuple[str, str] | None:
