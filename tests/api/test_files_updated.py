@@ -99,7 +99,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     tw.compile(net, old, np.ones((3, 64), np.float32)).save(path, weights={"params": old})
     for given_, said in (
         ({"params['aa']": old["a"]},
-         r"weight \"params\['aa'\]\"; did you mean params\['a'\] or params\['e'\] or params\['d'\]\?"),  # fmt: skip
+         r"weight \"params\['aa'\]\"; did you mean params\['a'\] or params\['e'\] or params\['d'\]\?"),
         ({"params['a']": old["a"].T}, r"params\['a'\] is f32\[64,700\], and the new value float32\[700,64\]"),
         ({"params['a']": old["a"].astype(np.float64)}, "and the new value float64"),
     ):
