@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
+from tilewright.fleet import SIMULATED_FAULTS
 from tilewright.fleet.policy import Policy
-from tilewright.fleet.simulation import FAULTS, World, simulate, summary
+from tilewright.fleet.simulation import World, simulate, summary
 from tilewright.support.files import write_part
 
 EVERYWHERE = 330.0
@@ -21,7 +22,7 @@ def rows(devices: int, runs: int) -> Iterator[str]:
     yield "| fault | shows | ever ran it faulty, % | to the stop, s | back, s | stopped | still run it |"
     yield "|---|---|---|---|---|---|---|"
     for after, shows in ((0.0, "at once"), (EVERYWHERE, f"after {EVERYWHERE:.0f} s")):
-        for fault in FAULTS:
+        for fault in SIMULATED_FAULTS:
             if after and fault in ("none", "forged", "offline"):  # who cannot be reached keeps it
                 continue
             found = summary([simulate(World(devices, after=after), Policy(), fault, seed) for seed in range(runs)])

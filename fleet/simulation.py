@@ -24,10 +24,6 @@ from .releases import Release
 from .reports import Log
 from .stages import DevicePlace
 
-FAULTS = ("none", "latency", "values", "crash", "forged", "offline")
-"""What may be wrong with the second release: nothing; its calls take 1.5 times as long; its values are wrong; it brings
-the device down; it is signed by somebody else; it takes the device off the network."""
-
 GOOD, NEW = 1, 2
 """The releases: the one that all devices run at first, and the one that is rolled out."""
 
@@ -164,7 +160,8 @@ class Course:
 
 
 def simulate(world: World, policy: Policy, fault: str, seed: int) -> Course:
-    """Rolls a release out to a fleet. fault: one of `FAULTS`. Raises FleetError for a policy that none may have."""
+    """Rolls a release out to a fleet. fault: one of `SIMULATED_FAULTS`. Raises FleetError for a policy that none may
+    have."""
     return FleetSimulation(world, policy, fault, seed).run()
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...fleet.simulation import FAULTS
+from ...fleet import SIMULATED_FAULTS
 from ...support.amounts import seconds_in
 from ...support.files import read_plain
 from ...support.sentences import counted
@@ -362,7 +362,7 @@ def add_parser(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     agent.add_argument("--token", metavar="TOKEN", help="the first time: what fleet add has printed")
     simulate = action("simulate", "roll a faulty release out to devices that are modelled", db=False)
     simulate.add_argument("--devices", type=int, default=1200, metavar="N", help="default 1200")
-    simulate.add_argument("--fault", choices=FAULTS, default="latency", help="default latency")
+    simulate.add_argument("--fault", choices=SIMULATED_FAULTS, default="latency", help="default latency")
     simulate.add_argument("--after", default="0s", metavar="T", help="when the fault shows (default 0s)")
     simulate.add_argument("--seed", type=int, default=0, metavar="N", help="of what is drawn (default 0)")
     simulate.add_argument("--runs", type=int, default=1, metavar="N", help="with so many seeds (default 1)")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 from tiering import later
 
+from tilewright.fleet import SIMULATED_FAULTS
 from tilewright.fleet.policy import Policy
-from tilewright.fleet.simulation import FAULTS, World, simulate, summary
+from tilewright.fleet.simulation import World, simulate, summary
 
 SMALL = World(devices=60, offline=0.05)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", SIMULATED_FAULTS)
 @pytest.mark.parametrize("after", [0.0, 240.0])
 def test_each_fault_is_stopped(fault: str, after: float) -> None:
     world = World(devices=60, offline=0.05, after=after)
