@@ -15,6 +15,7 @@ from ...dialects import graph as ops
 from ...dialects.base import integer, text, to_ints
 from ...dialects.dtypes import size
 from ...dialects.graph import ScatterOp, SelectAndScatterOp, SortOp
+from ...dialects.graph.sparsity import INDEXED
 from ..tolerance import Mode, roundoff, sum_error
 from .base import Bound, as_bound, both, or_zeros, reach, wide
 
@@ -34,6 +35,22 @@ def indexed(
         if e is not None:
             lost = jnp.where(jnp.max(e, initial=0) > 0, jnp.inf, 0)
             moved = both(moved, jnp.broadcast_to(lost, ys[0].shape).astype(wide(ys[0]).dtype), "worst")
+    return [moved]
+
+
+def expand(
+    op: ops.ExpandOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
+) -> list[Bound]:
+    """The bounds of values move; where an index may be another, so may all that it is for."""
+    values, index = es
+    moved: Bound = None
+    if values is not None:
+        one = RULES[type(op)](op, values, xs[1])
+        assert not isinstance(one, Sequence)
+        moved = one
+    if index is not None:
+        lost = jnp.repeat(jnp.where(index > 0, jnp.inf, 0), INDEXED, integer(op.dim))
+        moved = both(moved, lost.astype(wide(ys[0]).dtype), "worst")
     return [moved]
 
 

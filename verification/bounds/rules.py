@@ -156,6 +156,7 @@ BOUNDS: Rules[Rule] = Rules(
         ops.ConvOp: quantized.of_integers(sums.conv),
         ops.DynamicSliceOp: indexed.indexed,
         ops.DynamicUpdateSliceOp: indexed.indexed,
+        ops.ExpandOp: indexed.expand,
         ops.GatherOp: indexed.indexed,
         ops.ReduceOp: sums.reduce,
         ops.ReduceWindowOp: sums.reduce_window,
