@@ -342,7 +342,7 @@ def _verify(
         raise CompileError(f"{name} is not verified: {why}")
     call = called(source, args, kwargs)
     flat = signature.flatten(name, *((call.args, call.kwargs) if call else (args, kwargs)))
-    compared = _references(origin, module, flat, call, against, args, kwargs)
+    compared = references(origin, module, flat, call, against, args, kwargs)
     if least is not None and (compared.reference is None or stages is not None):
         why = "passes of your own are run" if stages is not None else "it calls the host"
         raise CompileError(
@@ -402,7 +402,7 @@ class _JudgedProgram:
 
 
 @dataclass(frozen=True)
-class _Compared:
+class Compared:
     """What a program's results are compared with. reference: flat results that they should have, None for those of the
     program's own level; original: of a quantized program, those of what was quantized; name: of the reference."""
 
@@ -411,7 +411,7 @@ class _Compared:
     name: str = "JAX"
 
 
-def _references(
+def references(
     origin: Source,
     module: ModuleOp,
     flat: Sequence[Any],
@@ -419,7 +419,7 @@ def _references(
     against: Callable[..., Any] | None,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-) -> _Compared:
+) -> Compared:
     """What to compare a source's results with, by JAX: the function itself, or `against`. What is quantized computes
     other numbers: it should have those of its twin, and come near those of the function."""
     given = call if against is None else called(against, args, kwargs)
@@ -430,9 +430,9 @@ def _references(
     if given is not None and isinstance(given.fn, Referenced):
         name = given.fn.reference_name
     if origin.original is None or origin.twin is None:
-        return _Compared(values, name=name)
+        return Compared(values, name=name)
     with as_compile_error():
         twin = module_values(origin.twin(), flat)
         if values is None:
             values = module_values(origin.original.lower()[0], flat)
-    return _Compared(twin, values, "its quantized twin in JAX")
+    return Compared(twin, values, "its quantized twin in JAX")

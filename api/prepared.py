@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -43,7 +44,7 @@ def _donating(origin: Source, options: Options) -> Source:
         donate_inputs(module, signature, options.donate, origin.name, origin.places)
         return module, signature
 
-    return Source(lower, origin.name, origin.places)
+    return replace(origin, lower=lower)
 
 
 def _naming(origin: Source) -> Source:
@@ -52,7 +53,7 @@ def _naming(origin: Source) -> Source:
         name_arguments(module, signature.names)
         return module, signature
 
-    return Source(lower, origin.name, origin.places)
+    return replace(origin, lower=lower)
 
 
 def prepare_open(

@@ -255,6 +255,15 @@ class Program:
 
         return to_onnx(self.origin, weights or {}, opset)
 
+    def to_stablehlo(self) -> bytes:
+        """What it was before any pass as a portable artifact of StableHLO, which takes its flat inputs in order: other
+        tools, and other versions of this one, read it. Raises CompileError for a source that is neither of JAX nor
+        StableHLO."""
+        if self.origin.stablehlo is None:
+            raise CompileError(f"{self._source.name} comes from no StableHLO")
+        with as_compile_error():
+            return self.origin.stablehlo()
+
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs the npu level on arrays; gives the pytree that the function gives. `mode=` says how, as
         `Options.memory` does, unless the program has an argument of that name.
@@ -379,10 +388,11 @@ class Program:
         sequence: int = 0,
         sign: str | Path | None = None,
         encrypt: Secret | None = None,
+        stablehlo: bool | None = None,
     ) -> None:
         """Writes the program to a file that outlives the process, as `tw.save` does."""
         parts = {ENTRY: self.parts(targets, weights)}
-        write_programs(parts, path, weights or {}, licence, metadata, sequence, sign, encrypt)
+        write_programs(parts, path, weights or {}, licence, metadata, sequence, sign, encrypt, stablehlo)
 
     def parts(
         self, targets: Sequence[str] = (), weights: Mapping[str, Any] | None = None

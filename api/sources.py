@@ -6,6 +6,8 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,7 +24,16 @@ from ..dialects.module import find_main
 from ..dialects.npu import GmType
 from ..dialects.text import one_line, parse_module
 from ..dialects.text import verify as verify_module
-from ..frontends import FrontendError, is_stablehlo, lower_function, lower_stablehlo, lower_staged
+from ..frontends import (
+    FrontendError,
+    artifact_of,
+    is_stablehlo,
+    lower_function,
+    lower_stablehlo,
+    lower_staged,
+    stablehlo_artifact,
+    staged_artifact,
+)
 from ..frontends.added import frontend_of, read_with
 from ..frontends.custom import private_parameters
 from ..frontends.jax import tracing
@@ -178,7 +189,8 @@ def origin_of(
     if read is not None:
         content, filename = read
         name = Path(filename).name if filename else "program"
-        return Source(lambda: _from_text(content, filename, machine), name)
+        artifact = partial(stablehlo_artifact, content, filename) if is_stablehlo(content) else None
+        return Source(lambda: _from_text(content, filename, machine), name, stablehlo=artifact)
     if isinstance(source, str) and _PYTHON.fullmatch(source):
         raise CompileError(
             f"{source}: give the function itself; only the command line looks for it in a file"
@@ -231,6 +243,7 @@ def _from_call(call: Call, name: str, parameters: Parameters, machine: Machine |
         lambda: _with_signature(lower_function(fn, args, kwargs, machine), parameters),
         name,
         call.places or None,
+        stablehlo=partial(artifact_of, fn, args, kwargs),
     )
 
 
@@ -286,7 +299,7 @@ def _from_export(
         except (TypeError, ValueError) as error:  # arguments of other shapes than were exported
             raise CompileError(f"{name}: {one_line(str(error))}") from None
 
-    return Source(lower, name)
+    return replace(origin, lower=lower)
 
 
 def _lowered(source: Any) -> Any:
@@ -314,7 +327,7 @@ def _fromstage_of(
             signature.check(name, *given)
         return module, signature
 
-    return Source(lower, name)
+    return Source(lower, name, stablehlo=partial(staged_artifact, stage))
 
 
 def _name_of(lowered: Any) -> str:

@@ -327,9 +327,13 @@ def _add_output(command: AddCommand) -> None:
     trace = command("trace", "write the timeline as Chrome/Perfetto JSON")
     trace.add_argument("-o", "--output", default="trace.json", metavar="FILE", help="default trace.json")
     emit = command("compile", "print the program at a level")
-    levels = ("graph", "tile", "npu", "tw", "onnx")
+    levels = ("graph", "tile", "npu", "tw", "onnx", "stablehlo")
     emit.add_argument(
-        "--emit", choices=levels, default="npu", help="default npu; tw: the graph as .tw text; onnx: as an ONNX model"
+        "--emit",
+        choices=levels,
+        default="npu",
+        help="default npu; tw: the graph as .tw text; onnx: as an ONNX model; stablehlo: what it was before, as text, "
+        "or as a portable artifact where FILE ends with .mlirbc",
     )
     emit.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout; FILE.twm: a model file")
     add_options(emit)

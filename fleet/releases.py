@@ -46,11 +46,11 @@ class Release:
         if not file.manifest.sequence:
             raise FleetError(f"{path}: its release has no number: compile it with --sequence N")
         entries = file.manifest.entries.values()
-        chips = set[str].intersection(*({*entry.npu} for entry in entries)) if entries else set[str]()
+        chips = set[str].intersection(*({*entry.chips} for entry in entries)) if entries else set[str]()
         digest, size = digest_of_file(path)
         manifest = sha256(file.manifest.to_bytes()).hexdigest()
         place = str(Path(path).resolve())
-        portable = all(entry.graph for entry in entries)
+        portable = all(entry.portable for entry in entries)
         return Release(file.manifest.sequence, digest, manifest, size, place, key, tuple(sorted(chips)), portable)
 
     def check_chip(self, chip: str, device: str) -> None:

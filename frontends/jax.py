@@ -138,6 +138,25 @@ def lower_staged(lowered: Any, machine: Machine | None = None) -> Lowered:
     )
 
 
+def artifact_of(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> bytes:
+    """`fn(*args, **kwargs)`, as `lower_function` takes it, as a portable artifact of StableHLO, which takes all flat
+    inputs. Raises FrontendError for what has no such form, and whatever JAX raises while tracing `fn`."""
+    import jax
+
+    with tracing(fn):
+        return staged_artifact(_lowered(jax.jit(fn, keep_unused=True).trace(*args, **(kwargs or {}))))
+
+
+def staged_artifact(lowered: Any) -> bytes:
+    """What JAX has lowered, a `jax.stages.Lowered`, as a portable artifact of StableHLO. Raises FrontendError, also
+    where JAX has left inputs out that nothing uses."""
+    from .bindings import bytecode, parse, portable
+
+    if len(lowered._lowering.compile_args["kept_var_idx"]) < len(_avals(lowered.in_avals)):
+        raise FrontendError("JAX has left out inputs that nothing uses: lower it with keep_unused=True")
+    return portable(parse(bytecode(lowered.compiler_ir("stablehlo")), None))
+
+
 def _main(module: ModuleOp) -> FuncOp:
     return next(op for op in module.ops if isinstance(op, FuncOp) and op.sym_name.data == "main")
 

@@ -64,6 +64,21 @@ def lower_stablehlo(
     return module
 
 
+def stablehlo_artifact(source: str | bytes, filename: str | None = None) -> bytes:
+    """StableHLO in any form, as `lower_stablehlo` takes it, as a portable artifact. Raises FrontendError."""
+    from .bindings import parse, portable
+
+    _check_depth(source, filename)
+    return portable(parse(source, filename))
+
+
+def stablehlo_text(artifact: bytes) -> str:
+    """A portable artifact as text of StableHLO. Raises FrontendError."""
+    from .bindings import parse
+
+    return str(parse(artifact, None))
+
+
 def _check_depth(source: str | bytes, filename: str | None) -> None:
     """Raises FrontendError where regions are nested so deeply that MLIR's parser would run out of stack."""
     text = source if isinstance(source, bytes) else source.encode()

@@ -58,7 +58,8 @@ class EntryFacts:
     """A function of the file. signature: what it takes and gives (api/files/signatures.py); target: the chip that it
     was made for; graph: the member with its graph level, empty where there is none; npu: the member with its npu
     level, for each chip; reports: the same for what `Program.report` says; options: what it is compiled with; open: of
-    a function with open sizes, these and its versions (api/files/writing.py), and then npu has no chips."""
+    a function with open sizes, these and its versions (api/files/writing.py), and then npu has no chips; stablehlo: the
+    member with what it was before as an artifact of StableHLO, empty where there is none."""
 
     signature: Mapping[str, Any]
     target: str
@@ -67,6 +68,12 @@ class EntryFacts:
     reports: Mapping[str, str] = field(default_factory=dict[str, str])
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     open: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    stablehlo: str = ""
+
+    @property
+    def portable(self) -> bool:
+        """Whether any chip can be compiled for."""
+        return bool(self.graph or self.open.get("codes"))
 
     @property
     def chips(self) -> list[str]:
@@ -76,7 +83,7 @@ class EntryFacts:
     @property
     def named(self) -> list[str]:
         """The members that it is in."""
-        found = [self.graph, *self.npu.values(), *self.reports.values()]
+        found = [self.graph, self.stablehlo, *self.npu.values(), *self.reports.values()]
         found += [row["graph"] for row in self.open.get("codes", ())]
         for table in ("versions", "alone"):
             for rows in self.open.get(table, {}).values():
@@ -93,6 +100,7 @@ class EntryFacts:
             "reports": dict(self.reports),
             "options": dict(self.options),
             **({"open": dict(self.open)} if self.open else {}),
+            **({"stablehlo": self.stablehlo} if self.stablehlo else {}),
         }
 
 
@@ -154,6 +162,7 @@ class Manifest:
                 entry.texts("reports"),
                 entry.of("options", dict),
                 _open(entry),
+                entry.of("stablehlo", str, ""),
             )
             for name, entry in found.each("entries")
         }

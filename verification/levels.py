@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ..backends.stepper.errors import StepFault
 from ..dialects.text import one_line
 from ..passes.pipeline import Stage
-from .agreement import sqnr
+from .agreement import agreement, sqnr
 from .compare import Difference
 from .examine import Examiner
 from .results import Progress, Verification
@@ -50,15 +50,18 @@ def verify_levels(
     against: str,
     least: float | None = None,
     progress: Progress | None = None,
+    original: Sequence[Any] | None = None,
 ) -> tuple[Verification, LevelDifference | None, float | None]:
     """Compares levels with the flat results of what they come from, or with those of its own level where there are
     none; gives a row for each, the first difference, and the least SQNR of a level in dB.
 
     module: the source, whose roundings, and those of what stages cast, are the tolerance; inputs: its flat inputs;
     compiled: the npu level, whose levels should have the same bits in all memories; least: the SQNR in dB that is asked
-    for in the place of that tolerance.
+    for in the place of that tolerance; original: of a quantized program, whose reference is its twin's, flat results of
+    what was quantized, which least is of then.
     """
     examiner = Examiner(module, inputs, target, reference, stages, progress=progress, further=len(levels))
+    examiner.exact = original is not None
     examiner.source_only()
     first: LevelDifference | None = None
     ratios: list[float] = []
@@ -76,7 +79,7 @@ def verify_levels(
         assert examiner.reference is not None
         ratios.append(sqnr(examiner.counted(examiner.reference), examiner.counted(results)))
         wrong = next((i for i, one in enumerate(found) if one.ratio > 1), None)
-        if least is not None:
+        if least is not None and original is None:
             enough = ratios[-1] >= least
             note = "" if enough else f"SQNR {ratios[-1]:.1f} dB, below {least:g} dB"
             examiner.checks[-1] = replace(examiner.checks[-1], ratio=0.0, note=note)
@@ -86,6 +89,10 @@ def verify_levels(
     made = Verification(
         examiner.checks, reference=against, hazards=examiner.hazards, target=target, rounded=examiner.rounded
     )
+    if original is not None and outputs and examiner.reference is not None:
+        counted = examiner.counted
+        made.quantization = agreement(counted(outputs[-1]), counted(examiner.reference), counted(original), least)
+        ratios = [made.quantization.sqnr]
     pairs = [pair for other in outputs[1:] for pair in zip(outputs[0], other, strict=True)]
     if not all(starmap(equal_bits, pairs)):
         made.bitwise = made.sums_apart = adds_floats(compiled)  # rows say whether each is within its bounds

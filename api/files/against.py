@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ...backends.interpreter.graph import needs_host, run_graph
+from ...passes.pipeline import level_of
 from ...passes.quantized.products_named import main_function
 from ...support.collector import collector_paused
 from ...support.files import FilePath
 from ...verification.levels import JudgedLevel, LevelDifference, verify_levels
 from ...verification.results import Progress, Verification
 from ...verification.work import too_much
-from ..arguments.calls import Referenced
+from ..arguments.calls import Call, Referenced
 from ..arguments.parameters import Parameters, title_of
 from ..arguments.signature import CompileError, Signature
-from ..compiling import reference_values
+from ..compiling import Compared, references
 from ..modes import Memory
 from ..onnx_sources import resolved
 from ..program import Program
+from ..quantized import quantized_source
 from ..sizes.sources import sized_origin
 from ..source import Source
 from ..sources import as_compile_error, called, main_results
@@ -76,8 +78,8 @@ def verify_file(
         target: The chip; None: the first one that the file has.
         entry: The function of the file; it may be left out where there is one.
         min_sqnr: The least SQNR in dB at which a level is right. None: each number is held against the bound of
-            roundings of the source, with the casts that the file says. A file of a quantized program does not say how
-            it is quantized, and needs this.
+            roundings of the source, with the casts that the file says, and a quantized program against the source
+            quantized as the file says: then this is what its results have to have beside those that are not.
         draw: Makes arrays of shapes and element types.
         progress: Is told of each step.
 
@@ -93,6 +95,10 @@ def verify_file(
     taken = _Taken.of(f"{path}:{name}", file.signature(facts))
     with as_compile_error(), collector_paused():
         golden = _golden(source, args or tuple(file.arguments(name, taken.drawn(draw))), taken, draw)
+        if golden.portable and program.asked.quantization is not None:
+            patterns = program.asked.weight_patterns
+            own = quantized_source(golden.source, program.asked.quantization, patterns, program.target)
+            golden = replace(golden, source=own)
         module, signature = golden.source.lower()
         if (why := too_much(module)) is not None:
             raise CompileError(f"{golden.title} is not verified: {why}")
@@ -100,10 +106,20 @@ def verify_file(
         given = taken.matched(golden.title, signature, flat)
         compiled = program.module()
         _check_results(taken.title, compiled, golden.title, module)
-        levels = [*_graph_level(file, facts.graph, given), *_npu_levels(program, given)]
-        reference, stages = golden.values(module), program.asked.stages()
+        levels = [*_graph_level(program, facts.graph, given), *_npu_levels(program, given)]
+        wanted, stages = golden.compared(module, flat), program.asked.stages()
         found, first, ratio = verify_levels(
-            module, flat, reference, program.target, stages, levels, compiled, golden.name, min_sqnr, progress
+            module,
+            flat,
+            wanted.reference,
+            program.target,
+            stages,
+            levels,
+            compiled,
+            golden.name if wanted.original is None else wanted.name,
+            min_sqnr,
+            progress,
+            wanted.original,
         )
     return FileVerification(found, "" if first is None else _sentence(first, taken.signature), ratio)
 
@@ -173,11 +189,12 @@ def _said(kind: tuple[tuple[int, ...], str]) -> str:
     return f"{dtype}{list(shape)}"
 
 
-def _graph_level(file: ModelFile, member: str, given: Sequence[Any]) -> list[JudgedLevel]:
-    """The graph level, where the file has it and nothing of it runs on the host."""
+def _graph_level(program: Program, member: str, given: Sequence[Any]) -> list[JudgedLevel]:
+    """The graph level, quantized as the program is, where the file has it and nothing of it runs on the host."""
     if not member:
         return []
-    module = file.module(member)
+    twin = program.origin.twin
+    module = program.origin.lower()[0] if twin is None else twin()
     if needs_host(main_function(module)):
         return []
     return [JudgedLevel(FILE, "graph", "typed", lambda: list(run_graph(module, *given)))]
@@ -225,13 +242,19 @@ def _sentence(found: LevelDifference, signature: Signature) -> str:
 @dataclass(frozen=True)
 class _Golden:
     """What a file should compute. source: its module; title: what messages call it; name: what its values are from;
-    flatten: its flat inputs, by its signature; values: its flat results, None for those of its own level."""
+    flatten: its flat inputs, by its signature; call: its function, where it is one of JAX; portable: whether it is a
+    program of numbers that are not quantized yet."""
 
     source: Source
     title: str
     name: str
     flatten: Callable[[Signature], list[Any]]
-    values: Callable[[ModuleOp], list[Any] | None]
+    call: Call | None = None
+    portable: bool = True
+
+    def compared(self, module: ModuleOp, flat: Sequence[Any]) -> Compared:
+        """What results are compared with. module: of the source; flat: its inputs."""
+        return references(self.source, module, flat, self.call, None, (), {})
 
 
 def _golden(source: Any, args: Sequence[Any], taken: _Taken, draw: Draw | None) -> _Golden:
@@ -252,7 +275,7 @@ def _golden(source: Any, args: Sequence[Any], taken: _Taken, draw: Draw | None) 
         title,
         name,
         lambda signature: signature.flatten(title, *own),
-        lambda module: None if call is None else reference_values(call, module),
+        call,
     )
 
 
@@ -267,7 +290,9 @@ def _golden_file(title: str, program: Program, taken: _Taken, draw: Draw | None)
                 raise CompileError(f"{title} takes {key}, {_said(kind)}, and {taken.title} does not")
         return [values[key] for key in own.types]
 
-    return _Golden(program.source, title, title, flatten, lambda module: None)
+    origin = program.origin
+    portable = origin.original is None and level_of(origin.lower()[0]) == "graph"
+    return _Golden(origin, title, title, flatten, portable=portable)
 
 
 def _filled(fn: Any, args: Sequence[Any], taken: _Taken, draw: Draw | None) -> tuple[Any, ...]:

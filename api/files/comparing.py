@@ -159,6 +159,8 @@ class _Comparison:
         yield from self._open(name, facts)
         graphs = [self._codes(i, each.graph) if each.graph else {} for i, each in enumerate(facts)]
         yield from self._texts("graph level", name, *graphs)
+        before, after = ("there" if each.stablehlo else None for each in facts)
+        yield FileDifference("StableHLO", name, before, after)
         yield from self._weights(name, facts)
         for chip, before, after in _both(facts[0].npu, facts[1].npu):
             if before is None or after is None:

@@ -10,12 +10,12 @@ from ...machine import Machine
 from ...modelfile.keys import Secret
 from ...modelfile.manifest import EntryFacts
 from ...support.files import FilePath
-from ..arguments.signature import CompileError
 from ..options import Options
 from ..program import Program, compile_source, run_passes
+from ..quantized import quantized_source
 from ..source import Source
 from .opened import open_program
-from .options import KEPT_OPTIONS, with_plans
+from .options import KEPT_OPTIONS, options_in, with_plans
 from .reading import ModelFile
 
 
@@ -68,12 +68,21 @@ def program_of(file: ModelFile, target: str | None = None, entry: str | None = N
     if facts.open:
         return open_program(file, name, facts, chip, options)
     if chip not in facts.npu:
-        origin = file.portable(name, facts, f"for {chip}")
+        origin = _quantized(file.portable(name, facts, f"for {chip}"), options, chip)
         return compile_source(run_passes, origin, chip, with_plans(options, file.plans(chip)))
     signature, member = file.signature(facts), facts.npu[chip]
-    source = Source(lambda: (file.module(facts.graph or member), signature), name)
+    source = Source(lambda: (file.module(facts.graph or member), signature), name, stablehlo=file.stablehlo(facts))
+    if facts.graph:
+        source = _quantized(source, options, chip)
     reported = partial(file.report, facts, chip)
     return Program(source, lambda: file.module(member), signature, chip, options, reported=reported)
+
+
+def _quantized(origin: Source, options: Options, chip: str) -> Source:
+    """A source at the graph level, which a file has as it was before its products were quantized, with that."""
+    if options.quantization is None:
+        return origin
+    return quantized_source(origin, options.quantization, options.weight_patterns, chip)
 
 
 def _options_of(file: ModelFile, facts: EntryFacts) -> Options:
@@ -81,7 +90,5 @@ def _options_of(file: ModelFile, facts: EntryFacts) -> Options:
     unknown = sorted(facts.options.keys() - {*KEPT_OPTIONS})
     if unknown:
         raise file.archive.error(f"it is compiled with {unknown[0]!r}, which this Tilewright does not know")
-    try:
-        return Options(**facts.options)
-    except (CompileError, TypeError, ValueError) as error:
-        raise file.archive.error(f"what it is compiled with cannot be read: {error}") from None
+    with file.reading("what it is compiled with"):
+        return options_in(facts.options, file.stored)

@@ -11,9 +11,9 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from ...backends.report import Report
-from ...dialects.affine import Symbol
+from ...dialects.affine import Expr, Symbol
 from ...dialects.graph.donation import donate
-from ...dialects.sizes import Sizes, parse_constraint
+from ...dialects.sizes import Sizes, parse_constraint, replaced
 from ...machine import Machine
 from ...modelfile.manifest import EntryFacts
 from ...passes.templates import PLANNED, NoTemplate, Template
@@ -22,8 +22,10 @@ from ..kept import Extras, version_of
 from ..options import Options
 from ..prepared import compile_prepared
 from ..program import Program, run_passes
-from ..sizes.codes import OpenCode, code_in
+from ..sizes.codes import STABLEHLO, OpenCode, StableHloCode, code_in
 from ..sizes.dynamic import DynamicProgram, OpenSource
+from ..sizes.relations import Relations
+from ..sizes.shapes import OpenShapes
 from ..sizes.templates import ForAllSizes, Key, Ranges, Versions
 from ..source import Source
 from ..sources import entry_of
@@ -65,16 +67,18 @@ def open_source_in(file: ModelFile, name: str, facts: EntryFacts, chip: str | No
                 donate(entry_of(made), code.donated)
             return made, signature_at(sizes)
 
-        row = alone.get(tuple(sizes[symbol] for symbol in shapes.symbols))
+        row, artifact = alone.get(tuple(sizes[symbol] for symbol in shapes.symbols)), codes.artifact(shapes, sizes)
         if row is None or chip is None:
-            return Source(lower, name)
-        reported = partial(file.report_of, row.get("report"), chip)
+            return Source(lower, name, stablehlo=artifact)
+        reported, npu = partial(file.report_of, row.get("report"), chip), partial(file.module, row["npu"])
         return StoredSource(
-            lower, name, signature=signature_at(sizes), npu=partial(file.module, row["npu"]), reported=reported
+            lower, name, stablehlo=artifact, signature=signature_at(sizes), npu=npu, reported=reported
         )
 
-    whole = ForAllSizes(codes.of, signature_at)
-    return OpenSource(name, shapes, specialize, signature.in_tree, signature.parameters, whole)
+    whole = ForAllSizes(codes.of, signature_at, codes.of)
+    return OpenSource(
+        name, shapes, specialize, signature.in_tree, signature.parameters, whole, stored=tuple(sorted(alone))
+    )
 
 
 def open_program(file: ModelFile, name: str, facts: EntryFacts, chip: str, options: Options) -> DynamicProgram:
@@ -142,13 +146,27 @@ class Codes:
         said = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         raise self.file.archive.error(f"{self.name} is not for {said}: {NOT_FOR_ALL}")
 
-    def of(self, ranges: Ranges) -> OpenCode:
-        """What it is for ranges of sizes, constraints included. Raises NoTemplate, and ModelFileError."""
-        within = {name: Symbol(name, low, high) for name, (low, high) in ranges.items()}
+    def artifact(self, shapes: OpenShapes, sizes: Sizes) -> Callable[[], bytes] | None:
+        """Gives it at given sizes as a portable artifact of StableHLO; None where it is no StableHLO."""
+        if any(row["kind"] != STABLEHLO for _, row in self.rows):
+            return None
+
+        def made() -> bytes:
+            code = self.at(sizes)
+            assert isinstance(code, StableHloCode)
+            return code.artifact_at(shapes, sizes)
+
+        return made
+
+    def of(self, ranges: Ranges, united: Relations | None = None) -> OpenCode:
+        """What it is for ranges of sizes, constraints included; united: sizes in the place of symbols. Raises
+        NoTemplate, and ModelFileError."""
+        sizes = {name: Expr.of(Symbol(name, low, high)) for name, (low, high) in ranges.items()}
+        sizes |= {name: replaced(size, sizes) for name, size in (united or {}).items()}
         for own, row in self.rows:
             if all(own[name][0] <= low and high <= own[name][1] for name, (low, high) in ranges.items()):
                 code = self._read(row)
-                if all(parse_constraint(str(c), within).always() is not False for c in code.constraints):
+                if all(parse_constraint(str(c), sizes).always() is not False for c in code.constraints):
                     return code
         raise NoTemplate(NOT_FOR_ALL)
 

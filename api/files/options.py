@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from ...dialects.dtypes import name_of_numpy, numpy_dtype
+from ...dialects.graph.stored import Give, Keep
 from ...knowledge.file_plans import FilePlans
+from ...passes.quantized.quantize import read_config
+from ...passes.quantized.recipes import QuantConfig
 from ..options import Options
 from ..plans import plans_of
 
@@ -21,18 +27,54 @@ KEPT_OPTIONS = (
     "winograd",
     "memory_limit",
     "hivm",
+    "quantization",
+    "weights",
 )
-"""Options that a file has, so that it is compiled for other chips as it was for its own."""
+"""Options that a file has, so that it is compiled for other chips as it was for its own, and compared with sources."""
 
-FURTHER = ("schedule", "oracle", "quantization", "weights")
-"""Options that a file has not: a program with one of these is for its own chips alone."""
+FURTHER = ("schedule", "oracle", "weights")
+"""A program with one of these options is for its own chips alone."""
 
 
-def options_facts(options: Options) -> dict[str, Any]:
-    """What is not as it is by default, as JSON."""
+def options_facts(options: Options, keep: Keep) -> dict[str, Any]:
+    """What is not as it is by default, as JSON. keep: keeps the bytes of arrays. Raises PassError for a configuration
+    of quantized products that cannot be read."""
     default = Options()
     found = {name: getattr(options, name) for name in KEPT_OPTIONS}
-    return {name: _plain(value) for name, value in found.items() if value != getattr(default, name)}
+    said = {name: _plain(value) for name, value in found.items() if value != getattr(default, name)}
+    if options.quantization is not None:
+        said["quantization"] = _quantization_facts(read_config(options.quantization), keep)
+    return said
+
+
+def options_in(facts: Mapping[str, Any], stored: Give) -> Options:
+    """The options that `options_facts` has said. stored: gives the bytes of arrays. Raises CompileError, PassError,
+    KeyError, TypeError or ValueError for what it has not."""
+    found = dict(facts)
+    if "quantization" in found:
+        found["quantization"] = _quantization_in(found["quantization"], stored)
+    return Options(**found)
+
+
+def _quantization_facts(config: QuantConfig, keep: Keep) -> dict[str, Any]:
+    arrays: dict[str, Any] = {}
+    for name, product in config.products.items():
+        for kind, array in product.arrays().items():
+            dtype = name_of_numpy(array.dtype)
+            arrays.setdefault(name, {})[kind] = [list(array.shape), dtype, keep(dtype, array.shape, array.tobytes())]
+    return {"table": config.to_table(), "arrays": arrays}
+
+
+def _quantization_in(facts: Mapping[str, Any], stored: Give) -> QuantConfig:
+    config = QuantConfig.of_table(facts["table"])
+    products = dict(config.products)
+    for name, arrays in facts["arrays"].items():
+        found = {
+            kind: np.frombuffer(stored(key).view, numpy_dtype(dtype)).reshape(shape)
+            for kind, (shape, dtype, key) in arrays.items()
+        }
+        products[name] = replace(products[name], **found)
+    return replace(config, products=products)
 
 
 def has_further(options: Options) -> bool:

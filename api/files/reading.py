@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
@@ -96,7 +97,11 @@ class ModelFile(OuterFile):
             has = ", ".join(facts.chips)
             raise self.archive.error(f"{name} is for {has} alone: it has no graph level to compile {how}")
         signature = self.signature(facts)
-        return Source(lambda: (self.module(facts.graph), signature), name)
+        return Source(lambda: (self.module(facts.graph), signature), name, stablehlo=self.stablehlo(facts))
+
+    def stablehlo(self, facts: EntryFacts) -> Callable[[], bytes] | None:
+        """Gives a function as an artifact of StableHLO; None where the file has none."""
+        return partial(self.content, facts.stablehlo) if facts.stablehlo else None
 
     def entry(self, entry: str | None) -> tuple[str, EntryFacts]:
         """The name of a function, and what is known of it: of the only one where none is named. Raises

@@ -24,6 +24,7 @@ def save(
     sequence: int = 0,
     sign: FilePath | None = None,
     encrypt: Secret | None = None,
+    stablehlo: bool | None = None,
 ) -> None:
     """Writes programs to a file, each as a function of its own, in one step.
 
@@ -38,6 +39,9 @@ def save(
         sequence: A number that grows with each release.
         sign: A PEM file with a private key, Ed25519 or ECDSA over P-256, that signs the file.
         encrypt: A key or a passphrase that seals the file, such as `tw.Secret.of_key_file(path)`.
+        stablehlo: Whether the file has programs as portable artifacts of StableHLO, too, which other tools read. None:
+            those that come from JAX or StableHLO, and have at most 64 KiB of constants, which are in there once more.
+            True: all, or none is written.
 
     Raises:
         CompileError: A program cannot be in a file: sizes are open, it calls functions of this process, or its
@@ -48,4 +52,4 @@ def save(
     if not given:
         raise CompileError("save: there is no program to save")
     parts = {name: program.parts(targets, weights) for name, program in given.items()}
-    write_programs(parts, path, weights or {}, licence, metadata, sequence, sign, encrypt)
+    write_programs(parts, path, weights or {}, licence, metadata, sequence, sign, encrypt, stablehlo)

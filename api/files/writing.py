@@ -19,9 +19,11 @@ from xdsl.ir import Attribute, Operation, ParametrizedAttribute
 from ...dialects.affine import Symbol
 from ...dialects.callbacks import KEY as CALLBACK
 from ...dialects.dtypes import numpy_dtype, size
+from ...dialects.graph import ConstantOp
 from ...dialects.graph.stored import StoredBytes, kept_by
 from ...dialects.precision import record_precision, recorded_precision
 from ...dialects.source_places import without_folder
+from ...frontends import FrontendError
 from ...knowledge.base import Entry
 from ...knowledge.file_plans import lines_of
 from ...modelfile.archive import PAGE, Member, write_archive
@@ -41,6 +43,7 @@ from ...passes.templates import NoTemplate
 from ...support.files import FilePath
 from ..arguments.signature import CompileError, Signature
 from ..kept import version_facts
+from ..source import Source
 from ..texts import text_of
 from .open_facts import inputs_facts, range_symbols, shapes_facts
 from .options import has_further, options_facts
@@ -69,6 +72,9 @@ SAFETENSORS = {
 """Element types as safetensors calls them; bytes of all others are U8."""
 
 
+MOST_CONSTANTS = 64 << 10
+"""Bytes of constants of a program of which a file has an artifact of StableHLO unless it is told to, at most."""
+
 Places = dict[str, tuple[str, int, int]]
 """Of weights, by their keys: the member, the place of the first byte there, and how many bytes."""
 
@@ -82,10 +88,11 @@ def write_programs(
     sequence: int = 0,
     key: FilePath | None = None,
     secret: Secret | None = None,
+    stablehlo: bool | None = None,
 ) -> None:
     """Writes programs to a file, as `save` has it; key: the private key that signs it; secret: what it is sealed
     with."""
-    writer = _Writer()
+    writer = _Writer(stablehlo)
     entries = {name: writer.entry(name, parts, weights) for name, parts in programs.items()}
     unknown = sorted({*weights} - writer.bound)
     if unknown:
@@ -108,7 +115,9 @@ def write_programs(
 class _Writer:
     """What is to be in a file: texts, and weights by the SHA-256 of their bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, stablehlo: bool | None) -> None:
+        self.stablehlo = stablehlo
+        """Whether it has programs as artifacts of StableHLO; None for those with few constants."""
         self.texts: dict[str, Member] = {}
         """Members that are texts, by the SHA-256 of these: equal ones are one."""
         self.names: set[str] = set()
@@ -134,9 +143,12 @@ class _Writer:
         if isinstance(parts, OpenProgramParts):
             return self._open_entry(name, parts, weights)
         module, signature = parts.source.lower()
-        graph = ""
+        graph = artifact = ""
         if level_of(module) == "graph" and not has_further(parts.options):
+            before = parts.source.original or parts.source
+            module = module if before is parts.source else before.lower()[0]
             graph = self._text(f"graph/{name}.mlir", module, name)
+            artifact = self._artifact(before, module, name)
         npu, reports = dict[str, str](), dict[str, str]()
         for chip, own in sorted(parts.chips.items()):
             npu[chip], report = self._chip(chip, name, own, name)
@@ -144,7 +156,26 @@ class _Writer:
         self.bound |= parts.packed
         given = {label: value for label, value in weights.items() if label not in parts.packed}
         facts = self._signature(signature, given, name)
-        return EntryFacts(facts, parts.target, graph, npu, reports, options_facts(parts.options))
+        options = options_facts(parts.options, self.put)
+        return EntryFacts(facts, parts.target, graph, npu, reports, options, stablehlo=artifact)
+
+    def _artifact(self, source: Source, module: ModuleOp, name: str) -> str:
+        """Keeps a program as an artifact of StableHLO, where it is to have one; the name of its member. module: its
+        graph level. Raises CompileError where it has none and is to have one."""
+        small = sum(len(op.value.data.data) for op in module.walk() if isinstance(op, ConstantOp)) <= MOST_CONSTANTS
+        if not (small if self.stablehlo is None else self.stablehlo):
+            return ""
+        if source.stablehlo is None:
+            if self.stablehlo:
+                raise CompileError(f"save: {name} comes from no StableHLO: leave stablehlo out")
+            return ""
+        try:
+            content = source.stablehlo()
+        except FrontendError as error:
+            if self.stablehlo:
+                raise CompileError(f"save: {name}: {error}") from None
+            return ""
+        return self._member(f"graph/{name}.stablehlo", content)
 
     def _open_entry(self, name: str, parts: OpenProgramParts, weights: Mapping[str, Any]) -> EntryFacts:
         """A program with open sizes as a function of the file. Raises CompileError."""
@@ -167,7 +198,7 @@ class _Writer:
             for chip, own in sorted(parts.chips.items())
         }
         facts = self._signature(parts.signature, weights, name) | {"inputs": inputs_facts(parts.shapes)}
-        return EntryFacts(facts, parts.target, "", {}, {}, options_facts(parts.options), open_)
+        return EntryFacts(facts, parts.target, "", {}, {}, options_facts(parts.options, self.put), open_)
 
     def _version(
         self, folder: str, key: Key, version: Version | NoTemplate, symbols: Mapping[str, Symbol], name: str

@@ -18,6 +18,8 @@ from ...passes.templates import NoTemplate
 from .shapes import OpenShapes
 
 if TYPE_CHECKING:
+    from jaxlib.mlir import ir
+
     from ...frontends.open_module import OpenModule
 
 Number = Callable[[Size], int]
@@ -85,17 +87,26 @@ class StableHloCode:
         return lower_open(self.content, self.entry, leading, inputs, decided, self.filename, machine)
 
     def at(self, shapes: OpenShapes, sizes: Sizes, machine: Machine | None) -> ModuleOp:
+        from ...frontends.stablehlo import convert_module
+
+        return convert_module(self._refined(shapes, sizes), machine)
+
+    def artifact_at(self, shapes: OpenShapes, sizes: Sizes) -> bytes:
+        """What it is at given sizes as a portable artifact of StableHLO. Raises FrontendError."""
+        from ...frontends.bindings import portable
+
+        return portable(self._refined(shapes, sizes))
+
+    def _refined(self, shapes: OpenShapes, sizes: Sizes) -> ir.Module:
         from ...frontends.bindings import parse
         from ...frontends.refining import refine
-        from ...frontends.stablehlo import convert_module
 
         types = shapes.types(sizes)
         values = {
             i: np.array([sizes[n] for n in names], numpy_dtype(types[i][1])) for i, names in shapes.deciding.items()
         }
         name = Path(self.filename).name if self.filename else "program"
-        module = refine(parse(self.content, self.filename), [shape for shape, _ in types], values, name)
-        return convert_module(module, machine)
+        return refine(parse(self.content, self.filename), [shape for shape, _ in types], values, name)
 
     def identity(self) -> Sequence[str]:
         from ...frontends.bindings import contents, parse
@@ -104,12 +115,16 @@ class StableHloCode:
         said = [*map(size_text, self.leading), *map(str, self.constraints)]
         return [text, self.entry, self.filename or "", *said]
 
-    def stored(self) -> tuple[dict[str, Any], bytes] | None:
+    def artifact(self) -> bytes:
+        """What it is as a portable artifact of StableHLO. Raises FrontendError."""
         from ...frontends.bindings import parse, portable
 
+        return portable(parse(self.content, self.filename))
+
+    def stored(self) -> tuple[dict[str, Any], bytes] | None:
         leading = [size_text(size) for size in self.leading]
         facts = {"kind": STABLEHLO, "entry": self.entry, "leading": leading}
-        return {**facts, **_common(self)}, portable(parse(self.content, self.filename))
+        return {**facts, **_common(self)}, self.artifact()
 
 
 @dataclass(frozen=True)

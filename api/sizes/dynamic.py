@@ -30,9 +30,10 @@ from ..options import Options
 from ..prepared import compile_prepared
 from ..program import Level, Program, run_passes
 from ..sources import Source
+from .codes import StableHloCode
 from .dispatching import Dispatch, guard_text
 from .memory_pool import Demand, Owner, PooledCall, ProgramPool
-from .saved import parts_of
+from .saved import codes_of, parts_of
 from .shapes import OpenShapes
 from .templates import ForAllSizes, Key, SizedProgram, Version, Versions, typical_sizes
 from .variants import Choices, PricedVariant
@@ -80,7 +81,7 @@ class OpenSource:
     flat inputs for given sizes, where they are not plain arrays. alternatives: its variants for given sizes, where it
     is made of some; variants: the same for all sizes. dispatch: the choice of its versions, where it was
     written as that. undecided: why it is not traced for all sizes at once, where it is not: with ranges of sizes it
-    may be, and is with those of a call.
+    may be, and is with those of a call. stored: sizes that a program is there for, in the order of the symbols.
     """
 
     name: str
@@ -94,6 +95,7 @@ class OpenSource:
     variants: tuple[Variant, ...] = ()
     dispatch: Dispatch | None = None
     undecided: str = ""
+    stored: tuple[tuple[int, ...], ...] = ()
 
     @property
     def symbols(self) -> Mapping[str, Symbol]:
@@ -438,14 +440,24 @@ class DynamicProgram(Program):
             self._ranges.lower_first(self._source_at)
         return self._dispatch.module(self._ranges.templates, self.target)
 
+    def to_stablehlo(self) -> bytes:
+        """What it is for all sizes, or as many as it can be traced for at once, as a portable artifact of StableHLO.
+        Raises CompileError for what is not, and for a source that is neither of JAX nor StableHLO."""
+        for _, code in codes_of(self):
+            if isinstance(code, StableHloCode):
+                return code.artifact()
+        raise CompileError(f"{self.name} comes from no StableHLO with open sizes")
+
     def parts(
         self, targets: Sequence[str] = (), weights: Mapping[str, Any] | None = None
     ) -> OpenProgramParts:
-        """What of it a file has: what it is for all sizes, and its versions, compiled for further chips as well; one is
-        lowered where there is none yet. Raises CompileError."""
-        if not self._dispatch.op.cases and self._ranges is not None:
-            self._ranges.lower_first(self._source_at)
-        if not self._versions:
+        """What of it a file has: what it is for all sizes, and its versions, also those of the file that it comes from,
+        compiled for further chips as well; one is lowered where there is none yet. Raises CompileError."""
+        if self._ranges is not None:
+            self._ranges.lower_stored(self._source_at)
+            if not self._dispatch.op.cases:
+                self._ranges.lower_first(self._source_at)
+        if not (self._versions or self._open.stored or any(isinstance(v, Version) for v in self.ranges.values())):
             self.at(typical_sizes(self.symbols))
         others = [chip for chip in dict.fromkeys(map(Machine.named, targets)) if chip != self.target]
         return parts_of(self, [self._for_chip(chip) for chip in others])
@@ -453,7 +465,7 @@ class DynamicProgram(Program):
     def _for_chip(self, chip: str) -> DynamicProgram:
         """The program for another chip, with versions for the same sizes."""
         made = DynamicProgram(self._open, partial(compile_prepared, run_passes, chip, self.options), chip, self.options)
-        for key in self._versions:
+        for key in {**dict.fromkeys(self._open.stored), **self._versions}:
             made.at(dict(zip(self.symbols, key, strict=True)))
         return made
 

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ...dialects.sizes import Constraint
+from ...dialects.affine import Expr, Symbol
+from ...dialects.sizes import Constraint, replaced, symbols_of
 from ...passes.errors import CompileError
 from ...passes.templates import NoTemplate
+from ..arguments.signature import Signature
 from ..files.parts import OpenChipParts, OpenProgramParts
 from .codes import OpenCode
-from .templates import ForAllSizes, Ranges, SizedProgram
+from .relations import Relations
+from .templates import ForAllSizes, Ranges, SizedProgram, typical_sizes
 
 if TYPE_CHECKING:
     from .dynamic import DynamicProgram
@@ -28,21 +31,32 @@ def parts_of(program: DynamicProgram, others: Sequence[DynamicProgram]) -> OpenP
     for one that is made of variants."""
     if program.open_source.variants:
         raise CompileError(f"save: {program.name} is made of variants: save a program of each")
-    signature = next(iter(program.versions.values())).signature
     chips = {each.target: _versions_of(each) for each in (program, *others)}
-    shapes = program.open_source.shapes
-    return OpenProgramParts(shapes, _codes_of(program), signature, program.options, program.target, chips)
+    shapes, codes = program.open_source.shapes, codes_of(program)
+    signature = _signature_of(program)
+    return OpenProgramParts(shapes, codes, signature, program.options, program.target, chips)
+
+
+def _signature_of(program: DynamicProgram) -> Signature:
+    """How a program is called, at some sizes: of one that has a version, and whose code was asked for."""
+    for version in program.versions.values():
+        return version.signature
+    whole = program.open_source.whole
+    assert whole is not None  # it has versions for ranges
+    return whole.signature(typical_sizes(program.symbols))
 
 
 def _versions_of(program: DynamicProgram) -> OpenChipParts:
     """The versions of a program for its chip."""
-    alone = {key: v.chip_parts() for key, v in program.versions.items() if not isinstance(v, SizedProgram)}
+    kept = {key: dict(zip(program.symbols, key, strict=True)) for key in program.open_source.stored}
+    versions = {key: program.at(sizes) for key, sizes in kept.items()} | program.versions
+    alone = {key: v.chip_parts() for key, v in versions.items() if not isinstance(v, SizedProgram)}
     return OpenChipParts(program.ranges, alone)
 
 
-def _codes_of(program: DynamicProgram) -> list[tuple[Ranges, OpenCode]]:
-    """What a program is for all sizes, and for those that this leaves out, as the size 1; where it is nothing for all,
-    what it is for the ranges of its versions."""
+def codes_of(program: DynamicProgram) -> list[tuple[Ranges, OpenCode]]:
+    """What a program is for all sizes, and for those that this leaves out, as the size 1 or two equal ones; where it is
+    nothing for all, what it is for the ranges of its versions."""
     code, symbols = program.open_source.whole, program.symbols
     if code is None:
         return []
@@ -51,22 +65,32 @@ def _codes_of(program: DynamicProgram) -> list[tuple[Ranges, OpenCode]]:
     return _codes_within([ends], code) or _codes_within(narrow, code)
 
 
-def _codes_within(asked: list[Ranges], whole: ForAllSizes) -> list[tuple[Ranges, OpenCode]]:
+def _codes_within(ranges: Sequence[Ranges], whole: ForAllSizes) -> list[tuple[Ranges, OpenCode]]:
     """What a program is for ranges of sizes, and for those in them that this leaves out."""
     found: list[tuple[Ranges, OpenCode]] = []
-    for ranges in asked:
+    asked: list[tuple[Ranges, Relations]] = [(each, {}) for each in ranges]
+    for within, united in asked:
         with suppress(NoTemplate):
-            code = whole.code(ranges)
-            found.append((ranges, code))
-            apart = [{**ranges, name: (n, n)} for name, n in map(_excluded, code.constraints) if name]
-            asked += [each for each in apart if each not in asked and len(asked) < MOST_CODES]
+            code = whole.united(within, united) if united and whole.united else whole.code(within)
+            found.append((within, code))
+            apart = [_left_out(within, united, c) for c in code.constraints if c.compare == "!="]
+            for each in apart:
+                if each not in asked and len(asked) < MOST_CODES and (whole.united is not None or not each[1]):
+                    asked.append(each)
     return found
 
 
-def _excluded(constraint: Constraint) -> tuple[str, int]:
-    """The size that a constraint leaves out, and its symbol; an empty name where it says something else."""
+def _left_out(within: Ranges, united: Relations, constraint: Constraint) -> tuple[Ranges, Relations]:
+    """The sizes that an inequality leaves out: a number for a symbol, or a size of the others in its place. They are
+    those that it had before where no symbol can be told from the others."""
     gap = constraint.left - constraint.right
-    symbols = constraint.symbols
-    if constraint.compare != "!=" or len(symbols) != 1 or [c for _, c in gap.terms] not in ([1], [-1]):
-        return "", 0
-    return symbols[0].name, abs(gap.constant)
+    for variable, times in gap.terms:
+        if not isinstance(variable, Symbol) or times not in (1, -1):
+            continue
+        rest = Expr.combine(0, [(-times, gap), (1, Expr.of(variable))])
+        if not rest.terms and rest.constant >= 0:
+            return {**within, variable.name: (rest.constant, rest.constant)}, united
+        if rest.terms and variable not in symbols_of(rest):
+            moved = {name: replaced(size, {variable.name: rest}) for name, size in united.items()}
+            return within, {**moved, variable.name: rest}
+    return within, united

@@ -209,7 +209,7 @@ def _of_function(
         made = exported[0]  # a version is called after its code was asked for
         return signature_of(structs(sizes), made.out_avals, made.in_tree, made.out_tree, parameters)
 
-    whole = None if any(map(is_key, types)) else ForAllSizes(code, signature)
+    whole = None if any(map(is_key, types)) else ForAllSizes(code, signature, code_of)
     return OpenSource(name, shapes, specialize, tree, parameters, whole, structs, undecided=undecided)
 
 
@@ -373,7 +373,7 @@ def _of_stablehlo(content: bytes, filename: str | None, machine: Machine | None)
                 made = code.at(shapes, sizes, machine)
             return made, Signature(main_inputs(made, name))
 
-        return Source(lower, name)
+        return Source(lower, name, stablehlo=lambda: code.artifact_at(shapes, sizes))
 
     def signature(sizes: Sizes) -> Signature:
         return Signature(shapes.types(sizes))

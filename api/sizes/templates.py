@@ -58,6 +58,7 @@ from .shared import SharedExecutables
 
 if TYPE_CHECKING:
     from ...frontends.open_module import OpenModule
+    from .relations import Relations
 
 HALVED = 64
 """Up to this size there is one range between two powers of two; above it there are two, of equal length. Tiles are cut
@@ -73,10 +74,12 @@ Ranges = Mapping[str, tuple[int, int]]
 @dataclass(frozen=True)
 class ForAllSizes:
     """A program for all sizes at once. code: what it is, for ranges of sizes, or NoTemplate; signature: how a version
-    is called, for given sizes."""
+    is called, for given sizes; united: as code, with sizes in the place of symbols, where it may be another program
+    then."""
 
     code: Callable[[Ranges], OpenCode]
     signature: Callable[[Sizes], Signature]
+    united: Callable[[Ranges, Relations], OpenCode] | None = None
 
 
 @dataclass(frozen=True)
@@ -254,13 +257,17 @@ class Versions:
         guard = guard_text(ranges, found.template.constraints)
         self._dispatch.add_version(guard, name, [size for size, _ in found.extras])
 
+    def lower_stored(self, specialize: Callable[[Sizes], Source]) -> None:
+        """Has all versions that are stored. specialize: gives the program for sizes."""
+        for key in () if self._stored is None else self._stored.ranges:
+            largest = {name: high for name, (_, high) in zip(self._shapes.symbols, key, strict=True)}
+            self.lower(key, specialize(largest))
+
     def lower_first(self, specialize: Callable[[Sizes], Source]) -> None:
         """Has the versions that are stored, or else compiles the one for the range of a typical size of each symbol,
         within its bounds. specialize: gives the program for sizes."""
-        if self._stored is not None and self._stored.ranges:
-            for key in self._stored.ranges:
-                largest = {name: high for name, (_, high) in zip(self._shapes.symbols, key, strict=True)}
-                self.lower(key, specialize(largest))
+        self.lower_stored(specialize)
+        if self._known:
             return
         sizes = typical_sizes(self._shapes.symbols)
         key = tuple(range_of(sizes[name], symbol) for name, symbol in self._shapes.symbols.items())

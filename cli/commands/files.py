@@ -43,7 +43,7 @@ def inspect(args: argparse.Namespace) -> int:
     made = ", ".join(f"{name} {version}" for name, version in sorted(manifest.made_by.items()))
     head = f"{args.file}: {outer.outer.bytes:,} bytes, {weights:,} of them weights; {rest}; release {manifest.sequence}"
     rows = [_row(name, entry) for name, entry in sorted(manifest.entries.items())]
-    table(head, ["function", "takes", "chips", "graph level"], rows)
+    table(head, ["function", "takes", "chips", "portable"], rows)
     tell(f"made by {made}")
     for name, value in (("licence", manifest.licence), *sorted(manifest.metadata.items())):
         if value:
@@ -55,8 +55,9 @@ def _row(name: str, entry: EntryFacts) -> list[str]:
     inputs: list[Any] = list(entry.signature.get("inputs", ()))
     takes = [f"{dtype}[{','.join(map(str, shape))}]" for shape, dtype in inputs[:MOST_INPUTS]]
     more = [f"and {len(inputs) - MOST_INPUTS} more"] if len(inputs) > MOST_INPUTS else []
-    portable = entry.graph or entry.open.get("codes")
-    return [name, " ".join([*takes, *more]), ", ".join(entry.chips), "yes" if portable else "no"]
+    forms = {str(row.get("kind")) for row in entry.open.get("codes", ())}
+    forms |= {form for form, member in (("graph", entry.graph), ("stablehlo", entry.stablehlo)) if member}
+    return [name, " ".join([*takes, *more]), ", ".join(entry.chips), ", ".join(sorted(forms)) or "no"]
 
 
 MOST_INPUTS = 4

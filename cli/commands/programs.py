@@ -269,7 +269,7 @@ def emit(args: argparse.Namespace) -> int:
     if args.emit == "onnx":
         return _as_onnx(args, program)
     with working(f"printing the {args.emit} level"):
-        text = (program.tw() if args.emit == "tw" else program.ir(args.emit)).rstrip() + "\n"
+        text = _printed(args, program)
     if args.output is not None:
         write_output(args.output, text)
     if args.output == STDIN:
@@ -282,15 +282,16 @@ def emit(args: argparse.Namespace) -> int:
     return 0
 
 
-def _saved(args: argparse.Namespace, program: Program) -> int:
-    """Writes a program to a model file."""
-    if args.emit != "npu":
-        raise CliError(f"--emit {args.emit}: a {SUFFIX} file has the levels that it needs: leave --emit out")
-    with working(f"writing {args.output}"):
-        program.save(args.output, sign=args.sign, sequence=args.sequence or 0)
-    if args.json:
-        print_json({"source": args.source, "target": program.target, "output": args.output})
-    return 0
+def _printed(args: argparse.Namespace, program: Program) -> str | bytes:
+    """A program at the level that is asked for: bytes of StableHLO where they are written to a file for that."""
+    if args.emit == "tw":
+        return program.tw().rstrip() + "\n"
+    if args.emit != "stablehlo":
+        return program.ir(args.emit).rstrip() + "\n"
+    from ...frontends import stablehlo_text
+
+    artifact = program.to_stablehlo()
+    return artifact if (args.output or "").endswith(".mlirbc") else stablehlo_text(artifact)
 
 
 def _as_onnx(args: argparse.Namespace, program: Program) -> int:
@@ -324,7 +325,7 @@ def _emitted(args: argparse.Namespace) -> Program:
         args.weights_as_arguments = True  # as numbers in the text, nobody could read it
     source = source_of(args)
     program, inputs = compiled(args, source)
-    if isinstance(program, DynamicProgram) and args.at is None and args.emit == "npu":
+    if isinstance(program, DynamicProgram) and args.at is None and args.emit in ("npu", "stablehlo"):
         return program
     return at_sizes(args, source, program, inputs)[0]
 

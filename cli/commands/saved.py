@@ -15,7 +15,8 @@ from ..secret import encrypting
 if TYPE_CHECKING:
     from ...api.program import Program
 
-OPTIONS = ("sign", "sequence", "encrypt_key", "encrypt_passphrase", "entry", "versions", "licence", "metadata")
+OPTIONS = ("sign", "sequence", "encrypt_key", "encrypt_passphrase", "entry", "versions", "licence", "metadata",
+           "stablehlo")  # fmt: skip
 """Options of `compile` that are for model files alone."""
 
 
@@ -29,6 +30,12 @@ def add_options(emit: argparse.ArgumentParser) -> None:
     )
     emit.add_argument(
         "--versions", action="append", metavar="b=8,s=64", help="of a model file: open sizes that it has programs for"
+    )
+    emit.add_argument(
+        "--stablehlo",
+        action=argparse.BooleanOptionalAction,
+        help="of a model file: whether it has functions as artifacts of StableHLO, too (default: those with at most "
+        "64 KiB of constants)",
     )
     emit.add_argument("--licence", metavar="TEXT", help="what a model file says of its licence")
     emit.add_argument("--metadata", action="append", metavar="NAME=TEXT", help="what else a model file says of itself")
@@ -60,6 +67,7 @@ def save(args: argparse.Namespace) -> int:
             sequence=args.sequence or 0,
             sign=args.sign,
             encrypt=secret,
+            stablehlo=args.stablehlo,
         )
     if args.json:
         targets = [*dict.fromkeys([next(iter(programs.values())).target, *others])]
