@@ -35,8 +35,15 @@ DATE = (1980, 1, 1, 0, 0, 0)
 MOST_MEMBERS = 10_000
 """Members of a file, at most."""
 
-MOST_BYTES = 0x7FFF_0000
-"""Bytes of a member, at most: more would need fields of ZIP64 in front of it. Weights are several members."""
+MOST_BYTES = 0x79E0_0000
+"""Bytes of a member, at most: for a few more zipfile writes fields of ZIP64 in front of it. Weights are several
+members."""
+
+MOST_NAME = 1024
+"""Characters of a member's name, at most."""
+
+MOST_LIST = 64 << 20
+"""Bytes of the list of members, at most: it is read as a whole."""
 
 NAME = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9_.@+-]*(/[A-Za-z0-9_@+-][A-Za-z0-9_.@+-]*)*")
 """Names of members: folders of what begins with no dot."""
@@ -44,6 +51,9 @@ NAME = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9_.@+-]*(/[A-Za-z0-9_@+-][A-Za-z0-9_
 _LOCAL = struct.Struct("<4s5H3I2H")
 _LOCAL_MAGIC, _END_MAGIC = b"PK\x03\x04", b"PK\x05\x06"
 _END = struct.Struct("<4s4H2IH")
+_LARGE_END, _LARGE_END_MAGIC = struct.Struct("<4sQ2H2I4Q"), b"PK\x06\x06"
+_LOCATOR, _LOCATOR_MAGIC = struct.Struct("<4sIQI"), b"PK\x06\x07"
+"""What a file of more than 2 GiB has before its end: numbers of 64 bits, and where these are."""
 
 
 class ModelFileError(Exception):
@@ -109,14 +119,19 @@ def _write_known(
 
 def _check_writable(archive: zipfile.ZipFile, member: Member) -> None:
     """Raises ModelFileError for a member that no file may have."""
-    if NAME.fullmatch(member.name) is None:
-        raise ModelFileError(f"{member.name!r} cannot be the name of a member")
+    if not _can_be_name(member.name):
+        raise ModelFileError(f"{member.name[:80]!r} cannot be the name of a member")
     if member.name in archive.NameToInfo:
         raise ModelFileError(f"{member.name} is a member twice")
     if member.size > MOST_BYTES:
         raise ModelFileError(f"{member.name} has {member.size} bytes, and a member has {MOST_BYTES} at most")
     if len(archive.NameToInfo) >= MOST_MEMBERS:
         raise ModelFileError(f"a file has {MOST_MEMBERS} members at most")
+
+
+def _can_be_name(name: str) -> bool:
+    """Whether a member may have a name."""
+    return len(name) <= MOST_NAME and NAME.fullmatch(name) is not None
 
 
 @dataclass(frozen=True)
@@ -176,7 +191,7 @@ class Archive:
         seen: set[str] = set()
         end = 0
         for info in listed:
-            if NAME.fullmatch(info.orig_filename) is None:
+            if not _can_be_name(info.orig_filename):
                 raise self.error(f"{info.orig_filename[:80]!r} cannot be the name of a member")
             if info.orig_filename in seen:
                 raise self.error(f"{info.orig_filename} is a member twice")
@@ -198,7 +213,19 @@ class Archive:
         magic, disk, first, here, count, size, begin, comment = _END.unpack(stream.read(_END.size))
         if magic != _END_MAGIC or disk or first or here != count or comment:
             raise self.error("it is no model file, or was cut off: it does not end as one does")
-        if count > MOST_MEMBERS or begin + size != last:
+        large = last - _LOCATOR.size - _LARGE_END.size
+        if large >= 0:
+            stream.seek(large)
+            numbers, locator = stream.read(_LARGE_END.size), stream.read(_LOCATOR.size)
+            if locator[:4] == _LOCATOR_MAGIC:
+                said = _LARGE_END.unpack(numbers)
+                wanted = _LARGE_END_MAGIC, _LARGE_END.size - 12, 0, 0, count, count, size
+                if locator != _LOCATOR.pack(_LOCATOR_MAGIC, 0, large, 1) or (*said[:2], *said[4:9]) != wanted:
+                    raise self.error("its list of members is damaged")
+                if begin != min(said[9], 0xFFFF_FFFF):
+                    raise self.error("its list of members is damaged")
+                last, begin = large, said[9]
+        if count > MOST_MEMBERS or size > MOST_LIST or begin + size != last:
             raise self.error("its list of members is damaged")
         return count, begin
 

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import io
+import mmap
 import random
+import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tilewright.modelfile.archive import ALIGNMENT, PAGE, Archive, Member, ModelFileError, write_archive
+from tilewright.modelfile.archive import (
+    ALIGNMENT,
+    MOST_BYTES,
+    MOST_LIST,
+    MOST_NAME,
+    PAGE,
+    Archive,
+    Member,
+    ModelFileError,
+    write_archive,
+    write_members,
+)
 
 MEMBERS = {"a.json": b"{}", "folder/b.bin": bytes(range(256)) * 40, "empty": b""}
 
@@ -37,12 +50,12 @@ def test_members_come_back(tmp_path: Path) -> None:
     assert path.read_bytes() == written(tmp_path / "n.twm").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["../a", "/a", "a//b", "a/../b", ".hidden", "a b", "", "a\\b", "ä"])
+@pytest.mark.parametrize("name", ["../a", "/a", "a//b", "a/../b", ".hidden", "a b", "", "a\\b", "ä", "a" * 70_000])
 def test_names_that_leave_the_file(tmp_path: Path, name: str) -> None:
     with pytest.raises(ModelFileError, match="cannot be the name of a member"):
         write_archive(tmp_path / "m.twm", [Member.of(name, b"")])
     assert not [*tmp_path.iterdir()]
-    if name:
+    if 0 < len(name) <= MOST_NAME:
         stream = io.BytesIO()
         with zipfile.ZipFile(stream, "w") as archive:
             archive.writestr(name, b"x")
@@ -119,3 +132,75 @@ def test_damage(tmp_path: Path) -> None:
         path.write_bytes(whole[: random_.randrange(len(whole))])
         with pytest.raises(ModelFileError):
             Archive(path)
+
+
+class Sparse(io.FileIO):
+    """A file in which long runs of zeros are holes."""
+
+    def write(self, data: object) -> int:
+        size = len(memoryview(data))  # pyright: ignore[reportArgumentType]
+        if size <= CHUNK:
+            return super().write(data)  # pyright: ignore[reportArgumentType]
+        self.seek(size, io.SEEK_CUR)
+        return size
+
+
+CHUNK = 1 << 20
+
+
+def large(path: Path, count: int) -> Path:
+    """A file with so many members of 1 GiB of zeros, and one behind them."""
+    zeros = memoryview(mmap.mmap(-1, 1 << 30))
+    with Sparse(path, "w") as stream:
+        members = [Member(f"weights/{i}", len(zeros), (zeros,), PAGE, crc=0) for i in range(count)]
+        write_members(stream, [*members, Member.of("z", b"last")])  # pyright: ignore[reportArgumentType]
+    return path
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+def test_files_of_many_gibibytes(tmp_path: Path, count: int) -> None:
+    """Behind 2 GiB zipfile writes an end of 64 bits, behind 4 GiB places of members, too."""
+    archive = Archive(large(tmp_path / "m.twm", count))
+    assert archive.bytes > count << 30 and len(archive.places) == count + 1
+    assert archive.read("z", 4) == b"last" and bytes(archive.view("weights/0", 5, 7)) == b"\0\0"
+
+
+def test_ends_of_64_bits_that_lie(tmp_path: Path) -> None:
+    path = large(tmp_path / "m.twm", 2)
+    size = path.stat().st_size
+    with path.open("r+b") as stream:
+        for at in range(size - 22 - 20 - 56, size):
+            stream.seek(at)
+            (old,) = stream.read(1)
+            for new in (old ^ 1, old ^ 0x80):
+                stream.seek(at)
+                stream.write(bytes([new]))
+                stream.flush()
+                if size - 98 + 12 <= at < size - 98 + 16:  # versions of zip
+                    Archive(path)
+                    continue
+                with pytest.raises(ModelFileError):
+                    Archive(path)
+            stream.seek(at)
+            stream.write(bytes([old]))
+    assert Archive(path).read("z", 4) == b"last"
+
+
+def test_the_largest_member(tmp_path: Path) -> None:
+    zeros = memoryview(mmap.mmap(-1, MOST_BYTES))
+    with Sparse(tmp_path / "m.twm", "w") as stream:
+        write_members(stream, [Member("a", len(zeros), (zeros,)), Member.of("b", b"1")])  # pyright: ignore[reportArgumentType]
+    archive = Archive(tmp_path / "m.twm")
+    assert archive.places["a"].size == MOST_BYTES and archive.read("b", 1) == b"1"
+    with pytest.raises(ModelFileError, match="and a member has 2044723200 at most"):
+        write_archive(tmp_path / "n.twm", [Member("a", MOST_BYTES + 1, ())])
+
+
+def test_long_lists(tmp_path: Path) -> None:
+    """A list that takes gibibytes of a file with holes is not read."""
+    size = MOST_LIST + 1
+    with (tmp_path / "m.twm").open("wb") as stream:
+        stream.seek(size)
+        stream.write(struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, 0, 0, size, 0, 0))
+    with pytest.raises(ModelFileError, match="its list of members is damaged"):
+        Archive(tmp_path / "m.twm")
