@@ -22,6 +22,24 @@ def _keys(tree: Any) -> list[Any] | None:
     return list(data[1]) if data is not None and data[0] is dict else None
 
 
+def alike(one: Any, other: Any) -> bool:
+    """Whether two structures are the same, but for classes of named tuples with one name and the same fields, of which
+    a model file has its own."""
+    if one == other:
+        return True
+    own, others = one.node_data(), other.node_data()
+    if own is None or others is None or (own != others and not _named_alike(own[0], others[0])):
+        return False
+    pairs = one.children(), other.children()
+    return len(pairs[0]) == len(pairs[1]) and all(map(alike, *pairs))
+
+
+def _named_alike(one: Any, other: Any) -> bool:
+    """Whether two classes are of named tuples with one name and the same fields."""
+    fields = getattr(one, "_fields", None)
+    return fields is not None and fields == getattr(other, "_fields", None) and one.__name__ == other.__name__
+
+
 def _other_structure(label: str, title: str, wanted: Any, given: Any) -> str:
     """Says where the argument `given` of a call is built otherwise than the one that a program was compiled for, whose
     structure is `wanted`."""
@@ -145,13 +163,13 @@ class Signature:
                 return list(arguments[0])
             flat, tree = jax.tree.flatten(arguments)
         refuse_tracers(name, flat, "tw.compile")
-        if tree == self.in_tree:
+        if alike(tree, self.in_tree):
             return flat
         labels = [*map(self.parameters.label, range(self.form[0])), *self.form[1]]
         wanted = [child for part in self.in_tree.children() for child in part.children()]
         given = [*arguments[0], *arguments[1].values()]
         pairs = zip(labels, wanted, given, strict=True)
-        label, one, other = next(p for p in pairs if p[1] != jax.tree.structure(p[2]))
+        label, one, other = next(p for p in pairs if not alike(p[1], jax.tree.structure(p[2])))
         raise CompileError(_other_structure(label, name, one, other))
 
     def unflatten(self, flat: Sequence[Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from functools import lru_cache
 from typing import Any
 
 from ...passes.errors import CompileError
@@ -30,7 +31,7 @@ def _facts(tree: Any, what: str) -> Any:
     if kind is type(None):
         return {"none": []}
     fields = getattr(kind, "_fields", None)
-    if isinstance(kind, type) and issubclass(kind, tuple) and fields is not None:
+    if isinstance(kind, type) and issubclass(kind, tuple) and fields is not None and len(fields) == len(inside):
         return {"named": [kind.__name__, list(fields), inside]}
     raise CompileError(f"save: {what} have a {getattr(kind, '__name__', kind)}, which a file cannot hold: give dicts, "
                        "lists and tuples")  # fmt: skip
@@ -41,6 +42,13 @@ def structure_of(facts: Any) -> Any:
     import jax
 
     return None if facts is None else jax.tree.structure(_example(facts))
+
+
+@lru_cache(256)
+def _named(name: str, fields: tuple[str, ...]) -> Any:
+    """The class of named tuples with these fields: the same one each time, so that what one program of a file gives is
+    what another one takes."""
+    return namedtuple(name, fields, rename=True)  # what its author has renamed so begins with an underscore
 
 
 def _example(facts: Any) -> Any:
@@ -57,7 +65,7 @@ def _example(facts: Any) -> Any:
         name, fields, children = inside
         if not all(isinstance(word, str) and word.isidentifier() for word in (name, *fields)):
             raise ValueError("it has no structure of arguments")
-        return namedtuple(name, fields)(*map(_example, children))  # its fields are known here alone
+        return _named(name, tuple(fields))(*map(_example, children))
     if kind in ("list", "tuple"):
         children = [_example(child) for child in inside]
         return children if kind == "list" else tuple(children)
