@@ -413,11 +413,12 @@ def _describe_outputs(outputs: Any) -> list[dict[str, Any]]:
     import jax
     import numpy as np
 
+    from ...api.arguments.signature import physical
     from ...dialects.dtypes import name_of_numpy
 
     found = []
     for path, leaf in jax.tree_util.tree_flatten_with_path(outputs)[0]:
-        array = np.asarray(leaf)
+        array = np.asarray(physical(leaf))
         dtype = name_of_numpy(array.dtype)
         values = array.astype(np.complex128 if dtype[0] == "c" else np.float64)
         real = np.abs(values) if dtype[0] == "c" else values
