@@ -131,6 +131,13 @@ class Secret:
         return self.content if stretching is None else _stretched(self.content, salt, stretching)
 
 
+def check_secret(secret: Any, name: str) -> None:
+    """Raises ModelFileError for a value of the argument `name` that is no secret, as the path of a key."""
+    if secret is not None and not isinstance(secret, Secret):
+        raise ModelFileError(f"{name}: give a tw.Secret, as tw.Secret.of_key_file(path), "
+                             f"not a {type(secret).__name__}")  # fmt: skip
+
+
 def derived(master: bytes, salt: bytes, purpose: bytes) -> bytes:
     """32 bytes for a purpose, by HKDF-SHA256 (RFC 5869). Raises ModelFileError where there is no cryptography."""
     check_cryptography()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -22,6 +22,9 @@ MANIFEST = "manifest.json"
 
 MOST_MANIFEST = 64 << 20
 """Bytes of a manifest, at most."""
+
+MOST_SEQUENCE = (1 << 63) - 1
+"""The number of the last release that there may be."""
 
 
 class ManifestError(ValueError):
@@ -74,6 +77,11 @@ class EntryFacts:
     def portable(self) -> bool:
         """Whether any chip can be compiled for."""
         return bool(self.graph or self.open.get("codes"))
+
+    @property
+    def inputs(self) -> Sequence[tuple[Sequence[int | str], str]]:
+        """The shapes and element types of its inputs; sizes that are open are texts."""
+        return self.signature["inputs"]
 
     @property
     def chips(self) -> list[str]:
@@ -155,7 +163,7 @@ class Manifest:
         }
         entries = {
             name: EntryFacts(
-                entry.of("signature", dict),
+                _signature(entry),
                 entry.of("target", str),
                 entry.of("graph", str),
                 entry.texts("npu"),
@@ -202,8 +210,23 @@ class Manifest:
         for member in self.plans.values():
             if member not in self.members:
                 raise ManifestError(f"its plans are in {member[:80]!r}, which it has not")
-        if self.sequence < 0:
-            raise ManifestError("its sequence is below 0")
+        check_sequence(self.sequence)
+
+
+def check_sequence(sequence: int) -> None:
+    """Raises ManifestError for what is no number of a release."""
+    if not 0 <= sequence <= MOST_SEQUENCE:
+        raise ManifestError("its sequence is not from 0 to 2**63 - 1")
+
+
+def _signature(entry: JsonTable) -> dict[str, Any]:
+    """What an entry says that it takes and gives. Raises ManifestError where inputs have no shapes and types."""
+    found: dict[str, Any] = entry.of("signature", dict)
+    for row in JsonTable(f"the signature of {entry.what}", found).of("inputs", list):
+        fits = isinstance(row, list) and len(row) == 2 and isinstance(row[0], list) and isinstance(row[1], str)
+        if not fits or not all(type(n) in (int, str) for n in row[0]):
+            raise ManifestError(f"{entry.what} has an input without shape and type")
+    return found
 
 
 def _open(entry: JsonTable) -> dict[str, Any]:
@@ -231,11 +254,14 @@ class JsonTable:
 
     @staticmethod
     def of_bytes(what: str, content: bytes) -> JsonTable:
-        """The table in a text. Raises ManifestError."""
+        """The table in a text. Raises ManifestError, also for one in another form than the canonical one."""
         try:
             said = json.loads(content)
+            same = canonical(said) == content
         except (ValueError, RecursionError):
             raise ManifestError(f"{what} is no JSON") from None
+        if not same:
+            raise ManifestError(f"{what} is no canonical JSON")
         return JsonTable(what, said)
 
     def of(self, name: str, kind: type, otherwise: Any = None) -> Any:

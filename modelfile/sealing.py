@@ -27,6 +27,7 @@ from .manifest import (
     ManifestError,
     MemberFacts,
     canonical,
+    check_sequence,
     digest_of,
 )
 from .signing import SIGNATURE, signed_manifest
@@ -103,8 +104,7 @@ class Seal:
             Stretching.of_json(JsonTable("the derivation of its manifest", found.of("derivation", dict))),
             found.of("sequence", int),
         )
-        if made.sequence < 0:
-            raise ManifestError("its sequence is below 0")
+        check_sequence(made.sequence)
         return made
 
 

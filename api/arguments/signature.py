@@ -92,6 +92,13 @@ class Signature:
         numbered = jax.tree.unflatten(self.in_tree, range(len(self.inputs)))
         return tuple(self.parameters.path(path) for path, _ in jax.tree_util.tree_leaves_with_path(numbered))
 
+    @property
+    def least_results(self) -> int:
+        """How many flat outputs there are, at least."""
+        if self.out_tree is not None:
+            return self.out_tree.num_leaves
+        return 1 + max((*(i for i, _ in self.keys), *self.weak, *self.voids), default=-1)
+
     def place(self, i: int) -> str:
         """What messages call a flat input: `argument params['w']`."""
         return f"{self.parameters.noun} {self.names[i]}"

@@ -71,11 +71,13 @@ def program_of(file: ModelFile, target: str | None = None, entry: str | None = N
         origin = _quantized(file.portable(name, facts, f"for {chip}"), options, chip)
         return compile_source(run_passes, origin, chip, with_plans(options, file.plans(chip)))
     signature, member = file.signature(facts), facts.npu[chip]
-    source = Source(lambda: (file.module(facts.graph or member), signature), name, stablehlo=file.stablehlo(facts))
+    made = partial(file.program, member, signature, "npu")
+    origin = partial(file.program, facts.graph, signature, "graph") if facts.graph else made
+    source = Source(lambda: (origin(), signature), name, stablehlo=file.stablehlo(facts))
     if facts.graph:
         source = _quantized(source, options, chip)
     reported = partial(file.report, facts, chip)
-    return Program(source, lambda: file.module(member), signature, chip, options, reported=reported)
+    return Program(source, made, signature, chip, options, reported=reported)
 
 
 def _quantized(origin: Source, options: Options, chip: str) -> Source:

@@ -70,9 +70,10 @@ def open_source_in(file: ModelFile, name: str, facts: EntryFacts, chip: str | No
         row, artifact = alone.get(tuple(sizes[symbol] for symbol in shapes.symbols)), codes.artifact(shapes, sizes)
         if row is None or chip is None:
             return Source(lower, name, stablehlo=artifact)
-        reported, npu = partial(file.report_of, row.get("report"), chip), partial(file.module, row["npu"])
+        reported, own = partial(file.report_of, row.get("report"), chip), signature_at(sizes)
+        npu = partial(file.program, row["npu"], own, "npu")
         return StoredSource(
-            lower, name, stablehlo=artifact, signature=signature_at(sizes), npu=npu, reported=reported
+            lower, name, stablehlo=artifact, signature=own, npu=npu, reported=reported
         )
 
     whole = ForAllSizes(codes.of, signature_at, codes.of)

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from ...modelfile.archive import Archive, ModelFileError
-from ...modelfile.keys import Secret
+from ...modelfile.keys import Secret, check_secret
 from ...modelfile.manifest import MANIFEST, MOST_MANIFEST
 from ...modelfile.sealing import Unsealed, check_sealed, seal_of
 from ...modelfile.signing import check_signed, signature_in
@@ -63,6 +63,7 @@ class OuterFile:
 
     def opened(self, key: Secret | None = None) -> Archive | Unsealed:
         """Its members. key: what it is sealed with; None for that of `opened_with`. Raises ModelFileError."""
+        check_secret(key, "key")
         secret = key or terms().secret
         if self.seal is None and secret is None:
             return self.outer

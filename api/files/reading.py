@@ -20,13 +20,14 @@ from ...modelfile.keys import Secret
 from ...modelfile.manifest import MANIFEST, MOST_MANIFEST, EntryFacts, Manifest, ManifestError, digest_of
 from ...modelfile.signing import SIGNATURE
 from ...modelfile.weights import CHUNK, LEAF, leaf_of, root_of
+from ...passes.pipeline import level_of
 from ...support.files import FilePath
 from ..arguments.signature import Signature
 from ..source import Source
 from ..texts import module_in
 from .opening import OuterFile, terms
 from .reports import report_in
-from .signatures import Weight, signature_of, values_in
+from .signatures import Weight, check_keys, signature_of, values_in
 
 MOST_TEXT = 1 << 30
 """Bytes of a program's text, at most."""
@@ -97,7 +98,8 @@ class ModelFile(OuterFile):
             has = ", ".join(facts.chips)
             raise self.archive.error(f"{name} is for {has} alone: it has no graph level to compile {how}")
         signature = self.signature(facts)
-        return Source(lambda: (self.module(facts.graph), signature), name, stablehlo=self.stablehlo(facts))
+        made = partial(self.program, facts.graph, signature, "graph")
+        return Source(lambda: (made(), signature), name, stablehlo=self.stablehlo(facts))
 
     def stablehlo(self, facts: EntryFacts) -> Callable[[], bytes] | None:
         """Gives a function as an artifact of StableHLO; None where the file has none."""
@@ -168,6 +170,24 @@ class ModelFile(OuterFile):
         text = self.text(name)
         with self.reading(name), given_by(self.stored):
             return module_in(text, symbols or {}, example or {})
+
+    def program(self, name: str, signature: Signature, level: str) -> ModuleOp:
+        """The module of a member that is a program at a level, as a signature says how it is called. Raises
+        ModelFileError where it is another one."""
+        from ..sources import main_inputs, main_results
+
+        module = self.module(name)
+        with self.reading(name):
+            results, found = main_results(module), level_of(module)
+            if found != level and (signature.inputs or results):  # what takes and gives nothing is of each level
+                raise ValueError(f"it is of the {found} level, not of the {level} level")
+            if main_inputs(module) != signature.inputs:
+                raise ValueError("it takes other inputs than the manifest says")
+            if len(results) < signature.least_results:
+                raise ValueError(f"it gives {len(results)} results, and {signature.least_results} by the manifest")
+            for i, generator in signature.keys:
+                check_keys(results[i], generator)
+        return module
 
     def stored(self, key: str) -> StoredBytes:
         """The bytes of a weight. Raises ValueError where there are none."""

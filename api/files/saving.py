@@ -44,11 +44,13 @@ def save(
             True: all, or none is written.
 
     Raises:
-        CompileError: A program cannot be in a file: sizes are open, it calls functions of this process, or its
-            arguments have types of other libraries.
+        CompileError: A program cannot be in a file: it calls functions of this process, or its arguments have types
+            of other libraries; or a weight is not what its program takes.
         ModelFileError, OSError: The file cannot be written.
     """
-    given = {ENTRY: programs} if isinstance(programs, Program) else dict(programs)
+    given = {ENTRY: programs} if isinstance(programs, Program) else programs
+    if not isinstance(given, Mapping) or not all(isinstance(program, Program) for program in given.values()):
+        raise CompileError("save: give a program, as tw.compile gives it, or several by their names")
     if not given:
         raise CompileError("save: there is no program to save")
     parts = {name: program.parts(targets, weights) for name, program in given.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,8 +10,11 @@ import numpy as np
 
 from ...dialects.dtypes import name_of_numpy, numpy_dtype
 from ...dialects.graph.stored import Give, Keep
+from ...dialects.sizes import LARGEST
+from ...support.typed_json import typed
 from ..arguments.parameters import Parameters
-from ..arguments.signature import CompileError, Signature
+from ..arguments.signature import CompileError, Signature, physical
+from ..arguments.tensors import as_array
 from .trees import structure_facts, structure_of
 
 
@@ -44,9 +48,8 @@ def _value_facts(value: Any, keep: Keep, what: str) -> dict[str, Any]:
     import jax
 
     leaves, tree = jax.tree.flatten(value)
-    arrays = [np.asarray(leaf) for leaf in leaves]
     found: list[Any] = []
-    for array in arrays:
+    for array in (array_in(leaf, f"save: {what}") for leaf in leaves):
         try:
             dtype = name_of_numpy(array.dtype)
         except (KeyError, ValueError):
@@ -55,28 +58,87 @@ def _value_facts(value: Any, keep: Keep, what: str) -> dict[str, Any]:
     return {"tree": structure_facts(tree, what), "leaves": found}
 
 
+def array_in(value: Any, what: str) -> np.ndarray:
+    """A value as an array: random keys are their words. Raises CompileError, which begins with `what`, for one that was
+    deleted or is none."""
+    found = as_array(value)
+    try:
+        return np.asarray(physical(found) if hasattr(found, "dtype") else found)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise CompileError(f"{what} has a value that cannot be read: {' '.join(str(error).split())[:200]}") from None
+
+
+def fitting(signature: Signature, weights: Mapping[str, Any], name: str, closed: bool) -> dict[str, Any]:
+    """Those of some values that are arguments of a program. closed: whether it has no open sizes. Raises CompileError,
+    which calls the program `name`, for one that a call would not take."""
+    import jax
+
+    count, keywords = signature.form
+    labels = [signature.parameters.label(i) for i in range(count)]
+    found = {key: jax.tree.map(as_array, weights[key]) for key in (*labels, *keywords) if key in weights}
+    if found and closed:
+        flat = [jax.ShapeDtypeStruct(shape, numpy_dtype(dtype)) for shape, dtype in signature.inputs]
+        args, kwargs = (flat, {}) if signature.in_tree is None else jax.tree.unflatten(signature.in_tree, flat)
+        try:
+            signature.check(name, [found.get(label, arg) for label, arg in zip(labels, args, strict=True)],
+                            {key: found.get(key, arg) for key, arg in kwargs.items()})  # fmt: skip
+        except CompileError as error:
+            raise CompileError(f"save: weights: {error}") from None
+    return found
+
+
 def signature_of(facts: Mapping[str, Any], stored: Give) -> Signature:
     """The signature that `signature_facts` has said. stored: gives the bytes of weights. Raises ValueError, KeyError,
-    TypeError or AttributeError for what is none."""
+    TypeError or AttributeError for what is none, or does not fit together."""
     own = facts["parameters"]
+    texts = tuple[str, ...]
     parameters = Parameters(
-        tuple(own["positional"]),
-        own["only"],
-        own["variadic"],
-        tuple(own["keyword"]),
-        tuple(own["static"]),
-        own["noun"],
+        typed(texts, own["positional"]),
+        typed(int, own["only"]),
+        typed(str, own["variadic"]),
+        typed(texts, own["keyword"]),
+        typed(texts, own["static"]),
+        typed(str, own["noun"]),
         _Defaults(facts["defaults"], stored),
     )
-    return Signature(
-        tuple((tuple(shape), dtype) for shape, dtype in facts["inputs"]),
+    numbers = tuple[int, ...]
+    made = Signature(
+        typed(tuple[tuple[tuple[int | str, ...], str], ...], facts["inputs"]),
         structure_of(facts["in_tree"]),
         structure_of(facts["out_tree"]),
-        tuple((number, name) for number, name in facts["keys"]),
-        tuple(facts["weak"]),
-        tuple(facts["voids"]),
+        typed(tuple[tuple[int, str], ...], facts["keys"]),
+        typed(numbers, facts["weak"]),
+        typed(numbers, facts["voids"]),
         parameters,
     )
+    _check_fits(made)
+    for dtype, shape, key in values_in(facts).values():
+        if min(shape, default=0) < 0 or len(stored(key)) != numpy_dtype(dtype).itemsize * math.prod(shape):
+            raise ValueError(f"the weight {key[:80]!r} has another size than {dtype}{list(shape)}")
+    return made
+
+
+def _check_fits(made: Signature) -> None:
+    """Raises ValueError or KeyError for a signature whose parts do not fit together."""
+    for shape, dtype in made.inputs:
+        numpy_dtype(dtype)  # which there has to be
+        if not all(isinstance(n, str) or 0 <= n <= LARGEST for n in shape):
+            raise ValueError("an input has a size that there is not")
+    if (tree := made.in_tree) is not None:
+        kinds = [part.node_data() or (None,) for part in (tree, *tree.children())]
+        if [kind for kind, *_ in kinds] != [tuple, tuple, dict] or not all(isinstance(k, str) for k in kinds[2][1]):
+            raise ValueError("its inputs are not arguments by position and by keyword")
+        if tree.num_leaves != len(made.inputs):
+            raise ValueError(f"{len(made.inputs)} inputs are said to be {tree.num_leaves}")
+    if not all(0 <= i < made.least_results for i in (*(i for i, _ in made.keys), *made.weak, *made.voids)):
+        raise ValueError("a result that it has not is said to be a key, weak or of float0")
+
+def check_keys(kind: tuple[tuple[int, ...], str], generator: str) -> None:
+    """Raises ValueError or TypeError where arrays of a type are no keys of a generator, or there is no such one."""
+    import jax
+
+    words = jax.ShapeDtypeStruct(kind[0], numpy_dtype(kind[1]))
+    jax.eval_shape(lambda data: jax.random.wrap_key_data(data, impl=generator), words)
 
 
 Weight = tuple[str, tuple[int, ...], str]
@@ -94,7 +156,7 @@ def values_in(facts: Mapping[str, Any]) -> dict[str, Weight]:
         paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(value)]
         for path, (shape, dtype, key) in zip(paths, said["leaves"], strict=True):
             numpy_dtype(dtype)  # which there has to be
-            found[f"{name}{path}"] = dtype, tuple(map(int, shape)), key
+            found[f"{name}{path}"] = dtype, typed(tuple[int, ...], shape), typed(str, key)
     return found
 
 

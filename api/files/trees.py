@@ -11,6 +11,9 @@ from ...passes.errors import CompileError
 LEAF = "*"
 """What stands for an array."""
 
+MOST_NESTED = 256
+"""Structures in one another, at most."""
+
 
 def structure_facts(tree: Any, what: str) -> Any:
     """A structure as JSON; None where there is none. Raises CompileError, which calls it `what`, for a node of another
@@ -18,13 +21,15 @@ def structure_facts(tree: Any, what: str) -> Any:
     return None if tree is None else _facts(tree, what)
 
 
-def _facts(tree: Any, what: str) -> Any:
+def _facts(tree: Any, what: str, depth: int = 0) -> Any:
+    if depth > MOST_NESTED:
+        raise CompileError(f"save: {what} are more than {MOST_NESTED} structures in one another")
     data = tree.node_data()
     if data is None:
         return LEAF if tree.num_leaves else {"none": []}
     kind, keys = data
-    inside = [_facts(child, what) for child in tree.children()]
-    if kind is dict and all(isinstance(key, str | int) and not isinstance(key, bool) for key in keys):
+    inside = [_facts(child, what, depth + 1) for child in tree.children()]
+    if kind is dict and all(isinstance(key, str) or _is_number(key) for key in keys):
         return {"dict": [[*keys], inside]}
     if kind in (list, tuple):
         return {kind.__name__: inside}
@@ -33,8 +38,13 @@ def _facts(tree: Any, what: str) -> Any:
     fields = getattr(kind, "_fields", None)
     if isinstance(kind, type) and issubclass(kind, tuple) and fields is not None and len(fields) == len(inside):
         return {"named": [kind.__name__, list(fields), inside]}
-    raise CompileError(f"save: {what} have a {getattr(kind, '__name__', kind)}, which a file cannot hold: give dicts, "
-                       "lists and tuples")  # fmt: skip
+    given = "dict with other keys than texts and numbers" if kind is dict else getattr(kind, "__name__", kind)
+    raise CompileError(f"save: {what} have a {given}, which a file cannot hold: give dicts, lists and tuples")
+
+
+def _is_number(key: Any) -> bool:
+    """Whether a key of a dict is a whole number that a file takes."""
+    return isinstance(key, int) and not isinstance(key, bool) and key.bit_length() < 64
 
 
 def structure_of(facts: Any) -> Any:
@@ -51,24 +61,22 @@ def _named(name: str, fields: tuple[str, ...]) -> Any:
     return namedtuple(name, fields, rename=True)  # what its author has renamed so begins with an underscore
 
 
-def _example(facts: Any) -> Any:
+def _example(facts: Any, depth: int = 0) -> Any:
     """A value of a structure, with a number in the place of each array."""
     if facts == LEAF:
         return 0
-    if not isinstance(facts, dict) or len(facts) != 1:
+    if not isinstance(facts, dict) or len(facts) != 1 or depth > MOST_NESTED:
         raise ValueError("it has no structure of arguments")
     ((kind, inside),) = facts.items()
-    if kind == "dict":
-        keys, children = inside
-        return dict(zip(keys, map(_example, children), strict=True))
-    if kind == "named":
-        name, fields, children = inside
-        if not all(isinstance(word, str) and word.isidentifier() for word in (name, *fields)):
-            raise ValueError("it has no structure of arguments")
-        return _named(name, tuple(fields))(*map(_example, children))
-    if kind in ("list", "tuple"):
-        children = [_example(child) for child in inside]
-        return children if kind == "list" else tuple(children)
     if kind == "none":
         return None
+    *more, children = (inside,) if kind in ("list", "tuple") else inside
+    made = [_example(child, depth + 1) for child in children]
+    if kind == "dict" and all(isinstance(key, str) or _is_number(key) for key in more[0]):
+        return dict(zip(*more, made, strict=True))
+    if kind == "named" and all(isinstance(word, str) and word.isidentifier() for word in (more[0], *more[1])):
+        name, fields = more
+        return _named(name, tuple(fields))(*made)
+    if kind in ("list", "tuple"):
+        return made if kind == "list" else tuple(made)
     raise ValueError("it has no structure of arguments")

@@ -22,8 +22,8 @@ from ...support.files import FilePath
 from ...support.sentences import suggestion
 from ..arguments.signature import CompileError
 from .reading import ModelFile
-from .signatures import Weight, values_in
-from .writing import tensor_of, weight_members
+from .signatures import Weight, array_in, values_in
+from .writing import check_sequence, tensor_of, weight_members
 
 _STORED = re.compile(rf'"{PREFIX}([0-9a-f]{{64}})"'.encode())
 """What stands in a text for a weight."""
@@ -88,8 +88,7 @@ def update(
     members |= {member.name: facts for member, facts in more}
     places |= added
     release = file.manifest.sequence + 1 if sequence is None else sequence
-    if release < 0:
-        raise CompileError("update: the sequence of a release is not below 0")
+    check_sequence(release, "update")
     made = replace(file.manifest, members=members, entries=entries, weights=places, sequence=release)
     content = made.to_bytes()
     write_archive(output, [*signed_manifest(content, sign), *written.values()])
@@ -112,13 +111,16 @@ def _new_tensors(
         if label not in known:
             said = suggestion(label, known) or f"; it has {', '.join([*known][:8]) or 'none'}"
             raise CompileError(f"update: {path} has no weight {label!r}{said}")
-        array = np.ascontiguousarray(value)
+        given_array = array_in(value, f"update: {label}")
         for dtype, shape, _ in known[label]:
-            if np.shape(value) != shape or array.dtype != numpy_dtype(dtype):
+            want, array = numpy_dtype(dtype), given_array
+            if array.dtype == np.dtype(f"V{want.itemsize}"):  # how .npz files hold bf16 and f8
+                array = array.view(want)
+            if array.shape != shape or array.dtype != want:
                 wanted, given = (f"{kind}[{','.join(map(str, dims))}]" for kind, dims in (
-                    (dtype, shape), (array.dtype, np.shape(value))))  # fmt: skip
+                    (dtype, shape), (array.dtype, array.shape)))  # fmt: skip
                 raise CompileError(f"update: {label} is {wanted}, and the new value {given}")
-            data = array.reshape(-1).view(np.uint8).data
+            data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
             found[label] = sha256(data).hexdigest(), tensor_of(dtype, shape, data)
     return found
 

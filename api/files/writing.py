@@ -7,7 +7,7 @@ and verified; nothing of it is executed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -26,15 +26,9 @@ from ...dialects.source_places import without_folder
 from ...frontends import FrontendError
 from ...knowledge.base import Entry
 from ...knowledge.file_plans import lines_of
-from ...modelfile.archive import PAGE, Member, write_archive
-from ...modelfile.keys import Secret
-from ...modelfile.manifest import (
-    EntryFacts,
-    Manifest,
-    ManifestError,
-    MemberFacts,
-    digest_of,
-)
+from ...modelfile.archive import NAME, PAGE, Member, write_archive
+from ...modelfile.keys import Secret, check_secret
+from ...modelfile.manifest import MOST_MANIFEST, MOST_SEQUENCE, EntryFacts, Manifest, MemberFacts, digest_of
 from ...modelfile.sealing import sealed_members
 from ...modelfile.signing import signed_manifest
 from ...modelfile.weights import Tensor, root_of, shards_of
@@ -49,7 +43,7 @@ from .open_facts import inputs_facts, range_symbols, shapes_facts
 from .options import has_further, options_facts
 from .parts import ChipParts, OpenProgramParts, ProgramParts
 from .reports import report_bytes
-from .signatures import signature_facts
+from .signatures import fitting, signature_facts
 
 if TYPE_CHECKING:
     from ..sizes.templates import Key, Version
@@ -71,6 +65,8 @@ SAFETENSORS = {
 }
 """Element types as safetensors calls them; bytes of all others are U8."""
 
+MOST_NAME = 255
+"""Characters of the name of a function, at most."""
 
 MOST_CONSTANTS = 64 << 10
 """Bytes of constants of a program of which a file has an artifact of StableHLO unless it is told to, at most."""
@@ -92,24 +88,47 @@ def write_programs(
 ) -> None:
     """Writes programs to a file, as `save` has it; key: the private key that signs it; secret: what it is sealed
     with."""
+    metadata = {} if metadata is None else metadata
+    _check_said([*programs], licence, metadata, sequence)
+    check_secret(secret, "encrypt")
     writer = _Writer(stablehlo)
     entries = {name: writer.entry(name, parts, weights) for name, parts in programs.items()}
-    unknown = sorted({*weights} - writer.bound)
+    unknown = sorted({*weights} - writer.bound, key=str)
+    if unknown and unknown[0] in writer.compiled_in:
+        raise CompileError(f"save: weights: {unknown[0]} is compiled in: leave it out")
     if unknown:
-        raise CompileError(f"save: weights: no program has an argument {unknown[0]!r}")
+        raise CompileError(f"save: weights: no program has an argument {str(unknown[0])[:80]!r}")
     plans = writer.known_plans()
     members, places = writer.members()
     facts = {member.name: fact for member, fact in members}
-    manifest = Manifest(facts, entries, places, plans, _made_by(), licence, dict(metadata or {}), sequence)
-    try:
-        manifest.check()
-    except ManifestError as error:
-        raise CompileError(f"save: {error}") from None
+    manifest = Manifest(facts, entries, places, plans, _made_by(), licence, dict(metadata), sequence)
     content = manifest.to_bytes()
+    if len(content) > MOST_MANIFEST:
+        raise CompileError(f"save: what the file says of itself has {len(content)} bytes: {MOST_MANIFEST} at most")
     rest = [member for member, _ in members]
     whole = [*signed_manifest(content, key), *rest] if secret is None else sealed_members(
         content, rest, secret, sequence, key)  # fmt: skip
     write_archive(path, whole)
+
+
+def check_sequence(sequence: Any, what: str) -> None:
+    """Raises CompileError, which begins with `what`, for what is no number of a release."""
+    if type(sequence) is not int or not 0 <= sequence <= MOST_SEQUENCE:
+        given = "this one" if type(sequence) is int and abs(sequence) > MOST_SEQUENCE else repr(sequence)[:40]
+        raise CompileError(f"{what}: the sequence of a release is a whole number from 0 to 2**63 - 1, not {given}")
+
+
+def _check_said(names: Sequence[Any], licence: Any, metadata: Any, sequence: Any) -> None:
+    """Raises CompileError for what no file can say of itself. names: of functions."""
+    for name in names:
+        if not isinstance(name, str) or len(name) > MOST_NAME or NAME.fullmatch(name) is None:
+            raise CompileError(f"save: {str(name)[:80]!r} cannot be the name of a function: it has up to {MOST_NAME} "
+                               "ASCII letters, digits and _ . @ + - /, and does not begin with a dot")  # fmt: skip
+    if not isinstance(licence, str):
+        raise CompileError(f"save: the licence is a text, not {str(licence)[:80]}")
+    if not (isinstance(metadata, Mapping) and all(isinstance(each, str) for pair in metadata.items() for each in pair)):
+        raise CompileError(f"save: metadata are texts by their names, not {str(metadata)[:80]}")
+    check_sequence(sequence, "save")
 
 
 class _Writer:
@@ -127,6 +146,8 @@ class _Writer:
         """Plans by the chips that they are for."""
         self.bound: set[str] = set()
         """Arguments of programs that have values."""
+        self.compiled_in: set[str] = set()
+        """Arguments that calls of programs do not have."""
 
     def put(self, dtype: str, shape: tuple[int, ...], data: bytes | StoredBytes) -> str:
         """Keeps bytes of a constant; what they are called."""
@@ -155,7 +176,7 @@ class _Writer:
             reports |= {} if report is None else {chip: report}
         self.bound |= parts.packed
         given = {label: value for label, value in weights.items() if label not in parts.packed}
-        facts = self._signature(signature, given, name)
+        facts = self._signature(signature, given, name, closed=True)
         options = options_facts(parts.options, self.put)
         return EntryFacts(facts, parts.target, graph, npu, reports, options, stablehlo=artifact)
 
@@ -197,7 +218,7 @@ class _Writer:
             chip: [self._alone(chip, sizes, made, name) for sizes, made in sorted(own.alone.items())]
             for chip, own in sorted(parts.chips.items())
         }
-        facts = self._signature(parts.signature, weights, name) | {"inputs": inputs_facts(parts.shapes)}
+        facts = self._signature(parts.signature, weights, name, closed=False) | {"inputs": inputs_facts(parts.shapes)}
         return EntryFacts(facts, parts.target, "", {}, {}, options_facts(parts.options, self.put), open_)
 
     def _version(
@@ -225,10 +246,11 @@ class _Writer:
         report = None if own.report is None else report_bytes(own.report)
         return npu, None if report is None else self._member(f"report/{chip}/{member}.json", report)
 
-    def _signature(self, signature: Signature, weights: Mapping[str, Any], name: str) -> dict[str, Any]:
+    def _signature(self, signature: Signature, weights: Mapping[str, Any], name: str, closed: bool) -> dict[str, Any]:
         """What a program takes and gives, with the weights that are arguments of it."""
-        values = {key: value for key, value in weights.items() if signature.takes(key)}
+        values = fitting(signature, weights, name, closed)
         self.bound |= values.keys()
+        self.compiled_in |= {key for key in weights if signature.takes(key)} - values.keys()
         return signature_facts(signature, values, self.put, name)
 
     def _text(self, member: str, module: ModuleOp, name: str) -> str:

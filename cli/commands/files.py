@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..common import OneLineParser, print_json, table, tell, working
 from ..help import texts
@@ -52,7 +52,7 @@ def inspect(args: argparse.Namespace) -> int:
 
 
 def _row(name: str, entry: EntryFacts) -> list[str]:
-    inputs: list[Any] = list(entry.signature.get("inputs", ()))
+    inputs = entry.inputs
     takes = [f"{dtype}[{','.join(map(str, shape))}]" for shape, dtype in inputs[:MOST_INPUTS]]
     more = [f"and {len(inputs) - MOST_INPUTS} more"] if len(inputs) > MOST_INPUTS else []
     forms = {str(row.get("kind")) for row in entry.open.get("codes", ())}

@@ -172,10 +172,11 @@ FACTS = {"format": "tilewright-model", "version": 2, "members": {}, "entries": {
         ({"members": {"a": {"size": -1, "sha256": "0" * 64}}}, "its manifest does not say what 'a' is"),
         ({"weights": {"k": ["a", 0, 1]}}, "its manifest has no place for the weight 'k'"),
         ({"weights": {"k": 5}}, "its manifest has no place for the weight 'k'"),
-        ({"sequence": -1}, "its sequence is below 0"),
+        ({"sequence": -1}, "its sequence is not from 0 to"),
         ({"metadata": {"a": 1}}, "its manifest has no texts as its metadata"),
         (
-            {"entries": {"f": {"signature": {}, "target": "t", "graph": "", "npu": {}, "reports": {}, "options": {}}}},
+            {"entries": {"f": {"signature": {"inputs": []}, "target": "t", "graph": "", "npu": {}, "reports": {},
+                               "options": {}}}},
             "its entry 'f' has no npu level for its own chip",
         ),
     ],
@@ -276,7 +277,7 @@ def test_arguments_on_the_command_line(
     np.savez("x.npz", *jax.tree.leaves((params, 0 * x)))
     assert main(["run", "m.twm", "--inputs", "x.npz", "--json"]) == 0
     capsys.readouterr()
-    with pytest.raises(tw.CompileError, match="save: its sequence is below 0"):
+    with pytest.raises(tw.CompileError, match="save: the sequence of a release is a whole number"):
         plain.save("n.twm", sequence=-1)
     keyword = tw.compile(step, params, x, scale=np.float32(2))
     keyword.save("k.twm")

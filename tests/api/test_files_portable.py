@@ -76,7 +76,7 @@ def test_few_constants_or_as_it_is_told(tmp_path: Path) -> None:
 
 
 def test_programs_of_nothing_such(tmp_path: Path) -> None:
-    (tmp_path / "f.tw").write_text("fn f(x: f32[4, 4]) -> f32[4, 4] { exp(x) }\n")
+    (tmp_path / "f.tw").write_text("fn f(x: f32[4, 4]) -> f32[4, 4] { return exp(x) }\n")
     program = tw.compile(str(tmp_path / "f.tw"))
     left_out = tw.compile(jax.jit(lambda x, y: x).lower(X, X))
     program.save(tmp_path / "m.twm")
