@@ -26,10 +26,18 @@ def report_in(content: str, machine: Machine) -> Report | None:
     """The report in a member; None for one whose times follow from other rules or numbers of the chip than those of
     this process. Raises ValueError for what is none."""
     try:
-        found: Report = typed(Report, json.loads(content))
+        found: Report = typed(Report, json.loads(content, parse_int=_number))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return found if found.judge == judge(machine) and found.target == machine.name else None
+
+
+def _number(text: str) -> int:
+    """A whole number in a report. Raises ValueError for one that takes more than 64 bits, which nothing costs."""
+    found = int(text)
+    if found.bit_length() > 63:
+        raise ValueError(f"{text[:40]} is too large")
+    return found
 
 
 def _file_names(value: Any) -> Any:

@@ -137,3 +137,13 @@ def test_manifests_in_another_form(good: Path) -> None:
     with pytest.raises(tw.ModelFileError, match="its manifest is no canonical JSON"):
         tw.load(good.with_name("twice.twm"))
     assert canonical(json.loads(archive.read(MANIFEST, 1 << 20))) == archive.read(MANIFEST, 1 << 20)
+
+
+@pytest.mark.parametrize("size", ["1" + "0" * 400, "-1" + "0" * 400, "9" * 5000])
+def test_reports_with_large_numbers(good: Path, size: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name, archive = "report/ascend-910b1/main.json", Archive(good)
+    text = re.sub(rb'"arena_bytes":\d+', f'"arena_bytes":{size}'.encode(), archive.read(name, 1 << 20))
+    path = rewritten(good, lambda entry: None, {name: text})
+    assert any(f"{name} cannot be read" in said for said in says(path, good, capsys))
+    assert main(["report", str(path), "--json"]) == 1
+    assert f"{name} cannot be read" in capsys.readouterr().err
