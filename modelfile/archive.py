@@ -82,6 +82,8 @@ def write_archive(path: FilePath, members: Iterable[Member]) -> None:
     """Writes a file of members, in their order, in one step: a reader sees the old one or the new one. Raises OSError,
     and ModelFileError for what no file may have."""
     with drafted(path) as stream:
+        if not stream.seekable():
+            raise ModelFileError(f"{os.fspath(path)}: a model file is written to a file, not to a pipe")
         write_members(stream, members)
 
 

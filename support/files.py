@@ -133,7 +133,7 @@ def drafted(path: FilePath) -> Iterator[IO[bytes]]:
         guard(path)
     mode = mode_of(path)
     if mode is not None and not stat.S_ISREG(mode):
-        with Path(path).open("wb") as stream:
+        with _named_errors(path, path), Path(path).open("wb") as stream:
             yield stream
         return
     with together():
@@ -142,13 +142,19 @@ def drafted(path: FilePath) -> Iterator[IO[bytes]]:
         drafts = _DRAFTS.get()
         assert drafts is not None
         drafts.append(_Draft(draft, target, os.fspath(path)))
-        try:
-            with draft.open("wb") as stream:
-                yield stream
-        except OSError as error:
-            if error.filename not in (None, os.fspath(draft)):
-                raise
-            raise OSError(error.errno, error.strerror, os.fspath(path)) from None  # nobody knows the draft
+        with _named_errors(draft, path), draft.open("wb") as stream:
+            yield stream
+
+
+@contextmanager
+def _named_errors(written: FilePath, path: FilePath) -> Iterator[None]:
+    """What cannot be written says the file that it should have become: nobody knows a draft."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename not in (None, os.fspath(written)):
+            raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from None
 
 
 def _beside(target: Path) -> Path:

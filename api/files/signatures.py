@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -162,26 +163,27 @@ def values_in(facts: Mapping[str, Any]) -> dict[str, Weight]:
 
 class _Defaults(Mapping[str, Any]):
     """Values of arguments, which are read when they are first asked for: arrays of JAX, in the memory that the file is
-    mapped to."""
+    mapped to. Each thread has its own, since a call deletes those that are donated to it."""
 
     def __init__(self, facts: Mapping[str, Any], stored: Give) -> None:
         self.facts, self.stored = facts, stored
-        self.found: dict[str, Any] = {}
+        self._own = threading.local()
 
     def __getitem__(self, name: str) -> Any:
         import jax
 
-        if any(leaf.is_deleted() for leaf in jax.tree.leaves(self.found.get(name))):
-            del self.found[name]  # it was donated
-        if name not in self.found:
+        found: dict[str, Any] = vars(self._own)
+        if any(leaf.is_deleted() for leaf in jax.tree.leaves(found.get(name))):
+            del found[name]  # it was donated
+        if name not in found:
             said = self.facts[name]
-            with jax.enable_x64(True):
+            with jax.enable_x64(True), jax.ensure_compile_time_eval():  # also where one is traced
                 leaves = [
                     jax.device_put(np.frombuffer(self.stored(key).view, numpy_dtype(dtype)).reshape(shape))
                     for shape, dtype, key in said["leaves"]
                 ]
-            self.found[name] = jax.tree.unflatten(structure_of(said["tree"]), leaves)
-        return self.found[name]
+            found[name] = jax.tree.unflatten(structure_of(said["tree"]), leaves)
+        return found[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.facts)
