@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ...backends.report import Report
 from ...dialects.affine import Symbol
+from ...dialects.dtypes import numpy_dtype
 from ...dialects.graph.stored import StoredBytes, given_by
 from ...dialects.sizes import Sizes
 from ...knowledge.file_plans import FilePlans
@@ -181,7 +182,9 @@ class ModelFile(OuterFile):
             results, found = main_results(module), level_of(module)
             if found != level and (signature.inputs or results):  # what takes and gives nothing is of each level
                 raise ValueError(f"it is of the {found} level, not of the {level} level")
-            if main_inputs(module) != signature.inputs:
+            taken, said = ([(shape, numpy_dtype(dtype)) for shape, dtype in rows] for rows in (
+                main_inputs(module), signature.inputs))  # fmt: skip
+            if taken != said:
                 raise ValueError("it takes other inputs than the manifest says")
             if len(results) < signature.least_results:
                 raise ValueError(f"it gives {len(results)} results, and {signature.least_results} by the manifest")

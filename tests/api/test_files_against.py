@@ -64,14 +64,22 @@ def half(params: dict[str, Any], x: jax.Array) -> dict[str, jax.Array]:
     return {**made, "y": made["y"]}
 
 
-def test_quantized_programs_are_judged_by_sqnr(tmp_path: Path) -> None:
+def test_quantized_programs_are_judged_by_sqnr_too(tmp_path: Path) -> None:
     path = saved(tmp_path / "m.twm", quantization="w8a8-dynamic", weights=("params",))
-    assert not verify_file(path, forward, PARAMS, X).ok
-    found = verify_file(path, forward, PARAMS, X, min_sqnr=25)
-    assert found.ok and found.sqnr is not None and 25 < found.sqnr < 60
-    worse = verify_file(path, forward, PARAMS, X, min_sqnr=80)
-    assert not worse.ok and worse.first.startswith("first difference: npu level, typed memory, result 0 ['y']")
-    assert "below 80 dB" in worse.verification.checks[-1].note
+    for least, ok in ((None, True), (25, True), (80, False)):
+        found = verify_file(path, forward, PARAMS, X, min_sqnr=least)
+        agreement = found.verification.quantization
+        assert found.ok is ok and agreement is not None and agreement.ok is ok
+        assert found.sqnr is not None and 25 < found.sqnr < 60
+        assert all(row.ok for row in found.verification.checks) and not found.first
+
+
+def test_an_sqnr_in_the_place_of_the_tolerance(tmp_path: Path) -> None:
+    tw.save(tw.compile(half, PARAMS, X), tmp_path / "m.twm", weights={"params": PARAMS})
+    assert verify_file(tmp_path / "m.twm", forward, PARAMS, X, min_sqnr=40).ok
+    worse = verify_file(tmp_path / "m.twm", forward, PARAMS, X, min_sqnr=120)
+    assert not worse.ok and worse.first.startswith("first difference: graph level")
+    assert "below 120 dB" in worse.verification.checks[-1].note
 
 
 def test_the_first_level_and_output_that_differ(tmp_path: Path) -> None:
