@@ -35,9 +35,8 @@ DATE = (1980, 1, 1, 0, 0, 0)
 MOST_MEMBERS = 10_000
 """Members of a file, at most."""
 
-MOST_BYTES = 0x79E0_0000
-"""Bytes of a member, at most: for a few more zipfile writes fields of ZIP64 in front of it. Weights are several
-members."""
+MOST_BYTES = 1 << 40
+"""Bytes of a member, at most."""
 
 MOST_NAME = 1024
 """Characters of a member's name, at most."""
@@ -49,6 +48,9 @@ NAME = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9_.@+-]*(/[A-Za-z0-9_@+-][A-Za-z0-9_
 """Names of members: folders of what begins with no dot."""
 
 _LOCAL = struct.Struct("<4s5H3I2H")
+_WIDE = 20
+"""Bytes of the extra field with sizes of 64 bits, which is in front of members of about 2 GiB and more."""
+
 _LOCAL_MAGIC, _END_MAGIC = b"PK\x03\x04", b"PK\x05\x06"
 _END = struct.Struct("<4s4H2IH")
 _LARGE_END, _LARGE_END_MAGIC = struct.Struct("<4sQ2H2I4Q"), b"PK\x06\x06"
@@ -94,24 +96,26 @@ def write_members(stream: IO[bytes], members: Iterable[Member]) -> None:
             _check_writable(archive, member)
             info = zipfile.ZipInfo(member.name, DATE)
             info.create_system, info.external_attr, info.file_size = 3, 0o644 << 16, member.size
-            begin = stream.tell() + _LOCAL.size + len(member.name) + 4
+            wide = member.size * 1.05 > zipfile.ZIP64_LIMIT  # as zipfile asks itself
+            begin = stream.tell() + _LOCAL.size + len(member.name) + 4 + _WIDE * wide
             padding = -begin % member.alignment
             info.extra = struct.pack("<HH", PADDING, padding) + bytes(padding)
             if member.crc is None:
-                with archive.open(info, "w") as out:
+                with archive.open(info, "w", force_zip64=wide) as out:
                     written = sum(map(out.write, member.parts))
             else:
-                written = _write_known(archive, stream, info, member.parts, member.crc)
+                info.header_offset, info.CRC, info.compress_size = stream.tell(), member.crc, member.size
+                stream.write(info.FileHeader(zip64=wide))
+                written = _write_known(archive, stream, info, member.parts)
             if written != member.size:
                 raise ModelFileError(f"{member.name} has {written} bytes, and was said to have {member.size}")
 
 
 def _write_known(
-    archive: zipfile.ZipFile, stream: IO[bytes], info: zipfile.ZipInfo, parts: Iterable[bytes | memoryview], crc: int
+    archive: zipfile.ZipFile, stream: IO[bytes], info: zipfile.ZipInfo, parts: Iterable[bytes | memoryview]
 ) -> int:
-    """Writes a member whose CRC is known, as zipfile does without computing it; how many bytes it has."""
-    info.header_offset, info.CRC, info.compress_size = stream.tell(), crc, info.file_size
-    stream.write(info.FileHeader(zip64=False))
+    """Writes a member whose CRC is known behind its header, as zipfile does without computing it; how many bytes it
+    has."""
     written = sum(map(stream.write, parts))
     archive.filelist.append(info)
     archive.NameToInfo[info.filename] = info

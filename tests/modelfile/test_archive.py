@@ -186,13 +186,23 @@ def test_ends_of_64_bits_that_lie(tmp_path: Path) -> None:
     assert Archive(path).read("z", 4) == b"last"
 
 
-def test_the_largest_member(tmp_path: Path) -> None:
-    zeros = memoryview(mmap.mmap(-1, MOST_BYTES))
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("size", [0x79E0_0000, 0x79E8_0000, 0x7FFF_FFFF, 1 << 31, 5 << 30])
+def test_members_of_many_gibibytes(tmp_path: Path, size: int, known: bool) -> None:
+    """In front of large members there are sizes of 64 bits: they are aligned all the same, and so is what follows."""
+    if size > 1 << 31 and not known:
+        size = (1 << 31) + 1  # its CRC is computed
+    zeros = memoryview(mmap.mmap(-1, size))
     with Sparse(tmp_path / "m.twm", "w") as stream:
-        write_members(stream, [Member("a", len(zeros), (zeros,)), Member.of("b", b"1")])  # pyright: ignore[reportArgumentType]
+        members = [Member("a", size, (zeros,), PAGE, crc=0 if known else None), Member.of("b", b"1")]
+        write_members(stream, members)  # pyright: ignore[reportArgumentType]
     archive = Archive(tmp_path / "m.twm")
-    assert archive.places["a"].size == MOST_BYTES and archive.read("b", 1) == b"1"
-    with pytest.raises(ModelFileError, match="and a member has 2044723200 at most"):
+    assert archive.places["a"].size == size and archive.read("b", 1) == b"1"
+    assert archive.places["a"].begin % PAGE == 0 and archive.places["b"].begin % ALIGNMENT == 0
+
+
+def test_members_that_are_too_large(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="and a member has 1099511627776 at most"):
         write_archive(tmp_path / "n.twm", [Member("a", MOST_BYTES + 1, ())])
 
 
