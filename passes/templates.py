@@ -148,7 +148,7 @@ def _refuse(findings: Sequence[Finding], where: str) -> None:
 def _corners(template: Template, names: Sequence[str]) -> list[Sizes]:
     """The example, and the ends of the range in all combinations, where the template is right for them. Sizes that are
     no symbols of it are equal to some that are."""
-    ends = {s.name: (s.lower, template.example[s.name]) for s in template.symbols.values()}
+    ends = {s.name: (s.lower, s.upper or template.example[s.name]) for s in template.symbols.values()}
     chosen = product(*(dict.fromkeys(both) for both in ends.values()))
     found = [
         template.example,

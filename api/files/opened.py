@@ -141,7 +141,7 @@ class Codes:
         """What it is for given sizes. Raises ModelFileError."""
         for ranges, row in self.rows:
             if all(low <= sizes[name] <= high for name, (low, high) in ranges.items()):
-                code = self._read(row)
+                code = self._read(row, self.symbols)
                 if all(c.met_by(sizes) for c in code.constraints):
                     return code
         said = ", ".join(f"{name} = {size}" for name, size in sizes.items())
@@ -162,15 +162,16 @@ class Codes:
     def of(self, ranges: Ranges, united: Relations | None = None) -> OpenCode:
         """What it is for ranges of sizes, constraints included; united: sizes in the place of symbols. Raises
         NoTemplate, and ModelFileError."""
-        sizes = {name: Expr.of(Symbol(name, low, high)) for name, (low, high) in ranges.items()}
+        within = {name: Symbol(name, low, high) for name, (low, high) in ranges.items()}
+        sizes = {name: Expr.of(symbol) for name, symbol in within.items()}
         sizes |= {name: replaced(size, sizes) for name, size in (united or {}).items()}
         for own, row in self.rows:
             if all(own[name][0] <= low and high <= own[name][1] for name, (low, high) in ranges.items()):
-                code = self._read(row)
+                code = self._read(row, within)
                 if all(parse_constraint(str(c), sizes).always() is not False for c in code.constraints):
                     return code
         raise NoTemplate(NOT_FOR_ALL)
 
-    def _read(self, row: Mapping[str, Any]) -> OpenCode:
+    def _read(self, row: Mapping[str, Any], symbols: Mapping[str, Symbol]) -> OpenCode:
         with self.file.reading(row["graph"]):
-            return code_in(row, self.file.content(row["graph"]), self.symbols, row["graph"].rpartition("/")[2])
+            return code_in(row, self.file.content(row["graph"]), symbols, row["graph"].rpartition("/")[2])

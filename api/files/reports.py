@@ -40,12 +40,17 @@ def _number(text: str) -> int:
     return found
 
 
+def without_folders(text: str) -> str:
+    """A description without the folders of the sources in it."""
+    return _FOLDER.sub("(", text)
+
+
 def _file_names(value: Any) -> Any:
     """Sources as the text of a program in a file has them."""
     if isinstance(value, list):
         return [_file_names(each) for each in value]
     if isinstance(value, str):
-        return _FOLDER.sub("(", value)
+        return without_folders(value)
     if not isinstance(value, dict):
         return value
     found = {key: _file_names(each) for key, each in value.items()}

@@ -42,7 +42,7 @@ from ..texts import text_of
 from .open_facts import inputs_facts, range_symbols, shapes_facts
 from .options import has_further, options_facts
 from .parts import ChipParts, OpenProgramParts, ProgramParts
-from .reports import report_bytes
+from .reports import report_bytes, without_folders
 from .signatures import fitting, signature_facts
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class _Writer:
         """A version for a range of sizes, or why there is none."""
         said: dict[str, Any] = {"ranges": [list(ends) for ends in key]}
         if isinstance(version, NoTemplate):
-            return said | {"reason": str(version)}
+            return said | {"reason": without_folders(str(version))}
         facts = version_facts(version.template, version.extras, range_symbols(symbols, key))
         if facts is None:
             return said | {"reason": "its text is read as another program"}

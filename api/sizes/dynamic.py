@@ -463,8 +463,10 @@ class DynamicProgram(Program):
         return parts_of(self, [self._for_chip(chip) for chip in others])
 
     def _for_chip(self, chip: str) -> DynamicProgram:
-        """The program for another chip, with versions for the same sizes."""
+        """The program for another chip, with versions for the same ranges and sizes."""
         made = DynamicProgram(self._open, partial(compile_prepared, run_passes, chip, self.options), chip, self.options)
+        if made._ranges is not None:
+            made._ranges.lower_all(self.ranges, made._source_at)
         for key in {**dict.fromkeys(self._open.stored), **self._versions}:
             made.at(dict(zip(self.symbols, key, strict=True)))
         return made

@@ -8,9 +8,10 @@ their own, in which they are numbers.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from xdsl.dialects.builtin import ModuleOp
@@ -63,6 +64,9 @@ if TYPE_CHECKING:
 HALVED = 64
 """Up to this size there is one range between two powers of two; above it there are two, of equal length. Tiles are cut
 for the largest size of a range, so time is lost at the smallest ones: at most a third of the work."""
+
+EXAMPLES = 1000
+"""So many sizes of a range are tried, the largest ones first, until some fulfil what must hold of them."""
 
 Key = tuple[tuple[int, int], ...]
 """The range of each size, its ends included."""
@@ -259,7 +263,11 @@ class Versions:
 
     def lower_stored(self, specialize: Callable[[Sizes], Source]) -> None:
         """Has all versions that are stored. specialize: gives the program for sizes."""
-        for key in () if self._stored is None else self._stored.ranges:
+        self.lower_all(() if self._stored is None else self._stored.ranges, specialize)
+
+    def lower_all(self, keys: Iterable[Key], specialize: Callable[[Sizes], Source]) -> None:
+        """Has the versions for ranges. specialize: gives the program for sizes."""
+        for key in keys:
             largest = {name: high for name, (_, high) in zip(self._shapes.symbols, key, strict=True)}
             self.lower(key, specialize(largest))
 
@@ -284,10 +292,22 @@ class Versions:
     def _upper(self, key: Key, sizes: Sizes, source: Source, level: Level) -> ModuleOp:
         """The module of the version for a range at a level above npu, at given sizes; lowered again."""
         named, known = self._named(key)
-        with assuming({name: high for name, (_, high) in named.items()}) as assumed:
-            opened = self._prepared(self._whole.code(named), known, assumed, source)
+        code = self._whole.code(named)
+        with assuming(self._example(named, code.constraints)) as assumed:
+            opened = self._prepared(code, known, assumed, source)
             run_pipeline(opened.module, self._target, level, self._options.stages())
         return Instantiation(sizes).of(opened.module)
+
+    def _example(self, ranges: Ranges, constraints: Sequence[Constraint]) -> dict[str, int]:
+        """The sizes that choices are made for in a range: the largest ones that fulfil what must hold of them. Raises
+        NoTemplate where none are found."""
+        most = [high - low for low, high in ranges.values()]
+        steps = chain.from_iterable(_sums(total, most) for total in range(sum(most) + 1))
+        for less in islice(steps, EXAMPLES):
+            sizes = {name: high - n for (name, (_, high)), n in zip(ranges.items(), less, strict=True)}
+            if self._shapes.allows(sizes) and all(c.met_by(sizes) for c in constraints):
+                return sizes
+        raise NoTemplate("no sizes of the range are found that fulfil what must hold of them")
 
     def _called(self, sizes: Sizes) -> Signature:
         """How a version is called at given sizes."""
@@ -308,11 +328,9 @@ class Versions:
             stored = self._stored.find(key, _symbols_in(known))
             if stored is not None:
                 return stored if isinstance(stored, NoTemplate) else Version(*stored)
-        example = {name: high for name, (_, high) in named.items()}
-        if not self._shapes.allows(example):
-            return NoTemplate("the largest sizes of the range break a constraint of the program")
         try:
             code = self._whole.code(named)
+            example = self._example(named, code.constraints)
         except NoTemplate as error:
             return error
         entry = self._entry(code, known)
@@ -395,6 +413,16 @@ class Versions:
     def _opened(self, code: OpenCode, known: Mapping[str, Size]) -> OpenModule:
         machine = None if self._target is None else Machine.load(self._target)
         return code.graph(self._shapes, lambda size: OpenSize.of(replaced(size, known)), machine)
+
+
+def _sums(total: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """All numbers that add up to a total, each at most so many; those in which the last ones are largest first."""
+    if not most:
+        yield from [()] * (not total)
+        return
+    for first in range(min(total, most[0]) + 1):
+        if total - first <= sum(most[1:]):
+            yield from ((first, *rest) for rest in _sums(total - first, most[1:]))
 
 
 def _symbols_in(known: Mapping[str, Size]) -> dict[str, Symbol]:

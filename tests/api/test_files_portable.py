@@ -229,4 +229,8 @@ def test_programs_for_single_sizes_are_saved_anew(tmp_path: Path) -> None:
     assert [row["sizes"] for row in before["alone"][chip]] == [[1, 1], [4, 4], [7, 7]]
     for each in (chip, "ascend-310"):
         assert [row["sizes"] for row in after["alone"][each]] == [[1, 1], [4, 4], [7, 7]]
+        assert [row["ranges"] for row in after["versions"][each]] == [
+            [list(r) for r in key] for key in sorted(loaded.ranges)
+        ]
     assert len(after["versions"][chip]) == len(before["versions"][chip]) + 1
+    assert not any("reason" in row for row in after["versions"][chip] if row["ranges"][0] != row["ranges"][1])

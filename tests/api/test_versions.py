@@ -438,3 +438,30 @@ def test_what_has_no_largest_size_is_run_for_each() -> None:
         unbounded = npu.GmType.of([OpenSize.of(floordiv(Expr.of(b), Expr.of(b) - 50))], shape.element)
         entry_of(template.module).args[0]._type = unbounded
         assert SharedExecutables(template).at({"b": 40}, "typed") is None
+
+
+def of_other_sizes(x: Any, y: Any) -> Any:
+    return (x + y).sum(0) if x.shape[0] == y.shape[0] else x.sum(0) - y.sum(0)
+
+
+@pytest.mark.parametrize(
+    ("fn", "names", "constraint", "example", "sizes", "alone"),
+    [
+        (jnp.tanh, "a", "mod(a, 3) == 0", (126,), [(99,), (126,), (102,)], []),
+        (jnp.tanh, "a", "mod(a, 7) == 0", (63,), [(49,), (56,), (63,), (35,)], []),
+        (of_other_sizes, "a, b", "", (64, 63), [(40, 63), (64, 33), (50, 50), (64, 64)], [(50, 50), (64, 64)]),
+    ],
+    ids=["third", "seventh", "other"],
+)
+def test_ranges_whose_largest_sizes_are_not_taken(
+    fn: Any, names: str, constraint: str, example: Any, sizes: Any, alone: Any
+) -> None:
+    """A version is made for the largest sizes of its range that the program takes, and for which it is the same."""
+    symbols = export.symbolic_shape(names, constraints=[constraint] if constraint else ())
+    program = tw.compile(fn, *(jax.ShapeDtypeStruct((n, 8), np.float32) for n in symbols))
+    for each in sizes:
+        arrays = [np.random.default_rng(n).integers(-8, 9, (n, 8)).astype(np.float32) for n in each]
+        np.testing.assert_allclose(program(*arrays), fn(*map(jnp.asarray, arrays)), rtol=1e-6)
+    (version,) = program.ranges.values()
+    assert not isinstance(version, NoTemplate) and tuple(version.template.example.values()) == example
+    assert [key for key, one in program.versions.items() if not isinstance(one, SizedProgram)] == alone
