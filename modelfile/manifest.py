@@ -232,6 +232,8 @@ def _signature(entry: JsonTable) -> dict[str, Any]:
 def _open(entry: JsonTable) -> dict[str, Any]:
     """What an entry says of open sizes. Raises ManifestError where members of versions are not named as they are."""
     found = entry.of("open", dict, {})
+    for name in ("symbols", "constraints") if found else ():
+        JsonTable(entry.what, found).of(name, list)
     for row in JsonTable(entry.what, found).of("codes", list) if found else ():
         JsonTable(f"a row of codes of {entry.what}", row).of("graph", str)
     for table in ("versions", "alone") if found else ():

@@ -78,6 +78,7 @@ def weight(shape: Any, dtype: str = "f32") -> Change:
 
 
 PARAMETERS = {"positional": ["params", "x"], "only": 0, "variadic": "", "keyword": [], "static": [], "noun": "argument"}
+OPEN = {"symbols": [], "constraints": [], "codes": [], "versions": {"ascend-910b1": []}, "alone": {}}
 CALL = {"tuple": [{"tuple": [{"dict": [["w"], ["*"]]}, "*"]}, {"dict": [[], []]}]}
 
 
@@ -104,6 +105,8 @@ CALL = {"tuple": [{"tuple": [{"dict": [["w"], ["*"]]}, "*"]}, {"dict": [[], []]}
         (of_signature("parameters", {**PARAMETERS, "only": "a"}), "is no int"),
         (of_signature("parameters", {**PARAMETERS, "positional": [1, 2]}), "is no str"),
         (of_signature("defaults", 5), "what a function takes cannot be read"),
+        (lambda entry: entry.update(open={**OPEN, "symbols": None}), "has no symbols"),
+        (lambda entry: entry.update(open={**OPEN, "constraints": 5}), "has no constraints"),
         (weight([32, 65]), "has another size than"),
         (weight([-32, -64]), "has another size than"),
         (weight(["32", 64]), "'32' is no int"),
