@@ -21,6 +21,7 @@ from ...modelfile.weights import CHUNK, LEAF, Tensor, leaf_of, root_of
 from ...support.files import FilePath
 from ...support.sentences import suggestion
 from ..arguments.signature import CompileError
+from .loading import opened
 from .reading import ModelFile
 from .signatures import Weight, array_in, values_in
 from .writing import check_sequence, tensor_of, weight_members
@@ -38,7 +39,7 @@ def update(
     weights: Mapping[str, Any],
     *,
     sign: FilePath | None = None,
-    trusted: Sequence[FilePath] = (),
+    trusted: FilePath | Sequence[FilePath] = (),
     sequence: int | None = None,
 ) -> None:
     """Writes a file again with other values of arguments that have values there. What stays is copied, and neither
@@ -57,11 +58,9 @@ def update(
         CompileError: It is sealed, has no such weight, or one of another shape or dtype.
         OSError: A file cannot be read or written.
     """
-    file = ModelFile(path)
+    file = opened(path, trusted=trusted)
     if file.seal is not None:
         raise CompileError(f"update: {path} is sealed, so that all of it changes: save its programs anew")
-    if trusted:
-        file.trusted_by(trusted)
     values = [file.values(entry) for entry in file.manifest.entries.values()]
     found = _new_tensors(str(path), values, weights)
     keys, tensors = {label: key for label, (key, _) in found.items()}, dict(found.values())

@@ -107,4 +107,6 @@ def test_what_is_refused(tmp_path: Path) -> None:
             tw.update(path, tmp_path / "n.twm", given_)
     with pytest.raises(tw.CompileError, match="a whole number from 0 to 2\\*\\*63 - 1, not -1"):
         tw.update(path, tmp_path / "n.twm", {}, sequence=-1)
+    with pytest.raises(OSError, match=r"none\.pem"):
+        tw.update(path, tmp_path / "n.twm", {}, trusted=str(tmp_path / "none.pem"))
     assert not (tmp_path / "n.twm").exists()
