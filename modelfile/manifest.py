@@ -198,9 +198,14 @@ class Manifest:
         for name, facts in self.members.items():
             if facts.size < 0 or len(facts.sha256 or facts.root) != 64 or (facts.sha256 and facts.root):
                 raise ManifestError(f"its manifest does not say what {name[:80]!r} is")
+        placed = dict[str, int]()
         for key, (member, begin, size) in self.weights.items():
             if member not in self.members or not 0 <= begin <= begin + size <= self.members[member].size:
                 raise ManifestError(f"its manifest has no place for the weight {key[:80]!r}")
+            placed[member] = placed.get(member, 0) + size
+        for member, size in placed.items():
+            if size > self.members[member].size:
+                raise ManifestError(f"its manifest has more weights in {member[:80]!r} than there is room for")
         for name, entry in self.entries.items():
             if entry.target not in entry.chips:
                 raise ManifestError(f"its entry {name[:80]!r} has no npu level for its own chip")

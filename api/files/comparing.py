@@ -128,6 +128,8 @@ class _Comparison:
     def __init__(self, first: ModelFile, second: ModelFile, every: bool) -> None:
         self.files, self.every = (first, second), every
         self.kernels: dict[str, dict[str, int]] = {}
+        self.checked: set[str] = set()
+        """Keys of weights whose bytes were looked at."""
 
     def rows(self) -> Iterator[FileDifference]:
         """All parts in order: what the files say of themselves, then function by function."""
@@ -215,10 +217,21 @@ class _Comparison:
         tables = [{**own, **further} for own, further in zip(values, constants, strict=True)]
         for key, before, after in _both(*tables):
             distance = None
+            if before is not None and after is not None and before[2] == after[2]:
+                self._check_equal(before[2])
             if before is not None and after is not None and before[2] != after[2] and before[:2] == after[:2]:
                 views = [file.stored(each[2]).view for file, each in zip(self.files, (before, after), strict=True)]
                 distance = distance_of(views[0], views[1], before[0], before[1])
             yield FileDifference("weights", f"{name}: {key}", _kind(before), _kind(after), distance)
+
+    def _check_equal(self, key: str) -> None:
+        """Raises ModelFileError where a weight that both files call the same, in members that are not, has other bytes
+        in one of them."""
+        roots = {file.manifest.members[file.manifest.weights[key][0]].root for file in self.files}
+        if len(roots) > 1 and key not in self.checked:
+            for file in self.files:
+                file.check_weight(key)
+            self.checked.add(key)
 
     # -- chips -----------------------------------------------------------------------------------------------
 
@@ -278,8 +291,14 @@ def _kind(weight: Weight | None) -> str | None:
 def _constants(file: ModelFile, facts: EntryFacts) -> list[Weight]:
     """The constants of a function: those of its graph level, or of its npu level where that is all there is."""
     member = facts.graph or facts.npu.get(facts.target)
-    listed = _CONSTANT.findall("" if member is None else file.text(member))
-    return [(dtype, tuple(map(int, filter(None, shape.split(", ")))), key) for dtype, shape, key in listed]
+    if member is None:
+        return []
+    with file.reading(member):
+        listed = _CONSTANT.findall(file.text(member))
+        found = [(dtype, tuple(map(int, filter(None, shape.split(", ")))), key) for dtype, shape, key in listed]
+        for dtype, _, key in found:
+            numpy_dtype(dtype), file.stored(key)  # which there have to be
+    return found
 
 
 def _paired(first: Sequence[Weight], second: Sequence[Weight]) -> tuple[dict[str, Weight], dict[str, Weight]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from hashlib import sha256
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
@@ -78,6 +79,16 @@ class ModelFile(OuterFile):
                     self.weights(name, begin, min(CHUNK, facts.size - begin))
             else:
                 self._check(name, self.archive.view(name))
+        for key in self.manifest.weights:
+            self.check_weight(key)
+
+    def check_weight(self, key: str) -> None:
+        """Raises ModelFileError where a weight has other bytes than it is called by."""
+        (member, begin, size), digest = self.manifest.weights[key], sha256()
+        for at in range(begin, begin + size, CHUNK):
+            digest.update(self.weights(member, at, min(CHUNK, begin + size - at)))
+        if digest.hexdigest() != key:
+            raise self.archive.error(f"the weight {key[:16]!r} is called by the SHA-256 of other bytes")
 
     @property
     def entries(self) -> list[str]:
@@ -225,7 +236,8 @@ class ModelFile(OuterFile):
     def leaves_of(self, member: str) -> bytes:
         """The hashes of the chunks of a member, checked."""
         if member not in self._leaves:
-            leaves = self.archive.read(f"{member}.tree", MOST_TEXT)
+            chunks = max(1, -(-self.manifest.members[member].size // CHUNK))
+            leaves = self.archive.read(f"{member}.tree", LEAF * chunks)
             if root_of(leaves) != self.manifest.members[member].root:
                 raise self.archive.error(f"{member}.tree is damaged: its root is not that of the manifest")
             self._leaves[member] = leaves

@@ -172,6 +172,8 @@ FACTS = {"format": "tilewright-model", "version": 2, "members": {}, "entries": {
         ({"members": {"a": {"size": -1, "sha256": "0" * 64}}}, "its manifest does not say what 'a' is"),
         ({"weights": {"k": ["a", 0, 1]}}, "its manifest has no place for the weight 'k'"),
         ({"weights": {"k": 5}}, "its manifest has no place for the weight 'k'"),
+        ({"members": {"a": {"size": 5, "root": "0" * 64}}, "weights": {"k": ["a", 0, 5], "l": ["a", 4, 1]}},
+         "its manifest has more weights in 'a' than there is room for"),
         ({"sequence": -1}, "its sequence is not from 0 to"),
         ({"metadata": {"a": 1}}, "its manifest has no texts as its metadata"),
         (

@@ -107,7 +107,7 @@ def test_stablehlo_and_tw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     ("change", "said"),
     [
         ({"symbols": [["b", -1, 512]]}, "'b' is no open size"),
-        ({"symbols": 5}, "cannot be read"),
+        ({"symbols": 5}, "has no symbols"),
         ({"constraints": ["b <"]}, "cannot be read"),
         ({"deciding": [[7, ["b"]]]}, "an input that it has not decides sizes"),
         ({"codes": [{"kind": "exe", "graph": "graph/main.stablehlo", "ranges": [], "constraints": [], "donated": []}]},

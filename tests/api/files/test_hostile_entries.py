@@ -150,3 +150,31 @@ def test_reports_with_large_numbers(good: Path, size: str, capsys: pytest.Captur
     assert any(f"{name} cannot be read" in said for said in says(path, good, capsys))
     assert main(["report", str(path), "--json"]) == 1
     assert f"{name} cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "said", ['zzz, [4], "stored {key}"', 'f32, [4 4], "stored {key}"', 'f32, [4], "stored {none}"']
+)
+def test_what_looks_like_a_constant(good: Path, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As in a comment of a text."""
+    archive, name = Archive(good), "graph/main.mlir"
+    key = next(iter(json.loads(archive.read(MANIFEST, 1 << 20))["weights"]))
+    line = f"// #graph.data<{said.format(key=key, none='0' * 64)}>;\n".encode()
+    path = rewritten(good, lambda entry: None, {name: line + archive.read(name, 1 << 20)})
+    assert main(["diff", str(good), str(path)]) == 2
+    assert f"{path}: {name} cannot be read" in capsys.readouterr().err
+
+
+def test_weights_that_are_called_by_other_bytes(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who calls new bytes as the old ones are called is found out by those who read all, and by `diff`."""
+    path, new = good.with_name("liar.twm"), good.with_name("new.twm")
+    tw.update(good, new, {"params['w']": W * 2}, sequence=0)
+    archive, (old,) = Archive(new), json.loads(Archive(good).read(MANIFEST, 1 << 20))["weights"]
+    members = {name: archive.read(name, 1 << 30) for name in archive.places}
+    (own,) = json.loads(members[MANIFEST])["weights"]
+    members[MANIFEST] = members[MANIFEST].replace(own.encode(), old.encode())
+    write_archive(path, [Member.of(name, content) for name, content in members.items()])
+    for args in (["verify-file", str(path)], ["diff", str(good), str(path)]):
+        assert main(args) == (2 if args[0] == "diff" else 1)
+        assert f"{path}: the weight {old[:16]!r} is called by the SHA-256 of other bytes" in capsys.readouterr().err
+    assert main(["verify-file", str(new)]) == 0 and main(["diff", str(good), str(new)]) == 1
