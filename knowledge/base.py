@@ -104,6 +104,8 @@ class Entry:
     @staticmethod
     def of_json(given: Mapping[str, Any]) -> Entry:
         """Raises KnowledgeError for what is no entry."""
+        if not isinstance(given, dict):
+            raise KnowledgeError("an entry of plans is a table of JSON")
         try:
             made = {f.name: given[f.name] for f in fields(Entry)}
             entry = Entry(**{**made, "sizes": tuple(made["sizes"])})
@@ -180,7 +182,7 @@ class KnowledgeBase:
             try:
                 flags = {name: bool(values[name]) for name in ("certified", "joined", "withdrawn")}
                 yield Entry.of_json({**values, **flags, "sizes": json.loads(values["sizes"])})
-            except (KnowledgeError, TypeError, ValueError):
+            except (KnowledgeError, OverflowError, RecursionError, TypeError, ValueError):
                 self.warn(f"an entry for {values['name']!r} cannot be read, and is left out")
 
     def _rows(self, query: str, given: tuple[str, ...] = ()) -> list[tuple[Any, ...]]:
@@ -293,5 +295,7 @@ def read_lines(lines: Iterable[str], source: str) -> Iterator[Entry]:
             continue
         try:
             yield Entry.of_json(json.loads(line))
-        except (ValueError, KnowledgeError, AttributeError, TypeError) as error:
+        except RecursionError:
+            raise KnowledgeError(f"{source}, line {number}: it is nested too deeply") from None
+        except (ValueError, OverflowError, KnowledgeError, AttributeError, TypeError) as error:
             raise KnowledgeError(f"{source}, line {number}: {error}") from None

@@ -63,6 +63,7 @@ def test_lines_read_back(tmp_path: Path) -> None:
     [
         {"microseconds": "2"},
         {"microseconds": float("nan")},
+        {"microseconds": 10**400},
         {"plan": 1},
         {"sizes": ["8"]},
         {"bound": -1.0},
@@ -71,7 +72,7 @@ def test_lines_read_back(tmp_path: Path) -> None:
 )
 def test_lines_that_are_no_entries(change: dict[str, object]) -> None:
     good = ENTRY.to_json()
-    for bad in (json.dumps({**good, **change}), json.dumps({**good, "plan": None}), "[1]", "{", "1"):
+    for bad in (json.dumps({**good, **change}), json.dumps({**good, "plan": None}), "[1]", "{", "1", "[" * 100_000):
         with pytest.raises(KnowledgeError, match="lines, line 2: "):
             list(read_lines([json.dumps(good), bad], "lines"))
 
