@@ -297,7 +297,8 @@ def _constants(file: ModelFile, facts: EntryFacts) -> list[Weight]:
         listed = _CONSTANT.findall(file.text(member))
         found = [(dtype, tuple(map(int, filter(None, shape.split(", ")))), key) for dtype, shape, key in listed]
         for dtype, _, key in found:
-            numpy_dtype(dtype), file.stored(key)  # which there have to be
+            numpy_dtype(dtype)  # which there has to be, as the bytes
+            file.stored(key)
     return found
 
 

@@ -126,8 +126,9 @@ def _check_fits(made: Signature) -> None:
         if not all(isinstance(n, str) or 0 <= n <= LARGEST for n in shape):
             raise ValueError("an input has a size that there is not")
     if (tree := made.in_tree) is not None:
-        kinds = [part.node_data() or (None,) for part in (tree, *tree.children())]
-        if [kind for kind, *_ in kinds] != [tuple, tuple, dict] or not all(isinstance(k, str) for k in kinds[2][1]):
+        kinds = [part.node_data() or (None, ()) for part in (tree, *tree.children())]
+        fits = [kind for kind, _ in kinds] == [tuple, tuple, dict]
+        if not fits or not all(isinstance(key, str) for key in kinds[2][1] or ()):
             raise ValueError("its inputs are not arguments by position and by keyword")
         if tree.num_leaves != len(made.inputs):
             raise ValueError(f"{len(made.inputs)} inputs are said to be {tree.num_leaves}")
