@@ -92,6 +92,9 @@ def verify_file(
     file = ModelFile(path)
     program = program_of(file, target, entry)
     name, facts = file.entry(entry)
+    if facts.open:
+        raise CompileError(f"{path}: {name} has open sizes: compare a file of the program for some, as compile --at "
+                           "writes it")  # fmt: skip
     taken = _Taken.of(f"{path}:{name}", file.signature(facts))
     with as_compile_error(), collector_paused():
         golden = _golden(source, args or tuple(file.arguments(name, taken.drawn(draw))), taken, draw)

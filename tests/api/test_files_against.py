@@ -191,3 +191,16 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
         code = main(["verify", "m.twm", "--against", "model.py:forward", *more])
         assert code == 1
         assert said in capsys.readouterr().err or "--shapes" in more
+
+
+def test_files_with_open_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are refused until it is said which sizes: a file of the program for these is compared."""
+    path, fixed = tmp_path / "open.twm", tmp_path / "fixed.twm"
+    (n,) = jax.export.symbolic_shape("n")
+    made = tw.compile(lambda x: x * 2 + 1, jax.ShapeDtypeStruct((n, 16), "float32"))
+    made.at(n=4)
+    made.save(path)
+    assert main(["verify", str(path), "--against", str(path)]) == 1
+    assert f"{path}: main has open sizes: compare a file" in capsys.readouterr().err
+    assert main(["compile", str(path), "--at", "n=4", "-o", str(fixed)]) == 0
+    assert main(["verify", str(fixed), "--against", str(fixed)]) == 0
