@@ -28,6 +28,7 @@ from .files.names import named_file
 from .files.opened import open_source_in
 from .files.options import with_plans
 from .files.reading import ModelFile
+from .mains import main_results
 from .onnx_sources import resolved
 from .options import Options
 from .packing import PackedProgram, compile_packed
@@ -38,7 +39,7 @@ from .sizes.dynamic import DynamicProgram, OpenSource
 from .sizes.extents import uncut, with_sizes
 from .sizes.packing import compile_open_packed
 from .sizes.sources import open_source_of, sized_origin
-from .sources import ProgramSource, Source, as_compile_error, called, entry_of, main_results
+from .sources import ProgramSource, Source, as_compile_error, called, entry_of
 
 if TYPE_CHECKING:
     from ..debugger import Debugger

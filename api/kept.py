@@ -36,7 +36,7 @@ from ..passes.quantized.quantize import read_config
 from ..passes.templates import PLANNED, NoTemplate, Template
 from ..support.cache import CacheDirectory, digest, private_directory
 from ..support.plugins import modules
-from .sources import main_inputs, main_results
+from .mains import main_inputs, main_results
 from .texts import module_in, text_of
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from ..dialects.graph.extents import extents_of
 from ..frontends.onnx.reading import import_onnx
 from ..passes.pipeline import level_of
 from .arguments.signature import CompileError, Signature
+from .mains import main_results
 from .source import Source
-from .sources import as_compile_error, entry_of, main_results
+from .sources import as_compile_error, entry_of
 
 if TYPE_CHECKING:
     import onnx

@@ -21,11 +21,12 @@ from ..support.winograd import OFF
 from .arguments.signature import CompileError, Signature
 from .files.packed import packed_signature
 from .files.parts import ProgramParts
+from .mains import main_inputs
 from .modes import Memory, Runnable, mode_of
 from .options import Options
 from .program import Lowering, Program, compile_source
 from .quantized import named_module
-from .sources import Source, as_compile_error, main_inputs
+from .sources import Source, as_compile_error
 
 if TYPE_CHECKING:
     from ..debugger import Debugger

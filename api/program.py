@@ -40,12 +40,13 @@ from .files.names import ENTRY
 from .files.parts import ChipParts, OpenProgramParts, ProgramParts
 from .files.writing import write_programs
 from .kept import KeptPrograms
+from .mains import main_results
 from .modes import Memory, Runnable, executable_of, mode_of
 from .options import CHECKER, JOINER, Options
 from .plans import KnownPlans, plans_of
 from .sizes.extents import cut, result_types
 from .sizes.memory_pool import Demand, demand_of
-from .sources import Source, as_compile_error, entry_of, main_results
+from .sources import Source, as_compile_error, entry_of
 
 if TYPE_CHECKING:
     import onnx

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,10 +18,9 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from ..dialects import make_context
 from ..dialects.base import describe
 from ..dialects.callbacks import MissingCallback
-from ..dialects.dtypes import dtype_name, element_type, name_of_numpy, numpy_dtype, shape_in, tensor
+from ..dialects.dtypes import element_type, name_of_numpy, shape_in, tensor
 from ..dialects.graph.donation import donate, donated
 from ..dialects.module import find_main
-from ..dialects.npu import GmType
 from ..dialects.text import one_line, parse_module
 from ..dialects.text import verify as verify_module
 from ..frontends import (
@@ -49,6 +48,7 @@ from .arguments.signature import CompileError, Signature, described, physical, s
 from .files.names import named_file
 from .files.reading import ModelFile
 from .launched import Launched
+from .mains import main_inputs
 from .source import Source
 
 
@@ -450,35 +450,3 @@ def input_types(source: Any, *args: Any) -> tuple[tuple[tuple[int, ...], str], .
     """Shape and element type of each flat input of a source, which is lowered and not compiled."""
     with as_compile_error():
         return origin_of(source, args).lower()[1].inputs
-
-
-Types = tuple[tuple[tuple[int, ...], str], ...]
-"""Shapes and element types."""
-
-
-def main_inputs(module: ModuleOp, where: str = "the program") -> Types:
-    """Shape and element type of each argument of a module's @main."""
-    return _types_of_main(module, where, lambda main: main.function_type.inputs)
-
-
-def main_results(module: ModuleOp) -> Types:
-    """Shape and element type of each result of a module's @main."""
-    return _types_of_main(module, "the program", lambda main: main.function_type.outputs)
-
-
-def _types_of_main(module: ModuleOp, where: str, pick: Callable[[FuncOp], Iterable[Any]]) -> Types:
-    main = next((f for f in module.ops if isinstance(f, FuncOp) and f.sym_name.data == "main"), None)
-    if main is None:
-        raise CompileError(f"{where}: there is no function @main")
-    if len(main.body.blocks) != 1:
-        has = "no body" if not main.body.blocks else f"{len(main.body.blocks)} blocks"
-        raise CompileError(f"{where}: @main has {has}, and needs one block")
-    out = []
-    for t in pick(main):
-        if isinstance(t, TensorType):
-            out.append((shape_in(t), name_of_numpy(numpy_dtype(t.element_type))))
-        elif isinstance(t, GmType):
-            out.append((t.shape, dtype_name(t.element)))
-        else:
-            raise CompileError(f"{where}: @main takes {t}; it must take tensors")
-    return tuple(out)

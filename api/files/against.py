@@ -21,13 +21,14 @@ from ..arguments.calls import Call, Referenced
 from ..arguments.parameters import Parameters, title_of
 from ..arguments.signature import CompileError, Signature
 from ..compiling import Compared, references
+from ..mains import main_results
 from ..modes import Memory
 from ..onnx_sources import resolved
 from ..program import Program
 from ..quantized import quantized_source
 from ..sizes.sources import sized_origin
 from ..source import Source
-from ..sources import as_compile_error, called, main_results
+from ..sources import as_compile_error, called
 from .loading import program_of
 from .names import named_file
 from .reading import ModelFile

@@ -25,6 +25,7 @@ from ...modelfile.weights import CHUNK, LEAF, leaf_of, root_of
 from ...passes.pipeline import level_of
 from ...support.files import FilePath
 from ..arguments.signature import Signature
+from ..mains import main_inputs, main_results
 from ..source import Source
 from ..texts import module_in
 from .opening import OuterFile, terms
@@ -186,8 +187,6 @@ class ModelFile(OuterFile):
     def program(self, name: str, signature: Signature, level: str) -> ModuleOp:
         """The module of a member that is a program at a level, as a signature says how it is called. Raises
         ModelFileError where it is another one."""
-        from ..sources import main_inputs, main_results
-
         module = self.module(name)
         with self.reading(name):
             results, found = main_results(module), level_of(module)

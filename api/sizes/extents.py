@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...dialects.graph.extents import Extent
-from ..sources import Types
+from ..mains import Types
 
 
 def cut(flat: Sequence[Any], extents: Sequence[Extent]) -> list[Any]:

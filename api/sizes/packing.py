@@ -26,6 +26,7 @@ from ...passes.templates import NoTemplate
 from ..arguments.parameters import Parameters
 from ..arguments.signature import Signature
 from ..files.parts import OpenProgramParts
+from ..mains import main_results
 from ..modes import mode_of
 from ..options import Options
 from ..packing import (
@@ -41,7 +42,7 @@ from ..packing import (
 from ..prepared import prepare_open, prepared
 from ..program import Level, Lowering, Program, compile_source
 from ..quantized import named_module
-from ..sources import Source, as_compile_error, main_results
+from ..sources import Source, as_compile_error
 from .codes import OpenCode
 from .dynamic import DynamicProgram, OpenSource
 from .shapes import OpenShapes
