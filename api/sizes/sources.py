@@ -43,7 +43,8 @@ from ..arguments.specs import symbolic_shapes
 from ..files.names import named_file
 from ..files.opened import open_source_in
 from ..files.reading import ModelFile
-from ..sources import Source, as_compile_error, called, content_of, main_inputs, origin_of, stage_of, tw_text
+from ..mains import main_inputs
+from ..sources import Source, as_compile_error, called, content_of, origin_of, stage_of, tw_text
 from .codes import OpenCode, StableHloCode, TwCode
 from .dispatched import chooses, source_of_dispatch
 from .dynamic import Alternative, OpenSource, Variant
