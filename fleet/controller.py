@@ -16,7 +16,7 @@ from .judging import LOST, RUNNING, STOPPING, Evidence, Progress, step
 from .orders import INSTALL, ORDER, ROLLBACK, VALID, Canary, FleetOrder, Key
 from .policy import NAME, DeviceGroups, FleetError, Policy
 from .releases import Release
-from .reports import DeviceReport
+from .reports import MOST, DeviceReport
 from .stages import DevicePlace, stages_of
 
 KEPT = 3600.0
@@ -180,7 +180,8 @@ class Controller:
             open_ = "SELECT id, release FROM rollouts WHERE state IN ('running', 'done')"
             found = self.base.rows(f"{open_} ORDER BY id DESC LIMIT 1")
             if to is not None:
-                known = self.base.rows("SELECT withdrawn FROM releases WHERE sequence = ?", to)
+                number = to if 0 <= to <= MOST else -1
+                known = self.base.rows("SELECT withdrawn FROM releases WHERE sequence = ?", number)
                 if to and (not known or known[0][0]):
                     what = "was rolled back itself" if known else "is none of this fleet"
                     raise FleetError(f"--to {to}: this release {what}")

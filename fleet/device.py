@@ -41,13 +41,17 @@ class FleetDevice:
     ) -> None:
         """Takes the folder for this process alone, and enrols where that was not done. Raises FleetError and
         OSError."""
-        place = urlsplit(server)
         if NAME.fullmatch(name) is None:
             raise FleetError(f"{name!r} cannot be the name of a device")
-        if place.scheme != "http" or place.hostname is None:
+        try:
+            place = urlsplit(server)
+            self.host = (place.hostname or "").encode("idna").decode()
+        except ValueError:
+            place, self.host = urlsplit(""), ""
+        if place.scheme != "http" or not self.host:
             raise FleetError(f"--server {server}: say http://HOST:PORT")
         try:
-            self.host, self.port = place.hostname, place.port or 80
+            self.port = place.port or 80
         except ValueError:
             raise FleetError(f"--server {server}: it has no such port") from None
         public_keys([trusted])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..support.files import FilePath, open_plain, read_arrays
 from .orders import Canary
 from .policy import FleetError
+from .reports import MOST
 
 if TYPE_CHECKING:
     from ..api.files.reading import ModelFile
@@ -45,6 +47,8 @@ class Release:
         file.check_whole()
         if not file.manifest.sequence:
             raise FleetError(f"{path}: its release has no number: compile it with --sequence N")
+        if file.manifest.sequence > MOST:
+            raise FleetError(f"{path}: its release is {file.manifest.sequence}, and a fleet has none above {MOST}")
         entries = file.manifest.entries.values()
         chips = set[str].intersection(*({*entry.chips} for entry in entries)) if entries else set[str]()
         digest, size = digest_of_file(path)
@@ -153,9 +157,19 @@ def canary_arrays(path: FilePath) -> dict[str, Any]:
     if size > MOST_CANARY:
         raise FleetError(f"{path}: a canary has {MOST_CANARY} bytes at most, not {size}")
     try:
-        return read_arrays(path)
+        arrays = read_arrays(path)
     except ValueError as error:
         raise FleetError(f"{path}: {error}") from None
+    for name, array in arrays.items():
+        if name.startswith(EXPECTED) and array.dtype.kind in "USMm":
+            raise FleetError(f"{path}: {name} is an array of {array.dtype.name}, not of numbers")
+    return arrays
+
+
+def check_runs(release: Release, entry: str | None, chips: Sequence[str]) -> None:
+    """Loads a release for chips, as their devices do. Raises as `CanaryRun` does."""
+    for chip in chips:
+        CanaryRun(release.path, chip, entry, None)
 
 
 def make_canary(
@@ -165,6 +179,9 @@ def make_canary(
     in the file, what they are on each of these chips by its model. Raises as `CanaryRun` does."""
     sha, size = digest_of_file(path)
     expected = any(name.startswith(EXPECTED) for name in canary_arrays(path))
+    if digest is not None and (expected or re.fullmatch("[0-9a-f]{64}", digest) is None):
+        why = f"{path} has expected outputs" if expected else "a SHA-256 has 64 hexadecimal digits, 0-9 and a-f"
+        raise FleetError(f"--digest {digest}: {why}")
     digests: dict[str, str] = {}
     for chip in chips:
         if digest is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
@@ -12,7 +13,7 @@ from .judging import LOST
 from .policy import FleetError
 
 MOST = 1 << 53
-"""No number of a report is as large."""
+"""The largest number in a report."""
 
 MOST_TEXT = 300
 """Characters of a text, at most."""
@@ -50,7 +51,7 @@ class OrderOutcome:
 
     def to_json(self) -> dict[str, Any]:
         """As a report has it."""
-        return {**vars(self), "why": self.why[:MOST_TEXT]}
+        return {**vars(self), "why": self.why[:MOST_TEXT].encode(errors="replace").decode()}
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def table_of(body: bytes) -> dict[str, Any]:
 
 def check(said: Mapping[str, Any], what: str, /, **kinds: Any) -> None:
     """Raises FleetError unless a table has these fields and no others, of these types: numbers are finite, from 0 to
-    `MOST`, and texts are short."""
+    `MOST`, and texts are short and can be written."""
     if said.keys() != kinds.keys():
         raise FleetError(f"{what} has the fields {', '.join(kinds)}, and no others")
     for name, kind in kinds.items():
@@ -110,7 +111,7 @@ def check(said: Mapping[str, Any], what: str, /, **kinds: Any) -> None:
             fits = False
         if isinstance(value, int | float) and not 0 <= value <= MOST:  # nor NaN
             fits = False
-        if isinstance(value, str) and len(value) > MOST_TEXT:
-            fits = False
+        if isinstance(value, str) and (len(value) > MOST_TEXT or re.search("[\ud800-\udfff]", value)):
+            fits = False  # half of a surrogate pair is no text
         if not fits:
             raise FleetError(f"{what} has no such {name}")

@@ -15,7 +15,9 @@ import threading
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedReader, RawIOBase
 from pathlib import Path
+from socket import socket
 from typing import Any
 
 from ..support.files import open_plain
@@ -28,7 +30,7 @@ MOST_REQUESTS = 64
 """Requests that are served at once; others are told to come back."""
 
 PATIENCE = 10.0
-"""Seconds that a device may keep a request waiting."""
+"""Seconds in which a request has to come, and that a device may keep an answer waiting."""
 
 INTERVAL = 2.0
 """Seconds between looks at the rollouts."""
@@ -92,10 +94,33 @@ class FleetServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
+class _Patient(RawIOBase):
+    """What a device sends: all of it has to come within `PATIENCE`, however slowly it does."""
+
+    def __init__(self, connection: socket) -> None:
+        self._connection, self._until = connection, time.monotonic() + PATIENCE
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Raises TimeoutError, and OSError."""
+        self._connection.settimeout(max(1e-3, self._until - time.monotonic()))
+        count = self._connection.recv_into(buffer)
+        self._connection.settimeout(PATIENCE)
+        if time.monotonic() > self._until:
+            raise TimeoutError
+        return count
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: FleetServer
     protocol_version = "HTTP/1.1"
     timeout = PATIENCE
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = BufferedReader(_Patient(self.connection))
 
     def do_POST(self) -> None:
         self._serve({"/enrol": self._enrol, "/report": self._report})

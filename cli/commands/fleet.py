@@ -104,25 +104,26 @@ def _places(args: argparse.Namespace) -> list[DevicePlace]:
 
 def _rollout(args: argparse.Namespace) -> int:
     from ...fleet.policy import DeviceGroups, share_in
-    from ...fleet.releases import Release, make_canary
+    from ...fleet.releases import Release, check_runs, make_canary
 
     controller = _controller(args)
     policy, groups = _policy(args), DeviceGroups.of_text(args.groups)
     trusted = json.loads(controller.base.setting("trusted"))
     with working(f"reading {args.release}"):
         release = Release.read(args.release, trusted)
-    canary = path = None
-    if args.canary is not None:
-        path = Path(args.canary)
-        most_error = share_in(args.most_error, f"--most-error {args.most_error}")
-        known = controller.base.rows("SELECT DISTINCT region, chip FROM devices ORDER BY chip")
-        chips = sorted({chip for region, chip in known if groups.has(region, chip)})
-        for chip in chips:
-            release.check_chip(chip, "a device of the fleet")
-        with working("running the canary"):
+    most_error = share_in(args.most_error, f"--most-error {args.most_error}")
+    known = controller.base.rows("SELECT DISTINCT region, chip FROM devices ORDER BY chip")
+    chips = sorted({chip for region, chip in known if groups.has(region, chip)})
+    for chip in chips:
+        release.check_chip(chip, "a device of the fleet")
+    canary, path = None, None if args.canary is None else Path(args.canary)
+    with working("trying the release"):
+        if path is not None:
             canary = make_canary(release, path, args.entry, chips, args.digest, most_error)
-    elif args.digest is not None:
-        raise CliError("--digest is what --canary gives: say both")
+        elif args.digest is not None:
+            raise CliError("--digest is what --canary gives: say both")
+        else:
+            check_runs(release, args.entry, chips)
     number = controller.begin(release, policy, groups, time.time(), canary, path, args.entry, args.force)
     said = f"rollout {number} of release {release.sequence} begins: fleet serve goes on with it"
     return _said(args, {"rollout": number, "release": release.sequence, "sha256": release.sha256}, said)
@@ -179,8 +180,10 @@ def _short(value: Any) -> str:
 def _serve(args: argparse.Namespace) -> int:
     from ...fleet.server import FleetServer
 
+    if not 0 <= args.port < 1 << 16:
+        raise CliError(f"--port {args.port}: a port is 0 to {(1 << 16) - 1}")
     controller = _controller(args)
-    controller.poll = _time(args.poll, "--poll")
+    controller.poll = _poll(args.poll)
     server = FleetServer(controller, args.port)
     if args.json:
         print_json({"schema": "tilewright.fleet/1", "action": "serve", "url": server.url})
@@ -209,7 +212,7 @@ def _simulate(args: argparse.Namespace) -> int:
         raise CliError(f"fleet simulate: say 1 to {MOST_DEVICES} --devices, and at least 1 of --runs")
     world = World(
         devices=args.devices,
-        poll=_time(args.poll, "--poll"),
+        poll=_poll(args.poll),
         loss=share_in(args.loss, f"--loss {args.loss}"),
         offline=share_in(args.offline, f"--offline {args.offline}"),
         after=_time(args.after, "--after"),
@@ -302,6 +305,17 @@ def _time(text: str, option: str) -> float:
         return seconds_in(text)
     except ValueError as error:
         raise CliError(f"{option}: {error}") from None
+
+
+def _poll(text: str) -> float:
+    from ...fleet.agent import LEAST_POLL
+    from ...fleet.policy import Policy
+
+    poll, silent = _time(text, "--poll"), Policy().heartbeat
+    if not LEAST_POLL <= poll <= 2 / 3 * silent:
+        most = f"{LEAST_POLL:g} s to {2 / 3 * silent:g} s"
+        raise CliError(f"--poll {text}: say {most}, as a device that says nothing for {silent:g} s is silent")
+    return poll
 
 
 def add_parser(commands: argparse._SubParsersAction[OneLineParser]) -> None:

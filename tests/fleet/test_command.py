@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fleets import CHIP, canary_file, model_file, signing_keys
 
@@ -88,6 +89,11 @@ def test_mistakes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (("status", "--db", "release.pub"), "release.pub: it is no database of a fleet"),
         (("agent", "--server", "ftp://x", *who), "say http://HOST:PORT"),
         (("agent", "--server", "http://x:99999", *who), "no such port"),
+        (("agent", "--server", "http://[::1", *who), "say http://HOST:PORT"),
+        (("agent", "--server", f"http://{'x' * 64}.y", *who), "say http://HOST:PORT"),
+        (("serve", "--db", "none.sqlite", "--port", "65536"), "--port 65536: a port is 0 to 65535"),
+        (("simulate", "--poll", "0s"), "--poll 0s: say 0.01 s to 20 s"),
+        (("serve", "--db", "none.sqlite", "--poll", "30s"), "a device that says nothing for 30 s is silent"),
         (("agent", "--server", "http://127.0.0.1:1", *who, "--token", "t"), "http://127.0.0.1:1 does not answer"),
         (("agent", "--server", "http://127.0.0.1:1", *who[:-1], "release.pem"), "it has no public key in PEM"),
         (("simulate", "--devices", "0"), "say 1 to"),
@@ -105,18 +111,34 @@ def test_mistakes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (("add", "--db", "f.sqlite", "a"), "say NAME --region R --chip C, or --csv FILE.csv"),
         (("add", "--db", "f.sqlite", "a", "--region", "eu", "--chip", "x"), "a: unknown target 'x'"),
         (("rollback", "--db", "f.sqlite"), "there is no rollout to take back"),
+        (("rollback", "--db", "f.sqlite", "--to", str(1 << 64)), "this release is none of this fleet"),
         (("rollout", "--db", "f.sqlite", "none.twm"), "none.twm: No such file"),
         (("rollout", "--db", "f.sqlite", "release.pub"), "it is no model file"),
         (("rollout", "--db", "f.sqlite", "none.twm", "--groups", "mars"), "say region=NAME or chip=NAME"),
     ):
         assert why in said(capsys, *args, code=1)
+    said(capsys, "add", "--db", "f.sqlite", "a", "--region", "eu", "--chip", CHIP)
+    whole, large = (str(model_file(folder, number, folder / "release.pem")) for number in (1, 1 << 54))
+    canary = str(canary_file(folder))
+    arrays = np.load(canary)
+    np.savez(folder / "text.npz", expected=np.array(["a"]), **arrays)
+    np.savez(folder / "values.npz", expected=np.zeros(1), **arrays)
+    for args, why in (
+        ((large,), f"its release is {1 << 54}, and a fleet has none above {1 << 53}"),
+        ((whole, "--entry", "none"), "it has no function 'none'"),
+        ((whole, "--canary", "text.npz"), "expected is an array of str32, not of numbers"),
+        ((whole, "--canary", "values.npz", "--digest", "0" * 64), "values.npz has expected outputs"),
+        ((whole, "--canary", canary, "--digest", "0"), "a SHA-256 has 64 hexadecimal digits"),
+    ):
+        assert why in said(capsys, "rollout", "--db", "f.sqlite", *args, code=1)
     other, _ = signing_keys(folder, "other", 2)
     foreign = str(model_file(folder, 1, other))
     assert "which is not trusted" in said(capsys, "rollout", "--db", "f.sqlite", foreign, code=1)
     (folder / "f.sqlite.key.pem").write_text("no key")
     assert "it is no private Ed25519 key" in said(capsys, "rollback", "--db", "f.sqlite", code=1)
     assert asked(capsys, "status", "--db", "f.sqlite") == {
-        "schema": "tilewright.fleet/1", "action": "status", "devices": [], "releases": [], "rollouts": []}  # fmt: skip
+        "schema": "tilewright.fleet/1", "action": "status", "releases": [], "rollouts": [],
+        "devices": [{"running": 0, "wanted": 0, "count": 1, "seen": None}]}  # fmt: skip
 
 
 def test_a_simulation(capsys: pytest.CaptureFixture[str]) -> None:

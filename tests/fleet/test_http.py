@@ -6,7 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
@@ -232,6 +232,8 @@ LOG = {"calls": 1, "errors": 0, "latency": 1.0, "digest": None, "error": None, "
         ({**GOOD, "log": {**LOG, "latency": float("inf")}}, "no such latency"),
         ({**GOOD, "log": {**LOG, "errors": 2}}, "more errors than calls"),
         ({**GOOD, "log": {**LOG, "digest": "x" * 301}}, "no such digest"),
+        ({**GOOD, "log": {**LOG, "digest": "\ud800"}}, "no such digest"),
+        ({**GOOD, "outcome": {"order": 1, "fault": "boot", "why": "\udfff"}}, "no such why"),
         ({**GOOD, "outcome": {"order": 1, "fault": "unknown", "why": ""}}, "no known fault"),
         ({**GOOD, "outcome": {"order": 1, "fault": "boot", "why": {"a": 1}}}, "no such why"),
     ],
@@ -289,6 +291,20 @@ def test_requests_that_are_not_served(site: Site) -> None:
         assert asked(server, "POST", "/report", body, **signed(key, "d0", "POST", "/report", body))[0] == 200
 
 
+def test_a_request_that_trickles(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slowly it comes, it is waited for no longer than one that does not come."""
+    monkeypatch.setattr("tilewright.fleet.server.PATIENCE", 0.3)
+    with served(site.controller) as server:
+        for head in (b"POST /rep", b"POST /report HTTP/1.1\r\nContent-Length: 1000\r\n\r\n"):
+            began = time.monotonic()
+            with socket.create_connection(("127.0.0.1", server.server_port)) as slow, suppress(OSError):
+                slow.sendall(head)
+                while time.monotonic() - began < 10:
+                    time.sleep(0.02)
+                    slow.sendall(b"a")
+            assert time.monotonic() - began < 10
+
+
 def test_enrolment(site: Site) -> None:
     """Each side proves that it knows the token; it is spent when the device has reported."""
     key, token = Key.made(), site.tokens["d0"]
@@ -301,6 +317,8 @@ def test_enrolment(site: Site) -> None:
         assert enrol("d0", key.public, "wrong")[0] == 401
         assert enrol("nobody", key.public, token)[0] == 401
         assert enrol("d0", "z" * 64, token)[0] == 400
+        for odd in ({"name": "\ud800", "proof": ""}, {"name": "d0", "proof": "\ud800"}):
+            assert asked(server, "POST", "/enrol", json.dumps({"key": key.public, **odd}).encode())[0] == 400
         for _ in range(2):  # the answer may get lost
             status, said = enrol("d0", key.public, token)
             fleet = site.controller.key.public
