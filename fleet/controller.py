@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .base import FleetBase
-from .judging import LOST, RUNNING, STOPPING, Evidence, Progress, step
+from .judging import DONE, LOST, RUNNING, STOPPING, Evidence, Progress, step
 from .orders import INSTALL, ORDER, ROLLBACK, VALID, Canary, FleetOrder, Key
 from .policy import NAME, DeviceGroups, FleetError, Policy
 from .releases import Release
@@ -67,10 +67,6 @@ class Controller:
         tokens = {place.name: secrets.token_hex(16) for place in places}
         with self.base.transaction() as db:
             known = {name for (name,) in db.execute("SELECT name FROM devices")}
-            done = db.execute(
-                "SELECT release, groups FROM rollouts JOIN releases ON sequence = release "
-                "WHERE state = 'done' AND NOT withdrawn ORDER BY release DESC"
-            ).fetchall()
             for place in places:
                 for what, name in place._asdict().items():
                     if NAME.fullmatch(name) is None:
@@ -79,13 +75,37 @@ class Controller:
                 if place.name in known:
                     raise FleetError(f"there is a device {place.name} already")
                 known.add(place.name)
-                fits = (number for number, text in done if _groups(text).has(place.region, place.chip))
                 db.execute(
-                    "INSERT INTO devices (name, region, chip, token, wanted) VALUES (?, ?, ?, ?, ?)",
-                    (*place, tokens[place.name], next(fits, 0)),
+                    "INSERT INTO devices (name, region, chip, token) VALUES (?, ?, ?, ?)", (*place, tokens[place.name])
                 )
             self.base.audit(now, "added", devices=[list(place) for place in places])
+            done = "SELECT id FROM rollouts JOIN releases ON sequence = release WHERE state = 'done' AND NOT withdrawn"
+            for (rollout,) in self.base.rows(f"{done} ORDER BY release"):
+                self._adopt(rollout)
         return tokens
+
+    def _adopt(self, rollout: int) -> None:
+        """Has devices that were added since a rollout began take its release, which is done, within a transaction."""
+        with self.base.transaction() as db:
+            ((release, groups, policy),) = self.base.rows(
+                "SELECT release, groups, policy FROM rollouts WHERE id = ?", rollout
+            )
+            later = self.base.rows(
+                "SELECT name, region, chip, wanted FROM devices WHERE wanted < ? AND NOT EXISTS (SELECT 1 FROM "
+                "assignments JOIN rollouts ON id = rollout WHERE device = name AND "
+                "(rollout = ? OR rollouts.state IN ('running', 'stopping')))",
+                *(release, rollout),
+            )
+            for name, region, chip, wanted in later:
+                if _groups(groups).has(region, chip):
+                    last = len(Policy.of_json(policy).shares) - 1
+                    for statement, given in (
+                        ("UPDATE assignments SET state = 'skipped' WHERE device = ? AND state = 'offered'", (name,)),
+                        ("UPDATE devices SET hold = 0, wanted = ? WHERE name = ?", (release, name)),
+                        ("INSERT INTO assignments (rollout, device, stage, before, state) "
+                         "VALUES (?, ?, ?, ?, 'offered')", (rollout, name, last, wanted)),
+                    ):  # fmt: skip
+                        db.execute(statement, given)
 
     def enrol(self, name: str, public: str, now: Now) -> None:
         """Notes the public key of a device; its token is good until it reports, as it may not hear the answer."""
@@ -233,16 +253,16 @@ class Controller:
                     db.execute(statement, (rollout, then.stage))
                 self.base.audit(now, "stage", rollout=rollout, release=release, stage=then.stage)
             elif then.state == STOPPING:
-                had = "SELECT device FROM assignments WHERE rollout = ?1 AND state IN ('offered', 'running', 'failed')"
                 db.execute(
                     "UPDATE devices SET hold = 0, wanted = (SELECT before FROM assignments WHERE rollout = ?1 AND "
-                    f"device = name) WHERE name IN ({had}) AND wanted = ?2",
+                    "device = name) WHERE name IN (SELECT device FROM assignments WHERE rollout = ?1) AND wanted = ?2",
                     (rollout, release),
                 )
                 db.execute(
-                    "UPDATE assignments SET state = iif(state IN ('offered', 'running') AND given IS NOT NULL, "
-                    "'leaving', 'skipped') WHERE rollout = ? AND state IN ('waiting', 'offered', 'running')",
-                    (rollout,),
+                    "UPDATE assignments SET state = iif(state IN ('offered', 'running') AND given IS NOT NULL "
+                    "OR device IN (SELECT name FROM devices WHERE running = ?2), 'leaving', 'skipped') "
+                    "WHERE rollout = ?1 AND state IN ('waiting', 'offered', 'running', 'skipped')",
+                    (rollout, release),
                 )
                 db.execute(
                     "UPDATE assignments SET before = mine.before FROM assignments mine WHERE mine.rollout = ?1 AND "
@@ -257,6 +277,8 @@ class Controller:
                     why = f"rollout {rollout} of this release was stopped"
                     self._move(other, release, was, Progress(STOPPING, was.stage, was.full, why), now)
             elif then.state != at.state:
+                if then.state == DONE:
+                    self._adopt(rollout)
                 self.base.audit(now, "ended", rollout=rollout, release=release, state=then.state)
 
     def _evidence(self, rollout: int, release: int, policy: Policy, at: Progress, now: Now) -> Evidence:
@@ -369,7 +391,7 @@ class Controller:
                 self.base.audit(now, what, device=name, order=number, release=target, fault=fault, why=why)
             elif not self.base.rows(
                 "SELECT 1 FROM assignments JOIN rollouts ON id = rollout WHERE device = ? AND release = ?", name, target
-            ):  # a device that was added later; one that says it again is known
+            ):  # a device that was not in its rollout; one that says it again is known
                 db.execute("UPDATE devices SET hold = ? WHERE name = ?", (now + VALID, name))
 
     def _order(self, device: _Device, last: int, now: Now) -> tuple[bytes, str] | None:

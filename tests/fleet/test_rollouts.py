@@ -108,6 +108,15 @@ class FleetMachine(RuleBasedStateMachine):
         self.devices_report({*range(DEVICES)}, "", Log(100, 0, 10.0))
         self.controller.tick(self.now)
 
+    @precondition(lambda self: len(self.devices) < DEVICES + 4)
+    @rule()
+    def device_is_added(self) -> None:
+        new = place(len(self.devices))
+        self.controller.add([new], self.now)
+        self.devices.append(Stepped(new, self.controller, lambda: self.now))
+        self.devices[-1].moods = {**self.devices[0].moods}
+        self.before[new.name] = self.devices[-1].state
+
     @rule(number=NUMBERS)
     def device_loses_power(self, number: int) -> None:
         self.devices[number].start()
@@ -150,17 +159,19 @@ class FleetMachine(RuleBasedStateMachine):
             device.moods = {}
         for _ in range(60):
             self.now += 20
-            self.devices_report({*range(DEVICES)}, "", Log(100, 0, 10.0))
+            self.devices_report({*range(len(self.devices))}, "", Log(100, 0, 10.0))
             self.controller.tick(self.now)
         self.now += 2 * VALID
         for _ in range(8):
             self.now += 20
-            self.devices_report({*range(DEVICES)}, "", Log(100, 0, 10.0))
+            self.devices_report({*range(len(self.devices))}, "", Log(100, 0, 10.0))
             self.controller.tick(self.now)
         active = self.base.rows("SELECT id, state FROM rollouts WHERE state IN ('running', 'stopping')")
         assert not active
         apart = self.base.rows("SELECT name, running, wanted FROM devices WHERE running <> wanted")
         assert not apart, apart
+        gone = self.withdrawn()
+        assert not [d.state.name for d in self.devices if d.state.running in gone]
         self.base.close()
 
 
@@ -238,6 +249,36 @@ def test_a_release_that_does_not_come_up() -> None:
         now[0] += 10
         device.report()
     assert device.state.running == 4 and device.state.left == ()
+
+
+def test_what_is_withdrawn_runs_nowhere() -> None:
+    """Neither on a device that was added when its rollout was done, or while it ran, nor on one that was off for all of
+    it and got it later, as the next release was taken back."""
+    now = [0.0]
+    controller = Controller(FleetBase(MEMORY, make=True), Key.of_seed(bytes(32)))
+    controller.add([place(n) for n in range(4)], 0.0)
+    devices = [Stepped(place(n), controller, lambda: now[0]) for n in range(6)]
+
+    def go_on(*numbers: int) -> None:
+        for _ in range(8):
+            now[0] += 10
+            for number in numbers:
+                devices[number].report()
+            controller.tick(now[0])
+
+    policy = replace(POLICY, shares=(1.0,), soak=0.0)
+    controller.begin(unread(1), policy, DeviceGroups(), now[0])
+    controller.add([place(4)], now[0])
+    go_on(0, 1, 4)  # two of four are off
+    controller.add([place(5)], now[0])
+    go_on(0, 1, 2, 4, 5)
+    controller.begin(unread(2), policy, DeviceGroups(), now[0])
+    assert controller.rollback(now[0]) == [2]
+    go_on(*range(6))
+    assert [d.state.running for d in devices] == [1] * 6
+    assert controller.rollback(now[0]) == [1]
+    go_on(*range(6))
+    assert [d.state.running for d in devices] == [0] * 6
 
 
 def test_a_new_release_without_contact_is_left() -> None:
