@@ -289,9 +289,9 @@ class Controller:
             ((leaving,),) = self.base.rows(f"{query} assignments.state = 'leaving' AND seen >= ?", rollout, lately)
             return Evidence(leaving=leaving)
         ((begun,),) = self.base.rows("SELECT begun FROM rollouts WHERE id = ?", rollout)
-        ((offered, given, running, pending, failed, lost, example),) = self.base.rows(
+        ((offered, given, running, pending, failed, left, lost, example),) = self.base.rows(
             "SELECT count(*), count(given), sum(state = 'running'), sum(state = 'offered' AND seen >= ?2), "
-            "sum(state = 'failed' AND fault <> ?4), "
+            "sum(state = 'failed' AND fault <> ?4), sum(state = 'failed'), "
             "sum(iif(state = 'failed', fault = ?4, seen < ?2 AND (state = 'running' OR given < ?3))), "
             "max(iif(fault = ?4, '', why)) FROM assignments JOIN devices ON name = device "
             "WHERE rollout = ?1 AND state IN ('offered', 'running', 'failed')",
@@ -323,6 +323,7 @@ class Controller:
             running=running or 0,
             pending=pending or 0,
             failed=(failed or 0) + len(wrong),
+            left=left or 0,
             lost=lost or 0,
             calls=sum(row[3] for row in logs),
             errors=sum(row[4] for row in logs),

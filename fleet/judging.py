@@ -40,6 +40,7 @@ class Evidence:
         running: Those that run the release.
         pending: Those that can be reached and neither run nor failed it.
         failed: Those that refused or failed it, or whose canary has wrong values.
+        left: Those that refused or failed it, or went back as they had no contact with it: they do not try again.
         lost: Those that stopped reporting with it.
         leaving: Those that can be reached and are to go back.
         calls, errors: Of the programs that were called with the release.
@@ -53,6 +54,7 @@ class Evidence:
     running: int = 0
     pending: int = 0
     failed: int = 0
+    left: int = 0
     lost: int = 0
     leaving: int = 0
     calls: int = 0
@@ -86,6 +88,8 @@ def fault(policy: Policy, e: Evidence) -> str:
         return f"{e.failed} of {e.given} devices failed it: {e.example}"
     if e.lost > max(1.0, policy.most_silent * e.given):
         return f"{e.lost} of {e.given} devices that have it stopped reporting"
+    if not e.pending and 2 * e.left > e.offered:  # the stage would never be full
+        return f"{e.left} of the {e.offered} devices of the stages so far left it{': ' if e.example else ''}{e.example}"
     if e.errors > max(1.0, policy.most_errors * e.calls):
         return f"{e.errors} of {e.calls} calls failed"
     for chip, (new, before) in sorted(e.latencies.items()):

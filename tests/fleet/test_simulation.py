@@ -35,6 +35,15 @@ def test_each_fault_is_stopped(fault: str, after: float) -> None:
     assert course.rollback is not None and course.rollback <= 90
 
 
+@pytest.mark.parametrize("fault", [name for name in SIMULATED_FAULTS if name != "none"])
+@pytest.mark.parametrize("devices", [1, 2, 50])
+def test_one_device_of_a_first_stage_is_enough(devices: int, fault: str) -> None:
+    for most_errors in (0.01, 1.0):
+        course = simulate(World(devices=devices, offline=0.0), Policy(most_errors=most_errors), fault, 0)
+        assert course.state == "stopped" and course.right == devices and course.ran <= 1
+        assert fault == "forged" or (course.rollback is not None and course.rollback <= 90)
+
+
 def test_one_seed_is_one_course() -> None:
     first, again, other = (simulate(SMALL, Policy(), "values", seed) for seed in (1, 1, 2))
     assert first == again != other
