@@ -89,6 +89,8 @@ class Session:
                                    "chip")  # fmt: skip
             found = {ENTRY: programs} if isinstance(programs, Program) else dict(programs)
             for name, program in found.items():
+                if not isinstance(name, str):
+                    raise SessionError(f"{name!r} is no name of a program")
                 if not isinstance(program, Program):
                     raise SessionError(f"{name} is a {type(program).__name__}, not a program that tw.compile gave")
         else:

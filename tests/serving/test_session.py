@@ -89,6 +89,8 @@ def test_what_is_no_file_and_what_is(path: Path, double: tw.Program, tmp_path: P
         tw.Session(double, "ascend-310")
     with pytest.raises(SessionError, match="f is a function, not a program that"):
         tw.Session({"f": layer})  # pyright: ignore
+    with pytest.raises(SessionError, match="1 is no name of a program"):
+        tw.Session({1: double})  # pyright: ignore
     with pytest.raises(SessionError, match="at least one program"):
         tw.Session({})
     with pytest.raises(OSError, match="No such file"):
