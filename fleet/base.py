@@ -94,7 +94,8 @@ class FleetBase:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         elif not make:
             open_plain(path).close()
-        self._db = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+        place = path if path == MEMORY else os.path.abspath(path)
+        self._db = sqlite3.connect(place, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
         try:
             with self._as_sentence():
                 self._db.execute("PRAGMA foreign_keys = ON")

@@ -45,7 +45,7 @@ def _init(args: argparse.Namespace) -> int:
 
     keys = public_keys(args.trusted)
     key = Key.made()
-    base = FleetBase(args.db, make=True)
+    base = FleetBase(Path(args.db), make=True)
     paths = [str(Path(path).resolve()) for path in args.trusted]
     try:
         with base.transaction() as db:
@@ -277,7 +277,7 @@ def _key_path(db: str) -> Path:
 def _base(args: argparse.Namespace) -> FleetBase:
     from ...fleet.base import FleetBase
 
-    return FleetBase(args.db)
+    return FleetBase(Path(args.db))
 
 
 def _controller(args: argparse.Namespace) -> Controller:

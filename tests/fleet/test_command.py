@@ -34,9 +34,9 @@ def asked(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
 
 
 def test_from_the_first_to_the_last(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    db = ("--db", "f.sqlite")
+    db = ("--db", ":memory:")  # a file like any other
     said(capsys, "init", *db, "--trusted", "release.pub")
-    assert (folder / "f.sqlite.key.pem").stat().st_mode & 0o77 == 0
+    assert (folder / ":memory:.key.pem").stat().st_mode & 0o77 == 0
     (folder / "devices.csv").write_text(f"name,region,chip\na,eu,{CHIP}\nb,us,{CHIP}\n")
     added = asked(capsys, "add", *db, "--csv", "devices.csv")["devices"]
     assert [d["name"] for d in added] == ["a", "b"] and len({d["token"] for d in added}) == 2
