@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -254,6 +254,7 @@ def simulate(
     if not 0 < devices <= MOST_DEVICES or (queue is not None and queue < 1):
         raise ServingError(f"a service has 1 to {MOST_DEVICES:,} devices, and room for a request that waits")
     found = Arrivals.of(arrivals) if isinstance(arrivals, str) else arrivals
+    found = replace(found, seconds=found.seconds - found.seconds[0])  # f64 has no microseconds of the year
     costs = _costs(programs, found, batch, at)
     rows: list[PolicyRow] = []
     for policy in read:

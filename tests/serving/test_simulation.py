@@ -382,6 +382,13 @@ def test_a_table(tmp_path: Path) -> None:
         Arrivals.of(str(tmp_path / "none.csv"))
 
 
+def test_a_trace_begins_when_it_likes() -> None:
+    """Times since 1970 in f64 are whole quarters of a microsecond; a batch takes less."""
+    late = Arrivals.at(1.8e9 + np.arange(4))
+    (row,) = simulate({1: BatchCost(0.6, 1e-6)}, late, ["none"]).rows
+    assert row.latency_ms.mean == pytest.approx(0.6e-3, rel=1e-9)
+
+
 @pytest.mark.parametrize("goal", ["p98=1ms", "p99", "p99=fast"])
 def test_goals_that_are_none(goal: str) -> None:
     with pytest.raises(ServingError, match=f"goal {goal}"):
