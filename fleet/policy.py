@@ -87,9 +87,12 @@ class Policy:
 
     @staticmethod
     def of_json(text: str) -> Policy:
-        """The policy of a row."""
-        said: Mapping[str, Any] = json.loads(text)
-        return Policy(**{**said, "shares": tuple(said["shares"])})
+        """The policy of a row. Raises FleetError for what is none, as in a database of another version."""
+        try:
+            said: Mapping[str, Any] = json.loads(text)
+            return Policy(**{**said, "shares": tuple(said["shares"])})
+        except (ValueError, TypeError, KeyError):
+            raise FleetError(f"a rollout has a policy that is none: {text[:60]}") from None
 
 
 def shares_in(text: str) -> tuple[float, ...]:

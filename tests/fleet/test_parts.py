@@ -146,6 +146,13 @@ def test_amounts() -> None:
 # -- orders ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"shares": 1}', '{"shares": [1], "unknown": 1}'])
+def test_policies_that_are_none(text: str) -> None:
+    assert Policy.of_json(POLICY.to_json()) == POLICY
+    with pytest.raises(FleetError, match="a policy that is none"):
+        Policy.of_json(text)
+
+
 def test_orders_are_signed() -> None:
     key, other = Key.of_seed(bytes(32)), Key.of_seed(bytes([1] * 32))
     order = FleetOrder("install", 1, "d0", DeviceGroups(("eu",)), 0, 2, "0" * 64, 9, None, None, False, 5.0)
