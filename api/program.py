@@ -44,6 +44,7 @@ from .mains import main_results
 from .modes import Memory, Runnable, executable_of, mode_of
 from .options import CHECKER, JOINER, Options
 from .plans import KnownPlans, plans_of
+from .quantized import requantized
 from .sizes.extents import cut, result_types
 from .sizes.memory_pool import Demand, demand_of
 from .sources import Source, as_compile_error, entry_of
@@ -390,10 +391,11 @@ class Program:
         sign: str | Path | None = None,
         encrypt: Secret | None = None,
         stablehlo: bool | None = None,
+        portable: bool = True,
     ) -> None:
         """Writes the program to a file that outlives the process, as `tw.save` does."""
         parts = {ENTRY: self.parts(targets, weights)}
-        write_programs(parts, path, weights or {}, licence, metadata, sequence, sign, encrypt, stablehlo)
+        write_programs(parts, path, weights or {}, licence, metadata, sequence, sign, encrypt, stablehlo, portable)
 
     def parts(
         self, targets: Sequence[str] = (), weights: Mapping[str, Any] | None = None
@@ -403,7 +405,8 @@ class Program:
         programs: dict[str, Program] = {self.target: self}
         for chip in map(Machine.named, targets):
             if chip not in programs:
-                programs[chip] = compile_source(run_passes, self._source, chip, self.options)
+                source = requantized(self._source, self.options, chip)
+                programs[chip] = compile_source(run_passes, source, chip, self.options)
         chips = {chip: program.chip_parts() for chip, program in programs.items()}
         return ProgramParts(self._source, self.options, self.target, chips)
 

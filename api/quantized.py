@@ -16,6 +16,7 @@ from ..passes.quantized.products_named import main_function, name_arguments
 from ..passes.quantized.quantize import quantize_module, read_config
 from ..passes.quantized.recipes import QuantConfig
 from .arguments.signature import Signature
+from .options import Options
 from .sources import Source
 
 INTEGERS = "graph-simplify"
@@ -52,6 +53,13 @@ def quantized_source(
         return integer_module(module, machine, read_config(config), weights)
 
     return Source(lower, origin.name, origin.places, origin, twin)
+
+
+def requantized(origin: Source, options: Options, target: str) -> Source:
+    """A source that is quantized as options say, or one before that, quantized for another target."""
+    if options.quantization is None:
+        return origin
+    return quantized_source(origin.original or origin, options.quantization, options.weight_patterns, target)
 
 
 def integer_module(

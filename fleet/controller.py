@@ -142,12 +142,13 @@ class Controller:
             if not places:
                 raise FleetError("no device is in these groups")
             busy = self.base.rows(
-                "SELECT id, device FROM rollouts JOIN assignments ON rollout = id "
+                "SELECT id, device, rollouts.state = 'stopping' FROM rollouts JOIN assignments ON rollout = id "
                 "WHERE rollouts.state IN ('running', 'stopping')"
             )
-            for number, name in busy:
+            for number, name, stopping in busy:
                 if name in wanted:
-                    raise FleetError(f"{name} is in rollout {number}, which has not ended: wait, or roll it back")
+                    what = "is being taken back: wait" if stopping else "has not ended: wait, or roll it back"
+                    raise FleetError(f"{name} is in rollout {number}, which {what}")
             newer = [name for name, sequence in wanted.items() if sequence >= release.sequence]
             if newer:
                 said = f"{newer[0]} is to run release {wanted[newer[0]]}"

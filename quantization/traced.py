@@ -14,7 +14,8 @@ from xdsl.ir import Operation
 
 from ..api.arguments.signature import CompileError, Signature
 from ..api.quantized import named_module
-from ..api.sources import as_compile_error, called, origin_of
+from ..api.sizes.sources import sized_origin
+from ..api.sources import as_compile_error, called
 from ..backends.interpreter.graph import Env, GraphRunner, needs_host
 from ..dialects.base import integer
 from ..dialects.graph import control
@@ -57,7 +58,7 @@ def trace_source(
     """Traces a source for arguments of such types, and a target. Raises CompileError for what cannot be traced or calls
     the host."""
     with as_compile_error():
-        origin = origin_of(source, args, kwargs, target)
+        origin = sized_origin(source, args, kwargs, target)
         module, signature = named_module(origin)
         inline_calls(module)
         flags = mark_weights(module, weights)

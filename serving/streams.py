@@ -43,7 +43,7 @@ class CallStreams:
         """threads: calls that run at once; room: calls that may wait. Raises SessionError."""
         if when_full not in ("wait", "raise"):
             raise SessionError(f"when_full is 'wait' or 'raise', not {when_full!r}")
-        if room < 1 or (threads is not None and threads < 1):
+        if any(type(n) is not int or n < 1 for n in (room, threads) if n is not None):
             raise SessionError("a session has at least one thread, and room for one call that waits")
         self.room, self.when_full = room, when_full
         count = threads or max(4, os.cpu_count() or 1)

@@ -346,7 +346,8 @@ class _Builder:
 
             said = check_program(measured.source, arguments, program, self.check == "full", tell)
         path = self.folder / f"{asked.name}{SUFFIX}"
-        save(program, path, weights=form.weights, metadata={"tier": asked.name, **asked.chosen})
+        floats = program.asked.quantization is None  # else what is portable has the weights in floats, too
+        save(program, path, weights=form.weights, metadata={"tier": asked.name, **asked.chosen}, portable=floats)
         if self.check != "off" and not said.startswith(UNCHECKED):
             try:
                 check_file(path, form.given(arguments), program, arguments)

@@ -17,8 +17,8 @@ from ..api.onnx_sources import resolved
 from ..api.options import Options
 from ..api.program import Program
 from ..api.sizes.filled import filled
-from ..api.sizes.sources import open_source_of
-from ..api.sources import as_compile_error, input_types, origin_of
+from ..api.sizes.sources import open_source_of, sized_origin
+from ..api.sources import as_compile_error, input_types
 from ..compression.measures import Metric, metric_name, scorer
 from ..dialects.dtypes import name_of_numpy
 from ..dialects.module import target_of
@@ -75,7 +75,7 @@ class MeasuredSource:
         if not callable(self.source):
             args, kwargs = self.sized(sizes)
             with as_compile_error():
-                own = target_of(origin_of(self.source, args, kwargs).lower()[0])
+                own = target_of(sized_origin(self.source, args, kwargs, None).lower()[0])
         return own or DEFAULT_TARGET
 
     def program(self, target: str | None, options: Options, sizes: Sizes) -> Program:

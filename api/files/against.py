@@ -25,7 +25,7 @@ from ..mains import main_results
 from ..modes import Memory
 from ..onnx_sources import resolved
 from ..program import Program
-from ..quantized import quantized_source
+from ..quantized import requantized
 from ..sizes.sources import sized_origin
 from ..source import Source
 from ..sources import as_compile_error, called
@@ -99,10 +99,8 @@ def verify_file(
     taken = _Taken.of(f"{path}:{name}", file.signature(facts))
     with as_compile_error(), collector_paused():
         golden = _golden(source, args or tuple(file.arguments(name, taken.drawn(draw))), taken, draw)
-        if golden.portable and program.asked.quantization is not None:
-            patterns = program.asked.weight_patterns
-            own = quantized_source(golden.source, program.asked.quantization, patterns, program.target)
-            golden = replace(golden, source=own)
+        if golden.portable:
+            golden = replace(golden, source=requantized(golden.source, program.asked, program.target))
         module, signature = golden.source.lower()
         if (why := too_much(module)) is not None:
             raise CompileError(f"{golden.title} is not verified: {why}")

@@ -12,7 +12,7 @@ from ...modelfile.manifest import EntryFacts
 from ...support.files import FilePath
 from ..options import Options
 from ..program import Program, compile_source, run_passes
-from ..quantized import quantized_source
+from ..quantized import requantized
 from ..source import Source
 from .opened import open_program
 from .options import KEPT_OPTIONS, options_in, with_plans
@@ -68,23 +68,16 @@ def program_of(file: ModelFile, target: str | None = None, entry: str | None = N
     if facts.open:
         return open_program(file, name, facts, chip, options)
     if chip not in facts.npu:
-        origin = _quantized(file.portable(name, facts, f"for {chip}"), options, chip)
+        origin = requantized(file.portable(name, facts, f"for {chip}"), options, chip)
         return compile_source(run_passes, origin, chip, with_plans(options, file.plans(chip)))
     signature, member = file.signature(facts), facts.npu[chip]
     made = partial(file.program, member, signature, "npu")
     origin = partial(file.program, facts.graph, signature, "graph") if facts.graph else made
     source = Source(lambda: (origin(), signature), name, stablehlo=file.stablehlo(facts))
     if facts.graph:
-        source = _quantized(source, options, chip)
+        source = requantized(source, options, chip)
     reported = partial(file.report, facts, chip)
     return Program(source, made, signature, chip, options, reported=reported)
-
-
-def _quantized(origin: Source, options: Options, chip: str) -> Source:
-    """A source at the graph level, which a file has as it was before its products were quantized, with that."""
-    if options.quantization is None:
-        return origin
-    return quantized_source(origin, options.quantization, options.weight_patterns, chip)
 
 
 def _options_of(file: ModelFile, facts: EntryFacts) -> Options:

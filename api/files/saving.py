@@ -25,6 +25,7 @@ def save(
     sign: FilePath | None = None,
     encrypt: Secret | None = None,
     stablehlo: bool | None = None,
+    portable: bool = True,
 ) -> None:
     """Writes programs to a file, each as a function of its own, in one step.
 
@@ -42,6 +43,8 @@ def save(
         stablehlo: Whether the file has programs as portable artifacts of StableHLO, too, which other tools read. None:
             those that come from JAX or StableHLO, and have at most 64 KiB of constants, which are in there once more.
             True: all, or none is written.
+        portable: Whether the file has what other chips are compiled from; False: it is for its chips alone, and smaller
+            where products are quantized.
 
     Raises:
         CompileError: A program cannot be in a file: it calls functions of this process, or its arguments have types
@@ -54,4 +57,4 @@ def save(
     if not given:
         raise CompileError("save: there is no program to save")
     parts = {name: program.parts(targets, weights) for name, program in given.items()}
-    write_programs(parts, path, weights or {}, licence, metadata, sequence, sign, encrypt, stablehlo)
+    write_programs(parts, path, weights or {}, licence, metadata, sequence, sign, encrypt, stablehlo, portable)

@@ -85,13 +85,14 @@ def write_programs(
     key: FilePath | None = None,
     secret: Secret | None = None,
     stablehlo: bool | None = None,
+    portable: bool = True,
 ) -> None:
     """Writes programs to a file, as `save` has it; key: the private key that signs it; secret: what it is sealed
     with."""
     metadata = {} if metadata is None else metadata
     _check_said([*programs], licence, metadata, sequence)
     check_secret(secret, "encrypt")
-    writer = _Writer(stablehlo)
+    writer = _Writer(stablehlo, portable)
     entries = {name: writer.entry(name, parts, weights) for name, parts in programs.items()}
     unknown = sorted({*weights} - writer.bound, key=str)
     if unknown and unknown[0] in writer.compiled_in:
@@ -134,8 +135,10 @@ def _check_said(names: Sequence[Any], licence: Any, metadata: Any, sequence: Any
 class _Writer:
     """What is to be in a file: texts, and weights by the SHA-256 of their bytes."""
 
-    def __init__(self, stablehlo: bool | None) -> None:
-        self.stablehlo = stablehlo
+    def __init__(self, stablehlo: bool | None, portable: bool) -> None:
+        self.portable = portable
+        """Whether it has what other chips are compiled from."""
+        self.stablehlo = stablehlo if portable else False
         """Whether it has programs as artifacts of StableHLO; None for those with few constants."""
         self.texts: dict[str, Member] = {}
         """Members that are texts, by the SHA-256 of these: equal ones are one."""
@@ -165,7 +168,7 @@ class _Writer:
             return self._open_entry(name, parts, weights)
         module, signature = parts.source.lower()
         graph = artifact = ""
-        if level_of(module) == "graph" and not has_further(parts.options):
+        if self.portable and level_of(module) == "graph" and not has_further(parts.options):
             before = parts.source.original or parts.source
             module = module if before is parts.source else before.lower()[0]
             graph = self._text(f"graph/{name}.mlir", module, name)
@@ -202,7 +205,8 @@ class _Writer:
         """A program with open sizes as a function of the file. Raises CompileError."""
         open_ = shapes_facts(parts.shapes)
         open_["codes"] = []
-        for number, (ranges, code) in enumerate(() if has_further(parts.options) else parts.codes):
+        closed = not self.portable or has_further(parts.options)
+        for number, (ranges, code) in enumerate(() if closed else parts.codes):
             if (stored := code.stored()) is not None:
                 facts, content = stored
                 member = self._member(f"graph/{name}{f'_{number}' if number else ''}.{facts['kind']}", content)

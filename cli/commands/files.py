@@ -47,7 +47,7 @@ def inspect(args: argparse.Namespace) -> int:
     tell(f"made by {made}")
     for name, value in (("licence", manifest.licence), *sorted(manifest.metadata.items())):
         if value:
-            tell(f"{name}: {value}")
+            tell("".join(c if c.isprintable() else " " for c in f"{name}: {value}"))
     return 0
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...api.program import Program
 
 OPTIONS = ("sign", "sequence", "encrypt_key", "encrypt_passphrase", "entry", "versions", "licence", "metadata",
-           "stablehlo")  # fmt: skip
+           "stablehlo", "portable")  # fmt: skip
 """Options of `compile` that are for model files alone."""
 
 
@@ -36,6 +36,13 @@ def add_options(emit: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="of a model file: whether it has functions as artifacts of StableHLO, too (default: those with at most "
         "64 KiB of constants)",
+    )
+    emit.add_argument(
+        "--no-portable",
+        dest="portable",
+        action="store_const",
+        const=False,
+        help="of a model file: that it is for its chips alone, and has nothing that others are compiled from",
     )
     emit.add_argument("--licence", metavar="TEXT", help="what a model file says of its licence")
     emit.add_argument("--metadata", action="append", metavar="NAME=TEXT", help="what else a model file says of itself")
@@ -68,6 +75,7 @@ def save(args: argparse.Namespace) -> int:
             sign=args.sign,
             encrypt=secret,
             stablehlo=args.stablehlo,
+            portable=args.portable is None,
         )
     if args.json:
         targets = [*dict.fromkeys([next(iter(programs.values())).target, *others])]

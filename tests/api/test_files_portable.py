@@ -14,7 +14,7 @@ import pytest
 import tilewright as tw
 from tilewright.api.files.against import verify_file
 from tilewright.cli.main import main
-from tilewright.modelfile.archive import Archive
+from tilewright.modelfile.archive import Archive, ModelFileError
 
 DRAW = np.random.default_rng(5)
 PARAMS = {"a": DRAW.standard_normal((64, 32)).astype("f4"), "b": DRAW.standard_normal(32).astype("f4")}
@@ -234,3 +234,16 @@ def test_programs_for_single_sizes_are_saved_anew(tmp_path: Path) -> None:
         ]
     assert len(after["versions"][chip]) == len(before["versions"][chip]) + 1
     assert not any("reason" in row for row in after["versions"][chip] if row["ranges"][0] != row["ranges"][1])
+
+
+def test_files_for_their_chips_alone(tmp_path: Path) -> None:
+    config = tw.Options(quantization="w8a8-dynamic")
+    for program in (tw.compile(closed, X, options=config), open_("n", fn=closed)):
+        program(X)
+        program.save(tmp_path / "m.twm")
+        program.save(tmp_path / "n.twm", portable=False, targets=["ascend-310"])
+        both = [Archive(tmp_path / name).places for name in ("m.twm", "n.twm")]
+        assert [any(name.startswith("graph/") for name in places) for places in both] == [True, False]
+        np.testing.assert_array_equal(tw.load(tmp_path / "n.twm")(X), program(X))
+        with pytest.raises((tw.CompileError, ModelFileError), match=r"no graph level"):
+            tw.load(tmp_path / "n.twm", "ascend-310p3")(X)
