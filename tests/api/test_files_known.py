@@ -84,9 +84,9 @@ def test_plans_are_in_the_file(tmp_path: Path) -> None:
     assert ModelFile(tmp_path / "n.twm").manifest.plans == ModelFile(tmp_path / "m.twm").manifest.plans
 
 
-@pytest.mark.parametrize("version", range(1, VERSION))
+@pytest.mark.parametrize("version", range(1, VERSION + 1))
 def test_frozen_files(version: int) -> None:
-    """Files of earlier versions of the format stay readable; they were written then, and are not made again."""
+    """Files of all versions of the format stay readable; they were written then, and are not made again."""
     path = FROZEN / f"version{version}.twm"
     file = ModelFile(path)
     file.check_whole()
@@ -100,3 +100,18 @@ def test_frozen_files(version: int) -> None:
         np.testing.assert_allclose(program(x=x), np.tanh(x @ params["w"] + params["b"]), rtol=2e-5, atol=2e-5)
         assert program.report().microseconds > 0
     assert tw.load(path, entry="one")(x=x[:1]).shape == (1, 32)
+
+
+def test_what_version_2_has_more() -> None:
+    """Open sizes, sizes that equal others, and products of integers."""
+    path = FROZEN / "version2.twm"
+    x = np.linspace(-1, 1, 19 * 48, dtype=np.float32).reshape(19, 48)
+    for chip in (None, "ascend-310"):
+        near = tw.load(path, chip, "many")(x=x)
+        np.testing.assert_allclose(tw.load(path, chip, "int8")(x=x), near, atol=0.1)
+        program = tw.load(path, chip, "open")
+        for rows, others in ((5, 3), (4, 4), (30, 7)):
+            both = [np.arange(8 * n, dtype=np.float32).reshape(n, 8) for n in (rows, others)]
+            wanted = (both[0] + (rows == others)).sum(0) - both[1].sum(0)
+            np.testing.assert_array_equal(program(*both), wanted)
+        assert "stablehlo" in tw.load(path, chip, "one").to_stablehlo().decode(errors="replace").lower()
