@@ -41,7 +41,7 @@ from ..machine import DEFAULT_TARGET, Machine
 from ..modelfile.archive import ModelFileError
 from ..passes.errors import PassError
 from ..support.files import read_plain
-from ..support.plugins import Entry, PluginError
+from ..support.plugins import PluginEntry, PluginError
 from .arguments.calls import Call, call_of, parameters_of
 from .arguments.parameters import INPUTS, Parameters, check_binds, title_of
 from .arguments.signature import CompileError, Signature, described, physical, signature_of, types_of
@@ -254,14 +254,14 @@ def _with_signature(lowered: Lowered, parameters: Parameters) -> tuple[ModuleOp,
     return lowered.module, signature
 
 
-def _frontend_of(source: Any) -> Entry | None:
+def _frontend_of(source: Any) -> PluginEntry | None:
     """The frontend of a plugin for a source that is a path."""
     if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source):
         return frontend_of(source)
     return None
 
 
-def _from_plugin(entry: Entry, content: bytes, filename: str) -> tuple[ModuleOp, Signature]:
+def _from_plugin(entry: PluginEntry, content: bytes, filename: str) -> tuple[ModuleOp, Signature]:
     with as_compile_error():
         module = read_with(entry, content, filename)
         verify_module(module)

@@ -44,7 +44,7 @@ from tilewright.passes.lower.chains.attention_costs import AttentionCosts
 from tilewright.passes.lower.cube.contraction_choice import ContractionChoice
 from tilewright.passes.lower.scheduled import ScheduledKernel
 from tilewright.support.files import write_part
-from tilewright.tuning.alone import Question, SimulatorJudge, module_of
+from tilewright.tuning.alone import LaunchQuestion, SimulatorJudge, module_of
 
 BEGIN, END = "<!-- price: begin -->", "<!-- price: end -->"
 
@@ -84,7 +84,8 @@ class Family:
 
 def simulated(fusion: FusionOp, schedule: Schedule, target: str) -> float | None:
     """Microseconds of a kernel alone; None where it cannot run so."""
-    (found,) = SimulatorJudge().measure([Question(str(module_of(fusion, target)), schedule_text(schedule), target)])
+    question = LaunchQuestion(str(module_of(fusion, target)), schedule_text(schedule), target)
+    (found,) = SimulatorJudge().measure([question])
     return found.microseconds if np.isfinite(found.microseconds) else None
 
 

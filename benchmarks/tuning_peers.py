@@ -33,7 +33,7 @@ from tilewright.machine import Machine
 from tilewright.passes.choose.launches import launches_of
 from tilewright.passes.lower.spaces import KernelSpace
 from tilewright.support.files import write_part
-from tilewright.tuning.alone import Question, SimulatorJudge, module_of
+from tilewright.tuning.alone import LaunchQuestion, SimulatorJudge, module_of
 from tilewright.tuning.search.exact import Plan, exact
 
 BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
@@ -121,7 +121,7 @@ def tilewright(product: Product, seconds: float, target: str, judged: int = JUDG
     for schedule in schedules:
         if watch.over:
             break
-        (measured,) = judge.measure([Question(module, schedule_text(schedule), target)])
+        (measured,) = judge.measure([LaunchQuestion(module, schedule_text(schedule), target)])
         if isfinite(measured.microseconds):
             watch.add(measured.microseconds)
     yield watch.row("Tilewright, simulator", product, len(schedules), False)

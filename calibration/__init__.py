@@ -12,13 +12,13 @@ compare.py    simulate a record and set its times beside the measured ones
 summary.py    medians and percentiles by group; the table and the plot
 """
 
-from .compare import Outcome, TimeRow, compare
+from .compare import RecordOutcome, TimeRow, compare
 from .records import CalibrationError, Record, load_records
 from .summary import Summary, markdown, scatter, summaries, summarise, table, to_dict, write_page
 
 __all__ = [
     "CalibrationError",
-    "Outcome",
+    "RecordOutcome",
     "Record",
     "TimeRow",
     "Summary",

@@ -55,7 +55,7 @@ class TimeRow:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RecordOutcome:
     """A record with its rows, or with the reason why it has none."""
 
     record: Record
@@ -71,21 +71,21 @@ class Outcome:
         return next((by_name[name] for name in WHOLE if name in by_name), None)
 
 
-def compare(record: Record) -> Outcome:
+def compare(record: Record) -> RecordOutcome:
     """The outcome of a record. Never raises for what a record says."""
     try:
         expressed = express(record)
         modelled = model(expressed)
     except (Inexpressible, CompileError, PassError, SimulationError) as error:
-        return Outcome(record, reason=_clause(error))
+        return RecordOutcome(record, reason=_clause(error))
     except Exception as error:  # one record must not take the table with it; it is named as what it is
-        return Outcome(
+        return RecordOutcome(
             record, reason=f"a bug of ours: {type(error).__name__}: {' '.join(str(error).split())}"
         )
     rows = tuple(TimeRow(k, v, modelled[k]) for k, v in record.measured.items() if modelled.get(k))
     if not rows:
-        return Outcome(record, reason="publishes no time that the model gives")
-    return Outcome(record, rows, None, str(expressed.schedule), expressed.machine)
+        return RecordOutcome(record, reason="publishes no time that the model gives")
+    return RecordOutcome(record, rows, None, str(expressed.schedule), expressed.machine)
 
 
 def _clause(error: Exception) -> str:

@@ -17,7 +17,7 @@ STEP_BYTES = 32768
 
 
 @dataclass(frozen=True)
-class Side:
+class OperandSide:
     """One operand: its tensor, what is loaded to l1 at a time and moved to l0 at a step, rows (columns of b) first
     unless `k_first`; `place`: where its rows begin."""
 
@@ -92,8 +92,8 @@ def split_product(
     tiles = [-(-count // g) for count, g in zip(counts, grid, strict=True)]
     step = max(16, min(chunk, STEP_BYTES // (max(block) * item_bytes)) // 16 * 16)
     places = [f"%g{i} * {t * size} + %{i} * {size}" for i, t, size in zip("mn", tiles, block, strict=True)]
-    a = Side("a", dtype, (m, k), (block[0], chunk), step, places[0], k_first[0])
-    b = Side("b", dtype, (n, k), (block[1], chunk), step, places[1], k_first[1])
+    a = OperandSide("a", dtype, (m, k), (block[0], chunk), step, places[0], k_first[0])
+    b = OperandSide("b", dtype, (n, k), (block[1], chunk), step, places[1], k_first[1])
     out, sums = f"!npu.gm<{m}x{n}xf32>", f"!npu.buffer<{block[0]}x{block[1]}xf32, l0c>"
     chunks, steps = -(-k // chunk), -(-chunk // step)
     trips = {"c": chunks, "m": tiles[0], "n": tiles[1], "s": steps}

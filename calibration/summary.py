@@ -11,7 +11,7 @@ from typing import Any
 from ..backends.simulator import judge
 from ..machine import Machine
 from ..support.files import write_part, write_plot
-from .compare import Outcome
+from .compare import RecordOutcome
 from .records import CalibrationError, Record
 
 FITTED, HELD_OUT = "910B family, fitted", "910B family, held out"
@@ -70,7 +70,7 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def summarise(outcomes: Sequence[Outcome]) -> Summary:
+def summarise(outcomes: Sequence[RecordOutcome]) -> Summary:
     """Errors over some outcomes."""
     pipes: dict[str, list[float]] = {}
     for outcome in outcomes:
@@ -85,33 +85,33 @@ def summarise(outcomes: Sequence[Outcome]) -> Summary:
     )
 
 
-def by_group(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+def by_group(outcomes: Sequence[RecordOutcome]) -> dict[str, list[RecordOutcome]]:
     """Outcomes by group, in the order of GROUPS; groups without any are left out."""
-    found: dict[str, list[Outcome]] = {name: [] for name in GROUPS}
+    found: dict[str, list[RecordOutcome]] = {name: [] for name in GROUPS}
     for outcome in outcomes:
         found[group_of(outcome.record)].append(outcome)
     return {name: members for name, members in found.items() if members}
 
 
-def judged(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def judged(outcomes: Sequence[RecordOutcome]) -> list[RecordOutcome]:
     """The outcomes that the model is judged by: fitted and held out together."""
     return [o for o in outcomes if group_of(o.record) in (FITTED, HELD_OUT)]
 
 
-def summaries(outcomes: Sequence[Outcome]) -> dict[str, Summary]:
+def summaries(outcomes: Sequence[RecordOutcome]) -> dict[str, Summary]:
     """The summary of each group, and of both that are judged."""
     found = {name: summarise(members) for name, members in by_group(outcomes).items()}
     both = judged(outcomes)
     return {"910B family": summarise(both), **found} if both else found
 
 
-def judges(outcomes: Sequence[Outcome]) -> dict[str, str]:
+def judges(outcomes: Sequence[RecordOutcome]) -> dict[str, str]:
     """The digest of the judge of each machine that outcomes are of."""
     targets = dict.fromkeys(o.target for o in outcomes if o.target)
     return {target: judge(Machine.load(target)) for target in targets}
 
 
-def to_dict(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def to_dict(outcomes: Sequence[RecordOutcome]) -> dict[str, Any]:
     """Everything, as plain data."""
     return {
         "schema": "tilewright.calibration/1",
@@ -139,7 +139,7 @@ def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
 
 
-def summary_rows(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
+def summary_rows(outcomes: Sequence[RecordOutcome]) -> tuple[list[str], list[list[str]]]:
     """(header, rows) of the summary by group."""
     found = summaries(outcomes)
     pipes = sorted({pipe for s in found.values() for pipe in s.pipes})
@@ -151,7 +151,7 @@ def summary_rows(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]
     return header, rows
 
 
-def record_rows(outcomes: Sequence[Outcome]) -> list[list[str]]:
+def record_rows(outcomes: Sequence[RecordOutcome]) -> list[list[str]]:
     """A row for each published time, the whole kernel's first: id, quantity, measured, modelled, error."""
     rows = []
     for o in outcomes:
@@ -161,7 +161,7 @@ def record_rows(outcomes: Sequence[Outcome]) -> list[list[str]]:
     return rows
 
 
-def table(outcomes: Sequence[Outcome]) -> str:
+def table(outcomes: Sequence[RecordOutcome]) -> str:
     """Everything as plain text: each group's times, what cannot be expressed and why, the summary."""
     lines: list[str] = []
     for name, members in by_group(outcomes).items():
@@ -184,7 +184,7 @@ def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
 BEGIN, END = "<!-- calibration: begin -->", "<!-- calibration: end -->"
 
 
-def markdown(outcomes: Sequence[Outcome]) -> str:
+def markdown(outcomes: Sequence[RecordOutcome]) -> str:
     """The summary, the reasons and the times as a part of a page."""
 
     def rows_of(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -225,7 +225,7 @@ def write_page(path: str | Path, part: str) -> None:
         raise CalibrationError(f"{path}: {error.strerror or error}") from error
 
 
-def scatter(path: str | Path, outcomes: Sequence[Outcome]) -> None:
+def scatter(path: str | Path, outcomes: Sequence[RecordOutcome]) -> None:
     """Measured against modelled times of whole kernels and of pipes, with a band of 20%. Raises CalibrationError
     without matplotlib."""
     try:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from xdsl.context import Context
 from xdsl.ir import Dialect
 
-from ..support.plugins import Entry, PluginError, entries
+from ..support.plugins import PluginEntry, PluginError, entries
 from .mlir_syntax import allow_semi_affine
 
 OURS = ("builtin", "func", "arith", "scf", "graph", "tile", "npu", "hivm")
@@ -53,7 +53,7 @@ def added_dialects() -> dict[str, Callable[[], Dialect]]:
     return {name: _loader(entry) for name, entry in entries("dialects", OURS).items()}
 
 
-def _loader(entry: Entry) -> Callable[[], Dialect]:
+def _loader(entry: PluginEntry) -> Callable[[], Dialect]:
     def load() -> Dialect:
         found = entry.load()
         if not isinstance(found, Dialect) or found.name != entry.name:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..support.plugins import Entry, Found, PluginWarning, listed, resolve
+from ..support.plugins import FoundPlugin, PluginEntry, PluginWarning, listed, resolve
 
 Result = Literal["same", "i1", "any", "bits", "part", "pair"]
 Domain = Literal["any", "number", "float", "whole", "integer"]
@@ -280,7 +280,7 @@ PARTS: dict[str, Function] = {
 """Functions between complex numbers and their parts. They are of the graph level only: graph-complex removes them."""
 
 
-_OWNERS: dict[str, Found] = {}
+_OWNERS: dict[str, FoundPlugin] = {}
 """The plugins that functions come from."""
 
 
@@ -318,7 +318,7 @@ def value_of(name: str) -> Callable[..., Any]:
     if not isinstance(function.value, str):
         return function.value
     if name in _OWNERS:
-        return Entry(name, function.value, _OWNERS[name]).load()
+        return PluginEntry(name, function.value, _OWNERS[name]).load()
     return resolve(function.value)
 
 

@@ -20,7 +20,7 @@ from ..dialects import tile
 from ..dialects.dtypes import itemsize, size
 from ..dialects.graph.interface import element_of, shape_of
 from ..dialects.npu import structure
-from .levels import Decision, LevelView, launched_kernels
+from .levels import LevelDecision, LevelView, launched_kernels
 
 Json = dict[str, Any]
 
@@ -43,7 +43,7 @@ def kernels_apart(views: list[LevelView]) -> list[Json]:
     return sorted(found.values(), key=lambda row: -row["bytes"] * row["times"])
 
 
-def _row(view: LevelView, decision: Decision, launched: dict[Operation, list[str]]) -> Json | None:
+def _row(view: LevelView, decision: LevelDecision, launched: dict[Operation, list[str]]) -> Json | None:
     ops = [view.ops[i] for i in decision.ops]
     names = [_kernels(op, launched) for op in ops]
     if not all(names):

@@ -32,14 +32,14 @@ class Edge(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class GraphLayout:
     """The place of each node, and the places that each edge goes through between those of its ends."""
 
     places: Sequence[Place]
     bends: Sequence[Sequence[Place]]
 
     @staticmethod
-    def of(kinds: Sequence[str], edges: Sequence[Edge]) -> Layout:
+    def of(kinds: Sequence[str], edges: Sequence[Edge]) -> GraphLayout:
         """The layout of nodes of these kinds, each of which comes after what it takes."""
         row = _rows(kinds, edges)
         # a result that several nodes take goes down on one line: points are those of makers, by their rows
@@ -60,7 +60,7 @@ class Layout:
             links += pairwise(ends)
         column = _columns(at, links)
         places: list[Place] = [[r, round(column[i], 3)] for i, r in enumerate(at)]
-        return Layout(places[: len(kinds)], [[places[i] for i in chain] for chain in chains])
+        return GraphLayout(places[: len(kinds)], [[places[i] for i in chain] for chain in chains])
 
 
 def _rows(kinds: Sequence[str], edges: Sequence[Edge]) -> list[int]:

@@ -40,7 +40,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Decision:
+class LevelDecision:
     """A `Reason` whose ops have the numbers that they have in a level."""
 
     kind: ReasonKind
@@ -61,7 +61,7 @@ class LevelView:
     origins: list[list[int]]
     places: list[SourcePlace | None]
     lines: list[Line]
-    decisions: list[Decision] = field(default_factory=list)
+    decisions: list[LevelDecision] = field(default_factory=list)
     plans: dict[str, KernelPlan] = field(default_factory=dict)
     number: dict[Operation, int] = field(default_factory=dict)
 
@@ -148,11 +148,11 @@ def views_of(module: ModuleOp, target: str | None, stages: Sequence[Stage]) -> l
     return found
 
 
-def _decisions(module: ModuleOp, reasons: Sequence[Reason]) -> list[Decision]:
+def _decisions(module: ModuleOp, reasons: Sequence[Reason]) -> list[LevelDecision]:
     """What passes noted, about ops that a module still has."""
     numbers = {op: i for i, op in enumerate(op for op in module.walk() if op is not module)} if reasons else {}
     return [
-        Decision(r.kind, tuple(numbers[op] for op in r.ops), r.result, r.why)
+        LevelDecision(r.kind, tuple(numbers[op] for op in r.ops), r.result, r.why)
         for r in reasons
         if all(op in numbers for op in r.ops)
     ]

@@ -34,11 +34,11 @@ from ..dialects.open_sizes import OpenSize
 from ..dialects.sizes import size_text
 from ..dialects.tile import TileType
 from ..kernels.plan import KernelPlan, PlannedGraph, Room
-from ..kernels.stage import Stage
+from ..kernels.stage import KernelStage
 from ..kernels.text import ref_text, stage_text
 from ..passes.errors import PassError
 from ..passes.npu.loops import trip_count
-from .layout import Edge, Layout
+from .layout import Edge, GraphLayout
 from .levels import LevelView, marked
 
 Json = dict[str, Any]
@@ -114,7 +114,7 @@ def _graph(planned: PlannedGraph, names: Sequence[str], graph: LevelView) -> Jso
         for i, stage in enumerate(stages)
         for operand, (j, result) in enumerate(stage.operands)
     ]
-    drawn = Layout.of([stage.kind for stage in stages], edges)
+    drawn = GraphLayout.of([stage.kind for stage in stages], edges)
     shapes = [[_number(n) for n in planned.shape(i)] for i, _ in enumerate(stages)]
     return {
         "part": planned.part,
@@ -172,7 +172,7 @@ def _node(planned: PlannedGraph, i: int, room: Room, shape: list[int | str], nam
     }
 
 
-def _origin(stage: Stage, graph: LevelView) -> Json:
+def _origin(stage: KernelStage, graph: LevelView) -> Json:
     origin = marked(stage.location)
     place = None if origin is None else graph.places[origin]
     return {"origin": origin, "source": None if place is None else str(place)}

@@ -6,19 +6,19 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ..support.plugins import FAILURES, Entry, PluginError, entries
+from ..support.plugins import FAILURES, PluginEntry, PluginError, entries
 from .errors import FrontendError
 
 FILE_TYPES = ("mlir", "mlirbc", "tw", "py")
 """Extensions of the files that we read ourselves."""
 
 
-def frontend_of(path: str | Path) -> Entry | None:
+def frontend_of(path: str | Path) -> PluginEntry | None:
     """The frontend of a plugin for a file, by the file's extension; None where there is none."""
     return entries("frontends", FILE_TYPES).get(Path(path).suffix.removeprefix("."))
 
 
-def read_with(entry: Entry, content: bytes, filename: str) -> ModuleOp:
+def read_with(entry: PluginEntry, content: bytes, filename: str) -> ModuleOp:
     """The module in the content of a file. Raises PluginError where the frontend cannot be loaded or gives no module;
     FrontendError, which names the file, where it refuses the content (ValueError)."""
     read = entry.function()

@@ -260,7 +260,7 @@ def register_passes() -> None:
 # -- locations ---------------------------------------------------------------------------------------------
 
 
-class Frame(NamedTuple):
+class SourceFrame(NamedTuple):
     """A place in a file. node: the mark and the name of the model's node that is there; empty where it is none."""
 
     file: str
@@ -269,19 +269,19 @@ class Frame(NamedTuple):
     node: str
 
 
-def user_frame(location: Any) -> Frame | None:
+def user_frame(location: Any) -> SourceFrame | None:
     """The innermost frame of the user's; None where ours that call JAX come before any: behind these is no line of the
     program's."""
     found = next((f for f in _frames(location) if not _in_jax(f.file)), None)
     return None if found is None or found.file.startswith(_CALLERS) else found
 
 
-def _frames(location: Any, name: str = "") -> Iterator[Frame]:
+def _frames(location: Any, name: str = "") -> Iterator[SourceFrame]:
     """The frames of a location, the innermost first. name: that of the location around it."""
     match location:  # the bindings give each location its own class
         case ir.FileLineColLoc():
             node = name if name.startswith(NODE) else ""
-            yield Frame(location.filename, location.start_line, location.start_col, node)
+            yield SourceFrame(location.filename, location.start_line, location.start_col, node)
         case ir.NameLoc():
             yield from _frames(location.child_loc, location.name_str)
         case ir.CallSiteLoc():

@@ -513,7 +513,7 @@ class Walk:
             self._locations[key] = self._new_location(bindings.user_frame(source))
         return self._locations[key] or outer
 
-    def _new_location(self, frame: bindings.Frame | None) -> LocationAttr | None:
+    def _new_location(self, frame: bindings.SourceFrame | None) -> LocationAttr | None:
         if frame is None:
             return None
         file = self.filename if frame.file == "-" and self.filename else frame.file

@@ -12,7 +12,7 @@ from ..dialects.npu.types import Pipe
 from ..machine import Machine
 from ..machine.parts import CubeRate
 from .columns import Number, launching, most, moving, parts, pick
-from .price import Price, Traffic, signalled, stored_in_turn, stored_late
+from .price import Price, SharedTraffic, signalled, stored_in_turn, stored_late
 
 BEHIND = 2
 """Pieces of the keys behind the last one: parts of the result are added two pieces late."""
@@ -86,7 +86,7 @@ class ChainFacts:
             turns=tiles * (turns + 1),
             clock_mhz=machine.clock_mhz,
             before=tiles * CROSSINGS * machine.cross_us * machine.clock_mhz,
-            shared=Traffic(moved, machine.l2_bytes_per_cycle),
+            shared=SharedTraffic(moved, machine.l2_bytes_per_cycle),
         )
 
     def piece(self, s: ChainPlans) -> dict[Pipe, Number]:

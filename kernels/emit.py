@@ -24,7 +24,7 @@ from .stage import (
     Extract,
     Fill,
     Iota,
-    LoadBox,
+    KernelStage,
     Mask,
     Reduce,
     ReduceWindows,
@@ -32,9 +32,9 @@ from .stage import (
     Round,
     Spacing,
     Spread,
-    Stage,
+    StageLoadBox,
     StageOp,
-    StoreBox,
+    StageStoreBox,
     Transpose,
     Unpack,
 )
@@ -53,7 +53,7 @@ class Emitter:
     steps: Expr = field(default_factory=lambda: Expr())
     around: tuple[int, ...] = ()
 
-    def types(self, stage: Stage) -> list[TileType]:
+    def types(self, stage: KernelStage) -> list[TileType]:
         """Of the results of a stage."""
         extents = stage.extents(self.tile)
         return [TileType.of(extents, element, "ub") for element in stage.elements]
@@ -89,13 +89,13 @@ class Emitter:
         return spacing.place(at, extent), spacing.length(extent), 1
 
     @contextmanager
-    def located(self, stage: Stage) -> Iterator[None]:
+    def located(self, stage: KernelStage) -> Iterator[None]:
         """What is built inside comes from where a stage does."""
         outer, self.builder.location = self.builder.location, stage.location
         yield
         self.builder.location = outer
 
-    def emit(self, i: int, stage: Stage, done: dict[Ref, SSAValue]) -> None:
+    def emit(self, i: int, stage: KernelStage, done: dict[Ref, SSAValue]) -> None:
         """Builds stage number `i` from the tiles in `done`, and adds its own."""
         with self.located(stage):
             results = build_stage(stage.op, self, stage, [done[r] for r in stage.operands])
@@ -105,26 +105,26 @@ class Emitter:
 
 
 @singledispatch
-def build_stage(op: StageOp, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def build_stage(op: StageOp, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     """The results of a stage with this op, from the tiles of its operands: a function for each class of ops, which a
     module that has ops of its own registers."""
     raise TypeError(f"no tile ops are known for {op.NAME}")
 
 
 @build_stage.register
-def _(op: Fill, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: Fill, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return e.builder.add(ops.FillOp, [], e.types(stage), value=number(op.value)).results
 
 
 @build_stage.register
-def _(op: Iota, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: Iota, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     indices, rows = pack([e.at(op.axis) * op.step + op.start])
     dim, step = integer_attr(stage.dimension(op.axis)), integer_attr(op.step)
     return e.builder.add(ops.IotaOp, indices, e.types(stage), offsets=rows, dim=dim, step=step).results
 
 
 @build_stage.register
-def _(op: LoadBox, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: StageLoadBox, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     b, (kind,) = e.builder, e.types(stage)
     dims = [op.box[d] for d in op.order] or op.box
     view = e.view(b.gm(op.input), dims, op.offset)
@@ -136,14 +136,14 @@ def _(op: LoadBox, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Seque
 
 
 @build_stage.register
-def _(op: StoreBox, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: StageStoreBox, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     b, dims = e.builder, op.box or (BoxDim(1, 1, None),)
     b.store(tiles[0], e.view(b.output(op.output), dims, op.offset), *e.taken(dims, tiles))
     return ()
 
 
 @build_stage.register
-def _(op: Apply, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: Apply, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     made = e.builder.add(ops.ELEMENTWISE[op.of], tiles, e.types(stage))
     if op.over:
         made.attributes[IN_PLACE] = UnitAttr()
@@ -151,12 +151,12 @@ def _(op: Apply, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequenc
 
 
 @build_stage.register
-def _(op: Round, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: Round, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return e.builder.add(ops.RoundToOp, tiles, e.types(stage), mode=StringAttr(op.mode)).results
 
 
 @build_stage.register
-def _(op: Spread, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: Spread, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     kinds = e.types(stage)
     if tiles[0].type == kinds[0]:
         return tiles
@@ -164,12 +164,12 @@ def _(op: Spread, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequen
 
 
 @build_stage.register
-def _(op: Transpose, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: Transpose, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return e.builder.add(ops.TransposeOp, tiles, e.types(stage), perm=ints(op.perm)).results
 
 
 @build_stage.register
-def _(op: Extract, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: Extract, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     (kind,) = e.types(stage)
     taken = {d: (start, step) for d, start, step in op.taken}
     starts, steps = zip(*(taken.get(d, (0, 1)) for d in range(len(kind.shape))), strict=True)
@@ -186,12 +186,12 @@ def _(op: Extract, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Seque
 
 
 @build_stage.register
-def _(op: Unpack, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: Unpack, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return e.builder.add(ops.UnpackOp, tiles, e.types(stage)).results
 
 
 @build_stage.register
-def _(op: Mask, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: Mask, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     bounds, dims = dict(op.bounds), stage.tile_axes or range(len(e.tile))
     indices, rows = pack([e.at(a) if a in bounds else Expr() for a in dims])
     return e.builder.add(
@@ -205,21 +205,21 @@ def _(op: Mask, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence
 
 
 @build_stage.register
-def _(op: Reduce, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: Reduce, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     dims, kind = ints([stage.dimension(a) for a, _ in op.axes]), StringAttr(op.by)
     counted = _counted(e, op.axes)
     return e.builder.add(ops.ReduceOp, tiles, e.types(stage), kind=kind, dims=dims, counted=counted).results
 
 
 @build_stage.register
-def _(op: ReduceWindows, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: ReduceWindows, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return e.builder.add(
         ops.ReduceOp, tiles, e.types(stage), kind=StringAttr(op.by), dims=ints([stage.dimension(a) for a in op.axes])
     ).results
 
 
 @build_stage.register
-def _(op: ArgReduce, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: ArgReduce, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     kind, dim, counted = StringAttr(op.by), integer_attr(stage.dimension(op.axis)), _counted(e, [(op.axis, op.extent)])
     return e.builder.add(ops.ArgReduceOp, tiles, e.types(stage), kind=kind, dim=dim, counted=counted).results
 

@@ -29,12 +29,12 @@ from .product_stages import (
     lengths,
     matrix,
 )
-from .stage import Stage
+from .stage import KernelStage
 
 Tiles = Sequence[SSAValue]
 
 
-def _kind(stage: Stage, e: Emitter) -> TileType:
+def _kind(stage: KernelStage, e: Emitter) -> TileType:
     """The type of what a stage gives."""
     shape = stage.op.shape(e.tile)
     assert shape is not None
@@ -42,7 +42,7 @@ def _kind(stage: Stage, e: Emitter) -> TileType:
 
 
 @build_stage.register
-def _(op: ReadPlace, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+def _(op: ReadPlace, e: Emitter, stage: KernelStage, tiles: Tiles) -> Tiles:
     place, b = op.place, e.builder
     indices, offsets = pack([sum((e.at(a) * c for a, c in terms), Expr(start)) for start, terms in place.at])
     view = b.view(b.gm(place.input), place.shape, row_strides(place.shape))
@@ -51,7 +51,7 @@ def _(op: ReadPlace, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
 
 
 @build_stage.register
-def _(op: LoadOperand, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+def _(op: LoadOperand, e: Emitter, stage: KernelStage, tiles: Tiles) -> Tiles:
     b, numbers = e.builder, iter(tiles)
     view = e.view(b.gm(op.input), op.box, op.offset)
     offsets: list[Expr] = []
@@ -65,7 +65,7 @@ def _(op: LoadOperand, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
 
 
 @build_stage.register
-def _(op: MoveOperand, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+def _(op: MoveOperand, e: Emitter, stage: KernelStage, tiles: Tiles) -> Tiles:
     (tile,) = tiles
     taken = [_taken(op, dim, e, tile) for dim in op.box]
     offsets, sizes, steps, window, window_steps = (list(each) for each in zip(*taken, strict=True))
@@ -112,14 +112,14 @@ def _taken(
 
 
 @build_stage.register
-def _(op: LoadRow, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+def _(op: LoadRow, e: Emitter, stage: KernelStage, tiles: Tiles) -> Tiles:
     b, (offsets, sizes, steps) = e.builder, e.taken(op.box)
     view = e.view(b.gm(op.input), op.box, op.offset)
     return [b.load(view, offsets, sizes, _kind(stage, e), steps)]
 
 
 @build_stage.register
-def _(op: MoveRow, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+def _(op: MoveRow, e: Emitter, stage: KernelStage, tiles: Tiles) -> Tiles:
     (tile,) = tiles
     indices, offsets = pack([e.inside(tile, a) for a in op.columns] or [Expr()])
     sizes = ints([e.tile[a] for a in op.columns] or [1])
@@ -132,37 +132,37 @@ def _(op: MoveRow, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
 
 
 @build_stage.register
-def _(op: NoSums, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+def _(op: NoSums, e: Emitter, stage: KernelStage, tiles: Tiles) -> Tiles:
     e.steps = Expr()
     return e.builder.add(ops.ZeroOp, [], [_kind(stage, e)]).results
 
 
 @build_stage.register
-def _(op: Multiply, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+def _(op: Multiply, e: Emitter, stage: KernelStage, tiles: Tiles) -> Tiles:
     indices, offsets = pack([e.steps])
     return e.builder.add(ops.MmaOp, [*tiles, *indices], [tiles[2].type], offsets=offsets).results
 
 
 @build_stage.register
-def _(op: HandOn, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+def _(op: HandOn, e: Emitter, stage: KernelStage, tiles: Tiles) -> Tiles:
     relu = UnitAttr() if op.relu else None
     return e.builder.add(ops.HandOnOp, tiles, [_kind(stage, e)], relu=relu).results
 
 
 @build_stage.register
-def _(op: LoadHanded, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+def _(op: LoadHanded, e: Emitter, stage: KernelStage, tiles: Tiles) -> Tiles:
     offsets, sizes, _ = e.taken(op.box)
     return [e.builder.load(e.view(e.builder.gm(op.input), op.box), offsets, sizes, _kind(stage, e))]
 
 
 @build_stage.register
-def _(op: StoreSums, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+def _(op: StoreSums, e: Emitter, stage: KernelStage, tiles: Tiles) -> Tiles:
     view = e.view(e.builder.output(op.output), op.box, op.offset)
     return _leave(op, e, tiles, view, *e.taken(op.box))
 
 
 @build_stage.register
-def _(op: DrainSums, e: Emitter, stage: Stage, tiles: Tiles) -> Tiles:
+def _(op: DrainSums, e: Emitter, stage: KernelStage, tiles: Tiles) -> Tiles:
     terms = op.first_row, op.first_column
     indices, offsets = pack([sum((e.at(a) * c for a, c in each), Expr()) for each in terms])
     sizes = ints(matrix(e.tile, op.rows, op.columns))

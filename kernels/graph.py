@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..dialects.dtypes import itemsize
 from ..dialects.npu.types import padded_size
-from .stage import Stage
+from .stage import KernelStage
 
 _ORDER = {"load": 0, "store": 2}
 """When the kinds of stages of one loop depth are emitted; others come between."""
@@ -41,7 +41,7 @@ class OwnAxis:
         return self.least if self.of is None else (tile[self.of] - 1) * self.step + self.least
 
 
-class StageGraph(list[Stage]):
+class StageGraph(list[KernelStage]):
     """Stages in an order in which each comes after what it uses. own: the axes that they have behind those of their
     domain, by number."""
 
@@ -49,7 +49,7 @@ class StageGraph(list[Stage]):
     _known: _Layout | None = None
     _places: Sequence[tuple[int, frozenset[int]]] = ()
 
-    def extents(self, stage: Stage, tile: Sequence[int]) -> Sequence[int]:
+    def extents(self, stage: KernelStage, tile: Sequence[int]) -> Sequence[int]:
         """The extents of a stage's results along all axes, for those of a tile."""
         return tile
 

@@ -16,14 +16,14 @@ from .builder import number
 from .emit import Emitter, build_stage
 from .loops import begun, continued
 from .nest import NestWriter
-from .stage import Apply, Axis, Extract, Fill, FromBox, Ref, Spread, Stage, StageOp
+from .stage import Apply, Axis, Extract, Fill, FromBox, KernelStage, Ref, Spread, StageOp
 
 WORD = IntegerType(32, Signedness.UNSIGNED)
 """What a sort works in."""
 
 
 @dataclass(frozen=True)
-class Scalar(StageOp):
+class StageScalar(StageOp):
     """The number that an input holds, at least `low` and at most `high`: no tile, but a place to load from or store
     to."""
 
@@ -40,7 +40,7 @@ class Scalar(StageOp):
 
 
 @build_stage.register
-def _(op: Scalar, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: StageScalar, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     low, high = integer_attr(op.low), integer_attr(op.high)
     source, offsets = [e.builder.gm(op.input)], pack([])[1]
     return e.builder.add(ops.ScalarOp, source, [INDEX], offsets=offsets, low=low, high=high).results
@@ -55,13 +55,13 @@ class LoadIndirect(FromBox):
 
 
 @build_stage.register
-def _(op: LoadIndirect, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: LoadIndirect, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     view, (_, sizes, _) = e.view(e.builder.gm(op.input), op.box), e.taken(op.box)
     return e.builder.add(ops.LoadIndirectOp, [view, *tiles], e.types(stage), sizes=ints(sizes)).results
 
 
 @dataclass(frozen=True)
-class Gather(StageOp):
+class StageGather(StageOp):
     """The elements of its first operand at places that the second one has, which count them row by row."""
 
     NAME = "gather"
@@ -73,7 +73,7 @@ class Gather(StageOp):
 
 
 @build_stage.register
-def _(op: Gather, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: StageGather, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return e.builder.add(ops.GatherOp, tiles, e.types(stage)).results
 
 
@@ -95,7 +95,7 @@ class Count(StageOp):
 
 
 @build_stage.register
-def _(op: Count, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: Count, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     place = sum((e.at(a) * step for a, step in op.places), Expr(op.start))
     if tiles and place == Expr() and not op.step:
         return tiles
@@ -117,7 +117,7 @@ class TileExtent(StageOp):
 
 
 @build_stage.register
-def _(op: TileExtent, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: TileExtent, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return e.builder.add(ops.FillOp, [], e.types(stage), value=number(e.tile[op.axis])).results
 
 
@@ -148,20 +148,20 @@ class Cumulate(StageOp):
 
 
 @build_stage.register
-def _(op: Cumulate, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: Cumulate, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     kind, dim = StringAttr(op.by), integer_attr(stage.dimension(op.axis))
     reverse = integer_attr(int(op.reverse))
     return e.builder.add(ops.CumulateOp, tiles, e.types(stage), kind=kind, dim=dim, reverse=reverse).results
 
 
 @begun.register
-def _(op: Cumulate, w: NestWriter, stage: Stage, operands: Sequence[Ref]) -> Sequence[Ref]:
+def _(op: Cumulate, w: NestWriter, stage: KernelStage, operands: Sequence[Ref]) -> Sequence[Ref]:
     return [w.put(Fill(op.neutral), stage.elements, stage.axes - {op.axis}, (), stage.tile_axes)]
 
 
 @continued.register
 def _(
-    op: Cumulate, w: NestWriter, stage: Stage, operands: Sequence[Ref], carried: Sequence[Ref]
+    op: Cumulate, w: NestWriter, stage: KernelStage, operands: Sequence[Ref], carried: Sequence[Ref]
 ) -> tuple[Sequence[Ref], Sequence[Ref]]:
     (made,), kind, shape = w.again(stage, operands), stage.elements, stage.tile_axes
     before = w.put(Spread(), kind, stage.axes, carried, shape)
@@ -196,7 +196,7 @@ class Accumulate(StageOp):
 
 
 @build_stage.register
-def _(op: Accumulate, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: Accumulate, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return e.builder.add(ops.ELEMENTWISE[REDUCTION_FUNCTION[op.by]], tiles, e.types(stage)).results
 
 
@@ -231,7 +231,7 @@ class ScatterRows(StageOp):
 
 
 @build_stage.register
-def _(op: ScatterRows, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: ScatterRows, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     first, offsets = pack([e.at(op.rows)])
     kind = StringAttr(op.by)
     return e.builder.add(ops.ScatterOp, [*tiles, *first], e.types(stage), offsets=offsets, kind=kind).results
@@ -251,7 +251,7 @@ class Sort(StageOp):
 
 
 @build_stage.register
-def _(op: Sort, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: Sort, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     *rows, _ = tile_type(tiles[0]).shape
     kinds = [*e.types(stage), TileType.of([*rows, e.tile[op.work]], WORD, "ub")]
     how = {"keys": ints(op.keys), "descending": ints(op.descending), "total": ints(op.total)}

@@ -20,7 +20,7 @@ LoopOf = Literal["tiles", "longer loads", "shorter loads", "steps"]
 
 
 @dataclass(frozen=True)
-class Loop:
+class LoopedAxis:
     """A loop over an axis: so many trips, each so many elements behind the one before. over: what it goes over;
     carries: whether it carries sums."""
 
@@ -37,7 +37,7 @@ class LoopedStages:
     tile, by axis; sums: the stage that the loops that carry sums carry, before and behind them."""
 
     stages: StageGraph
-    loops: Sequence[Loop]
+    loops: Sequence[LoopedAxis]
     depths: Sequence[int]
     tiles: Sequence[Sequence[int]]
     sums: tuple[Ref, Ref]
@@ -56,6 +56,6 @@ class LoopedStages:
         return frozenset(found)
 
 
-def loops_of(*loops: Loop) -> list[Loop]:
+def loops_of(*loops: LoopedAxis) -> list[LoopedAxis]:
     """Those of some loops that may run more than once."""
     return [loop for loop in loops if may_repeat(loop.trips)]

@@ -11,8 +11,8 @@ from xdsl.dialects.builtin import LocationAttr
 
 from .builder import may_repeat
 from .graph import StageGraph
-from .nest import Along, Nest, NestWriter
-from .stage import Ref, Stage, StageOp
+from .nest import AxisStep, Nest, NestWriter
+from .stage import KernelStage, Ref, StageOp
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ class VectorWriter(NestWriter):
         tile = dict(enumerate(stages.tile_of(plan.tile)))
         return VectorWriter(len(plan.tile), location, graph, tile, together=together)
 
-    def along(self, axis: int, tiles: int, ahead: int = 0) -> list[Along]:
+    def along(self, axis: int, tiles: int, ahead: int = 0) -> list[AxisStep]:
         """So many tiles from turn to turn along an axis and those that go with it, from so many tiles ahead on."""
         elements = [(axis, self.tile[axis]), *self.together.get(axis, ())]
-        return [Along(a, tiles * n, ahead * n) for a, n in elements]
+        return [AxisStep(a, tiles * n, ahead * n) for a, n in elements]
 
     def loop(self, loop: AxisLoop, state: list[Ref] | None = None) -> AbstractContextManager[None]:
         """What is written inside is done for all tiles along an axis."""
@@ -77,7 +77,7 @@ def vector_nest(
 ) -> Nest:
     """Stages in their loops on cores that share tiles; `write` writes the loops of a core, and the stages in them."""
     w = VectorWriter.of(stages, plan, location)
-    starts = [Along(number, 0, own.start) for number, own in stages.own.items() if own.start]
+    starts = [AxisStep(number, 0, own.start) for number, own in stages.own.items() if own.start]
     cores = [(count, w.along(a, trips)) for a, (count, trips) in plan.shares.items()]
     with w.turns(1, *starts), w.nested(cores, by="cores"):
         write(w)
@@ -85,14 +85,14 @@ def vector_nest(
 
 
 @singledispatch
-def begun(op: StageOp, w: NestWriter, stage: Stage, operands: Sequence[Ref]) -> Sequence[Ref]:
+def begun(op: StageOp, w: NestWriter, stage: KernelStage, operands: Sequence[Ref]) -> Sequence[Ref]:
     """What a stage that carries tiles begins with before its first piece: its first operand."""
     return operands[:1]
 
 
 @singledispatch
 def continued(
-    op: StageOp, w: NestWriter, stage: Stage, operands: Sequence[Ref], carried: Sequence[Ref]
+    op: StageOp, w: NestWriter, stage: KernelStage, operands: Sequence[Ref], carried: Sequence[Ref]
 ) -> tuple[Sequence[Ref], Sequence[Ref]]:
     """(the results of a stage for a piece, what it carries to the next one), from its operands and what is `carried`,
     which stands for its first operand."""

@@ -14,14 +14,14 @@ from ..dialects.npu.types import padded_bytes
 from ..dialects.open_sizes import certain
 from .builder import may_repeat
 from .graph import StageGraph
-from .looped import Loop, LoopedStages
+from .looped import LoopedAxis, LoopedStages
 from .plan import Binding, PlannedGraph, StagePlace
 from .renumber import renumbered
-from .stage import Apply, Ref, Stage
+from .stage import Apply, KernelStage, Ref
 from .writer import StageWriter
 
 
-class Along(NamedTuple):
+class AxisStep(NamedTuple):
     """An axis that a loop goes along: from turn to turn so many elements, from so many `ahead` of where it is on."""
 
     axis: int
@@ -45,7 +45,7 @@ class Turns:
     """
 
     trips: int
-    along: tuple[Along, ...]
+    along: tuple[AxisStep, ...]
     body: tuple[int | Turns, ...]
     by: Binding = "loop"
     carried: tuple[tuple[Ref, Ref], ...] = ()
@@ -109,7 +109,7 @@ class NestWriter(StageWriter):
     tiles: list[Mapping[int, int]] = field(default_factory=list[Mapping[int, int]])
     body: list[int | Turns] = field(default_factory=list[int | Turns])
 
-    def add(self, stage: Stage) -> int:
+    def add(self, stage: KernelStage) -> int:
         self.tiles.append(self.tile)
         self.body.append(number := super().add(stage))
         return number
@@ -125,7 +125,7 @@ class NestWriter(StageWriter):
     def turns(
         self,
         trips: int,
-        *along: Along,
+        *along: AxisStep,
         state: list[Ref] | None = None,
         by: Binding = "loop",
         steps: tuple[int, int] = (0, 0),
@@ -143,7 +143,7 @@ class NestWriter(StageWriter):
         self.body = outer
 
     @contextmanager
-    def nested(self, loops: Iterable[tuple[int, Sequence[Along]]], by: Binding = "loop") -> Iterator[None]:
+    def nested(self, loops: Iterable[tuple[int, Sequence[AxisStep]]], by: Binding = "loop") -> Iterator[None]:
         """What is written inside is in those of these loops (trips, what each goes along) that may run more than once,
         the outermost first."""
         with ExitStack() as stack:
@@ -153,13 +153,13 @@ class NestWriter(StageWriter):
             yield
 
     @contextmanager
-    def located(self, stage: Stage) -> Iterator[None]:
+    def located(self, stage: KernelStage) -> Iterator[None]:
         """What is written inside comes from where a stage does."""
         outer, self.location = self.location, stage.location
         yield
         self.location = outer
 
-    def again(self, stage: Stage, operands: Sequence[Ref]) -> list[Ref]:
+    def again(self, stage: KernelStage, operands: Sequence[Ref]) -> list[Ref]:
         """Adds a stage on these operands; its results."""
         number = self.add(replace(stage, operands=operands))
         return [(number, j) for j, _ in enumerate(stage.elements)]
@@ -171,7 +171,7 @@ class NestWriter(StageWriter):
         self.graph[ref[0]] = replace(stage, op=replace(stage.op, over=True))
         return ref
 
-    def take(self, stage: Stage, axes: Sequence[int], tile: Sequence[int], operands: Sequence[Ref]) -> list[Ref]:
+    def take(self, stage: KernelStage, axes: Sequence[int], tile: Sequence[int], operands: Sequence[Ref]) -> list[Ref]:
         """Adds a stage of another graph, whose axes are called so here, in order, and of whose tile these are the
         extents; its results."""
         outer, self.tile = self.tile, dict(zip(axes, tile, strict=True))
@@ -204,9 +204,9 @@ class LoopedWriter:
         self.known: dict[Ref, Ref] = dict(known or {})
         self._behind = looped.behind
 
-    def along(self, loop: Loop) -> Sequence[Along]:
+    def along(self, loop: LoopedAxis) -> Sequence[AxisStep]:
         """What a loop goes along."""
-        return [Along(self.axes[loop.axis], loop.apart)]
+        return [AxisStep(self.axes[loop.axis], loop.apart)]
 
     def take(self, i: int) -> None:
         """Adds a stage."""

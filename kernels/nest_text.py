@@ -23,12 +23,12 @@ from ..dialects.open_sizes import certain
 from ..dialects.sizes import Names
 from .builder import may_repeat
 from .graph import StageGraph
-from .nest import Along, Nest, Turns, may_move
+from .nest import AxisStep, Nest, Turns, may_move
 from .plan import Binding
-from .stage import Ref, Stage
+from .stage import KernelStage, Ref
 from .text import StageError, StageReader, check, own_text, read, ref_text, stage_text, value_text
 
-Placed = tuple[int, Sequence[Ref], Stage, Sequence[tuple[int, int]]]
+Placed = tuple[int, Sequence[Ref], KernelStage, Sequence[tuple[int, int]]]
 """A stage that was read: its line, its results, and the extents of its tile."""
 
 
@@ -111,7 +111,7 @@ class _Reader(StageReader):
         tiles.append(tile)
         return len(graph) - 1
 
-    def placed(self, stage: tuple[int, Sequence[Ref], Stage], tile: Sequence[tuple[int, int]] | None) -> Placed:
+    def placed(self, stage: tuple[int, Sequence[Ref], KernelStage], tile: Sequence[tuple[int, int]] | None) -> Placed:
         return (*stage, tile or ())
 
     def turns(
@@ -128,7 +128,8 @@ class _Reader(StageReader):
             raise StageError(f"line {by.line}: there is no {by} that takes turns; there are {', '.join(bindings)}")
         binding: Any = "loop" if by is None else str(by)
         begun, done = steps or (0, 0)
-        return Turns(trips, tuple(Along(*a) for a in along or ()), body, binding, tuple(carried or ()), (begun, done))
+        steps_along = tuple(AxisStep(*a) for a in along or ())
+        return Turns(trips, steps_along, body, binding, tuple(carried or ()), (begun, done))
 
     def pairs(self, *pairs: tuple[Ref, Ref]) -> Sequence[tuple[Ref, Ref]]:
         return pairs

@@ -11,7 +11,7 @@ from ..dialects.graph.schedules import Schedule
 from ..dialects.npu.types import Pipe, padded_size
 from .builder import may_repeat
 from .graph import StageGraph
-from .stage import Given, Stage
+from .stage import Given, KernelStage
 
 Binding = Literal["cores", "units", "loop"]
 """What takes the parts of an axis: cores, the vector cores beside a cube core, or the turns of a loop."""
@@ -97,7 +97,7 @@ class PlannedGraph:
     tiles: Sequence[Sequence[int]] = ()
     tensors: tuple[int, int] | None = None
 
-    def does(self, stage: Stage) -> str:
+    def does(self, stage: KernelStage) -> str:
         """What a stage does, in a word or two."""
         if isinstance(stage.op, Given):
             return self.brought[stage.op.name].what
@@ -106,15 +106,15 @@ class PlannedGraph:
             return f"{stage.op.does} " + (f"of workspace {read}" if written is None else f"to workspace {written}")
         return stage.op.does
 
-    def source(self, stage: Stage) -> int | None:
+    def source(self, stage: KernelStage) -> int | None:
         """The number of the input that a stage loads."""
         return stage.source if self._workspace(stage)[0] is None else None
 
-    def target(self, stage: Stage) -> int | None:
+    def target(self, stage: KernelStage) -> int | None:
         """The number of the output that a stage stores."""
         return stage.target if self._workspace(stage)[1] is None else None
 
-    def _workspace(self, stage: Stage) -> tuple[int | None, int | None]:
+    def _workspace(self, stage: KernelStage) -> tuple[int | None, int | None]:
         """The numbers of the workspaces that a stage loads and stores."""
         if self.tensors is None:
             return None, None
@@ -123,7 +123,7 @@ class PlannedGraph:
         written = None if stage.target is None else stage.target - outputs
         return None if read is None or read < 0 else read, None if written is None or written < 0 else written
 
-    def pipe(self, stage: Stage) -> Pipe | None:
+    def pipe(self, stage: KernelStage) -> Pipe | None:
         """The pipe that a stage is on; None where its result is there already."""
         return self.brought[stage.op.name].pipe if isinstance(stage.op, Given) else stage.pipe
 

@@ -25,7 +25,7 @@ LAUNCH, SHARED = "launch", "shared memory"
 
 
 @dataclass(frozen=True)
-class Traffic:
+class SharedTraffic:
     """What all cores together move through a memory that they share, in bytes, and how many that gives in a cycle."""
 
     bytes: Number = 0.0
@@ -64,7 +64,7 @@ class Price:
     behind: Number = 0.0
     overlap: bool = True
     waits: Number = 0.0
-    shared: Traffic = Traffic()
+    shared: SharedTraffic = SharedTraffic()
     further: Number = 0.0
 
     @property

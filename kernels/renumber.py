@@ -9,17 +9,17 @@ from typing import Any, get_args, get_type_hints
 
 from xdsl.ir import Attribute
 
-from .stage import Axis, Ref, Stage
+from .stage import Axis, KernelStage, Ref
 
 
-def renumbered(stage: Stage, axes: Sequence[int], operands: Sequence[Ref]) -> Stage:
+def renumbered(stage: KernelStage, axes: Sequence[int], operands: Sequence[Ref]) -> KernelStage:
     """A stage of a graph whose axes are called so here, in order, on these operands. The dimensions of its results stay
     what they are."""
     op = _with(stage.op, type(stage.op), axes)
     spacing = stage.spacing and replace(stage.spacing, axis=axes[stage.spacing.axis])
     shaped = stage.elements and stage.kind != "scalar" and op.shape([1] * (max(axes, default=0) + 1)) is None
     dims = stage.tile_axes or range(len(axes))
-    return Stage(
+    return KernelStage(
         op,
         stage.elements,
         frozenset(axes[a] for a in stage.axes),

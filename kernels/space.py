@@ -27,7 +27,7 @@ def plans_in(box: Box) -> int:
 
 
 @dataclass(frozen=True)
-class Choice:
+class PlanNumber:
     """One number of a plan. level: the order in which a search halves it, from 0 on."""
 
     name: str
@@ -40,7 +40,7 @@ class PlanSpace:
     """Rows of numbers, as far as choices say; which of them fit a chip, a kernel knows. Choices of a level stand
     together, the first level first."""
 
-    choices: tuple[Choice, ...]
+    choices: tuple[PlanNumber, ...]
 
     @property
     def size(self) -> int:

@@ -228,7 +228,7 @@ class IntoBox(StageOp):
 
 
 @dataclass(frozen=True)
-class LoadBox(FromBox):
+class StageLoadBox(FromBox):
     """A box of an input, `offset` elements behind its first one. fill: what places outside of the input give; None
     where there are none. order: the order in which the dimensions are moved, where that is not theirs: the tile's last
     two axes are then swapped."""
@@ -241,7 +241,7 @@ class LoadBox(FromBox):
 
 
 @dataclass(frozen=True)
-class StoreBox(IntoBox):
+class StageStoreBox(IntoBox):
     """Its operand, into a box of an output, `offset` elements behind its first one, whose elements are `element`s."""
 
     NAME = "store"
@@ -444,7 +444,7 @@ class ArgReduce(StageOp):
 
 
 @dataclass
-class Stage:
+class KernelStage:
     """One tile op: what it does, to which results of stages before it. elements: the element types of its results,
     which span the domain's `axes`. spacing: the axis along which its results have other lengths than what else spans
     it. pooled: axes along which it has windows in the place of their elements. location: where the graph op that it
@@ -471,8 +471,8 @@ class Stage:
         self.moves, self.reduces, self.target = op.moves, op.reduces, op.target
         self.along: Sequence[int | None] = [d.axis for d in op.dims]
         self.view: GmType | None = None
-        if isinstance(op, LoadBox | StoreBox):
-            element = op.element if isinstance(op, StoreBox) else self.elements[0]
+        if isinstance(op, StageLoadBox | StageStoreBox):
+            element = op.element if isinstance(op, StageStoreBox) else self.elements[0]
             strides = [d.stride * d.step for d in op.dims]
             self.view = GmType.of([d.extent for d in op.dims], element, strides)
 

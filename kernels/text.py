@@ -32,7 +32,7 @@ from ..dialects.sizes import Names, SizeError, parse_size, size_text
 from . import indexed, product_stages
 from .graph import OwnAxis, StageGraph
 from .product_stages import OperandDim, PlaceRead
-from .stage import BoxDim, Ref, Spacing, Stage, StageOp
+from .stage import BoxDim, KernelStage, Ref, Spacing, StageOp
 
 OPS_IN = (indexed, product_stages)
 """Modules besides stage.py that have ops of stages."""
@@ -72,7 +72,7 @@ def text_of(graph: StageGraph) -> str:
     return "\n".join(["stages {", *own_text(graph), *stages, "}"])
 
 
-def stage_text(number: int, stage: Stage) -> str:
+def stage_text(number: int, stage: KernelStage) -> str:
     """The line of a stage that is the `number`-th of its graph."""
     results = ", ".join(ref_text((number, j), len(stage.elements)) for j, _ in enumerate(stage.elements))
     operands = ", ".join(ref_text(ref, 1 if ref[1] == 0 else 2) for ref in stage.operands)
@@ -231,14 +231,14 @@ class StageReader(Transformer[Token, Any]):
             self.add(found, line, results, stage)
         return found
 
-    def add(self, graph: StageGraph, line: int, results: Sequence[Ref], stage: Stage) -> None:
+    def add(self, graph: StageGraph, line: int, results: Sequence[Ref], stage: KernelStage) -> None:
         """Adds a stage whose results are called so in a line."""
         if results and list(results) != [(len(graph), j) for j, _ in enumerate(stage.elements)]:
             raise StageError(f"line {line}: results of stage {len(graph)} are called %{len(graph)}")
         graph.append(stage)
 
     @v_args(meta=True, inline=False)
-    def stage(self, meta: Any, parts: list[Any]) -> tuple[int, Sequence[Ref], Stage]:
+    def stage(self, meta: Any, parts: list[Any]) -> tuple[int, Sequence[Ref], KernelStage]:
         results, name, operands, given, elements, axes, tile_axes, spaced, pooled = parts
         cls = stage_ops().get(str(name))
         if cls is None:
@@ -248,7 +248,7 @@ class StageReader(Transformer[Token, Any]):
         op = self._made(cls, name, given or (), meta.line)
         if (elements is None) != (not results):
             raise StageError(f"line {meta.line}: {name} has results, or element types, but not both")
-        stage = Stage(
+        stage = KernelStage(
             op,
             elements or (),
             frozenset(axes or ()),

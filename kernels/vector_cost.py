@@ -14,7 +14,7 @@ from ..dialects.npu.types import GmType, Pipe
 from ..machine import Machine
 from .columns import Number, launching_vectors, most, parts
 from .price import Price
-from .stage import Stage, spanning
+from .stage import KernelStage, spanning
 
 COPY_BYTES = 16384
 """A single copy this long runs near the best bandwidth (documented rule of thumb for all Ascend chips)."""
@@ -82,7 +82,7 @@ def copy_cycles(
     return boxes * (own + (0 if warm else bus * move.miss_cycles))
 
 
-def copying(stage: Stage, tile: Sequence[int], machine: Machine) -> tuple[float, float]:
+def copying(stage: KernelStage, tile: Sequence[int], machine: Machine) -> tuple[float, float]:
     """(cycles where all is in L2, bytes) of one load or store of a tile of these extents."""
     view = stage.view
     assert view is not None
@@ -94,7 +94,7 @@ def copying(stage: Stage, tile: Sequence[int], machine: Machine) -> tuple[float,
     return move.fixed_cycles + max(move.run_cycles * moved.runs, moved.bus / move.bytes_per_cycle), moved.bus
 
 
-def computing(stage: Stage, tile: Sequence[int], machine: Machine) -> float:
+def computing(stage: KernelStage, tile: Sequence[int], machine: Machine) -> float:
     """Cycles of the vector unit on a tile of these extents; the last axis is that along which lanes lie."""
     if not stage.elements or stage.kind == "fill":
         return 0.0

@@ -9,7 +9,18 @@ from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Attribute
 
 from .graph import OwnAxis, StageGraph
-from .stage import Apply, BoxDim, Extract, Fill, LoadBox, Ref, Spread, Stage, StageOp, StoreBox
+from .stage import (
+    Apply,
+    BoxDim,
+    Extract,
+    Fill,
+    KernelStage,
+    Ref,
+    Spread,
+    StageLoadBox,
+    StageOp,
+    StageStoreBox,
+)
 
 
 def boxed(
@@ -45,16 +56,16 @@ class StageWriter:
     ) -> Ref:
         """Adds a stage; its first result. shape: the axes that the dimensions of its results are, if these are not all
         of the domain's."""
-        made = Stage(op, elements, axes, operands, location=self.location, tile_axes=tuple(shape))
+        made = KernelStage(op, elements, axes, operands, location=self.location, tile_axes=tuple(shape))
         return self.add(made), 0
 
-    def add(self, stage: Stage) -> int:
+    def add(self, stage: KernelStage) -> int:
         """Adds a stage as it is; its number."""
         self.graph.append(stage)
         return len(self.graph) - 1
 
     def load(
-        self, op: LoadBox, element: Attribute, shape: Sequence[int] = (), scalars: Sequence[Ref] = ()
+        self, op: StageLoadBox, element: Attribute, shape: Sequence[int] = (), scalars: Sequence[Ref] = ()
     ) -> Ref:
         """What a load brings, as a tile with these dimensions. scalars: what says where it begins, if anything does."""
         return self.put(op, [element], op.moves, scalars, shape)
@@ -63,7 +74,7 @@ class StageWriter:
         self, output: int, box: Sequence[BoxDim], tile: Ref, offset: int = 0, scalars: Sequence[Ref] = ()
     ) -> None:
         """Stores a tile into a box of an output, `offset` elements behind its first one."""
-        op = StoreBox(output, tuple(box), self.element(tile), offset)
+        op = StageStoreBox(output, tuple(box), self.element(tile), offset)
         self.put(op, [], op.moves, [tile, *scalars])
 
     def fill(

@@ -9,12 +9,12 @@ from functools import cache
 from pathlib import Path
 
 from ..support.files import mode_of
-from ..support.plugins import Entry, PluginError, entries
+from ..support.plugins import PluginEntry, PluginError, entries
 from .parts import MachineError
 
 
 @cache
-def known_machines() -> Mapping[str, Path | Entry]:
+def known_machines() -> Mapping[str, Path | PluginEntry]:
     """Ours and those of plugins, by target."""
     ours = {path.stem: path for path in Path(__file__).parent.glob("*.toml")}
     return {**ours, **entries("machines", ours)}

@@ -18,7 +18,7 @@ _KEY = re.compile(r"([\w\-]+)\s*=")
 
 
 @dataclass(frozen=True)
-class Figure:
+class ChipFigure:
     """`key` ("memory.l2_bytes") and its value as the file has it; source: the comment beside it, above it or at the
     head of its table; file: the chip whose file it stands in."""
 
@@ -28,19 +28,19 @@ class Figure:
     file: str
 
 
-def figures(name_or_path: str) -> tuple[str, list[Figure]]:
+def figures(name_or_path: str) -> tuple[str, list[ChipFigure]]:
     """What the head of a machine file says, and its figures in order, those of the chip it extends first.
 
     Raises MachineError for an unknown target.
     """
     Machine.load(name_or_path)
     path = files.find(name_or_path)
-    found: dict[str, Figure] = {}
+    found: dict[str, ChipFigure] = {}
     about = _collect(path, found)
     return about, list(found.values())
 
 
-def _collect(path: Path, found: dict[str, Figure]) -> str:
+def _collect(path: Path, found: dict[str, ChipFigure]) -> str:
     content = read_plain(path).decode()
     try:
         table = toml_of(content)
@@ -55,7 +55,7 @@ def _collect(path: Path, found: dict[str, Figure]) -> str:
             for old in [k for k in found if k == key or k.startswith(f"{key}.")]:
                 del found[old]
             continue
-        found[key] = Figure(key, value, comments.get(key, ""), path.stem)
+        found[key] = ChipFigure(key, value, comments.get(key, ""), path.stem)
     return about
 
 

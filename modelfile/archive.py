@@ -141,7 +141,7 @@ def _can_be_name(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Place:
+class MemberPlace:
     """Where a member is in a file, in bytes, and their CRC-32 as the file says it; 0 where it is sealed."""
 
     begin: int
@@ -163,7 +163,7 @@ class Archive:
         self.path = Path(path)
         with open_plain(path) as stream:
             self.bytes = os.fstat(stream.fileno()).st_size
-            self.places: Mapping[str, Place] = dict(self._members(stream))
+            self.places: Mapping[str, MemberPlace] = dict(self._members(stream))
             self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
 
     def error(self, what: str) -> ModelFileError:
@@ -185,7 +185,7 @@ class Archive:
             raise self.error(f"{name} has {len(view)} bytes, and no more than {most} are read")
         return bytes(view)
 
-    def _members(self, stream: BufferedReader) -> Iterator[tuple[str, Place]]:
+    def _members(self, stream: BufferedReader) -> Iterator[tuple[str, MemberPlace]]:
         """The members by name, after all that can be out of place."""
         count, begin = self._end(stream)
         try:
@@ -235,7 +235,7 @@ class Archive:
             raise self.error("its list of members is damaged")
         return count, begin
 
-    def _place(self, stream: BufferedReader, info: zipfile.ZipInfo) -> Place:
+    def _place(self, stream: BufferedReader, info: zipfile.ZipInfo) -> MemberPlace:
         """Where a member is. Raises ModelFileError where that is not as we write it."""
         name = info.orig_filename
         if info.compress_type != zipfile.ZIP_STORED or info.flag_bits or info.file_size != info.compress_size:
@@ -247,7 +247,7 @@ class Archive:
         magic, *_, named, extra = _LOCAL.unpack(head)
         if magic != _LOCAL_MAGIC or stream.read(named) != name.encode():
             raise self.error(f"{name} is not where the list of members says it is")
-        place = Place(info.header_offset + _LOCAL.size + named + extra, info.file_size, info.CRC)
+        place = MemberPlace(info.header_offset + _LOCAL.size + named + extra, info.file_size, info.CRC)
         if place.end > self.bytes - _END.size:
             raise self.error(f"{name} is cut off")
         return place

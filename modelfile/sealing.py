@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from ..support.files import FilePath
-from .archive import Archive, Member, ModelFileError, Place
+from .archive import Archive, Member, MemberPlace, ModelFileError
 from .keys import KEY_BYTES, STRETCHING, Secret, Stretching, derived
 from .manifest import (
     MANIFEST,
@@ -245,10 +245,10 @@ class Unsealed:
             raise self.error(f"{secret.name} is not the {secret.noun} of the file")
         return _Chunks(derived(master, seal.salt, b"data"))
 
-    def _place(self, number: int) -> Place:
+    def _place(self, number: int) -> MemberPlace:
         """Where a member lies in the file, and how many bytes it has when it is decrypted."""
         place = self._archive.places[str(number)]
-        return Place(place.begin, place.size - TAG * -(-place.size // (CHUNK + TAG)))
+        return MemberPlace(place.begin, place.size - TAG * -(-place.size // (CHUNK + TAG)))
 
     def view(self, name: str, begin: int = 0, end: int | None = None) -> memoryview:
         """As `Archive.view`. Raises ModelFileError, also for a chunk that is damaged."""

@@ -44,7 +44,7 @@ def check_cryptography() -> None:
 
 
 @dataclass(frozen=True)
-class Signature:
+class ManifestSignature:
     """algorithm: Ed25519 or ECDSA-P256-SHA256; key: the SHA-256 of the public key as DER; signature: its bytes."""
 
     algorithm: str
@@ -57,11 +57,12 @@ class Signature:
         return canonical(said | {"signature": base64.b64encode(self.signature).decode()})
 
     @staticmethod
-    def of_bytes(content: bytes) -> Signature:
+    def of_bytes(content: bytes) -> ManifestSignature:
         """The signature of a file. Raises ModelFileError."""
         try:
             said = json.loads(content)
-            found = Signature(said["algorithm"], said["key"], base64.b64decode(said["signature"], validate=True))
+            signed = base64.b64decode(said["signature"], validate=True)
+            found = ManifestSignature(said["algorithm"], said["key"], signed)
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ModelFileError("its signature cannot be read") from None
         if not (isinstance(found.algorithm, str) and isinstance(found.key, str) and found.to_bytes() == content):
@@ -69,7 +70,7 @@ class Signature:
         return found
 
 
-def sign(manifest: bytes, key: FilePath) -> Signature:
+def sign(manifest: bytes, key: FilePath) -> ManifestSignature:
     """The signature of a manifest by the private key in a PEM file, the same one each time. Raises ModelFileError for
     what is no such key, and OSError."""
     check_cryptography()
@@ -82,10 +83,10 @@ def sign(manifest: bytes, key: FilePath) -> Signature:
         raise ModelFileError(f"{key}: it is no private key in PEM without a passphrase") from None
     message = _message(manifest)
     if isinstance(private, ed25519.Ed25519PrivateKey):
-        return Signature(ED25519, key_digest(private.public_key()), private.sign(message))
+        return ManifestSignature(ED25519, key_digest(private.public_key()), private.sign(message))
     if isinstance(private, ec.EllipticCurvePrivateKey) and isinstance(private.curve, ec.SECP256R1):
         how = ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
-        return Signature(ECDSA, key_digest(private.public_key()), private.sign(message, how))
+        return ManifestSignature(ECDSA, key_digest(private.public_key()), private.sign(message, how))
     raise ModelFileError(f"{key}: keys are Ed25519, or ECDSA over P-256")
 
 
@@ -95,11 +96,11 @@ def signed_manifest(manifest: bytes, key: FilePath | None) -> list[Member]:
     return made if key is None else [*made, Member.of(SIGNATURE, sign(manifest, key).to_bytes())]
 
 
-def signature_in(archive: Archive) -> Signature | None:
+def signature_in(archive: Archive) -> ManifestSignature | None:
     """The signature of a file, if it has one. Raises ModelFileError."""
     if SIGNATURE not in archive.places:
         return None
-    return Signature.of_bytes(archive.read(SIGNATURE, MOST_SIGNATURE))
+    return ManifestSignature.of_bytes(archive.read(SIGNATURE, MOST_SIGNATURE))
 
 
 def public_keys(paths: Sequence[FilePath]) -> dict[str, PublicKey]:
@@ -136,7 +137,7 @@ def key_digest(key: PublicKey) -> str:
     return sha256(key.public_bytes(serialization.Encoding.DER, form)).hexdigest()
 
 
-def check_signed(manifest: bytes, signature: Signature | None, trusted: Sequence[FilePath]) -> str:
+def check_signed(manifest: bytes, signature: ManifestSignature | None, trusted: Sequence[FilePath]) -> str:
     """The digest of the trusted key that has signed a manifest. Raises ModelFileError where none has, and OSError."""
     keys = public_keys(trusted)
     if signature is None:

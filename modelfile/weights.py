@@ -59,7 +59,7 @@ def chunks_of(parts: Iterable[bytes | memoryview]) -> Iterator[bytes]:
         yield bytes(chunk)
 
 
-class Tensor(NamedTuple):
+class StoredTensor(NamedTuple):
     """A tensor that is to be stored: its element type as safetensors calls it, its shape and its bytes."""
 
     dtype: str
@@ -93,7 +93,7 @@ class Shard:
         return b"".join(map(leaf_of, chunks_of(self.parts()))) or leaf_of(b"")
 
 
-def shards_of(tensors: Mapping[str, Tensor]) -> list[Shard]:
+def shards_of(tensors: Mapping[str, StoredTensor]) -> list[Shard]:
     """The members that tensors are stored in, by their names in order."""
     found: list[list[str]] = []
     room = 0
@@ -107,7 +107,7 @@ def shards_of(tensors: Mapping[str, Tensor]) -> list[Shard]:
     return [_shard({name: tensors[name] for name in names}) for names in found]
 
 
-def _shard(tensors: Mapping[str, Tensor]) -> Shard:
+def _shard(tensors: Mapping[str, StoredTensor]) -> Shard:
     """A member of tensors, each at a line of memory. Readers of safetensors want no gaps: what is between tensors is a
     tensor of bytes, too."""
     header: dict[str, object] = {}

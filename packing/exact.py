@@ -44,7 +44,7 @@ class _Frame:
     are placed.
     """
 
-    def __init__(self, search: Search, left: np.ndarray, least: int, position: int) -> None:
+    def __init__(self, search: OffsetSearch, left: np.ndarray, least: int, position: int) -> None:
         self.left = left
         self.first, self.last = search.first[left], search.last[left]
         self.low, self.size = search.low[left], search.size[left]
@@ -77,7 +77,7 @@ class _Frame:
 
 
 @dataclass
-class Search:
+class OffsetSearch:
     """A search for offsets within a capacity, in the order of a ranking. Raises OutOfBudget after `nodes` placements,
     or at `deadline` (time.process_time, seconds). All buffers of the problem are used."""
 

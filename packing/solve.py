@@ -9,7 +9,7 @@ from itertools import count
 
 import numpy as np
 
-from .exact import OutOfBudget, Search, parted
+from .exact import OffsetSearch, OutOfBudget, parted
 from .greedy import plans
 from .problem import PackingError, PackingProblem
 from .rankings import rankings
@@ -171,7 +171,7 @@ class _Ladder:
         limit = FIRST_NODES * GROWTH**number * len(part.numbers)
         for ranking in rankings(part.problem, number):
             left = min(limit, self.most_nodes - self.nodes)
-            search = Search(part.problem, room, ranking, left, self.deadline)
+            search = OffsetSearch(part.problem, room, ranking, left, self.deadline)
             try:
                 offsets = search.run()
             except OutOfBudget:

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from xdsl.passes import ModulePass
 
-from ..support.plugins import AddedPass, Entry, PluginError, PluginWarning, entries
+from ..support.plugins import AddedPass, PluginEntry, PluginError, PluginWarning, entries
 
 LEVELS = ("graph", "tile", "npu")
 
@@ -23,7 +23,7 @@ class Named(Protocol):
 StageT = TypeVar("StageT", bound=Named)
 
 
-def load_pass(entry: Entry) -> type[ModulePass]:
+def load_pass(entry: PluginEntry) -> type[ModulePass]:
     """The class of a plugin's pass. Raises PluginError."""
     given: AddedPass = entry.given
     found = entry.load(given.load)
@@ -33,7 +33,7 @@ def load_pass(entry: Entry) -> type[ModulePass]:
 
 
 def with_added(
-    stages: Sequence[StageT], states: Sequence[str], make: Callable[[Entry], StageT]
+    stages: Sequence[StageT], states: Sequence[str], make: Callable[[PluginEntry], StageT]
 ) -> tuple[StageT, ...]:
     """A pipeline with the passes of plugins that say where they go; several behind one pass are in the order of their
     names. A pass whose place, level or states do not exist is left out with a warning."""
@@ -61,7 +61,7 @@ def loaders(taken: Sequence[str]) -> dict[str, Callable[[], type[ModulePass]]]:
     return {name: _loader(entry) for name, entry in entries("passes", taken).items()}
 
 
-def _loader(entry: Entry) -> Callable[[], type[ModulePass]]:
+def _loader(entry: PluginEntry) -> Callable[[], type[ModulePass]]:
     return lambda: load_pass(entry)
 
 
@@ -72,5 +72,5 @@ def _problem(given: AddedPass, states: Sequence[str]) -> str:
     return f"there is no state {unknown[0]!r}" if unknown else ""
 
 
-def _leave_out(entry: Entry, problem: str) -> None:
+def _leave_out(entry: PluginEntry, problem: str) -> None:
     warnings.warn(f"{entry.found}: pass {entry.name} is left out: {problem}", PluginWarning, stacklevel=3)

@@ -14,7 +14,7 @@ from typing import Literal
 from xdsl.passes import ModulePass
 
 from ..support.amounts import STRIP
-from ..support.plugins import AddedPass, Entry
+from ..support.plugins import AddedPass, PluginEntry
 from ..support.precisions import ORIGIN
 from ..support.winograd import OFF
 from .added import load_pass, loaders, with_added
@@ -142,7 +142,7 @@ OURS = tuple(s.name for s in PIPELINE)
 class _Added(Stage):
     """A pass of a plugin."""
 
-    entry: Entry | None = None
+    entry: PluginEntry | None = None
 
     def load(self) -> type[ModulePass]:
         """The class of the pass. Raises PluginError."""
@@ -150,7 +150,7 @@ class _Added(Stage):
         return load_pass(self.entry)
 
 
-def _added(entry: Entry) -> Stage:
+def _added(entry: PluginEntry) -> Stage:
     given: AddedPass = entry.given
     return _Added(entry.name, given.load, given.level, given.requires, given.establishes, entry=entry)
 

@@ -79,7 +79,7 @@ class Plugin:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundPlugin:
     """A plugin and the package that it comes with."""
 
     name: str
@@ -91,12 +91,12 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Entry:
+class PluginEntry:
     """One thing that a plugin adds: its name, and its place or value as the plugin gives it."""
 
     name: str
     given: Any
-    found: Found
+    found: FoundPlugin
 
     def load(self, place: str | None = None) -> Any:
         """What stands at `place`, or at the entry's own. Raises PluginError."""
@@ -138,9 +138,9 @@ def resolve(place: str) -> Any:
 
 
 @cache
-def plugins() -> tuple[Found, ...]:
+def plugins() -> tuple[FoundPlugin, ...]:
     """The plugins of all installed packages, by name. Those that cannot be read are left out with a warning."""
-    out: dict[str, Found] = {}
+    out: dict[str, FoundPlugin] = {}
     for name, value, package in sorted(_entry_points()):
         try:
             plugin = _checked(resolve(value))
@@ -150,26 +150,26 @@ def plugins() -> tuple[Found, ...]:
         if name in out:
             _warn(f"plugin {name} of package {package} is left out: {out[name].package} has one of this name")
             continue
-        out[name] = Found(name, package, plugin)
+        out[name] = FoundPlugin(name, package, plugin)
     return tuple(out.values())
 
 
 @cache
-def _entries(kind: str) -> tuple[Entry, ...]:
-    out: dict[str, Entry] = {}
+def _entries(kind: str) -> tuple[PluginEntry, ...]:
+    out: dict[str, PluginEntry] = {}
     for found in plugins():
         for name, given in getattr(found.plugin, kind).items():
             if name in out:
                 _warn(f"{found}: {name} ({kind}) is left out: {out[name].found} has one of this name")
             else:
-                out[name] = Entry(name, given, found)
+                out[name] = PluginEntry(name, given, found)
     return tuple(out.values())
 
 
 _clashes: set[tuple[str, str]] = set()
 
 
-def entries(kind: str, taken: Collection[str] = ()) -> dict[str, Entry]:
+def entries(kind: str, taken: Collection[str] = ()) -> dict[str, PluginEntry]:
     """What plugins add to a field of `Plugin`, by name; those `taken` are left out with one warning each."""
     out = {}
     for entry in _entries(kind):
@@ -181,13 +181,13 @@ def entries(kind: str, taken: Collection[str] = ()) -> dict[str, Entry]:
     return out
 
 
-def listed(kind: str) -> Iterator[tuple[Found, Any]]:
+def listed(kind: str) -> Iterator[tuple[FoundPlugin, Any]]:
     """What stands at the places that plugins list in a field of `Plugin`; those that cannot be loaded are left out
     with a warning."""
     for found in plugins():
         for place in getattr(found.plugin, kind):
             try:
-                yield found, Entry(place, place, found).load()
+                yield found, PluginEntry(place, place, found).load()
             except PluginError as error:
                 _warn(f"{error}; its {kind} are left out")
 

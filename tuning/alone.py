@@ -40,7 +40,7 @@ MOST_PARSED = 64
 
 
 @dataclass(frozen=True)
-class Question:
+class LaunchQuestion:
     """How long one launch takes, as plain data: the fusion as a module of the graph level, a schedule of it as text,
     and the target."""
 
@@ -76,7 +76,7 @@ class Judge(Protocol):
         """What entries of a knowledge base say who judged."""
         ...
 
-    def measure(self, questions: Sequence[Question]) -> list[Measured]:
+    def measure(self, questions: Sequence[LaunchQuestion]) -> list[Measured]:
         """What each launch takes."""
         ...
 
@@ -99,7 +99,7 @@ def fusion_of(module: ModuleOp) -> FusionOp:
     return next(op for op in module.walk() if isinstance(op, FusionOp))
 
 
-def lowered(question: Question) -> ModuleOp:
+def lowered(question: LaunchQuestion) -> ModuleOp:
     """The npu level of a launch. Raises PassError where it cannot be obeyed, and VerifyException."""
     with collector_paused():
         module, schedule = _parsed(question.module).clone(), parse_schedule(question.schedule)
@@ -131,10 +131,10 @@ class SimulatorJudge:
 
     name: str = "simulator"
 
-    def measure(self, questions: Sequence[Question]) -> list[Measured]:
+    def measure(self, questions: Sequence[LaunchQuestion]) -> list[Measured]:
         return [self._of(question) for question in questions]
 
-    def _of(self, question: Question) -> Measured:
+    def _of(self, question: LaunchQuestion) -> Measured:
         try:
             with collector_paused():
                 simulation = simulate(lowered(question), Machine.load(question.target))
@@ -153,10 +153,10 @@ class CommandJudge:
     seconds: float = 60.0
     name: str = "command"
 
-    def measure(self, questions: Sequence[Question]) -> list[Measured]:
+    def measure(self, questions: Sequence[LaunchQuestion]) -> list[Measured]:
         return [self._of(question) for question in questions]
 
-    def _of(self, question: Question) -> Measured:
+    def _of(self, question: LaunchQuestion) -> Measured:
         try:
             text = str(lowered(question))
         except (PassError, VerifyException) as error:

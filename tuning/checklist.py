@@ -11,7 +11,7 @@ from ..api.options import Options
 from ..api.program import CompileError
 from ..support.amounts import seconds_in
 from ..support.sentences import counted, suggestion
-from .checklist_items import HEADINGS, ITEMS, Item, Verdict, judged
+from .checklist_items import HEADINGS, ITEMS, Item, ItemVerdict, judged
 from .trials import Trial, Trials, us
 
 WIDTH = 100
@@ -24,7 +24,7 @@ Progress = Callable[[str], object]
 
 @dataclass(frozen=True)
 class CheckedItem:
-    """An item with its verdict. heading, title: of the item; the rest: as `Verdict` has it."""
+    """An item with its verdict. heading, title: of the item; the rest: as `ItemVerdict` has it."""
 
     heading: str
     title: str
@@ -120,7 +120,7 @@ def checklist(
     asked = options or Options()
     trials = Trials(source, args, kwargs, target, asked, at, command, evaluations, budget, say)
     found: list[CheckedItem] = []
-    verdicts: list[Verdict] = []
+    verdicts: list[ItemVerdict] = []
     for item in items:
         say(item.title)
         verdict = judged(item, trials)
@@ -156,7 +156,7 @@ def _chosen(only: Sequence[str]) -> list[Item]:
     return [item for item in ITEMS if not only or item.heading in only]
 
 
-def _together(trials: Trials, verdicts: Sequence[Verdict]) -> Trial | None:
+def _together(trials: Trials, verdicts: Sequence[ItemVerdict]) -> Trial | None:
     """All that is advised, at once: of what changes the same option the later one counts."""
     advised = [verdict.changes for verdict in verdicts if verdict.changes]
     if len(advised) < 2:

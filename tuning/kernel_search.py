@@ -26,7 +26,7 @@ from ..passes.lower.scheduled import ScheduledKernel
 from ..passes.lower.spaces import KernelSpace
 from ..support.fronts import unbeaten
 from .adjusted import AdjustedSpace
-from .alone import Judge, Measured, Question, fusion_of
+from .alone import Judge, LaunchQuestion, Measured, fusion_of
 from .search.exact import Found, Plan, exact
 from .search.sampled import SEARCHES, run
 
@@ -94,7 +94,7 @@ class KernelTask:
 
     def measured(self, schedules: Sequence[Schedule]) -> list[Measured]:
         """What launches take, as the judge says."""
-        return self.asked.judge.measure([Question(self.module, schedule_text(s), self.target) for s in schedules])
+        return self.asked.judge.measure([LaunchQuestion(self.module, schedule_text(s), self.target) for s in schedules])
 
 
 @dataclass(frozen=True)

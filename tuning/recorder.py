@@ -18,7 +18,7 @@ from .alone import UNKNOWN, Measured, module_of
 
 
 @dataclass
-class Kernel:
+class RecordedKernel:
     """A kernel of a program. module: its fusion as the text of a program of its own; taken: the schedule that the
     fusion gets; launches: how many fusions are this kernel; before: what one takes by itself, once that was
     judged."""
@@ -43,7 +43,7 @@ class Recorder:
     binding: bool = False
     explores: bool = False
     decided_so: Mapping[str, str] = field(default_factory=dict[str, str])
-    kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
+    kernels: dict[str, RecordedKernel] = field(default_factory=dict[str, RecordedKernel])
     decisions: dict[str, Decision] = field(default_factory=dict[str, Decision])
 
     def __post_init__(self, base: KnowledgeBase | None, goal: Goal) -> None:
@@ -70,7 +70,7 @@ class Recorder:
             return
         key = fingerprint(fusion, machine)
         if key not in self.kernels:
-            self.kernels[key] = Kernel(key, str(module_of(fusion, self.target)), schedules[0])
+            self.kernels[key] = RecordedKernel(key, str(module_of(fusion, self.target)), schedules[0])
         self.kernels[key].launches += 1
 
     def decides(self, machine: Machine) -> bool:

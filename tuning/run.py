@@ -20,11 +20,11 @@ from ..passes.alternatives import alternatives
 from ..passes.choose.rewrites import TAKEN
 from ..passes.decisions import Decision
 from ..passes.known_plans import KnownPlan
-from .alone import Question, SimulatorJudge
+from .alone import LaunchQuestion, SimulatorJudge
 from .kernel_search import BETTER, Asked, KernelTask, Outcome, known_outcome, tune_kernel
 from .limits import check_idle
 from .profile import Profile
-from .recorder import Kernel
+from .recorder import RecordedKernel
 from .report import DecidedOtherwise, ProgramCosts, TunedKernel, front_of
 from .subgraphs import Whole, best_whole
 from .why import explained
@@ -52,7 +52,7 @@ LESS_THAN_A_BYTE = 1e-9
 """Of programs that need as much memory the faster one is better."""
 
 
-class Compiled:
+class ProgramKernels:
     """A program, what it takes, its kernels by their fingerprints, the fingerprints of kernels by the names it has for
     them, and the decisions that were made by their keys."""
 
@@ -60,7 +60,7 @@ class Compiled:
         self,
         program: Program,
         report: Report,
-        kernels: Mapping[str, Kernel],
+        kernels: Mapping[str, RecordedKernel],
         names: Mapping[str, str],
         decisions: Mapping[str, Decision],
     ) -> None:
@@ -75,7 +75,7 @@ class Tuning:
 
     def __init__(
         self,
-        compiled: Callable[[Plans | None, Whole, bool], Compiled],
+        compiled: Callable[[Plans | None, Whole, bool], ProgramKernels],
         asked: Asked,
         base: KnowledgeBase | None,
         objective: str,
@@ -93,7 +93,7 @@ class Tuning:
         self.chip = self.first.program.target
         if self.goal.watts is not None:
             check_idle("tune", self.goal.watts, [self.chip])
-        self.kernels: dict[str, Kernel] = dict(self.first.kernels)
+        self.kernels: dict[str, RecordedKernel] = dict(self.first.kernels)
         self.measured: dict[str, float] = {} if profile is None else self._measured(profile)
         """Microseconds of a launch in the profile, by fingerprint."""
         self.slower = {key: self._slower(key) for key in self.measured}
@@ -123,7 +123,7 @@ class Tuning:
         measured = self.measured[key] * launches - start
         return max(measured / work, LEAST_SLOWER) if work > 0 else 1.0
 
-    def value(self, made: Compiled) -> float:
+    def value(self, made: ProgramKernels) -> float:
         """What is to be least of a program."""
         report = made.report
         more = sum(
@@ -140,7 +140,7 @@ class Tuning:
         }
         return inf if self._hot(made) else values[self.objective]
 
-    def _hot(self, made: Compiled) -> list[str]:
+    def _hot(self, made: ProgramKernels) -> list[str]:
         """The kernels that draw more than the limit, the worst first."""
         if self.goal.watts is None:
             return []
@@ -165,7 +165,7 @@ class Tuning:
         # the last one has all plans, as the next compilation will
         self.best = min(self.first, now, key=self.value)
 
-    def _search_new(self, now: Compiled) -> bool:
+    def _search_new(self, now: ProgramKernels) -> bool:
         """Searches for the plans of kernels that were not searched for yet; whether there were any."""
         new = [kernel for key, kernel in now.kernels.items() if key not in self.found]
         self.kernels.update((kernel.key, kernel) for kernel in new)
@@ -204,15 +204,15 @@ class Tuning:
         found = (base.find(key, PRICE, self.goal.text) for base in bases)
         return next((entries for entries in found if entries), ())
 
-    def _known(self, kernel: Kernel) -> Outcome | None:
+    def _known(self, kernel: RecordedKernel) -> Outcome | None:
         """What is known of a kernel, where that need not be searched for again."""
         if self.slower or self.asked.fewer:
             return None
         return known_outcome(kernel.key, self._entries(kernel.key), self.asked.judge.name)
 
-    def _ordered(self, kernels: Sequence[Kernel]) -> list[Kernel]:
+    def _ordered(self, kernels: Sequence[RecordedKernel]) -> list[RecordedKernel]:
         """Kernels, those first that take most of a program, as measured where that is known."""
-        questions = [Question(k.module, schedule_text(k.taken), self.chip) for k in kernels]
+        questions = [LaunchQuestion(k.module, schedule_text(k.taken), self.chip) for k in kernels]
         times = self.asked.judge.measure(questions)
         if times and all(m.microseconds == inf and m.why for m in times):
             raise CompileError(f"tune: {self.asked.judge.name} measured none of the kernels: {times[0].why}")
@@ -225,12 +225,12 @@ class Tuning:
                 )
         return sorted(kernels, key=lambda k: (k.key in self.measured, self._weight(k)), reverse=True)
 
-    def _weight(self, kernel: Kernel) -> float:
+    def _weight(self, kernel: RecordedKernel) -> float:
         """Microseconds of a program that a kernel is."""
         us = self.measured.get(kernel.key, kernel.before.microseconds)
         return us * kernel.launches if isfinite(us) else 0.0
 
-    def _shares(self, kernels: Sequence[Kernel], seconds: float) -> list[float]:
+    def _shares(self, kernels: Sequence[RecordedKernel], seconds: float) -> list[float]:
         """How many seconds each kernel has: half of them are dealt evenly, and half by what kernels take."""
         weights = [self._weight(k) for k in kernels]
         whole, total = sum(weights) or 1.0, seconds * (self.workers if isinstance(self.workers, int) else 1)
@@ -246,7 +246,7 @@ class Tuning:
                 found[key] = [KnownPlan(parse_schedule(s.best.plan), s.scaled) for s in good]
         return found
 
-    def made(self, plans: Plans, whole: Whole = WITH_ALL, binding: bool | None = None) -> Compiled:
+    def made(self, plans: Plans, whole: Whole = WITH_ALL, binding: bool | None = None) -> ProgramKernels:
         """The program with these plans of the kernels that were searched for, and otherwise as is said. binding:
         whether plans are taken whatever else is faster; None: where time alone does not decide."""
         only = {key: plans.get(key, ()) for key in self.found}
@@ -254,7 +254,7 @@ class Tuning:
         self.costs.append(ProgramCosts.of(found.report))
         return found
 
-    def _fastest(self, better: Mapping[str, list[KnownPlan]]) -> tuple[Compiled, Mapping[str, list[KnownPlan]]]:
+    def _fastest(self, better: Mapping[str, list[KnownPlan]]) -> tuple[ProgramKernels, Mapping[str, list[KnownPlan]]]:
         """The program with all better plans, or, where that is not better, with those that make it so, the one that
         gains most first; and which plans these are."""
         kept: dict[str, list[KnownPlan]] = {}
@@ -293,7 +293,7 @@ class Tuning:
         alternatives that may be left out; most: how many programs are compiled."""
         if not most:
             return WITH_ALL
-        made: dict[Whole, Compiled] = {}
+        made: dict[Whole, ProgramKernels] = {}
         plans = self.plans()
 
         def judged(whole: Whole) -> float:
@@ -382,7 +382,7 @@ class Tuning:
         rows = [self._row(k, self.found[k.key], names.get(k.key, []), explain) for k in self.kernels.values()]
         return tuple(sorted(rows, key=lambda row: -max(row.before, row.measured) * row.launches))
 
-    def _row(self, kernel: Kernel, outcome: Outcome, names: Sequence[str], explain: bool) -> TunedKernel:
+    def _row(self, kernel: RecordedKernel, outcome: Outcome, names: Sequence[str], explain: bool) -> TunedKernel:
         alone, joined = outcome.sides
         return TunedKernel(
             name=outcome.name,

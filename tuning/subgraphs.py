@@ -15,7 +15,7 @@ from math import isfinite
 
 import numpy as np
 
-from ..kernels.space import Choice, PlanSpace
+from ..kernels.space import PlanNumber, PlanSpace
 from ..passes.alternatives import FUSION
 from ..passes.decisions import Decision
 from .kernel_search import BETTER
@@ -65,8 +65,8 @@ def best_whole(
     """
     considered = [name for name in names if name != FUSION]
     options = {d.key: _nearest_options(d) for d in decisions}
-    choices = [Choice(name, (False, True)) for name in considered]
-    choices += [Choice(key, tried) for key, tried in options.items()]
+    choices = [PlanNumber(name, (False, True)) for name in considered]
+    choices += [PlanNumber(key, tried) for key, tried in options.items()]
     space = PlanSpace(tuple(choices))
 
     def whole(plan: Plan) -> Whole:

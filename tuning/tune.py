@@ -31,7 +31,7 @@ from .limits import power_limit_in
 from .profile import Profile, read_profile
 from .recorder import Recorder
 from .report import ProgramCosts, TuneReport
-from .run import Compiled, Plans, Progress, Tuning
+from .run import Plans, ProgramKernels, Progress, Tuning
 from .search.sampled import SEARCHES
 from .subgraphs import Whole
 from .workers import Workers
@@ -108,7 +108,7 @@ def tune(
     base = base_of(given if store is None else store)
     chip = target or DEFAULT_TARGET
 
-    def compiled(instead: Plans | None, whole: Whole, binding: bool) -> Compiled:
+    def compiled(instead: Plans | None, whole: Whole, binding: bool) -> ProgramKernels:
         known = None if instead is None else base
         recorder = Recorder(chip, known, goal, instead or {}, binding, alternatives > 0, dict(whole.decided))
         plain = replace(asked, plans=recorder, cache="", without={*asked.without, *whole.without})
@@ -118,7 +118,7 @@ def tune(
                 report = _report_at(program, at)
         finally:
             forget(recorder)
-        return Compiled(program, report, recorder.kernels, names, recorder.decisions)
+        return ProgramKernels(program, report, recorder.kernels, names, recorder.decisions)
 
     how = Asked(oracle or SimulatorJudge(), verify, goal, front > 0, search, seed, evaluations)
     progress = progress or (lambda _: None)

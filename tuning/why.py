@@ -1,8 +1,8 @@
 """Why a plan of a kernel is better than another one: what differs between them, and which bottleneck went away.
 
 A launch by itself takes the time until its cores have begun, the time that its busiest pipe works, and the time in
-which that pipe waits: `Parts`, whose sum it is. Both plans are lowered and simulated. The part that fell by most is the
-bottleneck that went away; what holds the kernel now is what its report says binds it.
+which that pipe waits: `LaunchParts`, whose sum it is. Both plans are lowered and simulated. The part that fell by most
+is the bottleneck that went away; what holds the kernel now is what its report says binds it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..machine import Machine
 from ..passes.choose.launches import launches_of
 from ..passes.errors import PassError
 from ..support.sentences import counted
-from .alone import Question, fusion_of, lowered
+from .alone import LaunchQuestion, fusion_of, lowered
 from .kernel_search import BETTER, Outcome, Side
 
 LEAST = 5e-3
@@ -56,7 +56,7 @@ WORDS = {"inner": "inner loop", "lhs": "load of the left operand", "rhs": "load 
 
 
 @dataclass(frozen=True)
-class Parts:
+class LaunchParts:
     """A launch by itself, in microseconds. start: until its cores have begun; busiest: the pipe that works most, empty
     where none does, and work: how long it does; waiting: how long it does not, while the cores run. cores: how many
     begin; report: all figures of the kernel."""
@@ -74,7 +74,7 @@ class Parts:
         return self.start + self.work + self.waiting
 
 
-def parts_of_launch(question: Question) -> Parts:
+def parts_of_launch(question: LaunchQuestion) -> LaunchParts:
     """The parts of a launch. Raises PassError, VerifyException and SimulationError where it cannot run, or is not one
     launch."""
     module = lowered(question)
@@ -87,14 +87,14 @@ def parts_of_launch(question: Question) -> Parts:
     busiest = max(report.pipes, key=lambda pipe: report.pipes[pipe], default="")
     running = report.microseconds - report.launch_microseconds
     work = min(report.pipes.get(busiest, 0.0), running)
-    return Parts(report.launch_microseconds, busiest, work, running - work, report.cores, report)
+    return LaunchParts(report.launch_microseconds, busiest, work, running - work, report.cores, report)
 
 
 def explained(module: str, taken: str, target: str, outcome: Outcome) -> str:
     """Why the plans that were found of a kernel are better than the one that it had, or why it keeps that, by the
     simulator, in sentences. module, taken: the kernel and the schedule that it had, as text."""
     try:
-        before = parts_of_launch(Question(module, taken, target))
+        before = parts_of_launch(LaunchQuestion(module, taken, target))
     except UNABLE as error:
         return f"cannot be simulated by itself: {error}"
     better: dict[str, Side] = {}
@@ -106,7 +106,7 @@ def explained(module: str, taken: str, target: str, outcome: Outcome) -> str:
     found: list[str] = []
     for plan, side in better.items():
         try:
-            gone = what_went_away(before, parts_of_launch(Question(module, plan, target)), side)
+            gone = what_went_away(before, parts_of_launch(LaunchQuestion(module, plan, target)), side)
         except UNABLE as error:
             gone = f"cannot be simulated by itself: {error}"
         found.append(f"{_AS_STAGE * side.joined}{differences(module, taken, plan, target)}: {gone}")
@@ -188,7 +188,7 @@ def _shown(value: Any) -> str:
 # -- what went away ------------------------------------------------------------------------------------------
 
 
-def what_went_away(before: Parts, after: Parts, side: Side) -> str:
+def what_went_away(before: LaunchParts, after: LaunchParts, side: Side) -> str:
     """Which part fell by most, what grew for it, and what holds the kernel now."""
     start = {} if side.joined else {"start": before.start - after.start}
     fell = {**start, "work": before.work - after.work, "waiting": before.waiting - after.waiting}
@@ -210,16 +210,16 @@ def _grown(fell: dict[str, float], most: str) -> Iterator[str]:
             yield f"{names[part]} takes {-less:.2f} us more"
 
 
-def _less_start(before: Parts, after: Parts) -> str:
+def _less_start(before: LaunchParts, after: LaunchParts) -> str:
     less = before.start - after.start
     return f"starts {_cores(after)} instead of {before.cores}, {less:.2f} us less until they begin"
 
 
-def _cores(parts: Parts) -> str:
+def _cores(parts: LaunchParts) -> str:
     return counted(parts.cores, "core", "cores")
 
 
-def _less_work(before: Parts, after: Parts) -> str:
+def _less_work(before: LaunchParts, after: LaunchParts) -> str:
     pipe = before.busiest
     said = f"{pipe} was busy {before.work:.2f} us and is {after.report.pipes.get(pipe, 0.0):.2f}"
     if pipe in MOVED:
@@ -232,7 +232,7 @@ def _less_work(before: Parts, after: Parts) -> str:
     return said
 
 
-def _less_waiting(before: Parts, after: Parts) -> str:
+def _less_waiting(before: LaunchParts, after: LaunchParts) -> str:
     said = f"waits {after.waiting:.2f} us instead of {before.waiting:.2f}"
     pipes = before.report.pipes
     others = {p: us - after.report.pipes.get(p, 0.0) for p, us in pipes.items() if p != before.busiest}
@@ -245,7 +245,7 @@ def _less_waiting(before: Parts, after: Parts) -> str:
 _PARTS = {"start": _less_start, "work": _less_work, "waiting": _less_waiting}
 
 
-def held_by(parts: Parts, joined: bool = False) -> str:
+def held_by(parts: LaunchParts, joined: bool = False) -> str:
     """What holds a kernel: its start, a bandwidth, its busiest pipe, or waiting, whichever its report says. joined: as
     a stage of a launch of several, whose start does not count."""
     bound, pipe = parts.report.bound, parts.busiest

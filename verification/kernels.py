@@ -13,7 +13,7 @@ import numpy as np
 
 from ..backends.interpreter.launch import BoundTensor, LaunchBinding
 from ..backends.stepper.kernels import DeviceArray, ValueRun, arrays_of
-from ..backends.stepper.plan import KernelPlan
+from ..backends.stepper.plan import SteppedKernel
 from ..backends.stepper.tiles import TilePlan, run_kernel
 from ..dialects import tile
 from ..dialects.npu.structure import KernelOp
@@ -46,7 +46,7 @@ def run_npu_kernel(
 ) -> list[np.ndarray]:
     """What a launch leaves in the tensors that it writes. key: what makes kernels the same; addressed: whether buffers
     are at their addresses; passed: contents of the tensors that are not fresh. Raises VerifyException."""
-    plan = cache.get(("plan", key), lambda: KernelPlan(kernel, machine, {}, addressed, implied=True))
+    plan = cache.get(("plan", key), lambda: SteppedKernel(kernel, machine, {}, addressed, implied=True))
     contents = iter(passed)
 
     def of(t: BoundTensor) -> tuple[Sequence[int], np.dtype, Any, bool]:

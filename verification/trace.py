@@ -69,7 +69,7 @@ class WrongValue:
 
 
 @dataclass(frozen=True)
-class Made:
+class ValueOrigin:
     """How a value came about: result `index` of an op on `operands`, which have `tags`. own: what the op gives there,
     where the value of the level before went on instead; None where that is it."""
 
@@ -86,7 +86,7 @@ class Trace:
     findings."""
 
     values: dict[Key, Array] = field(default_factory=dict)
-    made: dict[Key, Made] = field(default_factory=dict)
+    made: dict[Key, ValueOrigin] = field(default_factory=dict)
     results: list[Any] = field(default_factory=list)
     result_bounds: list[Bound] = field(default_factory=list)
     launches: list[LaunchRun] = field(default_factory=list)

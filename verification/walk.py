@@ -33,7 +33,7 @@ from .functions import OpFunctions
 from .kernels import run_tile_kernel
 from .structure import Cache
 from .tolerance import roundoff, smallest
-from .trace import Key, Late, LaunchRun, Made, Pair, Path, Trace, WrongValue
+from .trace import Key, Late, LaunchRun, Pair, Path, Trace, ValueOrigin, WrongValue
 
 Env = dict[SSAValue, Pair]
 
@@ -128,7 +128,7 @@ class GraphWalk:
         key = (path, value.name_hint or "")
         self.trace.values[key] = x
         if not isinstance(op, (control.WhileOp, control.CaseOp, func.CallOp)):
-            self.trace.made[key] = Made(op, i, operands, [v.name_hint or "" for v in op.operands], own)
+            self.trace.made[key] = ValueOrigin(op, i, operands, [v.name_hint or "" for v in op.operands], own)
 
     def _settle(
         self, op: Operation, i: int, value: SSAValue, pair: Pair, path: Path, number: int | None

@@ -17,7 +17,7 @@ from ...modelfile.archive import ALIGNMENT, PAGE, Member, write_archive
 from ...modelfile.crc import changed_crc
 from ...modelfile.manifest import MANIFEST, EntryFacts, MemberFacts, digest_of
 from ...modelfile.signing import SIGNATURE, signed_manifest
-from ...modelfile.weights import CHUNK, LEAF, Tensor, leaf_of, root_of
+from ...modelfile.weights import CHUNK, LEAF, StoredTensor, leaf_of, root_of
 from ...support.files import FilePath
 from ...support.sentences import suggestion
 from ..arguments.signature import CompileError
@@ -101,11 +101,11 @@ def _constants(file: ModelFile) -> set[str]:
 
 def _new_tensors(
     path: str, values: Sequence[Mapping[str, Weight]], weights: Mapping[str, Any]
-) -> dict[str, tuple[str, Tensor]]:
+) -> dict[str, tuple[str, StoredTensor]]:
     """New values by the paths of weights, with their keys. path: of the file; values: what it has, of each function.
     Raises CompileError."""
     known = {label: [own[label] for own in values if label in own] for each in values for label in each}
-    found: dict[str, tuple[str, Tensor]] = {}
+    found: dict[str, tuple[str, StoredTensor]] = {}
     for label, value in weights.items():
         if label not in known:
             said = suggestion(label, known) or f"; it has {', '.join([*known][:8]) or 'none'}"

@@ -31,7 +31,7 @@ from ...modelfile.keys import Secret, check_secret
 from ...modelfile.manifest import MOST_MANIFEST, MOST_SEQUENCE, EntryFacts, Manifest, MemberFacts, digest_of
 from ...modelfile.sealing import sealed_members
 from ...modelfile.signing import signed_manifest
-from ...modelfile.weights import Tensor, root_of, shards_of
+from ...modelfile.weights import StoredTensor, root_of, shards_of
 from ...passes.pipeline import level_of
 from ...passes.templates import NoTemplate
 from ...support.files import FilePath
@@ -144,7 +144,7 @@ class _Writer:
         """Members that are texts, by the SHA-256 of these: equal ones are one."""
         self.names: set[str] = set()
         """What these members are called."""
-        self.tensors: dict[str, Tensor] = {}
+        self.tensors: dict[str, StoredTensor] = {}
         self.plans: dict[str, list[Entry]] = {}
         """Plans by the chips that they are for."""
         self.bound: set[str] = set()
@@ -295,14 +295,16 @@ class _Writer:
         return [*((member, MemberFacts(member.size, digest)) for digest, member in texts), *weights], places
 
 
-def tensor_of(dtype: str, shape: tuple[int, ...], view: memoryview) -> Tensor:
+def tensor_of(dtype: str, shape: tuple[int, ...], view: memoryview) -> StoredTensor:
     """Bytes of an array as a tensor: of bytes where safetensors does not have its type, or they are in another form."""
     kind = SAFETENSORS.get(dtype)
     whole = kind is not None and len(view) == numpy_dtype(dtype).itemsize * size(shape)
-    return Tensor(kind, shape, view) if kind and whole else Tensor("U8", (len(view),), view)
+    return StoredTensor(kind, shape, view) if kind and whole else StoredTensor("U8", (len(view),), view)
 
 
-def weight_members(tensors: Mapping[str, Tensor], first: int = 0) -> tuple[list[tuple[Member, MemberFacts]], Places]:
+def weight_members(
+    tensors: Mapping[str, StoredTensor], first: int = 0
+) -> tuple[list[tuple[Member, MemberFacts]], Places]:
     """Members of weights with their trees, what the manifest says of them, and the places of tensors, by their keys.
     first: the number of the first one."""
     found: list[tuple[Member, MemberFacts]] = []

@@ -53,7 +53,7 @@ _SHOWN = 8
 
 
 @dataclass(frozen=True)
-class Alternative:
+class SizedVariant:
     """A variant of a program (`tw.variants`) for given sizes: its guard, whether that holds, and its source."""
 
     name: str
@@ -91,7 +91,7 @@ class OpenSource:
     parameters: Parameters = field(default_factory=Parameters)
     whole: ForAllSizes | None = None
     structs: Callable[[Sizes], list[Any]] | None = None
-    alternatives: Callable[[Sizes], Sequence[Alternative]] | None = None
+    alternatives: Callable[[Sizes], Sequence[SizedVariant]] | None = None
     variants: tuple[Variant, ...] = ()
     dispatch: Dispatch | None = None
     undecided: str = ""
@@ -516,7 +516,7 @@ class DynamicProgram(Program):
             rows.append(PricedVariant(a.name, a.guard, a.holds, chosen, report, problem))
         return Choices(sizes, tuple(rows))
 
-    def _alternatives(self, sizes: Sizes) -> Sequence[Alternative]:
+    def _alternatives(self, sizes: Sizes) -> Sequence[SizedVariant]:
         if self._open.alternatives is None:
             raise CompileError(f"{self.name} is not made of variants: compile a tw.variants")
         found = self._open.alternatives(sizes)

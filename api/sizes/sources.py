@@ -47,7 +47,7 @@ from ..mains import main_inputs
 from ..sources import Source, as_compile_error, called, content_of, origin_of, stage_of, tw_text
 from .codes import OpenCode, StableHloCode, TwCode
 from .dispatched import chooses, source_of_dispatch
-from .dynamic import Alternative, OpenSource, Variant
+from .dynamic import OpenSource, SizedVariant, Variant
 from .probing import first_line, why_undecided
 from .relations import FEW_TRACES, MANY_TRACES, Relations, RelationSearch
 from .shapes import OpenShapes, Shape, exported_shapes, is_symbolic, structs_at
@@ -163,11 +163,11 @@ def _of_function(
             return source_at(call.fn, sizes)
         return source_at(made.functions[made.chosen(*jax.tree.unflatten(tree, structs(sizes)))], sizes)
 
-    def alternatives(sizes: Sizes) -> list[Alternative]:
+    def alternatives(sizes: Sizes) -> list[SizedVariant]:
         assert made is not None
         held, _ = made.holding(*jax.tree.unflatten(tree, structs(sizes)))
         rows = zip(made.names, made.guards, held, made.functions, strict=True)
-        return [Alternative(n, guard, bool(holds), source_at(fn, sizes)) for n, guard, holds, fn in rows]
+        return [SizedVariant(n, guard, bool(holds), source_at(fn, sizes)) for n, guard, holds, fn in rows]
 
     def fitting(fn: Any, sizes: Sizes) -> Source:
         assert made is not None

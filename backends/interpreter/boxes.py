@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array, lax
 
 from ..functions.scope import Offset, is_static_index, traced
-from .views import Axis, Plan, View, plan_view, realise
+from .views import Plan, View, ViewAxis, plan_view, realise
 
 LARGE = 1 << 13
 """So many elements take XLA longer to shift than to ask whether they must be."""
@@ -75,7 +75,7 @@ class DimensionSpan:
 
 
 def dimension_span(
-    axis: Axis, extent: int, offset: Offset, count: int, step: int, window: int, window_step: int
+    axis: ViewAxis, extent: int, offset: Offset, count: int, step: int, window: int, window_step: int
 ) -> DimensionSpan:
     """What a box takes of a view's dimension of size `extent`, in terms of the base."""
     ends = sorted((axis.start, axis.start + (extent - 1) * axis.step))

@@ -68,7 +68,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Axis:
+class ViewAxis:
     """Element i of a view's dimension is at `start + i * step` of dimension `dim` of the base."""
 
     dim: int
@@ -85,7 +85,7 @@ class Plan:
 
     base: tuple[int, ...]
     fixed: tuple[int, ...]
-    axes: tuple[Axis | None, ...]
+    axes: tuple[ViewAxis | None, ...]
     skip: int = 0
     pad: int = 0
 
@@ -115,7 +115,7 @@ def _plan_in(source: tuple[int, ...], view: View) -> Plan | None:
         position.append(rest // w)
         rest %= w
     free = [d for d, n in enumerate(source) if n > 1]
-    moved: dict[int, Axis] = {}
+    moved: dict[int, ViewAxis] = {}
     for distance, n, d in view.levels():
         for b in free:
             step, odd = divmod(distance, weights[b])
@@ -150,19 +150,19 @@ def _plan_by_strides(count: int, view: View) -> Plan | None:
     return None
 
 
-def _axis(dim: int, low: int, step: int, n: int, stride: int) -> Axis:
-    return Axis(dim, low, step) if stride > 0 else Axis(dim, low + (n - 1) * step, -step)
+def _axis(dim: int, low: int, step: int, n: int, stride: int) -> ViewAxis:
+    return ViewAxis(dim, low, step) if stride > 0 else ViewAxis(dim, low + (n - 1) * step, -step)
 
 
 def _with_units(
-    base: Sequence[int], fixed: Sequence[int], moved: dict[int, Axis], view: View, skip: int = 0, pad: int = 0
+    base: Sequence[int], fixed: Sequence[int], moved: dict[int, ViewAxis], view: View, skip: int = 0, pad: int = 0
 ) -> Plan:
     """Put a base dimension of size 1 for each view dimension of size 1 before the others."""
     units = view.shape.count(1)
-    axes: list[Axis | None] = []
+    axes: list[ViewAxis | None] = []
     for d, n in enumerate(view.shape):
         if n == 1:
-            axes.append(Axis(sum(a is not None and a.dim < units for a in axes), 0, 1))
+            axes.append(ViewAxis(sum(a is not None and a.dim < units for a in axes), 0, 1))
         elif d in moved:
             axes.append(replace(moved[d], dim=moved[d].dim + units))
         else:

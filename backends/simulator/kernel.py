@@ -20,7 +20,7 @@ from .block import Block
 from .core import BarrierWait, Core, Event
 from .errors import SimulationError
 from .nodes import Env
-from .pricing import HBM, L2_CACHE, Counts, Price, Tally
+from .pricing import HBM, L2_CACHE, Counts, InstructionPrices, Tally
 from .reuse import Reuse
 from .section import TimedSection
 
@@ -316,12 +316,12 @@ class TimedKernel:
         sums = (dict(each) for each in (lane_cycles, tile_bytes, products, lanes))
         return Totals(tuple(read), tuple(written), dict(macs), elements, full_cycles, *sums)
 
-    def _prices(self, missing: Sequence[float], blocks: int | None = None, beside: int = 0) -> list[Price]:
+    def _prices(self, missing: Sequence[float], blocks: int | None = None, beside: int = 0) -> list[InstructionPrices]:
         """What instructions cost while `blocks` of the grid (None: all that fit) run side by side, and `beside` cores
         of other launches."""
         blocks = self.blocks if blocks is None else blocks
         return [
-            Price(section, blocks * section.units, self.machine, missing, beside, runs, self.bypassing)
+            InstructionPrices(section, blocks * section.units, self.machine, missing, beside, runs, self.bypassing)
             for section, runs in zip(self.sections, self._runs_of_a_core, strict=True)
         ]
 
@@ -338,7 +338,7 @@ class TimedKernel:
         ]
 
     def _block(
-        self, point: Point, prices: Sequence[Price], record: int = 0, held: BarrierWait | None = None
+        self, point: Point, prices: Sequence[InstructionPrices], record: int = 0, held: BarrierWait | None = None
     ) -> list[Core]:
         cores = [
             Core(self.sections[i], env, prices[i].busy, prices[i].matrices if self.extrapolate else None)
@@ -386,7 +386,7 @@ class TimedKernel:
         self,
         missing: tuple[float, ...],
         at: int = 0,
-        cores: Callable[[Point, Sequence[Price]], Iterable[Core]] | None = None,
+        cores: Callable[[Point, Sequence[InstructionPrices]], Iterable[Core]] | None = None,
     ) -> int:
         """When the last queue of grid points is done while all cores work, in cycles; where `cores` is given, with
         these running the point number `at` of each."""
@@ -441,7 +441,7 @@ class TimedKernel:
             self._known_times[missing] = self._times(self._queues, self._prices(missing))
         return self._known_times[missing]
 
-    def _times(self, work: Iterable[Queue], prices: Sequence[Price]) -> dict[Key, int]:
+    def _times(self, work: Iterable[Queue], prices: Sequence[InstructionPrices]) -> dict[Key, int]:
         """Cycles of each class of grid points in some queues."""
         return {
             key: max((core.end for core in self._block(self._classes[key].point, prices)), default=0)
@@ -452,7 +452,7 @@ class TimedKernel:
         self,
         work: Counter[Queue],
         times: dict[Key, int],
-        prices: Sequence[Price],
+        prices: Sequence[InstructionPrices],
         missing: Sequence[float],
         beside: int = 0,
     ) -> int:
@@ -482,7 +482,7 @@ class TimedKernel:
         return math.ceil(now)
 
     def _busiest(
-        self, classes: Sequence[_Class], prices: Sequence[Price]
+        self, classes: Sequence[_Class], prices: Sequence[InstructionPrices]
     ) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
         """Busy and bandwidth-limited cycles by pipe, of the core of a block where that pipe is busiest."""
         pipes: dict[str, int] = {}

@@ -47,7 +47,7 @@ class Sharing:
         return waiting * self.missing, own_hit, missed, hit
 
 
-class Price:
+class InstructionPrices:
     """What each instruction costs where `cores` cores share the bandwidth of the chip, and `beside` more that run other
     kernels.
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from .device import Device
     from .launch import SteppedLaunch
     from .order import BlockOrder
-    from .plan import KernelPlan, PlannedSection
+    from .plan import PlannedSection, SteppedKernel
 
 
-class Core:
+class BlockCore:
     """A core of a block, as instructions see it. env: the values of its indices; order: what orders its instructions
     and those of the block's other cores; device, launch: what has device memory and the tensors of the kernel."""
 
@@ -31,7 +31,7 @@ class Core:
     launch: Any
 
     def __init__(
-        self, plan: KernelPlan, section: PlannedSection, memory: CoreMemory, point: Sequence[int], unit: int
+        self, plan: SteppedKernel, section: PlannedSection, memory: CoreMemory, point: Sequence[int], unit: int
     ) -> None:
         """point: its place in the grid."""
         self.section, self.memory, self.unit = section, memory, unit
@@ -78,7 +78,7 @@ class Core:
         raise NotImplementedError
 
 
-class SteppedCore(Core):
+class SteppedCore(BlockCore):
     """A core of which every access is checked. node: what it comes to next, or is at."""
 
     order: BlockOrder

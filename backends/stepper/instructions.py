@@ -21,8 +21,8 @@ from .reductions import scalar
 from .rules import RULES, Number, drained, ints_of
 
 if TYPE_CHECKING:
-    from .cores import Core
-    from .plan import KernelPlan
+    from .cores import BlockCore
+    from .plan import SteppedKernel
     from .values import PlannedKernel
 
 Part = tuple[int, Sequence[int], Sequence[int], tuple[slice, ...] | None]
@@ -92,7 +92,7 @@ class Work(IssuedNode):
     __slots__ = ("reads", "rows", "scratch", "sums", "writes")
 
     def __init__(
-        self, op: NpuOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
+        self, op: NpuOp, queue: int, plan: SteppedKernel, places: Mapping[SSAValue, BufferPlace]
     ) -> None:
         super().__init__(op, queue)
         self.rows: tuple[Row, ...] = plan.rows(op)
@@ -102,7 +102,7 @@ class Work(IssuedNode):
         flagged = op.flagged_sums()
         self.sums = None if flagged is None else places[flagged]
 
-    def accesses(self, core: Core) -> list[tuple[DeviceBox, Part, bool]]:
+    def accesses(self, core: BlockCore) -> list[tuple[DeviceBox, Part, bool]]:
         """The boxes of device memory that it reads or, where the last is true, writes, on a core that comes to it."""
         return []
 
@@ -114,7 +114,7 @@ class OnChip(Work):
     __slots__ = ("compute", "fresh", "numbers", "remakes")
 
     def __init__(
-        self, op: NpuOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
+        self, op: NpuOp, queue: int, plan: SteppedKernel, places: Mapping[SSAValue, BufferPlace]
     ) -> None:
         super().__init__(op, queue, plan, places)
         self.compute, self.rows, self.remakes = plan.computing(op, RULES[type(op)])
@@ -122,7 +122,7 @@ class OnChip(Work):
         self.fresh = None if fresh is None else (fresh[0], list(op.reads()).index(fresh[1]))
         self.numbers = op.PIPE == ops.Pipe.S
 
-    def run(self, core: Core) -> None:
+    def run(self, core: BlockCore) -> None:
         at, env = evaluated(self.rows, core.env), core.env
         unused = self.fresh[1] if self.fresh is not None and at[self.fresh[0]] == 0 else -1
         mark = core.begin(self)
@@ -157,7 +157,7 @@ class LoadBox(Work):
     __slots__ = ("box", "fill", "whole")
 
     def __init__(
-        self, op: ops.LoadOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
+        self, op: ops.LoadOp, queue: int, plan: SteppedKernel, places: Mapping[SSAValue, BufferPlace]
     ) -> None:
         super().__init__(op, queue, plan, places)
         sizes, steps = box_of(op, plan.number)
@@ -165,10 +165,10 @@ class LoadBox(Work):
         self.fill = scalar(fill_value(op.properties.get("fill")), self.box.dtype)
         self.whole = tuple(sizes)
 
-    def accesses(self, core: Core) -> list[tuple[DeviceBox, Part, bool]]:
+    def accesses(self, core: BlockCore) -> list[tuple[DeviceBox, Part, bool]]:
         return [(self.box, self.box.part(evaluated(self.rows, core.env)), False)]
 
-    def run(self, core: Core) -> None:
+    def run(self, core: BlockCore) -> None:
         box = self.box
         part = box.part(evaluated(self.rows, core.env))
         mark = core.begin(self)
@@ -191,7 +191,7 @@ class StoreBox(Work):
     __slots__ = ("box", "drain", "kind", "plain", "whole")
 
     def __init__(
-        self, op: ops.StoreOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
+        self, op: ops.StoreOp, queue: int, plan: SteppedKernel, places: Mapping[SSAValue, BufferPlace]
     ) -> None:
         super().__init__(op, queue, plan, places)
         sizes, steps = box_of(op, plan.number)
@@ -202,11 +202,11 @@ class StoreBox(Work):
         same = self.reads[0].buffer.dtype == self.box.dtype
         self.plain = same and len(self.reads) == 1 and not {"relu", "factor"} & op.properties.keys()
 
-    def accesses(self, core: Core) -> list[tuple[DeviceBox, Part, bool]]:
+    def accesses(self, core: BlockCore) -> list[tuple[DeviceBox, Part, bool]]:
         part = self.box.part(evaluated(self.rows, core.env))
         return [*([(self.box, part, False)] if self.kind else []), (self.box, part, True)]
 
-    def run(self, core: Core) -> None:
+    def run(self, core: BlockCore) -> None:
         part = self.box.part(evaluated(self.rows, core.env))
         mark = core.begin(self)
         if self.sums is not None:
@@ -260,14 +260,14 @@ class Gather(Work):
     __slots__ = ("box", "gathered")
 
     def __init__(
-        self, op: ops.LoadIndirectOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
+        self, op: ops.LoadIndirectOp, queue: int, plan: SteppedKernel, places: Mapping[SSAValue, BufferPlace]
     ) -> None:
         super().__init__(op, queue, plan, places)
         sizes = tuple(map(plan.number, to_ints(op.sizes)))
         self.box = DeviceBox.of(op.source, plan, sizes, (1,) * len(sizes))
         self.gathered = GatheredRows.of(self.box)
 
-    def positions(self, core: Core) -> np.ndarray:
+    def positions(self, core: BlockCore) -> np.ndarray:
         """The places of all elements in the tensor, counted in elements."""
         index = self.reads[0]
         first = core.memory.views[index.buffer.number][index.slot(core.env)]
@@ -275,7 +275,7 @@ class Gather(Work):
         length = core.launch.tensors[self.box.tensor].bytes // self.box.dtype.itemsize
         return self.gathered.positions(first, length)
 
-    def run(self, core: Core) -> None:
+    def run(self, core: BlockCore) -> None:
         mark = core.begin(self)
         index, place = self.reads[0], self.writes[0]
         slot = index.slot(core.env)
@@ -294,7 +294,7 @@ class LoadNumber(LoadBox):
 
     __slots__ = ()
 
-    def run(self, core: Core) -> None:
+    def run(self, core: BlockCore) -> None:
         super().run(core)
         core.order.scalar(core, self)
 
@@ -305,17 +305,17 @@ class Index(Work):
     __slots__ = ("high", "index", "low")
 
     def __init__(
-        self, op: ops.IndexOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
+        self, op: ops.IndexOp, queue: int, plan: SteppedKernel, places: Mapping[SSAValue, BufferPlace]
     ) -> None:
         super().__init__(op, queue, plan, places)
         self.low, self.high = plan.number(integer(op.low)), plan.number(integer(op.high))
         self.index = plan.index(op.result)
 
-    def found(self, core: Core) -> int:
+    def found(self, core: BlockCore) -> int:
         """The integer, and notes that it is read."""
         raise NotImplementedError
 
-    def run(self, core: Core) -> None:
+    def run(self, core: BlockCore) -> None:
         core.env[self.index] = max(self.low, min(self.found(core), self.high))
         core.order.scalar(core, self)
 
@@ -325,7 +325,7 @@ class NumberIndex(Index):
 
     __slots__ = ()
 
-    def found(self, core: Core) -> int:
+    def found(self, core: BlockCore) -> int:
         mark, place = core.begin(self), self.reads[0]
         slot = place.slot(core.env)
         core.read(place, slot, mark)
@@ -338,16 +338,16 @@ class Scalar(Index):
     __slots__ = ("box",)
 
     def __init__(
-        self, op: ops.LoadScalarOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]
+        self, op: ops.LoadScalarOp, queue: int, plan: SteppedKernel, places: Mapping[SSAValue, BufferPlace]
     ) -> None:
         super().__init__(op, queue, plan, places)
         ones = (1,) * len(self.rows)
         self.box = DeviceBox.of(op.source, plan, ones, ones)
 
-    def accesses(self, core: Core) -> list[tuple[DeviceBox, Part, bool]]:
+    def accesses(self, core: BlockCore) -> list[tuple[DeviceBox, Part, bool]]:
         return [(self.box, self.box.part(evaluated(self.rows, core.env)), False)]
 
-    def found(self, core: Core) -> int:
+    def found(self, core: BlockCore) -> int:
         part, mark = self.box.part(evaluated(self.rows, core.env)), core.begin(self)
         value = core.load(self.box, part, mark)
         return int(value.reshape(())) if value.size else 0
@@ -359,7 +359,7 @@ def box_of(op: FormattedOp, number: Number) -> tuple[tuple[int, ...], tuple[int,
     return sizes, ints_of(op, "steps", number, (1,) * len(sizes))
 
 
-def instruction(op: NpuOp, queue: int, plan: KernelPlan, places: Mapping[SSAValue, BufferPlace]) -> Work:
+def instruction(op: NpuOp, queue: int, plan: SteppedKernel, places: Mapping[SSAValue, BufferPlace]) -> Work:
     """The node of an instruction."""
     for kinds, made in _KINDS:
         if isinstance(op, kinds):

@@ -19,12 +19,12 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialects.base import describe
 from ...support.collector import collector_paused
 from . import numbers
-from .cores import Core
+from .cores import BlockCore
 from .errors import OutOfBounds, StepFault, fault
 from .instructions import DeviceBox, Part
 from .nodes import Barrier, Cross, Flag, IssuedNode, Loop, PipeBarrier
 from .places import UNTOUCHED, BufferPlace, CoreMemory
-from .plan import KernelPlan, PlannedSection
+from .plan import PlannedSection, SteppedKernel
 
 BLANK = 0xFF
 """What every byte on chip holds before a block of cores begins: no number in any type of floats."""
@@ -106,7 +106,7 @@ class _Order:
         pass
 
 
-class KernelCore(Core):
+class KernelCore(BlockCore):
     """A core of a block. device: the run, which knows whether denormal numbers may be there."""
 
     def __init__(
@@ -177,7 +177,7 @@ class ValueRun:
     """A launch of a kernel. tensors: of its arguments; denormals: whether numbers may be there that XLA takes for
     zeros."""
 
-    plan: KernelPlan
+    plan: SteppedKernel
     tensors: Sequence[DeviceArray]
     denormals: bool = field(default=False, init=False)
 

@@ -19,7 +19,7 @@ from .device import Device, Region, Tensor
 from .errors import Race, fault
 from .marks import Mark
 from .order import BlockOrder
-from .plan import KernelPlan
+from .plan import SteppedKernel
 
 if TYPE_CHECKING:
     from .session import StepRun
@@ -45,7 +45,7 @@ class SteppedLaunch:
         self,
         session: StepRun,
         op: LaunchOp,
-        plan: KernelPlan,
+        plan: SteppedKernel,
         tensors: Sequence[Tensor],
         stage: BarrierStage,
         alone: bool,

@@ -11,7 +11,7 @@ from ...dialects import npu as ops
 from .places import Row
 
 if TYPE_CHECKING:
-    from .cores import Core
+    from .cores import BlockCore
 
 
 class IssuedNode:
@@ -23,7 +23,7 @@ class IssuedNode:
     def __init__(self, op: Operation, queue: int) -> None:
         self.op, self.queue, self.unordered = op, queue, True
 
-    def run(self, core: Core) -> None:
+    def run(self, core: BlockCore) -> None:
         """Does what there is to do, on a core. Raises StepFault."""
         raise NotImplementedError
 
@@ -54,7 +54,7 @@ class Flag(IssuedNode):
             constant += env[index] * coefficient
         return self.event + constant % self.slots
 
-    def run(self, core: Core) -> None:
+    def run(self, core: BlockCore) -> None:
         (core.order.set_flag if self.sets else core.order.wait_flag)(core, self)
 
 
@@ -67,7 +67,7 @@ class Cross(IssuedNode):
         super().__init__(op, queue)
         self.sets, self.event = sets, event
 
-    def run(self, core: Core) -> None:
+    def run(self, core: BlockCore) -> None:
         (core.order.set_cross if self.sets else core.order.wait_cross)(core, self)
 
 
@@ -76,7 +76,7 @@ class Barrier(IssuedNode):
 
     __slots__ = ()
 
-    def run(self, core: Core) -> None:
+    def run(self, core: BlockCore) -> None:
         core.order.barrier(core, self)
 
 
@@ -85,7 +85,7 @@ class PipeBarrier(IssuedNode):
 
     __slots__ = ()
 
-    def run(self, core: Core) -> None:
+    def run(self, core: BlockCore) -> None:
         core.order.pipe_barrier(core, self)
 
 

@@ -48,7 +48,7 @@ class PlannedSection:
         return self.pipes.index(pipe)
 
 
-class KernelPlan(PlannedKernel):
+class SteppedKernel(PlannedKernel):
     """A kernel at given sizes, for all its launches."""
 
     def __init__(
@@ -107,7 +107,7 @@ class KernelPlan(PlannedKernel):
 class _Builder:
     """Fills a section with nodes."""
 
-    def __init__(self, plan: KernelPlan, section: PlannedSection, signals: Signals) -> None:
+    def __init__(self, plan: SteppedKernel, section: PlannedSection, signals: Signals) -> None:
         """signals: what ops wait for and raise though no op says so."""
         self.plan, self.section, self.signals = plan, section, signals
         self.places: dict[SSAValue, BufferPlace] = {}

@@ -23,7 +23,7 @@ from ...dialects.open_sizes import value_at
 from ...dialects.sizes import Sizes
 from ...machine import Machine
 from .host import Functions
-from .plan import KernelPlan
+from .plan import SteppedKernel
 from .session import StepRun
 
 NO_SIZES: Sizes = {}
@@ -68,7 +68,7 @@ class StepProgram:
                     self.is_parallel = True
         if any(n % self.granule for n in self._addresses.values() if type(n) is int):
             self.granule = 1
-        self._plans: dict[tuple[structure.KernelOp, tuple[tuple[str, int], ...]], KernelPlan] = {}
+        self._plans: dict[tuple[structure.KernelOp, tuple[tuple[str, int], ...]], SteppedKernel] = {}
 
     def _values(self) -> Iterator[SSAValue]:
         for op in (*self.functions.functions.values(), *self.functions.kernels.values()):
@@ -86,12 +86,12 @@ class StepProgram:
         """The bytes of device memory that the plan takes."""
         return value_at(self._size, sizes)
 
-    def plan(self, kernel: structure.KernelOp, sizes: Sizes) -> KernelPlan:
+    def plan(self, kernel: structure.KernelOp, sizes: Sizes) -> SteppedKernel:
         """A kernel at given sizes, ready to run."""
         key = kernel, tuple(sorted(sizes.items()))
         found = self._plans.get(key)
         if found is None:
-            found = self._plans[key] = KernelPlan(kernel, self.machine, sizes)
+            found = self._plans[key] = SteppedKernel(kernel, self.machine, sizes)
             if len(self._plans) > PLANS_KEPT:
                 del self._plans[next(iter(self._plans))]
         return found

@@ -24,7 +24,7 @@ from .host import HostRun
 from .launch import BarrierStage, SteppedLaunch
 from .marks import Mark
 from .places import CoreMemory
-from .plan import KernelPlan, PlannedSection
+from .plan import PlannedSection, SteppedKernel
 
 if TYPE_CHECKING:
     from .program import StepProgram
@@ -150,7 +150,7 @@ class StepRun:
         if not self.device.denormals and x.size:
             self.device.denormals = numbers.has_denormals(x)
 
-    def memory(self, plan: KernelPlan, section: PlannedSection, unit: int) -> CoreMemory:
+    def memory(self, plan: SteppedKernel, section: PlannedSection, unit: int) -> CoreMemory:
         """The memory of a core as if nobody had touched it. Blocks run one after the other, and use it again."""
         key = section, unit
         found = self._memories.get(key)

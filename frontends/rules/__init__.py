@@ -5,7 +5,7 @@ A custom call has the name `stablehlo.custom_call @target`.
 
 from collections.abc import Collection
 
-from ...support.plugins import Entry, entries
+from ...support.plugins import PluginEntry, entries
 from ..walk import Rule
 from . import (
     bounded,
@@ -26,7 +26,7 @@ from . import (
 def _of_plugins(taken: Collection[str]) -> dict[str, Rule]:
     """The rules of plugins, each loaded when it is first used."""
 
-    def lazy(entry: Entry) -> Rule:
+    def lazy(entry: PluginEntry) -> Rule:
         loaded: list[Rule] = []
 
         def rule(*arguments):

@@ -92,7 +92,7 @@ class Expressions(Builder):
             case syntax.ListOf():
                 items = [self.expr(i, scope) for i in node.items]
                 return POISON if any(isinstance(i, Poison) for i in items) else items
-            case syntax.Member():
+            case syntax.MemberName():
                 return self.member(node, scope)
             case syntax.CallExpr():
                 return self.call(node, scope)
@@ -254,12 +254,12 @@ class Expressions(Builder):
             case _:
                 return self.fail(node.span, f"`{item.id.id}` is a function", help="call it")
 
-    def member(self, node: syntax.Member, scope: BlockNames) -> Any:
+    def member(self, node: syntax.MemberName, scope: BlockNames) -> Any:
         """The value of a name of an imported file."""
         found = self.imported(node, scope)
         return POISON if found is None else self.item(*found, node)
 
-    def no_file(self, node: syntax.Member, scope: BlockNames) -> None:
+    def no_file(self, node: syntax.MemberName, scope: BlockNames) -> None:
         """Says what stands before a point where it is no file."""
         name, of = node.id.id, node.module.id
         item, found = self.module.items.get(of), scope.find(of)
@@ -277,7 +277,7 @@ class Expressions(Builder):
             help = help or f'write `import "{of}.tw" as {of}` at the top'
             self.fail(node.module.span, f"no file is imported as `{of}`", help=help)
 
-    def imported(self, node: syntax.Member, scope: BlockNames) -> tuple[Module, syntax.Item] | None:
+    def imported(self, node: syntax.MemberName, scope: BlockNames) -> tuple[Module, syntax.Item] | None:
         """What `file.name` is; None after an error."""
         name, of = node.id.id, node.module.id
         module = self.module.imports.get(of)
@@ -415,7 +415,7 @@ class Expressions(Builder):
     ) -> LibraryFunction | tuple[Module, syntax.FunctionItem] | None:
         """What a call calls; None after an error."""
         callee = node.callee
-        if isinstance(callee, syntax.Member):
+        if isinstance(callee, syntax.MemberName):
             if callee.module.id == "graph":
                 name = callee.id.id
                 if name in graph_functions():

@@ -389,7 +389,7 @@ class _Build(Transformer):
         return _name(c[0])
 
     def member(self, c: Children) -> SyntaxNode:
-        return syntax.Member(_span(c), _name(c[0]), _name(c[2]))
+        return syntax.MemberName(_span(c), _name(c[0]), _name(c[2]))
 
     def number(self, c: Children) -> SyntaxNode:
         text = str(c[0]).replace("_", "")

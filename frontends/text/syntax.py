@@ -24,7 +24,7 @@ class Name(SyntaxNode):
 
 
 @dataclass(slots=True, eq=False)
-class Member(SyntaxNode):
+class MemberName(SyntaxNode):
     """`layers.linear`: a name of an imported file."""
 
     module: Name
@@ -83,7 +83,7 @@ class Keyword(SyntaxNode):
 
 @dataclass(slots=True, eq=False)
 class CallExpr(SyntaxNode):
-    callee: Name | Member
+    callee: Name | MemberName
     args: tuple[Expr, ...]
     keywords: tuple[Keyword, ...]
 
@@ -113,7 +113,7 @@ class IndexExpr(SyntaxNode):
     items: tuple[IndexItem, ...]
 
 
-Expr = Name | Member | LiteralExpr | DType | ListOf | Unary | Binary | Convert | CallExpr | IndexExpr
+Expr = Name | MemberName | LiteralExpr | DType | ListOf | Unary | Binary | Convert | CallExpr | IndexExpr
 IndexItem = Expr | Slice | Ellipsis | NewAxis
 
 

@@ -86,7 +86,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedOffer:
     """The offer of an alternative, and what is known of it. proposal: what was judged; None where it was an equal one
     before."""
 
@@ -169,10 +169,10 @@ class Rewrites(ABC):
             return None
         return self._attempted(fusion, partial(self.offer, fusion, position), None)
 
-    def judged(self, fusion: FusionOp, offer: Offer) -> Judged | None:
+    def judged(self, fusion: FusionOp, offer: Offer) -> JudgedOffer | None:
         """What is known of its offer for a fusion; None where making what it offers fails."""
         if offer.obstacle:
-            return Judged(self, offer, Verdict(False, offer.obstacle), None)
+            return JudgedOffer(self, offer, Verdict(False, offer.obstacle), None)
         verdict, proposal = self.known.find(offer.key, offer.details), None
         if verdict is None:
             proposal = self._attempted(fusion, offer.make, None)
@@ -181,7 +181,7 @@ class Rewrites(ABC):
             failed = Verdict(False, "judging it failed")
             found = self._attempted(fusion, partial(self.judge, offer, proposal), failed)
             verdict = self.known.keep(offer.key, offer.details, found)
-        return Judged(self, offer, self._decided(offer, verdict), proposal)
+        return JudgedOffer(self, offer, self._decided(offer, verdict), proposal)
 
     def _decided(self, offer: Offer, verdict: Verdict) -> Verdict:
         """The verdict on an offer, or the other one where that is known to be better for a program."""

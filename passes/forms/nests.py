@@ -17,7 +17,7 @@ Product = ContractOp | ConvOp
 
 
 @dataclass(frozen=True)
-class Nest:
+class ProductNest:
     """The loops of a matrix product or convolution. Axes: the output's dimensions first (a grouped convolution splits
     its feature dimension into group and feature), then the contracted ones.
 
@@ -32,7 +32,7 @@ class Nest:
     out: list[dict[int, int]]
 
 
-def nest_of_contract(op: ContractOp) -> Nest:
+def nest_of_contract(op: ContractOp) -> ProductNest:
     """Batch, lhs free, rhs free and contracted dimensions."""
     lhs, rhs = shape_of(op.lhs), shape_of(op.rhs)
     m_dims, n_dims = op.free_dims()
@@ -47,7 +47,7 @@ def nest_of_contract(op: ContractOp) -> Nest:
     extents = [*shape_of(op.result), *(lhs[d] for d in lhs_k)]
     at_lhs = dict(zip([*lhs_batch, *m_dims, *lhs_k], [*batch, *m, *k], strict=True))
     at_rhs = dict(zip([*rhs_batch, *n_dims, *rhs_k], [*batch, *n, *k], strict=True))
-    return Nest(
+    return ProductNest(
         roles,
         extents,
         [Expr.of(at_lhs[d]) for d in range(len(lhs))],
@@ -56,7 +56,7 @@ def nest_of_contract(op: ContractOp) -> Nest:
     )
 
 
-def nest_of_conv(op: ConvOp) -> Nest:
+def nest_of_conv(op: ConvOp) -> ProductNest:
     """Output positions are rows; window positions and input features are summed over."""
     rhs, out = shape_of(op.rhs), shape_of(op.result)
     ll, rl, ol = to_ints(op.lhs_layout), to_ints(op.rhs_layout), to_ints(op.out_layout)
@@ -88,9 +88,9 @@ def nest_of_conv(op: ConvOp) -> Nest:
     out_axes = [{d: 1} for d in range(rank)]
     if groups > 1:
         out_axes[ol[1]] = {ol[1]: 1, group_axis: features}
-    return Nest(roles, extents, lhs_index, rhs_index, out_axes)
+    return ProductNest(roles, extents, lhs_index, rhs_index, out_axes)
 
 
-def nest_of(op: Product) -> Nest:
+def nest_of(op: Product) -> ProductNest:
     """The loops of a product."""
     return nest_of_contract(op) if isinstance(op, ContractOp) else nest_of_conv(op)

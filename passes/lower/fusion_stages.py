@@ -22,14 +22,14 @@ from ...kernels.stage import (
     Extract,
     Fill,
     Iota,
-    LoadBox,
+    KernelStage,
     Reduce,
     Ref,
     Round,
     Spacing,
     Spread,
-    Stage,
-    StoreBox,
+    StageLoadBox,
+    StageStoreBox,
     Unpack,
 )
 from ...machine import Machine
@@ -93,7 +93,7 @@ class FusionStages(FusionAxes):
         """Elements along an axis of what is stored."""
         return self.extents[axis]
 
-    def _stage(self, step: Stage) -> Ref:
+    def _stage(self, step: KernelStage) -> Ref:
         step.location = self.location
         self.stages.append(step)
         return (len(self.stages) - 1, 0)
@@ -101,7 +101,7 @@ class FusionStages(FusionAxes):
     def _fill(self, value: float | int, element: Attribute) -> Ref:
         key = ("fill", exactly(value), element)
         if key not in self.loads:
-            self.loads[key] = self._stage(Stage(Fill(value), [element], frozenset()))
+            self.loads[key] = self._stage(KernelStage(Fill(value), [element], frozenset()))
         return self.loads[key]
 
     def _iota(self, load: Load, element: Attribute) -> Ref:
@@ -119,7 +119,7 @@ class FusionStages(FusionAxes):
         total: Ref | None = None
         for position, (axis, coefficient) in enumerate(terms):
             op = Iota(axis, coefficient, index.constant if position == 0 else 0)
-            part = self._stage(Stage(op, [element], frozenset({axis})))
+            part = self._stage(KernelStage(op, [element], frozenset({axis})))
             total = part if total is None else self._apply("add", [total, part], element)
         assert total is not None
         self.loads[key] = total
@@ -151,8 +151,8 @@ class FusionStages(FusionAxes):
         if spacing is not None:
             self.loads[key] = self._picked(dims, load, element, number_in, spacing)
             return self.loads[key]
-        op = LoadBox(number_in, tuple(dims), load.offset, load.fill)
-        self.loads[key] = self._stage(Stage(op, [element], op.moves))
+        op = StageLoadBox(number_in, tuple(dims), load.offset, load.fill)
+        self.loads[key] = self._stage(KernelStage(op, [element], op.moves))
         return self.loads[key]
 
     def _spacing(self, dims: Sequence[BoxDim], load: Load, element: Attribute) -> Spacing | None:
@@ -180,10 +180,10 @@ class FusionStages(FusionAxes):
         """Loads all elements between those that are taken, and picks these on chip."""
         length = spacing.length(dims[-1].extent)
         run = BoxDim(length, 1, spacing.axis)
-        op = LoadBox(source, (*dims[:-1], run), load.offset - (length - 1 if spacing.step < 0 else 0))
-        brought = self._stage(Stage(op, [element], op.moves, spacing=spacing))
+        op = StageLoadBox(source, (*dims[:-1], run), load.offset - (length - 1 if spacing.step < 0 else 0))
+        brought = self._stage(KernelStage(op, [element], op.moves, spacing=spacing))
         pick = Extract(((spacing.axis, 0, spacing.step),), picks=True)
-        return self._stage(Stage(pick, [element], op.moves, [brought]))
+        return self._stage(KernelStage(pick, [element], op.moves, [brought]))
 
     def _value(self, value: SSAValue, axes: Sequence[int | None]) -> Ref:
         """The step that gives `value` with these axes."""
@@ -208,7 +208,7 @@ class FusionStages(FusionAxes):
             return ref
         if (ref, taken) not in self.casts:
             axes = self._span(ref).difference(places)
-            self.casts[ref, taken] = self._stage(Stage(Extract(taken), [self._element(ref)], axes, [ref]))
+            self.casts[ref, taken] = self._stage(KernelStage(Extract(taken), [self._element(ref)], axes, [ref]))
         return self.casts[ref, taken]
 
     def _span(self, ref: Ref) -> frozenset[int]:
@@ -236,7 +236,7 @@ class FusionStages(FusionAxes):
 
     def _materialise(self, ref: Ref, axes: frozenset[int]) -> Ref:
         """A value repeated over real lanes along `axes`."""
-        return self._stage(Stage(Spread(), [self._element(ref)], axes, [ref]))
+        return self._stage(KernelStage(Spread(), [self._element(ref)], axes, [ref]))
 
     def _spanning(self, ref: Ref, axes: frozenset[int]) -> Ref:
         """A value with a number for each place along `axes`."""
@@ -248,7 +248,7 @@ class FusionStages(FusionAxes):
     ) -> Ref:
         """An elementwise step over the union of its operands' axes."""
         span = frozenset().union(*(self._span(r) for r in operands)) if axes is None else axes
-        return self._stage(Stage(Apply(function), [element], span, self._lanes(operands, span)))
+        return self._stage(KernelStage(Apply(function), [element], span, self._lanes(operands, span)))
 
     def _lanes(self, operands: Sequence[Ref], span: frozenset[int]) -> list[Ref]:
         """The operands of an elementwise step over `span`, each repeated over its lanes."""
@@ -301,7 +301,7 @@ class FusionStages(FusionAxes):
 
     def _round(self, ref: Ref, mode: str, element: Attribute) -> Ref:
         """A conversion that rounds by a rule."""
-        return self._stage(Stage(Round(mode), [element], self._span(ref), [ref]))
+        return self._stage(KernelStage(Round(mode), [element], self._span(ref), [ref]))
 
     def _reduce(self, op: ReduceOp) -> None:
         axes = self._axes_of(op)
@@ -321,7 +321,7 @@ class FusionStages(FusionAxes):
             return
 
         reduction = Reduce(kind, tuple((a, self.extents[a]) for a in sorted(dims)))
-        ref = self._stage(Stage(reduction, [native], span, [source]))
+        ref = self._stage(KernelStage(reduction, [native], span, [source]))
         self.made[op.result] = self._cast(ref, out)
 
     def _arg_reduce(self, op: ArgReduceOp) -> None:
@@ -340,7 +340,7 @@ class FusionStages(FusionAxes):
         (dim,) = dims
         span = self._span(source) - dims
         reduction = ArgReduce(text(op.kind), dim, self.extents[dim])
-        number_of, _ = self._stage(Stage(reduction, [native, index], span, [source]))
+        number_of, _ = self._stage(KernelStage(reduction, [native, index], span, [source]))
         self.made[op.value] = self._cast((number_of, 0), out)
         self.made[op.index] = (number_of, 1)
 
@@ -356,8 +356,8 @@ class FusionStages(FusionAxes):
             BoxDim(self.extents[a] // 2, 1, a) if a == paired else BoxDim(self.extents[a], strides[a] // 2, a)
             for a in dims
         )
-        pairs = self._stage(Stage(LoadBox(source, tuple(box)), [PAIR], axes, spacing=spacing))
-        self.made[op.result] = self._stage(Stage(Unpack(), [f16], axes, [pairs]))
+        pairs = self._stage(KernelStage(StageLoadBox(source, tuple(box)), [PAIR], axes, spacing=spacing))
+        self.made[op.result] = self._stage(KernelStage(Unpack(), [f16], axes, [pairs]))
 
     def _store(self, part: StoredPart) -> None:
         value = part.value
@@ -370,7 +370,7 @@ class FusionStages(FusionAxes):
             ref = self._materialise(ref, axes)
         place, offset = self._place_of(part)
         box = (*place, *(BoxDim(self._stored_extent(a), by_axis[a], a) for a in sorted(by_axis)))
-        self._stage(Stage(StoreBox(part.output, box, self._element(ref), offset), [], axes, [ref]))
+        self._stage(KernelStage(StageStoreBox(part.output, box, self._element(ref), offset), [], axes, [ref]))
 
     def _place_of(self, part: StoredPart) -> tuple[Sequence[BoxDim], int]:
         """The dimensions of what is stored along which a part has one place, and where the first element of that is."""

@@ -34,7 +34,7 @@ from ...kernels.emit import Emitter
 from ...kernels.graph import StageGraph
 from ...kernels.plan import KernelPlan
 from ...kernels.price import Price
-from ...kernels.stage import Ref, StoreBox
+from ...kernels.stage import Ref, StageStoreBox
 from ...machine import Machine
 from ..errors import NoKernel
 from ..npu.busy import work_microseconds
@@ -126,7 +126,7 @@ class RowStages(VectorKernel):
         """The axis of each result that is a row."""
         self.made_by: dict[int, list[int]] = {}
         """The stages of each result, with its tile last."""
-        stores = {i: s.op for i, s in enumerate(self.stages) if isinstance(s.op, StoreBox)}
+        stores = {i: s.op for i, s in enumerate(self.stages) if isinstance(s.op, StageStoreBox)}
         for at, op in stores.items():
             wide = [d for d in op.dims if d.extent != 1]
             whole = sum(other.output == op.output for other in stores.values()) == 1 and not op.offset

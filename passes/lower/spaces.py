@@ -20,7 +20,7 @@ from ...dialects.dtypes import size
 from ...dialects.graph import AttentionSchedule, RowAttentionSchedule
 from ...dialects.graph.schedules import Schedule
 from ...kernels.builder import divide_grid, shared_tiles
-from ...kernels.space import Box, Choice, Plans, PlanSpace
+from ...kernels.space import Box, PlanNumber, Plans, PlanSpace
 from ..errors import PassError
 
 if TYPE_CHECKING:
@@ -129,12 +129,12 @@ class HeadedSpace(DividedSpace, Generic[S]):
     """A space of plans whose cores share tiles as evenly as these can be. All numbers but that of cores are a plan's
     head: a schedule without a grid."""
 
-    def __init__(self, kernel: ScheduledKernel, name: str, choices: Sequence[Choice], most: int) -> None:
+    def __init__(self, kernel: ScheduledKernel, name: str, choices: Sequence[PlanNumber], most: int) -> None:
         """choices: all but that of cores, the last one; most: how many cores there are."""
         self.kernel, self.name = kernel, name
         self.cores = tuple(range(1, most + 1))
         last = max(c.level for c in choices) + 1
-        self.space = PlanSpace((*choices, Choice(CORES, self.cores, last)))
+        self.space = PlanSpace((*choices, PlanNumber(CORES, self.cores, last)))
         self.heads: dict[tuple[int, ...], S | None] = {}
         """Schedules without a grid, by the numbers of heads, as far as known."""
         self.used: dict[tuple[int, ...], np.ndarray] = {}
@@ -275,7 +275,7 @@ class ListedSpace(KernelSpace):
         """Raises PassError where the kernel has none."""
         self.kernel, self.name = kernel, name
         self.tried = list(dict.fromkeys(kernel.candidates(name)))
-        self.space = PlanSpace((Choice("schedule", tuple(range(len(self.tried)))),))
+        self.space = PlanSpace((PlanNumber("schedule", tuple(range(len(self.tried)))),))
 
     def schedule(self, plan: Sequence[int]) -> Schedule | None:
         return checked(self.kernel, self.name, self.tried[plan[0]])

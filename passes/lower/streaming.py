@@ -15,8 +15,8 @@ from ...dialects.elementwise import REDUCTION_FUNCTION
 from ...kernels.builder import exactly
 from ...kernels.graph import StageGraph
 from ...kernels.loops import AxisLoop, VectorWriter
-from ...kernels.nest import Along
-from ...kernels.stage import Apply, Fill, Iota, Mask, Ref, Stage
+from ...kernels.nest import AxisStep
+from ...kernels.stage import Apply, Fill, Iota, KernelStage, Mask, Ref
 from .schedule import reaches_over
 from .walks import RowWalk, RowWalks, neutral
 
@@ -106,7 +106,7 @@ class RowPieces:
         ]
 
     def _combined(
-        self, w: VectorWriter, stage: Stage, done: dict[Ref, Ref], masked: Masked, carried: list[Ref]
+        self, w: VectorWriter, stage: KernelStage, done: dict[Ref, Ref], masked: Masked, carried: list[Ref]
     ) -> list[Ref]:
         """What is `carried` of a reduction, with a piece."""
         kind, (source,) = stage.combines, stage.operands
@@ -133,7 +133,7 @@ class RowPieces:
         return [a for a in reduced if reaches_over(self.extents[a], w.tile[a])]
 
     def _combined_arg(
-        self, w: VectorWriter, kind: str, stage: Stage, parts: Sequence[Ref], carried: Sequence[Ref]
+        self, w: VectorWriter, kind: str, stage: KernelStage, parts: Sequence[Ref], carried: Sequence[Ref]
     ) -> list[Ref]:
         """The better of the best so far and a piece's best; the first index wins, NaN wins over numbers."""
         (value, index), (best, best_index), (axis,) = parts, carried, stage.reduces
@@ -167,7 +167,7 @@ class PeeledPieces(RowPieces):
             return
         carried = self._neutral(w, walk)
         self._loops(w, [AxisLoop(axis, whole)] if whole > 1 else [], walk, done, carried)
-        with w.turns(1, Along(axis, 0, whole * length)), w.tiled({axis: rest}):
+        with w.turns(1, AxisStep(axis, 0, whole * length)), w.tiled({axis: rest}):
             self._piece(w, walk, dict(done), carried)
         self._reduced(w, walk, carried, done)
 

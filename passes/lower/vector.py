@@ -18,7 +18,7 @@ from ...dialects.open_sizes import any_open, is_open
 from ...kernels.builder import divide_grid, gm_of, may_repeat
 from ...kernels.emit_nest import Frame, SectionNest, vector_frame, vector_section
 from ...kernels.loops import AxisLoop, LoopNest, VectorPlan, VectorWriter, vector_nest
-from ...kernels.stage import Stage, tile_bytes
+from ...kernels.stage import KernelStage, tile_bytes
 from ...kernels.vector_cost import VectorWork, copy_cycles
 from ...machine import Machine
 from ..errors import TooLarge
@@ -320,7 +320,7 @@ class VectorKernel(PlannedVector, WorkPriced):
                 cycles += (1 + again) * once
         return cycles
 
-    def _masked(self, step: Stage, tile: Sequence[int]) -> bool:
+    def _masked(self, step: KernelStage, tile: Sequence[int]) -> bool:
         """Whether the pieces that a step reduces are masked, as the last one reaches over the end of the rows."""
         return self.is_cut(tile) and any(reaches_over(self.extents[a], tile[a]) for a in step.reduces)
 

@@ -21,7 +21,7 @@ from ...dialects.graph import VectorSchedule
 from ...dialects.graph.schedules import Schedule
 from ...kernels.builder import divide_grid, shared_tiles
 from ...kernels.columns import launching_vectors
-from ...kernels.space import Box, Choice, Plans, PlanSpace, parts_of
+from ...kernels.space import Box, PlanNumber, Plans, PlanSpace, parts_of
 from ...kernels.vector_cost import copy_cycles
 from .spaces import CORES, DividedSpace, checked, nearest
 
@@ -54,8 +54,8 @@ class TileSpace(DividedSpace):
         """The axes in the order of the choices."""
         self.cores = tuple(range(1, self.machine.vector_cores + 1))
         last = len(extents) - 1
-        tiles = [Choice(f"tile_{a}", self.lengths(a, BLOCK if a == last else 1)) for a in self.order]
-        self.space = PlanSpace((*tiles, Choice(CORES, self.cores, 1)))
+        tiles = [PlanNumber(f"tile_{a}", self.lengths(a, BLOCK if a == last else 1)) for a in self.order]
+        self.space = PlanSpace((*tiles, PlanNumber(CORES, self.cores, 1)))
         self.cycles: dict[tuple[int, ...], float] = {}
         """Cycles of all pipes with a tile, as far as known."""
         self.shared: dict[tuple[int, ...], np.ndarray] = {}

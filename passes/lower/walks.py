@@ -15,7 +15,7 @@ from ...dialects.elementwise import identity
 from ...kernels.builder import exactly
 from ...kernels.graph import StageGraph
 from ...kernels.plan import StagePlace
-from ...kernels.stage import Ref, Stage, tile_bytes
+from ...kernels.stage import KernelStage, Ref, tile_bytes
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class RowWalk:
     behind: Sequence[int]
 
 
-def neutral(stage: Stage) -> float | int:
+def neutral(stage: KernelStage) -> float | int:
     """What changes nothing where a reduction combines it."""
     assert stage.combines is not None
     return identity(stage.combines, dtype_name(stage.elements[0]))
@@ -101,12 +101,12 @@ class RowWalks:
                 due[j] = min(due[j], at)
         return [self.stages.ordered(sorted(place)) for place in places]
 
-    def lanewise(self, stage: Stage) -> bool:
+    def lanewise(self, stage: KernelStage) -> bool:
         """Whether the pieces of a reduction are combined lane by lane, and lanes once behind the walk: a piece's own
         lanes take several times as long as to combine two pieces."""
         return self.lanes in stage.reduces and len(stage.elements) == 1
 
-    def carried_axes(self, stage: Stage) -> frozenset[int]:
+    def carried_axes(self, stage: KernelStage) -> frozenset[int]:
         """The axes of what goes from one piece to the next of a reduction: lanes are among them until the walk ends."""
         return stage.axes | stage.reduces if self.lanewise(stage) else stage.axes
 

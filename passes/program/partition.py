@@ -58,7 +58,7 @@ def partition(block: Block) -> None:
     strict.block(block)
     loose = Availability(loose=True)
     loose.block(block)
-    Choice(strict, loose).decide(block)
+    HostPartition(strict, loose).decide(block)
 
 
 def blocks_of(block: Block) -> Iterator[Block]:
@@ -152,7 +152,7 @@ class Availability:
                 self.values.add(result)
 
 
-class Choice:
+class HostPartition:
     """Decides what the host computes, carries and reads, then rewrites."""
 
     def __init__(self, strict: Availability, loose: Availability):

@@ -23,7 +23,7 @@ from ..forms.tensor_builder import RewriteBuilder
 
 
 @dataclass(frozen=True)
-class Prologue:
+class ElementwisePrologue:
     """The elementwise `ops` that make `value`, and the reshapes among them; none where another op makes it."""
 
     value: SSAValue
@@ -74,7 +74,7 @@ class Prologue:
         return made[self.value]
 
 
-def prologue_of(value: SSAValue, user: Operation) -> Prologue:
+def prologue_of(value: SSAValue, user: Operation) -> ElementwisePrologue:
     """The elementwise ops that make a value for `user` and other ops of its class alone. None where they are all that
     reads a product: then they are its epilogue, which stores no more than the product would."""
     found: set[Operation] = set()
@@ -88,9 +88,9 @@ def prologue_of(value: SSAValue, user: Operation) -> Prologue:
         if light or all(u in found or type(u) is type(user) for u in users):
             found.add(op)
             pending += op.operands
-    made = Prologue(value, frozenset(found))
+    made = ElementwisePrologue(value, frozenset(found))
     refused = any(_alone(leaf, made.ops) or _reshaped(leaf, value) for leaf in made.leaves())
-    return Prologue(value, frozenset()) if refused else made
+    return ElementwisePrologue(value, frozenset()) if refused else made
 
 
 def _reshaped(leaf: SSAValue, value: SSAValue) -> bool:

@@ -25,7 +25,7 @@ from ..lower.indexed.scatter import parts_of
 from ..lower.schedule import even_parts
 from ..patterns import GraphPattern
 from ..pins import Pins, Schedule
-from .prologues import Prologue, cuts_across, prologue_of
+from .prologues import ElementwisePrologue, cuts_across, prologue_of
 
 MANY_ELEMENTS = 1 << 15
 """So many elements take a core longer than a second launch."""
@@ -39,7 +39,7 @@ class RowCut:
     """How the reduced rows of a tensor are cut among cores: the dimensions `run`, as one, into equal `parts`, and what
     is left. prologue: what makes the tensor, which is made in parts as well."""
 
-    prologue: Prologue
+    prologue: ElementwisePrologue
     run: Sequence[int]
     parts: int
 

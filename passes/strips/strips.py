@@ -101,14 +101,14 @@ class Stripper:
                 for body in cut.apply(self.machine) if cut is not None else ():
                     self.block(body)
 
-    def choose(self, seed: ContractOp) -> Cut | None:
+    def choose(self, seed: ContractOp) -> StripCut | None:
         """How what follows from a product is cut; None where it is not worth it."""
         if size(shape_of(seed.result)) * itemsize(f32) <= self.most:
             return None
         cuts = [cut for group in groups_at(seed) if (cut := self.cut(group)) is not None]
         return min(cuts, key=lambda cut: (max(cut.results), cut.added * cut.count), default=None)
 
-    def cut(self, group: StripGroup) -> Cut | None:
+    def cut(self, group: StripGroup) -> StripCut | None:
         """How a group is cut; None where that saves little or moves too much."""
         widest, levels = group.widest(), sorted(set(group.levels.values()))
         results = {level: group.results(level) for level in levels}
@@ -120,7 +120,7 @@ class Stripper:
             return None
         most = widest // added if added else group.extent
         count = min(-(-widest // self.most), most, group.extent)
-        return Cut(group, results, count, added) if count > 1 else None
+        return StripCut(group, results, count, added) if count > 1 else None
 
 
 def accumulator(value: SSAValue) -> Attribute:
@@ -130,7 +130,7 @@ def accumulator(value: SSAValue) -> Attribute:
 
 
 @dataclass
-class Cut:
+class StripCut:
     """A group cut into strips. results: what it gives, by level; count: strips that are wanted; added: bytes of what is
     combined of all strips."""
 
@@ -172,7 +172,7 @@ class Cut:
 class _Loop:
     """Writes the strips of one level: a loop, and what its strips leave over behind it."""
 
-    def __init__(self, cut: Cut, level: int):
+    def __init__(self, cut: StripCut, level: int):
         self.cut, self.group = cut, cut.group
         self.results = cut.results[level]
         self.ops = needed(self.group, self.results)

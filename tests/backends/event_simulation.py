@@ -22,7 +22,7 @@ from tilewright.backends.simulator.nodes import (
     TimedInstruction,
     TimedNode,
 )
-from tilewright.backends.simulator.pricing import Price
+from tilewright.backends.simulator.pricing import InstructionPrices
 from tilewright.backends.simulator.section import TimedLoop
 from tilewright.dialects.npu import Pipe
 from tilewright.machine import PIPES
@@ -79,7 +79,7 @@ class PlainCore:
 
 
 def unrolled(
-    nodes: Sequence[TimedNode], env: Env, price: Price, turns: dict[tuple[int, bool], int]
+    nodes: Sequence[TimedNode], env: Env, price: InstructionPrices, turns: dict[tuple[int, bool], int]
 ) -> Iterator[Item]:
     """The instructions in the order of the program; `turns` counts products and drains of sums."""
     for node in nodes:
@@ -107,7 +107,9 @@ def unrolled(
             yield Item(node.kind, 0, issue=node.issue)
 
 
-def run(kernel, point: tuple[int, ...], prices: Sequence[Price], barrier: BarrierWait | None = None) -> list[int]:
+def run(
+    kernel, point: tuple[int, ...], prices: Sequence[InstructionPrices], barrier: BarrierWait | None = None
+) -> list[int]:
     """When each core of the block at a grid point is done, in cycles; `barrier`: which it waits for."""
     machine = kernel.machine
     heads = [machine.cube_head_cycles if pipe == Pipe.M else 0 for pipe in PIPES]

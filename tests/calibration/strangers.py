@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from tilewright.calibration import Outcome, compare, load_records
+from tilewright.calibration import RecordOutcome, compare, load_records
 from tilewright.calibration.compare import PIPES
 from tilewright.calibration.express import express
 from tilewright.calibration.expressed import ITEM_BYTES
@@ -214,7 +214,7 @@ CHANGES: list[Callable[[Data, Data, Data, random.Random], None]] = [
 ]
 
 
-def faults(outcome: Outcome) -> list[str]:
+def faults(outcome: RecordOutcome) -> list[str]:
     """What does not hold: one clear reason or times; no pipe longer than the task; nothing faster than the chip."""
     if outcome.reason is not None:
         said = outcome.reason

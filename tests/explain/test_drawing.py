@@ -14,7 +14,7 @@ from planned import HERE, Json, cases, made, plans
 
 import tilewright as tw
 from tilewright.explain import page_data
-from tilewright.explain.layout import Edge, Layout
+from tilewright.explain.layout import Edge, GraphLayout
 from tilewright.explain.stages import UNPLANNED
 
 
@@ -41,7 +41,7 @@ def test_rows_of_a_layout() -> None:
         Edge(3, 0, 4, 0),
         Edge(2, 0, 5, 0),
     ]
-    found = Layout.of(["load", "fill", "op", "op", "store", "store"], edges)
+    found = GraphLayout.of(["load", "fill", "op", "op", "store", "store"], edges)
     assert [row for row, _ in found.places] == [0, 1, 1, 2, 3, 3]
     assert [len(bends) for bends in found.bends] == [0, 0, 0, 1, 0, 1]
 

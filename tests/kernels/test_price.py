@@ -19,7 +19,7 @@ from tilewright.dialects.npu.types import Pipe
 from tilewright.dialects.open_sizes import OpenSize, assuming, choosing
 from tilewright.kernels.chain_cost import ChainFacts, ChainPlans
 from tilewright.kernels.columns import launching, launching_vectors, missing, moving
-from tilewright.kernels.price import LAUNCH, SHARED, Price, Traffic
+from tilewright.kernels.price import LAUNCH, SHARED, Price, SharedTraffic
 from tilewright.kernels.product import CubeProblem
 from tilewright.kernels.product_cost import (
     CubeCost,
@@ -55,7 +55,7 @@ def prices(draw: st.DrawFn) -> Price:
         behind=sum(late.values()) + draw(CYCLES),
         overlap=draw(st.booleans()) or bool(late),
         waits=draw(st.sampled_from([0.0, 1e4])),
-        shared=Traffic(draw(CYCLES), draw(st.sampled_from([1.0, 512.0]))),
+        shared=SharedTraffic(draw(CYCLES), draw(st.sampled_from([1.0, 512.0]))),
         further=draw(st.sampled_from([0.0, 3.0])),
     )
 
@@ -75,7 +75,7 @@ def test_more_work_never_costs_less(price: Price, pipe: Pipe, more: float) -> No
     grown = [
         replace(price, turns=price.turns + 1),
         replace(price, before=price.before + more),
-        replace(price, shared=Traffic(price.shared.bytes + more, price.shared.bytes_per_cycle)),
+        replace(price, shared=SharedTraffic(price.shared.bytes + more, price.shared.bytes_per_cycle)),
         replace(price, launch=price.launch + more),
     ]
     if pipe in price.turn:
@@ -89,7 +89,7 @@ def test_more_work_never_costs_less(price: Price, pipe: Pipe, more: float) -> No
 
 @given(prices())
 def test_pipes_side_by_side_take_no_longer_than_one_by_one(price: Price) -> None:
-    price = replace(price, late={}, waits=0.0, shared=Traffic())
+    price = replace(price, late={}, waits=0.0, shared=SharedTraffic())
     beside, behind = (replace(price, overlap=overlap).microseconds for overlap in (True, False))
     assert beside <= behind * (1 + 1e-12)
 
@@ -107,8 +107,8 @@ def test_many_prices_in_one(found: Sequence[Price]) -> None:
     alike = [
         replace(p, overlap=True, turn={Pipe.M: sum(p.turn.values())}, late={Pipe.FIX: 2.0}) for p in found
     ]
-    shared = Traffic(np.array([p.shared.bytes for p in alike]), 512.0)
-    alike = [replace(p, shared=Traffic(p.shared.bytes, 512.0)) for p in alike]
+    shared = SharedTraffic(np.array([p.shared.bytes for p in alike]), 512.0)
+    alike = [replace(p, shared=SharedTraffic(p.shared.bytes, 512.0)) for p in alike]
     numbers = {
         f.name: np.array([getattr(p, f.name) for p in alike])
         for f in fields(Price)

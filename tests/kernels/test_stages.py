@@ -31,12 +31,12 @@ from tilewright.kernels.stage import (
     BoxDim,
     Fill,
     Given,
-    LoadBox,
+    KernelStage,
     Ref,
     Spacing,
-    Stage,
+    StageLoadBox,
     StageOp,
-    StoreBox,
+    StageStoreBox,
 )
 from tilewright.kernels.text import StageError, check, fingerprint, parse, stage_ops, text_of
 from tilewright.machine import Machine
@@ -88,8 +88,8 @@ operand = extents(
 OPS: dict[type[StageOp], st.SearchStrategy[StageOp]] = {
     kinds.Fill: st.builds(kinds.Fill, values),
     kinds.Iota: st.builds(kinds.Iota, axes, numbers, numbers),
-    LoadBox: st.builds(LoadBox, axes, boxes, numbers, st.none() | values, st.sampled_from([(), (1, 0, 2)])),
-    StoreBox: st.builds(StoreBox, axes, boxes, st.sampled_from(TYPES), numbers),
+    StageLoadBox: st.builds(StageLoadBox, axes, boxes, numbers, st.none() | values, st.sampled_from([(), (1, 0, 2)])),
+    StageStoreBox: st.builds(StageStoreBox, axes, boxes, st.sampled_from(TYPES), numbers),
     Given: st.builds(
         Given, st.sampled_from(["accumulator", "product0"]), st.sampled_from(["load", "drain", "given"])
     ),
@@ -124,9 +124,9 @@ OPS: dict[type[StageOp], st.SearchStrategy[StageOp]] = {
     products.Multiply: st.builds(products.Multiply, some, some, some),
     products.StoreSums: st.builds(products.StoreSums, *leaving, axes, boxes, numbers),
     products.HandOver: st.builds(products.HandOver, *leaving, some),
-    indexed.Scalar: st.builds(indexed.Scalar, axes, numbers, sizes),
+    indexed.StageScalar: st.builds(indexed.StageScalar, axes, numbers, sizes),
     indexed.LoadIndirect: st.builds(indexed.LoadIndirect, axes, boxes),
-    indexed.Gather: st.builds(indexed.Gather),
+    indexed.StageGather: st.builds(indexed.StageGather),
     indexed.Count: st.builds(
         indexed.Count, sizes, st.just(()) | extents(st.tuples(axes, sizes)), st.none() | axes, numbers
     ),
@@ -161,7 +161,7 @@ def graphs(draw: st.DrawFn) -> StageGraph:
         if (count and not refs) or (op.scalars and not scalars):
             continue
         operands = [draw(st.sampled_from(scalars if n in op.scalars else refs)) for n in range(count)]
-        if isinstance(op, LoadBox | StoreBox) and op.box and scalars and draw(st.booleans()):
+        if isinstance(op, StageLoadBox | StageStoreBox) and op.box and scalars and draw(st.booleans()):
             op = dataclasses.replace(op, box=(dataclasses.replace(op.box[0], plus=count), *op.box[1:]))
             operands.append(draw(st.sampled_from(scalars)))
         elements = (
@@ -178,7 +178,7 @@ def graphs(draw: st.DrawFn) -> StageGraph:
         made = scalars if op.kind == "scalar" else refs
         made += [(len(found), j) for j, _ in enumerate(elements)]
         found.append(
-            Stage(op, elements, spans - op.reduces, operands, spacing, pooled, tile_axes=tuple(shape))
+            KernelStage(op, elements, spans - op.reduces, operands, spacing, pooled, tile_axes=tuple(shape))
         )
     return found
 
@@ -233,13 +233,13 @@ def test_fingerprints_tell_bits_apart_and_no_locations() -> None:
     f32 = element_type("f32")
 
     def of(value: float | int) -> str:
-        return fingerprint(StageGraph([Stage(Fill(value), [f32], frozenset())]))
+        return fingerprint(StageGraph([KernelStage(Fill(value), [f32], frozenset())]))
 
     nan = float("nan")
     assert len({of(v) for v in (0.0, -0.0, 0, 1.0, 1, nan, -nan, float("inf"), float("-inf"))}) == 9
-    stage = Stage(Fill(1.0), [f32], frozenset())
+    stage = KernelStage(Fill(1.0), [f32], frozenset())
     assert dataclasses.replace(stage, location=None) == stage
-    assert fingerprint(StageGraph([Stage(Fill(1.0), [PAIR], frozenset())])) != of(1.0)
+    assert fingerprint(StageGraph([KernelStage(Fill(1.0), [PAIR], frozenset())])) != of(1.0)
 
 
 # -- kernels -------------------------------------------------------------------------------------------------
@@ -407,14 +407,14 @@ def test_what_is_wrong_is_one_sentence(line: str, said: str) -> None:
 
 def test_a_graph_is_checked() -> None:
     f32 = element_type("f32")
-    fill = Stage(Fill(1.0), [f32], frozenset())
-    reduced = Stage(kinds.Reduce("sum", ((0, 4),)), [f32], frozenset({0}), [(0, 0)])
+    fill = KernelStage(Fill(1.0), [f32], frozenset())
+    reduced = KernelStage(kinds.Reduce("sum", ((0, 4),)), [f32], frozenset({0}), [(0, 0)])
     with pytest.raises(StageError, match="spans an axis that it reduces"):
         check(StageGraph([fill, reduced]))
     with pytest.raises(StageError, match="has operands, and takes none"):
-        check(StageGraph([fill, Stage(Fill(1.0), [f32], frozenset(), [(0, 0)])]))
+        check(StageGraph([fill, KernelStage(Fill(1.0), [f32], frozenset(), [(0, 0)])]))
     with pytest.raises(StageError, match="must have a result"):
-        check(StageGraph([Stage(Fill(1.0), [], frozenset())]))
+        check(StageGraph([KernelStage(Fill(1.0), [], frozenset())]))
 
 
 @pytest.mark.parametrize(

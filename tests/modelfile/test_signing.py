@@ -19,7 +19,7 @@ from tilewright.api.files.reading import ModelFile
 from tilewright.cli.main import main
 from tilewright.modelfile.archive import Archive, Member, ModelFileError, write_archive
 from tilewright.modelfile.manifest import MANIFEST, canonical
-from tilewright.modelfile.signing import SIGNATURE, Signature
+from tilewright.modelfile.signing import SIGNATURE, ManifestSignature
 from tilewright.modelfile.weights import CHUNK
 
 PEM = serialization.Encoding.PEM
@@ -223,7 +223,7 @@ def test_manifests_that_are_made_up(programs: list[tw.Program], tmp_path: Path) 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"algorithm":1,"key":"a","signature":"aaaa"}', b"\xff"])
 def test_signatures_that_are_none(content: bytes) -> None:
     with pytest.raises(ModelFileError, match="its signature cannot be read"):
-        Signature.of_bytes(content)
+        ManifestSignature.of_bytes(content)
 
 
 def test_the_command_line(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.packing import Budget, Buffer, PackingError, PackingProblem, solve, within
-from tilewright.packing.exact import OutOfBudget, Search
+from tilewright.packing.exact import OffsetSearch, OutOfBudget
 from tilewright.packing.rankings import WORDS, ranking
 
 NO_END = Budget(nodes=10**6)
@@ -70,7 +70,7 @@ ALIGNED = st.lists(st.tuples(SPANS, st.sampled_from([1, 2, 3, 4])), min_size=1, 
 @given(PLAIN | ALIGNED | FULL, st.integers(-1, 4), st.sampled_from(WORDS))
 def test_a_search_finds_offsets_where_there_are_some(p: PackingProblem, more: int, word: str) -> None:
     capacity = max(p.bound + more, 0)
-    search = Search(p, capacity, ranking(p, word, np.ones(len(p.buffers))), 10**6)
+    search = OffsetSearch(p, capacity, ranking(p, word, np.ones(len(p.buffers))), 10**6)
     found = search.run()
     assert (found is not None) == fits(p, capacity)
     if found is not None:
@@ -151,13 +151,13 @@ def test_sizes_are_divided_by_what_they_are_multiples_of() -> None:
 
 
 def test_a_budget_ends_a_search() -> None:
-    search = Search(STAIRS, STAIRS.bound, ranking(STAIRS, "TWA", np.ones(8)), 1)
+    search = OffsetSearch(STAIRS, STAIRS.bound, ranking(STAIRS, "TWA", np.ones(8)), 1)
     with pytest.raises(OutOfBudget):
         search.run()
     with pytest.raises(PackingError, match=r"no offsets within \d+ bytes were found after \d+ placements"):
         within(hard(), hard().bound, Budget(nodes=20))
     wide = hard(120, 60)
-    late = Search(wide, wide.bound, ranking(wide, "TWA", np.ones(len(wide.buffers))), 10**9, deadline=0.0)
+    late = OffsetSearch(wide, wide.bound, ranking(wide, "TWA", np.ones(len(wide.buffers))), 10**9, deadline=0.0)
     with pytest.raises(OutOfBudget):
         late.run()
     assert late.seen == 255

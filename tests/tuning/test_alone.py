@@ -15,7 +15,7 @@ from tilewright.frontends import lower_function
 from tilewright.machine import Machine
 from tilewright.passes.choose.launches import launches_of
 from tilewright.passes.pipeline import PIPELINE, run_stage
-from tilewright.tuning.alone import UNNEEDED, Question, fusion_of, lowered, module_of
+from tilewright.tuning.alone import UNNEEDED, LaunchQuestion, fusion_of, lowered, module_of
 
 TARGET = "ascend-910b1"
 
@@ -55,4 +55,4 @@ def test_the_same_as_all_passes(name: str) -> None:
             begun = begun or stage.name == "graph-schedule"
             if begun and not stage.optional and stage.name not in UNNEEDED:
                 run_stage(stage, whole, TARGET)
-        assert str(lowered(Question(text, schedule_text(schedule), TARGET))) == str(whole)
+        assert str(lowered(LaunchQuestion(text, schedule_text(schedule), TARGET))) == str(whole)

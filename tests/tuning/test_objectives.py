@@ -17,7 +17,7 @@ from tilewright.cli.main import main
 from tilewright.knowledge.base import KnowledgeBase
 from tilewright.knowledge.goals import Goal
 from tilewright.machine import Machine
-from tilewright.tuning.alone import Measured, Question, SimulatorJudge
+from tilewright.tuning.alone import LaunchQuestion, Measured, SimulatorJudge
 from tilewright.tuning.profile import Profile, read_profile
 
 
@@ -130,7 +130,7 @@ def test_an_oracle_that_says_nothing_of_joules() -> None:
     class Silent:
         name = "silent"
 
-        def measure(self, questions: list[Question]) -> list[Measured]:
+        def measure(self, questions: list[LaunchQuestion]) -> list[Measured]:
             return [Measured(5.0)] * len(questions)
 
     oracle: Any = Silent()

@@ -8,10 +8,10 @@ from math import inf
 import numpy as np
 import pytest
 
-from tilewright.kernels.space import Choice, Plans, PlanSpace
+from tilewright.kernels.space import PlanNumber, Plans, PlanSpace
 from tilewright.tuning.search.sampled import SEARCHES, RandomSearch, Search, resumed, run
 
-SPACE = PlanSpace(tuple(Choice(name, tuple(range(12)), level) for level, name in enumerate("abcd")))
+SPACE = PlanSpace(tuple(PlanNumber(name, tuple(range(12)), level) for level, name in enumerate("abcd")))
 BEST = (3, 7, 1, 10)
 
 
@@ -71,7 +71,7 @@ def test_what_a_heuristic_has_is_asked_first() -> None:
 
 
 def test_a_space_is_asked_for_once() -> None:
-    small = PlanSpace((Choice("a", (1, 2, 3)), Choice("b", (1, 2))))
+    small = PlanSpace((PlanNumber("a", (1, 2, 3)), PlanNumber("b", (1, 2))))
     for cls in (SEARCHES["random"], SEARCHES["genetic"], SEARCHES["tree"]):
         found = run(cls(small), lambda plans: plans.sum(axis=1).astype(float).tolist(), 1000)
         assert found.priced == 6 and found.plan == (0, 0)

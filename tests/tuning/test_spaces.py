@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tiering import examples, sampled
 
 from tilewright.frontends import lower_function
-from tilewright.kernels.space import Box, Choice, PlanSpace, parts_of, plans_in
+from tilewright.kernels.space import Box, PlanNumber, PlanSpace, parts_of, plans_in
 from tilewright.passes.lower.chains.chain_space import ChainSpace
 from tilewright.passes.lower.chains.row_space import RowSpace
 from tilewright.passes.lower.cube.product_space import ProductSpace
@@ -310,7 +310,7 @@ def test_parts() -> None:
 
 
 def test_rows_of_a_space() -> None:
-    space = PlanSpace((Choice("a", (1, 2, 3)), Choice("b", ("x", "y")), Choice("c", (0, 5), 1)))
+    space = PlanSpace((PlanNumber("a", (1, 2, 3)), PlanNumber("b", ("x", "y")), PlanNumber("c", (0, 5), 1)))
     assert space.size == plans_in(space.whole) == 12
     both = space.plans(space.whole)
     chunks = [row for chunk in space.chunks(5) for row in chunk.tolist()]
@@ -321,7 +321,7 @@ def test_rows_of_a_space() -> None:
 
 
 def test_boxes_are_taken_apart() -> None:
-    space = PlanSpace((Choice("a", (1, 2, 3)), Choice("b", ("x", "y")), Choice("c", (0, 5), 1)))
+    space = PlanSpace((PlanNumber("a", (1, 2, 3)), PlanNumber("b", ("x", "y")), PlanNumber("c", (0, 5), 1)))
     assert space.halves(space.whole) == (((0, 0, 0), (1, 1, 1)), ((2, 0, 0), (2, 1, 1)))
     assert space.halves(((2, 0, 0), (2, 0, 1))) == (((2, 0, 0), (2, 0, 0)), ((2, 0, 1), (2, 0, 1)))
     for parts in (space.halves(space.whole), space.around(space.whole, 0, 1), space.around(space.whole, 0, 2)):

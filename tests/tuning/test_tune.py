@@ -19,7 +19,7 @@ import tilewright as tw
 from tilewright.backends.costs import build_report
 from tilewright.cli.main import main
 from tilewright.knowledge.base import KnowledgeBase, KnowledgeWarning
-from tilewright.tuning.alone import CommandJudge, Measured, Question, SimulatorJudge, lowered
+from tilewright.tuning.alone import CommandJudge, LaunchQuestion, Measured, SimulatorJudge, lowered
 
 
 def layer(x: jax.Array, w: jax.Array) -> jax.Array:
@@ -125,7 +125,7 @@ def test_plans_of_others_do_no_harm(tuned: tuple[tw.Tuned, Path], tmp_path: Path
 IMPOSSIBLE = Measured(inf)
 
 
-def question() -> Question:
+def question() -> LaunchQuestion:
     module = (
         '"builtin.module"() ({\n  func.func @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {\n'
         '    %y = graph.fusion %x {domain = [64, 64], kind = "vector"} : tensor<64x64xf32> {\n'
@@ -135,7 +135,7 @@ def question() -> Question:
         '}) {tilewright.target = "ascend-910b1", tilewright.states = ["fused"]} : () -> ()'
     )
     schedule = "#graph.vector_schedule<axes = [[0, 1]], tile = [1024], grid = [4], ub = 2>"
-    return Question(module, schedule, "ascend-910b1")
+    return LaunchQuestion(module, schedule, "ascend-910b1")
 
 
 def test_judges() -> None:
@@ -199,7 +199,7 @@ def test_what_the_judge_says_counts() -> None:
     class Judge:
         name = "twice"
 
-        def measure(self, questions: list[Question]) -> list[Measured]:
+        def measure(self, questions: list[LaunchQuestion]) -> list[Measured]:
             self.first = getattr(self, "first", None) or {}
             for q in questions:
                 self.first.setdefault(q.module, q.schedule)

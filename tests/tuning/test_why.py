@@ -18,10 +18,17 @@ from tilewright.cli.main import main
 from tilewright.dialects.graph import CubeSchedule
 from tilewright.dialects.schedule_text import schedule_text
 from tilewright.machine import Machine
-from tilewright.tuning.alone import Measured, Question, SimulatorJudge, lowered
+from tilewright.tuning.alone import LaunchQuestion, Measured, SimulatorJudge, lowered
 from tilewright.tuning.kernel_search import Judged, Outcome, Side
-from tilewright.tuning.recorder import Kernel, Recorder
-from tilewright.tuning.why import Parts, differences, explained, held_by, parts_of_launch, what_went_away
+from tilewright.tuning.recorder import RecordedKernel, Recorder
+from tilewright.tuning.why import (
+    LaunchParts,
+    differences,
+    explained,
+    held_by,
+    parts_of_launch,
+    what_went_away,
+)
 
 CHIP = "ascend-910b1"
 
@@ -30,7 +37,7 @@ def half(*shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, "float16")
 
 
-def kernel_of(fn: Callable[..., Any], *args: Any) -> Kernel:
+def kernel_of(fn: Callable[..., Any], *args: Any) -> RecordedKernel:
     """The only kernel of a function."""
     recorder = Recorder(CHIP)
     try:
@@ -41,9 +48,9 @@ def kernel_of(fn: Callable[..., Any], *args: Any) -> Kernel:
     return kernel
 
 
-def said(kernel: Kernel, before: str, after: str, joined: bool = False) -> tuple[str, Parts, Parts]:
+def said(kernel: RecordedKernel, before: str, after: str, joined: bool = False) -> tuple[str, LaunchParts, LaunchParts]:
     """What is said of two schedules, and the parts of both."""
-    parts = [parts_of_launch(Question(kernel.module, each, CHIP)) for each in (before, after)]
+    parts = [parts_of_launch(LaunchQuestion(kernel.module, each, CHIP)) for each in (before, after)]
     times = [p.microseconds for p in parts]
     better = side_of(joined, before, times[0], after, times[1])
     same = side_of(not joined, before, times[0], before, times[0])
@@ -58,7 +65,7 @@ def side_of(joined: bool, before: str, us: float, after: str, less: float) -> Si
 
 
 @pytest.fixture(scope="module")
-def product() -> Kernel:
+def product() -> RecordedKernel:
     return kernel_of(lambda x, w: jax.nn.relu(x @ w), half(1024, 512), half(512, 2048))
 
 
@@ -68,8 +75,8 @@ SMALL = (
 )
 
 
-def test_parts_are_the_time_of_the_launch(product: Kernel) -> None:
-    question = Question(product.module, schedule_text(product.taken), CHIP)
+def test_parts_are_the_time_of_the_launch(product: RecordedKernel) -> None:
+    question = LaunchQuestion(product.module, schedule_text(product.taken), CHIP)
     parts = parts_of_launch(question)
     (judged,) = SimulatorJudge().measure([question])
     assert parts.microseconds == pytest.approx(judged.microseconds) and min(parts.start, parts.work, parts.waiting) > 0
@@ -78,7 +85,7 @@ def test_parts_are_the_time_of_the_launch(product: Kernel) -> None:
     assert parts.start == launch.overhead  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_larger_tiles_load_less(product: Kernel) -> None:
+def test_larger_tiles_load_less(product: RecordedKernel) -> None:
     large = schedule_text(product.taken)
     why, before, after = said(product, SMALL, large)
     assert before.busiest == "MTE2" and before.work - after.work > max(
@@ -118,7 +125,7 @@ def test_more_cores_share_the_work() -> None:
     assert f"the start of cores takes {after.start - before.start:.2f} us more" in why
 
 
-def test_fields_where_the_space_has_no_names(product: Kernel) -> None:
+def test_fields_where_the_space_has_no_names(product: RecordedKernel) -> None:
     """Of schedules that are the same in the choices of the space the fields say what differs."""
     taken = schedule_text(product.taken)
     single = taken.replace("l0a = 2", "l0a = 1")
@@ -144,10 +151,10 @@ def test_of_many_axes_those_that_changed() -> None:
     assert said(none_of_it) == f"grid {more[0]} instead of {grid[0]} along axis 0"
 
 
-def test_a_gain_that_is_too_small_to_print(product: Kernel) -> None:
+def test_a_gain_that_is_too_small_to_print(product: RecordedKernel) -> None:
     """One and a half thousandths of the time of a launch are no bottleneck."""
     large = schedule_text(product.taken)
-    before = parts_of_launch(Question(product.module, large, CHIP))
+    before = parts_of_launch(LaunchQuestion(product.module, large, CHIP))
     after = replace(before, start=before.start - 0.002)
     side = side_of(False, "", before.microseconds, large, after.microseconds)
     assert what_went_away(before, after, side) == f"less than 0.01 us are gained; {held_by(after)}"
@@ -155,9 +162,9 @@ def test_a_gain_that_is_too_small_to_print(product: Kernel) -> None:
     assert what_went_away(before, before, same) == f"the simulator sees no gain; {held_by(before)}"
 
 
-def test_kernels_that_stay(product: Kernel) -> None:
+def test_kernels_that_stay(product: RecordedKernel) -> None:
     taken = schedule_text(product.taken)
-    parts = parts_of_launch(Question(product.module, taken, CHIP))
+    parts = parts_of_launch(LaunchQuestion(product.module, taken, CHIP))
     same = (side_of(j, taken, 1.0, taken, 1.0) for j in (False, True))
     sides = [replace(side, certified=True, evaluations=70) for side in same]
     outcome = Outcome("", "k", (sides[0], sides[1]), 9, "exact, 6 judged")

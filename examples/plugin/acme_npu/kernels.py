@@ -15,7 +15,7 @@ from tilewright.dialects.npu.types import Pipe, padded_bytes
 from tilewright.dialects.tile import TileType
 from tilewright.kernels.builder import dense, gm_of
 from tilewright.kernels.emit import Emitter, build_stage
-from tilewright.kernels.stage import BoxDim, LoadBox, Stage, StageOp
+from tilewright.kernels.stage import BoxDim, KernelStage, StageLoadBox, StageOp
 from tilewright.kernels.vector_cost import VectorWork
 from tilewright.kernels.writer import StageWriter
 from tilewright.machine import Machine
@@ -63,7 +63,7 @@ class PrefixXorKernel(BoxKernel):
     def write(self, w: StageWriter) -> None:
         (rows, n), axes = self.domain, frozenset({0, 1})
         box = BoxDim(rows, n, 0), BoxDim(n, 1, 1)
-        x = w.load(LoadBox(0, box), self.element)
+        x = w.load(StageLoadBox(0, box), self.element)
         w.store(0, box, w.put(PrefixXorRows(), [self.element], axes, [x]))
 
 
@@ -76,7 +76,7 @@ class PrefixXorRows(StageOp):
 
 
 @build_stage.register
-def _(op: PrefixXorRows, e: Emitter, stage: Stage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
+def _(op: PrefixXorRows, e: Emitter, stage: KernelStage, tiles: Sequence[SSAValue]) -> Sequence[SSAValue]:
     (in_ub,) = e.types(stage)
     staged = e.builder.add(TileCopyPxOp, tiles, [TileType.of(in_ub.shape, in_ub.element, "px")])
     return e.builder.add(TilePrefixXorOp, staged.results, [in_ub]).results

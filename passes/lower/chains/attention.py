@@ -23,7 +23,7 @@ from ....dialects.graph import AttentionSchedule
 from ....dialects.graph.interface import element_of
 from ....dialects.graph.schedules import Schedule
 from ....kernels.nest import Nest
-from ....kernels.stage import BoxDim, LoadBox, Reduce, Ref
+from ....kernels.stage import BoxDim, Reduce, Ref, StageLoadBox
 from ..scheduled import as_attention
 from .attention_parts import result_strides
 from .chain import ChainKernel, ChainNest, f32
@@ -95,7 +95,7 @@ class AttentionNest(ChainNest):
     def _exponentials(self, x: Ref, peak: Ref) -> Ref:
         w = self.w
         difference = w.apply("sub", x, peak)
-        if not isinstance(w.graph[x[0]].op, LoadBox) or self.s.buffered == 1:
+        if not isinstance(w.graph[x[0]].op, StageLoadBox) or self.s.buffered == 1:
             w.over(difference)
         return w.over(w.apply("exp", difference))
 

@@ -21,7 +21,7 @@ from ....dialects.npu.types import row_strides
 from ....kernels.graph import OwnAxis
 from ....kernels.nest import LoopedWriter, NestWriter
 from ....kernels.product_stages import OperandDim
-from ....kernels.stage import Given, LoadBox, Ref, Stage, Transpose
+from ....kernels.stage import Given, KernelStage, Ref, StageLoadBox, Transpose
 from ....machine import Machine
 from ...forms.access import Load
 from ...forms.attention import Attention, attention_at
@@ -240,7 +240,7 @@ class ScoreStages(FusionStages):
         if value not in self.scored:
             axes = range(len(self.extents))
             given = Given(self.named[value], "load", tuple(axes))
-            self.scored[value] = self._stage(Stage(given, [element_of(value)], frozenset(axes)))
+            self.scored[value] = self._stage(KernelStage(given, [element_of(value)], frozenset(axes)))
         return self.scored[value]
 
     def _transposed(self, ref: Ref, load: Load, element: Attribute) -> Ref:
@@ -257,11 +257,11 @@ class ScoreStages(FusionStages):
             range(len(step.along)), key=lambda d: -1 if step.along[d] == row else step.along[d] or 0
         )
         order = sorted(order, key=lambda d: (step.along[d] or 0) >= keys)
-        assert isinstance(op, LoadBox)
+        assert isinstance(op, StageLoadBox)
         brought = replace(step, op=replace(op, order=tuple(order)))
         self.stages[ref[0]] = brought
         perm = (*range(keys), row, keys)
-        return self._stage(Stage(Transpose(perm), [element], step.axes, [ref]))
+        return self._stage(KernelStage(Transpose(perm), [element], step.axes, [ref]))
 
     def _store(self, part: StoredPart) -> None:
         """Nothing is stored: the softmax, or the second product, goes on from here."""

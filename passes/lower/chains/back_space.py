@@ -11,7 +11,7 @@ from ....dialects.dtypes import size
 from ....dialects.graph import AttentionSchedule
 from ....dialects.graph.schedules import Schedule
 from ....kernels.product import FRACTAL, round_up
-from ....kernels.space import Choice, parts_of
+from ....kernels.space import PlanNumber, parts_of
 from ..spaces import HeadedSpace
 from .attention_choice import ROWS
 
@@ -32,11 +32,11 @@ class BackToBackSpace(HeadedSpace[AttentionSchedule]):
         rows |= {n for n in ROWS if n <= max(round_up(whole), FRACTAL)}
         lengths = tuple(n for n in range(keys, 0, -FRACTAL) if keys % n == 0)
         choices = (
-            Choice("rows", tuple(sorted(rows, reverse=True))),
-            Choice("scored", lengths),
-            Choice("parts", tuple(parts)),
-            Choice("features", tuple(dict.fromkeys(map(round_up, parts_of(kernel.shared, FRACTAL)))), 1),
-            Choice("summed", lengths, 1),
+            PlanNumber("rows", tuple(sorted(rows, reverse=True))),
+            PlanNumber("scored", lengths),
+            PlanNumber("parts", tuple(parts)),
+            PlanNumber("features", tuple(dict.fromkeys(map(round_up, parts_of(kernel.shared, FRACTAL)))), 1),
+            PlanNumber("summed", lengths, 1),
         )
         super().__init__(kernel, name, choices, kernel.machine.cube_cores)
 

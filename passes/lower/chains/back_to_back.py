@@ -31,8 +31,8 @@ from ....dialects.npu.types import Pipe
 from ....kernels.columns import Number, columns, launching, most
 from ....kernels.columns import parts as cut
 from ....kernels.emit_nest import Frame
-from ....kernels.nest import Along, Nest, NestWriter
-from ....kernels.price import Price, Traffic, handed_on
+from ....kernels.nest import AxisStep, Nest, NestWriter
+from ....kernels.price import Price, SharedTraffic, handed_on
 from ....kernels.product import FRACTAL, round_up
 from ....kernels.product_cost import LoadCost
 from ....kernels.product_stages import HandOn, StoreSums
@@ -259,7 +259,7 @@ class BackToBackKernel(RowTiles):
             clock_mhz=machine.clock_mhz,
             before=begin,
             behind=drain,
-            shared=Traffic(tiles * moved * cores, machine.l2_bytes_per_cycle),
+            shared=SharedTraffic(tiles * moved * cores, machine.l2_bytes_per_cycle),
         )
 
     def _loads(self, s: AttentionSchedule) -> list[LoadCost]:
@@ -317,14 +317,14 @@ class BackToBackKernel(RowTiles):
         parts, queries = s.keys // s.scored, first.load(0)
         moved = first.move_left(queries) if self._stays(s) else None
         sums = [second.nothing()]
-        with w.turns(self.pieces(s.keys), Along(self.keys, s.keys), state=sums, steps=(parts, 0)):
+        with w.turns(self.pieces(s.keys), AxisStep(self.keys, s.keys), state=sums, steps=(parts, 0)):
             keys, values = first.load(1), whole.load(1)
             weights: list[Ref] = []
             for part in range(parts):
-                with w.turns(1, Along(self.keys, 0, part * s.scored)):
+                with w.turns(1, AxisStep(self.keys, 0, part * s.scored)):
                     weights.append(self._handed_on(w, first, first.sums(queries, keys, moved=moved)))
             for part in range(parts):
-                with w.turns(1, Along(self.keys, 0, part * s.scored), steps=(0, part)):
+                with w.turns(1, AxisStep(self.keys, 0, part * s.scored), steps=(0, part)):
                     sums[0] = second.sums([weights[part]], values, sums[0])
         self._store(w, s, sums[0])
 

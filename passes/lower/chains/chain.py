@@ -33,10 +33,10 @@ from ....kernels.builder import dense, may_repeat
 from ....kernels.chain_cost import BEHIND
 from ....kernels.emit_nest import Frame
 from ....kernels.graph import OwnAxis
-from ....kernels.nest import Along, Nest, NestWriter
+from ....kernels.nest import AxisStep, Nest, NestWriter
 from ....kernels.product import round_up
 from ....kernels.product_stages import LoadHanded, StoreSums
-from ....kernels.stage import BoxDim, Extract, Given, LoadBox, Mask, Ref, Transpose
+from ....kernels.stage import BoxDim, Extract, Given, Mask, Ref, StageLoadBox, Transpose
 from ....kernels.writer import boxed
 from ..cube.cube_schedule import CubePlan
 from ..scheduled import as_attention
@@ -131,7 +131,7 @@ class ChainNest:
     def written(self) -> Nest:
         """All of it."""
         k, w, s = self.k, self.w, self.s
-        begins = [Along(a, 0, at) for a, at in ((k.row, k.band.begin), (k.keys, k.band.first)) if at]
+        begins = [AxisStep(a, 0, at) for a, at in ((k.row, k.band.begin), (k.keys, k.band.first)) if at]
         with k.in_cores(w, s, self.here), w.turns(1, *begins):
             self.filled = {chain: self._filled(chain) for chain in k.chains}
             with k.in_loops(w, s):
@@ -180,28 +180,28 @@ class ChainNest:
         state, apart = self._begin(), self.s.places == 2
         turns = self.count // 2 if apart else (self.count + BEHIND) // 2
         with (
-            w.turns(turns, Along(k.keys, 2 * each), state=state, steps=(2, 0)),
-            w.turns(2, Along(k.keys, each), Along(room, 1), state=state, steps=(1, 0)),
+            w.turns(turns, AxisStep(k.keys, 2 * each), state=state, steps=(2, 0)),
+            w.turns(2, AxisStep(k.keys, each), AxisStep(room, 1), state=state, steps=(1, 0)),
         ):
             self._score(loaded)
-            with w.turns(1, Along(k.keys, 0, -BEHIND * each)):
+            with w.turns(1, AxisStep(k.keys, 0, -BEHIND * each)):
                 self._add_part(state)
             with self._vector_cores():
                 state[:] = self._step(state)
         if apart:
-            late = Along(k.keys, each, (self.count - BEHIND) * each)
-            with w.turns(BEHIND, late, Along(room, 1), state=state, steps=(1, self.count)):
+            late = AxisStep(k.keys, each, (self.count - BEHIND) * each)
+            with w.turns(BEHIND, late, AxisStep(room, 1), state=state, steps=(1, self.count)):
                 self._add_part(state)
                 state[:] = self._behind_scores(state)
         else:
-            with w.turns(BEHIND, Along(room, 1)):  # weights of what lies behind the last piece
+            with w.turns(BEHIND, AxisStep(room, 1)):  # weights of what lies behind the last piece
                 self._load_weights()
         self._end(state)
 
     def _vector_cores(self) -> AbstractContextManager[None]:
         """What is written inside each vector core does for its own rows."""
         own = self.own_rows
-        along = Along(self.k.row, own), Along(self.unit, 1), Along(self.row_of_tile, own)
+        along = AxisStep(self.k.row, own), AxisStep(self.unit, 1), AxisStep(self.row_of_tile, own)
         return self.w.turns(self.k.units, *along, by="units")
 
     # -- without a softmax -------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ class ChainNest:
         w, scored = self.w, self.s.scored
         assert scored
         for i, (product, query) in enumerate(zip(self.scores, queries, strict=True)):
-            with w.turns(self.keys // scored, Along(self.k.keys, scored), Along(self.line, scored)):
+            with w.turns(self.keys // scored, AxisStep(self.k.keys, scored), AxisStep(self.line, scored)):
                 self._drain(product.sums(product.load(0), query), i, self.line, scored)
 
     def _sum(self) -> None:
@@ -264,7 +264,7 @@ class ChainNest:
         columns = self.s.columns
         assert columns
         values, weights = self._operands()
-        with self.w.turns(self.k.wide // columns, Along(self.k.feature, columns), Along(self.column, columns)):
+        with self.w.turns(self.k.wide // columns, AxisStep(self.k.feature, columns), AxisStep(self.column, columns)):
             self._drain(self.values.sums(values, weights), self._of_parts, self.column, columns)
 
     def _operands(self) -> tuple[list[Ref], list[Ref]]:
@@ -326,7 +326,7 @@ class ChainNest:
 
     def _load_own(self, workspace: int, lines: int, along: int, element: Attribute) -> Ref:
         """This vector core's part of what the cube has summed up."""
-        op = LoadBox(self._input(workspace), self._box(workspace, [self.unit, along, self.row_of_unit]))
+        op = StageLoadBox(self._input(workspace), self._box(workspace, [self.unit, along, self.row_of_unit]))
         return self.w.put(op, [element], frozenset({lines, self.k.row}), (), self.shape(lines))
 
     def _hand_over(self, weights: Ref) -> None:
@@ -339,7 +339,7 @@ class ChainNest:
         k, w, few = self.k, self.w, self.k.zeros_stored(self.keys)
         with self._vector_cores(), w.tiled({k.keys: few, self.line: few}):
             nothing = w.fill(0.0, k.weighed, self.shape(k.keys), frozenset({k.keys, k.row}))
-            with w.turns(BEHIND, Along(self.room, 1)), w.turns(self.keys // few, Along(self.line, few)):
+            with w.turns(BEHIND, AxisStep(self.room, 1)), w.turns(self.keys // few, AxisStep(self.line, few)):
                 self._hand_over(nothing)
 
     def _store_statistics(self, statistics: Sequence[Ref]) -> None:
@@ -351,7 +351,7 @@ class ChainNest:
         self._store_statistics(statistics)
         k, w, each, rank = self.k, self.w, self.k.columns_stored, len(self.k.others)
         lines, rows = self.shape(k.feature), (*k.others, k.row, k.feature)
-        with w.turns(k.wide // each, Along(k.feature, each)), w.tiled({k.feature: each}):
+        with w.turns(k.wide // each, AxisStep(k.feature, each)), w.tiled({k.feature: each}):
             part = result
             if each != k.wide:
                 part = w.put(Extract((), moved=((rank, k.feature, 1),)), [f32], frozenset(lines), [result], lines)

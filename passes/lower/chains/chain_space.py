@@ -19,7 +19,7 @@ from ....dialects.graph.schedules import Schedule
 from ....dialects.npu.types import Pipe
 from ....kernels.chain_cost import ChainPlans
 from ....kernels.product import FRACTAL, round_up
-from ....kernels.space import Box, Choice, parts_of
+from ....kernels.space import Box, PlanNumber, parts_of
 from ..spaces import HeadedSpace
 from .attention_choice import KEYS, MOST_PARTS, ROWS
 
@@ -37,13 +37,13 @@ class ChainSpace(HeadedSpace[AttentionSchedule]):
         keys = parts_of(kernel.extents[kernel.keys], FRACTAL, KEYS[0])
         whole = [tuple(dict.fromkeys(map(round_up, lengths))) for lengths in (rows, keys)]
         choices = (
-            Choice("rows", whole[0]),
-            Choice("keys", whole[1]),
-            Choice("parts", tuple(range(1, MOST_PARTS + 1)), 1),
-            Choice("columns", tuple(sorted(kernel.columns_tried, reverse=True)), 1),
-            Choice("l0c", (2, 1), 1),
-            Choice("places", (2, 1), 1),
-            Choice("buffered", (2, 1), 1),
+            PlanNumber("rows", whole[0]),
+            PlanNumber("keys", whole[1]),
+            PlanNumber("parts", tuple(range(1, MOST_PARTS + 1)), 1),
+            PlanNumber("columns", tuple(sorted(kernel.columns_tried, reverse=True)), 1),
+            PlanNumber("l0c", (2, 1), 1),
+            PlanNumber("places", (2, 1), 1),
+            PlanNumber("buffered", (2, 1), 1),
         )
         super().__init__(kernel, name, choices, kernel.machine.cube_cores)
 

@@ -33,11 +33,11 @@ from ....kernels.columns import Number, columns, launching_vectors, most
 from ....kernels.columns import parts as cut
 from ....kernels.emit_nest import Frame, vector_frame
 from ....kernels.graph import OwnAxis
-from ....kernels.nest import Along, Nest, NestWriter
+from ....kernels.nest import AxisStep, Nest, NestWriter
 from ....kernels.plan import Cut, PlannedAxis, cuts_of
 from ....kernels.price import Price
 from ....kernels.product import grids
-from ....kernels.stage import Apply, Reduce, Ref, Spread, Stage
+from ....kernels.stage import Apply, KernelStage, Reduce, Ref, Spread
 from ....kernels.vector_cost import computing, copying
 from ....kernels.writer import boxed
 from ....machine import Machine
@@ -283,7 +283,7 @@ class RowAttentionKernel(PlannedNest):
                     else:
                         cost.working += computing(step, tile, machine)
             columns = [*lead, keys, 1]
-            column = Stage(Apply("exp"), [WIDE], frozenset(range(len(columns))))
+            column = KernelStage(Apply("exp"), [WIDE], frozenset(range(len(columns))))
             cost.working += (
                 3 * computing(column, columns, machine) + STEPS_BESIDE * machine.vector.streamed_cycles
             )
@@ -355,10 +355,10 @@ class RowNest:
         assert s.grid is not None and s.rows
         shares = [share(n, g) for n, g in zip(k.counts(s), s.grid, strict=True)]
         lengths = [s.rows if a == k.row else 1 for a in k.outer]
-        cores = [(n, [Along(i, trips * lengths[i])]) for i, (n, trips) in enumerate(shares)]
+        cores = [(n, [AxisStep(i, trips * lengths[i])]) for i, (n, trips) in enumerate(shares)]
         if self.part is not None:
-            cores = [(s.split_keys or 1, [Along(self.keys, k.part(s)), Along(self.part, 1)]), *cores]
-        tiles = [(trips, [Along(i, lengths[i])]) for i, (_, trips) in enumerate(shares)]
+            cores = [(s.split_keys or 1, [AxisStep(self.keys, k.part(s)), AxisStep(self.part, 1)]), *cores]
+        tiles = [(trips, [AxisStep(i, lengths[i])]) for i, (_, trips) in enumerate(shares)]
         with w.nested(cores, by="cores"), w.nested(tiles):
             self._rows()
         return w.nest()
@@ -375,11 +375,11 @@ class RowNest:
             for half in halves:
                 half.take(half.half.constant(keys))
             state = [self._fill(LOWEST), self._fill(0.0), self._fill(0.0, wide=True)]
-            with w.turns(whole, Along(keys, piece), state=state):
+            with w.turns(whole, AxisStep(keys, piece), state=state):
                 state[:] = self._piece(halves, piece, state)
             if rest:
                 shorter = [half.of_piece(keys, rest) for half in halves]
-                with w.tiled({keys: rest}), w.turns(1, Along(keys, 0, whole * piece)):
+                with w.tiled({keys: rest}), w.turns(1, AxisStep(keys, 0, whole * piece)):
                     state = self._piece(shorter, rest, state)
             self._finish(state)
 

@@ -15,7 +15,7 @@ from ....dialects.dtypes import element_type, size, tensor
 from ....dialects.graph import ContractOp, FusionOp, ReshapeOp, YieldOp
 from ....dialects.graph.control import AXES
 from ....dialects.graph.interface import element_of, shape_of
-from ....kernels.stage import Given, Ref, Stage
+from ....kernels.stage import Given, KernelStage, Ref
 from ....machine import Machine
 from ...forms.access import Load
 from ...forms.attention import Attention
@@ -57,7 +57,7 @@ class HalfStages(FusionStages):
             return super()._load(load, element)
         if ("given",) not in self.loads:
             axes = frozenset(range(len(self.domain) - 1))
-            self.loads[("given",)] = self._stage(Stage(Given(WEIGHTS), [element], axes))
+            self.loads[("given",)] = self._stage(KernelStage(Given(WEIGHTS), [element], axes))
         return self.loads[("given",)]
 
     def _store(self, part: StoredPart) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ....dialects.dtypes import size
 from ....dialects.graph import RowAttentionSchedule
 from ....dialects.graph.schedules import Schedule
-from ....kernels.space import Choice, parts_of
+from ....kernels.space import PlanNumber, parts_of
 from ..spaces import HeadedSpace
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ class RowSpace(HeadedSpace[RowAttentionSchedule]):
         longest = max(kernel.keys, least)
         keys = {*parts_of(longest), *parts_of(longest, least), *(n for n in tried if n <= longest)}
         choices = (
-            Choice("rows", tuple(sorted({1, kernel.longest}, reverse=True))),
-            Choice("keys", tuple(sorted(keys, reverse=True))),
+            PlanNumber("rows", tuple(sorted({1, kernel.longest}, reverse=True))),
+            PlanNumber("keys", tuple(sorted(keys, reverse=True))),
         )
         super().__init__(kernel, name, choices, kernel.machine.vector_cores)
 

@@ -15,7 +15,7 @@ from ....dialects.npu.types import GmType
 from ....dialects.open_sizes import certain
 from ....kernels.builder import gm_of, may_repeat
 from ....kernels.emit_nest import Frame
-from ....kernels.nest import Along, Nest, NestWriter
+from ....kernels.nest import AxisStep, Nest, NestWriter
 from ....kernels.plan import Cut, PlannedAxis, cuts_of
 from ....kernels.product import grids
 from ..nested import PlannedNest
@@ -146,15 +146,15 @@ class RowTiles(PlannedNest):
         self, w: NestWriter, s: AttentionSchedule, here: Mapping[int, int]
     ) -> AbstractContextManager[None]:
         """What is written inside is what each core does. here: axes that are where a core is along an axis."""
-        loops: list[tuple[int, list[Along]]] = []
+        loops: list[tuple[int, list[AxisStep]]] = []
         for a, (cores, trips) in self.split(s).items():
-            own = [Along(here[a], 1)] if a in here else []
-            loops.append((cores, [Along(a, trips * self._length(a, s)), *own]))
+            own = [AxisStep(here[a], 1)] if a in here else []
+            loops.append((cores, [AxisStep(a, trips * self._length(a, s)), *own]))
         return w.nested(loops, by="cores")
 
     def in_loops(self, w: NestWriter, s: AttentionSchedule) -> AbstractContextManager[None]:
         """What is written inside is in loops over the tiles of a core."""
-        return w.nested((trips, [Along(a, self._length(a, s))]) for a, (_, trips) in self.split(s).items())
+        return w.nested((trips, [AxisStep(a, self._length(a, s))]) for a, (_, trips) in self.split(s).items())
 
     def framed(self, kind: str, s: AttentionSchedule, workspaces: Sequence[GmType]) -> Frame:
         """What a kernel for cores of a kind has around its stages."""

@@ -29,7 +29,7 @@ from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.types import row_strides
 from ....machine import Machine
 from ...forms.access import resolve
-from ...forms.nests import Nest
+from ...forms.nests import ProductNest
 from ...quantized.integer_chains import POSITIVE
 from ..axes import is_base
 
@@ -51,7 +51,7 @@ class Columns:
     masked: bool = False
 
 
-def columns_of(value: SSAValue, user: Operation, fusion: FusionOp, nest: Nest) -> Columns | None:
+def columns_of(value: SSAValue, user: Operation, fusion: FusionOp, nest: ProductNest) -> Columns | None:
     """How an operand of an op behind a product has a number for each column, from an input of the fusion or from the
     words that are one; None where it does not."""
     named = axes_of(user)

@@ -23,7 +23,7 @@ from ....dialects.npu.legality import refuse_drain
 from ....machine import Machine
 from ...forms.access import splat_of
 from ...forms.back_to_back import is_relu
-from ...forms.nests import Nest, Product, nest_of
+from ...forms.nests import Product, ProductNest, nest_of
 from ..axes import behind_layout
 from .columns import Columns, columns_of, known_factors, pack_factors
 from .contraction_axes import accumulated_in, product_in
@@ -159,10 +159,10 @@ class _Chain:
         self.end: SSAValue = anchor.result
         self.total = total
         self.element = "ui64" if packed else "f32"
-        self.known_nest: Nest | None = None
+        self.known_nest: ProductNest | None = None
 
     @property
-    def nest(self) -> Nest:
+    def nest(self) -> ProductNest:
         """The loops of the product."""
         if self.known_nest is None:
             self.known_nest = nest_of(self.anchor)

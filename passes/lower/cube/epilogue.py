@@ -15,7 +15,7 @@ from ....dialects.base import describe
 from ....dialects.dtypes import dtype_name, itemsize, size
 from ....dialects.graph.interface import element_of
 from ....kernels.product_cost import FusedEpilogue
-from ....kernels.stage import BoxDim, Given, Ref, Stage, spanning
+from ....kernels.stage import BoxDim, Given, KernelStage, Ref, spanning
 from ...errors import TooLarge
 from ...forms.access import splat_of
 from ...fusion.long_rows import UB_FRACTION
@@ -112,7 +112,7 @@ class EpilogueStages(ContractionStages):
             total = total.also(self._step_cycles(step, shape), often)
         return total
 
-    def _step_cycles(self, step: Stage, shape: Sequence[int]) -> FusedEpilogue:
+    def _step_cycles(self, step: KernelStage, shape: Sequence[int]) -> FusedEpilogue:
         """What one step does to a piece of a tile."""
         moves, unit, n = self.machine.moves, self.machine.vector, size(shape)
         kinds = [*step.elements, *(self.stages[j].elements[i] for j, i in step.operands)]
@@ -235,7 +235,7 @@ class EpilogueStages(ContractionStages):
         """The step that brings the accumulator to the vector core: a load of the workspace, or a drain of l0c."""
         axes = frozenset(a for a, r in enumerate(self.role) if r != "k")
         given = Given(ACCUMULATOR, "drain" if self.machine.fused else "load", tuple(sorted(axes)))
-        return self._stage(Stage(given, [element], axes))
+        return self._stage(KernelStage(given, [element], axes))
 
     def epilogue_loops(
         self, plan: CubePlan, tile_loops: Sequence[tuple[int, int]]

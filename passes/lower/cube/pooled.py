@@ -33,7 +33,7 @@ from ....kernels.graph import StageGraph
 from ....kernels.pooled_axes import PooledAxis
 from ....kernels.product import CubeProblem
 from ....kernels.product_cost import CubeCost
-from ....kernels.stage import Extract, Mask, ReduceWindows, Ref, Stage, spanning
+from ....kernels.stage import Extract, KernelStage, Mask, ReduceWindows, Ref, spanning
 from ....machine import Machine
 from ...errors import PassError, TooLarge
 from ..indexed.windows import UNROLLED_TAPS
@@ -55,7 +55,7 @@ class PooledStages(StageGraph):
         super().__init__()
         self.pooled = pooled
 
-    def extents(self, step: Stage, tile: Sequence[int]) -> Sequence[int]:
+    def extents(self, step: KernelStage, tile: Sequence[int]) -> Sequence[int]:
         """By axis: windows of a tile, or the elements that these reach."""
         return _reached(self.pooled, tile, step.pooled)
 
@@ -213,7 +213,7 @@ class PooledKernel(ContractKernel):
     def _no_stages(self) -> StageGraph:
         return PooledStages(self.pooled)
 
-    def _stage(self, stage: Stage) -> Ref:
+    def _stage(self, stage: KernelStage) -> Ref:
         if self.done:
             stage.pooled = self.done
         return super()._stage(stage)
@@ -261,7 +261,7 @@ class PooledKernel(ContractKernel):
         """Neutral elements in the place of those outside of the tensor."""
         bounds = tuple((a, self.extents[a]) for a in sorted(along))
         return self._stage(
-            Stage(Mask(bounds, neutral), [self._element(source)], self._span(source), [source])
+            KernelStage(Mask(bounds, neutral), [self._element(source)], self._span(source), [source])
         )
 
     def _combined(self, source: Ref, group: Sequence[int], kind: str) -> Ref:
@@ -270,7 +270,7 @@ class PooledKernel(ContractKernel):
         self.done |= frozenset(group)
         if all(self.pooled[a].is_whole for a in group):
             reduction = ReduceWindows(kind, tuple(sorted(group)))
-            return self._stage(Stage(reduction, [element], axes, [source]))
+            return self._stage(KernelStage(reduction, [element], axes, [source]))
         total: Ref | None = None
         for position in product(*(range(self.pooled[a].window) for a in group)):
             piece = self._tap(source, dict(zip(group, position, strict=True)))
@@ -283,4 +283,4 @@ class PooledKernel(ContractKernel):
         taken = tuple(
             (a, at * self.pooled[a].dilation, self.pooled[a].stride) for a, at in sorted(position.items())
         )
-        return self._stage(Stage(Extract(taken), [self._element(source)], self._span(source), [source]))
+        return self._stage(KernelStage(Extract(taken), [self._element(source)], self._span(source), [source]))

@@ -17,7 +17,7 @@ from ....dialects.graph.control import AXES, axes_of
 from ....dialects.graph.interface import shape_of
 from ....kernels.pooled_axes import PooledAxis
 from ...forms.access import is_layout, splat_of
-from ...forms.nests import Nest, nest_of
+from ...forms.nests import ProductNest, nest_of
 from ...fusion.merged import MergedBody
 from ..axes import behind_merges, reduced_dims
 from ..indexed.windows import UNROLLED_TAPS
@@ -147,7 +147,7 @@ def _why_not(chain: Sequence[FusionOp]) -> str:
         fused.erase()
 
 
-def _why_illegal(fused: FusionOp, nest: Nest) -> str:
+def _why_illegal(fused: FusionOp, nest: ProductNest) -> str:
     """Why the fusion of both is no kernel; "" where it is one."""
     members = _members(fused)
     op = next(m for m in members if isinstance(m, PoolOp))

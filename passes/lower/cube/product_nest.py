@@ -7,10 +7,10 @@ from contextlib import ExitStack, contextmanager
 
 from ....dialects.npu.types import GmType
 from ....kernels.graph import OwnAxis, StageGraph
-from ....kernels.looped import Loop, LoopedStages
-from ....kernels.nest import Along, LoopedWriter, NestWriter
+from ....kernels.looped import LoopedAxis, LoopedStages
+from ....kernels.nest import AxisStep, LoopedWriter, NestWriter
 from ....kernels.product_stages import DrainSums, HandOver, StoreSums
-from ....kernels.stage import BoxDim, Given, LoadBox, Ref, Stage, StageOp
+from ....kernels.stage import BoxDim, Given, KernelStage, Ref, StageLoadBox, StageOp
 from ....kernels.writer import boxed
 from .cube_schedule import CubePlan
 from .epilogue import EpilogueStages
@@ -42,31 +42,31 @@ class TileWriter:
             numbers = w.own([OwnAxis("core", of=a, step=0) for a in self.on_grid])
             self.here = dict(zip(self.on_grid, numbers, strict=True))
 
-    def tiles(self, axis: int, tiles: int = 1) -> list[Along]:
+    def tiles(self, axis: int, tiles: int = 1) -> list[AxisStep]:
         """So many tiles further along an axis from turn to turn."""
         problem, length = self.k.problem, self.plan.l0[axis]
-        along = [Along(axis, tiles * problem.apart(axis, length))]
+        along = [AxisStep(axis, tiles * problem.apart(axis, length))]
         if axis in self.pooled:
             windows = self.pooled[axis].windows(length)
-            along += [Along(self.place[axis], tiles * windows), Along(self.stored[axis], tiles * length)]
+            along += [AxisStep(self.place[axis], tiles * windows), AxisStep(self.stored[axis], tiles * length)]
         return along
 
-    def inside(self, axis: int, elements: int) -> list[Along]:
+    def inside(self, axis: int, elements: int) -> list[AxisStep]:
         """So many elements of the result further along an axis within a tile."""
         if axis not in self.pooled:
-            return [Along(axis, elements)]
+            return [AxisStep(axis, elements)]
         reached = elements * self.pooled[axis].stride
-        return [Along(axis, reached), Along(self.place[axis], elements), Along(self.stored[axis], reached)]
+        return [AxisStep(axis, reached), AxisStep(self.place[axis], elements), AxisStep(self.stored[axis], reached)]
 
     @contextmanager
     def cores(self) -> Iterator[None]:
         """What is written inside is what each core does, from its first tile on."""
         first = {a: self.k.problem.first(a) for a in self.pooled}
-        loops: list[tuple[int, list[Along]]] = []
+        loops: list[tuple[int, list[AxisStep]]] = []
         for a, (cores, trips) in self.on_grid.items():
-            own = [Along(self.here[a], 1)] if a in self.here else []
+            own = [AxisStep(self.here[a], 1)] if a in self.here else []
             loops.append((cores, [*self.tiles(a, trips), *own]))
-        starts = self.w.turns(1, *(Along(a, 0, at) for a, at in first.items() if at))
+        starts = self.w.turns(1, *(AxisStep(a, 0, at) for a, at in first.items() if at))
         with starts, self.w.nested(loops, by="cores"):
             yield
 
@@ -92,7 +92,7 @@ class ProductWriter(LoopedWriter):
         self.tiles, self.behind, self.workspace = tiles, behind, workspace
         self.carrying = sum(not loop.carries for loop in looped.loops)
 
-    def along(self, loop: Loop) -> Sequence[Along]:
+    def along(self, loop: LoopedAxis) -> Sequence[AxisStep]:
         return self.tiles.tiles(loop.axis) if loop.over == "tiles" else super().along(loop)
 
     def take(self, i: int) -> None:
@@ -174,11 +174,11 @@ class EpilogueWriter:
                 self.before(d)
                 along = self.tiles.inside(axis, elements)
                 if axis in self.in_tile:
-                    along.append(Along(self.in_tile[axis], along[0].apart))
+                    along.append(AxisStep(self.in_tile[axis], along[0].apart))
                 stack.enter_context(self.w.turns(trips, *along))
             self.before(len(self.loops) + len(self.parts))
 
-    def _take(self, i: int, stage: Stage) -> None:
+    def _take(self, i: int, stage: KernelStage) -> None:
         axes = [self.tiles.place[a] if a in stage.pooled else a for a in range(self.rank)]
         if isinstance(stage.op, Given):
             with self.w.located(stage), self.w.tiled(self.tile):
@@ -189,11 +189,11 @@ class EpilogueWriter:
         made = self.w.take(stage, axes, [self.tile[a] for a in axes], operands)
         self.done.update(((i, j), ref) for j, ref in enumerate(made))
 
-    def _brought(self, stage: Stage) -> tuple[StageOp, Sequence[Ref]]:
+    def _brought(self, stage: KernelStage) -> tuple[StageOp, Sequence[Ref]]:
         """What brings the sums to a vector core: a load from the workspace, or the way out of l0c."""
         if self.workspace is not None:
             number, whole = self.workspace
-            return LoadBox(number, self.tiles.handed(sorted(stage.axes), whole)), ()
+            return StageLoadBox(number, self.tiles.handed(sorted(stage.axes), whole)), ()
         m, n, inner = self.k.m_axes, self.k.n_axes, 1
         rows: list[tuple[int, int]] = []
         for a in reversed(m):

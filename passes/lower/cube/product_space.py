@@ -18,7 +18,7 @@ from ....dialects.graph import CubeSchedule
 from ....dialects.graph.schedules import Schedule
 from ....kernels.product import FRACTAL, Extents
 from ....kernels.product_cost import TileCosts
-from ....kernels.space import Box, Choice, Plans, PlanSpace, parts_of
+from ....kernels.space import Box, PlanNumber, Plans, PlanSpace, parts_of
 from ..spaces import CORES, DividedSpace, apart, checked
 from .cube_loads import loads_of
 from .cube_schedule import accumulators, tile_of
@@ -52,12 +52,12 @@ class ProductSpace(DividedSpace):
         self.divisions = tuple(sorted(divisions, key=lambda each: (size(each), each)))
         self.space = PlanSpace(
             (
-                Choice("rows", rows),
-                Choice("columns", columns),
-                Choice("depth", depths),
-                Choice("loads", self._loads_tried(), 1),
-                Choice("inner", ("n",) if problem.whole else ("m", "n"), 2),
-                Choice(CORES, self.divisions, 3),
+                PlanNumber("rows", rows),
+                PlanNumber("columns", columns),
+                PlanNumber("depth", depths),
+                PlanNumber("loads", self._loads_tried(), 1),
+                PlanNumber("inner", ("n",) if problem.whole else ("m", "n"), 2),
+                PlanNumber(CORES, self.divisions, 3),
             )
         )
         self.grids = np.array(self.divisions, np.int64).reshape(len(self.divisions), -1)

@@ -22,7 +22,7 @@ from xdsl.ir import Attribute
 from ....dialects.npu.types import padded_bytes
 from ....kernels.builder import may_repeat
 from ....kernels.graph import StageGraph
-from ....kernels.looped import Loop, LoopedStages, loops_of
+from ....kernels.looped import LoopedAxis, LoopedStages, loops_of
 from ....kernels.product_stages import (
     HandOver,
     LoadOperand,
@@ -35,7 +35,7 @@ from ....kernels.product_stages import (
     ReadPlace,
     StoreSums,
 )
-from ....kernels.stage import BoxDim, Given, Ref, Stage, StageOp
+from ....kernels.stage import BoxDim, Given, KernelStage, Ref, StageOp
 from .contraction_axes import Operand
 from .contraction_choice import ContractionChoice
 from .cube_schedule import CubePlan
@@ -57,7 +57,7 @@ class _Placing:
 
     kernel: StagedProduct
     plan: CubePlan
-    loops: list[Loop]
+    loops: list[LoopedAxis]
     stages: StageGraph = field(default_factory=StageGraph)
     depths: list[int] = field(default_factory=list[int])
     tiles: list[Sequence[int]] = field(default_factory=list[Sequence[int]])
@@ -73,7 +73,7 @@ class _Placing:
     ) -> Ref:
         """Adds a stage at a depth, with a tile of its own."""
         location, elements = self.kernel.fusion.location, [] if element is None else [element]
-        self.stages.append(Stage(op, elements, frozenset(axes), operands, location=location))
+        self.stages.append(KernelStage(op, elements, frozenset(axes), operands, location=location))
         self.depths.append(depth)
         self.tiles.append(tile)
         return len(self.stages) - 1, 0
@@ -104,20 +104,20 @@ class StagedProduct(ContractionChoice):
         shares = {a: plan.shared(a, self.problem) for a in (*self.b_axes, *self.m_axes, *self.n_axes)}
         return {a: both for a, both in shares.items() if may_repeat(both[0])}
 
-    def summing_loops(self, plan: CubePlan, whole: Mapping[int, int] | Sequence[int]) -> list[Loop]:
+    def summing_loops(self, plan: CubePlan, whole: Mapping[int, int] | Sequence[int]) -> list[LoopedAxis]:
         """The loops over what is summed up, of which there is so much along each axis: over the longer loads of the two
         operands, over the shorter ones in each, and over the steps in each of those."""
         long, short = plan.l1, plan.short
         return loops_of(
-            *(Loop(a, -(-whole[a] // long[a]), long[a], "longer loads", True) for a in self.k_axes),
-            *(Loop(a, -(-long[a] // short[a]), short[a], "shorter loads", True) for a in self.k_axes),
-            *(Loop(a, -(-short[a] // plan.l0[a]), plan.l0[a], "steps", True) for a in self.k_axes),
+            *(LoopedAxis(a, -(-whole[a] // long[a]), long[a], "longer loads", True) for a in self.k_axes),
+            *(LoopedAxis(a, -(-long[a] // short[a]), short[a], "shorter loads", True) for a in self.k_axes),
+            *(LoopedAxis(a, -(-short[a] // plan.l0[a]), plan.l0[a], "steps", True) for a in self.k_axes),
         )
 
     def looped(self, plan: CubePlan) -> LoopedStages:
         """All stages of the product, in the loops over tiles and over what is summed up."""
         around = self.tile_loops(plan)
-        tiles = [Loop(a, n, self.problem.apart(a, plan.l0[a]), "tiles") for a, n in around]
+        tiles = [LoopedAxis(a, n, self.problem.apart(a, plan.l0[a]), "tiles") for a, n in around]
         placing = _Placing(self, plan, [*tiles, *self.summing_loops(plan, self.extents)])
         batches = sum(axis in self.b_axes for axis, _ in around)  # the outermost loops
         rows = self._rows(placing, around)

@@ -34,8 +34,8 @@ from ....dialects.npu.legality import MIXED
 from ....dialects.npu.types import GmType, row_strides
 from ....kernels.builder import dense
 from ....kernels.graph import OwnAxis, StageGraph
-from ....kernels.looped import Loop, LoopedStages
-from ....kernels.nest import Along
+from ....kernels.looped import LoopedAxis, LoopedStages
+from ....kernels.nest import AxisStep
 from ....kernels.plan import PlannedGraph, StagePlace
 from ....kernels.product import FRACTAL, Extents
 from ....kernels.product_cost import CubeCost, LoadCost
@@ -341,9 +341,9 @@ class PrologueWriter(ProductWriter):
             [OwnAxis("room of a piece"), *(OwnAxis("line of a piece", n) for n in chunks.extents)]
         )
 
-    def along(self, loop: Loop) -> Sequence[Along]:
+    def along(self, loop: LoopedAxis) -> Sequence[AxisStep]:
         along = super().along(loop)
-        return [*along, Along(self.room, 1)] if loop.over == "shorter loads" else along
+        return [*along, AxisStep(self.room, 1)] if loop.over == "shorter loads" else along
 
     def take(self, i: int) -> None:
         stage = self.looped.stages[i]
@@ -373,11 +373,11 @@ class PrologueWriter(ProductWriter):
                 w.take_known(stages, i, walked, extents, known)
 
         with (
-            w.turns(k.units, Along(walked[axis], own), Along(line, own), by="units"),
+            w.turns(k.units, AxisStep(walked[axis], own), AxisStep(line, own), by="units"),
             w.tiled({**dict(zip(walked, extents, strict=True)), **dict(zip(self.lines, extents, strict=True))}),
         ):
             take(0)
-            with w.turns(count, Along(walked[axis], extents[axis]), Along(line, extents[axis])):
+            with w.turns(count, AxisStep(walked[axis], extents[axis]), AxisStep(line, extents[axis])):
                 take(1)
                 w.store(len(k.yielded), self._box(self.lines), self._masked(known[k.before.result]))
 

@@ -24,7 +24,7 @@ from ....dialects.open_sizes import any_open
 from ....machine import Machine
 from ...forms.access import resolve
 from ...forms.gathered_operands import gathers_of
-from ...forms.nests import Nest, nest_of_contract
+from ...forms.nests import ProductNest, nest_of_contract
 from ...forms.sparse_products import expansion_of
 from ...forms.tensor_builder import BlockBuilder
 from ..axes import is_member
@@ -189,7 +189,7 @@ def innermost(op: ContractOp, longer: SSAValue) -> int | None:
     return None if axis is None or nest.roles[axis] == "k" else nest.extents[axis]
 
 
-def _steps(op: ContractOp, nest: Nest, longer: SSAValue) -> tuple[int | None, dict[int, int]]:
+def _steps(op: ContractOp, nest: ProductNest, longer: SSAValue) -> tuple[int | None, dict[int, int]]:
     """The axis of the nest along which an operand's elements are nearest in memory, and how far apart they are along
     each; None where it has one element."""
     indices = nest.rhs if longer is op.rhs else nest.lhs
@@ -201,7 +201,7 @@ def _steps(op: ContractOp, nest: Nest, longer: SSAValue) -> tuple[int | None, di
     return min((a for a in steps if steps[a]), key=steps.__getitem__, default=None), steps
 
 
-def _order(op: ContractOp, nest: Nest) -> list[int]:
+def _order(op: ContractOp, nest: ProductNest) -> list[int]:
     """The axes of a product, those of its result in order, with those that are summed over before the axis along which
     the longer operand is contiguous, or last where that is one of them."""
     out = list(range(len(shape_of(op.result))))

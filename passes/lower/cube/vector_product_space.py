@@ -14,7 +14,7 @@ import numpy as np
 
 from ....dialects.dtypes import dtype_name, itemsize, size
 from ....kernels.space import Box, parts_of
-from ....kernels.stage import Stage
+from ....kernels.stage import KernelStage
 from ..vector_space import VectorSpace
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class VectorProductSpace(VectorSpace):
         works = (stages[i] for i in self.kernel.of_pieces if stages[i].view is None)
         return [_Linear(s.axes | s.reduces, self._cycles_each(s)) for s in works if s.elements and s.kind != "fill"]
 
-    def _cycles_each(self, stage: Stage) -> float:
+    def _cycles_each(self, stage: KernelStage) -> float:
         """Cycles of the vector unit for each number, at least."""
         unit, dtype = self.machine.vector, dtype_name(stage.elements[0])
         last = len(self.extents) - 1

@@ -15,7 +15,7 @@ from ....dialects.npu.types import Pipe, padded_bytes, row_strides
 from ....kernels.builder import dense, gm_of
 from ....kernels.indexed import Cumulate
 from ....kernels.loops import AxisLoop
-from ....kernels.stage import LoadBox
+from ....kernels.stage import StageLoadBox
 from ....kernels.vector_cost import VectorWork, copy_cycles
 from ....kernels.writer import StageWriter, boxed
 from ....machine import Machine
@@ -93,7 +93,7 @@ class CumulateKernel(BoxKernel):
         kind, shape = text(self.op.kind), (0, 1) if self.flat else (1, 2)
         neutral = identity(kind, self.dtype)
         box = boxed(self.domain, row_strides(self.domain))
-        x = w.converted(w.load(LoadBox(0, box, fill=neutral), self.element, shape), self.work_type)
+        x = w.converted(w.load(StageLoadBox(0, box, fill=neutral), self.element, shape), self.work_type)
         op = Cumulate(kind, 1, neutral, bool(integer(self.op.reverse)))
         made = w.put(op, [self.work_type], frozenset({0, 1, 2}), [x], shape)
         w.store(0, box, w.converted(made, self.element))

@@ -17,7 +17,7 @@ from ....dialects.open_sizes import choosing, is_open
 from ....kernels.builder import dense, gm_of
 from ....kernels.graph import OwnAxis
 from ....kernels.indexed import Count, LoadIndirect
-from ....kernels.stage import BoxDim, LoadBox, Ref
+from ....kernels.stage import BoxDim, Ref, StageLoadBox
 from ....kernels.vector_cost import VectorWork, copy_cycles
 from ....kernels.writer import StageWriter, boxed
 from ....machine import Machine
@@ -116,7 +116,7 @@ class GatherKernel(BoxKernel):
 
     def _starts(self, w: StageWriter, behind: int, shape: Sequence[int]) -> Ref:
         """Indices as i32, in a tile with these dimensions."""
-        op = LoadBox(self._input(self.op.indices), boxed(self.batch, self.batch_strides), behind)
+        op = StageLoadBox(self._input(self.op.indices), boxed(self.batch, self.batch_strides), behind)
         loaded = w.load(op, element_of(self.op.indices), shape)
         return w.converted(loaded, i32)
 

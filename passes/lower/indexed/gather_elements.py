@@ -23,8 +23,8 @@ from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.types import ROW_BYTES, GmType, Pipe, padded_bytes, row_strides
 from ....dialects.open_sizes import any_open
 from ....kernels.graph import OwnAxis
-from ....kernels.indexed import Count, Gather, TileExtent
-from ....kernels.stage import LoadBox, Ref
+from ....kernels.indexed import Count, StageGather, TileExtent
+from ....kernels.stage import Ref, StageLoadBox
 from ....kernels.vector_cost import VectorWork, copy_cycles
 from ....kernels.writer import StageWriter, boxed
 from ....machine import Machine
@@ -168,10 +168,10 @@ class GatherElementsKernel(GatherKernel):
         columns = [] if self.columns is None else [self.columns]
         view = self._view_of_rows()
         box = boxed(view.shape, view.strides, [*self._others(), row, *columns])
-        rows = LoadBox(self._input(self.op.x), box)
+        rows = StageLoadBox(self._input(self.op.x), box)
         data = w.load(rows, self.element, (row, *columns))
         places = self._counted(w, cut)
-        self._store(w, w.put(Gather(), [self.element], frozenset(cut), [data, places], cut))
+        self._store(w, w.put(StageGather(), [self.element], frozenset(cut), [data, places], cut))
 
     def _counted(self, w: StageWriter, cut: Sequence[int]) -> Ref:
         """The places of a tile among the elements of its rows: indices within the table, through so many columns."""

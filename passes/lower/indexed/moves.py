@@ -13,8 +13,8 @@ from ....dialects.graph.schedules import Schedule
 from ....dialects.npu.types import GmType, Pipe, row_strides
 from ....dialects.open_sizes import certain, is_open
 from ....kernels.builder import dense, divide_grid
-from ....kernels.indexed import Scalar
-from ....kernels.stage import BoxDim, LoadBox, Ref
+from ....kernels.indexed import StageScalar
+from ....kernels.stage import BoxDim, Ref, StageLoadBox
 from ....kernels.vector_cost import VectorWork, copy_cycles
 from ....kernels.writer import StageWriter
 from ....machine import Machine
@@ -127,7 +127,7 @@ class CopyKernel(BoxKernel):
         known: dict[Start, Ref] = {}
         box, behind, at = self._box(w, known, copy.source, copy.source_starts, ones, 0)
         to, to_behind, to_at = self._box(w, known, copy.dest, copy.dest_starts, copy.dest_steps, 1)
-        w.store(0, to, w.load(LoadBox(0, box, behind), self.element, scalars=at), to_behind, to_at)
+        w.store(0, to, w.load(StageLoadBox(0, box, behind), self.element, scalars=at), to_behind, to_at)
 
     def _box(
         self,
@@ -150,7 +150,7 @@ class CopyKernel(BoxKernel):
             first, step = starts[last], steps[last]
             if isinstance(first, tuple):
                 if first not in known:
-                    known[first] = w.put(Scalar(*first), [self.copy.scalars[first[0] - 1]])
+                    known[first] = w.put(StageScalar(*first), [self.copy.scalars[first[0] - 1]])
                 box.append(BoxDim(shape[last], strides[last], a, step, plus=operands + len(scalars)))
                 scalars.append(known[first])
             else:

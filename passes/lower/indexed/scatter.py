@@ -21,7 +21,7 @@ from ....dialects.npu.types import Pipe
 from ....kernels.builder import gm_of, may_repeat
 from ....kernels.indexed import ScatterRows
 from ....kernels.loops import AxisLoop
-from ....kernels.stage import BoxDim, LoadBox, Ref
+from ....kernels.stage import BoxDim, Ref, StageLoadBox
 from ....kernels.vector_cost import VectorWork
 from ....kernels.writer import StageWriter
 from ....machine import Machine
@@ -139,11 +139,11 @@ class ScatterKernel(BoxKernel):
             )
 
         def load(value: SSAValue, axis: int, n: int) -> Ref:
-            op = LoadBox(self.args.index(value), box(axis, n))
+            op = StageLoadBox(self.args.index(value), box(axis, n))
             return w.load(op, self.element, [d.axis for d in op.box if d.axis is not None])
 
         target = load(op.x, 0, self.rows)
-        index = LoadBox(self.args.index(op.index), (BoxDim(self.count, 1, 2),), fill=-1)
+        index = StageLoadBox(self.args.index(op.index), (BoxDim(self.count, 1, 2),), fill=-1)
         into = w.load(index, i32, (2,))
         updates, shape = load(op.updates, 2, self.count), w.shape(target)
         scattered = ScatterRows(text(op.kind), 0, 2, self.count)

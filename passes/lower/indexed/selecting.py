@@ -23,7 +23,7 @@ from ....dialects.graph.interface import element_of, shape_of
 from ....dialects.npu.types import Pipe, padded_bytes, row_strides
 from ....kernels.builder import dense, gm_of
 from ....kernels.graph import OwnAxis
-from ....kernels.stage import BoxDim, Extract, Iota, LoadBox, Ref
+from ....kernels.stage import BoxDim, Extract, Iota, Ref, StageLoadBox
 from ....kernels.vector_cost import VectorWork, copy_cycles
 from ....kernels.writer import StageWriter
 from ....machine import Machine
@@ -155,7 +155,7 @@ class SelectAndScatterKernel(BoxKernel):
             w.store(0, box, result, behind)
 
 
-def _operand(value: SSAValue, axes: Sequence[int], fill: float | int) -> LoadBox:
+def _operand(value: SSAValue, axes: Sequence[int], fill: float | int) -> StageLoadBox:
     """What loads a box of an operand's dimensions along these axes, through the layout ops and the pad before it."""
     shape = shape_of(value)
     load = resolve(
@@ -169,7 +169,7 @@ def _operand(value: SSAValue, axes: Sequence[int], fill: float | int) -> LoadBox
         d = -1 - index.terms[0][0]
         box[d] = BoxDim(n, step, axes[d], 1, index.constant)
     assert isinstance(load.base, BlockArgument)
-    return LoadBox(load.base.index, tuple(box), load.offset, fill if load.fill is None else load.fill)
+    return StageLoadBox(load.base.index, tuple(box), load.offset, fill if load.fill is None else load.fill)
 
 
 def _exists(w: StageWriter, k: int, along: Along, axis: int, windows: Sequence[int]) -> Ref:

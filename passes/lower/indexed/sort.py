@@ -14,7 +14,7 @@ from ....dialects.npu.types import Pipe, padded_bytes
 from ....kernels.builder import dense, gm_of
 from ....kernels.graph import OwnAxis
 from ....kernels.indexed import WORD, Sort
-from ....kernels.stage import BoxDim, LoadBox
+from ....kernels.stage import BoxDim, StageLoadBox
 from ....kernels.vector_cost import VectorWork, copy_cycles
 from ....kernels.writer import StageWriter
 from ....machine import Machine
@@ -78,7 +78,7 @@ class SortKernel(BoxKernel):
         kept, work = w.own([OwnAxis("kept", self.keep), OwnAxis("worked in", 4 * n)])
         box = BoxDim(rows, n, 0), BoxDim(n, 1, 1)
         loaded = [
-            w.load(LoadBox(self.args.index(x), box), e, (0, 1))
+            w.load(StageLoadBox(self.args.index(x), box), e, (0, 1))
             for x, e in zip(op.xs, self.elements, strict=True)
         ]
         sort = Sort(to_ints(op.keys), to_ints(op.descending), to_ints(op.total), work)

@@ -17,7 +17,7 @@ from ....kernels.builder import dense, gm_of, may_repeat
 from ....kernels.graph import OwnAxis
 from ....kernels.indexed import Accumulate
 from ....kernels.loops import AxisLoop
-from ....kernels.stage import Extract, LoadBox, Ref
+from ....kernels.stage import Extract, Ref, StageLoadBox
 from ....kernels.vector_cost import VectorWork, copy_cycles
 from ....kernels.writer import StageWriter, boxed
 from ....machine import Machine
@@ -99,7 +99,7 @@ class WindowKernel(BoxKernel):
         )
         box = boxed(self.source, self.strided, border)
         assert isinstance(self.load.base, BlockArgument)
-        op = LoadBox(self.load.base.index, box, self.load.offset, self.neutral)
+        op = StageLoadBox(self.load.base.index, box, self.load.offset, self.neutral)
         data = w.converted(w.load(op, self.element, border), self.native)
         total = self._looped(w, data) if self.looped else self._written(w, data)
         w.store(0, boxed(self.domain, row_strides(self.domain)), w.converted(total, self.element))
