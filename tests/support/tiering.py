@@ -40,7 +40,7 @@ LONGEST = 0.25
 """Processor seconds that the cases of a test take together in the first tier at most, as recorded, where it has several
 cases."""
 
-SLOW = 0.65
+SLOW = 0.5
 """Processor seconds from which on a test, all of whose cases take longer, is left to the second tier."""
 
 EACH_FILE = 2
