@@ -182,8 +182,9 @@ def _serve(args: argparse.Namespace) -> int:
 
     if not 0 <= args.port < 1 << 16:
         raise CliError(f"--port {args.port}: a port is 0 to {(1 << 16) - 1}")
+    poll = _poll(args.poll)
     controller = _controller(args)
-    controller.poll = _poll(args.poll)
+    controller.poll = poll
     server = FleetServer(controller, args.port)
     if args.json:
         print_json({"schema": "tilewright.fleet/1", "action": "serve", "url": server.url})

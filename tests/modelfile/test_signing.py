@@ -239,7 +239,7 @@ def test_the_command_line(
     assert main(["verify-file", "m.twm", "--require-signature", public]) == 0
     assert "which is trusted" in capsys.readouterr().out
     assert main(["inspect", "m.twm"]) == 0
-    assert "main      f32[8,64]  ascend-910b1  yes" in capsys.readouterr().out
+    assert "main      f32[8,64]  ascend-910b1  graph" in capsys.readouterr().out
     assert main(["inspect", "m.twm", "--json"]) == main(["verify-file", "m.twm", "--json"]) == 0
     capsys.readouterr()
     for line, said in (
