@@ -169,17 +169,17 @@ def open_forward_inputs():
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "layer_file.py").write_text(MODEL)
     np.savez("params.npz", **PARAMS)
     saved(tmp_path / "m.twm")
     saved(tmp_path / "half.twm", precision="mixed_float16")
     for file in ("m.twm", "half.twm"):
-        for source in ("model.py:forward", "model.py:open_forward", "model:forward", "m.twm"):
+        for source in ("layer_file.py:forward", "layer_file.py:open_forward", "layer_file:forward", "m.twm"):
             assert main(["verify", file, "--against", source]) == 0, source
             assert "SQNR of the file against" in capsys.readouterr().out
         assert main(["verify", file]) == 0  # with the casts that it says
         capsys.readouterr()
-    assert main(["verify", "m.twm", "--against", "model.py:wrong", "--json"]) == 1
+    assert main(["verify", "m.twm", "--against", "layer_file.py:wrong", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["first_difference"].startswith("first difference: graph level, result 1 ['z']: is ")
     assert not found["ok"] and found["sqnr"] < 100
@@ -188,7 +188,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
         (["--bisect"], "take --bisect away"),
         (["--shapes", "f32[64,48],f32[48],f32[9,64]"], "m.twm:main must be f32[64, 48]"),
     ):
-        code = main(["verify", "m.twm", "--against", "model.py:forward", *more])
+        code = main(["verify", "m.twm", "--against", "layer_file.py:forward", *more])
         assert code == 1
         assert said in capsys.readouterr().err or "--shapes" in more
 
