@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 
 from ..dialects.dtypes import dtype_name, name_of_numpy, numpy_dtype, shape_in
+from ..dialects.module import find_main
 from ..dialects.npu import GmType
 from ..passes.errors import CompileError
 
@@ -27,7 +28,7 @@ def main_results(module: ModuleOp) -> Types:
 
 
 def _types_of_main(module: ModuleOp, where: str, pick: Callable[[FuncOp], Iterable[Any]]) -> Types:
-    main = next((f for f in module.ops if isinstance(f, FuncOp) and f.sym_name.data == "main"), None)
+    main = find_main(module)
     if main is None:
         raise CompileError(f"{where}: there is no function @main")
     if len(main.body.blocks) != 1:

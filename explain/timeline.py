@@ -15,6 +15,7 @@ from ..backends.simulator.section import TimedSection
 from ..backends.spans import Span
 from ..dialects.base import integer
 from ..dialects.graph.donation import donated
+from ..dialects.module import find_main
 from ..dialects.npu import AllocOp, BufferType, NpuOp, ViewOp, buffer, gm
 from ..dialects.npu.places import addresses_of
 from ..dialects.npu.structure import CallOp, GmAllocOp, GmConstantOp
@@ -170,7 +171,7 @@ def device_memory(module: ModuleOp, spans: Sequence[Span], number: dict[Operatio
     each pass of that; arguments (unless donated), constants and results to the end. Tensors without an address (before
     npu-plan-memory) are left out, and those of functions and loops in the passes that are not shown one by one.
     """
-    main = next((op for op in module.ops if isinstance(op, FuncOp) and op.sym_name.data == "main"), None)
+    main = find_main(module)
     if main is None:
         return []
     total = max((s.end for s in spans), default=0.0)

@@ -26,6 +26,7 @@ from ...dialects.graph import (
 )
 from ...dialects.graph.extents import extents_of
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.module import find_main
 from ..errors import FrontendError
 from ..known import NATIVE, scalar_value
 from .builder import BOOLEAN, check_domain, type_text
@@ -40,7 +41,7 @@ from .tokens import is_name, keywords
 def print_tw(module: ModuleOp, name: str = "main") -> str:
     """A graph-level module as .tw text, its @main called `name`, or like it where the language has a word `name`.
     Raises FrontendError, one line that names the op and its place, for what the language cannot say."""
-    main = next((f for f in module.ops if isinstance(f, FuncOp) and f.sym_name.data == "main"), None)
+    main = find_main(module)
     if main is None:
         raise FrontendError("there is no function @main to print as .tw")
     if extents_of(main):
