@@ -104,19 +104,19 @@ def write_members(stream: IO[bytes], members: Iterable[Member]) -> None:
                 with archive.open(info, "w", force_zip64=wide) as out:
                     written = sum(map(out.write, member.parts))
             else:
-                info.header_offset, info.CRC, info.compress_size = stream.tell(), member.crc, member.size
-                stream.write(info.FileHeader(zip64=wide))
-                written = _write_known(archive, stream, info, member.parts)
+                written = _write_known(archive, stream, info, member, wide)
             if written != member.size:
                 raise ModelFileError(f"{member.name} has {written} bytes, and was said to have {member.size}")
 
 
 def _write_known(
-    archive: zipfile.ZipFile, stream: IO[bytes], info: zipfile.ZipInfo, parts: Iterable[bytes | memoryview]
+    archive: zipfile.ZipFile, stream: IO[bytes], info: zipfile.ZipInfo, member: Member, wide: bool
 ) -> int:
-    """Writes a member whose CRC is known behind its header, as zipfile does without computing it; how many bytes it
-    has."""
-    written = sum(map(stream.write, parts))
+    """Writes a member whose CRC is known, as zipfile does without computing it; how many bytes it has. wide: whether
+    its sizes are of 64 bits."""
+    info.header_offset, info.CRC, info.compress_size = stream.tell(), member.crc or 0, member.size
+    stream.write(info.FileHeader(zip64=wide))
+    written = sum(map(stream.write, member.parts))
     archive.filelist.append(info)
     archive.NameToInfo[info.filename] = info
     archive.start_dir = stream.tell()
