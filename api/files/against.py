@@ -10,7 +10,6 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ...backends.interpreter.graph import needs_host, run_graph
-from ...passes.pipeline import level_of
 from ...passes.quantized.products_named import main_function
 from ...support.collector import collector_paused
 from ...support.files import FilePath
@@ -262,7 +261,7 @@ class _Golden:
 def _golden(source: Any, args: Sequence[Any], taken: _Taken, draw: Draw | None) -> _Golden:
     """Raises CompileError for what is no source, and ModelFileError."""
     if (named := named_file(source)) is not None:
-        return _golden_file(str(source), program_of(ModelFile(named[0]), entry=named[1]), taken, draw)
+        return _golden_file(str(source), ModelFile(named[0]), named[1], taken, draw)
     source, args, kwargs = resolved(source, args, {})
     if callable(source):
         args = _filled(source, args, taken, draw)
@@ -281,8 +280,9 @@ def _golden(source: Any, args: Sequence[Any], taken: _Taken, draw: Draw | None) 
     )
 
 
-def _golden_file(title: str, program: Program, taken: _Taken, draw: Draw | None) -> _Golden:
-    """Another file: its graph level, or its npu level where that is all there is."""
+def _golden_file(title: str, file: ModelFile, entry: str | None, taken: _Taken, draw: Draw | None) -> _Golden:
+    """A function of another file: its graph level, or its npu level where that is all there is."""
+    program = program_of(file, entry=entry)
 
     def flatten(signature: Signature) -> list[Any]:
         own = _Taken.of(title, signature)
@@ -292,9 +292,8 @@ def _golden_file(title: str, program: Program, taken: _Taken, draw: Draw | None)
                 raise CompileError(f"{title} takes {key}, {_said(kind)}, and {taken.title} does not")
         return [values[key] for key in own.types]
 
-    origin = program.origin
-    portable = origin.original is None and level_of(origin.lower()[0]) == "graph"
-    return _Golden(origin, title, title, flatten, portable=portable)
+    portable = bool(file.entry(entry)[1].graph) and program.origin.original is None
+    return _Golden(program.origin, title, title, flatten, portable=portable)
 
 
 def _filled(fn: Any, args: Sequence[Any], taken: _Taken, draw: Draw | None) -> tuple[Any, ...]:

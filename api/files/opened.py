@@ -72,11 +72,9 @@ def open_source_in(file: ModelFile, name: str, facts: EntryFacts, chip: str | No
             return Source(lower, name, stablehlo=artifact)
         reported, own = partial(file.report_of, row.get("report"), chip), signature_at(sizes)
         npu = partial(file.program, row["npu"], own, "npu")
-        return StoredSource(
-            lower, name, stablehlo=artifact, signature=own, npu=npu, reported=reported
-        )
+        return StoredSource(lower, name, stablehlo=artifact, signature=own, npu=npu, reported=reported)
 
-    whole = ForAllSizes(codes.of, signature_at, codes.of)
+    whole = ForAllSizes(codes.of, signature_at)
     return OpenSource(
         name, shapes, specialize, signature.in_tree, signature.parameters, whole, stored=tuple(sorted(alone))
     )
@@ -159,12 +157,12 @@ class Codes:
 
         return made
 
-    def of(self, ranges: Ranges, united: Relations | None = None) -> OpenCode:
+    def of(self, ranges: Ranges, united: Relations) -> OpenCode:
         """What it is for ranges of sizes, constraints included; united: sizes in the place of symbols. Raises
         NoTemplate, and ModelFileError."""
         within = {name: Symbol(name, low, high) for name, (low, high) in ranges.items()}
         sizes = {name: Expr.of(symbol) for name, symbol in within.items()}
-        sizes |= {name: replaced(size, sizes) for name, size in (united or {}).items()}
+        sizes |= {name: replaced(size, sizes) for name, size in united.items()}
         for own, row in self.rows:
             if all(own[name][0] <= low and high <= own[name][1] for name, (low, high) in ranges.items()):
                 code = self._read(row, within)

@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from ...dialects.dtypes import name_of_numpy, numpy_dtype
 from ...dialects.graph.stored import Give, Keep
 from ...knowledge.file_plans import FilePlans
 from ...passes.quantized.quantize import read_config
 from ...passes.quantized.recipes import QuantConfig
 from ..options import Options
 from ..plans import plans_of
+from .signatures import array_facts, stored_array
 
 KEPT_OPTIONS = (
     "memory",
@@ -60,8 +58,7 @@ def _quantization_facts(config: QuantConfig, keep: Keep) -> dict[str, Any]:
     arrays: dict[str, Any] = {}
     for name, product in config.products.items():
         for kind, array in product.arrays().items():
-            dtype = name_of_numpy(array.dtype)
-            arrays.setdefault(name, {})[kind] = [list(array.shape), dtype, keep(dtype, array.shape, array.tobytes())]
+            arrays.setdefault(name, {})[kind] = array_facts(array, keep, f"the array {kind!r} of {name}")
     return {"table": config.to_table(), "arrays": arrays}
 
 
@@ -69,10 +66,7 @@ def _quantization_in(facts: Mapping[str, Any], stored: Give) -> QuantConfig:
     config = QuantConfig.of_table(facts["table"])
     products = dict(config.products)
     for name, arrays in facts["arrays"].items():
-        found = {
-            kind: np.frombuffer(stored(key).view, numpy_dtype(dtype)).reshape(shape)
-            for kind, (shape, dtype, key) in arrays.items()
-        }
+        found = {kind: stored_array(each, stored) for kind, each in arrays.items()}
         products[name] = replace(products[name], **found)
     return replace(config, products=products)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,14 +49,25 @@ def _value_facts(value: Any, keep: Keep, what: str) -> dict[str, Any]:
     import jax
 
     leaves, tree = jax.tree.flatten(value)
-    found: list[Any] = []
-    for array in (array_in(leaf, f"save: {what}") for leaf in leaves):
-        try:
-            dtype = name_of_numpy(array.dtype)
-        except (KeyError, ValueError):
-            raise CompileError(f"save: {what} has {array.dtype}, which is no element type") from None
-        found.append([list(array.shape), dtype, keep(dtype, array.shape, array.tobytes())])
+    found = [array_facts(array_in(leaf, f"save: {what}"), keep, what) for leaf in leaves]
     return {"tree": structure_facts(tree, what), "leaves": found}
+
+
+def array_facts(array: np.ndarray, keep: Keep, what: str) -> list[Any]:
+    """An array as JSON, whose bytes are a weight. Raises CompileError for elements of another type, of which `what`
+    is."""
+    try:
+        dtype = name_of_numpy(array.dtype)
+    except (KeyError, ValueError):
+        raise CompileError(f"save: {what} has {array.dtype}, which is no element type") from None
+    return [list(array.shape), dtype, keep(dtype, array.shape, array.tobytes())]
+
+
+def stored_array(facts: Sequence[Any], stored: Give) -> np.ndarray:
+    """The array that `array_facts` has said, in the memory that its bytes are in. Raises ValueError, KeyError or
+    TypeError for what is none."""
+    shape, dtype, key = facts
+    return np.frombuffer(stored(key).view, numpy_dtype(dtype)).reshape(shape)
 
 
 def array_in(value: Any, what: str) -> np.ndarray:
@@ -135,6 +146,7 @@ def _check_fits(made: Signature) -> None:
     if not all(0 <= i < made.least_results for i in (*(i for i, _ in made.keys), *made.weak, *made.voids)):
         raise ValueError("a result that it has not is said to be a key, weak or of float0")
 
+
 def check_keys(kind: tuple[tuple[int, ...], str], generator: str) -> None:
     """Raises ValueError or TypeError where arrays of a type are no keys of a generator, or there is no such one."""
     import jax
@@ -179,10 +191,7 @@ class _Defaults(Mapping[str, Any]):
         if name not in found:
             said = self.facts[name]
             with jax.enable_x64(True), jax.ensure_compile_time_eval():  # also where one is traced
-                leaves = [
-                    jax.device_put(np.frombuffer(self.stored(key).view, numpy_dtype(dtype)).reshape(shape))
-                    for shape, dtype, key in said["leaves"]
-                ]
+                leaves = [jax.device_put(stored_array(each, self.stored)) for each in said["leaves"]]
             found[name] = jax.tree.unflatten(structure_of(said["tree"]), leaves)
         return found[name]
 

@@ -24,7 +24,7 @@ from ..arguments.signature import CompileError
 from .loading import opened
 from .reading import ModelFile
 from .signatures import Weight, array_in, values_in
-from .writing import check_sequence, tensor_of, weight_members
+from .writing import check_release, tensor_of, weight_members
 
 _STORED = re.compile(rf'"{PREFIX}([0-9a-f]{{64}})"'.encode())
 """What stands in a text for a weight."""
@@ -87,7 +87,7 @@ def update(
     members |= {member.name: facts for member, facts in more}
     places |= added
     release = file.manifest.sequence + 1 if sequence is None else sequence
-    check_sequence(release, "update")
+    check_release(release, "update")
     made = replace(file.manifest, members=members, entries=entries, weights=places, sequence=release)
     content = made.to_bytes()
     write_archive(output, [*signed_manifest(content, sign), *written.values()])

@@ -112,7 +112,7 @@ def write_programs(
     write_archive(path, whole)
 
 
-def check_sequence(sequence: Any, what: str) -> None:
+def check_release(sequence: Any, what: str) -> None:
     """Raises CompileError, which begins with `what`, for what is no number of a release."""
     if type(sequence) is not int or not 0 <= sequence <= MOST_SEQUENCE:
         given = "this one" if type(sequence) is int and abs(sequence) > MOST_SEQUENCE else repr(sequence)[:40]
@@ -129,7 +129,7 @@ def _check_said(names: Sequence[Any], licence: Any, metadata: Any, sequence: Any
         raise CompileError(f"save: the licence is a text, not {str(licence)[:80]}")
     if not (isinstance(metadata, Mapping) and all(isinstance(each, str) for pair in metadata.items() for each in pair)):
         raise CompileError(f"save: metadata are texts by their names, not {str(metadata)[:80]}")
-    check_sequence(sequence, "save")
+    check_release(sequence, "save")
 
 
 class _Writer:
@@ -166,11 +166,10 @@ class _Writer:
         """A program as a function of the file. Raises CompileError."""
         if isinstance(parts, OpenProgramParts):
             return self._open_entry(name, parts, weights)
-        module, signature = parts.source.lower()
+        before = parts.source.original or parts.source
+        module, signature = before.lower()
         graph = artifact = ""
         if self.portable and level_of(module) == "graph" and not has_further(parts.options):
-            before = parts.source.original or parts.source
-            module = module if before is parts.source else before.lower()[0]
             graph = self._text(f"graph/{name}.mlir", module, name)
             artifact = self._artifact(before, module, name)
         npu, reports = dict[str, str](), dict[str, str]()

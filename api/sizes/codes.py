@@ -117,9 +117,9 @@ class StableHloCode:
 
     def artifact(self) -> bytes:
         """What it is as a portable artifact of StableHLO. Raises FrontendError."""
-        from ...frontends.bindings import parse, portable
+        from ...frontends.stablehlo import stablehlo_artifact
 
-        return portable(parse(self.content, self.filename))
+        return stablehlo_artifact(self.content, self.filename)
 
     def stored(self) -> tuple[dict[str, Any], bytes] | None:
         leading = [size_text(size) for size in self.leading]

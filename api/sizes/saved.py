@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ...dialects.affine import Expr, Symbol
@@ -32,7 +32,7 @@ def parts_of(program: DynamicProgram, others: Sequence[DynamicProgram]) -> OpenP
     if program.open_source.variants:
         raise CompileError(f"save: {program.name} is made of variants: save a program of each")
     chips = {each.target: _versions_of(each) for each in (program, *others)}
-    shapes, codes = program.open_source.shapes, codes_of(program)
+    shapes, codes = program.open_source.shapes, [*codes_of(program)]
     signature = _signature_of(program)
     return OpenProgramParts(shapes, codes, signature, program.options, program.target, chips)
 
@@ -54,30 +54,30 @@ def _versions_of(program: DynamicProgram) -> OpenChipParts:
     return OpenChipParts(program.ranges, alone)
 
 
-def codes_of(program: DynamicProgram) -> list[tuple[Ranges, OpenCode]]:
+def codes_of(program: DynamicProgram) -> Iterator[tuple[Ranges, OpenCode]]:
     """What a program is for all sizes, and for those that this leaves out, as the size 1 or two equal ones; where it is
-    nothing for all, what it is for the ranges of its versions."""
+    nothing for all, what it is for the ranges of its versions. Each is traced when it is asked for."""
     code, symbols = program.open_source.whole, program.symbols
     if code is None:
-        return []
+        return
     ends: Ranges = {s.name: (s.lower, LARGEST_TRACED if s.upper is None else s.upper) for s in symbols.values()}
     narrow: list[Ranges] = [dict(zip(symbols, key, strict=True)) for key in program.ranges]
-    return _codes_within([ends], code) or _codes_within(narrow, code)
+    first = next(whole := _codes_within([ends], code), None)
+    yield from _codes_within(narrow, code) if first is None else chain([first], whole)
 
 
-def _codes_within(ranges: Sequence[Ranges], whole: ForAllSizes) -> list[tuple[Ranges, OpenCode]]:
+def _codes_within(ranges: Sequence[Ranges], whole: ForAllSizes) -> Iterator[tuple[Ranges, OpenCode]]:
     """What a program is for ranges of sizes, and for those in them that this leaves out."""
-    found: list[tuple[Ranges, OpenCode]] = []
     asked: list[tuple[Ranges, Relations]] = [(each, {}) for each in ranges]
     for within, united in asked:
-        with suppress(NoTemplate):
-            code = whole.united(within, united) if united and whole.united else whole.code(within)
-            found.append((within, code))
-            apart = [_left_out(within, united, c) for c in code.constraints if c.compare == "!="]
-            for each in apart:
-                if each not in asked and len(asked) < MOST_CODES and (whole.united is not None or not each[1]):
-                    asked.append(each)
-    return found
+        try:
+            code = whole.code(within, united)
+        except NoTemplate:
+            continue
+        yield within, code
+        for each in (_left_out(within, united, c) for c in code.constraints if c.compare == "!="):
+            if each not in asked and len(asked) < MOST_CODES:
+                asked.append(each)
 
 
 def _left_out(within: Ranges, united: Relations, constraint: Constraint) -> tuple[Ranges, Relations]:

@@ -181,13 +181,13 @@ def _of_function(
 
     exported: list[Any] = []
 
-    def code(ranges: Ranges) -> OpenCode:
-        if not undecided:
-            return code_of(ranges, {})
+    def code(ranges: Ranges, united: Relations) -> OpenCode:
+        if united or not undecided:
+            return code_of(ranges, united)
         first: NoTemplate | None = None
-        for united in _united(ranges, relations or {}):
+        for tried in _united(ranges, relations or {}):
             try:
-                return code_of(ranges, united)
+                return code_of(ranges, tried)
             except NoTemplate as error:
                 first = first or error
         assert first is not None
@@ -210,7 +210,7 @@ def _of_function(
         made = exported[0]  # a version is called after its code was asked for
         return signature_of(structs(sizes), made.out_avals, made.in_tree, made.out_tree, parameters)
 
-    whole = None if any(map(is_key, types)) else ForAllSizes(code, signature, code_of)
+    whole = None if any(map(is_key, types)) else ForAllSizes(code, signature)
     return OpenSource(name, shapes, specialize, tree, parameters, whole, structs, undecided=undecided)
 
 
@@ -309,7 +309,7 @@ def _of_export(exported: Any, target: str | None) -> OpenSource | None:
     kept = len(exported.module_kept_var_idx) == len(exported.in_avals)
     whole = None
     if kept and not any(map(is_key, exported.in_avals)):
-        whole = ForAllSizes(lambda _: _code(exported, shapes), signature)
+        whole = ForAllSizes(lambda *_: _code(exported, shapes), signature)
     return OpenSource(exported.fun_name, shapes, specialize, exported.in_tree, whole=whole, structs=structs)
 
 
@@ -380,7 +380,7 @@ def _of_stablehlo(content: bytes, filename: str | None, machine: Machine | None)
         return Signature(shapes.types(sizes))
 
     code = StableHloCode(content, "main", (), filename)
-    whole = ForAllSizes(lambda _: code, signature)
+    whole = ForAllSizes(lambda *_: code, signature)
     return OpenSource(name, shapes, specialize, parameters=INPUTS, whole=whole)
 
 
@@ -435,7 +435,7 @@ def _of_tw_shapes(
         structs = [jax.ShapeDtypeStruct(shape, numpy_dtype(dtype)) for shape, dtype in shapes.types(sizes)]
         return origin_of(source, structs, target=target)
 
-    def code(ranges: Ranges) -> OpenCode:
+    def code(ranges: Ranges, united: Relations) -> OpenCode:
         return TwCode(path, tw_text(path), function)
 
     def signature(sizes: Sizes) -> Signature:

@@ -77,13 +77,11 @@ Ranges = Mapping[str, tuple[int, int]]
 
 @dataclass(frozen=True)
 class ForAllSizes:
-    """A program for all sizes at once. code: what it is, for ranges of sizes, or NoTemplate; signature: how a version
-    is called, for given sizes; united: as code, with sizes in the place of symbols, where it may be another program
-    then."""
+    """A program for all sizes at once. code: what it is, for ranges of sizes, and with sizes in the place of symbols,
+    or NoTemplate; signature: how a version is called, for given sizes."""
 
-    code: Callable[[Ranges], OpenCode]
+    code: Callable[[Ranges, Relations], OpenCode]
     signature: Callable[[Sizes], Signature]
-    united: Callable[[Ranges, Relations], OpenCode] | None = None
 
 
 @dataclass(frozen=True)
@@ -292,7 +290,7 @@ class Versions:
     def _upper(self, key: Key, sizes: Sizes, source: Source, level: Level) -> ModuleOp:
         """The module of the version for a range at a level above npu, at given sizes; lowered again."""
         named, known = self._named(key)
-        code = self._whole.code(named)
+        code = self._whole.code(named, {})
         with assuming(self._example(named, code.constraints)) as assumed:
             opened = self._prepared(code, known, assumed, source)
             run_pipeline(opened.module, self._target, level, self._options.stages())
@@ -329,7 +327,7 @@ class Versions:
             if stored is not None:
                 return stored if isinstance(stored, NoTemplate) else Version(*stored)
         try:
-            code = self._whole.code(named)
+            code = self._whole.code(named, {})
             example = self._example(named, code.constraints)
         except NoTemplate as error:
             return error
